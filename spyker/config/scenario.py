@@ -1,0 +1,296 @@
+"""The scenario: one file that says which algorithm learns which task in which world. An empty file is the paper's."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import tomllib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, TypeAlias
+
+from spyker.config.sections import ScenarioError, convert, read, refuse_unknown, show, write
+from spyker.protocol.parameters import Rule, parameter
+from spyker.protocol.registry import ALGORITHMS, Algorithm, Topology
+
+# One-way latencies in milliseconds between four regions of a cloud provider, rows = from (the paper's Tab. 3).
+PAPER_LATENCY: dict[str, dict[str, float]] = {
+    "Hongkong": {"Hongkong": 1.41, "Paris": 194.9, "Sydney": 132.28, "California": 155.13},
+    "Paris": {"Hongkong": 197.91, "Paris": 0.9, "Sydney": 278.83, "California": 142.25},
+    "Sydney": {"Hongkong": 132.06, "Paris": 280.11, "Sydney": 2.56, "California": 138.47},
+    "California": {"Hongkong": 154.96, "Paris": 142.79, "Sydney": 138.57, "California": 2.14},
+}
+CLIENTS_PER_REGION = 25
+
+
+@dataclass(frozen=True, slots=True)
+class World:
+    """Where everybody is and how fast messages travel."""
+
+    regions: tuple[str, ...] = parameter(tuple(PAPER_LATENCY), "the names of the regions")
+    clients: tuple[int, ...] | None = parameter(None, "how many clients live in each region", at_least=1)
+    latency_ms: tuple[tuple[float, ...], ...] | None = parameter(
+        None, "one-way latency between regions, rows = from; within a region: the diagonal", at_least=0
+    )
+    uniform_latency: bool = parameter(False, "true gives every pair, the diagonal too, the mean of latency-ms")
+    bandwidth_mbit: float = parameter(100.0, "of each link, in Mbit/s", above=0)
+    server_region: int = parameter(0, "where a single server, or HierFAVG's cloud, stands", at_least=0)
+    mix_ms: float = parameter(2.0, "what it costs a server to mix in a client update or a peer's model", at_least=0)
+    average_ms: float = parameter(15.0, "what FedAvg's and HierFAVG's aggregation costs, once a round", at_least=0)
+
+
+@dataclass(frozen=True, slots=True)
+class Gaussian:
+    """Training delays drawn once per client from a normal distribution."""
+
+    mean: float = parameter(150.0, "in ms", at_least=0)
+    std: float = parameter(7.5, "in ms", at_least=0)
+    floor: float = parameter(15.0, "no client is faster than this, in ms", at_least=0)
+
+
+Delays: TypeAlias = Gaussian | tuple[float, ...]
+DELAY_PRESETS: dict[str, Gaussian] = {"paper": Gaussian(), "heterogeneous": Gaussian(std=60.0)}
+DELAY_RULE = Rule("", at_least=0)
+
+
+@dataclass(frozen=True, slots=True)
+class Training:
+    """What a client does with a model that it receives."""
+
+    delay_ms: Delays = parameter(
+        Gaussian(),
+        "how long a training takes: a distribution, a list with one entry per client, 'paper', 'heterogeneous', "
+        "or the name of a file with one number a line",
+    )
+    rate: float = parameter(0.05, "η_init: the learning rate", above=0)
+    epochs: int = parameter(1, "T_k: passes over the client's data", at_least=1)
+    batch_size: int = parameter(32, "B: data points per step of SGD", at_least=1)
+    proximal: float = parameter(
+        0.0, "μ: pulls the training towards the received model by μ/2 · ‖W - W_received‖²", at_least=0
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Evaluation:
+    """When the servers' models are judged. It takes no virtual time."""
+
+    interval: float = parameter(1.0, "virtual seconds between two evaluations", above=0)
+    targets: tuple[float, ...] = parameter((0.9, 0.95), "report when the mean of the servers first reaches these")
+
+
+@dataclass(frozen=True, slots=True)
+class TaskChoice:
+    """Which task, and its options: a raw table until the task has checked them, then the task's own section."""
+
+    name: str = "digits"
+    options: Any = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Scenario:
+    """A whole scenario, checked."""
+
+    algorithm: str = parameter("spyker", "who learns", choices=tuple(ALGORITHMS))
+    seed: int = parameter(1, "everything random follows from this", at_least=0)
+    duration: float = parameter(60.0, "virtual seconds", above=0)
+    task: TaskChoice = field(default_factory=TaskChoice)
+    world: World = field(default_factory=World)
+    training: Training = field(default_factory=Training)
+    evaluation: Evaluation = field(default_factory=Evaluation)
+    algorithms: Mapping[str, Any] = field(default_factory=dict)
+    """The parameters of every algorithm, by section."""
+
+    @property
+    def chosen(self) -> Algorithm:
+        """The algorithm of this scenario."""
+        return ALGORITHMS[self.algorithm]
+
+    @property
+    def parameters(self) -> Any:
+        """The chosen algorithm's parameters."""
+        return self.algorithms[self.chosen.section]
+
+    @property
+    def client_count(self) -> int:
+        """n_C."""
+        assert self.world.clients is not None
+        return sum(self.world.clients)
+
+
+TOP = ("algorithm", "seed", "duration")
+SECTIONS: dict[str, type[Any]] = {"world": World, "training": Training, "evaluation": Evaluation}
+ALGORITHM_SECTIONS: dict[str, type[Any]] = {a.section: a.parameters for a in ALGORITHMS.values()}
+
+
+def load(path: Path | None, overrides: Mapping[str, object] | None = None) -> Scenario:
+    """Read a scenario file, or the defaults if there is none, with ``{"section.key": value}`` laid over it."""
+    table: dict[str, Any] = {}
+    if path is not None:
+        try:
+            table = tomllib.loads(path.read_text(encoding="utf-8"))
+        except OSError as error:
+            raise ScenarioError(str(path), f"cannot be read ({error.strerror})", "Name an existing TOML file") from None
+        except UnicodeDecodeError:
+            raise ScenarioError(str(path), "is not a text file in UTF-8", "Name a TOML file") from None
+        except tomllib.TOMLDecodeError as error:
+            raise ScenarioError(str(path), f"is not valid TOML: {error}", "Mend that line") from None
+    for dotted, value in (overrides or {}).items():
+        lay_over(table, dotted, value)
+    return from_table(table, path.parent if path else Path())
+
+
+def lay_over(table: dict[str, Any], dotted: str, value: object) -> None:
+    """Set one key, as if it stood in the file."""
+    *sections, key = dotted.split(".")
+    for section in sections:
+        table = table.setdefault(section, {})
+        if not isinstance(table, dict):
+            raise ScenarioError(dotted, f"{section!r} is not a section", "Write section.key=value")
+    table[key] = value
+
+
+def from_table(table: Mapping[str, Any], folder: Path = Path()) -> Scenario:
+    """Check a parsed scenario file and fill in what it leaves open. ``folder`` is where it names files from."""
+    refuse_unknown(table, (*TOP, "task", *SECTIONS, *ALGORITHM_SECTIONS), "")
+    table = dict(table)
+    top = {key: table[key] for key in TOP if key in table}
+    fields = {f.name: f for f in dataclasses.fields(Scenario)}
+    kinds = {"algorithm": str, "seed": int, "duration": float}
+    values = {key: convert(v, kinds[key], fields[key].metadata["rule"], key) for key, v in top.items()}
+    training = table.get("training", {})
+    if isinstance(training, Mapping) and "delay-ms" in training:
+        training = dict(training)
+        delays = read_delays(training.pop("delay-ms"), "training.delay-ms", folder)
+        table["training"] = training
+    else:
+        delays = Gaussian()
+    sections = {name: read(section, table.get(name, {}), name) for name, section in SECTIONS.items()}
+    sections["world"] = world = fill_world(sections["world"])
+    sections["training"] = replace(sections["training"], delay_ms=delays)
+    if isinstance(delays, tuple) and len(delays) != sum(world.clients or ()):
+        raise ScenarioError(
+            "training.delay-ms",
+            f"has {len(delays)} entries for {sum(world.clients or ())} clients",
+            "Give one delay per client, in the order of regions",
+        )
+    algorithms = {name: read(cls, table.get(name, {}), name) for name, cls in ALGORITHM_SECTIONS.items()}
+    scenario = Scenario(**values, task=read_task(table.get("task", {})), **sections, algorithms=algorithms)
+    return replace(scenario, algorithms=resolve_algorithms(scenario))
+
+
+def resolve_algorithms(scenario: Scenario) -> dict[str, Any]:
+    """Let parameters whose default depends on the size of the world take their value."""
+    resolved = dict(scenario.algorithms)
+    for algorithm in ALGORITHMS.values():
+        resolve = getattr(resolved[algorithm.section], "resolve", None)
+        if resolve is not None:
+            servers = 1 if algorithm.topology is Topology.SINGLE else len(scenario.world.regions)
+            resolved[algorithm.section] = resolve(scenario.client_count, servers)
+    return resolved
+
+
+def read_task(table: object) -> TaskChoice:
+    """The task's name; its options are checked by the task itself."""
+    if not isinstance(table, Mapping):
+        raise ScenarioError("task", f"is {show(table)}, not a section", 'Write [task] and below it name = "digits"')
+    options = dict(table)
+    name = convert(options.pop("name", TaskChoice().name), str, Rule(""), "task.name")
+    return TaskChoice(name, options)
+
+
+def read_delays(value: object, where: str, folder: Path) -> Delays:
+    """Training delays: a distribution, a list, a preset's name or a file's."""
+    if isinstance(value, Mapping):
+        return read(Gaussian, value, where)
+    if isinstance(value, str):
+        if value in DELAY_PRESETS:
+            return DELAY_PRESETS[value]
+        try:
+            value = [float(word) for word in (folder / value).read_text(encoding="utf-8").split()]
+        except (OSError, ValueError) as error:
+            raise ScenarioError(
+                where,
+                f"{show(value)} is neither {' nor '.join(DELAY_PRESETS)} nor a readable file of numbers ({error})",
+                "Write one delay in milliseconds per line, one line per client",
+            ) from None
+    delays: tuple[float, ...] = convert(value, tuple[float, ...], DELAY_RULE, where)
+    return delays
+
+
+def fill_world(world: World) -> World:
+    """Check that regions, clients and latencies fit together; take what is missing from the paper."""
+    count = len(world.regions)
+    if count == 0:
+        raise ScenarioError("world.regions", "is empty", 'Name at least one region, such as ["Paris"]')
+    if len(set(world.regions)) < count:
+        raise ScenarioError("world.regions", f"names a region twice: {show(world.regions)}", "Use distinct names")
+    clients = (CLIENTS_PER_REGION,) * count if world.clients is None else world.clients
+    if len(clients) != count:
+        raise ScenarioError(
+            "world.clients", f"has {len(clients)} entries for {count} regions", "Give one number per region"
+        )
+    latency = world.latency_ms
+    if latency is None:
+        unknown = [name for name in world.regions if name not in PAPER_LATENCY]
+        if unknown:
+            raise ScenarioError(
+                "world.latency-ms",
+                f"is not given, and region {unknown[0]!r} is not one of {', '.join(PAPER_LATENCY)}",
+                f"Give a {count} × {count} matrix of one-way latencies",
+            )
+        latency = tuple(tuple(PAPER_LATENCY[a][b] for b in world.regions) for a in world.regions)
+    if len(latency) != count:
+        raise ScenarioError(
+            "world.latency-ms", f"has {len(latency)} rows for {count} regions", "Give one row per region"
+        )
+    for i, row in enumerate(latency):
+        if len(row) != count:
+            raise ScenarioError(
+                f"world.latency-ms[{i}]", f"has {len(row)} entries for {count} regions", "Give one per region"
+            )
+    if world.server_region >= count:
+        raise ScenarioError(
+            "world.server-region", f"is {world.server_region}", f"Regions are numbered from 0 to {count - 1}"
+        )
+    return replace(world, clients=clients, latency_ms=latency)
+
+
+def split_clients(total: int, regions: int) -> list[int]:
+    """Spread clients over regions as evenly as possible, the first regions getting one more."""
+    return [total // regions + (i < total % regions) for i in range(regions)]
+
+
+def dump(scenario: Scenario, *, comments: bool = False) -> str:
+    """The scenario as a file that reads back as the same scenario."""
+    top = [f for f in dataclasses.fields(Scenario) if f.name in TOP]
+    parts = [""]
+    for f in top:
+        doc = f.metadata["rule"].doc + (f": {', '.join(ALGORITHMS)}" if f.name == "algorithm" else "")
+        parts[0] += (f"# {doc}\n" if comments else "") + f"{f.name} = {show(getattr(scenario, f.name))}\n"
+    options = scenario.task.options
+    name = ("# what is learnt\n" if comments else "") + f"name = {show(scenario.task.name)}\n"
+    if isinstance(options, Mapping):
+        options = dataclasses.make_dataclass("Options", options)(**options)
+    parts.append("[task]\n" + name + write(options, comments=comments).lstrip("\n"))
+    parts += [f"[{s}]\n" + write(getattr(scenario, s), comments=comments) for s in SECTIONS]
+    parts += [f"[{s}]\n" + write(p, comments=comments) for s, p in scenario.algorithms.items()]
+    return "\n".join(parts)
+
+
+def parse_value(text: str) -> object:
+    """A value given on the command line: TOML if it is that, otherwise the text itself."""
+    try:
+        return tomllib.loads(f"value = {text}")["value"]
+    except tomllib.TOMLDecodeError:
+        return text
+
+
+def latency_seconds(world: World) -> Sequence[Sequence[float]]:
+    """The latency matrix that holds, in seconds."""
+    assert world.latency_ms is not None
+    matrix = [[ms / 1000 for ms in row] for row in world.latency_ms]
+    if not world.uniform_latency:
+        return matrix
+    mean = math.fsum(map(math.fsum, matrix)) / len(matrix) ** 2
+    return [[mean] * len(matrix) for _ in matrix]

@@ -1,0 +1,146 @@
+"""Between a TOML table and a documented dataclass, in both directions.
+
+A section is a frozen dataclass whose fields were made with :func:`spyker.protocol.parameters.parameter`. Keys are the
+field names in kebab-case. Whatever does not fit is refused with an error that names the field, the value and a remedy.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+import math
+import re
+import types
+import typing
+from collections.abc import Iterable, Mapping
+from typing import Any, TypeVar
+
+from spyker.protocol.parameters import Rule
+
+T = TypeVar("T")
+
+
+class ScenarioError(ValueError):
+    """A scenario that cannot be run. Says which field, what is wrong with it, and what to write instead."""
+
+    def __init__(self, field: str, problem: str, remedy: str) -> None:
+        super().__init__(f"{field}: {problem}. {remedy}")
+        self.field = field
+
+
+def kebab(name: str) -> str:
+    """The key in a scenario file for a field in Python."""
+    return name.replace("_", "-")
+
+
+def rule_of(field: dataclasses.Field[Any]) -> Rule:
+    """The documentation and the range of a field."""
+    rule = field.metadata["rule"]
+    assert isinstance(rule, Rule)
+    return rule
+
+
+def show(value: object) -> str:
+    """A value as it would stand in a scenario file, shortened for an error message."""
+    text = to_toml(value)
+    return text if len(text) <= 60 else text[:57] + "..."
+
+
+def read(section: type[T], table: object, where: str) -> T:
+    """Make a section from a TOML table; ``where`` is the section's name in error messages."""
+    if not isinstance(table, Mapping):
+        raise ScenarioError(where, f"is {show(table)}, not a section", f"Write it as [{where}] with keys below it")
+    fields = {kebab(f.name): f for f in dataclasses.fields(section)}  # type: ignore[arg-type]
+    hints = typing.get_type_hints(section)
+    refuse_unknown(table, fields, where)
+    values = {
+        f.name: convert(table[key], hints[f.name], rule_of(f), f"{where}.{key}")
+        for key, f in fields.items()
+        if key in table
+    }
+    return section(**values)
+
+
+def refuse_unknown(table: Mapping[str, object], known: Iterable[str], where: str) -> None:
+    """Refuse a key that nobody reads, and guess what was meant."""
+    known = sorted(known)
+    for key in table:
+        if key not in known:
+            close = difflib.get_close_matches(key, known, 1, 0.5)
+            field = f"{where}.{key}" if where else key
+            remedy = f"Did you mean {close[0]!r}?" if close else f"Known here: {', '.join(known)}"
+            raise ScenarioError(field, "unknown key", remedy)
+
+
+def convert(value: object, hint: Any, rule: Rule, where: str) -> Any:
+    """Turn a TOML value into the type of a field, element by element."""
+    origin, arguments = typing.get_origin(hint), typing.get_args(hint)
+    if origin in (typing.Union, types.UnionType):  # only ever "something or unset"
+        return convert(value, arguments[0], rule, where)
+    if origin is tuple:
+        if not isinstance(value, list | tuple):
+            raise ScenarioError(where, f"is {show(value)}, not a list", "Write it in square brackets")
+        return tuple(convert(v, arguments[0], rule, f"{where}[{i}]") for i, v in enumerate(value))
+    if hint is bool:
+        if not isinstance(value, bool):
+            raise ScenarioError(where, f"is {show(value)}, not a truth value", "Write true or false")
+        return value
+    if hint is str:
+        if not isinstance(value, str):
+            raise ScenarioError(where, f"is {show(value)}, not a text", "Write it in quotation marks")
+        if rule.choices and value not in rule.choices:
+            raise ScenarioError(where, f"is {show(value)}", f"Choose one of: {', '.join(rule.choices)}")
+        return value
+    return convert_number(value, hint, rule, where)
+
+
+def convert_number(value: object, hint: type[int] | type[float], rule: Rule, where: str) -> int | float:
+    """Check a number's kind, finiteness and range."""
+    whole = hint is int
+    if isinstance(value, bool) or not isinstance(value, int if whole else int | float):
+        kind = "a whole number" if whole else "a number"
+        raise ScenarioError(where, f"is {show(value)}, not {kind}", f"Write {kind} without quotation marks")
+    if not math.isfinite(value):
+        raise ScenarioError(where, f"is {show(value)}", "Write a finite number")
+    if rule.above is not None and value <= rule.above:
+        raise ScenarioError(where, f"is {show(value)}", f"It must be greater than {rule.above:g}")
+    if rule.at_least is not None and value < rule.at_least:
+        raise ScenarioError(where, f"is {show(value)}", f"It must be at least {rule.at_least:g}")
+    if rule.at_most is not None and value > rule.at_most:
+        raise ScenarioError(where, f"is {show(value)}", f"It must be at most {rule.at_most:g}")
+    return hint(value)
+
+
+def to_toml(value: object) -> str:
+    """A value in TOML."""
+    match value:
+        case bool():
+            return "true" if value else "false"
+        case str():
+            return '"' + re.sub(r'[\x00-\x1f"\\\x7f]', lambda m: f"\\u{ord(m[0]):04x}", value) + '"'
+        case int() | float():
+            return repr(value)
+        case list() | tuple():
+            if value and isinstance(value[0], list | tuple) and len(value) > 1:
+                return "[\n" + "".join(f"  {to_toml(row)},\n" for row in value) + "]"
+            return "[" + ", ".join(map(to_toml, value)) + "]"
+        case Mapping():
+            return "{ " + ", ".join(f"{k} = {to_toml(v)}" for k, v in value.items()) + " }"
+        case _ if dataclasses.is_dataclass(value):
+            fields = dataclasses.fields(value)
+            return to_toml({kebab(f.name): getattr(value, f.name) for f in fields})
+    return str(value)
+
+
+def write(section: object, *, comments: bool) -> str:
+    """The lines of a section, each with its documentation if wanted. What is unset stands as a comment."""
+    lines = []
+    for field in dataclasses.fields(section):  # type: ignore[arg-type]
+        value, key = getattr(section, field.name), kebab(field.name)
+        if comments:
+            lines.append(f"# {rule_of(field).doc}")
+        if value is not None:
+            lines.append(f"{key} = {to_toml(value)}")
+        elif comments:
+            lines.append(f"# {key} =")
+    return "\n".join(lines) + "\n"

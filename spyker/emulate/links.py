@@ -1,0 +1,61 @@
+"""Links: each ordered pair of nodes is one FIFO link with a latency and a bandwidth.
+
+A message of b bytes handed over at t starts at max(t, when the link is free), occupies the link for 8b / bandwidth, and
+arrives one latency later.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Sequence
+
+HEADER_BYTES = 64
+BYTES_PER_PARAMETER = 4
+
+
+class Links:
+    """All links of a world. A client only ever talks to its own server, so each has one link up and one down."""
+
+    def __init__(
+        self,
+        latency: Sequence[Sequence[float]],
+        bandwidth: float,
+        server_regions: Sequence[int],
+        client_regions: Sequence[int],
+        client_servers: Sequence[int],
+    ) -> None:
+        self.latency = latency
+        self.seconds_per_byte = 8 / bandwidth
+        self.server_regions = server_regions
+        self.client_regions = client_regions
+        self.client_servers = client_servers
+        self._down_free = array("d", bytes(8 * len(client_regions)))
+        self._up_free = array("d", bytes(8 * len(client_regions)))
+        self._peer_free: dict[tuple[int, int], float] = {}
+        self.bytes_down = self.bytes_up = self.bytes_between = 0
+
+    @property
+    def total_bytes(self) -> int:
+        """Everything handed over to any link so far."""
+        return self.bytes_down + self.bytes_up + self.bytes_between
+
+    def down(self, now: float, client: int, size: int) -> float:
+        """When a message from its server reaches a client."""
+        self.bytes_down += size
+        server = self.server_regions[self.client_servers[client]]
+        self._down_free[client] = free = max(now, self._down_free[client]) + size * self.seconds_per_byte
+        return free + self.latency[server][self.client_regions[client]]
+
+    def up(self, now: float, client: int, size: int) -> float:
+        """When a message from a client reaches its server."""
+        self.bytes_up += size
+        server = self.server_regions[self.client_servers[client]]
+        self._up_free[client] = free = max(now, self._up_free[client]) + size * self.seconds_per_byte
+        return free + self.latency[self.client_regions[client]][server]
+
+    def between(self, now: float, sender: int, receiver: int, size: int) -> float:
+        """When a message from one server reaches another."""
+        self.bytes_between += size
+        free = max(now, self._peer_free.get((sender, receiver), 0.0)) + size * self.seconds_per_byte
+        self._peer_free[sender, receiver] = free
+        return free + self.latency[self.server_regions[sender]][self.server_regions[receiver]]

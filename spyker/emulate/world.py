@@ -1,0 +1,105 @@
+"""The world: drives the protocol's nodes over links and processors in virtual time."""
+
+from __future__ import annotations
+
+from array import array
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TypeAlias
+
+from spyker.emulate.clock import Clock
+from spyker.emulate.links import BYTES_PER_PARAMETER, HEADER_BYTES, Links
+from spyker.emulate.processor import Processor
+from spyker.learn.engine import Engine, TrainJob
+from spyker.protocol.client import Client
+from spyker.protocol.facts import CloudRoundEnded, SyncStarted, UpdateApplied
+from spyker.protocol.messages import Action, Age, Join, Message, Model, Record, ToClient, Token, ToServer, Train
+from spyker.protocol.server import Server, Work
+from spyker.records import Fact
+
+Sink: TypeAlias = Callable[[float, Fact, int | None], None]
+"""Takes a fact: its time, the fact itself and, for an update, the length of the server's queue."""
+
+LIGHT = (Age, Token, Join)  # messages without a model
+
+
+class World:
+    """Servers, clients and everything between them. ``sink`` is told every fact."""
+
+    def __init__(
+        self,
+        servers: Sequence[Server],
+        clients: Sequence[Client],
+        *,
+        links: Links,
+        delays: Sequence[float],
+        costs: Mapping[Work, float],
+        engine: Engine,
+        clock: Clock,
+        parameters: int,
+        sink: Sink,
+    ) -> None:
+        self.clock, self.links, self.engine, self.delays, self.sink = clock, links, engine, delays, sink
+        self.clients = clients
+        self.processors = [Processor(server, clock, costs, self._perform) for server in servers]
+        self.model_bytes = BYTES_PER_PARAMETER * parameters + HEADER_BYTES
+        self.messages: Counter[str] = Counter()
+        self.updates = 0
+        self.updates_per_client = array("q", bytes(8 * len(clients)))
+        self.updates_per_server = [0] * len(servers)
+        self.synchronisations = 0
+
+    def start(self) -> None:
+        """At time 0 every server does what it does first."""
+        for processor in self.processors:
+            self._perform(processor, processor.server.start())
+
+    def _size(self, message: Message) -> int:
+        """Count a message and return its size in bytes."""
+        self.messages[type(message).__name__] += 1
+        return HEADER_BYTES if isinstance(message, LIGHT) else self.model_bytes
+
+    def _perform(self, processor: Processor, actions: Iterable[Action]) -> None:
+        """Do what a server asked for."""
+        now, clock, me = self.clock.now, self.clock, processor.server.id
+        for action in actions:
+            match action:
+                case ToClient(client, message):
+                    arrival = self.links.down(now, client, self._size(message))
+                    clock.at(arrival, self._model_arrives, client, message)
+                case Record(fact):
+                    self._record(fact, processor)
+                case ToServer(server, message):
+                    arrival = self.links.between(now, me, server, self._size(message))
+                    clock.at(arrival, self.processors[server].arrive, me, message)
+
+    def _record(self, fact: Fact, processor: Processor) -> None:
+        """Count a fact and hand it on."""
+        if isinstance(fact, UpdateApplied):
+            self.updates += 1
+            self.updates_per_client[fact.client] += 1
+            self.updates_per_server[fact.server] += 1
+            self.sink(self.clock.now, fact, len(processor.queue))
+            return
+        if isinstance(fact, SyncStarted):  # servers may start the same one independently
+            self.synchronisations = max(self.synchronisations, fact.bid)
+        elif isinstance(fact, CloudRoundEnded):
+            self.synchronisations += 1
+        self.sink(self.clock.now, fact, None)
+
+    def _model_arrives(self, k: int, model: Model) -> None:
+        """A client begins to train. The training is submitted now and its result awaited when it is due."""
+        client = self.clients[k]
+        due = self.clock.now + self.delays[k]
+        for action in client.handle(client.server, model):
+            if isinstance(action, Train) and due <= self.clock.end:
+                job = TrainJob(k, action.weights, action.rate, action.step)
+                self.engine.submit(job, due)
+                self.clock.at(due, self._training_ends, client, job)
+
+    def _training_ends(self, client: Client, job: TrainJob) -> None:
+        """A client answers its server."""
+        for action in client.trained(self.engine.trained(job)):
+            if isinstance(action, ToServer):
+                arrival = self.links.up(self.clock.now, client.id, self._size(action.message))
+                self.clock.at(arrival, self.processors[action.server].arrive, client.id, action.message)

@@ -1,0 +1,1 @@
+"""What is learnt: data, models, local training, evaluation, and where training runs."""

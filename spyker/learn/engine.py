@@ -1,0 +1,85 @@
+"""Where training and evaluation run.
+
+Work is *submitted* as soon as its inputs are known and *awaited* only when its result is due. The result of a job is a
+function of the job alone, so it does not matter who computes it, nor when.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from types import TracebackType
+from typing import TypeAlias
+
+from spyker.learn.task import Task
+from spyker.protocol.messages import Vector
+
+
+@dataclass(slots=True, eq=False)
+class TrainJob:
+    """Train ``weights`` on the data of ``client``."""
+
+    client: int
+    weights: Vector
+    rate: float
+    step: int
+    result: Vector | None = None
+
+
+@dataclass(slots=True, eq=False)
+class EvaluateJob:
+    """Judge ``weights``."""
+
+    weights: Vector
+    result: float | None = None
+
+
+Job: TypeAlias = TrainJob | EvaluateJob
+
+
+class Engine(ABC):
+    """Runs jobs. Use it as a context manager, so that what it started ends."""
+
+    @abstractmethod
+    def submit(self, job: Job, due: float) -> None:
+        """Take a job on; ``due`` says when its result will be asked for, on the caller's clock."""
+
+    @abstractmethod
+    def trained(self, job: TrainJob) -> Vector:
+        """The result of a training that was submitted."""
+
+    @abstractmethod
+    def score(self, job: EvaluateJob) -> float:
+        """The result of an evaluation that was submitted."""
+
+    def __enter__(self) -> Engine:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def cancel(self) -> None:  # noqa: B027 - nothing to do for an engine that does nothing ahead
+        """Nobody will ask for what was submitted and not begun."""
+
+    def close(self) -> None:  # noqa: B027
+        """Let go of everything."""
+
+
+class Here(Engine):
+    """Runs every job in this process, at the moment its result is asked for."""
+
+    def __init__(self, task: Task) -> None:
+        self.task = task
+
+    def submit(self, job: Job, due: float) -> None:
+        """Nothing to do yet."""
+
+    def trained(self, job: TrainJob) -> Vector:
+        """Train now."""
+        return self.task.train(job.client, job.weights, job.rate, job.step)
+
+    def score(self, job: EvaluateJob) -> float:
+        """Evaluate now."""
+        return self.task.evaluate(job.weights)

@@ -1,0 +1,144 @@
+"""Any PyTorch model with any datasets, one per client, as a task.
+
+The model's parameters and floating-point buffers become views of one flat vector, and their gradients views of
+another. So a model is loaded with one copy, an SGD step is one operation, and the weights that travel are the memory
+that was trained.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TypeAlias
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.utils.data import Dataset, TensorDataset
+
+from spyker.config.scenario import Training
+from spyker.learn.task import Metric, Task
+from spyker.protocol.messages import Vector
+
+Examples: TypeAlias = tuple[Tensor, Tensor]
+Loss: TypeAlias = Callable[[Tensor, Tensor], Tensor]
+EVALUATION_BATCH = 1024
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """What the parts of a weight vector mean: names and shapes, parameters first, then buffers."""
+
+    names: tuple[str, ...]
+    shapes: tuple[tuple[int, ...], ...]
+
+
+def accuracy(outputs: Tensor, targets: Tensor) -> Tensor:
+    """For each example, whether the largest output is the right one."""
+    return (outputs.argmax(1) == targets).float()
+
+
+class TorchTask(Task):
+    """A model, the clients' datasets and the data to judge it by.
+
+    Datasets are ``(inputs, targets)`` pairs of tensors or map-style datasets; each is read once and kept in memory.
+    ``loss(outputs, targets)`` is minimised; ``score(outputs, targets)`` gives one number per example, and the metric is
+    their mean. W⁰ is the model as it is handed over.
+    """
+
+    def __init__(
+        self,
+        model: nn.Module,
+        clients: Sequence[Examples | Dataset[Examples]],
+        test: Examples | Dataset[Examples],
+        training: Training,
+        *,
+        seed: int = 0,
+        loss: Loss = nn.functional.cross_entropy,
+        score: Loss = accuracy,
+        metric: Metric = Task.metric,
+    ) -> None:
+        self.model, self.loss, self.score, self.metric = model, loss, score, metric
+        self.training, self.seed = training, seed
+        self.clients = [as_examples(dataset) for dataset in clients]
+        self.test = as_examples(test)
+        self._flatten()
+        self._initial: Vector = self.flat.numpy().copy()
+
+    def _flatten(self) -> None:
+        """Move the model into one vector."""
+        parameters = dict(self.model.named_parameters())
+        buffers = {name: b for name, b in self.model.named_buffers() if b.is_floating_point()}
+        parts = parameters | buffers
+        self.layout = Layout(tuple(parts), tuple(tuple(p.shape) for p in parts.values()))
+        self.flat = torch.cat([part.detach().reshape(-1).float() for part in parts.values()])
+        self.gradient = torch.zeros(sum(p.numel() for p in parameters.values()))
+        start = 0
+        for part in parts.values():
+            stop = start + part.numel()
+            part.data = self.flat[start:stop].view(part.shape)
+            if isinstance(part, nn.Parameter):
+                part.grad = self.gradient[start:stop].view(part.shape)
+            start = stop
+
+    def initial(self) -> Vector:
+        """The weights that the model came with."""
+        return self._initial.copy()
+
+    def size(self, client: int) -> int:
+        """The length of the client's dataset."""
+        return len(self.clients[client][1])
+
+    def train(self, client: int, weights: Vector, rate: float, step: int) -> Vector:
+        """Minibatch SGD for some epochs, in an order that follows from the seed, the client and the step."""
+        inputs, targets = self.clients[client]
+        trained = self.flat[: self.gradient.numel()]
+        self.load(weights)
+        anchor = trained.clone() if self.training.proximal else None
+        self.model.train()
+        torch.manual_seed(int(np.random.SeedSequence((self.seed, client, step)).generate_state(1, np.uint64)[0]))
+        for _ in range(self.training.epochs):
+            for batch in torch.randperm(len(targets)).split(self.training.batch_size):
+                self.gradient.zero_()
+                self.loss(self.model(inputs[batch]), targets[batch]).backward()
+                if anchor is not None:
+                    self.gradient.add_(trained - anchor, alpha=self.training.proximal)
+                trained.add_(self.gradient, alpha=-rate)
+        return self.flat.numpy().copy()
+
+    @torch.no_grad()
+    def evaluate(self, weights: Vector) -> float:
+        """The mean score over the test data."""
+        self.load(weights)
+        self.model.eval()
+        inputs, targets = self.test
+        batches = zip(inputs.split(EVALUATION_BATCH), targets.split(EVALUATION_BATCH), strict=True)
+        total = sum(float(self.score(self.model(x), y).sum()) for x, y in batches)
+        return total / len(targets)
+
+    def load(self, weights: Vector) -> None:
+        """Make ``weights`` the model's."""
+        np.copyto(self.flat.numpy(), weights)
+
+    def state_dict(self, weights: Vector) -> dict[str, Tensor]:
+        """The weights as PyTorch knows them, by name."""
+        parts = np.split(np.array(weights), np.cumsum([int(np.prod(s)) for s in self.layout.shapes])[:-1])
+        return {
+            name: torch.from_numpy(part.reshape(shape))
+            for name, shape, part in zip(self.layout.names, self.layout.shapes, parts, strict=True)
+        }
+
+
+def as_examples(dataset: Examples | Dataset[Examples]) -> Examples:
+    """Read a dataset into two tensors; images as channels-last, which is faster on a CPU."""
+    if isinstance(dataset, TensorDataset):
+        inputs, targets = dataset.tensors
+    elif isinstance(dataset, tuple):
+        inputs, targets = dataset
+    else:
+        pairs = [dataset[i] for i in range(len(dataset))]  # type: ignore[arg-type]
+        inputs = torch.stack([torch.as_tensor(x) for x, _ in pairs])
+        targets = torch.stack([torch.as_tensor(y) for _, y in pairs])
+    if inputs.dim() == 4:
+        inputs = inputs.contiguous(memory_format=torch.channels_last)
+    return inputs, targets

@@ -1,0 +1,30 @@
+"""Algorithm 1 of the paper, the client's side. It is the same in every algorithm."""
+
+from __future__ import annotations
+
+from spyker.protocol.messages import Action, Model, ToServer, Train, Update, Vector
+
+
+class Client:
+    """Client C_k: trains what its server sends and answers with the result."""
+
+    __slots__ = ("_received", "id", "server", "step")
+
+    def __init__(self, id: int, server: int) -> None:
+        self.id = id
+        self.server = server
+        self.step = 0
+        self._received: Model | None = None
+
+    def handle(self, sender: int, message: Model) -> list[Action]:
+        """Procedure LocalTraining(W_i, A_i, η_k), up to the training itself."""
+        self._received = message
+        step, self.step = self.step, self.step + 1
+        return [Train(message.weights, message.rate, step)]
+
+    def trained(self, weights: Vector) -> list[Action]:
+        """The end of LocalTraining: send (W_k, A_i) to server S_i."""
+        received, self._received = self._received, None
+        if received is None:
+            raise RuntimeError(f"client {self.id} finished a training that it had not begun")
+        return [ToServer(self.server, Update(weights, received.age, received.version))]

@@ -1,0 +1,90 @@
+"""FedAvg (McMahan et al.: Communication-Efficient Learning of Deep Networks from Decentralized Data, 2017).
+
+One server works in rounds: a fraction of the clients trains the current model; when the last of them has answered,
+the model becomes the average of the answers, weighted by the sizes of the clients' datasets.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from spyker.protocol.facts import RoundEnded, UpdateApplied
+from spyker.protocol.messages import Action, ClientMessage, Join, PeerMessage, Update
+from spyker.protocol.parameters import parameter
+from spyker.protocol.server import Server, Setup, Work
+from spyker.protocol.weights import accumulate
+
+
+@dataclass(frozen=True, slots=True)
+class FedAvgParameters:
+    """The parameters of FedAvg."""
+
+    fraction: float = parameter(1.0, "C: the share of the clients that trains in each round", above=0, at_most=1)
+
+
+class FedAvg(Server):
+    """The only server; in HierFAVG, the part of an edge that faces its clients."""
+
+    def __init__(self, id: int, setup: Setup) -> None:
+        super().__init__(id, setup)
+        self.fraction: float = setup.parameters.fraction
+        self.random = setup.generator(id)
+        self.sizes = dict(setup.rosters[id])  # d_k
+        self.round = 0  # rounds that have ended
+        self.answered: list[int] = []
+
+    def start(self) -> Iterator[Action]:
+        """Begin the first round."""
+        self.begin_round()
+        actions, self._actions = self._actions, []
+        return iter(actions)
+
+    def receive(self, sender: int, message: ClientMessage | PeerMessage) -> None:
+        """Add an awaited answer to the round's average. A newcomer takes part from the next round on."""
+        match message:
+            case Update() if sender in self.awaited:
+                self.awaited.remove(sender)
+                self.answered.append(sender)
+                accumulate(self.average, message.weights, self.sizes[sender] / self.size)
+                if not self.awaited:
+                    self.end_round()
+            case Join():
+                self.sizes[sender] = message.size
+
+    def work(self, sender: int, message: ClientMessage | PeerMessage) -> Work:
+        """The last answer of a round costs the aggregation."""
+        last = isinstance(message, Update) and self.awaited == {sender}
+        return Work.AVERAGE if last else Work.NOTHING
+
+    def begin_round(self) -> None:
+        """Choose the clients of this round and send them the model."""
+        chosen = sorted(self.sizes)
+        if self.fraction < 1:
+            count = max(1, round(self.fraction * len(chosen)))
+            chosen = sorted(self.random.choice(chosen, count, replace=False).tolist())
+        self.awaited = set(chosen)
+        self.size = sum(self.sizes[k] for k in chosen)  # d
+        model = self.model(self.rate)
+        self.average = np.zeros_like(model.weights)  # Σ d_k/d · W_k of the answers so far
+        for k in chosen:
+            self.send_client(k, model)
+
+    def end_round(self) -> None:
+        """W ← Σ d_k/d · W_k."""
+        self.weights.replace(self.average)
+        for k in self.answered:
+            self.age += 1
+            self.version += 1
+            share = self.sizes[k] / self.size
+            self.record(UpdateApplied(self.id, k, 0.0, share, self.age, self.version, self.rate))
+        self.answered.clear()
+        self.round += 1
+        self.record(RoundEnded(self.id, self.round))
+        self.after_round()
+
+    def after_round(self) -> None:
+        """Go on with the next round."""
+        self.begin_round()

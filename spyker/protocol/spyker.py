@@ -1,0 +1,222 @@
+"""Spyker, the server's side (Zuo, Cox, Chen, Decouchant: Asynchronous Multi-Server Federated Learning for
+Geo-Distributed Clients, Middleware 2024). The procedures stand in the paper's order and under its names.
+
+Theory of operation
+-------------------
+A server holds one model W with an *age* A, a float that says how much training the model embodies. Each client update
+is mixed into W at once, the less the older the model it started from (Algorithm 1), and the client gets the new model
+back in the same breath. A client that is ahead of the others trains with a smaller learning rate.
+
+Servers drift apart in this way, so now and then they exchange their models (Algorithm 2). One *token* circulates among
+them. When its holder sees that the ages of two servers differ by ``h_inter``, or that its own has grown by ``h_intra``,
+it sends its model under the token's number, ``bid``, to all. A server that first hears of a ``bid`` sends its own model
+to all, too. Everyone merges what arrives when it arrives; nobody waits, and no client notices. Once the holder has
+heard from everybody, it passes the token on.
+
+A server without the token that sees the condition announces its age, so that the holder learns of it.
+
+Where this differs from the paper's pseudocode a comment says so; ``docs/differences.md`` gives the reasons.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+from spyker.protocol.facts import AgeAnnounced, Merged, SyncStarted, TokenArrived, UpdateApplied
+from spyker.protocol.messages import (
+    Action,
+    Age,
+    ClientMessage,
+    Join,
+    PeerMessage,
+    PeerModel,
+    ToClient,
+    Token,
+    Update,
+)
+from spyker.protocol.parameters import parameter
+from spyker.protocol.server import Server, Setup, Work
+
+
+@dataclass(frozen=True, slots=True)
+class SpykerParameters:
+    """The parameters of Spyker, under the paper's symbols."""
+
+    client_rate: float = parameter(0.6, "η_i: how far a fresh client update moves the server", above=0, at_most=1)
+    staleness_exponent: float = parameter(
+        0.5, "a: an update that is τ old counts (1 + τ)^(-a)", at_least=0, at_most=100
+    )
+    peer_rate: float = parameter(0.6, "η_a: how far another server's model moves this one", above=0, at_most=1)
+    activation: float = parameter(1.5, "φ: how sharply a merge prefers the older model", at_least=0)
+    h_inter: float | None = parameter(
+        None, "synchronise when two servers' ages differ by this; leave it out for clients / (5 · servers)", above=0
+    )
+    h_intra: float = parameter(350.0, "synchronise when a server's age has grown by this since the last time", above=0)
+    decay: float = parameter(
+        0.005, "β: a client loses this much learning rate per update above the mean; 0: off", at_least=0
+    )
+    min_rate: float = parameter(1e-6, "η_min: no client's learning rate decays below this", at_least=0)
+
+    def resolve(self, clients: int, servers: int) -> SpykerParameters:
+        """Fill in what depends on the size of the world."""
+        return self if self.h_inter is not None else replace(self, h_inter=clients / (5 * servers))
+
+
+class Spyker(Server):
+    """Server S_i."""
+
+    def __init__(self, id: int, setup: Setup) -> None:
+        super().__init__(id, setup)
+        self.parameters: SpykerParameters = setup.parameters.resolve(setup.clients, setup.servers)
+        self.updates = dict.fromkeys(setup.rosters[id], 0)  # u[k]
+        self.updates_sum = 0  # Σ u[k], so that the mean costs no loop
+        self.server_init()
+
+    def start(self) -> Iterator[Action]:
+        """Send W⁰ to every client."""
+        model = self.model(self.rate)
+        return (ToClient(k, model) for k in self.updates)
+
+    def receive(self, sender: int, message: ClientMessage | PeerMessage) -> None:
+        """Call the paper's procedure for this kind of message."""
+        match message:
+            case Update():
+                self.aggregation(sender, message)
+            case PeerModel():
+                self.rcv_model(sender, message)
+            case Age():
+                self.rcv_age(sender, message)
+            case Token():
+                self.rcv_token(message)
+            case Join():
+                self.registration(sender)
+
+    def work(self, sender: int, message: ClientMessage | PeerMessage) -> Work:
+        """Mixing a model in costs time; everything else is bookkeeping."""
+        return Work.MIX if isinstance(message, Update | PeerModel) else Work.NOTHING
+
+    # --- Algorithm 1: interactions between clients and servers ---------------------------------------------------
+
+    def registration(self, k: int) -> None:
+        """A client that joins late is neither ahead of the others nor behind them."""
+        if k not in self.updates:
+            self.updates[k] = math.floor(self.mean_updates()) if self.updates else 0
+            self.updates_sum += self.updates[k]
+        self.send_client(k, self.model(self.rate))
+
+    def aggregation(self, k: int, update: Update) -> None:
+        """Procedure Aggregation(W_k, A_k)."""
+        p = self.parameters
+        staleness = max(0.0, self.age - update.age)  # τ
+        weight = math.pow(1 + staleness, -p.staleness_exponent)  # s(τ); the paper has A_i - A_k itself
+        self.weights.mix(update.weights, p.client_rate * weight)
+        self.age += 1
+        self.version += 1
+        self.updates[k] += 1
+        self.updates_sum += 1
+        rate = self.decay(k)
+        self.send_client(k, self.model(rate))
+        self.record(UpdateApplied(self.id, k, staleness, weight, self.age, self.version, rate))
+        self.check_synchronization(after_update=True)
+
+    def decay(self, k: int) -> float:
+        """Function Decay(η, u[k], ū). It starts from η_init each time and so never compounds."""
+        ahead = self.updates[k] - self.mean_updates()
+        if ahead < 0:
+            return self.rate
+        return max(self.parameters.min_rate, self.rate - self.parameters.decay * ahead)
+
+    def mean_updates(self) -> float:
+        """The mean of u[k] over the clients registered now: ū."""
+        return self.updates_sum / len(self.updates)
+
+    # --- Algorithm 2: token-triggered aggregation of server models -----------------------------------------------
+
+    def server_init(self) -> None:
+        """Procedure ServerInit()."""
+        n = self.n
+        self.token: Token | None = Token(epoch=0, bid=1, ages=(0.0,) * n) if self.id == 0 else None
+        self.heard: set[int] = set()  # servers heard from for the token's bid; the paper's cnt counts messages
+        self.ages = [0.0] * n
+        self.did_broadcast: set[int] = set()
+        self.ongoing_synchro = False
+        self.age_prev = 0.0  # A_prev
+        self.age_announced = 0.0  # A when this server last announced it; not in the paper
+
+    def rcv_age(self, j: int, message: Age) -> None:
+        """Procedure RcvAge(A_j)."""
+        self.ages[j] = max(self.ages[j], message.age)
+        self.check_synchronization()
+
+    def rcv_token(self, token: Token) -> None:
+        """Procedure RcvToken(t)."""
+        self.ages = [max(mine, theirs) for mine, theirs in zip(self.ages, token.ages, strict=True)]
+        self.token = replace(token, bid=token.bid + 1)
+        self.record(TokenArrived(self.id, self.token.bid))
+        self.check_synchronization()
+
+    def check_synchronization(self, *, after_update: bool = False) -> None:
+        """Procedure checkSynchronization()."""
+        if self.n == 1:
+            return
+        p = self.parameters
+        assert p.h_inter is not None
+        self.ages[self.id] = self.age  # the paper never sets a server's own entry
+        drifted = max(self.ages) - min(self.ages) >= p.h_inter
+        grown = self.age - self.age_prev >= p.h_intra
+        if not (drifted or grown):
+            return
+        if self.token is not None:
+            if not self.ongoing_synchro:
+                self.ongoing_synchro = True
+                self.heard = {self.id}
+                self.record(SyncStarted(self.id, self.token.bid))
+                self.broadcast(self.token.bid)
+        # The paper announces here in any case. Announcements would answer announcements and grow without bound.
+        elif after_update and self.age - self.age_announced >= p.h_inter:
+            self.age_announced = self.age
+            self.record(AgeAnnounced(self.id, self.age))
+            self.send_all_servers(Age(self.age))
+
+    def broadcast(self, bid: int) -> None:
+        """Send (W_i, A_i, bid) to all servers, once for each bid."""
+        self.age_prev = self.age
+        self.did_broadcast.add(bid)
+        self.send_all_servers(PeerModel(self.weights.snapshot(), self.age, bid))
+
+    def rcv_model(self, j: int, message: PeerModel) -> None:
+        """Procedure RcvModel(W_j, A_j, bid)."""
+        self.ages[j] = max(self.ages[j], message.age)
+        if message.bid not in self.did_broadcast:
+            self.broadcast(message.bid)
+        self.server_agg(j, message)
+        if self.token is not None and self.token.bid == message.bid:
+            self.heard.add(j)
+            if len(self.heard) == self.n:
+                self.ages[self.id] = self.age
+                self.send_server((self.id + 1) % self.n, replace(self.token, ages=tuple(self.ages)))
+                self.token = None
+                self.ongoing_synchro = False
+
+    def server_agg(self, j: int, message: PeerModel) -> None:
+        """Procedure ServerAgg(W_j, A_j)."""
+        p = self.parameters
+        weight = merge_weight(self.age, message.age, p.activation)
+        self.weights.mix(message.weights, p.peer_rate * weight)
+        self.age = merge_age(self.age, message.age, p.peer_rate * weight)
+        self.record(Merged(self.id, j, message.bid, weight, self.age))
+
+
+def merge_weight(age: float, peer_age: float, activation: float) -> float:
+    """Return w_ij, the logistic function of φ(A_j − A_i) / max(1, A_i)."""
+    a = activation * (peer_age - age) / max(1.0, age)  # the paper divides by A_i, which starts at 0
+    if a >= 0:
+        return 1 / (1 + math.exp(-a))
+    return math.exp(a) / (1 + math.exp(a))  # the same number, without overflow
+
+
+def merge_age(age: float, peer_age: float, share: float) -> float:
+    """Return the age of a model after a peer's model was mixed in with this share."""
+    return (1 - share) * age + share * peer_age

@@ -1,0 +1,149 @@
+"""The one format in which a run is written down and read back.
+
+A run record is a folder: ``scenario.toml`` (everything resolved), ``facts.jsonl`` (one fact a line, in the order of
+time, appended as the run goes on) and ``summary.json`` (totals, written last). Whoever wants a table, a plot or a page
+reads these; nobody looks into a running world.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+import shutil
+import tomllib
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ClassVar, TypeAlias
+
+from spyker.protocol.facts import Fact as ProtocolFact
+
+SCENARIO, FACTS, SUMMARY = "scenario.toml", "facts.jsonl", "summary.json"
+
+
+@dataclass(frozen=True, slots=True)
+class Evaluated:
+    """The servers' models were judged. ``averaged`` is the score of the mean of their weights."""
+
+    kind: ClassVar[str] = "evaluation"
+    updates: int
+    bytes: int
+    mean: float
+    worst: float
+    best: float
+    averaged: float
+    servers: list[float]
+
+
+Fact: TypeAlias = ProtocolFact | Evaluated
+
+
+class RecordError(Exception):
+    """A record that cannot be written or read; says which folder and what to do."""
+
+
+def _template(kind: type[Fact]) -> str:
+    fields = [f.name for f in dataclasses.fields(kind)]
+    # Fields are numbers and lists of numbers, and their repr is JSON.
+    return f'{{"t": %r, "kind": "{kind.kind}", ' + ", ".join(f'"{name}": %r' for name in fields) + "}\n"
+
+
+_TEMPLATES: dict[type, tuple[str, tuple[str, ...]]] = {
+    kind: (_template(kind), tuple(f.name for f in dataclasses.fields(kind))) for kind in Fact.__args__
+}
+
+
+def line(t: float, fact: Fact, queue: int | None = None) -> str:
+    """A fact as it stands in the file. Times are rounded to nanoseconds."""
+    template, names = _TEMPLATES[type(fact)]
+    text = template % (round(t, 9), *[getattr(fact, name) for name in names])
+    return text if queue is None else f'{text[:-2]}, "queue": {queue}}}\n'
+
+
+def write_atomically(path: Path, text: str) -> None:
+    """Write a file such that a kill at any moment leaves the old one or the new one."""
+    temporary = path.with_name(f".{path.name}.{os.getpid()}")
+    with temporary.open("w", encoding="utf-8") as file:
+        file.write(text)
+        file.flush()
+        os.fsync(file.fileno())
+    temporary.replace(path)
+
+
+def is_record(folder: Path) -> bool:
+    """Whether a folder holds a run, finished or not."""
+    return (folder / SCENARIO).is_file()
+
+
+def check_new(folder: Path, *, overwrite: bool) -> None:
+    """Refuse to write where something stands already, unless it is our own and may go."""
+    if not folder.exists() or (folder.is_dir() and not any(folder.iterdir())):
+        return
+    if not overwrite:
+        raise RecordError(f"{folder} exists already. Choose another --out, or add --overwrite to replace it")
+    if not is_record(folder) and not any(is_record(child) for child in folder.iterdir()):
+        raise RecordError(f"{folder} is not a run record, so --overwrite leaves it alone. Choose another --out")
+
+
+class RecordWriter:
+    """Writes one run. Facts reach the disk at every evaluation; a kill loses only what came after the last one."""
+
+    def __init__(self, folder: Path, scenario: str, *, overwrite: bool = False) -> None:
+        check_new(folder, overwrite=overwrite)
+        if folder.exists():
+            shutil.rmtree(folder)
+        folder.mkdir(parents=True)
+        self.folder = folder
+        write_atomically(folder / SCENARIO, scenario)
+        self._facts = (folder / FACTS).open("w", encoding="utf-8", buffering=1 << 20)
+
+    def __call__(self, t: float, fact: Fact, queue: int | None = None) -> None:
+        """Append a fact."""
+        self._facts.write(line(t, fact, queue))
+        if type(fact) is Evaluated:
+            self._facts.flush()
+
+    def close(self, summary: Mapping[str, Any] | None) -> None:
+        """Finish the stream of facts and, if the run got that far, write the summary."""
+        self._facts.close()
+        if summary is not None:
+            write_atomically(self.folder / SUMMARY, json.dumps(summary, indent=2, allow_nan=False) + "\n")
+
+
+class Run:
+    """A run record, read back. A run that was killed has facts but no summary; a torn last line is ignored."""
+
+    def __init__(self, folder: Path) -> None:
+        if not is_record(folder):
+            raise RecordError(f"{folder} is not a run record (it has no {SCENARIO}). Name a folder made by --out")
+        self.folder = folder
+        self.scenario = tomllib.loads((folder / SCENARIO).read_text(encoding="utf-8"))
+        summary = folder / SUMMARY
+        self.summary: dict[str, Any] | None = json.loads(summary.read_text("utf-8")) if summary.exists() else None
+
+    @property
+    def algorithm(self) -> str:
+        """The algorithm's name in the scenario."""
+        return str(self.scenario["algorithm"])
+
+    def facts(self, kind: str | None = None) -> Iterator[dict[str, Any]]:
+        """All facts in their order, or those of one kind."""
+        mark = f'"kind": "{kind}"' if kind else ""
+        path = self.folder / FACTS
+        if not path.exists():
+            return
+        with path.open(encoding="utf-8") as file:
+            for text in file:
+                if mark in text and text.endswith("}\n"):
+                    yield json.loads(text)
+
+
+def find_runs(folder: Path) -> list[Run]:
+    """The run in this folder, or else the runs in the folders directly below it, by name."""
+    if is_record(folder):
+        return [Run(folder)]
+    children = sorted(p for p in folder.iterdir() if is_record(p)) if folder.is_dir() else []
+    if not children:
+        raise RecordError(f"{folder} holds no run record. Name a folder made by --out")
+    return [Run(child) for child in children]
