@@ -86,19 +86,24 @@ def check_new(folder: Path, *, overwrite: bool) -> None:
         raise RecordError(f"{folder} is not a run record, so --overwrite leaves it alone. Choose another --out")
 
 
+def clear(folder: Path, *, overwrite: bool) -> None:
+    """Make room for a record, if :func:`check_new` allows it."""
+    check_new(folder, overwrite=overwrite)
+    if folder.exists():
+        shutil.rmtree(folder)
+
+
 class RecordWriter:
     """Writes one run. Facts reach the disk at every evaluation; a kill loses only what came after the last one."""
 
-    def __init__(self, folder: Path, scenario: str, *, overwrite: bool = False) -> None:
-        check_new(folder, overwrite=overwrite)
-        if folder.exists():
-            shutil.rmtree(folder)
-        folder.mkdir(parents=True)
+    def __init__(self, folder: Path, scenario: str) -> None:
+        check_new(folder, overwrite=False)
+        folder.mkdir(parents=True, exist_ok=True)
         self.folder = folder
         write_atomically(folder / SCENARIO, scenario)
         self._facts = (folder / FACTS).open("w", encoding="utf-8", buffering=1 << 20)
 
-    def __call__(self, t: float, fact: Fact, queue: int | None = None) -> None:
+    def write(self, t: float, fact: Fact, queue: int | None = None) -> None:
         """Append a fact."""
         self._facts.write(line(t, fact, queue))
         if type(fact) is Evaluated:

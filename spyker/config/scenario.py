@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import math
 import tomllib
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Sized
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -123,8 +123,18 @@ SECTIONS: dict[str, type[Any]] = {"world": World, "training": Training, "evaluat
 ALGORITHM_SECTIONS: dict[str, type[Any]] = {a.section: a.parameters for a in ALGORITHMS.values()}
 
 
-def load(path: Path | None, overrides: Mapping[str, object] | None = None) -> Scenario:
-    """Read a scenario file, or the defaults if there is none, with ``{"section.key": value}`` laid over it."""
+def load(
+    path: Path | None,
+    overrides: Mapping[str, object] | None = None,
+    *,
+    task: str | None = None,
+    clients: int | None = None,
+) -> Scenario:
+    """Read a scenario file, or the defaults if there is none, with ``{"section.key": value}`` laid over it.
+
+    ``task`` chooses another task; options that the file has for its own no longer apply. ``clients`` are spread evenly
+    over the regions.
+    """
     table: dict[str, Any] = {}
     if path is not None:
         try:
@@ -135,8 +145,14 @@ def load(path: Path | None, overrides: Mapping[str, object] | None = None) -> Sc
             raise ScenarioError(str(path), "is not a text file in UTF-8", "Name a TOML file") from None
         except tomllib.TOMLDecodeError as error:
             raise ScenarioError(str(path), f"is not valid TOML: {error}", "Mend that line") from None
+    if task is not None and read_task(table.get("task", {})).name != task:
+        table["task"] = {"name": task}
     for dotted, value in (overrides or {}).items():
         lay_over(table, dotted, value)
+    if clients is not None:
+        world = table.get("world", {})
+        regions = world.get("regions", PAPER_LATENCY) if isinstance(world, dict) else ()
+        lay_over(table, "world.clients", split_clients(clients, len(regions) if isinstance(regions, Sized) else 0))
     return from_table(table, path.parent if path else Path())
 
 
@@ -258,6 +274,8 @@ def fill_world(world: World) -> World:
 
 def split_clients(total: int, regions: int) -> list[int]:
     """Spread clients over regions as evenly as possible, the first regions getting one more."""
+    if total < max(1, regions):
+        raise ScenarioError("--clients", f"is {total} for {regions} regions", "Give each region at least one")
     return [total // regions + (i < total % regions) for i in range(regions)]
 
 

@@ -31,7 +31,8 @@ class Processor:
     def arrive(self, sender: int, message: ClientMessage | PeerMessage) -> None:
         """A message arrives: it waits for its turn."""
         self.queue.append((sender, message))
-        self.longest = max(self.longest, len(self.queue))
+        if len(self.queue) > self.longest:
+            self.longest = len(self.queue)
         if not self._busy:
             self._serve()
 

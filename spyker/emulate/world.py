@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from array import array
-from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TypeAlias
 
@@ -20,7 +19,7 @@ from spyker.records import Fact
 Sink: TypeAlias = Callable[[float, Fact, int | None], None]
 """Takes a fact: its time, the fact itself and, for an update, the length of the server's queue."""
 
-LIGHT = (Age, Token, Join)  # messages without a model
+LIGHT = frozenset((Age, Token, Join))  # messages without a model
 
 
 class World:
@@ -43,7 +42,7 @@ class World:
         self.clients = clients
         self.processors = [Processor(server, clock, costs, self._perform) for server in servers]
         self.model_bytes = BYTES_PER_PARAMETER * parameters + HEADER_BYTES
-        self.messages: Counter[str] = Counter()
+        self.messages: dict[type[Message], int] = dict.fromkeys(Message.__args__, 0)
         self.updates = 0
         self.updates_per_client = array("q", bytes(8 * len(clients)))
         self.updates_per_server = [0] * len(servers)
@@ -56,22 +55,22 @@ class World:
 
     def _size(self, message: Message) -> int:
         """Count a message and return its size in bytes."""
-        self.messages[type(message).__name__] += 1
-        return HEADER_BYTES if isinstance(message, LIGHT) else self.model_bytes
+        kind = type(message)
+        self.messages[kind] += 1
+        return HEADER_BYTES if kind in LIGHT else self.model_bytes
 
     def _perform(self, processor: Processor, actions: Iterable[Action]) -> None:
         """Do what a server asked for."""
         now, clock, me = self.clock.now, self.clock, processor.server.id
         for action in actions:
-            match action:
-                case ToClient(client, message):
-                    arrival = self.links.down(now, client, self._size(message))
-                    clock.at(arrival, self._model_arrives, client, message)
-                case Record(fact):
-                    self._record(fact, processor)
-                case ToServer(server, message):
-                    arrival = self.links.between(now, me, server, self._size(message))
-                    clock.at(arrival, self.processors[server].arrive, me, message)
+            if isinstance(action, ToClient):
+                arrival = self.links.down(now, action.client, self._size(action.message))
+                clock.at(arrival, self._model_arrives, action.client, action.message)
+            elif isinstance(action, Record):
+                self._record(action.fact, processor)
+            elif isinstance(action, ToServer):
+                arrival = self.links.between(now, me, action.server, self._size(action.message))
+                clock.at(arrival, self.processors[action.server].arrive, me, action.message)
 
     def _record(self, fact: Fact, processor: Processor) -> None:
         """Count a fact and hand it on."""

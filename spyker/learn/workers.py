@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from spyker.learn.engine import Engine, EvaluateJob, Job, TrainJob
+from spyker.learn.engine import Engine, EvaluateJob, Job, TrainJob, single_threaded
 from spyker.learn.registry import Recipe
 from spyker.protocol.messages import Vector
 
@@ -163,11 +163,3 @@ def _serve(pipe: Connection, memory: Any, recipe: Recipe) -> None:
             pipe.send_bytes(ANSWER.pack(score))
         except BrokenPipeError:
             return
-
-
-def single_threaded() -> None:
-    """One torch thread per process beats several that wait for each other, and keeps sums in one order."""
-    import sys
-
-    if "torch" in sys.modules:
-        sys.modules["torch"].set_num_threads(1)

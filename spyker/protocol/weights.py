@@ -11,25 +11,26 @@ BLOCK = 32_768  # elements; a block of target, source and scratch fits in a seco
 
 def mix(target: Vector, source: Vector, weight: float, out: Vector) -> None:
     """Write ``target + weight · (source − target)`` into ``out``, which may be ``target`` itself."""
-    scratch = np.empty(min(BLOCK, target.size), np.float32)
+    if target.size <= BLOCK:
+        np.add(target, (source - target) * np.float32(weight), out=out)
+        return
+    scratch = np.empty(BLOCK, np.float32)
     for start in range(0, target.size, BLOCK):
-        stop = start + BLOCK
-        t, s, o = target[start:stop], source[start:stop], out[start:stop]
-        difference = scratch[: t.size]
-        np.subtract(s, t, out=difference)
-        np.multiply(difference, weight, out=difference)
-        np.add(t, difference, out=o)
+        block = slice(start, start + BLOCK)
+        difference = scratch[: target[block].size]
+        np.subtract(source[block], target[block], out=difference)
+        np.multiply(difference, np.float32(weight), out=difference)
+        np.add(target[block], difference, out=out[block])
 
 
 def accumulate(total: Vector, source: Vector, weight: float) -> None:
     """Add ``weight · source`` to ``total``, in place."""
     scratch = np.empty(min(BLOCK, total.size), np.float32)
     for start in range(0, total.size, BLOCK):
-        stop = start + BLOCK
-        t, s = total[start:stop], source[start:stop]
-        product = scratch[: t.size]
-        np.multiply(s, weight, out=product)
-        np.add(t, product, out=t)
+        block = slice(start, start + BLOCK)
+        product = scratch[: total[block].size]
+        np.multiply(source[block], np.float32(weight), out=product)
+        np.add(total[block], product, out=total[block])
 
 
 class Weights:

@@ -1,0 +1,34 @@
+# Everything a person needs starts here; see README.md.
+PYTHON ?= python3.11
+BIN := .venv/bin
+# The first of these that exists is used to make the environment.
+BASE := $(firstword $(shell command -v $(PYTHON) python3 python))
+
+.PHONY: demo test bench lint clean
+
+demo: .venv/installed
+	$(BIN)/spyker compare examples/demo.toml --out runs/demo --overwrite
+
+test: lint
+	$(BIN)/pytest -n 2
+
+lint: .venv/installed-dev
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+bench: .venv/installed
+	$(BIN)/python benchmarks/event_engine.py
+
+.venv/installed: pyproject.toml constraints.txt
+	test -x $(BIN)/python || $(BASE) -m venv .venv
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e .
+	touch $@
+
+.venv/installed-dev: .venv/installed
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
+	touch $@
+
+clean:
+	rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis dist

@@ -1,0 +1,1 @@
+"""The command ``spyker``: argument parsing, and nothing else."""

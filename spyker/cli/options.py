@@ -1,0 +1,55 @@
+"""The options that commands share, and how they become a scenario."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import Any
+
+from spyker.config.scenario import Scenario, load, parse_value
+from spyker.config.sections import ScenarioError
+from spyker.learn.registry import resolve
+
+
+def add_scenario_options(parser: argparse.ArgumentParser, *, algorithm: bool) -> None:
+    """What can be said about a scenario on the command line."""
+    parser.add_argument("scenario", nargs="?", type=Path, metavar="SCENARIO", help="a TOML file; default: the paper's")
+    if algorithm:
+        parser.add_argument("--algorithm", metavar="A", help="spyker, sync-spyker, fedasync, fedavg or hierfavg")
+    parser.add_argument("--task", metavar="T", help="digits, quadratic, or module:function")
+    parser.add_argument("--clients", type=int, metavar="N", help="so many in all, spread evenly over the regions")
+    parser.add_argument("--duration", type=float, metavar="S", help="virtual seconds")
+    parser.add_argument("--seed", type=int, metavar="N", help="everything random follows from it")
+    parser.add_argument("--workers", type=int, metavar="N", help="training processes; default: one per core")
+    parser.add_argument("--out", type=Path, metavar="DIR", help="where the record goes; default: a new folder in runs/")
+    parser.add_argument("--overwrite", action="store_true", help="replace the record that --out holds already")
+    parser.add_argument(
+        "--set",
+        action="append",
+        default=[],
+        metavar="SECTION.KEY=VALUE",
+        dest="settings",
+        help="set any key of a scenario file; may be repeated",
+    )
+
+
+def read_scenario(args: argparse.Namespace) -> Scenario:
+    """The scenario file with everything on the command line laid over it, checked."""
+    overrides: dict[str, Any] = {}
+    for setting in args.settings:
+        key, equals, value = setting.partition("=")
+        if not equals or not key:
+            raise ScenarioError(f"--set {setting}", "has no value", "Write --set section.key=value")
+        overrides[key.strip()] = parse_value(value.strip())
+    direct = {"algorithm": getattr(args, "algorithm", None), "duration": args.duration, "seed": args.seed}
+    overrides |= {key: value for key, value in direct.items() if value is not None}
+    return resolve(load(args.scenario, overrides, task=args.task, clients=args.clients))
+
+
+def default_out(name: str) -> Path:
+    """A folder in ``runs/`` that does not exist yet."""
+    folder, number = Path("runs") / name, 1
+    while folder.exists():
+        number += 1
+        folder = Path("runs") / f"{name}-{number}"
+    return folder

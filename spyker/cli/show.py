@@ -1,0 +1,49 @@
+"""``spyker plot`` and ``spyker scenario``."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+
+from spyker.config.scenario import dump, load
+from spyker.learn.registry import resolve
+from spyker.records import find_runs
+from spyker.show.curves import curves
+from spyker.show.plots import plot_all
+from spyker.show.table import for_terminal
+
+
+def add_plot(commands: Any) -> None:
+    """``spyker plot``."""
+    parser = commands.add_parser("plot", help="draw runs into one set of plots")
+    parser.add_argument("runs", nargs="+", type=Path, metavar="RUN", help="a folder made by run or compare")
+    parser.add_argument(
+        "--out", type=Path, metavar="DIR", help="where the plots go; default: the folder of the first RUN"
+    )
+    parser.set_defaults(command=command_plot)
+
+
+def command_plot(args: argparse.Namespace) -> int:
+    """Draw runs, finished or not."""
+    runs = [run for folder in args.runs for run in find_runs(folder)]
+    drawn = curves(runs)
+    targets = runs[0].scenario["evaluation"]["targets"]
+    Console().print(for_terminal(drawn, targets))
+    for picture in plot_all(drawn, targets, args.out or args.runs[0]):
+        print(picture)
+    return 0
+
+
+def add_scenario(commands: Any) -> None:
+    """``spyker scenario``."""
+    parser = commands.add_parser("scenario", help="print the default scenario, every key explained")
+    parser.set_defaults(command=command_scenario)
+
+
+def command_scenario(args: argparse.Namespace) -> int:
+    """Print what an empty scenario file means."""
+    print(dump(resolve(load(None)), comments=True), end="")
+    return 0

@@ -1,0 +1,96 @@
+"""Evaluation at fixed virtual times, without ever making the world wait for it.
+
+The models are snapshots, so their scores may be computed while the world goes on. Facts that come after an evaluation
+are held back until its scores are there: the record stays in the order of time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from spyker.emulate.clock import Clock
+from spyker.emulate.world import Sink, World
+from spyker.learn.engine import Engine, EvaluateJob
+from spyker.learn.task import Metric
+from spyker.protocol.messages import Vector
+from spyker.protocol.server import Server
+from spyker.protocol.weights import accumulate
+from spyker.records import Evaluated, Fact
+
+
+class DivergedError(RuntimeError):
+    """A model stopped being a finite vector: the training ran away."""
+
+
+class Judge:
+    """Evaluates the servers' models. Facts pass through it on their way to ``sink``."""
+
+    def __init__(self, clock: Clock, engine: Engine, metric: Metric, interval: float, sink: Sink) -> None:
+        self.clock, self.engine, self.metric, self.interval, self.sink = clock, engine, metric, interval, sink
+        self.history: list[tuple[float, Evaluated]] = []
+        self._turn = 0
+        self._pending: tuple[float, int, int, list[EvaluateJob]] | None = None
+        self._held: list[tuple[float, Fact, int | None]] = []
+
+    def fact(self, t: float, fact: Fact, queue: int | None) -> None:
+        """Pass a fact on, or hold it back behind an evaluation."""
+        if self._pending is None:
+            self.sink(t, fact, queue)
+        else:
+            self._held.append((t, fact, queue))
+
+    def evaluate(self, world: World, servers: Sequence[Server]) -> None:
+        """Begin an evaluation now and see to the next one."""
+        self.settle()
+        models = [server.weights.snapshot() for server in servers]
+        for server, model in zip(servers, models, strict=True):
+            if not np.isfinite(model).all():
+                raise DivergedError(
+                    f"the model of server {server.id} is not finite any more at t = {self.clock.now:g} s: training "
+                    "diverged. Lower training.rate (--set training.rate=…)"
+                )
+        jobs = [EvaluateJob(model) for model in models]
+        if len(models) > 1:
+            jobs.append(EvaluateJob(average(models)))
+        for job in jobs:
+            self.engine.submit(job, self.clock.now)
+        self._pending = self.clock.now, world.updates, world.links.total_bytes, jobs
+        self._turn += 1
+        following = min(self._turn * self.interval, self.clock.end)
+        if following > self.clock.now:
+            self.clock.at(following, self.evaluate, world, servers)
+
+    def settle(self) -> None:
+        """Wait for the scores of the evaluation under way, and let go of what was held back."""
+        if self._pending is None:
+            return
+        t, updates, size, jobs = self._pending
+        scores = [self.engine.score(job) for job in jobs]
+        servers = scores[:-1] or scores
+        worst, best = min(servers), max(servers)
+        if not self.metric.higher_is_better:
+            worst, best = best, worst
+        result = Evaluated(updates, size, sum(servers) / len(servers), worst, best, scores[-1], servers)
+        self.history.append((t, result))
+        self.sink(t, result, None)
+        self._pending = None
+        for held in self._held:
+            self.sink(*held)
+        self._held.clear()
+
+    def reached(self, target: float) -> tuple[float, int] | None:
+        """Time and updates when the mean of the servers first was as good as ``target``."""
+        for t, result in self.history:
+            if result.mean >= target if self.metric.higher_is_better else result.mean <= target:
+                return t, result.updates
+        return None
+
+
+def average(models: Sequence[Vector]) -> Vector:
+    """The mean of some weight vectors."""
+    total = np.zeros_like(models[0])
+    for model in models:
+        accumulate(total, model, 1 / len(models))
+    return total

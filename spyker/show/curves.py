@@ -1,0 +1,64 @@
+"""Run records as curves: what tables and plots have in common."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from spyker.records import RecordError, Run
+
+
+@dataclass(frozen=True, slots=True)
+class Curve:
+    """The evaluations of one run."""
+
+    label: str
+    metric: str
+    higher_is_better: bool
+    time: list[float]
+    updates: list[int]
+    bytes: list[int]
+    mean: list[float]
+    worst: list[float]
+    best: list[float]
+    averaged: list[float]
+    synchronisations: int
+    finished: bool
+
+    def reached(self, target: float) -> tuple[float, int] | None:
+        """Time and updates at the first evaluation that was as good as ``target``."""
+        for t, updates, mean in zip(self.time, self.updates, self.mean, strict=True):
+            if mean >= target if self.higher_is_better else mean <= target:
+                return t, updates
+        return None
+
+
+def curve(run: Run, label: str) -> Curve:
+    """Read the evaluations of a run. A run that was killed has them as well."""
+    points = list(run.facts("evaluation"))
+    if not points:
+        raise RecordError(f"{run.folder} has no evaluation yet. Let it run a little longer")
+    summary = run.summary or {}
+    metric = summary.get("metric", {"name": "score", "higher_is_better": True})
+    return Curve(
+        label,
+        metric["name"],
+        metric["higher_is_better"],
+        [p["t"] for p in points],
+        [p["updates"] for p in points],
+        [p["bytes"] for p in points],
+        [p["mean"] for p in points],
+        [p["worst"] for p in points],
+        [p["best"] for p in points],
+        [p["averaged"] for p in points],
+        summary.get("synchronisations", 0),
+        bool(summary.get("finished")),
+    )
+
+
+def curves(runs: Sequence[Run]) -> list[Curve]:
+    """One curve per run, named after the algorithm, or after the folder where algorithms repeat."""
+    titles = [str((run.summary or {}).get("title", run.algorithm)) for run in runs]
+    if len(set(titles)) < len(titles):
+        titles = [run.folder.name for run in runs]
+    return [curve(run, title) for run, title in zip(runs, titles, strict=True)]

@@ -1,0 +1,74 @@
+"""Plots of runs: the score against time and against updates, and the bytes that it took."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from spyker.show.curves import Curve
+
+# Distinguishable with any colour vision (Okabe and Ito), and by their dashes without any colour.
+COLOURS = ("#D55E00", "#0072B2", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
+DASHES = ("-", "--", "-.", ":", (0, (5, 1)), (0, (3, 1, 1, 1)), (0, (1, 1)))
+
+
+def plot_all(curves: Sequence[Curve], targets: Sequence[float], folder: Path) -> list[Path]:
+    """Draw all plots of these runs into a folder and name the files."""
+    metric = curves[0].metric
+    folder.mkdir(parents=True, exist_ok=True)
+
+    def against_time(axes: Axes) -> None:
+        score(axes, curves, targets, [c.time for c in curves])
+        axes.set_xlabel("virtual time (s)")
+
+    def against_updates(axes: Axes) -> None:
+        score(axes, curves, targets, [c.updates for c in curves])
+        axes.set_xlabel("client updates applied")
+
+    def traffic(axes: Axes) -> None:
+        for i, c in enumerate(curves):
+            axes.plot(c.time, [b / 1e6 for b in c.bytes], label=c.label, **style(i))
+        axes.set_xlabel("virtual time (s)")
+        axes.set_ylabel("sent over all links (MB)")
+        axes.set_ylim(bottom=0)
+
+    return [
+        save(against_time, f"{metric} over time, mean of the servers", folder / f"{metric}-time.png"),
+        save(against_updates, f"{metric} over client updates, mean of the servers", folder / f"{metric}-updates.png"),
+        save(traffic, "Communication", folder / "bytes.png"),
+    ]
+
+
+def score(axes: Axes, curves: Sequence[Curve], targets: Sequence[float], xs: Sequence[Sequence[float]]) -> None:
+    """Each run's mean, with the range from its worst to its best server behind it."""
+    for i, (c, x) in enumerate(zip(curves, xs, strict=True)):
+        axes.plot(x, c.mean, label=c.label, **style(i))
+        axes.fill_between(x, c.worst, c.best, color=COLOURS[i % len(COLOURS)], alpha=0.12, linewidth=0)
+    for target in targets:
+        axes.axhline(target, color="0.55", linewidth=0.7, linestyle=":")
+    axes.set_ylabel(curves[0].metric)
+    if curves[0].higher_is_better and max(max(c.best) for c in curves) <= 1:
+        axes.set_ylim(0, 1.02)
+
+
+def style(i: int) -> dict[str, Any]:
+    """The look of the i-th run, the same in every plot."""
+    return {"color": COLOURS[i % len(COLOURS)], "linestyle": DASHES[i % len(DASHES)], "linewidth": 1.8}
+
+
+def save(draw: Callable[[Axes], None], title: str, path: Path) -> Path:
+    """Make one figure."""
+    figure = Figure(figsize=(7.2, 4.5), layout="constrained")
+    axes = figure.add_subplot()
+    draw(axes)
+    axes.set_title(title[0].upper() + title[1:], loc="left", fontsize=11)
+    axes.set_xlim(left=0)
+    axes.grid(alpha=0.25)
+    axes.spines[["top", "right"]].set_visible(False)
+    axes.legend(frameon=False)
+    figure.savefig(path, dpi=150)
+    return path

@@ -1,0 +1,161 @@
+import dataclasses
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from spyker.config.scenario import (
+    ALGORITHM_SECTIONS,
+    SECTIONS,
+    Gaussian,
+    dump,
+    from_table,
+    latency_seconds,
+    load,
+    parse_value,
+    split_clients,
+)
+from spyker.config.sections import ScenarioError, kebab
+from spyker.learn.registry import resolve
+
+
+def test_an_empty_file_is_the_papers_world(tmp_path: Path) -> None:
+    (tmp_path / "empty.toml").write_text("")
+    scenario = load(tmp_path / "empty.toml")
+    assert scenario == load(None)
+    assert scenario.algorithm == "spyker"
+    assert scenario.world.regions == ("Hongkong", "Paris", "Sydney", "California")
+    assert scenario.world.clients == (25, 25, 25, 25)
+    assert scenario.world.latency_ms is not None
+    assert scenario.world.latency_ms[2] == (132.06, 280.11, 2.56, 138.47)
+    assert scenario.world.bandwidth_mbit == 100
+    assert (scenario.world.mix_ms, scenario.world.average_ms) == (2, 15)
+    assert scenario.training.delay_ms == Gaussian(150, 7.5, 15)
+    assert (scenario.training.rate, scenario.training.epochs, scenario.training.batch_size) == (0.05, 1, 32)
+    spyker = scenario.algorithms["spyker"]
+    assert (spyker.client_rate, spyker.staleness_exponent, spyker.peer_rate, spyker.activation) == (0.6, 0.5, 0.6, 1.5)
+    assert (spyker.h_inter, spyker.h_intra, spyker.decay, spyker.min_rate) == (5, 350, 0.005, 1e-6)
+    assert scenario.algorithms["fedavg"].fraction == 1
+    assert scenario.algorithms["hierfavg"].edge_rounds == 2
+
+
+@pytest.mark.parametrize("comments", [False, True])
+def test_a_dumped_scenario_reads_back_as_the_same(tmp_path: Path, comments: bool) -> None:
+    given = {
+        "algorithm": "hierfavg",
+        "task": {"name": "quadratic", "optima": [[0.5, -1.0], [0.1, 2.0]]},
+        "world": {"regions": ["a", 'b "\\'], "clients": [1, 1], "latency-ms": [[0.0, 1.5], [2.0, 0.0]]},
+        "training": {"delay-ms": [10.0, 20.0]},
+        "spyker": {"h-inter": 3.0},
+    }
+    scenario = resolve(from_table(given))
+    path = tmp_path / "scenario.toml"
+    path.write_text(dump(scenario, comments=comments), encoding="utf-8")
+    assert resolve(load(path)) == scenario
+
+
+def test_the_printed_default_names_and_explains_every_key() -> None:
+    text = dump(resolve(load(None)), comments=True)
+    table = tomllib.loads(text)
+    for name, section in (SECTIONS | ALGORITHM_SECTIONS).items():
+        for field in dataclasses.fields(section):
+            assert kebab(field.name) in table[name]
+            assert field.metadata["rule"].doc in text
+
+
+def test_regions_of_the_paper_bring_their_latencies() -> None:
+    world = from_table({"world": {"regions": ["Sydney", "Paris"]}}).world
+    assert world.latency_ms == ((2.56, 280.11), (278.83, 0.9))
+    assert world.clients == (25, 25)
+
+
+def test_uniform_latency_is_the_mean_of_the_matrix_on_the_diagonal_too() -> None:
+    # (1 + 2 + 3 + 6) / 4 = 3 ms
+    world = {"regions": ["a", "b"], "clients": [1, 1], "latency-ms": [[1, 2], [3, 6]], "uniform-latency": True}
+    assert latency_seconds(from_table({"world": world}).world) == [[0.003, 0.003], [0.003, 0.003]]
+
+
+def test_h_inter_follows_the_number_of_clients_and_servers() -> None:
+    # 300 clients, 4 servers: 300 / 20
+    assert load(None, clients=300).algorithms["spyker"].h_inter == 15
+    assert load(None, {"spyker.h-inter": 2}, clients=300).algorithms["spyker"].h_inter == 2
+
+
+def test_delays_by_name_and_from_a_file(tmp_path: Path) -> None:
+    assert load(None, {"training.delay-ms": "heterogeneous"}).training.delay_ms == Gaussian(150, 60, 15)
+    (tmp_path / "delays.txt").write_text("100\n150.5\n")
+    (tmp_path / "s.toml").write_text(
+        '[world]\nregions = ["Paris"]\nclients = [2]\n[training]\ndelay-ms = "delays.txt"\n'
+    )
+    assert load(tmp_path / "s.toml").training.delay_ms == (100.0, 150.5)
+
+
+def test_clients_are_spread_evenly() -> None:
+    assert split_clients(10, 4) == [3, 3, 2, 2]
+
+
+def test_another_task_drops_the_options_of_the_files_own(tmp_path: Path) -> None:
+    (tmp_path / "s.toml").write_text('[task]\nname = "quadratic"\ndimension = 3\n')
+    assert load(tmp_path / "s.toml", task="quadratic").task.options == {"dimension": 3}
+    assert load(tmp_path / "s.toml", task="digits").task.options == {}
+
+
+def test_values_on_the_command_line_are_toml_or_else_text() -> None:
+    assert parse_value("[1, 2]") == [1, 2]
+    assert parse_value("0.5") == 0.5
+    assert parse_value("quadratic") == "quadratic"
+
+
+NAN = float("nan")
+BAD: list[tuple[dict[str, object], str, str]] = [
+    ({"sed": 1}, "sed", "seed"),
+    ({"world": {"latency": 1}}, "world.latency", "latency-ms"),
+    ({"spyker": {"h_inter": 1}}, "spyker.h_inter", "h-inter"),
+    ({"world": 3}, "world", "[world]"),
+    ({"world": {"latency-ms": [[1, 2], [3]]}}, "world.latency-ms", "one row per region"),
+    ({"world": {"regions": ["a", "b"], "latency-ms": [[1, 2], [3]]}}, "world.latency-ms[1]", "one per region"),
+    ({"world": {"regions": ["a", "b"], "latency-ms": [[1, 2], [-3, 4]]}}, "world.latency-ms[1][0]", "at least 0"),
+    ({"world": {"regions": ["a", "b"], "latency-ms": [[1, 2], [NAN, 4]]}}, "world.latency-ms[1][0]", "finite"),
+    ({"world": {"regions": ["A", "B", "C", "D", "E"]}}, "world.latency-ms", "5 × 5"),
+    (
+        {"world": {"regions": ["a", "b", "c"], "latency-ms": [[1, 2], [3, 4]], "clients": [1, 1, 1]}},
+        "world.latency-ms",
+        "one row per region",
+    ),
+    ({"world": {"regions": []}}, "world.regions", "at least one"),
+    ({"world": {"regions": ["Paris", "Paris"]}}, "world.regions", "distinct"),
+    ({"world": {"clients": [25, 0, 25, 25]}}, "world.clients[1]", "at least 1"),
+    ({"world": {"clients": []}}, "world.clients", "one number per region"),
+    ({"world": {"clients": [1, 2.5, 1, 1]}}, "world.clients[1]", "whole number"),
+    ({"world": {"clients": 100}}, "world.clients", "square brackets"),
+    ({"world": {"server-region": 4}}, "world.server-region", "0 to 3"),
+    ({"world": {"bandwidth-mbit": 0}}, "world.bandwidth-mbit", "greater than 0"),
+    ({"duration": NAN}, "duration", "finite"),
+    ({"duration": float("inf")}, "duration", "finite"),
+    ({"duration": "60"}, "duration", "without quotation marks"),
+    ({"duration": True}, "duration", "a number"),
+    ({"seed": -1}, "seed", "at least 0"),
+    ({"algorithm": "fedprox"}, "algorithm", "hierfavg"),
+    ({"algorithm": 1}, "algorithm", "quotation marks"),
+    ({"training": {"rate": NAN}}, "training.rate", "finite"),
+    ({"training": {"epochs": 0}}, "training.epochs", "at least 1"),
+    ({"training": {"delay-ms": [1.0]}}, "training.delay-ms", "one delay per client"),
+    ({"training": {"delay-ms": {"mean": -1}}}, "training.delay-ms.mean", "at least 0"),
+    ({"training": {"delay-ms": "nowhere.txt"}}, "training.delay-ms", "per line"),
+    ({"training": {"delay-ms": True}}, "training.delay-ms", "square brackets"),
+    ({"fedavg": {"fraction": 1.5}}, "fedavg.fraction", "at most 1"),
+    ({"fedasync": {"staleness": "linear"}}, "fedasync.staleness", "hinge"),
+    ({"world": {"uniform-latency": 1}}, "world.uniform-latency", "true or false"),
+    ({"task": {"name": "imagenet"}}, "task.name", "module:function"),
+    ({"task": {"name": "digits", "optima": []}}, "task.optima", "partition"),
+    ({"task": "digits"}, "task", "[task]"),
+    ({"evaluation": {"interval": 0}}, "evaluation.interval", "greater than 0"),
+]
+
+
+@pytest.mark.parametrize(("table", "field", "remedy"), BAD, ids=[f"{field}-{i}" for i, (_, field, _) in enumerate(BAD)])
+def test_bad_scenarios_are_refused_by_field_and_remedy(table: dict[str, object], field: str, remedy: str) -> None:
+    with pytest.raises(ScenarioError) as caught:
+        resolve(from_table(table))
+    assert caught.value.field == field
+    assert remedy in str(caught.value)

@@ -1,0 +1,99 @@
+import numpy as np
+import pytest
+import torch
+from torch import nn
+from torch.utils.data import Dataset, TensorDataset
+
+from spyker.config.scenario import Training
+from spyker.learn.torch_task import TorchTask
+
+
+def small_model() -> nn.Module:
+    torch.manual_seed(0)
+    return nn.Sequential(
+        nn.Conv2d(1, 4, 3, padding=1), nn.MaxPool2d(2), nn.ReLU(), nn.Flatten(), nn.Dropout(0.3), nn.Linear(64, 3)
+    )
+
+
+def examples(count: int, seed: int = 0) -> tuple[torch.Tensor, torch.Tensor]:
+    random = torch.Generator().manual_seed(seed)
+    return torch.rand(count, 1, 8, 8, generator=random), torch.randint(0, 3, (count,), generator=random)
+
+
+def plain_loop(training: Training, data: tuple[torch.Tensor, torch.Tensor], rate: float, seed: int) -> np.ndarray:
+    """The same training as anybody would write it with PyTorch's own optimiser."""
+    model, (inputs, targets) = small_model(), data
+    inputs = inputs.contiguous(memory_format=torch.channels_last)
+    received = [p.detach().clone() for p in model.parameters()]
+    optimiser = torch.optim.SGD(model.parameters(), lr=rate)
+    torch.manual_seed(seed)
+    for _ in range(training.epochs):
+        for batch in torch.randperm(len(targets)).split(training.batch_size):
+            optimiser.zero_grad()
+            loss = nn.functional.cross_entropy(model(inputs[batch]), targets[batch])
+            loss.backward()
+            if training.proximal:
+                for p, start in zip(model.parameters(), received, strict=True):
+                    p.grad.add_(p.detach() - start, alpha=training.proximal)
+            optimiser.step()
+    return torch.cat([p.detach().reshape(-1) for p in model.parameters()]).numpy()
+
+
+@pytest.mark.parametrize("proximal", [0.0, 0.1])
+def test_training_equals_the_plain_loop_bit_for_bit(proximal: float) -> None:
+    training = Training(epochs=2, batch_size=8, proximal=proximal)
+    data = examples(20)
+    task = TorchTask(small_model(), [data, data], data, training, seed=7)
+    seed = int(np.random.SeedSequence((7, 1, 5)).generate_state(1, np.uint64)[0])
+    trained = task.train(1, task.initial(), 0.1, 5)
+    assert np.array_equal(trained, plain_loop(training, data, 0.1, seed))
+
+
+def test_training_is_a_function_of_its_arguments_alone() -> None:
+    task = TorchTask(small_model(), [examples(20, k) for k in range(2)], examples(5), Training(batch_size=8), seed=7)
+    start = task.initial()
+    first = task.train(0, start, 0.1, 3)
+    task.train(1, first, 0.5, 0)
+    task.evaluate(first)
+    assert np.array_equal(task.train(0, start, 0.1, 3), first)
+    assert not np.array_equal(task.train(0, start, 0.1, 4), first)
+    assert np.array_equal(task.initial(), start)
+
+
+def test_floating_point_buffers_travel_with_the_model() -> None:
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Flatten(), nn.BatchNorm1d(64), nn.Linear(64, 3))
+    task = TorchTask(model, [examples(16)], examples(5), Training())
+    # BatchNorm: 64 weights, 64 biases, 64 means, 64 variances; Linear: 192 + 3
+    assert task.initial().size == 4 * 64 + 195
+    trained = task.state_dict(task.train(0, task.initial(), 0.1, 0))
+    assert trained["1.running_mean"].abs().sum() > 0
+    assert trained["2.weight"].shape == (3, 64)
+
+
+def test_the_score_is_the_mean_over_the_test_data() -> None:
+    model = nn.Sequential(nn.Flatten(), nn.Linear(4, 2, bias=False))
+    inputs = torch.eye(4).reshape(4, 1, 2, 2)
+    task = TorchTask(model, [(inputs, torch.zeros(4).long())], (inputs, torch.tensor([0, 0, 1, 1])), Training())
+    # The first output is the sum of the pixels, the second 0: always label 0, which is right twice out of four.
+    assert task.evaluate(np.array([1, 1, 1, 1, 0, 0, 0, 0], np.float32)) == 0.5
+
+
+class Squares(Dataset[tuple[torch.Tensor, torch.Tensor]]):
+    def __len__(self) -> int:
+        return 6
+
+    def __getitem__(self, i: int) -> tuple[torch.Tensor, torch.Tensor]:
+        return torch.full((1, 8, 8), float(i)), torch.tensor(i % 3)
+
+
+def test_any_map_style_dataset_will_do() -> None:
+    pairs = [Squares()[i] for i in range(6)]
+    tensors = torch.stack([x for x, _ in pairs]), torch.stack([y for _, y in pairs])
+    results = []
+    for dataset in (Squares(), TensorDataset(*tensors), tensors):
+        task = TorchTask(small_model(), [dataset], dataset, Training(), seed=1)
+        assert task.size(0) == 6
+        results.append(task.train(0, task.initial(), 0.1, 0))
+    assert np.array_equal(results[0], results[1])
+    assert np.array_equal(results[0], results[2])
