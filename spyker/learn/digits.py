@@ -53,10 +53,7 @@ def make(options: Any, clients: int, seed: int, training: Training) -> Task:
         nn.Conv2d(1, 8, 3, padding=1),
         nn.MaxPool2d(2),
         nn.ReLU(),
-        nn.Conv2d(8, 16, 3, padding=1),
-        nn.MaxPool2d(2),
-        nn.ReLU(),
         nn.Flatten(),
-        nn.Linear(64, 10),
+        nn.Linear(128, 10),
     )
     return TorchTask(model, [(images[i], labels[i]) for i in parts], (test_images, test_labels), training, seed=seed)

@@ -96,7 +96,9 @@ class TorchTask(Task):
         self.load(weights)
         anchor = trained.clone() if self.training.proximal else None
         self.model.train()
-        torch.manual_seed(int(np.random.SeedSequence((self.seed, client, step)).generate_state(1, np.uint64)[0]))
+        torch.default_generator.manual_seed(
+            int(np.random.SeedSequence((self.seed, client, step)).generate_state(1, np.uint64)[0])
+        )
         for _ in range(self.training.epochs):
             for batch in torch.randperm(len(targets)).split(self.training.batch_size):
                 self.gradient.zero_()

@@ -34,6 +34,8 @@ class FedAvg(Server):
         self.random = setup.generator(id)
         self.sizes = dict(setup.rosters[id])  # d_k
         self.round = 0  # rounds that have ended
+        self.shares: dict[int, float] = {}  # d_k/d of the clients in this round
+        self.awaited: set[int] = set()
         self.answered: list[int] = []
 
     def start(self) -> Iterator[Action]:
@@ -48,11 +50,13 @@ class FedAvg(Server):
             case Update() if sender in self.awaited:
                 self.awaited.remove(sender)
                 self.answered.append(sender)
-                accumulate(self.average, message.weights, self.sizes[sender] / self.size)
+                accumulate(self.average, message.weights, self.shares[sender])
                 if not self.awaited:
                     self.end_round()
             case Join():
                 self.sizes[sender] = message.size
+                if sender in self.awaited:  # it forgot what it was to train
+                    self.send_client(sender, self.model(self.rate))
 
     def work(self, sender: int, message: ClientMessage | PeerMessage) -> Work:
         """The last answer of a round costs the aggregation."""
@@ -66,7 +70,8 @@ class FedAvg(Server):
             count = max(1, round(self.fraction * len(chosen)))
             chosen = sorted(self.random.choice(chosen, count, replace=False).tolist())
         self.awaited = set(chosen)
-        self.size = sum(self.sizes[k] for k in chosen)  # d
+        size = sum(self.sizes[k] for k in chosen)  # d
+        self.shares = {k: self.sizes[k] / size for k in chosen}
         model = self.model(self.rate)
         self.average = np.zeros_like(model.weights)  # Σ d_k/d · W_k of the answers so far
         for k in chosen:
@@ -78,8 +83,7 @@ class FedAvg(Server):
         for k in self.answered:
             self.age += 1
             self.version += 1
-            share = self.sizes[k] / self.size
-            self.record(UpdateApplied(self.id, k, 0.0, share, self.age, self.version, self.rate))
+            self.record(UpdateApplied(self.id, k, 0.0, self.shares[k], self.age, self.version, self.rate))
         self.answered.clear()
         self.round += 1
         self.record(RoundEnded(self.id, self.round))

@@ -108,6 +108,8 @@ class Spyker(Server):
 
     def aggregation(self, k: int, update: Update) -> None:
         """Procedure Aggregation(W_k, A_k)."""
+        if k not in self.updates:
+            return  # not a client of ours
         p = self.parameters
         staleness = max(0.0, self.age - update.age)  # τ
         weight = math.pow(1 + staleness, -p.staleness_exponent)  # s(τ); the paper has A_i - A_k itself
@@ -154,6 +156,7 @@ class Spyker(Server):
         """Procedure RcvToken(t)."""
         self.ages = [max(mine, theirs) for mine, theirs in zip(self.ages, token.ages, strict=True)]
         self.token = replace(token, bid=token.bid + 1)
+        self.heard = set()
         self.record(TokenArrived(self.id, self.token.bid))
         self.check_synchronization()
 

@@ -21,7 +21,7 @@ def rows(curves: Sequence[Curve], targets: Sequence[float]) -> tuple[list[str], 
         cells = [c.label + ("" if c.finished else " (stopped early)")]
         for target in targets:
             hit = c.reached(target)
-            cells += [f"{hit[0]:.1f} s", f"{hit[1]:,}"] if hit else ["–", "–"]
+            cells += [f"{hit[0]:.2f} s", f"{hit[1]:,}"] if hit else ["–", "–"]
         cells += [f"{c.mean[-1]:.3f}", f"{c.worst[-1]:.3f}", f"{c.bytes[-1] / 1e6:,.1f}"]
         body.append(cells)
     return heads, body

@@ -1,0 +1,264 @@
+"""The commands as people use them: real processes, exit codes, files."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from spyker import __version__
+from spyker.cli.main import main
+from spyker.records import Run
+
+SPYKER = [sys.executable, "-m", "spyker.cli.main"]
+QUICK = ["--task", "quadratic", "--duration", "3"]
+
+
+def spyker(*args: str, cwd: Path) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([*SPYKER, *args], cwd=cwd, capture_output=True, text=True, timeout=110)
+
+
+def test_version(tmp_path: Path) -> None:
+    assert spyker("--version", cwd=tmp_path).stdout == f"spyker {__version__}\n"
+
+
+def test_run_writes_a_record_and_says_where(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert main(["run", *QUICK, "--algorithm", "fedavg", "--seed", "5", "--clients", "9", "--out", "here"]) == 0
+    run = Run(tmp_path / "here")
+    assert run.scenario["algorithm"] == "fedavg"
+    assert run.scenario["seed"] == 5
+    assert run.scenario["world"]["clients"] == [3, 2, 2, 2]
+    assert run.summary is not None
+    assert run.summary["finished"]
+    assert {fact["kind"] for fact in run.facts()} == {"evaluation", "update", "round"}
+
+
+def test_without_out_every_run_gets_a_folder_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    for _ in range(2):
+        assert main(["run", *QUICK]) == 0
+    assert sorted(p.name for p in (tmp_path / "runs").iterdir()) == ["spyker-quadratic", "spyker-quadratic-2"]
+
+
+def test_the_resolved_scenario_repeats_the_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert (
+        main(["run", *QUICK, "--set", "spyker.h-intra=20", "--set", "training.delay-ms=heterogeneous", "--out", "a"])
+        == 0
+    )
+    assert main(["run", "a/scenario.toml", "--out", "b"]) == 0
+    for name in ("scenario.toml", "facts.jsonl", "summary.json"):
+        assert (tmp_path / "a" / name).read_bytes() == (tmp_path / "b" / name).read_bytes()
+
+
+def test_compare_runs_all_in_the_same_world_and_draws(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert main(["compare", *QUICK, "--out", "out"]) == 0
+    printed = capsys.readouterr().out
+    scenarios = []
+    for name in ("spyker", "sync-spyker", "fedasync", "fedavg", "hierfavg"):
+        scenario = Run(tmp_path / "out" / name).scenario
+        assert scenario.pop("algorithm") == name
+        scenarios.append(scenario)
+    assert all(scenario == scenarios[0] for scenario in scenarios)
+    for title in ("Spyker", "Sync-Spyker", "FedAsync", "FedAvg", "HierFAVG"):
+        assert title in printed
+        assert title in (tmp_path / "out" / "table.md").read_text()
+    for picture in ("covered-time.png", "covered-updates.png", "bytes.png"):
+        assert f"out/{picture}" in printed
+        assert (tmp_path / "out" / picture).read_bytes().startswith(b"\x89PNG")
+
+
+def test_an_existing_out_is_not_overwritten_unless_asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert main(["run", *QUICK, "--seed", "1", "--out", "a"]) == 0
+    before = (tmp_path / "a" / "facts.jsonl").read_bytes()
+    assert main(["run", *QUICK, "--seed", "2", "--out", "a"]) == 2
+    assert main(["compare", *QUICK, "--seed", "2", "--out", "a"]) == 2
+    assert (tmp_path / "a" / "facts.jsonl").read_bytes() == before
+    assert main(["run", *QUICK, "--seed", "2", "--out", "a", "--overwrite"]) == 0
+    assert (tmp_path / "a" / "facts.jsonl").read_bytes() != before
+
+
+def test_bad_input_does_not_cost_the_record_that_stood_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert main(["run", *QUICK, "--out", "a"]) == 0
+    before = (tmp_path / "a" / "facts.jsonl").read_bytes()
+    assert main(["run", "--out", "a", "--overwrite", "--task", "digits", "--clients", "100000"]) == 2
+    assert (tmp_path / "a" / "facts.jsonl").read_bytes() == before
+
+
+BAD = {
+    "unknown key": ("[world]\nlatancy-ms = 1", "world.latancy-ms", "latency-ms"),
+    "negative latency": ('[world]\nregions = ["a"]\nlatency-ms = [[-1.0]]', "world.latency-ms[0][0]", "at least 0"),
+    "wrong shape": ("[world]\nlatency-ms = [[1.0, 2.0], [3.0, 4.0]]", "world.latency-ms", "one row per region"),
+    "more regions than the matrix": (
+        '[world]\nregions = ["a", "b", "c"]\nlatency-ms = [[1.0, 2.0], [3.0, 4.0]]',
+        "world.latency-ms",
+        "one row per region",
+    ),
+    "zero clients": ("[world]\nclients = [0, 0, 0, 0]", "world.clients[0]", "at least 1"),
+    "NaN": ("[training]\nrate = nan", "training.rate", "finite"),
+    "not TOML": ("duration = ", "bad.toml", "valid TOML"),
+    "optima for other clients": ('[task]\nname = "quadratic"\noptima = [[1.0]]', "task.optima", "one row per client"),
+    "more clients than images": ("[world]\nclients = [9999, 1, 1, 1]", "world.clients", "fewer clients"),
+}
+
+
+@pytest.mark.parametrize("bad", BAD, ids=list(BAD))
+@pytest.mark.parametrize("command", ["run", "compare"])
+def test_bad_scenarios_exit_with_2_and_write_nothing(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    bad: str,
+    command: str,
+) -> None:
+    text, field, remedy = BAD[bad]
+    (tmp_path / "bad.toml").write_text(text)
+    monkeypatch.chdir(tmp_path)
+    assert main([command, "bad.toml"]) == 2
+    message = capsys.readouterr().err
+    assert field in message
+    assert remedy in message
+    assert message.count("\n") == 1
+    assert [p.name for p in tmp_path.iterdir()] == ["bad.toml"]
+
+
+@pytest.mark.parametrize(
+    ("args", "complaint"),
+    [
+        (["run", "nowhere.toml"], "nowhere.toml"),
+        (["run", "--set", "spyker.decay"], "section.key=value"),
+        (["run", "--set", "spyker.dekay=1"], "decay"),
+        (["run", "--clients", "3"], "--clients"),
+        (["run", "--workers", "-1"], "--workers"),
+        (["run", "--task", "nowhere:task"], "task.name"),
+        (["compare", "--algorithms", "spyker,fedprox"], "fedprox"),
+        (["compare", "--algorithms", "spyker,spyker"], "twice"),
+        (["plot", "nowhere"], "nowhere"),
+    ],
+)
+def test_bad_arguments_exit_with_2_and_name_what_is_wrong(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    args: list[str],
+    complaint: str,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert main(args) == 2
+    assert complaint in capsys.readouterr().err
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_training_that_runs_away_fails_with_1_and_leaves_a_readable_record(tmp_path: Path) -> None:
+    done = spyker(
+        "run",
+        *QUICK,
+        "--duration",
+        "30",
+        "--set",
+        "training.rate=5",
+        "--set",
+        "training.epochs=20",
+        "--out",
+        "a",
+        cwd=tmp_path,
+    )
+    assert done.returncode == 1
+    assert "training.rate" in done.stderr
+    assert next(Run(tmp_path / "a").facts("evaluation"))["t"] == 0
+
+
+def test_ctrl_c_leaves_a_readable_run(tmp_path: Path) -> None:
+    process = subprocess.Popen(
+        [*SPYKER, "run", "--duration", "100000", "--workers", "1", "--out", "a"],
+        cwd=tmp_path,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+    assert process.stderr is not None
+    assert "updates" in process.stderr.readline()  # the first line of progress: it is under way
+    os.killpg(process.pid, signal.SIGINT)  # as a terminal does: to the workers, too
+    out, err = process.communicate(timeout=60)
+    assert process.returncode == 130, err
+    assert "Traceback" not in err
+    assert "stopped early" in out
+    summary = json.loads((tmp_path / "a" / "summary.json").read_text())
+    assert not summary["finished"]
+    assert summary["updates"] == sum(1 for _ in Run(tmp_path / "a").facts("update"))
+
+
+def test_a_killed_run_can_be_plotted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert main(["run", *QUICK, "--out", "a"]) == 0
+    (tmp_path / "a" / "summary.json").unlink()
+    with (tmp_path / "a" / "facts.jsonl").open("a") as file:
+        file.write('{"t": 3.1, "kin')
+    assert main(["plot", "a", "--out", "plots"]) == 0
+    assert len(list((tmp_path / "plots").glob("*.png"))) == 3
+
+
+def test_the_printed_scenario_is_the_default(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["scenario"]) == 0
+    text = capsys.readouterr().out
+    assert tomllib.loads(text)["spyker"]["activation"] == 1.5
+    assert text.count("#") > 30
+
+
+def test_the_number_of_workers_changes_no_byte(tmp_path: Path) -> None:
+    for workers in ("0", "1", "2"):
+        done = spyker("run", "--duration", "1.5", "--workers", workers, "--out", workers, cwd=tmp_path)
+        assert done.returncode == 0, done.stderr
+    for name in ("scenario.toml", "facts.jsonl", "summary.json"):
+        alone = (tmp_path / "0" / name).read_bytes()
+        assert alone == (tmp_path / "1" / name).read_bytes() == (tmp_path / "2" / name).read_bytes()
+    assert sum(1 for _ in Run(tmp_path / "2").facts("update")) > 500
+
+
+OWN_TASK = """
+import torch
+from spyker.learn.torch_task import TorchTask
+
+def make(clients, seed, training, width):
+    torch.manual_seed(seed)
+    model = torch.nn.Sequential(torch.nn.Linear(2, width), torch.nn.Tanh(), torch.nn.Linear(width, 2))
+    def blobs(n):
+        y = torch.arange(n) % 2
+        return torch.randn(n, 2) + 4.0 * y[:, None], y
+    return TorchTask(model, [blobs(16) for _ in range(clients)], blobs(200), training, seed=seed)
+"""
+
+
+def test_a_task_of_ones_own_runs_in_workers(tmp_path: Path) -> None:
+    (tmp_path / "mine.py").write_text(OWN_TASK)
+    args = [
+        "--task",
+        "mine:make",
+        "--set",
+        "task.width=6",
+        "--clients",
+        "8",
+        "--duration",
+        "4",
+        "--set",
+        "training.rate=0.5",
+    ]
+    done = spyker("run", *args, "--workers", "1", "--out", "a", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    summary = json.loads((tmp_path / "a" / "summary.json").read_text())
+    assert summary["parameters"] == 2 * 6 + 6 + 6 * 2 + 2
+    assert summary["final"]["mean"] > 0.9
+    wrong = spyker("run", "--task", "mine:make", "--set", "task.widht=6", cwd=tmp_path)
+    assert wrong.returncode == 2
+    assert "width" in wrong.stderr

@@ -1,0 +1,47 @@
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from spyker.config.scenario import from_table
+from spyker.emulate.run import run
+from spyker.learn.registry import resolve
+from spyker.learn.start import start
+
+Emulate = Callable[[dict[str, Any]], tuple[list[dict[str, Any]], dict[str, Any]]]
+
+
+@pytest.fixture
+def emulate() -> Emulate:
+    """Run a scenario given as a table; return its facts, as dictionaries, and its summary."""
+
+    def emulate(table: dict[str, Any]) -> tuple[list[dict[str, Any]], dict[str, Any]]:
+        scenario = resolve(from_table(table))
+        task, engine = start(scenario)
+        facts: list[dict[str, Any]] = []
+
+        def sink(t: float, fact: Any, queue: int | None) -> None:
+            fields = {name: getattr(fact, name) for name in fact.__dataclass_fields__}
+            facts.append({"t": t, "kind": fact.kind, **fields} | ({} if queue is None else {"queue": queue}))
+
+        with engine:
+            summary = run(scenario, task, engine, sink)
+        return facts, summary
+
+    return emulate
+
+
+def one_region(clients: int, **sections: Any) -> dict[str, Any]:
+    """A world of one region whose links are 10 ms long and so fast that sizes do not matter."""
+    world = {"regions": ["here"], "clients": [clients], "latency-ms": [[10.0]], "bandwidth-mbit": 1e12}
+    table = {
+        "task": {"name": "quadratic", "optima": [[1.0]] * clients},
+        "world": world | sections.pop("world", {}),
+        "training": {"rate": 0.5, "delay-ms": [100.0] * clients} | sections.pop("training", {}),
+    }
+    return table | sections
+
+
+@pytest.fixture(name="one_region")
+def one_region_fixture() -> Callable[..., dict[str, Any]]:
+    return one_region

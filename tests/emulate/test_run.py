@@ -1,0 +1,99 @@
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+from spyker.config.scenario import from_table
+from spyker.emulate.clock import Clock, Stop
+from spyker.emulate.judge import DivergedError
+from spyker.emulate.run import run
+from spyker.learn.engine import Here
+from spyker.learn.registry import resolve
+from spyker.learn.start import start
+from spyker.protocol.registry import ALGORITHMS
+
+
+@pytest.mark.parametrize("algorithm", ALGORITHMS)
+def test_every_algorithm_learns(emulate: Any, algorithm: str) -> None:
+    table = {"algorithm": algorithm, "task": {"name": "quadratic"}, "training": {"rate": 0.2}, "duration": 20.0}
+    facts, summary = emulate(table)
+    assert summary["final"]["averaged"] > 0.8
+    assert summary["finished"]
+    updates = [f for f in facts if f["kind"] == "update"]
+    assert summary["updates"] == len(updates) == sum(summary["updates_per_client"]) > 1000
+    assert min(summary["updates_per_client"]) > 0
+    assert sum(server["version"] for server in summary["servers"]) == summary["updates"]
+    assert len(summary["servers"]) == (1 if algorithm.startswith("fed") else 4)
+
+
+def test_time_to_target_is_the_first_evaluation_that_reaches_it(emulate: Any) -> None:
+    table = {"algorithm": "fedavg", "task": {"name": "quadratic"}, "evaluation": {"targets": [0.5, 0.99]}}
+    facts, summary = emulate(table | {"training": {"rate": 0.2}, "duration": 6.0})
+    evaluations = [f for f in facts if f["kind"] == "evaluation"]
+    first = next(f for f in evaluations if f["mean"] >= 0.5)
+    assert summary["time_to_target"] == {"0.5": first["t"], "0.99": None}
+    assert summary["updates_to_target"]["0.5"] == first["updates"]
+
+
+def test_the_headline_is_the_mean_of_the_servers(emulate: Any) -> None:
+    facts, _ = emulate({"task": {"name": "quadratic"}, "duration": 2.0})
+    for f in facts:
+        if f["kind"] == "evaluation":
+            assert f["mean"] == pytest.approx(np.mean(f["servers"]))
+            assert (f["worst"], f["best"]) == (min(f["servers"]), max(f["servers"]))
+
+
+def test_a_run_that_is_stopped_has_a_summary_of_what_happened(emulate: Any) -> None:
+    scenario = resolve(from_table({"task": {"name": "quadratic"}, "duration": 100.0}))
+    task, engine = start(scenario)
+    stop, seen = Stop(), 0
+
+    def sink(t: float, fact: object, queue: int | None) -> None:
+        nonlocal seen
+        seen += 1
+        stop.requested = seen > 500
+
+    summary = run(scenario, task, engine, sink, stop)
+    assert not summary["finished"]
+    assert 0 < summary["time"] < 100
+    assert summary["updates"] >= 400
+
+
+def test_a_training_that_runs_away_is_named(emulate: Any) -> None:
+    # rate = 5 multiplies the error by 4^10 in every training
+    table = {"task": {"name": "quadratic"}, "training": {"rate": 5.0, "epochs": 10}, "duration": 30.0}
+    with pytest.raises(DivergedError, match=r"training\.rate"), np.errstate(all="ignore"):
+        emulate(table)
+
+
+def test_large_models_keep_their_weights_out_of_the_summary(emulate: Any) -> None:
+    for dimension, shown in ((64, True), (65, False)):
+        _, summary = emulate({"task": {"name": "quadratic", "dimension": dimension}, "duration": 0.5})
+        assert ("weights" in summary["servers"][0]) is shown
+
+
+def test_no_training_is_begun_that_would_end_after_the_run(monkeypatch: pytest.MonkeyPatch, emulate: Any) -> None:
+    submitted: list[float] = []
+    monkeypatch.setattr(Here, "submit", lambda self, job, due: submitted.append(due))
+    emulate({"task": {"name": "quadratic"}, "duration": 1.0})
+    assert submitted
+    assert max(submitted) <= 1.0
+
+
+def test_ties_happen_in_the_order_in_which_they_were_scheduled() -> None:
+    clock, happened = Clock(1.0), []
+
+    def note(a: int, b: int) -> None:
+        happened.append(a)
+
+    def schedule(time: float, a: int, do: Callable[[Any, Any], None] = note) -> None:
+        clock.at(time, do, a, 0)
+
+    schedule(0.5, 1)
+    schedule(0.2, 2)
+    schedule(0.5, 3)
+    schedule(1.5, 4)
+    assert clock.run(Stop())
+    assert happened == [2, 1, 3]
+    assert (clock.now, clock.happened) == (1.0, 3)

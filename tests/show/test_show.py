@@ -1,0 +1,88 @@
+import io
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+from spyker.protocol.facts import SyncStarted, UpdateApplied
+from spyker.records import Evaluated, RecordError, RecordWriter, Run
+from spyker.show import progress
+from spyker.show.curves import Curve, curve, curves
+from spyker.show.plots import plot_all
+from spyker.show.progress import LiveProgress
+from spyker.show.table import as_markdown, for_terminal
+
+
+def made(label: str, mean: list[float], higher: bool = True) -> Curve:
+    n = len(mean)
+    times, counts = [float(i) for i in range(n)], [10 * i for i in range(n)]
+    worse = [m - 0.1 for m in mean]
+    return Curve(
+        label, "accuracy", higher, times, counts, [1_000_000 * c for c in counts], mean, worse, mean, mean, 3, True
+    )
+
+
+def test_a_target_is_reached_at_the_first_evaluation_that_is_as_good() -> None:
+    assert made("a", [0.1, 0.9, 0.8, 0.95]).reached(0.9) == (1.0, 10)
+    assert made("a", [0.1, 0.9]).reached(0.91) is None
+    assert made("a", [9.0, 5.0, 4.0], higher=False).reached(5.0) == (1.0, 10)
+
+
+def test_the_table_fits_into_80_columns_and_cuts_nothing() -> None:
+    console = Console(file=io.StringIO(), width=80)
+    console.print(for_terminal([made("Sync-Spyker", [0.1, 0.912345, 0.95])], [0.9, 0.95]))
+    text = console.file.getvalue()  # type: ignore[attr-defined]
+    for cell in ("Sync-Spyker", "1.00 s", "2.00 s", "0.950", "0.850", "20.0"):
+        assert cell in text
+    assert "…" not in text
+
+
+def test_the_table_as_markdown() -> None:
+    lines = as_markdown([made("A", [0.1, 0.95]), made("B", [0.1, 0.2])], [0.9]).splitlines()
+    assert lines[0] == "| algorithm | time to 0.9 | updates to 0.9 | final accuracy | worst server | sent MB |"
+    assert lines[2] == "| A | 1.00 s | 10 | 0.950 | 0.850 | 10.0 |"
+    assert lines[3] == "| B | – | – | 0.200 | 0.100 | 10.0 |"
+
+
+def test_plots_are_pictures(tmp_path: Path) -> None:
+    pictures = plot_all([made("A", [0.1, 0.95]), made("B", [0.1, 0.2])], [0.9], tmp_path / "new")
+    assert [p.name for p in pictures] == ["accuracy-time.png", "accuracy-updates.png", "bytes.png"]
+    assert all(p.read_bytes().startswith(b"\x89PNG") and p.stat().st_size > 10_000 for p in pictures)
+
+
+def test_curves_are_named_after_algorithms_or_after_folders_where_those_repeat(tmp_path: Path) -> None:
+    runs = []
+    for folder, algorithm in (("a", "spyker"), ("b", "fedavg"), ("c", "spyker")):
+        writer = RecordWriter(tmp_path / folder, f'algorithm = "{algorithm}"\n')
+        writer.write(0.0, Evaluated(0, 0, 0.1, 0.1, 0.1, 0.1, [0.1]))
+        writer.close(None)
+        runs.append(Run(tmp_path / folder))
+    assert [c.label for c in curves(runs[:2])] == ["spyker", "fedavg"]
+    assert [c.label for c in curves(runs)] == ["a", "b", "c"]
+
+
+def test_a_run_without_any_evaluation_cannot_be_drawn(tmp_path: Path) -> None:
+    RecordWriter(tmp_path / "a", 'algorithm = "spyker"\n').close(None)
+    with pytest.raises(RecordError, match="no evaluation"):
+        curve(Run(tmp_path / "a"), "a")
+
+
+def test_progress_shows_time_updates_score_synchronisations_and_time_left(monkeypatch: pytest.MonkeyPatch) -> None:
+    console = Console(file=io.StringIO(), width=120)
+    clock = iter([0.0, 1.0, 2.0, 3.0, 20.0])
+    monkeypatch.setattr(progress.time, "monotonic", lambda: next(clock))
+    with LiveProgress("Spyker", 60.0, "accuracy", console) as live:
+        live.fact(1.0, UpdateApplied(0, 0, 0.0, 1.0, 1.0, 1, 0.05))
+        live.fact(2.0, SyncStarted(0, 1))
+        live.fact(3.0, SyncStarted(1, 1))  # the same one, started by another server as well
+        live.fact(15.0, Evaluated(1, 0, 0.123, 0.1, 0.2, 0.1, [0.1]))
+    text = console.file.getvalue()  # type: ignore[attr-defined]
+    # 15 of 60 virtual seconds took 20 s, so 60 s are left.
+    assert text == "Spyker: t 15.0/60 s · 1 updates · accuracy 0.123 · 1 syncs · 60 s left\n"
+
+
+def test_progress_moves_on_a_terminal() -> None:
+    console = Console(file=io.StringIO(), width=120, force_terminal=True)
+    with LiveProgress("Spyker", 60.0, "accuracy", console) as live:
+        live.fact(60.0, Evaluated(7, 0, 0.5, 0.5, 0.5, 0.5, [0.5]))
+    assert "t 60.0/60 s" in console.file.getvalue()  # type: ignore[attr-defined]
