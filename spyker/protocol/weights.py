@@ -2,35 +2,45 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import numpy as np
 
 from spyker.protocol.messages import Vector
 
-BLOCK = 32_768  # elements; a block of target, source and scratch fits in a second-level cache
+BLOCK = 65_536  # elements; blocks of target, source and scratch together fit in a second-level cache
+
+
+def blocks(*vectors: Vector) -> Iterator[tuple[Vector, ...]]:
+    """The vectors in steps of one block each, then what is left over."""
+    whole = vectors[0].size // BLOCK * BLOCK
+    yield from zip(*(vector[:whole].reshape(-1, BLOCK) for vector in vectors), strict=True)
+    if whole < vectors[0].size:
+        yield tuple(vector[whole:] for vector in vectors)
 
 
 def mix(target: Vector, source: Vector, weight: float, out: Vector) -> None:
     """Write ``target + weight · (source − target)`` into ``out``, which may be ``target`` itself."""
+    factor = np.float32(weight)
     if target.size <= BLOCK:
-        np.add(target, (source - target) * np.float32(weight), out=out)
+        np.add(target, (source - target) * factor, out=out)
         return
     scratch = np.empty(BLOCK, np.float32)
-    for start in range(0, target.size, BLOCK):
-        block = slice(start, start + BLOCK)
-        difference = scratch[: target[block].size]
-        np.subtract(source[block], target[block], out=difference)
-        np.multiply(difference, np.float32(weight), out=difference)
-        np.add(target[block], difference, out=out[block])
+    for t, s, o in blocks(target, source, out):
+        difference = scratch[: t.size]
+        np.subtract(s, t, difference)
+        np.multiply(difference, factor, difference)
+        np.add(t, difference, o)
 
 
 def accumulate(total: Vector, source: Vector, weight: float) -> None:
     """Add ``weight · source`` to ``total``, in place."""
+    factor = np.float32(weight)
     scratch = np.empty(min(BLOCK, total.size), np.float32)
-    for start in range(0, total.size, BLOCK):
-        block = slice(start, start + BLOCK)
-        product = scratch[: total[block].size]
-        np.multiply(source[block], np.float32(weight), out=product)
-        np.add(total[block], product, out=total[block])
+    for t, s in blocks(total, source):
+        product = scratch[: t.size]
+        np.multiply(s, factor, product)
+        np.add(t, product, t)
 
 
 class Weights:

@@ -74,12 +74,12 @@ def scenarios(draw, algorithm, regions):
         "algorithm": algorithm,
         "seed": draw(st.integers(0, 1000)),
         "duration": draw(some(0.4, 2)),
-        "task": {"name": "quadratic", "dimension": draw(st.sampled_from([1, 2, 300]))},
+        "task": {"name": "quadratic", "dimension": draw(st.sampled_from([1, 300]))},
         "world": {
             "regions": [f"region {i}" for i in range(n)],
             "clients": clients,
             "latency-ms": (2 * random.integers(0, 31, (n, n))).tolist(),
-            "bandwidth-mbit": draw(st.sampled_from([0.2, 1.0, 100.0])),
+            "bandwidth-mbit": draw(st.sampled_from([0.5, 100.0])),
             "server-region": draw(st.integers(0, n - 1)),
             "mix-ms": draw(some(0, 3)),
         },
@@ -241,7 +241,7 @@ def in_every_world(*algorithms, regions=1):
 
             @seed(zlib.crc32(check.__name__.encode()))  # other worlds for each check, the same ones each time
             @settings(
-                max_examples=max(15, WORLDS // len(algorithms)),
+                max_examples=max(20, WORLDS // len(algorithms)),
                 deadline=None,
                 database=None,
                 suppress_health_check=list(HealthCheck),
