@@ -35,11 +35,13 @@ class Judge:
         self._held: list[tuple[float, Fact, int | None]] = []
 
     def fact(self, t: float, fact: Fact, queue: int | None) -> None:
-        """Pass a fact on, or hold it back behind an evaluation."""
-        if self._pending is None:
-            self.sink(t, fact, queue)
-        else:
-            self._held.append((t, fact, queue))
+        """Pass a fact on, or hold it back behind an evaluation whose scores are not there yet."""
+        if self._pending is not None:
+            if any(job.result is None for job in self._pending[3]):
+                self._held.append((t, fact, queue))
+                return
+            self.settle()
+        self.sink(t, fact, queue)
 
     def evaluate(self, world: World, servers: Sequence[Server]) -> None:
         """Begin an evaluation now and see to the next one."""

@@ -75,7 +75,13 @@ def test_large_models_keep_their_weights_out_of_the_summary(emulate: Any) -> Non
 
 def test_no_training_is_begun_that_would_end_after_the_run(monkeypatch: pytest.MonkeyPatch, emulate: Any) -> None:
     submitted: list[float] = []
-    monkeypatch.setattr(Here, "submit", lambda self, job, due: submitted.append(due))
+    submit = Here.submit
+
+    def noted(self: Here, job: Any, due: float) -> None:
+        submitted.append(due)
+        submit(self, job, due)
+
+    monkeypatch.setattr(Here, "submit", noted)
     emulate({"task": {"name": "quadratic"}, "duration": 1.0})
     assert submitted
     assert max(submitted) <= 1.0
@@ -97,3 +103,15 @@ def test_ties_happen_in_the_order_in_which_they_were_scheduled() -> None:
     assert clock.run(Stop())
     assert happened == [2, 1, 3]
     assert (clock.now, clock.happened) == (1.0, 3)
+
+
+def test_facts_are_passed_on_as_soon_as_the_scores_before_them_are_there(emulate: Any) -> None:
+    # One evaluation at the start and one at the end: whoever watches must not see everything at the very end only.
+    scenario = resolve(from_table({"task": {"name": "quadratic"}, "duration": 5.0, "evaluation": {"interval": 5.0}}))
+    task, engine = start(scenario)
+    stop = Stop()
+
+    def sink(t: float, fact: Any, queue: int | None) -> None:
+        stop.requested = fact.kind == "update"
+
+    assert run(scenario, task, engine, sink, stop)["time"] < 1

@@ -25,7 +25,7 @@ def test_workers_compute_what_this_process_computes() -> None:
         workers.submit(score, due=0)
         for job in jobs:
             assert np.array_equal(workers.trained(job), here.trained(job))
-        assert workers.score(score) == here.score(score)
+        assert workers.score(score) == task.evaluate(start)
 
 
 def test_a_killed_worker_ends_the_run_with_a_clear_error() -> None:

@@ -20,7 +20,7 @@ servers is a FIFO link. A client gets what its server sends at once and answers 
 
 In a trace, ``0 <- 1: …`` says that server 0 handles a message of server 1. What it does stands below it, in order:
 ``-> 1: …`` is a message sent, ``fact: …`` one recorded, ``state: …`` what became of its model. Numbers are rounded to
-four decimals.
+four decimals. A command may go on in the next line after a backslash.
 """
 
 from __future__ import annotations
@@ -54,6 +54,9 @@ def run(script: str) -> str:
         result.append(line)
         if not line.strip() or line.startswith("#"):
             continue
+        while line.endswith("\\"):
+            result.append(next(lines))
+            line = line[:-1] + result[-1]
         if next(lines, None) != SEPARATOR:
             raise ValueError(f"no {SEPARATOR} below {line!r}")
         for _ in iter(lambda: next(lines, "").strip(), ""):
