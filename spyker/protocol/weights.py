@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
 
 import numpy as np
@@ -9,6 +10,8 @@ import numpy as np
 from spyker.protocol.messages import Vector
 
 BLOCK = 65_536  # elements; blocks of target, source and scratch together fit in a second-level cache
+RETIRED = 4  # earlier vectors that are kept for their memory
+ONLY_REFERENCE = 2  # what sys.getrefcount says of an object that one list holds: the list and the call itself
 
 
 def blocks(*vectors: Vector) -> Iterator[tuple[Vector, ...]]:
@@ -47,28 +50,41 @@ class Weights:
     """The vector that a server owns.
 
     It is mixed in place for as long as nobody else has seen it. Once a snapshot was handed out, the next mix writes
-    its result into a fresh vector in the same single pass: what was sent is never written again, and nothing is ever
-    copied just to be sent.
+    its result into another vector in the same single pass: what was sent is never written again, and nothing is ever
+    copied just to be sent. For large models that other vector is an earlier one that nobody refers to any more, since
+    fresh memory of that size costs more than the mix itself.
     """
 
-    __slots__ = ("_seen", "_vector")
+    __slots__ = ("_retired", "_seen", "_vector")
 
     def __init__(self, initial: Vector) -> None:
         self._vector = initial
         self._seen = True  # by whoever gave it to us
+        self._retired: list[Vector] = []
 
     def snapshot(self) -> Vector:
-        """The vector as it is now, read-only for ever."""
+        """The vector as it is now, read-only for as long as anybody refers to it."""
         self._seen = True
         self._vector.flags.writeable = False
         return self._vector
 
     def mix(self, other: Vector, weight: float) -> None:
         """``W ← W + weight · (other − W)``."""
-        out = np.empty_like(self._vector) if self._seen else self._vector
+        out = self._other_vector() if self._seen else self._vector
         mix(self._vector, other, weight, out)
+        if self._seen and out.size > BLOCK:
+            self._retired = [*self._retired[-RETIRED + 1 :], self._vector]
         self._vector, self._seen = out, False
 
     def replace(self, vector: Vector) -> None:
         """Take over a vector that others may hold as well."""
         self._vector, self._seen = vector, True
+
+    def _other_vector(self) -> Vector:
+        """Memory for a new vector: an earlier one's, if this object holds the only reference to it."""
+        for i in range(len(self._retired)):
+            if sys.getrefcount(self._retired[i]) == ONLY_REFERENCE and self._retired[i].flags.owndata:
+                vector = self._retired.pop(i)
+                vector.flags.writeable = True
+                return vector
+        return np.empty_like(self._vector)

@@ -210,3 +210,33 @@ def test_a_snapshot_from_before_a_replacement_stays():
     weights.replace(np.zeros(3, np.float32))
     weights.mix(np.full(3, 9, np.float32), 1.0)
     assert snapshot.tolist() == [1, 1, 1]
+
+
+def test_a_large_vector_that_nobody_holds_any_more_lends_its_memory():
+    weights = Weights(np.zeros(BLOCK + 1, np.float32))
+    other = np.ones(BLOCK + 1, np.float32)
+    addresses = set()
+    for _ in range(10):
+        weights.mix(other, 0.5)
+        addresses.add(weights.snapshot().ctypes.data)  # seen, and forgotten at once
+    assert len(addresses) <= 3
+
+
+def test_a_large_vector_that_somebody_still_holds_keeps_its_values():
+    weights = Weights(np.zeros(BLOCK + 1, np.float32))
+    other = np.ones(BLOCK + 1, np.float32)
+    held = []
+    for _ in range(10):
+        weights.mix(other, 0.5)
+        held.append(weights.snapshot()[1:])  # a view is enough to keep it
+    assert [float(view[0]) for view in held] == [1 - 0.5**i for i in range(1, 11)]
+    assert all(not view.flags.writeable for view in held)
+
+
+def test_the_initial_vector_is_never_written_though_nobody_else_holds_it():
+    whole = np.zeros(2 * BLOCK + 2, np.float32)
+    weights = Weights(whole[: BLOCK + 1])  # a view: its memory belongs to somebody else
+    for _ in range(4):
+        weights.mix(np.ones(BLOCK + 1, np.float32), 0.5)
+        weights.snapshot()
+    assert not whole.any()
