@@ -19,7 +19,7 @@ lint: .venv/installed-dev
 	$(BIN)/lint-imports
 
 bench: .venv/installed
-	$(BIN)/python benchmarks/event_engine.py
+	$(BIN)/python -m benchmarks.run $(ONLY)
 
 .venv/installed: pyproject.toml constraints.txt
 	test -x $(BIN)/python || $(BASE) -m venv .venv

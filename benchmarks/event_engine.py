@@ -1,32 +1,52 @@
 """Events per second of the emulated world, without any training cost, for growing numbers of clients.
 
-The task is ``quadratic``; a server's mix costs next to no virtual time, so that no queue grows without end, and every
-client goes on with its next training. Each size runs in a process of its own, so that memory is that size's peak.
-Prints a table and the cost per event relative to the smallest world.
-
-    python benchmarks/event_engine.py [CLIENTS ...]
+The task is ``quadratic`` with eight parameters; a server's mix costs next to no virtual time, so that no queue grows
+without end, and every client goes on with its next training. Each size runs in a process of its own, so that the memory
+is that size's peak. The cost per event is compared with that of the smallest world.
 """
 
 from __future__ import annotations
 
 import json
 import resource
+import statistics
 import subprocess
 import sys
 import time
 
+from benchmarks.measure import Result
 from spyker.config.scenario import load
 from spyker.emulate.run import run
 from spyker.learn.registry import resolve
 from spyker.learn.start import start
 
-UPDATES = 200_000  # about; the virtual duration is chosen accordingly
+SIZES = {10_000: 4, 100_000: 4, 1_000_000: 100}  # clients: servers
+UPDATES = 300_000  # at least; the virtual duration is chosen accordingly
+TIMES = 3
 
 
-def measure(clients: int) -> dict[str, float]:
-    duration = max(0.5, 0.16 * (1 + UPDATES / clients))
+def measure() -> list[Result]:
+    runs: dict[int, list[dict[str, float]]] = {clients: [] for clients in SIZES}
+    for _ in range(TIMES):
+        for clients in SIZES:
+            command = [sys.executable, "-m", "benchmarks.event_engine", str(clients)]
+            runs[clients].append(json.loads(subprocess.run(command, check=True, stdout=subprocess.PIPE).stdout))
+    costs = {clients: statistics.median(r["microseconds_per_event"] for r in rs) for clients, rs in runs.items()}
+    first = min(SIZES)
+    return [
+        Result(f"cost per event, {n:,} / {first:,} clients", costs[n] / costs[first], 1.5, at_most=True, details=rs[-1])
+        for n, rs in runs.items()
+    ]
+
+
+def one(clients: int) -> dict[str, float]:
+    """Measure one size, in this process."""
+    servers = SIZES[clients]
+    duration = 0.1 + 0.155 * max(1, UPDATES / clients)
     overrides = {
         "duration": duration,
+        "world.regions": [f"region {i}" for i in range(servers)],
+        "world.latency-ms": [[1.0 if i == j else 150.0 for j in range(servers)] for i in range(servers)],
         "world.mix-ms": 1e-6,
         "evaluation.interval": duration,
         "training.delay-ms": {"mean": 150.0, "std": 30.0},
@@ -38,31 +58,15 @@ def measure(clients: int) -> dict[str, float]:
     seconds = time.perf_counter() - began
     return {
         "clients": clients,
+        "servers": servers,
         "events": summary["events"],
+        "updates": summary["updates"],
         "seconds": seconds,
         "events_per_second": summary["events"] / seconds,
-        "updates_per_second": summary["updates"] / seconds,
+        "microseconds_per_event": 1e6 * seconds / summary["events"],
         "peak_mb": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024,
     }
 
 
-def main() -> None:
-    if sys.argv[1:2] == ["--one"]:
-        print(json.dumps(measure(int(sys.argv[2]))))
-        return
-    sizes = [int(word) for word in sys.argv[1:]] or [10_000, 100_000]
-    print(f"{'clients':>10} {'events/s':>10} {'updates/s':>10} {'peak MB':>8} {'cost per event':>15}")
-    first = None
-    for clients in sizes:
-        command = [sys.executable, __file__, "--one", str(clients)]
-        result = json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
-        first = first or result["events_per_second"]
-        print(
-            f"{clients:>10,} {result['events_per_second']:>10,.0f} {result['updates_per_second']:>10,.0f} "
-            f"{result['peak_mb']:>8,.0f} {first / result['events_per_second']:>14.2f}×",
-            flush=True,
-        )
-
-
 if __name__ == "__main__":
-    main()
+    print(json.dumps(one(int(sys.argv[1]))))

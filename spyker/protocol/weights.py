@@ -10,8 +10,7 @@ import numpy as np
 from spyker.protocol.messages import Vector
 
 BLOCK = 65_536  # elements; blocks of target, source and scratch together fit in a second-level cache
-RETIRED = 4  # earlier vectors that are kept for their memory
-ONLY_REFERENCE = 2  # what sys.getrefcount says of an object that one list holds: the list and the call itself
+ONLY_REFERENCE = 2  # what sys.getrefcount says of an object that one attribute holds: that, and the call itself
 
 
 def blocks(*vectors: Vector) -> Iterator[tuple[Vector, ...]]:
@@ -49,42 +48,31 @@ def accumulate(total: Vector, source: Vector, weight: float) -> None:
 class Weights:
     """The vector that a server owns.
 
-    It is mixed in place for as long as nobody else has seen it. Once a snapshot was handed out, the next mix writes
-    its result into another vector in the same single pass: what was sent is never written again, and nothing is ever
-    copied just to be sent. For large models that other vector is an earlier one that nobody refers to any more, since
-    fresh memory of that size costs more than the mix itself.
+    It is mixed in place as long as nobody else refers to it. While somebody holds a snapshot, such as a client that
+    trains it or a message on its way, the next mix writes its result into a fresh vector, in the same single pass over
+    memory. So what was sent is never written again, and nothing is ever copied just to be sent.
     """
 
-    __slots__ = ("_retired", "_seen", "_vector")
+    __slots__ = ("_vector",)
 
     def __init__(self, initial: Vector) -> None:
         self._vector = initial
-        self._seen = True  # by whoever gave it to us
-        self._retired: list[Vector] = []
 
     def snapshot(self) -> Vector:
-        """The vector as it is now, read-only for as long as anybody refers to it."""
-        self._seen = True
+        """The vector as it is now, read-only and unchanged for as long as anybody refers to it."""
         self._vector.flags.writeable = False
         return self._vector
 
     def mix(self, other: Vector, weight: float) -> None:
         """``W ← W + weight · (other − W)``."""
-        out = self._other_vector() if self._seen else self._vector
-        mix(self._vector, other, weight, out)
-        if self._seen and out.size > BLOCK:
-            self._retired = [*self._retired[-RETIRED + 1 :], self._vector]
-        self._vector, self._seen = out, False
+        if sys.getrefcount(self._vector) == ONLY_REFERENCE and self._vector.flags.owndata:
+            self._vector.flags.writeable = True
+            mix(self._vector, other, weight, self._vector)
+        else:
+            fresh = np.empty_like(self._vector)
+            mix(self._vector, other, weight, fresh)
+            self._vector = fresh
 
     def replace(self, vector: Vector) -> None:
         """Take over a vector that others may hold as well."""
-        self._vector, self._seen = vector, True
-
-    def _other_vector(self) -> Vector:
-        """Memory for a new vector: an earlier one's, if this object holds the only reference to it."""
-        for i in range(len(self._retired)):
-            if sys.getrefcount(self._retired[i]) == ONLY_REFERENCE and self._retired[i].flags.owndata:
-                vector = self._retired.pop(i)
-                vector.flags.writeable = True
-                return vector
-        return np.empty_like(self._vector)
+        self._vector = vector

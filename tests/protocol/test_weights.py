@@ -212,17 +212,17 @@ def test_a_snapshot_from_before_a_replacement_stays():
     assert snapshot.tolist() == [1, 1, 1]
 
 
-def test_a_large_vector_that_nobody_holds_any_more_lends_its_memory():
+def test_a_snapshot_that_nobody_holds_any_more_does_not_cost_a_fresh_vector():
     weights = Weights(np.zeros(BLOCK + 1, np.float32))
     other = np.ones(BLOCK + 1, np.float32)
     addresses = set()
     for _ in range(10):
         weights.mix(other, 0.5)
         addresses.add(weights.snapshot().ctypes.data)  # seen, and forgotten at once
-    assert len(addresses) <= 3
+    assert len(addresses) == 1
 
 
-def test_a_large_vector_that_somebody_still_holds_keeps_its_values():
+def test_a_snapshot_that_somebody_still_holds_keeps_its_values():
     weights = Weights(np.zeros(BLOCK + 1, np.float32))
     other = np.ones(BLOCK + 1, np.float32)
     held = []
