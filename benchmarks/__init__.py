@@ -1,0 +1,1 @@
+"""Benchmarks: each a ratio, taken side by side in one run."""
