@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import argparse
+import os
 from pathlib import Path
 from typing import Any
 
 from spyker.config.scenario import Scenario, load, parse_value
 from spyker.config.sections import ScenarioError
-from spyker.learn.registry import resolve
+from spyker.learn.data.load import VARIABLE, data_folder
+from spyker.learn.registry import TASKS, resolve
 
 
 def add_scenario_options(parser: argparse.ArgumentParser, *, algorithm: bool) -> None:
@@ -16,13 +18,33 @@ def add_scenario_options(parser: argparse.ArgumentParser, *, algorithm: bool) ->
     parser.add_argument("scenario", nargs="?", type=Path, metavar="SCENARIO", help="a TOML file; default: the paper's")
     if algorithm:
         parser.add_argument("--algorithm", metavar="A", help="spyker, sync-spyker, fedasync, fedavg or hierfavg")
-    parser.add_argument("--task", metavar="T", help="digits, quadratic, or module:function")
+    parser.add_argument("--task", metavar="T", help=f"{', '.join(TASKS)}, or module:function")
     parser.add_argument("--clients", type=int, metavar="N", help="so many in all, spread evenly over the regions")
     parser.add_argument("--duration", type=float, metavar="S", help="virtual seconds")
     parser.add_argument("--seed", type=int, metavar="N", help="everything random follows from it")
     parser.add_argument("--workers", type=int, metavar="N", help="training processes; default: one per core")
     parser.add_argument("--out", type=Path, metavar="DIR", help="where the record goes; default: a new folder in runs/")
     parser.add_argument("--overwrite", action="store_true", help="replace the record that --out holds already")
+    add_data_dir(parser)
+    add_set(parser)
+
+
+def add_data_dir(parser: argparse.ArgumentParser) -> None:
+    """Where the user keeps datasets."""
+    parser.add_argument(
+        "--data-dir", metavar="DIR", help=f"a folder with datasets; default: {VARIABLE}, if that is set"
+    )
+
+
+def use_data_dir(args: argparse.Namespace) -> None:
+    """Let this process and its workers look into ``--data-dir``."""
+    if args.data_dir is not None:
+        os.environ[VARIABLE] = os.path.abspath(args.data_dir)
+    data_folder()
+
+
+def add_set(parser: argparse.ArgumentParser) -> None:
+    """Any key at all."""
     parser.add_argument(
         "--set",
         action="append",

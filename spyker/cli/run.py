@@ -13,7 +13,8 @@ from typing import Any
 
 from rich.console import Console
 
-from spyker.cli.options import add_scenario_options, default_out, read_scenario
+from spyker.cli.data import prepare_data
+from spyker.cli.options import add_scenario_options, default_out, read_scenario, use_data_dir
 from spyker.config.scenario import Scenario, dump
 from spyker.config.sections import ScenarioError
 from spyker.emulate.clock import Stop
@@ -48,9 +49,11 @@ def add_compare(commands: Any) -> None:
 
 def command_run(args: argparse.Namespace) -> int:
     """Run one scenario and say how it went."""
+    use_data_dir(args)
     scenario = read_scenario(args)
     out: Path = args.out or default_out(f"{scenario.algorithm}-{short(scenario.task.name)}")
     check_new(out, overwrite=args.overwrite)
+    prepare_data(scenario)
     task, engine = start(scenario, args.workers)
     with engine, stop_on_signals() as stop:
         clear(out, overwrite=args.overwrite)
@@ -62,6 +65,7 @@ def command_run(args: argparse.Namespace) -> int:
 
 def command_compare(args: argparse.Namespace) -> int:
     """Run several algorithms in one world, one after the other."""
+    use_data_dir(args)
     base = read_scenario(args)
     names = args.algorithms.split(",") if args.algorithms else list(ALGORITHMS)
     for name in names:
@@ -71,6 +75,7 @@ def command_compare(args: argparse.Namespace) -> int:
         raise ScenarioError("--algorithms", "names one twice", "Name each once")
     out: Path = args.out or default_out(f"compare-{short(base.task.name)}")
     check_new(out, overwrite=args.overwrite)
+    prepare_data(base)
     task, engine = start(base, args.workers)
     began = time.monotonic()
     with engine, stop_on_signals() as stop:

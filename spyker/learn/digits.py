@@ -11,49 +11,45 @@ from typing import Any
 import numpy as np
 
 from spyker.config.scenario import Training
-from spyker.learn import partition
+from spyker.learn.data.dataset import Array
+from spyker.learn.images import parts
+from spyker.learn.partition import PartitionOptions
 from spyker.learn.task import Task
-from spyker.protocol.parameters import parameter
 
 
 @dataclass(frozen=True, slots=True)
-class Options:
+class Options(PartitionOptions):
     """The options of ``digits``."""
-
-    partition: str = parameter(
-        "pathological", "who gets which images: pathological or iid", choices=("pathological", "iid")
-    )
-    labels_per_client: int = parameter(2, "l: how many labels a client has, when pathological", at_least=1)
 
 
 def make(options: Any, clients: int, seed: int, training: Training) -> Task:
     """The task for so many clients."""
     import torch
-    from sklearn.datasets import load_digits
-    from torch import nn
 
+    from spyker.learn.models import digits_cnn
     from spyker.learn.torch_task import TorchTask
+
+    all_images, all_labels, held_out = read()
+    images = torch.from_numpy(all_images / 16).float().unsqueeze(1)
+    labels = torch.from_numpy(all_labels).long()
+    images, test_images = images[held_out:], images[:held_out]
+    labels, test_labels = labels[held_out:], labels[:held_out]
+    datasets = [(images[i], labels[i]) for i in parts(labels.numpy(), options, clients, seed)]
+    torch.manual_seed(seed)
+    return TorchTask(digits_cnn(), datasets, (test_images, test_labels), training, seed=seed)
+
+
+def client_labels(options: Any, clients: int, seed: int) -> list[Array]:
+    """The labels that each client has."""
+    _, labels, held_out = read()
+    labels = labels[held_out:]
+    return [labels[part] for part in parts(labels, options, clients, seed)]
+
+
+def read() -> tuple[Array, Array, int]:
+    """Images and labels in a fixed order, and how many at their beginning are for evaluation."""
+    from sklearn.datasets import load_digits
 
     data = load_digits()
     order = np.random.default_rng(0).permutation(len(data.target))
-    images = torch.from_numpy(data.images[order] / 16).float().unsqueeze(1)
-    labels = torch.from_numpy(data.target[order]).long()
-    held_out = len(labels) // 5
-    images, test_images = images[held_out:], images[:held_out]
-    labels, test_labels = labels[held_out:], labels[:held_out]
-
-    random = np.random.default_rng((seed, 0xDA7A))
-    if options.partition == "iid":
-        parts = partition.iid(labels, clients, random)
-    else:
-        parts = partition.pathological(labels, clients, options.labels_per_client, random)
-
-    torch.manual_seed(seed)
-    model = nn.Sequential(
-        nn.Conv2d(1, 8, 3, padding=1),
-        nn.MaxPool2d(2),
-        nn.ReLU(),
-        nn.Flatten(),
-        nn.Linear(128, 10),
-    )
-    return TorchTask(model, [(images[i], labels[i]) for i in parts], (test_images, test_labels), training, seed=seed)
+    return data.images[order], data.target[order], len(order) // 5

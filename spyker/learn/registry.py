@@ -16,9 +16,12 @@ from typing import Any
 
 from spyker.config.scenario import Scenario, TaskChoice, Training
 from spyker.config.sections import ScenarioError, read, show
+from spyker.learn.data.dataset import Array
 from spyker.learn.task import Task
 
-TASKS: dict[str, str] = {"digits": "spyker.learn.digits", "quadratic": "spyker.learn.quadratic"}
+TASKS: dict[str, str] = {
+    name: f"spyker.learn.{name}" for name in ("digits", "mnist", "cifar10", "wikitext2", "quadratic")
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +76,16 @@ def resolve(scenario: Scenario) -> Scenario:
             "task.name", f"is {show(name)}", f"Choose one of {', '.join(TASKS)}, or write module:function"
         )
     return replace(scenario, task=TaskChoice(name, options))
+
+
+def client_labels(scenario: Scenario) -> list[Array]:
+    """The labels that each client has, for a task whose data has labels."""
+    name = scenario.task.name
+    function = getattr(importlib.import_module(TASKS[name]), "client_labels", None) if name in TASKS else None
+    if function is None:
+        raise ScenarioError("task.name", f"{show(name)} has no labels to show", "Choose digits, mnist or cifar10")
+    labels: list[Array] = function(scenario.task.options, scenario.client_count, scenario.seed)
+    return labels
 
 
 def recipe(scenario: Scenario) -> Recipe:

@@ -33,6 +33,16 @@ class Layout:
     shapes: tuple[tuple[int, ...], ...]
 
 
+@dataclass(frozen=True, slots=True)
+class Later:
+    """A dataset of ``count`` examples that is read anew whenever it is needed, and not kept: for data whose source is
+    fast, shared among processes, and smaller than the tensors made of it.
+    """
+
+    count: int
+    read: Callable[[], Examples]
+
+
 def accuracy(outputs: Tensor, targets: Tensor) -> Tensor:
     """For each example, whether the largest output is the right one."""
     return (outputs.argmax(1) == targets).float()
@@ -41,27 +51,28 @@ def accuracy(outputs: Tensor, targets: Tensor) -> Tensor:
 class TorchTask(Task):
     """A model, the clients' datasets and the data to judge it by.
 
-    Datasets are ``(inputs, targets)`` pairs of tensors or map-style datasets; each is read once and kept in memory.
-    ``loss(outputs, targets)`` is minimised; ``score(outputs, targets)`` gives one number per example, and the metric is
-    their mean. W⁰ is the model as it is handed over.
+    Datasets are ``(inputs, targets)`` pairs of tensors or map-style datasets, each read once and kept in memory, or
+    :class:`Later`. ``loss(outputs, targets)`` is minimised; ``score(outputs, targets)`` gives one number per example,
+    and the metric is ``finish`` of their mean. W⁰ is the model as it is handed over.
     """
 
     def __init__(
         self,
         model: nn.Module,
-        clients: Sequence[Examples | Dataset[Examples]],
-        test: Examples | Dataset[Examples],
+        clients: Sequence[Examples | Dataset[Examples] | Later],
+        test: Examples | Dataset[Examples] | Later,
         training: Training,
         *,
         seed: int = 0,
         loss: Loss = nn.functional.cross_entropy,
         score: Loss = accuracy,
+        finish: Callable[[float], float] = float,
         metric: Metric = Task.metric,
     ) -> None:
-        self.model, self.loss, self.score, self.metric = model, loss, score, metric
+        self.model, self.loss, self.score, self.finish, self.metric = model, loss, score, finish, metric
         self.training, self.seed = training, seed
-        self.clients = [as_examples(dataset) for dataset in clients]
-        self.test = as_examples(test)
+        self.clients = [as_later(dataset) for dataset in clients]
+        self.test = as_later(test)
         self._flatten()
         self._initial: Vector = self.flat.numpy().copy()
 
@@ -87,11 +98,11 @@ class TorchTask(Task):
 
     def size(self, client: int) -> int:
         """The length of the client's dataset."""
-        return len(self.clients[client][1])
+        return self.clients[client].count
 
     def train(self, client: int, weights: Vector, rate: float, step: int) -> Vector:
         """Minibatch SGD for some epochs, in an order that follows from the seed, the client and the step."""
-        inputs, targets = self.clients[client]
+        inputs, targets = self.clients[client].read()
         trained = self.flat[: self.gradient.numel()]
         self.load(weights)
         anchor = trained.clone() if self.training.proximal else None
@@ -110,13 +121,13 @@ class TorchTask(Task):
 
     @torch.no_grad()
     def evaluate(self, weights: Vector) -> float:
-        """The mean score over the test data."""
+        """The mean score over the test data, finished."""
         self.load(weights)
         self.model.eval()
-        inputs, targets = self.test
+        inputs, targets = self.test.read()
         batches = zip(inputs.split(EVALUATION_BATCH), targets.split(EVALUATION_BATCH), strict=True)
         total = sum(float(self.score(self.model(x), y).sum()) for x, y in batches)
-        return total / len(targets)
+        return self.finish(total / len(targets))
 
     def load(self, weights: Vector) -> None:
         """Make ``weights`` the model's."""
@@ -131,8 +142,17 @@ class TorchTask(Task):
         }
 
 
+def as_later(dataset: Examples | Dataset[Examples] | Later) -> Later:
+    """Whatever the user has, in one form; images as channels-last, which is faster on a CPU."""
+    if isinstance(dataset, Later):
+        read = dataset.read
+        return Later(dataset.count, lambda: channels_last(read()))
+    examples = channels_last(as_examples(dataset))
+    return Later(len(examples[1]), lambda: examples)
+
+
 def as_examples(dataset: Examples | Dataset[Examples]) -> Examples:
-    """Read a dataset into two tensors; images as channels-last, which is faster on a CPU."""
+    """Read a dataset into two tensors."""
     if isinstance(dataset, TensorDataset):
         inputs, targets = dataset.tensors
     elif isinstance(dataset, tuple):
@@ -141,6 +161,10 @@ def as_examples(dataset: Examples | Dataset[Examples]) -> Examples:
         pairs = [dataset[i] for i in range(len(dataset))]  # type: ignore[arg-type]
         inputs = torch.stack([torch.as_tensor(x) for x, _ in pairs])
         targets = torch.stack([torch.as_tensor(y) for _, y in pairs])
-    if inputs.dim() == 4:
-        inputs = inputs.contiguous(memory_format=torch.channels_last)
     return inputs, targets
+
+
+def channels_last(examples: Examples) -> Examples:
+    """Lay images out in memory such that the colours of a pixel are neighbours."""
+    inputs, targets = examples
+    return inputs.contiguous(memory_format=torch.channels_last) if inputs.dim() == 4 else inputs, targets

@@ -1,0 +1,121 @@
+"""``spyker data``: which datasets there are, fetching and verifying them, and a picture of who gets what."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import Any
+
+from rich import box
+from rich.console import Console
+from rich.table import Table
+
+from spyker.cli.options import add_data_dir, add_set, read_scenario, use_data_dir
+from spyker.config.scenario import Scenario
+from spyker.config.sections import ScenarioError
+from spyker.learn.data.catalogue import DATASETS
+from spyker.learn.data.load import fetch, find, verify, whereabouts
+from spyker.learn.partition import PARTITIONS
+from spyker.learn.registry import client_labels
+from spyker.show.fetching import FetchProgress
+from spyker.show.labels import count_labels, plot_labels
+
+FAILED = 1
+
+
+def add_data(commands: Any) -> None:
+    """``spyker data``."""
+    parser = commands.add_parser(
+        "data",
+        help="list, fetch and verify datasets; draw who gets which data",
+        description="Without an action: list the datasets, or, with --partition or --task, draw who gets which data.",
+    )
+    parser.add_argument("action", nargs="?", choices=("fetch", "verify"), help="get datasets, or check those here")
+    parser.add_argument("names", nargs="*", metavar="NAME", help=f"{', '.join(DATASETS)}; default: all")
+    add_data_dir(parser)
+    parser.add_argument("--partition", metavar="P", help=f"draw: {', '.join(PARTITIONS)}")
+    parser.add_argument("--task", metavar="T", help="draw: digits, mnist or cifar10")
+    parser.add_argument("--clients", type=int, metavar="N", help="draw: so many in all, spread evenly over the regions")
+    parser.add_argument("--seed", type=int, metavar="N", help="draw: everything random follows from it")
+    parser.add_argument("--out", type=Path, metavar="DIR", help="draw: where the picture goes; default: here")
+    add_set(parser)
+    parser.set_defaults(command=command_data)
+
+
+def command_data(args: argparse.Namespace) -> int:
+    """Do one of the four things."""
+    use_data_dir(args)
+    drawing = (
+        any(v is not None for v in (args.partition, args.task, args.clients, args.seed, args.out)) or args.settings
+    )
+    if args.action and drawing:
+        raise ScenarioError(f"data {args.action}", "draws nothing", "Leave the options of the picture out")
+    if args.action == "fetch":
+        return fetch_all(args.names)
+    if args.action == "verify":
+        return verify_all(args.names)
+    return draw(args) if drawing else list_all()
+
+
+def list_all() -> int:
+    """What there is."""
+    table = Table(box=box.SIMPLE_HEAD, header_style="bold", padding=(0, 1, 0, 0))
+    for head in ("dataset", "available", "where", "what"):
+        table.add_column(head, overflow="fold", no_wrap=head in ("dataset", "available"))
+    for dataset in DATASETS.values():
+        here, where = whereabouts(dataset)
+        table.add_row(dataset.name, "yes" if here else "no", where, dataset.title)
+    Console().print(table)
+    print("The tasks digits and quadratic need no dataset.")
+    return 0
+
+
+def fetch_all(names: list[str]) -> int:
+    """Get datasets into the cache."""
+    for dataset in [find(name) for name in names or DATASETS]:
+        with FetchProgress(dataset.name) as progress:
+            source = fetch(dataset, progress)
+        print(f"{dataset.name}: " + (f"from {source}, verified" if source else "was in the cache already"))
+    return 0
+
+
+def verify_all(names: list[str]) -> int:
+    """Check everything that is here; what was named must be here."""
+    failed = False
+    for dataset in [find(name) for name in names or DATASETS]:
+        with FetchProgress(dataset.name) as progress:
+            results = verify(dataset, progress)
+        for what, problem in results:
+            print(f"{dataset.name}: {what}: {problem or 'as it ought to be'}")
+            failed |= problem is not None
+        if not results:
+            print(f"{dataset.name}: {whereabouts(dataset)[1]}")
+            failed |= bool(names)
+    return FAILED if failed else 0
+
+
+def prepare_data(scenario: Scenario) -> None:
+    """Fetch what a scenario's task needs, with progress, before anything else waits for it."""
+    if scenario.task.name in DATASETS:
+        with FetchProgress(scenario.task.name) as progress:
+            fetch(DATASETS[scenario.task.name], progress)
+
+
+def draw(args: argparse.Namespace) -> int:
+    """Draw the labels of each client."""
+    args.scenario = args.duration = None
+    if args.partition is not None:
+        args.settings = [*args.settings, f"task.partition={args.partition}"]
+    scenario = read_scenario(args)
+    prepare_data(scenario)
+    labels = client_labels(scenario)
+    world, task = scenario.world, scenario.task
+    assert world.clients is not None
+    kind = task.options.partition
+    path = (args.out or Path()) / f"labels-{task.name}-{kind}-{len(labels)}.png"
+    sizes = sorted(map(len, labels))
+    each = f"{sizes[0]:,}" if sizes[0] == sizes[-1] else f"{sizes[0]:,} to {sizes[-1]:,}"
+    title = f"{task.name}, {kind}: {len(labels)} clients with {each} images each"
+    plot_labels(count_labels(labels), list(zip(world.regions, world.clients, strict=True)), title, path)
+    print(f"{title}\n{path}")
+    return 0

@@ -1,0 +1,67 @@
+"""The models of the built-in tasks."""
+
+from __future__ import annotations
+
+from torch import Tensor, nn
+
+
+def digits_cnn() -> nn.Module:
+    """For 8 × 8 grey images: 1,370 parameters."""
+    return nn.Sequential(
+        nn.Conv2d(1, 8, 3, padding=1),
+        nn.MaxPool2d(2),
+        nn.ReLU(),
+        nn.Flatten(),
+        nn.Linear(128, 10),
+    )
+
+
+def mnist_cnn() -> nn.Module:
+    """The paper's for 28 × 28 grey images: 21,840 parameters."""
+    return nn.Sequential(
+        nn.Conv2d(1, 10, 5),
+        nn.MaxPool2d(2),
+        nn.ReLU(),
+        nn.Conv2d(10, 20, 5),
+        nn.MaxPool2d(2),
+        nn.ReLU(),
+        nn.Flatten(),
+        nn.Linear(320, 50),
+        nn.ReLU(),
+        nn.Linear(50, 10),
+    )
+
+
+def cifar10_cnn() -> nn.Module:
+    """Three convolutions and two fully connected layers for 32 × 32 colour images: 122,570 parameters."""
+    return nn.Sequential(
+        nn.Conv2d(3, 32, 3, padding=1),
+        nn.MaxPool2d(2),
+        nn.ReLU(),
+        nn.Conv2d(32, 64, 3, padding=1),
+        nn.MaxPool2d(2),
+        nn.ReLU(),
+        nn.Conv2d(64, 64, 3, padding=1),
+        nn.MaxPool2d(2),
+        nn.ReLU(),
+        nn.Flatten(),
+        nn.Linear(1024, 64),
+        nn.ReLU(),
+        nn.Linear(64, 10),
+    )
+
+
+class CharacterLSTM(nn.Module):
+    """What the next character is, after each of a sequence: embedding, LSTM, fully connected layer."""
+
+    def __init__(self, vocabulary: int, embedding: int = 32, hidden: int = 128) -> None:
+        super().__init__()
+        self.embedding = nn.Embedding(vocabulary, embedding)
+        self.lstm = nn.LSTM(embedding, hidden, batch_first=True)
+        self.output = nn.Linear(hidden, vocabulary)
+
+    def forward(self, characters: Tensor) -> Tensor:
+        """From (sequences, length) to (sequences, vocabulary, length), as cross-entropy wants it."""
+        states, _ = self.lstm(self.embedding(characters))
+        logits: Tensor = self.output(states)
+        return logits.transpose(1, 2)

@@ -1,0 +1,55 @@
+"""A picture of who has which data: the labels of each client, grouped by region."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator
+
+
+def count_labels(clients: Sequence[npt.ArrayLike]) -> npt.NDArray[np.int64]:
+    """How often each client (row) has each label (column)."""
+    most = max(int(np.max(labels)) for labels in clients)
+    return np.stack([np.bincount(np.asarray(labels), minlength=most + 1) for labels in clients])
+
+
+def plot_labels(
+    counts: npt.NDArray[np.int64], regions: Sequence[tuple[str, int]], title: str, path: Path, *, what: str = "images"
+) -> Path:
+    """Draw counts of labels per client: above how much each has, below of which labels.
+
+    ``regions`` names the regions and says how many clients each has, in the order of the rows.
+    """
+    clients, labels = counts.shape
+    figure = Figure(figsize=(max(7.2, min(16.0, clients / 12)), 4.8), layout="constrained")
+    above, below = figure.subplots(2, 1, sharex=True, height_ratios=(1, 3.5))
+    edges = np.arange(clients + 1) - 0.5
+    above.stairs(counts.sum(axis=1), edges, fill=True, color="0.6")
+    above.set_ylabel(what)
+    above.set_ylim(bottom=0)
+    above.yaxis.set_major_locator(MaxNLocator(3, integer=True))
+    shades = below.imshow(counts.T, aspect="auto", origin="lower", cmap="cividis_r", interpolation="nearest", vmin=0)
+    below.set_ylabel("label")
+    below.set_yticks(range(labels))
+    below.set_xlabel("client")
+    below.set_xlim(-0.5, clients - 0.5)
+    figure.colorbar(shades, ax=below, label=f"{what} of the label", pad=0.01)
+    start = 0
+    for name, size in regions:
+        above.text(start + size / 2 - 0.5, 1.04, name, ha="center", transform=above.get_xaxis_transform(), fontsize=9)
+        if start:
+            for axes in (above, below):
+                axes.axvline(start - 0.5, color="#D55E00", linewidth=1.2)
+        start += size
+    above.spines[["top", "right"]].set_visible(False)
+    figure.suptitle(title, x=0.01, ha="left", fontsize=11)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    temporary = path.with_name(f".{path.name}.{os.getpid()}")
+    figure.savefig(temporary, dpi=150, format="png")
+    temporary.replace(path)
+    return path
