@@ -60,11 +60,11 @@ def command_data(args: argparse.Namespace) -> int:
 def list_all() -> int:
     """What there is."""
     table = Table(box=box.SIMPLE_HEAD, header_style="bold", padding=(0, 1, 0, 0))
-    for head in ("dataset", "available", "where", "what"):
-        table.add_column(head, overflow="fold", no_wrap=head in ("dataset", "available"))
+    for head in ("dataset", "available", "what and where"):
+        table.add_column(head, overflow="fold")
     for dataset in DATASETS.values():
         here, where = whereabouts(dataset)
-        table.add_row(dataset.name, "yes" if here else "no", where, dataset.title)
+        table.add_row(dataset.name, "yes" if here else "no", f"{dataset.title}\n{where}")
     Console().print(table)
     print("The tasks digits and quadratic need no dataset.")
     return 0

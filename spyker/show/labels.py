@@ -33,7 +33,7 @@ def plot_labels(
     above.set_ylabel(what)
     above.set_ylim(bottom=0)
     above.yaxis.set_major_locator(MaxNLocator(3, integer=True))
-    shades = below.imshow(counts.T, aspect="auto", origin="lower", cmap="cividis_r", interpolation="nearest", vmin=0)
+    shades = below.imshow(counts.T, aspect="auto", origin="lower", cmap="Blues", interpolation="nearest", vmin=0)
     below.set_ylabel("label")
     below.set_yticks(range(labels))
     below.set_xlabel("client")

@@ -63,6 +63,8 @@ def fetch(dataset: Dataset, report: Report = silent) -> str | None:
             try:
                 arrays = get(report)
                 for prepared in dataset.arrays:
+                    if prepared.name not in arrays:
+                        raise SourceError(f"has no {prepared.name}")
                     prepared.check(arrays[prepared.name])
             except SourceError as error:
                 tried.append(f"{source}: {error}")

@@ -87,9 +87,10 @@ def download(url: str, checksum: str | None, scratch: Path, report: Report) -> P
         raise SourceError(f"{host} does not answer") from None
     except requests.HTTPError as error:
         raise SourceError(str(error)) from None
-    except requests.ConnectionError as error:
-        broken = "the download broke off" if "IncompleteRead" in str(error) else "no connection"
-        raise SourceError(f"{host}: {broken}") from None
+    except requests.exceptions.ChunkedEncodingError:  # what requests calls an answer that ends too early
+        raise SourceError(f"{host}: the download broke off") from None
+    except requests.ConnectionError:
+        raise SourceError(f"{host}: no connection") from None
     except (requests.RequestException, OSError) as error:
         raise SourceError(f"{host}: {error}") from None
     except ValueError:  # pooch's word for it
