@@ -14,6 +14,7 @@ from spyker.cli.options import add_data_dir, add_set, read_scenario, use_data_di
 from spyker.config.scenario import Scenario
 from spyker.config.sections import ScenarioError
 from spyker.learn.data.catalogue import DATASETS
+from spyker.learn.data.dataset import DataError
 from spyker.learn.data.load import fetch, find, verify, whereabouts
 from spyker.learn.partition import PARTITIONS
 from spyker.learn.registry import client_labels
@@ -71,11 +72,18 @@ def list_all() -> int:
 
 
 def fetch_all(names: list[str]) -> int:
-    """Get datasets into the cache."""
+    """Get datasets into the cache. One that cannot be had does not keep the others away."""
+    failures = []
     for dataset in [find(name) for name in names or DATASETS]:
-        with FetchProgress(dataset.name) as progress:
-            source = fetch(dataset, progress)
-        print(f"{dataset.name}: " + (f"from {source}, verified" if source else "was in the cache already"))
+        try:
+            with FetchProgress(dataset.name) as progress:
+                source = fetch(dataset, progress)
+        except DataError as error:
+            failures.append(str(error))
+        else:
+            print(f"{dataset.name}: " + (f"from {source}, verified" if source else "was in the cache already"))
+    if failures:
+        raise DataError("\n".join(failures))
     return 0
 
 

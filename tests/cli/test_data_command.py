@@ -47,6 +47,16 @@ def test_fetching_says_where_from_and_only_once(folder: str, capsys: pytest.Capt
     assert done.err == ""
 
 
+def test_one_that_cannot_be_had_does_not_keep_the_others_away(
+    folder: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "data" / "mnist" / "t10k-labels-idx1-ubyte.gz").unlink()
+    assert main(["data", "fetch", "--data-dir", folder]) == 1
+    done = capsys.readouterr()
+    assert done.out.count("verified") == 2
+    assert "mnist cannot be had" in done.err
+
+
 def test_verifying_finds_what_is_wrong(folder: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["data", "verify"]) == 0  # nothing is here, so nothing is wrong
     assert main(["data", "verify", "mnist"]) == 1

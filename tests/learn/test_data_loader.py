@@ -149,6 +149,16 @@ def test_a_damaged_cache_is_made_again(tmp_path: Path, monkeypatch: pytest.Monke
     assert "wrong checksum" in str(verify(TINY)[1][1])
 
 
+def test_what_a_killed_process_left_is_swept_away_a_day_later(own_cache: Path) -> None:
+    old, new = own_cache / "tiny" / ".partial-old", own_cache / "tiny" / ".partial-new"
+    for left in (old, new):
+        left.mkdir(parents=True)
+        (left / "half").write_text("half")
+    os.utime(old, (0, 0))
+    cache.make_folder(TINY)
+    assert list((own_cache / "tiny").iterdir()) == [new]
+
+
 def test_the_cache_is_where_the_platform_says_unless_told(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("SPYKER_CACHE")
     assert cache.cache_folder().name in ("spyker", "Cache")

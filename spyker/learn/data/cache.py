@@ -7,6 +7,8 @@ complete, and its name contains its checksum, so neither a kill nor another vers
 from __future__ import annotations
 
 import os
+import shutil
+import time
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -16,6 +18,8 @@ import platformdirs
 from spyker.learn.data.dataset import Array, DataError, Dataset, Prepared
 
 VARIABLE = "SPYKER_CACHE"
+PARTIAL = ".partial-"  # how the names of folders begin in which something is being fetched
+STALE_SECONDS = 24 * 3600
 
 
 def cache_folder() -> Path:
@@ -44,12 +48,15 @@ def open_arrays(dataset: Dataset) -> dict[str, Array] | None:
 
 
 def make_folder(dataset: Dataset) -> Path:
-    """The dataset's folder in the cache, made if need be."""
+    """The dataset's folder in the cache, made if need be and swept."""
     folder = cache_folder() / dataset.name
     try:
         folder.mkdir(parents=True, exist_ok=True)
         if not os.access(folder, os.W_OK):
             raise PermissionError(None, "no permission to write")
+        for left in folder.glob(f"{PARTIAL}*"):  # by somebody who was killed
+            if time.time() - left.stat().st_mtime > STALE_SECONDS:
+                shutil.rmtree(left, ignore_errors=True)
     except OSError as error:
         raise unwritable(error) from None
     return folder

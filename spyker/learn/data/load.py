@@ -58,7 +58,7 @@ def fetch(dataset: Dataset, report: Report = silent) -> str | None:
     if cache.open_arrays(dataset) is not None:
         return None
     tried = []
-    with tempfile.TemporaryDirectory(prefix=".partial-", dir=cache.make_folder(dataset)) as scratch:
+    with tempfile.TemporaryDirectory(prefix=cache.PARTIAL, dir=cache.make_folder(dataset)) as scratch:
         for source, get in sources(dataset, folder, Path(scratch)):
             try:
                 arrays = get(report)
@@ -126,8 +126,11 @@ def verify(dataset: Dataset, report: Report = silent) -> list[tuple[str, str | N
         report(f"verifying {path}", 0, 0)
         wrong = problem(partial(prepared.check, arrays[prepared.name]))
         if wrong is not None:
-            path.unlink(missing_ok=True)
-            wrong += "; removed, it will be made again"
+            try:
+                path.unlink(missing_ok=True)
+                wrong += "; removed, it will be made again"
+            except OSError as error:
+                wrong += f"; remove it ({error.strerror})"
         results.append((str(path), wrong))
     return results
 
