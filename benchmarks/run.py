@@ -15,7 +15,7 @@ from rich.table import Table
 
 from benchmarks.measure import Result, write
 
-NAMES = ("mix_kernel", "event_engine")
+NAMES = ("mix_kernel", "event_engine", "engine_efficiency", "flower")
 
 
 def main(names: list[str]) -> int:

@@ -1,0 +1,46 @@
+"""Local training as anybody would write it in plain PyTorch, on one thread: nothing but the training itself."""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+
+import torch
+from torch import nn
+
+from benchmarks.rates import CLIENTS
+from spyker.config.scenario import load
+from spyker.learn.models import mnist_cnn
+from spyker.learn.registry import recipe, resolve
+from spyker.learn.torch_task import TorchTask
+
+
+def main() -> None:
+    overrides, updates, warm_up = json.loads(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3])
+    torch.set_num_threads(1)
+    scenario = resolve(load(None, overrides, clients=CLIENTS))
+    task = recipe(scenario).make()
+    assert isinstance(task, TorchTask)
+    datasets = [task.clients[k].read() for k in range(CLIENTS)]
+    initial = {name: value.clone() for name, value in mnist_cnn().state_dict().items()}
+    model = mnist_cnn().to(memory_format=torch.channels_last)
+    print("ready", flush=True)
+    sys.stdin.readline()
+    began = time.perf_counter()
+    for i in range(updates):
+        if i == warm_up:
+            began = time.perf_counter()
+        inputs, targets = datasets[i % CLIENTS]
+        model.load_state_dict(initial)
+        optimiser = torch.optim.SGD(model.parameters(), lr=scenario.training.rate)
+        for _ in range(scenario.training.epochs):
+            for batch in torch.randperm(len(targets)).split(scenario.training.batch_size):
+                optimiser.zero_grad()
+                nn.functional.cross_entropy(model(inputs[batch]), targets[batch]).backward()
+                optimiser.step()
+    print((updates - warm_up) / (time.perf_counter() - began))
+
+
+if __name__ == "__main__":
+    main()

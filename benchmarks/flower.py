@@ -1,0 +1,89 @@
+"""Client updates per second of Spyker's FedAvg and of Spyker's Spyker over those of Flower's FedAvg.
+
+Flower's Ray simulation and Spyker's workers have the same cores, model, client datasets, batch size and epochs, with all
+100 clients in every round: 600 images per client, 32, and no training at all. Flower is installed, once, in an
+environment of its own in ``runs/bench/``. Both sides leave out the time they take to start.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import torch
+
+from benchmarks.measure import RESULTS, Result, in_turn
+from benchmarks.rates import CLIENTS, spyker_rate
+from spyker.config.scenario import load
+from spyker.learn.registry import recipe, resolve
+from spyker.learn.start import available_cores
+from spyker.learn.torch_task import TorchTask
+
+FLOWER = "flwr[simulation]==1.41.0"
+# images per client: (bar, rounds of Flower, updates of Spyker)
+SIZES = {600: (1.5, 3, 300), 32: (8.0, 6, 3000), 0: (20.0, 8, 20_000)}
+TIMES = 2
+
+
+def environment() -> Path:
+    """The Python that has Flower."""
+    python = RESULTS / "flower" / "bin" / "python"
+    if not (RESULTS / "flower" / "installed").exists():
+        subprocess.run([sys.executable, "-m", "venv", RESULTS / "flower"], check=True)
+        packages = [FLOWER, f"torch=={torch.__version__.split('+')[0]}", f"numpy=={np.__version__}"]
+        subprocess.run([python, "-m", "pip", "install", "--quiet", *packages], check=True)
+        (RESULTS / "flower" / "installed").touch()
+    return python
+
+
+def scenario_keys(images: int) -> dict[str, object]:
+    """What Spyker runs for so many images per client."""
+    return {"task.name": "mnist", "task.images-per-client": images} if images else {"task.name": "benchmarks.idle:make"}
+
+
+def export(images: int) -> Path:
+    """Write down the clients' datasets as Spyker has them, for Flower."""
+    folder = RESULTS / f"flower-data-{images}"
+    folder.mkdir(parents=True, exist_ok=True)
+    inputs, labels = np.zeros((CLIENTS, 0)), np.zeros((CLIENTS, 0), np.int64)
+    if images:
+        task = recipe(resolve(load(None, scenario_keys(images), clients=CLIENTS))).make()
+        assert isinstance(task, TorchTask)
+        pairs = [task.clients[k].read() for k in range(CLIENTS)]
+        inputs, labels = (np.stack([pair[i].numpy() for pair in pairs]) for i in (0, 1))
+    np.save(folder / "images.npy", inputs)
+    np.save(folder / "labels.npy", labels)
+    return folder
+
+
+def flower_rate(images: int, rounds: int) -> float:
+    """Updates per second of Flower."""
+    folder = export(images)
+    command = [environment(), Path(__file__).with_name("flower_app.py"), folder, str(rounds), str(available_cores())]
+    quiet = os.environ | {"FLWR_TELEMETRY_ENABLED": "0", "RAY_DEDUP_LOGS": "0"}
+    with (folder / "flower.log").open("w") as log:
+        subprocess.run([str(word) for word in command], check=True, stdout=log, stderr=log, env=quiet)
+    return float((folder / "flower-rate.txt").read_text())
+
+
+def measure() -> list[Result]:
+    environment()
+    results = []
+    for images, (bar, rounds, updates) in SIZES.items():
+        what = f"{images} images" if images else "no training"
+        for algorithm in ("fedavg", "spyker"):
+            keys = scenario_keys(images) | {"algorithm": algorithm}
+
+            def ours(keys: dict[str, object] = keys, updates: int = updates) -> float:
+                return spyker_rate(keys, available_cores(), updates, max(CLIENTS, updates // 5))
+
+            def theirs(images: int = images, rounds: int = rounds) -> float:
+                return flower_rate(images, rounds)
+
+            us, them = in_turn(ours, theirs, TIMES)
+            details = {"spyker_updates_per_s": us, "flower_updates_per_s": them}
+            results.append(Result(f"{algorithm} / Flower, {what}", us / them, bar, details=details))
+    return results

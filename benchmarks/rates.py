@@ -1,0 +1,57 @@
+"""Client updates per second: of Spyker's runs, and of bare PyTorch loops."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import time
+from typing import Any
+
+from spyker.config.scenario import load
+from spyker.emulate.clock import Stop
+from spyker.emulate.run import run
+from spyker.learn.registry import resolve
+from spyker.learn.start import start
+
+CLIENTS = 100
+
+
+def spyker_rate(overrides: dict[str, Any], workers: int, updates: int, warm_up: int) -> float:
+    """Updates per wall-clock second of a run, from its ``warm_up``-th update to its ``updates``-th at least."""
+    # Judged at the start only, which is over before the warm-up is.
+    scenario = resolve(load(None, {"duration": 1e6, "evaluation.interval": 1e6} | overrides, clients=CLIENTS))
+    task, engine = start(scenario, workers)
+    stop, seen, marks = Stop(), 0, []
+
+    def sink(t: float, fact: Any, queue: int | None) -> None:
+        nonlocal seen
+        seen += fact.kind == "update"
+        whole = fact.kind == ("round" if scenario.algorithm == "fedavg" else "update")  # rounds count when they end
+        if whole and seen >= warm_up and (not marks or seen >= updates):
+            marks.append((time.perf_counter(), seen))
+            stop.requested = seen >= updates
+
+    with engine:
+        run(scenario, task, engine, sink, stop)
+    (began, first), (ended, last) = marks[0], marks[-1]
+    return (last - first) / (ended - began)
+
+
+def bare_rate(overrides: dict[str, Any], processes: int, updates: int, warm_up: int) -> float:
+    """Updates per second of plain PyTorch loops on the same data, so many processes side by side, added up."""
+    arguments = [json.dumps(overrides), str(updates // processes), str(warm_up // processes)]
+    started = [
+        subprocess.Popen(
+            [sys.executable, "-m", "benchmarks.bare_loop", *arguments], stdout=subprocess.PIPE, stdin=subprocess.PIPE
+        )
+        for _ in range(processes)
+    ]
+    for process in started:  # all have loaded their data before any begins
+        assert process.stdout is not None
+        assert process.stdout.readline() == b"ready\n"
+    for process in started:
+        assert process.stdin is not None
+        process.stdin.write(b"go\n")
+        process.stdin.flush()
+    return sum(float(process.communicate()[0]) for process in started)
