@@ -1,8 +1,8 @@
 """Client updates per second of Spyker's FedAvg and of Spyker's Spyker over those of Flower's FedAvg.
 
-Flower's Ray simulation and Spyker's workers have the same cores, model, client datasets, batch size and epochs, with all
-100 clients in every round: 600 images per client, 32, and no training at all. Flower is installed, once, in an
-environment of its own in ``runs/bench/``. Both sides leave out the time they take to start.
+Flower's Ray simulation and Spyker's workers have the same cores, model, client datasets, batch size and epochs, and all
+100 clients take part in every round: 600 images per client, 32, and no training at all. Flower is installed, once, in
+an environment of its own in ``runs/bench/``. Both sides leave out the time they take to start.
 """
 
 from __future__ import annotations
