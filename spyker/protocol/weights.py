@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import weakref
 from collections.abc import Iterator
 
 import numpy as np
@@ -65,7 +66,7 @@ class Weights:
 
     def mix(self, other: Vector, weight: float) -> None:
         """``W ← W + weight · (other − W)``."""
-        if sys.getrefcount(self._vector) == ONLY_REFERENCE and self._vector.flags.owndata:
+        if self._alone():
             self._vector.flags.writeable = True
             mix(self._vector, other, weight, self._vector)
         else:
@@ -76,3 +77,8 @@ class Weights:
     def replace(self, vector: Vector) -> None:
         """Take over a vector that others may hold as well."""
         self._vector = vector
+
+    def _alone(self) -> bool:
+        """Whether nobody else can see this memory: no other reference, not even a weak one, and not a view."""
+        only = sys.getrefcount(self._vector) == ONLY_REFERENCE and not weakref.getweakrefcount(self._vector)
+        return only and self._vector.flags.owndata

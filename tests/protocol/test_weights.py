@@ -1,5 +1,7 @@
 """The arithmetic on weight vectors, against a naive oracle in float64, and who may write where."""
 
+import weakref
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -240,3 +242,12 @@ def test_the_initial_vector_is_never_written_though_nobody_else_holds_it():
         weights.mix(np.ones(BLOCK + 1, np.float32), 0.5)
         weights.snapshot()
     assert not whole.any()
+
+
+def test_a_snapshot_that_is_remembered_weakly_is_not_written_either():
+    weights = Weights(np.zeros(3, np.float32))
+    weights.mix(np.ones(3, np.float32), 0.5)
+    remembered = weakref.ref(weights.snapshot())  # as a cache does that stores each vector once
+    weights.mix(np.ones(3, np.float32), 0.5)
+    held = remembered()
+    assert held is None or held.tolist() == [0.5] * 3
