@@ -100,8 +100,9 @@ def test_a_single_server_stands_where_it_is_told(emulate: Any, region: int, firs
 
 def test_sync_spyker_stops_for_all_models_and_then_serves_what_it_stored(emulate: Any) -> None:
     # Server a applies client 0's first update at 104 ms and stops, since h_intra = 1. Its model is at b at 134,
-    # counts at 136; b has applied client 1's update at 106 and stopped by itself; b's model is at a at 146 and counts at 148.
-    # Server a folds at 148. Its client's next answer, to the reply of 104, arrives at 206 and is applied at 208.
+    # counts at 136; b has applied client 1's update at 106 and stopped by itself; b's model is at a at 146
+    # and counts at 148. Server a folds at 148. Its client's next answer, to the reply of 104, arrives at 206 and is
+    # applied at 208.
     facts, summary = emulate(two_regions(algorithm="sync-spyker", duration=0.21, spyker={"h-intra": 1.0}))
     assert times(facts, "sync", server=0)[0] == 0.104
     assert times(facts, "sync", server=1)[0] == 0.106
