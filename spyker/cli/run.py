@@ -51,7 +51,7 @@ def command_run(args: argparse.Namespace) -> int:
     scenario = read_scenario(args)
     out: Path = args.out or default_out(f"{scenario.algorithm}-{short(scenario.task.name)}")
     check_new(out, overwrite=args.overwrite)
-    task, engine = start(scenario, args.workers)
+    task, engine = start(scenario, args.workers, args.engine, args.ray_address)
     with engine, stop_on_signals() as stop:
         clear(out, overwrite=args.overwrite)
         record(scenario, task, engine, out, stop)
@@ -71,7 +71,7 @@ def command_compare(args: argparse.Namespace) -> int:
         raise ScenarioError("--algorithms", "names one twice", "Name each once")
     out: Path = args.out or default_out(f"compare-{short(base.task.name)}")
     check_new(out, overwrite=args.overwrite)
-    task, engine = start(base, args.workers)
+    task, engine = start(base, args.workers, args.engine, args.ray_address)
     began = time.monotonic()
     with engine, stop_on_signals() as stop:
         clear(out, overwrite=args.overwrite)
