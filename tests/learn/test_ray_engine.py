@@ -1,6 +1,7 @@
 """On a real cluster: two nodes with one processor each, both on this machine."""
 
 import gc
+import io
 import os
 import signal
 from collections.abc import Callable, Iterator
@@ -180,6 +181,27 @@ def test_a_node_removed_in_mid_run_changes_no_byte_and_one_that_comes_is_used(
         assert sum(worker.ready for worker in engine.workers) == 1  # the other waits for a processor
         cluster.add_node(num_cpus=1)
         assert len({node for node, _ in places(engine)}) == 2
+
+
+def test_a_cluster_without_a_free_processor_is_waited_for_and_the_user_told(
+    cluster: Any, fragile: Callable[..., Recipe], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    job = TrainJob(4, np.zeros(3, np.float32), 0.1, 0)
+    greedy = RayEngine(fragile(), address=cluster.address)
+
+    class Told(io.StringIO):
+        def write(self, text: str) -> int:
+            greedy.workers[0].end()
+            return super().write(text)
+
+    with greedy:
+        places(greedy)
+        with RayEngine(fragile(), count=1) as engine:
+            monkeypatch.setattr("spyker.learn.ray_engine.PATIENCE", 0.1)
+            monkeypatch.setattr("sys.stderr", told := Told())
+            engine.submit(job, due=0)
+            assert engine.trained(job)[0] == 4
+    assert "a worker needs one CPU" in told.getvalue()
 
 
 @pytest.mark.timeout(30)
