@@ -27,7 +27,7 @@ from spyker.learn.registry import Recipe
 from spyker.learn.task import Task
 from spyker.protocol.messages import Vector
 
-SMALL = 100_000  # bytes; up to here Ray sends an argument along with the call, which is faster than its store
+SMALL = 100_000  # bytes; Ray's own limit for what it sends along with a call, which is faster than its store
 KNOCK_SECONDS = 10.0
 PATIENCE = 60.0  # seconds without a single actor, after which the user is told
 
@@ -125,7 +125,7 @@ class RayEngine(Pool[Actor]):
     def __init__(self, recipe: Recipe, count: int | None = None, address: str | None = None) -> None:
         self._own = connect(address, count)
         self.store = Store()
-        count = count or int(ray.cluster_resources()["CPU"])
+        count = count or max(1, int(ray.cluster_resources().get("CPU", 0)))
         super().__init__([Actor(i, recipe, self.store) for i in range(count)])
 
     def having_news(self, *, wait: bool) -> Iterable[Actor]:

@@ -23,8 +23,6 @@ from ray.cluster_utils import Cluster  # noqa: E402
 
 from spyker.learn.ray_engine import SMALL, RayEngine, Store  # noqa: E402
 
-pytestmark = pytest.mark.xdist_group("ray")  # one cluster at a time
-
 IMPATIENT = {  # a node that is gone is noticed at once
     "health_check_initial_delay_ms": 0,
     "health_check_period_ms": 200,
