@@ -13,7 +13,7 @@ from spyker.cli.show import add_plot, add_scenario
 from spyker.config.sections import ScenarioError
 from spyker.emulate.judge import DivergedError
 from spyker.learn.data.dataset import DataError
-from spyker.learn.workers import WorkerDiedError
+from spyker.learn.pool import WorkerDiedError
 from spyker.records import RecordError
 
 FAILED, BAD_INPUT, INTERRUPTED = 1, 2, 130

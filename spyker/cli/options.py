@@ -11,6 +11,7 @@ from spyker.config.scenario import Scenario, load, parse_value
 from spyker.config.sections import ScenarioError
 from spyker.learn.data.load import VARIABLE, data_folder
 from spyker.learn.registry import TASKS, resolve
+from spyker.learn.start import ENGINES
 
 
 def add_scenario_options(parser: argparse.ArgumentParser, *, algorithm: bool) -> None:
@@ -23,6 +24,8 @@ def add_scenario_options(parser: argparse.ArgumentParser, *, algorithm: bool) ->
     parser.add_argument("--duration", type=float, metavar="S", help="virtual seconds")
     parser.add_argument("--seed", type=int, metavar="N", help="everything random follows from it")
     parser.add_argument("--workers", type=int, metavar="N", help="training processes; default: one per core")
+    parser.add_argument("--engine", choices=ENGINES, default="local", help="where training runs; default: local")
+    parser.add_argument("--ray-address", metavar="ADDRESS", help="a Ray cluster; default: one started on this machine")
     parser.add_argument("--out", type=Path, metavar="DIR", help="where the record goes; default: a new folder in runs/")
     parser.add_argument("--overwrite", action="store_true", help="replace the record that --out holds already")
     add_data_dir(parser)

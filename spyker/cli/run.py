@@ -54,7 +54,7 @@ def command_run(args: argparse.Namespace) -> int:
     out: Path = args.out or default_out(f"{scenario.algorithm}-{short(scenario.task.name)}")
     check_new(out, overwrite=args.overwrite)
     prepare_data(scenario)
-    task, engine = start(scenario, args.workers)
+    task, engine = start(scenario, args.workers, args.engine, args.ray_address)
     with engine, stop_on_signals() as stop:
         clear(out, overwrite=args.overwrite)
         record(scenario, task, engine, out, stop)
@@ -76,7 +76,7 @@ def command_compare(args: argparse.Namespace) -> int:
     out: Path = args.out or default_out(f"compare-{short(base.task.name)}")
     check_new(out, overwrite=args.overwrite)
     prepare_data(base)
-    task, engine = start(base, args.workers)
+    task, engine = start(base, args.workers, args.engine, args.ray_address)
     began = time.monotonic()
     with engine, stop_on_signals() as stop:
         clear(out, overwrite=args.overwrite)

@@ -140,6 +140,8 @@ def test_bad_scenarios_exit_with_2_and_write_nothing(
         (["run", "--set", "spyker.dekay=1"], "decay"),
         (["run", "--clients", "3"], "--clients"),
         (["run", "--workers", "-1"], "--workers"),
+        (["run", "--ray-address", "somewhere:6379"], "Add --engine ray"),
+        (["run", "--engine", "ray", "--workers", "0"], "--workers: is 0 with --engine ray"),
         (["run", "--task", "nowhere:task"], "task.name"),
         (["compare", "--algorithms", "spyker,fedprox"], "fedprox"),
         (["compare", "--algorithms", "spyker,spyker"], "twice"),
@@ -156,6 +158,20 @@ def test_bad_arguments_exit_with_2_and_name_what_is_wrong(
     monkeypatch.chdir(tmp_path)
     assert main(args) == 2
     assert complaint in capsys.readouterr().err
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("command", ["run", "compare"])
+def test_without_ray_its_engine_says_what_to_install(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], command: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setitem(sys.modules, "ray", None)  # as if it were not there
+    monkeypatch.delitem(sys.modules, "spyker.learn.ray_engine", raising=False)
+    assert main([command, "--engine", "ray"]) == 2
+    assert "--engine: is ray, and Ray is not installed. Install it: pip install 'spyker-fl[ray]'" in (
+        capsys.readouterr().err
+    )
     assert not list(tmp_path.iterdir())
 
 

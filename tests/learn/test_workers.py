@@ -1,16 +1,25 @@
 import os
 import signal
+from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import pytest
 
 from spyker.config.scenario import TaskChoice, Training
 from spyker.learn.digits import Options
-from spyker.learn.engine import EvaluateJob, Here, TrainJob
+from spyker.learn.engine import Engine, EvaluateJob, Here, TrainJob
+from spyker.learn.pool import LOSSES, Order, WorkerDiedError
 from spyker.learn.registry import Recipe
-from spyker.learn.workers import WorkerDiedError, Workers
+from spyker.learn.workers import Workers
 
 RECIPE = Recipe(TaskChoice("digits", Options()), clients=10, seed=1, training=Training())
+
+
+def kill(workers: Workers, number: int) -> None:
+    pid = workers.workers[number].process.pid
+    assert pid is not None
+    os.kill(pid, signal.SIGKILL)
 
 
 def test_workers_compute_what_this_process_computes() -> None:
@@ -28,25 +37,86 @@ def test_workers_compute_what_this_process_computes() -> None:
         assert workers.score(score) == task.evaluate(start)
 
 
-def test_a_killed_worker_ends_the_run_with_a_clear_error() -> None:
-    start = RECIPE.make().initial()
-    with Workers(RECIPE, start.size, 1) as workers:
-        jobs = [TrainJob(0, start, 0.1, step) for step in range(100)]
+@pytest.mark.parametrize("count", [1, 2])
+def test_a_worker_killed_in_mid_run_is_replaced_and_changes_no_byte(
+    digits: Any, count: int, capfd: pytest.CaptureFixture[str]
+) -> None:
+    workers = Workers(digits.recipe, digits.parameters, count)
+    with workers:
+        first = workers.workers[0].process
+        assert digits.run(workers, mishap=lambda: kill(workers, 0)) == digits.right
+        assert first.exitcode == -signal.SIGKILL
+        assert workers.workers[0].process.is_alive()
+    warning = capfd.readouterr().err
+    assert "training worker 0 was killed (exit code -9; if the machine ran out of memory" in warning
+    assert warning.count("\n") == 1
+
+
+def test_as_many_deaths_as_you_like_if_jobs_are_finished_in_between(fragile: Callable[..., Recipe]) -> None:
+    start = np.zeros(3, np.float32)
+    with Workers(fragile(), start.size, 1) as workers:
+        assert isinstance(workers, Workers)
+        for step in range(LOSSES + 1):
+            job = TrainJob(step, start, 0.1, step)
+            workers.submit(job, due=step)
+            assert np.array_equal(workers.trained(job), np.full(3, step, np.float32))
+            kill(workers, 0)
+
+
+@pytest.mark.timeout(30)
+def test_a_task_that_cannot_be_made_ends_the_run_at_once(
+    fragile: Callable[..., Recipe], capfd: pytest.CaptureFixture[str]
+) -> None:
+    with Workers(fragile(raises="the making"), 3, 2) as workers:
+        job = TrainJob(0, np.zeros(3, np.float32), 0.1, 0)
+        workers.submit(job, due=0)
+        with pytest.raises(WorkerDiedError, match=r"worker \d ended unexpectedly \(exit code 1\).*stands above"):
+            workers.trained(job)
+    errors = capfd.readouterr().err
+    assert "ArithmeticError: the making is cursed" in errors
+    assert "takes its place" not in errors
+
+
+@pytest.mark.timeout(30)
+@pytest.mark.parametrize("dies", ["the making", "client 4"])
+@pytest.mark.parametrize("count", [1, 2])
+def test_a_worker_that_dies_again_and_again_ends_the_run(
+    fragile: Callable[..., Recipe], capfd: pytest.CaptureFixture[str], dies: str, count: int
+) -> None:
+    jobs = [TrainJob(k, np.zeros(3, np.float32), 0.1, 0) for k in range(10)]
+
+    def work(workers: Engine) -> None:
         for job in jobs:
-            workers.submit(job, due=0)
-        workers.trained(jobs[0])
-        pid = workers._workers[0].process.pid
-        assert pid is not None
-        os.kill(pid, signal.SIGKILL)
-        with pytest.raises(WorkerDiedError, match=r"worker 0 .*exit code -9.*fewer --workers"):
-            workers.trained(jobs[-1])
+            workers.submit(job, due=job.client)
+        for job in jobs:
+            workers.trained(job)
+
+    with (
+        Workers(fragile(dies=dies), 3, count) as workers,
+        pytest.raises(WorkerDiedError, match=r"was killed \(exit code -9.*fewer --workers.*3 times"),
+    ):
+        work(workers)
+    assert capfd.readouterr().err.count("another takes its place") in range(LOSSES - 1, count * LOSSES)
+
+
+@pytest.mark.timeout(30)
+def test_a_training_that_fails_ends_the_run_with_its_own_error(
+    fragile: Callable[..., Recipe], capfd: pytest.CaptureFixture[str]
+) -> None:
+    with Workers(fragile(raises="client 7"), 3, 2) as workers:
+        job = TrainJob(7, np.zeros(3, np.float32), 0.1, 0)
+        workers.submit(job, due=0)
+        with pytest.raises(WorkerDiedError, match="exit code 1"):
+            workers.trained(job)
+    assert "ArithmeticError: client 7 is cursed" in capfd.readouterr().err
 
 
 def test_cancelled_jobs_do_not_delay_the_next_run() -> None:
     start = RECIPE.make().initial()
     with Workers(RECIPE, start.size, 1) as workers:
+        assert isinstance(workers, Workers)
         for step in range(10_000):
-            workers._waiting.append((0.0, step, TrainJob(0, start, 0.1, step)))
+            workers._waiting.append(Order(0.0, step, TrainJob(0, start, 0.1, step)))
         workers.cancel()
         job = TrainJob(1, start, 0.1, 0)
         workers.submit(job, due=1.0)
