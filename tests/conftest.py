@@ -1,8 +1,13 @@
-"""No test may see the cache or the data of whoever runs the tests."""
+"""For all tests: none may see the cache or the data of whoever runs them."""
 
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
+
+# The same examples every time, and no stopwatch: the machine may be busy.
+settings.register_profile("spyker", deadline=None, derandomize=True)
+settings.load_profile("spyker")
 
 
 @pytest.fixture(autouse=True)

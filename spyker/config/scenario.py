@@ -65,7 +65,13 @@ class Training:
     )
     rate: float = parameter(0.05, "η_init: the learning rate", above=0)
     epochs: int = parameter(1, "T_k: passes over the client's data", at_least=1)
-    batch_size: int = parameter(32, "B: data points per step of SGD", at_least=1)
+    batch_size: int = parameter(32, "B: data points per step", at_least=1)
+    optimiser: str = parameter(
+        "sgd",
+        "how a client descends: sgd, momentum (0.9) or adam; it starts afresh in every training",
+        choices=("sgd", "momentum", "adam"),
+    )
+    device: str = parameter("cpu", "where PyTorch computes: cpu, cuda or cuda:N")
     proximal: float = parameter(
         0.0, "μ: pulls the training towards the received model by μ/2 · ‖W - W_received‖²", at_least=0
     )

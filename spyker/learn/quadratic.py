@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from spyker.config.scenario import Training
-from spyker.config.sections import ScenarioError
+from spyker.config.sections import ScenarioError, show
 from spyker.learn.task import Metric, Task
 from spyker.protocol.messages import Vector
 from spyker.protocol.parameters import parameter
@@ -41,6 +41,10 @@ class Quadratic(Task):
             self.optima = random.normal(1.0, 1.0, (clients, options.dimension)).astype(np.float32)
         else:
             self.optima = np.asarray(check_optima(options.optima, clients), np.float32)
+        if training.optimiser != "sgd":
+            raise ScenarioError(
+                "training.optimiser", f"is {show(training.optimiser)}", "The task quadratic knows plain sgd only"
+            )
         self.training = training
         self.goal = self.optima.mean(axis=0, dtype=np.float64)
         self.way = float(np.linalg.norm(self.goal))

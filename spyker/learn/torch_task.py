@@ -7,6 +7,7 @@ that was trained.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
@@ -17,12 +18,14 @@ from torch import Tensor, nn
 from torch.utils.data import Dataset, TensorDataset
 
 from spyker.config.scenario import Training
+from spyker.config.sections import ScenarioError, show
 from spyker.learn.task import Metric, Task
 from spyker.protocol.messages import Vector
 
 Examples: TypeAlias = tuple[Tensor, Tensor]
 Loss: TypeAlias = Callable[[Tensor, Tensor], Tensor]
 EVALUATION_BATCH = 1024
+MOMENTUM = 0.9
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,21 +72,25 @@ class TorchTask(Task):
         finish: Callable[[float], float] = float,
         metric: Metric = Task.metric,
     ) -> None:
+        self.device = device_of(training)
         self.model, self.loss, self.score, self.finish, self.metric = model, loss, score, finish, metric
         self.training, self.seed = training, seed
         self.clients = [as_later(dataset) for dataset in clients]
         self.test = as_later(test)
         self._flatten()
-        self._initial: Vector = self.flat.numpy().copy()
+        self._initial = self.unload()
 
     def _flatten(self) -> None:
         """Move the model into one vector."""
+        self.model.to(self.device)
         parameters = dict(self.model.named_parameters())
         buffers = {name: b for name, b in self.model.named_buffers() if b.is_floating_point()}
         parts = parameters | buffers
         self.layout = Layout(tuple(parts), tuple(tuple(p.shape) for p in parts.values()))
         self.flat = torch.cat([part.detach().reshape(-1).float() for part in parts.values()])
-        self.gradient = torch.zeros(sum(p.numel() for p in parameters.values()))
+        self.gradient = torch.zeros(sum(p.numel() for p in parameters.values()), device=self.device)
+        self.trained = self.flat[: self.gradient.numel()]
+        self.trained.grad = self.gradient
         start = 0
         for part in parts.values():
             stop = start + part.numel()
@@ -101,23 +108,36 @@ class TorchTask(Task):
         return self.clients[client].count
 
     def train(self, client: int, weights: Vector, rate: float, step: int) -> Vector:
-        """Minibatch SGD for some epochs, in an order that follows from the seed, the client and the step."""
-        inputs, targets = self.clients[client].read()
-        trained = self.flat[: self.gradient.numel()]
+        """Minibatches for some epochs, in an order that follows from the seed, the client and the step."""
+        inputs, targets = (tensor.to(self.device) for tensor in self.clients[client].read())
         self.load(weights)
-        anchor = trained.clone() if self.training.proximal else None
+        anchor = self.trained.clone() if self.training.proximal else None
+        descend = self.descent(rate)
         self.model.train()
-        torch.default_generator.manual_seed(
-            int(np.random.SeedSequence((self.seed, client, step)).generate_state(1, np.uint64)[0])
-        )
+        self.seed_all(int(np.random.SeedSequence((self.seed, client, step)).generate_state(1, np.uint64)[0]))
         for _ in range(self.training.epochs):
-            for batch in torch.randperm(len(targets)).split(self.training.batch_size):
+            for batch in torch.randperm(len(targets)).to(self.device).split(self.training.batch_size):
                 self.gradient.zero_()
                 self.loss(self.model(inputs[batch]), targets[batch]).backward()
                 if anchor is not None:
-                    self.gradient.add_(trained - anchor, alpha=self.training.proximal)
-                trained.add_(self.gradient, alpha=-rate)
-        return self.flat.numpy().copy()
+                    self.gradient.add_(self.trained - anchor, alpha=self.training.proximal)
+                descend()
+        return self.unload()
+
+    def descent(self, rate: float) -> Callable[[], object]:
+        """One step along the gradient, for all parameters at once."""
+        match self.training.optimiser:
+            case "momentum":
+                return torch.optim.SGD([self.trained], lr=rate, momentum=MOMENTUM).step
+            case "adam":
+                return torch.optim.Adam([self.trained], lr=rate).step
+        return lambda: self.trained.add_(self.gradient, alpha=-rate)
+
+    def seed_all(self, seed: int) -> None:
+        """Seed what draws random numbers in training: the order of the data, dropout."""
+        torch.default_generator.manual_seed(seed)  # torch.manual_seed takes fifty times as long
+        if self.device.type == "cuda":
+            torch.cuda.manual_seed(seed)
 
     @torch.no_grad()
     def evaluate(self, weights: Vector) -> float:
@@ -126,12 +146,21 @@ class TorchTask(Task):
         self.model.eval()
         inputs, targets = self.test.read()
         batches = zip(inputs.split(EVALUATION_BATCH), targets.split(EVALUATION_BATCH), strict=True)
-        total = sum(float(self.score(self.model(x), y).sum()) for x, y in batches)
+        total = 0.0
+        for x, y in batches:
+            total += float(self.score(self.model(x.to(self.device)), y.to(self.device)).sum())
         return self.finish(total / len(targets))
 
     def load(self, weights: Vector) -> None:
         """Make ``weights`` the model's."""
-        np.copyto(self.flat.numpy(), weights)
+        if self.device.type == "cpu":
+            np.copyto(self.flat.numpy(), weights)
+        else:
+            self.flat.copy_(torch.tensor(weights))
+
+    def unload(self) -> Vector:
+        """The model's weights, as a vector of their own."""
+        return np.array(self.flat.cpu().numpy())
 
     def state_dict(self, weights: Vector) -> dict[str, Tensor]:
         """The weights as PyTorch knows them, by name."""
@@ -140,6 +169,15 @@ class TorchTask(Task):
             name: torch.from_numpy(part.reshape(shape))
             for name, shape, part in zip(self.layout.names, self.layout.shapes, parts, strict=True)
         }
+
+
+def device_of(training: Training) -> torch.device:
+    """Where to compute, if that is possible here."""
+    name = training.device
+    if name == "cpu" or (re.fullmatch(r"cuda(:\d+)?", name) and torch.cuda.is_available()):
+        return torch.device(name)
+    remedy = "PyTorch finds no CUDA device here; write cpu" if name.startswith("cuda") else "Write cpu, cuda or cuda:N"
+    raise ScenarioError("training.device", f"is {show(name)}", remedy)
 
 
 def as_later(dataset: Examples | Dataset[Examples] | Later) -> Later:

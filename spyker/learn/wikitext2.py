@@ -34,8 +34,8 @@ class Options:
 
 
 def perplexity(loss: float) -> float:
-    """Exp of the mean loss; infinite, where that is too large for a number."""
-    return math.exp(loss) if loss < 700 else math.inf
+    """Exp of the mean loss, as long as that is a finite number."""
+    return math.exp(loss if loss < 700 else 700)
 
 
 def make(options: Any, clients: int, seed: int, training: Training) -> Task:

@@ -6,12 +6,14 @@ memory; a pipe carries a few bytes per job.
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import multiprocessing
 import multiprocessing.connection
 import signal
 import struct
-from collections.abc import Iterable
+import threading
+from collections.abc import Iterable, Iterator
 from multiprocessing.connection import Connection
 from typing import Any
 
@@ -41,7 +43,8 @@ class Process(Worker):
         memory = context.RawArray(ctypes.c_float, DEPTH * self._parameters)
         self.slots = _slots(memory)
         self.process = context.Process(target=_serve, args=(theirs, memory, self._recipe), daemon=True)
-        self.process.start()
+        with interrupts_ignored():  # which the new process inherits: Ctrl-C is for the caller, who then ends it
+            self.process.start()
         theirs.close()
 
     def give(self, job: Job) -> None:
@@ -95,6 +98,19 @@ class Workers(Pool[Process]):
         return [by_pipe[pipe] for pipe in multiprocessing.connection.wait(by_pipe, None if wait else 0)]
 
 
+@contextlib.contextmanager
+def interrupts_ignored() -> Iterator[None]:
+    """Let Ctrl-C pass for a moment. Only the main thread can, and only it would be interrupted."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
 def _slots(memory: Any) -> list[Vector]:
     """The shared memory as one vector per job in flight."""
     return list(np.frombuffer(memory, np.float32).reshape(DEPTH, -1))
@@ -102,7 +118,6 @@ def _slots(memory: Any) -> list[Vector]:
 
 def _serve(pipe: Connection, memory: Any, recipe: Recipe) -> None:
     """The worker's side: do what is ordered, in its order, for as long as anybody listens."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the caller, who then ends us
     task = recipe.make()
     single_threaded()
     slots, turn = _slots(memory), 0

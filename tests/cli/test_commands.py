@@ -5,6 +5,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 import tomllib
 from pathlib import Path
 
@@ -213,6 +214,25 @@ def test_ctrl_c_leaves_a_readable_run(tmp_path: Path) -> None:
     summary = json.loads((tmp_path / "a" / "summary.json").read_text())
     assert not summary["finished"]
     assert summary["updates"] == sum(1 for _ in Run(tmp_path / "a").facts("update"))
+
+
+def test_ctrl_c_while_workers_start_is_quiet(tmp_path: Path) -> None:
+    # The workers import torch for seconds before they could do anything about a signal.
+    process = subprocess.Popen(
+        [*SPYKER, "run", "--duration", "100000", "--out", "a"],
+        cwd=tmp_path,
+        stderr=subprocess.PIPE,
+        stdout=subprocess.DEVNULL,
+        text=True,
+        start_new_session=True,
+    )
+    while not (tmp_path / "a" / "facts.jsonl").exists():  # the workers have been started, and nothing has come back
+        assert process.poll() is None
+        time.sleep(0.01)
+    os.killpg(process.pid, signal.SIGINT)
+    _, err = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert "Traceback" not in err
 
 
 def test_a_killed_run_can_be_plotted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

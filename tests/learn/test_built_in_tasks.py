@@ -137,7 +137,7 @@ def test_perplexity_is_that_of_a_uniform_guess_when_all_is_zero() -> None:
     vocabulary = len(load_data("wikitext2")["vocabulary"])
     assert task.evaluate(np.zeros_like(task.initial())) == pytest.approx(vocabulary, rel=1e-4)
     assert perplexity(math.log(20)) == pytest.approx(20)
-    assert perplexity(10_000) == math.inf == perplexity(math.nan)
+    assert perplexity(10_000) == perplexity(math.nan) == math.exp(700)  # a record holds finite numbers only
 
 
 @pytest.mark.usefixtures("small_data")

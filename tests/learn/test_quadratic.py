@@ -40,3 +40,8 @@ def test_the_score_is_the_part_of_the_way_to_the_mean_optimum() -> None:
 def test_optima_that_do_not_fit_are_refused(optima: tuple[tuple[float, ...], ...]) -> None:
     with pytest.raises(ScenarioError, match=r"task\.optima"):
         Quadratic(Options(optima=optima), 2, 1, Training())
+
+
+def test_another_optimiser_than_plain_sgd_is_refused() -> None:
+    with pytest.raises(ScenarioError, match=r"training\.optimiser"):
+        Quadratic(Options(), 2, 1, Training(optimiser="adam"))

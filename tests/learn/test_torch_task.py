@@ -5,6 +5,7 @@ from torch import nn
 from torch.utils.data import Dataset, TensorDataset
 
 from spyker.config.scenario import Training
+from spyker.config.sections import ScenarioError
 from spyker.learn.torch_task import TorchTask
 
 
@@ -25,7 +26,11 @@ def plain_loop(training: Training, data: tuple[torch.Tensor, torch.Tensor], rate
     model, (inputs, targets) = small_model(), data
     inputs = inputs.contiguous(memory_format=torch.channels_last)
     received = [p.detach().clone() for p in model.parameters()]
-    optimiser = torch.optim.SGD(model.parameters(), lr=rate)
+    optimiser = {
+        "sgd": lambda p: torch.optim.SGD(p, lr=rate),
+        "momentum": lambda p: torch.optim.SGD(p, lr=rate, momentum=0.9),
+        "adam": lambda p: torch.optim.Adam(p, lr=rate),
+    }[training.optimiser](model.parameters())
     torch.manual_seed(seed)
     for _ in range(training.epochs):
         for batch in torch.randperm(len(targets)).split(training.batch_size):
@@ -40,8 +45,9 @@ def plain_loop(training: Training, data: tuple[torch.Tensor, torch.Tensor], rate
 
 
 @pytest.mark.parametrize("proximal", [0.0, 0.1])
-def test_training_equals_the_plain_loop_bit_for_bit(proximal: float) -> None:
-    training = Training(epochs=2, batch_size=8, proximal=proximal)
+@pytest.mark.parametrize("optimiser", ["sgd", "momentum", "adam"])
+def test_training_equals_the_plain_loop_bit_for_bit(proximal: float, optimiser: str) -> None:
+    training = Training(epochs=2, batch_size=8, proximal=proximal, optimiser=optimiser)
     data = examples(20)
     task = TorchTask(small_model(), [data, data], data, training, seed=7)
     seed = int(np.random.SeedSequence((7, 1, 5)).generate_state(1, np.uint64)[0])
@@ -97,3 +103,10 @@ def test_any_map_style_dataset_will_do() -> None:
         results.append(task.train(0, task.initial(), 0.1, 0))
     assert np.array_equal(results[0], results[1])
     assert np.array_equal(results[0], results[2])
+
+
+@pytest.mark.parametrize(("device", "remedy"), [("cuda", "no CUDA device"), ("gpu", "cuda:N"), ("cuda:x", "cpu")])
+def test_a_device_that_is_not_there_is_refused(device: str, remedy: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    with pytest.raises(ScenarioError, match=rf"training\.device.*{remedy}"):
+        TorchTask(small_model(), [examples(4)], examples(4), Training(device=device))
