@@ -10,7 +10,7 @@ from benchmarks.measure import Result, in_turn
 from benchmarks.rates import bare_rate, spyker_rate
 from spyker.learn.start import available_cores
 
-MNIST = {"task.name": "mnist", "task.images-per-client": 600}
+MNIST = {"task.name": "mnist", "task.partition": "iid", "task.images-per-client": 600}
 UPDATES, WARM_UP, TIMES = 260, 60, 3
 
 

@@ -41,7 +41,9 @@ def environment() -> Path:
 
 def scenario_keys(images: int) -> dict[str, object]:
     """What Spyker runs for so many images per client."""
-    return {"task.name": "mnist", "task.images-per-client": images} if images else {"task.name": "benchmarks.idle:make"}
+    if not images:
+        return {"task.name": "benchmarks.idle:make"}
+    return {"task.name": "mnist", "task.partition": "iid", "task.images-per-client": images}
 
 
 def export(images: int) -> Path:
