@@ -69,17 +69,54 @@ def places(engine: RayEngine) -> list[tuple[str, int]]:
     return ray.get([worker.actor.__ray_call__.remote(place) for worker in engine.workers])
 
 
-def test_results_are_those_of_this_process_and_of_any_number_of_workers(cluster: Any, digits: Any) -> None:
-    start = digits.task.initial()
-    with Here(digits.task) as here:
-        right = results(here, start)
-    for count in (1, 2, 3):
-        with Workers(digits.recipe, digits.parameters, count) as workers:
-            assert results(workers, start) == right
+@pytest.fixture(scope="class")
+def engine(cluster: Any, digits: Any) -> Iterator[RayEngine]:
     engine = RayEngine(digits.recipe, address=cluster.address)
     with engine:
-        assert len(engine.workers) == 2
+        yield engine
+
+
+class TestDigits:
+    """One engine for all of them, as it would serve several runs of a comparison."""
+
+    def test_results_are_those_of_this_process_and_of_any_number_of_workers(
+        self, engine: RayEngine, digits: Any
+    ) -> None:
+        start = digits.task.initial()
+        with Here(digits.task) as here:
+            right = results(here, start)
         assert results(engine, start) == right
+        assert len(engine.workers) == 2
+        assert len({node for node, _ in places(engine)}) == 2
+        for count in (1, 2, 3):
+            with Workers(digits.recipe, digits.parameters, count) as workers:
+                assert results(workers, start) == right
+
+    def test_an_actor_killed_in_mid_run_is_replaced_and_changes_no_byte(
+        self, engine: RayEngine, digits: Any, capfd: pytest.CaptureFixture[str]
+    ) -> None:
+        (_, process), _ = places(engine)
+        assert digits.run(engine, mishap=lambda: os.kill(process, signal.SIGKILL)) == digits.right
+        assert process not in [process for _, process in places(engine)]
+        assert capfd.readouterr().err.count("another takes its place") == 1
+
+    def test_a_node_removed_in_mid_run_changes_no_byte_and_one_that_comes_is_used(
+        self, engine: RayEngine, cluster: Any, digits: Any, capfd: pytest.CaptureFixture[str]
+    ) -> None:
+        (second,) = cluster.worker_nodes
+        (process,) = [process for node, process in places(engine) if node == second.node_id]
+
+        def fail() -> None:
+            os.kill(process, signal.SIGSTOP)  # as when a machine loses its power: silence, and no good-bye
+            cluster.remove_node(second, allow_graceful=False)
+
+        try:
+            assert digits.run(engine, mishap=fail) == digits.right
+        finally:
+            os.kill(process, signal.SIGKILL)
+        assert capfd.readouterr().err.count("another takes its place") == 1
+        assert sum(worker.ready for worker in engine.workers) == 1  # the other waits for a processor
+        cluster.add_node(num_cpus=1)
         assert len({node for node, _ in places(engine)}) == 2
 
 
@@ -91,16 +128,6 @@ def test_the_command_leaves_the_same_bytes(cluster: Any, tmp_path: Path, monkeyp
     assert not ray.is_initialized()
     for name in ("scenario.toml", "facts.jsonl", "summary.json"):
         assert (tmp_path / "local" / name).read_bytes() == (tmp_path / "ray" / name).read_bytes()
-
-
-def test_an_actor_killed_in_mid_run_is_replaced_and_changes_no_byte(
-    cluster: Any, digits: Any, capfd: pytest.CaptureFixture[str]
-) -> None:
-    engine = RayEngine(digits.recipe, address=cluster.address)
-    with engine:
-        (_, process), _ = places(engine)
-        assert digits.run(engine, mishap=lambda: os.kill(process, signal.SIGKILL)) == digits.right
-    assert capfd.readouterr().err.count("another takes its place") == 1
 
 
 @pytest.mark.parametrize(
@@ -157,28 +184,6 @@ def test_the_store_never_takes_one_vector_for_another(cluster: Any, fragile: Cal
         assert store.put(small) is small
         gc.collect()
         assert len(store) == 0
-
-
-def test_a_node_removed_in_mid_run_changes_no_byte_and_one_that_comes_is_used(
-    cluster: Any, digits: Any, capfd: pytest.CaptureFixture[str]
-) -> None:
-    (second,) = cluster.worker_nodes
-    engine = RayEngine(digits.recipe, address=cluster.address)
-    with engine:
-        (process,) = [process for node, process in places(engine) if node == second.node_id]
-
-        def fail() -> None:
-            os.kill(process, signal.SIGSTOP)  # as when a machine loses its power: silence, and no good-bye
-            cluster.remove_node(second, allow_graceful=False)
-
-        try:
-            assert digits.run(engine, mishap=fail) == digits.right
-        finally:
-            os.kill(process, signal.SIGKILL)
-        assert capfd.readouterr().err.count("another takes its place") == 1
-        assert sum(worker.ready for worker in engine.workers) == 1  # the other waits for a processor
-        cluster.add_node(num_cpus=1)
-        assert len({node for node, _ in places(engine)}) == 2
 
 
 def test_a_cluster_without_a_free_processor_is_waited_for_and_the_user_told(
