@@ -7,6 +7,7 @@ that was trained.
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -30,7 +31,10 @@ MOMENTUM = 0.9
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """What the parts of a weight vector mean: names and shapes, parameters first, then buffers."""
+    """What the parts of a weight vector mean: names and shapes, parameters first, then buffers.
+
+    The weights of convolutions, and whatever else has four dimensions, lie in the vector channels-last.
+    """
 
     names: tuple[str, ...]
     shapes: tuple[tuple[int, ...], ...]
@@ -87,16 +91,16 @@ class TorchTask(Task):
         buffers = {name: b for name, b in self.model.named_buffers() if b.is_floating_point()}
         parts = parameters | buffers
         self.layout = Layout(tuple(parts), tuple(tuple(p.shape) for p in parts.values()))
-        self.flat = torch.cat([part.detach().reshape(-1).float() for part in parts.values()])
+        self.flat = torch.cat([flattened(part.detach()).float() for part in parts.values()])
         self.gradient = torch.zeros(sum(p.numel() for p in parameters.values()), device=self.device)
         self.trained = self.flat[: self.gradient.numel()]
         self.trained.grad = self.gradient
         start = 0
         for part in parts.values():
             stop = start + part.numel()
-            part.data = self.flat[start:stop].view(part.shape)
+            part.data = shaped(self.flat[start:stop], part.shape)
             if isinstance(part, nn.Parameter):
-                part.grad = self.gradient[start:stop].view(part.shape)
+                part.grad = shaped(self.gradient[start:stop], part.shape)
             start = stop
 
     def initial(self) -> Vector:
@@ -164,9 +168,9 @@ class TorchTask(Task):
 
     def state_dict(self, weights: Vector) -> dict[str, Tensor]:
         """The weights as PyTorch knows them, by name."""
-        parts = np.split(np.array(weights), np.cumsum([int(np.prod(s)) for s in self.layout.shapes])[:-1])
+        parts = torch.from_numpy(np.array(weights)).split([math.prod(shape) for shape in self.layout.shapes])
         return {
-            name: torch.from_numpy(part.reshape(shape))
+            name: shaped(part, shape)
             for name, shape, part in zip(self.layout.names, self.layout.shapes, parts, strict=True)
         }
 
@@ -178,6 +182,19 @@ def device_of(training: Training) -> torch.device:
         return torch.device(name)
     remedy = "PyTorch finds no CUDA device here; write cpu" if name.startswith("cuda") else "Write cpu, cuda or cuda:N"
     raise ScenarioError("training.device", f"is {show(name)}", remedy)
+
+
+def flattened(part: Tensor) -> Tensor:
+    """A part of the model as a piece of the vector. Convolutions are much faster on channels-last weights."""
+    return part.permute(0, 2, 3, 1).reshape(-1) if part.dim() == 4 else part.reshape(-1)
+
+
+def shaped(piece: Tensor, shape: Sequence[int]) -> Tensor:
+    """A piece of the vector in the shape of its part: a view, the inverse of :func:`flattened`."""
+    if len(shape) == 4:
+        out, channels, height, width = shape
+        return piece.view(out, height, width, channels).permute(0, 3, 1, 2)
+    return piece.view(*shape)
 
 
 def as_later(dataset: Examples | Dataset[Examples] | Later) -> Later:

@@ -21,9 +21,11 @@ def examples(count: int, seed: int = 0) -> tuple[torch.Tensor, torch.Tensor]:
     return torch.rand(count, 1, 8, 8, generator=random), torch.randint(0, 3, (count,), generator=random)
 
 
-def plain_loop(training: Training, data: tuple[torch.Tensor, torch.Tensor], rate: float, seed: int) -> np.ndarray:
+def plain_loop(
+    training: Training, data: tuple[torch.Tensor, torch.Tensor], rate: float, seed: int
+) -> dict[str, torch.Tensor]:
     """The same training as anybody would write it with PyTorch's own optimiser."""
-    model, (inputs, targets) = small_model(), data
+    model, (inputs, targets) = small_model().to(memory_format=torch.channels_last), data
     inputs = inputs.contiguous(memory_format=torch.channels_last)
     received = [p.detach().clone() for p in model.parameters()]
     optimiser = {
@@ -41,7 +43,7 @@ def plain_loop(training: Training, data: tuple[torch.Tensor, torch.Tensor], rate
                 for p, start in zip(model.parameters(), received, strict=True):
                     p.grad.add_(p.detach() - start, alpha=training.proximal)
             optimiser.step()
-    return torch.cat([p.detach().reshape(-1) for p in model.parameters()]).numpy()
+    return model.state_dict()
 
 
 @pytest.mark.parametrize("proximal", [0.0, 0.1])
@@ -51,8 +53,19 @@ def test_training_equals_the_plain_loop_bit_for_bit(proximal: float, optimiser: 
     data = examples(20)
     task = TorchTask(small_model(), [data, data], data, training, seed=7)
     seed = int(np.random.SeedSequence((7, 1, 5)).generate_state(1, np.uint64)[0])
-    trained = task.train(1, task.initial(), 0.1, 5)
-    assert np.array_equal(trained, plain_loop(training, data, 0.1, seed))
+    trained = task.state_dict(task.train(1, task.initial(), 0.1, 5))
+    expected = plain_loop(training, data, 0.1, seed)
+    assert trained.keys() == expected.keys()
+    assert all(torch.equal(trained[name], expected[name]) for name in expected)
+
+
+def test_the_weights_are_the_models_by_name_and_shape() -> None:
+    model = small_model()
+    expected = {name: value.clone() for name, value in model.state_dict().items()}
+    task = TorchTask(model, [examples(4)], examples(4), Training())
+    state = task.state_dict(task.initial())
+    assert all(torch.equal(state[name], expected[name]) for name in expected)
+    small_model().load_state_dict(state)  # usable without Spyker
 
 
 def test_training_is_a_function_of_its_arguments_alone() -> None:
