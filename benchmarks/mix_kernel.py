@@ -1,7 +1,8 @@
 """One aggregation against a plain copy that moves as many bytes.
 
-A mix reads two vectors and writes one: 12 bytes per parameter. The copy reads and writes vectors half as long again.
-The aggregation is what a server does with a client's update: mix, hand out a snapshot that is soon forgotten.
+The mix is that of PyTorch tasks; that of tasks without PyTorch, in NumPy, stands beside it. A mix reads two vectors and
+writes one: 12 bytes per parameter. The copy reads and writes vectors half as long again. The aggregation is what a
+server does with a client's update: mix, hand out a snapshot that is soon forgotten.
 """
 
 from __future__ import annotations
@@ -9,19 +10,26 @@ from __future__ import annotations
 import time
 
 import numpy as np
+import torch
 
 from benchmarks.measure import Result, in_turn
-from spyker.protocol.weights import Weights
+from spyker.config.scenario import Training
+from spyker.learn.torch_task import TorchTask
+from spyker.protocol.weights import Mix, Weights, mix
 
 SIZES = {21_840: None, 5_500_000: 0.7, 100_000_000: 0.7}  # parameters: bar
 
 
 def measure() -> list[Result]:
-    return [measure_size(parameters, bar) for parameters, bar in SIZES.items()]
+    torch.set_num_threads(1)
+    nothing = torch.zeros(1, 1), torch.zeros(1).long()
+    task = TorchTask(torch.nn.Linear(1, 1), [nothing], nothing, Training())
+    results = [measure_size(parameters, task.mix, "mix", bar) for parameters, bar in SIZES.items()]
+    return results + [measure_size(parameters, mix, "NumPy mix", None) for parameters in SIZES]
 
 
-def measure_size(parameters: int, bar: float | None) -> Result:
-    weights = Weights(np.zeros(parameters, np.float32))
+def measure_size(parameters: int, kernel: Mix, name: str, bar: float | None) -> Result:
+    weights = Weights(np.zeros(parameters, np.float32), kernel)
     update = np.ones(parameters, np.float32)
     source = np.ones(parameters * 3 // 2, np.float32)
     target = np.zeros_like(source)
@@ -43,4 +51,4 @@ def measure_size(parameters: int, bar: float | None) -> Result:
     in_turn(aggregate, copy, 2)  # touch all memory once
     mixing, copying = in_turn(aggregate, copy, 7)
     details = {"mix_gb_per_s": 12 * parameters / mixing / 1e9, "copy_gb_per_s": 12 * parameters / copying / 1e9}
-    return Result(f"mix of {parameters:,} parameters / copy", copying / mixing, bar, details=details)
+    return Result(f"{name} of {parameters:,} parameters / copy", copying / mixing, bar, details=details)

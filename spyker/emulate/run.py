@@ -58,7 +58,7 @@ def run(scenario: Scenario, task: Task, engine: Engine, sink: Sink, stop: Stop |
     """
     places = place(scenario, task)
     initial = task.initial()
-    setup = Setup(places.rosters, initial, scenario.training.rate, scenario.parameters, scenario.seed)
+    setup = Setup(places.rosters, initial, scenario.training.rate, scenario.parameters, scenario.seed, task.mix)
     servers = [scenario.chosen.build(i, setup) for i in range(len(places.server_regions))]
     learners = servers[: setup.servers]  # without the cloud
     clock = Clock(scenario.duration)

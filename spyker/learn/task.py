@@ -6,6 +6,7 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass
 
 from spyker.protocol.messages import Vector
+from spyker.protocol.weights import mix
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,6 +26,10 @@ class Task(ABC):
     metric = Metric("accuracy")
     trivial = False
     """Whether training costs so little that sending it to a worker process would cost more."""
+
+    def mix(self, target: Vector, source: Vector, weight: float, out: Vector) -> None:
+        """How servers mix models of this task: as :func:`spyker.protocol.weights.mix`, unless the task knows better."""
+        mix(target, source, weight, out)
 
     @abstractmethod
     def initial(self) -> Vector:

@@ -22,7 +22,7 @@ from spyker.protocol.messages import (
     ToServer,
     Vector,
 )
-from spyker.protocol.weights import Weights
+from spyker.protocol.weights import Mix, Weights, mix
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +39,8 @@ class Setup:
     """An instance of the algorithm's own parameter class."""
     seed: int = 0
     """For algorithms that choose at random."""
+    mix: Mix = mix
+    """How to mix one vector into another, if the host has a faster way."""
 
     @property
     def servers(self) -> int:
@@ -74,7 +76,7 @@ class Server(ABC):
         self.id = id
         self.n = setup.servers
         self.rate = setup.rate
-        self.weights = Weights(setup.weights)
+        self.weights = Weights(setup.weights, setup.mix)
         self.age: float = 0.0
         self.version = 0
         self._actions: list[Action] = []

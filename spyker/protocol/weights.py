@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import sys
 import weakref
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from typing import TypeAlias
 
 import numpy as np
 
@@ -46,6 +47,10 @@ def accumulate(total: Vector, source: Vector, weight: float) -> None:
         np.add(t, product, t)
 
 
+Mix: TypeAlias = Callable[[Vector, Vector, float, Vector], None]
+"""What :func:`mix` does, by whatever means."""
+
+
 class Weights:
     """The vector that a server owns.
 
@@ -54,10 +59,11 @@ class Weights:
     memory. So what was sent is never written again, and nothing is ever copied just to be sent.
     """
 
-    __slots__ = ("_vector",)
+    __slots__ = ("_mix", "_vector")
 
-    def __init__(self, initial: Vector) -> None:
+    def __init__(self, initial: Vector, mix: Mix = mix) -> None:
         self._vector = initial
+        self._mix = mix
 
     def snapshot(self) -> Vector:
         """The vector as it is now, read-only and unchanged for as long as anybody refers to it."""
@@ -68,10 +74,10 @@ class Weights:
         """``W ← W + weight · (other − W)``."""
         if self._alone():
             self._vector.flags.writeable = True
-            mix(self._vector, other, weight, self._vector)
+            self._mix(self._vector, other, weight, self._vector)
         else:
             fresh = np.empty_like(self._vector)
-            mix(self._vector, other, weight, fresh)
+            self._mix(self._vector, other, weight, fresh)
             self._vector = fresh
 
     def replace(self, vector: Vector) -> None:

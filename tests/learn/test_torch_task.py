@@ -7,6 +7,7 @@ from torch.utils.data import Dataset, TensorDataset
 from spyker.config.scenario import Training
 from spyker.config.sections import ScenarioError
 from spyker.learn.torch_task import TorchTask
+from spyker.protocol.weights import mix
 
 
 def small_model() -> nn.Module:
@@ -123,3 +124,17 @@ def test_a_device_that_is_not_there_is_refused(device: str, remedy: str, monkeyp
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     with pytest.raises(ScenarioError, match=rf"training\.device.*{remedy}"):
         TorchTask(small_model(), [examples(4)], examples(4), Training(device=device))
+
+
+@pytest.mark.parametrize("weight", [0.0, 0.1, 0.5, 0.9, 1.0])
+@pytest.mark.parametrize("in_place", [True, False])
+def test_its_mix_is_the_protocols_mix(weight: float, in_place: bool) -> None:
+    random = np.random.default_rng(1)
+    target, source = (random.normal(size=1000).astype(np.float32) for _ in range(2))
+    source.flags.writeable = False
+    expected = np.empty_like(target)
+    mix(target, source, weight, expected)
+    out = target if in_place else np.empty_like(target)
+    task = TorchTask(small_model(), [examples(4)], examples(4), Training())
+    task.mix(target, source, weight, out)
+    np.testing.assert_allclose(out, expected, rtol=1e-5, atol=1e-6)
