@@ -22,6 +22,7 @@ bench: .venv/installed
 	$(BIN)/python -m benchmarks.run $(ONLY)
 
 .venv/installed: pyproject.toml constraints.txt
+	@echo "Installing into .venv; the first time this takes a minute or two."
 	test -x $(BIN)/python || $(BASE) -m venv .venv
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e .
 	touch $@

@@ -22,7 +22,7 @@ from spyker.learn.start import start
 
 SIZES = {10_000: 4, 100_000: 4, 1_000_000: 100}  # clients: servers
 UPDATES = 300_000  # at least; the virtual duration is chosen accordingly
-TIMES = 3
+TIMES = 2
 
 
 def measure() -> list[Result]:
