@@ -16,7 +16,7 @@ import numpy as np
 import torch
 
 from benchmarks.measure import RESULTS, Result, in_turn
-from benchmarks.rates import CLIENTS, spyker_rate
+from benchmarks.rates import CLIENTS, bare_rate, spyker_rate
 from spyker.config.scenario import load
 from spyker.learn.registry import recipe, resolve
 from spyker.learn.start import available_cores
@@ -64,10 +64,12 @@ def export(images: int) -> Path:
 def flower_rate(images: int, rounds: int) -> float:
     """Updates per second of Flower."""
     folder = export(images)
-    command = [environment(), Path(__file__).with_name("flower_app.py"), folder, str(rounds), str(available_cores())]
-    quiet = os.environ | {"FLWR_TELEMETRY_ENABLED": "0", "RAY_DEDUP_LOGS": "0"}
+    here = Path(__file__).parent
+    settings = {"BENCH_FOLDER": folder, "BENCH_ROUNDS": rounds, "BENCH_CORES": available_cores(), "PYTHONPATH": here}
+    quiet = {"FLWR_TELEMETRY_ENABLED": "0", "RAY_USAGE_STATS_ENABLED": "0"}
+    env = os.environ | quiet | {key: str(value) for key, value in settings.items()}
     with (folder / "flower.log").open("w") as log:
-        subprocess.run([str(word) for word in command], check=True, stdout=log, stderr=log, env=quiet)
+        subprocess.run([environment(), here / "flower_app.py"], check=True, stdout=log, stderr=log, env=env)
     return float((folder / "flower-rate.txt").read_text())
 
 
@@ -87,5 +89,7 @@ def measure() -> list[Result]:
 
             us, them = in_turn(ours, theirs, TIMES)
             details = {"spyker_updates_per_s": us, "flower_updates_per_s": them}
+            if images:  # what the cores can do at most, with nothing but training
+                details["bare_updates_per_s"] = bare_rate(keys, available_cores(), updates, updates // 5)
             results.append(Result(f"{algorithm} / Flower, {what}", us / them, bar, details=details))
     return results

@@ -1,12 +1,13 @@
 """Flower's side of the comparison; runs in an environment of its own, with Flower and without Spyker.
 
-FedAvg in Flower's Ray simulation, all clients in every round, data in memory. Arguments: folder with the clients' data,
-number of rounds, cores. Prints client updates per second of the rounds after the first.
+FedAvg in Flower's Ray simulation, all clients in every round, data in memory. The environment says where the clients'
+data is, how many rounds to run and on how many cores. The client updates per second of the rounds after the first end
+up beside the data.
 """
 
 from __future__ import annotations
 
-import sys
+import os
 import time
 from pathlib import Path
 
@@ -19,8 +20,8 @@ from flwr.serverapp.strategy import FedAvg
 from flwr.simulation import run_simulation
 from torch import nn
 
-FOLDER = Path(sys.argv[1])
-ROUNDS, CORES = int(sys.argv[2]), int(sys.argv[3])
+FOLDER = Path(os.environ["BENCH_FOLDER"])
+ROUNDS, CORES = int(os.environ["BENCH_ROUNDS"]), int(os.environ["BENCH_CORES"])
 LABELS = np.load(FOLDER / "labels.npy")
 CLIENTS, EXAMPLES = LABELS.shape
 CACHE: dict[int, tuple[torch.Tensor, torch.Tensor]] = {}
@@ -93,5 +94,7 @@ def main(grid: Grid, context: Context) -> None:
 
 
 if __name__ == "__main__":
+    import flower_app  # as a module, so that Ray sends its name, not its contents, with every task
+
     resources = {"client_resources": {"num_cpus": 1, "num_gpus": 0.0}, "init_args": {"num_cpus": CORES}}
-    run_simulation(server_app, client_app, num_supernodes=CLIENTS, backend_config=resources)
+    run_simulation(flower_app.server_app, flower_app.client_app, num_supernodes=CLIENTS, backend_config=resources)
