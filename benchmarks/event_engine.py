@@ -26,7 +26,7 @@ CLIENTS = (10_000, 100_000, 1_000_000)
 SERVERS = 4
 SCALE = (1_000_000, 100)  # clients, servers: it runs, and this is what it takes
 UPDATES = 300_000  # at least; the virtual duration is chosen accordingly
-TIMES = 2
+TIMES = 1
 
 
 def measure() -> list[Result]:
