@@ -153,7 +153,7 @@ class TorchTask(Task):
     def evaluate(self, weights: Vector) -> float:
         """The mean score over the test data, finished."""
         self.load(weights)
-        self.model.eval()
+        self.model.train(mode=False)
         inputs, targets = self.test.read()
         batches = zip(inputs.split(EVALUATION_BATCH), targets.split(EVALUATION_BATCH), strict=True)
         total = 0.0

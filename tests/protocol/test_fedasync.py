@@ -1,15 +1,11 @@
 """FedAsync as a state machine: every answer is mixed in and answered at once."""
 
-import numpy as np
 import pytest
+from actions import vector
 
 from spyker.protocol.facts import UpdateApplied
 from spyker.protocol.messages import Join, Record, ToClient, Update
 from spyker.protocol.server import Work
-
-
-def vector(*values):
-    return np.array(values, np.float32)
 
 
 def replies(actions):

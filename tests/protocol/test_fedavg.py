@@ -1,19 +1,11 @@
 """FedAvg as a state machine: a round lasts until the last of its clients has answered."""
 
-import numpy as np
 import pytest
+from actions import stated, update
 
 from spyker.protocol.facts import RoundEnded, UpdateApplied
-from spyker.protocol.messages import Join, Record, ToClient, Update
+from spyker.protocol.messages import Join, ToClient
 from spyker.protocol.server import Work
-
-
-def vector(*values):
-    return np.array(values, np.float32)
-
-
-def update(*values):
-    return Update(vector(*values), 0.0, 0)
 
 
 def replies(actions):
@@ -22,10 +14,6 @@ def replies(actions):
 
 def receivers(actions):
     return [client for client, _ in replies(actions)]
-
-
-def stated(actions, kind):
-    return [a.fact for a in actions if isinstance(a, Record) and isinstance(a.fact, kind)]
 
 
 @pytest.fixture

@@ -1,16 +1,12 @@
 """Every formula against numbers worked out by hand. The calculation stands in the comment, never in the code."""
 
-import numpy as np
 import pytest
+from actions import vector
 
 from spyker.protocol.facts import UpdateApplied
 from spyker.protocol.fedasync import FedAsyncParameters
 from spyker.protocol.messages import EdgeModel, Join, PeerModel, Record, ToClient, ToServer, Update
 from spyker.protocol.spyker import SpykerParameters, merge_age, merge_weight
-
-
-def vector(*values):
-    return np.array(values, np.float32)
 
 
 def weights(server):

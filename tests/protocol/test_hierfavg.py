@@ -4,30 +4,15 @@ import itertools
 
 import numpy as np
 import pytest
+from actions import sent, stated, update, vector
 
 from spyker.protocol.facts import CloudRoundEnded, RoundEnded
-from spyker.protocol.messages import EdgeModel, Join, PeerModel, Record, ToClient, ToServer, Update
+from spyker.protocol.messages import EdgeModel, Join, PeerModel, ToClient
 from spyker.protocol.server import Work
-
-
-def vector(*values):
-    return np.array(values, np.float32)
-
-
-def update(*values):
-    return Update(vector(*values), 0.0, 0)
-
-
-def sent(actions):
-    return [(a.server, a.message) for a in actions if isinstance(a, ToServer)]
 
 
 def clients_of(actions):
     return [a.client for a in actions if isinstance(a, ToClient)]
-
-
-def stated(actions, kind):
-    return [a.fact for a in actions if isinstance(a, Record) and isinstance(a.fact, kind)]
 
 
 @pytest.fixture

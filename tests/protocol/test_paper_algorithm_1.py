@@ -5,14 +5,11 @@ Above each test stands the line or the sentence that it holds the code to. Serve
 
 import numpy as np
 import pytest
+from actions import vector
 
 from spyker.protocol.client import Client
 from spyker.protocol.facts import UpdateApplied
 from spyker.protocol.messages import Age, Join, Model, PeerModel, Record, ToClient, ToServer, Train, Update
-
-
-def vector(*values):
-    return np.array(values, np.float32)
 
 
 def replies(actions):

@@ -4,8 +4,8 @@ Above each test stands the line or the sentence that it holds the code to. Serve
 paper's S_1, which starts with the token, is server 0. With one client each, client i belongs to server i.
 """
 
-import numpy as np
 import pytest
+from actions import stated, vector
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -17,10 +17,6 @@ from spyker.protocol.spyker import merge_weight
 FAR = 1e9  # a threshold that no test reaches
 
 
-def vector(*values):
-    return np.array(values, np.float32)
-
-
 def sent(actions, kind):
     """The messages of one kind to other servers: (receiver, message)."""
     return [(a.server, a.message) for a in actions if isinstance(a, ToServer) and isinstance(a.message, kind)]
@@ -28,10 +24,6 @@ def sent(actions, kind):
 
 def receivers(actions, kind):
     return [server for server, _ in sent(actions, kind)]
-
-
-def stated(actions, kind):
-    return [a.fact for a in actions if isinstance(a, Record) and isinstance(a.fact, kind)]
 
 
 def grow_in_step(second, grow):

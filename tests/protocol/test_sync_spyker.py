@@ -4,6 +4,7 @@ from collections import defaultdict, deque
 
 import numpy as np
 import pytest
+from actions import sent, stated, update, vector
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -12,24 +13,8 @@ from spyker.protocol.messages import Join, PeerModel, Record, ServeAgain, ToClie
 from spyker.protocol.server import Work
 
 
-def vector(*values):
-    return np.array(values, np.float32)
-
-
-def update(*values):
-    return Update(vector(*values), 0.0, 0)
-
-
-def sent(actions):
-    return [(a.server, a.message) for a in actions if isinstance(a, ToServer)]
-
-
 def served_again(actions):
     return [a.messages for a in actions if isinstance(a, ServeAgain)]
-
-
-def stated(actions, kind):
-    return [a.fact for a in actions if isinstance(a, Record) and isinstance(a.fact, kind)]
 
 
 @pytest.fixture
