@@ -92,7 +92,7 @@ def one(clients: int, servers: int) -> dict[str, float]:
 
 
 def peak_mb() -> float:
-    """The most memory this process ever had. (getrusage would count that of the process it was forked from.)"""
+    """The most memory this process ever had; getrusage would count that of the process it was forked from."""
     status = Path("/proc/self/status")
     if status.exists():
         return int(status.read_text().partition("VmHWM:")[2].split()[0]) / 1024
