@@ -1,8 +1,9 @@
 """Client updates per second of Spyker's FedAvg and of Spyker's Spyker over those of Flower's FedAvg.
 
 Flower's Ray simulation and Spyker's workers have the same cores, model, client datasets, batch size and epochs, and all
-100 clients take part in every round: 600 images per client, 32, and no training at all. Flower is installed, once, in
-an environment of its own in ``runs/bench/``. Both sides leave out the time they take to start.
+100 clients take part in every round: 600 images per client, 32, and no training at all. Flower's side trains as its
+own examples do, in PyTorch's default layout; what it does in Spyker's channels-last layout is among the details. Flower
+is installed, once, in an environment of its own in ``runs/bench/``. Both sides leave out the time they take to start.
 """
 
 from __future__ import annotations
@@ -61,11 +62,12 @@ def export(images: int) -> Path:
     return folder
 
 
-def flower_rate(images: int, rounds: int) -> float:
-    """Updates per second of Flower."""
+def flower_rate(images: int, rounds: int, *, channels_last: bool = False) -> float:
+    """Updates per second of Flower, with PyTorch's default layout of images or with Spyker's."""
     folder = export(images)
     here = Path(__file__).parent
     settings = {"BENCH_FOLDER": folder, "BENCH_ROUNDS": rounds, "BENCH_CORES": available_cores(), "PYTHONPATH": here}
+    settings["BENCH_CHANNELS_LAST"] = int(channels_last)
     quiet = {"FLWR_TELEMETRY_ENABLED": "0", "RAY_USAGE_STATS_ENABLED": "0"}
     env = os.environ | quiet | {key: str(value) for key, value in settings.items()}
     with (folder / "flower.log").open("w") as log:
@@ -89,7 +91,9 @@ def measure() -> list[Result]:
 
             us, them = in_turn(ours, theirs, TIMES)
             details = {"spyker_updates_per_s": us, "flower_updates_per_s": them}
-            if images:  # what the cores can do at most, with nothing but training
+            if images:
+                details["flower_channels_last_updates_per_s"] = flower_rate(images, rounds, channels_last=True)
+                # what the cores can do at most, with nothing but training
                 details["bare_updates_per_s"] = bare_rate(keys, available_cores(), updates, updates // 5)
             results.append(Result(f"{algorithm} / Flower, {what}", us / them, bar, details=details))
     return results

@@ -1,8 +1,9 @@
 """Flower's side of the comparison; runs in an environment of its own, with Flower and without Spyker.
 
-FedAvg in Flower's Ray simulation, all clients in every round, data in memory. The environment says where the clients'
-data is, how many rounds to run and on how many cores. The client updates per second of the rounds after the first end
-up beside the data.
+FedAvg in Flower's Ray simulation, all clients in every round, data in memory, the training loop as Flower's own
+PyTorch examples write it; with BENCH_CHANNELS_LAST it lays out images as Spyker's engine does. The environment says
+where the clients' data is, how many rounds to run and on how many cores. The client updates per second of the rounds
+after the first end up beside the data.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ FOLDER = Path(os.environ["BENCH_FOLDER"])
 ROUNDS, CORES = int(os.environ["BENCH_ROUNDS"]), int(os.environ["BENCH_CORES"])
 LABELS = np.load(FOLDER / "labels.npy")
 CLIENTS, EXAMPLES = LABELS.shape
+LAYOUT = torch.channels_last if os.environ["BENCH_CHANNELS_LAST"] == "1" else torch.contiguous_format
 CACHE: dict[int, tuple[torch.Tensor, torch.Tensor]] = {}
 
 
@@ -46,7 +48,7 @@ def data(client: int) -> tuple[torch.Tensor, torch.Tensor]:
     if client not in CACHE:
         images = np.load(FOLDER / "images.npy", mmap_mode="r")[client]
         CACHE[client] = (
-            torch.from_numpy(images.copy()).contiguous(memory_format=torch.channels_last),
+            torch.from_numpy(np.ascontiguousarray(images)).contiguous(memory_format=LAYOUT),
             torch.from_numpy(LABELS[client]),
         )
     return CACHE[client]
@@ -60,7 +62,7 @@ def train(message: Message, context: Context) -> Message:
     torch.set_num_threads(1)
     client = int(context.node_config["partition-id"])
     if EXAMPLES:
-        model = make_model().to(memory_format=torch.channels_last)
+        model = make_model().to(memory_format=LAYOUT)
         model.load_state_dict(message.content["arrays"].to_torch_state_dict())
         inputs, targets = data(client)
         optimiser = torch.optim.SGD(model.parameters(), lr=0.05)

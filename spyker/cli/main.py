@@ -10,8 +10,10 @@ from spyker import __version__
 from spyker.cli.data import add_data
 from spyker.cli.run import add_compare, add_run
 from spyker.cli.show import add_plot, add_scenario
+from spyker.cli.sweep import add_sweep
 from spyker.config.sections import ScenarioError
 from spyker.emulate.judge import DivergedError
+from spyker.experiments.runner import RunFailedError
 from spyker.learn.data.dataset import DataError
 from spyker.learn.pool import WorkerDiedError
 from spyker.records import RecordError
@@ -27,7 +29,7 @@ def parser() -> argparse.ArgumentParser:
     )
     root.add_argument("--version", action="version", version=f"spyker {__version__}")
     commands = root.add_subparsers(metavar="COMMAND", required=True)
-    for add in (add_run, add_compare, add_plot, add_scenario, add_data):
+    for add in (add_run, add_compare, add_sweep, add_plot, add_scenario, add_data):
         add(commands)
     return root
 
@@ -40,7 +42,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     except (ScenarioError, RecordError) as error:
         print(f"spyker: {error}", file=sys.stderr)
         return BAD_INPUT
-    except (DataError, DivergedError, WorkerDiedError) as error:
+    except (DataError, DivergedError, RunFailedError, WorkerDiedError) as error:
         print(f"spyker: {error}", file=sys.stderr)
         return FAILED
     except KeyboardInterrupt:

@@ -14,8 +14,8 @@ from spyker.learn.registry import TASKS, resolve
 from spyker.learn.start import ENGINES
 
 
-def add_scenario_options(parser: argparse.ArgumentParser, *, algorithm: bool) -> None:
-    """What can be said about a scenario on the command line."""
+def add_scenario_options(parser: argparse.ArgumentParser, *, algorithm: bool, engine: bool = True) -> None:
+    """What can be said about a scenario on the command line, and about where it runs."""
     parser.add_argument("scenario", nargs="?", type=Path, metavar="SCENARIO", help="a TOML file; default: the paper's")
     if algorithm:
         parser.add_argument("--algorithm", metavar="A", help="spyker, sync-spyker, fedasync, fedavg or hierfavg")
@@ -23,13 +23,19 @@ def add_scenario_options(parser: argparse.ArgumentParser, *, algorithm: bool) ->
     parser.add_argument("--clients", type=int, metavar="N", help="so many in all, spread evenly over the regions")
     parser.add_argument("--duration", type=float, metavar="S", help="virtual seconds")
     parser.add_argument("--seed", type=int, metavar="N", help="everything random follows from it")
+    if engine:
+        add_engine(parser)
+    parser.add_argument("--out", type=Path, metavar="DIR", help="where the record goes; default: a new folder in runs/")
+    add_data_dir(parser)
+    add_set(parser)
+
+
+def add_engine(parser: argparse.ArgumentParser) -> None:
+    """Where one run trains, and what may give way to its record."""
     parser.add_argument("--workers", type=int, metavar="N", help="training processes; default: one per core")
     parser.add_argument("--engine", choices=ENGINES, default="local", help="where training runs; default: local")
     parser.add_argument("--ray-address", metavar="ADDRESS", help="a Ray cluster; default: one started on this machine")
-    parser.add_argument("--out", type=Path, metavar="DIR", help="where the record goes; default: a new folder in runs/")
     parser.add_argument("--overwrite", action="store_true", help="replace the record that --out holds already")
-    add_data_dir(parser)
-    add_set(parser)
 
 
 def add_data_dir(parser: argparse.ArgumentParser) -> None:

@@ -32,6 +32,11 @@ class Clock:
             self._scheduled = scheduled = self._scheduled + 1
             heapq.heappush(self._heap, (time, scheduled, do, a, b))
 
+    def finish(self) -> None:
+        """Make now the end."""
+        self.end = self.now
+        self._heap.clear()
+
     def run(self, stop: Stop) -> bool:
         """Let everything happen. Returns whether the end was reached."""
         heap, pop = self._heap, heapq.heappop

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from spyker.config.scenario import Evaluation
 from spyker.emulate.clock import Clock
 from spyker.emulate.world import Sink, World
 from spyker.learn.engine import Engine, EvaluateJob
@@ -27,8 +28,8 @@ class DivergedError(RuntimeError):
 class Judge:
     """Evaluates the servers' models. Facts pass through it on their way to ``sink``."""
 
-    def __init__(self, clock: Clock, engine: Engine, metric: Metric, interval: float, sink: Sink) -> None:
-        self.clock, self.engine, self.metric, self.interval, self.sink = clock, engine, metric, interval, sink
+    def __init__(self, clock: Clock, engine: Engine, metric: Metric, plan: Evaluation, sink: Sink) -> None:
+        self.clock, self.engine, self.metric, self.plan, self.sink = clock, engine, metric, plan, sink
         self.history: list[tuple[float, Evaluated]] = []
         self._turn = 0
         self._pending: tuple[float, int, int, list[EvaluateJob]] | None = None
@@ -60,7 +61,12 @@ class Judge:
             self.engine.submit(job, self.clock.now)
         self._pending = self.clock.now, world.updates, world.links.total_bytes, jobs
         self._turn += 1
-        following = min(self._turn * self.interval, self.clock.end)
+        # Whether to stop is decided one evaluation late, when the scores of the last one are surely there: so it does
+        # not depend on how fast they were computed.
+        if self.plan.stop_at is not None and self.reached(self.plan.stop_at) is not None:
+            self.clock.finish()
+            return
+        following = min(self._turn * self.plan.interval, self.clock.end)
         if following > self.clock.now:
             self.clock.at(following, self.evaluate, world, servers)
 

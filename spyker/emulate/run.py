@@ -62,7 +62,7 @@ def run(scenario: Scenario, task: Task, engine: Engine, sink: Sink, stop: Stop |
     servers = [scenario.chosen.build(i, setup) for i in range(len(places.server_regions))]
     learners = servers[: setup.servers]  # without the cloud
     clock = Clock(scenario.duration)
-    judge = Judge(clock, engine, task.metric, scenario.evaluation.interval, sink)
+    judge = Judge(clock, engine, task.metric, scenario.evaluation, sink)
     world = World(
         servers,
         [Client(k, server) for k, server in enumerate(places.client_servers)],

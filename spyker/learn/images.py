@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from spyker.config.scenario import Training
+from spyker.config.sections import ScenarioError
 from spyker.learn.data.dataset import Array
 from spyker.learn.data.load import load
 from spyker.learn.partition import Indices, PartitionOptions, deal
@@ -28,6 +29,9 @@ class ImageOptions(PartitionOptions):
     """The options of ``mnist`` and ``cifar10``."""
 
     test_images: int | None = parameter(None, "evaluate on the first so many test images; unset: on all", at_least=1)
+    validation_images: int = parameter(
+        0, "keep so many training images from the clients and evaluate on them instead of on test images", at_least=0
+    )
 
 
 def parts(labels: Array, options: PartitionOptions, clients: int, seed: int) -> list[Indices]:
@@ -63,14 +67,26 @@ def make_images(
     def later(split: str, which: Indices) -> Later:
         return Later(len(which), lambda: read(split, which))
 
-    train = [later("train", which) for which in parts(data["train-labels"], options, clients, seed)]
+    labels, kept = clients_labels(data["train-labels"], options), options.validation_images
+    train = [later("train", which) for which in parts(labels, options, clients, seed)]
     count = len(data["test-labels"])
     test = later("test", np.arange(min(options.test_images or count, count)))
+    if kept:
+        test = later("train", np.arange(len(labels), len(labels) + kept))
     torch.manual_seed(seed)
     return TorchTask(model(), train, test, training, seed=seed)
 
 
+def clients_labels(labels: Array, options: Any) -> Array:
+    """The labels of those training images that clients may have: all but the last few, if some are kept back."""
+    if options.validation_images >= len(labels):
+        raise ScenarioError(
+            "task.validation-images", f"is {options.validation_images:,}", f"There are {len(labels):,} training images"
+        )
+    return labels[: len(labels) - options.validation_images]
+
+
 def labels_of(dataset: str, options: Any, clients: int, seed: int) -> list[Array]:
     """The labels that each client has."""
-    labels = load(dataset)["train-labels"]
+    labels = clients_labels(load(dataset)["train-labels"], options)
     return [labels[part] for part in parts(labels, options, clients, seed)]

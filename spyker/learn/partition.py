@@ -22,6 +22,9 @@ class PartitionOptions:
         "pathological", f"who gets which images: {', '.join(PARTITIONS[:-1])} or {PARTITIONS[-1]}", choices=PARTITIONS
     )
     labels_per_client: int = parameter(2, "l: how many labels a client has, when pathological", at_least=1)
+    grouped: bool = parameter(
+        False, "whether neighbouring clients, and so regions, have similar labels, when pathological"
+    )
     alpha: float = parameter(0.5, "how even the labels are, when dirichlet: small is uneven", at_least=0.001)
     shards_per_client: int = parameter(2, "how many pieces of the sorted data a client has, when shard", at_least=1)
     images_per_client: int | None = parameter(
@@ -38,7 +41,7 @@ def deal(options: PartitionOptions, labels: npt.ArrayLike, clients: int, random:
         return dirichlet(labels, clients, options.alpha, random, each)
     if options.partition == "shard":
         return shard(labels, clients, options.shards_per_client, random, each)
-    return pathological(labels, clients, options.labels_per_client, random, each)
+    return pathological(labels, clients, options.labels_per_client, random, each, grouped=options.grouped)
 
 
 def iid(labels: npt.ArrayLike, clients: int, random: np.random.Generator, each: int | None = None) -> list[Indices]:
@@ -55,8 +58,13 @@ def pathological(
     labels_per_client: int,
     random: np.random.Generator,
     each: int | None = None,
+    *,
+    grouped: bool = False,
 ) -> list[Indices]:
-    """Every client gets exactly so many distinct labels, and equally many data points of each."""
+    """Every client gets exactly so many distinct labels, and equally many data points of each.
+
+    Who gets which labels is random, or else ``grouped``: clients with the same labels are neighbours.
+    """
     labels = np.asarray(labels)
     names, counts = np.unique(labels, return_counts=True)
     if labels_per_client > names.size:
@@ -72,6 +80,9 @@ def pathological(
     for hand in hands:
         hand[:] = np.lexsort((random.random(names.size), taken))[:labels_per_client]
         taken[hand] += 1
+    if grouped:
+        hands.sort(axis=1)
+        hands = hands[np.lexsort(hands.T[::-1])]
     share = int(min(counts[taken > 0] // taken[taken > 0]))
     share = fewer(share, each, labels.size, clients, pieces=labels_per_client)
     decks = [random.permutation(np.flatnonzero(labels == name)) for name in names]

@@ -21,7 +21,7 @@ import ray
 from ray.exceptions import RayError, RayTaskError
 
 from spyker.config.sections import ScenarioError, show
-from spyker.learn.engine import Job, TrainJob, single_threaded
+from spyker.learn.engine import Job, TrainJob, keep_memory, single_threaded
 from spyker.learn.pool import Pool, Worker, WorkerDiedError, WorkerLostError
 from spyker.learn.registry import Recipe
 from spyker.learn.task import Task
@@ -39,6 +39,7 @@ class Trainer:
 
     def make(self, recipe: Recipe) -> None:
         """Make the task. Not in the constructor: what fails here is the task's own fault and arrives as such."""
+        keep_memory()
         self.task = recipe.make()
         single_threaded()
 

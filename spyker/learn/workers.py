@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from spyker.learn.engine import Job, TrainJob, single_threaded
+from spyker.learn.engine import Job, TrainJob, keep_memory, single_threaded
 from spyker.learn.pool import DEPTH, Pool, Worker, WorkerDiedError, WorkerLostError
 from spyker.learn.registry import Recipe
 from spyker.protocol.messages import Vector
@@ -118,6 +118,7 @@ def _slots(memory: Any) -> list[Vector]:
 
 def _serve(pipe: Connection, memory: Any, recipe: Recipe) -> None:
     """The worker's side: do what is ordered, in its order, for as long as anybody listens."""
+    keep_memory()
     task = recipe.make()
     single_threaded()
     slots, turn = _slots(memory), 0

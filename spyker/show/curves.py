@@ -25,12 +25,27 @@ class Curve:
     synchronisations: int
     finished: bool
 
-    def reached(self, target: float) -> tuple[float, int] | None:
-        """Time and updates at the first evaluation that was as good as ``target``."""
-        for t, updates, mean in zip(self.time, self.updates, self.mean, strict=True):
-            if mean >= target if self.higher_is_better else mean <= target:
+    def good(self, score: float, target: float) -> bool:
+        """Whether a score is at least as good as ``target``."""
+        return score >= target if self.higher_is_better else score <= target
+
+    def reached(self, target: float, scores: Sequence[float] | None = None) -> tuple[float, int] | None:
+        """Time and updates at the first evaluation whose mean, or other score, was as good as ``target``."""
+        scores = self.mean if scores is None else scores
+        for t, updates, score in zip(self.time, self.updates, scores, strict=True):
+            if self.good(score, target):
                 return t, updates
         return None
+
+    def held(self, target: float, scores: Sequence[float] | None = None) -> tuple[float, int] | None:
+        """Time and updates at the first evaluation from which on every score was as good as ``target``."""
+        scores = self.mean if scores is None else scores
+        hit = None
+        for t, updates, score in zip(self.time[::-1], self.updates[::-1], scores[::-1], strict=True):
+            if not self.good(score, target):
+                break
+            hit = t, updates
+        return hit
 
 
 def curve(run: Run, label: str) -> Curve:

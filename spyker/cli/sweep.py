@@ -1,0 +1,123 @@
+"""``spyker sweep``: the same scenario with many values of some keys."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from rich import box
+from rich.console import Console
+from rich.table import Table
+
+from spyker.cli.data import prepare_data
+from spyker.cli.options import add_scenario_options, default_out, read_scenario, use_data_dir
+from spyker.cli.run import INTERRUPTED, short, stop_on_signals
+from spyker.config.scenario import Scenario
+from spyker.config.sections import ScenarioError, show
+from spyker.emulate.clock import Stop
+from spyker.experiments.runner import Report, folder_of, run_all, with_seeds
+from spyker.experiments.sweep import Point, Row, as_csv, combinations, row, split_values
+from spyker.records import Run, write_atomically
+from spyker.show.many import ManyProgress
+
+
+def add_sweep(commands: Any) -> None:
+    """``spyker sweep``."""
+    parser = commands.add_parser(
+        "sweep",
+        help="run a scenario with many values of some keys",
+        description="Run all combinations of some values, several at a time. Runs that finished are never repeated: "
+        "give the same --out with --resume to go on after an interruption, or to add values.",
+    )
+    add_scenario_options(parser, algorithm=True, engine=False)
+    parser.add_argument(
+        "--vary", action="append", default=[], metavar="SECTION.KEY=A,B,…", help="values of a key; may be repeated"
+    )
+    parser.add_argument("--seeds", type=int, default=1, metavar="K", help="so many seeds each; default: 1")
+    add_many_options(parser)
+    parser.set_defaults(command=command_sweep)
+
+
+def add_many_options(parser: argparse.ArgumentParser) -> None:
+    """How many runs are made."""
+    parser.add_argument("--jobs", type=int, metavar="N", help="runs at the same time; default: one per core")
+    parser.add_argument("--resume", action="store_true", help="keep the finished runs that --out holds already")
+
+
+def command_sweep(args: argparse.Namespace) -> int:
+    """Run all combinations and print a table of what came of them."""
+    use_data_dir(args)
+    if not args.vary:
+        raise ScenarioError("--vary", "is missing", "Write --vary section.key=a,b,c")
+    check_counts(args)
+    points, settings = [], list(args.settings)
+    for values in combinations([split_values(text) for text in args.vary]):
+        args.settings = [*settings, *(f"{key}={show(value)}" for key, value in values.items())]
+        points.append(Point(values, read_scenario(args)))
+    out: Path = args.out or default_out(f"sweep-{short(points[0].scenario.task.name)}")
+    check_folder(out, resume=args.resume)
+    scenarios = [s for point in points for s in with_seeds(point.scenario, args.seeds)]
+    for scenario in {s.task.name: s for s in scenarios}.values():
+        prepare_data(scenario)
+    with stop_on_signals() as stop:
+        runs = run_with_progress("sweep", scenarios, out / "runs", args.jobs, stop)
+    if stop.requested:
+        print(f"stopped; to go on: the same command with --out {out} --resume")
+        return INTERRUPTED
+    targets = points[0].scenario.evaluation.targets
+    rows = [row(point.values, runs[i * args.seeds : (i + 1) * args.seeds], targets) for i, point in enumerate(points)]
+    print_rows(rows)
+    write_atomically(out / "sweep.csv", as_csv(rows))
+    print(f"numbers: {out / 'sweep.csv'}  ·  records: {out / 'runs'}/")
+    return 0
+
+
+def check_counts(args: argparse.Namespace) -> None:
+    """Refuse numbers that make no sense."""
+    for option in ("seeds", "jobs"):
+        value = getattr(args, option)
+        if value is not None and value < 1:
+            raise ScenarioError(f"--{option}", f"is {value}", "Give at least 1")
+
+
+def check_folder(out: Path, *, resume: bool) -> None:
+    """Go on in a folder that has runs only when asked to."""
+    if out.exists() and any(out.iterdir()):
+        if not resume:
+            raise ScenarioError("--out", f"{out} exists already", "Add --resume to go on there, or choose another")
+        if not (out / "runs").is_dir():
+            raise ScenarioError("--out", f"{out} holds no runs to go on with", "Choose another")
+
+
+def run_with_progress(
+    title: str, scenarios: Sequence[Scenario], root: Path, jobs: int | None, stop: Stop
+) -> list[Run | None]:
+    """Run scenarios and show how far they are, by virtual seconds times clients."""
+    plans = {folder_of(scenario, root): scenario for scenario in scenarios}
+    work = {folder: s.duration * s.client_count for folder, s in plans.items()}
+    done = dict.fromkeys(plans, 0.0)
+    finished: set[Path] = set()
+    with ManyProgress(title, len(plans), sum(work.values())) as progress:
+
+        def report(news: Report) -> None:
+            done[news.folder] = work[news.folder] * min(1.0, news.done / plans[news.folder].duration)
+            if news.finished:
+                finished.add(news.folder)
+            progress.show(len(finished), sum(done.values()))
+
+        return run_all(scenarios, root, jobs, report, stop)
+
+
+def print_rows(rows: Sequence[Row]) -> None:
+    """The table, best read on a wide terminal."""
+    table = Table(box=box.SIMPLE_HEAD, header_style="bold", padding=(0, 1, 0, 0))
+    for key in rows[0].values:
+        table.add_column(key, overflow="fold")
+    shown = [m for m in rows[0].measures if not m.startswith("updates")]
+    for measure in shown:
+        table.add_column(measure.replace(", ", "\n"), justify="right")
+    for r in rows:
+        table.add_row(*(str(v) for v in r.values.values()), *(r.cell(measure) for measure in shown))
+    Console().print(table)

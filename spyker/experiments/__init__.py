@@ -1,0 +1,1 @@
+"""Many runs for one question: sweeps over parameters, and the paper's tables and figures."""

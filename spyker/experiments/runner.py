@@ -1,0 +1,204 @@
+"""Runs many scenarios, side by side, each once and for all.
+
+A run's folder is named after a digest of what the run depends on. So a scenario that several experiments ask for is
+run once, and one that has finished, in this call or before a kill, is never run again. Each run has one process to
+itself: that keeps all cores busy without any run waiting for another, and results do not depend on it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import multiprocessing
+import multiprocessing.connection
+import shutil
+import time
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import Any
+
+from spyker import __version__
+from spyker.config.scenario import ALGORITHM_SECTIONS, Scenario, dump
+from spyker.emulate.clock import Stop
+from spyker.emulate.judge import DivergedError
+from spyker.emulate.run import run
+from spyker.learn.engine import Here, keep_memory
+from spyker.learn.registry import recipe
+from spyker.learn.start import available_cores
+from spyker.learn.task import Task
+from spyker.learn.workers import interrupts_ignored
+from spyker.records import Fact, RecordWriter, Run
+
+REPORT_SECONDS = 0.5
+
+
+class RunFailedError(RuntimeError):
+    """A run could not be completed; says which and why."""
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """How far the run in ``folder`` is: ``done`` of its duration, in virtual seconds; ``finished`` comes once."""
+
+    folder: Path
+    done: float
+    finished: bool
+
+
+def essence(scenario: Scenario) -> Scenario:
+    """The scenario without the parameters of algorithms that do not run."""
+    kept = scenario.chosen.section
+    algorithms = {name: p if name == kept else ALGORITHM_SECTIONS[name]() for name, p in scenario.algorithms.items()}
+    return replace(scenario, algorithms=algorithms)
+
+
+def folder_of(scenario: Scenario, root: Path) -> Path:
+    """Where the run of a scenario belongs."""
+    digest = hashlib.sha256(f"{__version__}\n{dump(essence(scenario))}".encode()).hexdigest()[:12]
+    return root / f"{scenario.algorithm}-{scenario.task.name.rpartition(':')[2]}-{digest}"
+
+
+def is_finished(folder: Path) -> bool:
+    """Whether a run got to its end. The summary is written last, in one step."""
+    return (folder / "summary.json").exists() and bool((Run(folder).summary or {}).get("finished"))
+
+
+def run_all(
+    scenarios: Iterable[Scenario],
+    root: Path,
+    jobs: int | None = None,
+    report: Callable[[Report], None] = lambda _: None,
+    stop: Stop | None = None,
+) -> list[Run | None]:
+    """Run what has not been run yet, ``jobs`` at a time; one run per scenario, in their order.
+
+    ``None`` stands for a run whose training diverged, and for those that a ``stop`` kept from ending.
+    """
+    wanted = list(scenarios)
+    stop = stop or Stop()
+    missing: dict[Path, Scenario] = {}
+    for scenario in wanted:
+        folder = folder_of(scenario, root)
+        if is_finished(folder):
+            report(Report(folder, scenario.duration, finished=True))
+        elif folder not in missing and not is_diverged(folder):
+            missing[folder] = scenario
+    # The longest first, so that no core is idle at the end.
+    waiting = sorted(missing.items(), key=lambda item: -expected_cost(item[1]))
+    hands: list[Hand] = []
+    try:
+        while (waiting or any(hand.folder for hand in hands)) and not stop.requested:
+            while waiting and len(hands) < min(jobs or available_cores(), len(missing)):
+                hands.append(Hand())
+            for hand in hands:
+                if hand.folder is None and waiting:
+                    hand.give(*waiting.pop(0))
+            by_pipe: dict[Any, Hand] = {hand.pipe: hand for hand in hands if hand.folder}
+            for pipe in multiprocessing.connection.wait(by_pipe, timeout=1):
+                by_pipe[pipe].listen(report)
+    finally:
+        for hand in hands:
+            hand.end()
+    folders = [folder_of(scenario, root) for scenario in wanted]
+    return [Run(folder) if is_finished(folder) else None for folder in folders]
+
+
+def expected_cost(scenario: Scenario) -> float:
+    """Which of two runs will take longer, roughly: by the number of trainings."""
+    return scenario.duration * scenario.client_count * scenario.training.epochs
+
+
+def is_diverged(folder: Path) -> bool:
+    """Whether a run ended because its training diverged. It would do so again."""
+    return (folder / "diverged.txt").exists()
+
+
+class Hand:
+    """A process that makes one run after the other."""
+
+    def __init__(self) -> None:
+        context = multiprocessing.get_context("spawn")
+        self.pipe, theirs = context.Pipe()
+        self.process = context.Process(target=_work, args=(theirs,), daemon=True)
+        with interrupts_ignored():
+            self.process.start()
+        theirs.close()
+        self.folder: Path | None = None
+        self.scenario: Scenario | None = None
+
+    def give(self, folder: Path, scenario: Scenario) -> None:
+        """Have a run made in a folder; what an interrupted one left there goes."""
+        if folder.exists():
+            shutil.rmtree(folder)
+        self.folder, self.scenario = folder, scenario
+        self.pipe.send((str(folder), scenario))
+
+    def listen(self, report: Callable[[Report], None]) -> None:
+        """Take one piece of news."""
+        assert self.folder is not None
+        assert self.scenario is not None
+        try:
+            news = self.pipe.recv()
+        except (EOFError, OSError):
+            self.process.join(5)
+            raise RunFailedError(
+                f"the process that ran {self.folder} ended (exit code {self.process.exitcode}); finished runs are "
+                "kept. If memory ran out, use fewer --jobs"
+            ) from None
+        if isinstance(news, str):
+            raise RunFailedError(f"{self.folder}: {news}")
+        report(Report(self.folder, self.scenario.duration if news is None else news, finished=news is None))
+        if news is None:
+            self.folder = self.scenario = None
+
+    def end(self) -> None:
+        """Stop, also in the middle of a run."""
+        self.pipe.close()
+        self.process.terminate()
+        self.process.join()
+
+
+def _work(pipe: Connection) -> None:
+    """The process's side. A parent that is gone ends it at the next report."""
+    keep_memory()
+    made: tuple[object, Task] | None = None  # the last task, for runs that differ in their algorithm alone
+    while True:
+        try:
+            folder, scenario = pipe.recv()
+        except EOFError:
+            return
+        try:
+            plan = recipe(scenario)
+            if made is None or made[0] != plan:
+                made = plan, plan.make()
+            _run(Path(folder), scenario, made[1], pipe)
+            pipe.send(None)
+        except BrokenPipeError:
+            return
+        except Exception as error:  # the parent says so
+            pipe.send(f"{type(error).__name__}: {error}")
+
+
+def _run(folder: Path, scenario: Scenario, task: Task, pipe: Connection) -> None:
+    writer, summary, reported = RecordWriter(folder, dump(scenario)), None, 0.0
+
+    def sink(t: float, fact: Fact, queue: int | None) -> None:
+        nonlocal reported
+        writer.write(t, fact, queue)
+        now = time.monotonic()
+        if now - reported > REPORT_SECONDS:
+            reported = now
+            pipe.send(t)
+
+    try:
+        summary = run(scenario, task, Here(task), sink)
+    except DivergedError as error:
+        (folder / "diverged.txt").write_text(f"{error}\n", encoding="utf-8")
+    finally:
+        writer.close(summary)
+
+
+def with_seeds(scenario: Scenario, seeds: int) -> Sequence[Scenario]:
+    """The scenario with so many seeds, counted from its own."""
+    return [replace(scenario, seed=scenario.seed + i) for i in range(seeds)]

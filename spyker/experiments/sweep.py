@@ -1,0 +1,104 @@
+"""Sweeps: one scenario, some keys with several values each, all combinations."""
+
+from __future__ import annotations
+
+import csv
+import io
+import itertools
+import statistics
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from spyker.config.scenario import Scenario, parse_value
+from spyker.config.sections import ScenarioError
+from spyker.records import Run
+from spyker.show.curves import curve
+
+
+@dataclass(frozen=True, slots=True)
+class Point:
+    """One combination of values."""
+
+    values: Mapping[str, object]
+    scenario: Scenario
+
+
+def split_values(text: str) -> tuple[str, list[object]]:
+    """``key=a,b,c`` as a key and its values. Commas inside brackets and quotes do not separate."""
+    key, equals, rest = text.partition("=")
+    if not equals or not key.strip() or not rest.strip():
+        raise ScenarioError(f"--vary {text}", "has no values", "Write --vary section.key=a,b,c")
+    parts, depth, quote = [""], 0, ""
+    for char in rest:
+        if quote:
+            quote = "" if char == quote else quote
+        elif char in "'\"":
+            quote = char
+        depth += (char in "[{") - (char in "]}")
+        if char == "," and depth == 0 and not quote:
+            parts.append("")
+        else:
+            parts[-1] += char
+    values = [parse_value(part.strip()) for part in parts]
+    if "" in values:
+        raise ScenarioError(f"--vary {text}", "has an empty value", "Write --vary section.key=a,b,c")
+    return key.strip(), values
+
+
+def combinations(varied: Sequence[tuple[str, Sequence[object]]]) -> list[dict[str, object]]:
+    """All combinations, the last key varying fastest."""
+    keys = [key for key, _ in varied]
+    for key in keys:
+        if keys.count(key) > 1:
+            raise ScenarioError("--vary", f"names {key} twice", "Give all values of a key at once")
+    return [dict(zip(keys, values, strict=True)) for values in itertools.product(*(v for _, v in varied))]
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """What came of one combination: a number per measure and seed, ``None`` where a target was not reached."""
+
+    values: Mapping[str, object]
+    measures: Mapping[str, Sequence[float | None]]
+
+    def cell(self, measure: str) -> str:
+        """The mean over the seeds, with their standard deviation if there are several."""
+        numbers = self.measures[measure]
+        reached = [n for n in numbers if n is not None]
+        if not reached or len(reached) < len(numbers):
+            return f"– ({len(reached)} of {len(numbers)})" if reached else "–"
+        mean = statistics.fmean(reached)
+        spread = f" ± {statistics.stdev(reached):.2g}" if len(reached) > 1 else ""
+        return f"{mean:.4g}{spread}"
+
+    def mean(self, measure: str) -> float | None:
+        """The mean over the seeds, if all of them reached it."""
+        numbers = [n for n in self.measures[measure] if n is not None]
+        return statistics.fmean(numbers) if numbers and len(numbers) == len(self.measures[measure]) else None
+
+
+def row(values: Mapping[str, object], runs: Sequence[Run | None], targets: Sequence[float]) -> Row:
+    """Measure the runs of one combination, one per seed."""
+    measures: dict[str, list[float | None]] = {}
+    drawn = [None if run is None else curve(run, run.algorithm) for run in runs]
+    for target in targets:
+        hits = [None if c is None else c.reached(target) for c in drawn]
+        measures[f"time to {target:g}"] = [hit and hit[0] for hit in hits]
+        measures[f"updates to {target:g}"] = [hit and float(hit[1]) for hit in hits]
+        averaged = [None if c is None else c.reached(target, c.averaged) for c in drawn]
+        measures[f"time to {target:g}, averaged model"] = [hit and hit[0] for hit in averaged]
+    metric = next((c.metric for c in drawn if c is not None), "score")
+    measures[f"final {metric}"] = [None if c is None else c.mean[-1] for c in drawn]
+    measures[f"final {metric}, averaged model"] = [None if c is None else c.averaged[-1] for c in drawn]
+    return Row(values, measures)
+
+
+def as_csv(rows: Sequence[Row]) -> str:
+    """All numbers, one line per combination and seed."""
+    file = io.StringIO()
+    writer = csv.writer(file, lineterminator="\n")
+    writer.writerow([*rows[0].values, "seed", *rows[0].measures])
+    for r in rows:
+        for i, numbers in enumerate(zip(*r.measures.values(), strict=True)):
+            writer.writerow([*r.values.values(), i + 1, *("" if n is None else f"{n:g}" for n in numbers)])
+    return file.getvalue()
