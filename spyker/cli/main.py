@@ -8,6 +8,7 @@ from collections.abc import Sequence
 
 from spyker import __version__
 from spyker.cli.data import add_data
+from spyker.cli.reproduce import add_reproduce
 from spyker.cli.run import add_compare, add_run
 from spyker.cli.show import add_plot, add_scenario
 from spyker.cli.sweep import add_sweep
@@ -29,7 +30,7 @@ def parser() -> argparse.ArgumentParser:
     )
     root.add_argument("--version", action="version", version=f"spyker {__version__}")
     commands = root.add_subparsers(metavar="COMMAND", required=True)
-    for add in (add_run, add_compare, add_sweep, add_plot, add_scenario, add_data):
+    for add in (add_run, add_compare, add_sweep, add_reproduce, add_plot, add_scenario, add_data):
         add(commands)
     return root
 

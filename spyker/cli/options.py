@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import os
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -64,8 +65,8 @@ def add_set(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def read_scenario(args: argparse.Namespace) -> Scenario:
-    """The scenario file with everything on the command line laid over it, checked."""
+def read_scenario(args: argparse.Namespace, more: Mapping[str, object] | None = None) -> Scenario:
+    """The scenario file with everything on the command line laid over it, and ``more`` over that, checked."""
     overrides: dict[str, Any] = {}
     for setting in args.settings:
         key, equals, value = setting.partition("=")
@@ -74,6 +75,7 @@ def read_scenario(args: argparse.Namespace) -> Scenario:
         overrides[key.strip()] = parse_value(value.strip())
     direct = {"algorithm": getattr(args, "algorithm", None), "duration": args.duration, "seed": args.seed}
     overrides |= {key: value for key, value in direct.items() if value is not None}
+    overrides |= more or {}
     return resolve(load(args.scenario, overrides, task=args.task, clients=args.clients))
 
 

@@ -14,13 +14,10 @@ from rich.table import Table
 from spyker.cli.data import prepare_data
 from spyker.cli.options import add_scenario_options, default_out, read_scenario, use_data_dir
 from spyker.cli.run import INTERRUPTED, short, stop_on_signals
-from spyker.config.scenario import Scenario
-from spyker.config.sections import ScenarioError, show
-from spyker.emulate.clock import Stop
-from spyker.experiments.runner import Report, folder_of, run_all, with_seeds
+from spyker.config.sections import ScenarioError
+from spyker.experiments.runner import run_watched, with_seeds
 from spyker.experiments.sweep import Point, Row, as_csv, combinations, row, split_values
-from spyker.records import Run, write_atomically
-from spyker.show.many import ManyProgress
+from spyker.records import write_atomically
 
 
 def add_sweep(commands: Any) -> None:
@@ -52,17 +49,15 @@ def command_sweep(args: argparse.Namespace) -> int:
     if not args.vary:
         raise ScenarioError("--vary", "is missing", "Write --vary section.key=a,b,c")
     check_counts(args)
-    points, settings = [], list(args.settings)
-    for values in combinations([split_values(text) for text in args.vary]):
-        args.settings = [*settings, *(f"{key}={show(value)}" for key, value in values.items())]
-        points.append(Point(values, read_scenario(args)))
+    varied = [split_values(text) for text in args.vary]
+    points = [Point(values, read_scenario(args, values)) for values in combinations(varied)]
     out: Path = args.out or default_out(f"sweep-{short(points[0].scenario.task.name)}")
     check_folder(out, resume=args.resume)
     scenarios = [s for point in points for s in with_seeds(point.scenario, args.seeds)]
     for scenario in {s.task.name: s for s in scenarios}.values():
         prepare_data(scenario)
     with stop_on_signals() as stop:
-        runs = run_with_progress("sweep", scenarios, out / "runs", args.jobs, stop)
+        runs = run_watched("sweep", scenarios, out / "runs", args.jobs, stop)
     if stop.requested:
         print(f"stopped; to go on: the same command with --out {out} --resume")
         return INTERRUPTED
@@ -91,25 +86,6 @@ def check_folder(out: Path, *, resume: bool) -> None:
             raise ScenarioError("--out", f"{out} holds no runs to go on with", "Choose another")
 
 
-def run_with_progress(
-    title: str, scenarios: Sequence[Scenario], root: Path, jobs: int | None, stop: Stop
-) -> list[Run | None]:
-    """Run scenarios and show how far they are, by virtual seconds times clients."""
-    plans = {folder_of(scenario, root): scenario for scenario in scenarios}
-    work = {folder: s.duration * s.client_count for folder, s in plans.items()}
-    done = dict.fromkeys(plans, 0.0)
-    finished: set[Path] = set()
-    with ManyProgress(title, len(plans), sum(work.values())) as progress:
-
-        def report(news: Report) -> None:
-            done[news.folder] = work[news.folder] * min(1.0, news.done / plans[news.folder].duration)
-            if news.finished:
-                finished.add(news.folder)
-            progress.show(len(finished), sum(done.values()))
-
-        return run_all(scenarios, root, jobs, report, stop)
-
-
 def print_rows(rows: Sequence[Row]) -> None:
     """The table, best read on a wide terminal."""
     table = Table(box=box.SIMPLE_HEAD, header_style="bold", padding=(0, 1, 0, 0))
@@ -119,5 +95,5 @@ def print_rows(rows: Sequence[Row]) -> None:
     for measure in shown:
         table.add_column(measure.replace(", ", "\n"), justify="right")
     for r in rows:
-        table.add_row(*(str(v) for v in r.values.values()), *(r.cell(measure) for measure in shown))
+        table.add_row(*(str(v) for v in r.values.values()), *(r.measures[measure].text() for measure in shown))
     Console().print(table)

@@ -29,6 +29,7 @@ from spyker.learn.start import available_cores
 from spyker.learn.task import Task
 from spyker.learn.workers import interrupts_ignored
 from spyker.records import Fact, RecordWriter, Run
+from spyker.show.many import ManyProgress
 
 REPORT_SECONDS = 0.5
 
@@ -202,3 +203,22 @@ def _run(folder: Path, scenario: Scenario, task: Task, pipe: Connection) -> None
 def with_seeds(scenario: Scenario, seeds: int) -> Sequence[Scenario]:
     """The scenario with so many seeds, counted from its own."""
     return [replace(scenario, seed=scenario.seed + i) for i in range(seeds)]
+
+
+def run_watched(
+    title: str, scenarios: Sequence[Scenario], root: Path, jobs: int | None, stop: Stop
+) -> list[Run | None]:
+    """Run scenarios and show how far they are, by virtual seconds times clients."""
+    plans = {folder_of(scenario, root): scenario for scenario in scenarios}
+    work = {folder: s.duration * s.client_count for folder, s in plans.items()}
+    done = dict.fromkeys(plans, 0.0)
+    finished: set[Path] = set()
+    with ManyProgress(title, len(plans), sum(work.values())) as progress:
+
+        def report(news: Report) -> None:
+            done[news.folder] = work[news.folder] * min(1.0, news.done / plans[news.folder].duration)
+            if news.finished:
+                finished.add(news.folder)
+            progress.show(len(finished), sum(done.values()))
+
+        return run_all(scenarios, root, jobs, report, stop)

@@ -5,12 +5,12 @@ from __future__ import annotations
 import csv
 import io
 import itertools
-import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from spyker.config.scenario import Scenario, parse_value
 from spyker.config.sections import ScenarioError
+from spyker.experiments.numbers import Sample, sample
 from spyker.records import Run
 from spyker.show.curves import curve
 
@@ -56,40 +56,25 @@ def combinations(varied: Sequence[tuple[str, Sequence[object]]]) -> list[dict[st
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """What came of one combination: a number per measure and seed, ``None`` where a target was not reached."""
+    """What came of one combination."""
 
     values: Mapping[str, object]
-    measures: Mapping[str, Sequence[float | None]]
-
-    def cell(self, measure: str) -> str:
-        """The mean over the seeds, with their standard deviation if there are several."""
-        numbers = self.measures[measure]
-        reached = [n for n in numbers if n is not None]
-        if not reached or len(reached) < len(numbers):
-            return f"– ({len(reached)} of {len(numbers)})" if reached else "–"
-        mean = statistics.fmean(reached)
-        spread = f" ± {statistics.stdev(reached):.2g}" if len(reached) > 1 else ""
-        return f"{mean:.4g}{spread}"
-
-    def mean(self, measure: str) -> float | None:
-        """The mean over the seeds, if all of them reached it."""
-        numbers = [n for n in self.measures[measure] if n is not None]
-        return statistics.fmean(numbers) if numbers and len(numbers) == len(self.measures[measure]) else None
+    measures: Mapping[str, Sample]
 
 
 def row(values: Mapping[str, object], runs: Sequence[Run | None], targets: Sequence[float]) -> Row:
     """Measure the runs of one combination, one per seed."""
-    measures: dict[str, list[float | None]] = {}
+    measures: dict[str, Sample] = {}
     drawn = [None if run is None else curve(run, run.algorithm) for run in runs]
     for target in targets:
         hits = [None if c is None else c.reached(target) for c in drawn]
-        measures[f"time to {target:g}"] = [hit and hit[0] for hit in hits]
-        measures[f"updates to {target:g}"] = [hit and float(hit[1]) for hit in hits]
-        averaged = [None if c is None else c.reached(target, c.averaged) for c in drawn]
-        measures[f"time to {target:g}, averaged model"] = [hit and hit[0] for hit in averaged]
+        measures[f"time to {target:g}"] = sample(hit and hit[0] for hit in hits)
+        measures[f"updates to {target:g}"] = sample(hit and hit[1] for hit in hits)
+        hits = [None if c is None else c.reached(target, c.averaged) for c in drawn]
+        measures[f"time to {target:g}, averaged model"] = sample(hit and hit[0] for hit in hits)
     metric = next((c.metric for c in drawn if c is not None), "score")
-    measures[f"final {metric}"] = [None if c is None else c.mean[-1] for c in drawn]
-    measures[f"final {metric}, averaged model"] = [None if c is None else c.averaged[-1] for c in drawn]
+    measures[f"final {metric}"] = sample(None if c is None else c.mean[-1] for c in drawn)
+    measures[f"final {metric}, averaged model"] = sample(None if c is None else c.averaged[-1] for c in drawn)
     return Row(values, measures)
 
 
@@ -99,6 +84,6 @@ def as_csv(rows: Sequence[Row]) -> str:
     writer = csv.writer(file, lineterminator="\n")
     writer.writerow([*rows[0].values, "seed", *rows[0].measures])
     for r in rows:
-        for i, numbers in enumerate(zip(*r.measures.values(), strict=True)):
+        for i, numbers in enumerate(zip(*(m.numbers for m in r.measures.values()), strict=True)):
             writer.writerow([*r.values.values(), i + 1, *("" if n is None else f"{n:g}" for n in numbers)])
     return file.getvalue()

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 class ImageOptions(PartitionOptions):
     """The options of ``mnist`` and ``cifar10``."""
 
+    training_images: int | None = parameter(None, "deal out the first so many training images; unset: all", at_least=1)
     test_images: int | None = parameter(None, "evaluate on the first so many test images; unset: on all", at_least=1)
     validation_images: int = parameter(
         0, "keep so many training images from the clients and evaluate on them instead of on test images", at_least=0
@@ -67,23 +68,23 @@ def make_images(
     def later(split: str, which: Indices) -> Later:
         return Later(len(which), lambda: read(split, which))
 
-    labels, kept = clients_labels(data["train-labels"], options), options.validation_images
-    train = [later("train", which) for which in parts(labels, options, clients, seed)]
+    everybody, kept = data["train-labels"], options.validation_images
+    train = [later("train", which) for which in parts(clients_labels(everybody, options), options, clients, seed)]
     count = len(data["test-labels"])
     test = later("test", np.arange(min(options.test_images or count, count)))
     if kept:
-        test = later("train", np.arange(len(labels), len(labels) + kept))
+        test = later("train", np.arange(len(everybody) - kept, len(everybody)))
     torch.manual_seed(seed)
     return TorchTask(model(), train, test, training, seed=seed)
 
 
 def clients_labels(labels: Array, options: Any) -> Array:
-    """The labels of those training images that clients may have: all but the last few, if some are kept back."""
+    """The labels of those training images that clients may have: the first, without those that are kept back."""
     if options.validation_images >= len(labels):
         raise ScenarioError(
             "task.validation-images", f"is {options.validation_images:,}", f"There are {len(labels):,} training images"
         )
-    return labels[: len(labels) - options.validation_images]
+    return labels[: len(labels) - options.validation_images][: options.training_images]
 
 
 def labels_of(dataset: str, options: Any, clients: int, seed: int) -> list[Array]:

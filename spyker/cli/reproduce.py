@@ -1,0 +1,112 @@
+"""``spyker reproduce``: the paper's tables and figures."""
+
+from __future__ import annotations
+
+import argparse
+import shutil
+from pathlib import Path
+from typing import Any
+
+from rich import box
+from rich.console import Console
+from rich.table import Table
+
+from spyker.cli.data import prepare_data
+from spyker.cli.options import add_data_dir, use_data_dir
+from spyker.cli.run import INTERRUPTED, stop_on_signals
+from spyker.cli.sweep import add_many_options, check_counts, check_folder
+from spyker.config.sections import ScenarioError
+from spyker.experiments.document import document
+from spyker.experiments.items import ITEMS
+from spyker.experiments.profiles import PROFILES
+from spyker.experiments.reproduce import plan, tell
+from spyker.experiments.runner import folder_of, run_watched
+from spyker.records import write_atomically
+
+
+def add_reproduce(commands: Any) -> None:
+    """``spyker reproduce``."""
+    parser = commands.add_parser(
+        "reproduce",
+        help="the paper's tables and figures, with what became of its claims",
+        description="Run the paper's experiments. Each leaves a figure (PNG and PDF), its numbers (CSV) and a section "
+        "that sets the paper's claims beside what was measured. Runs that finished are never repeated.",
+    )
+    parser.add_argument("items", nargs="*", metavar="ITEM", help=f"all, or some of: {', '.join(ITEMS)}")
+    parser.add_argument("--list", action="store_true", help="say what each item shows and how long it takes")
+    parser.add_argument("--profile", choices=list(PROFILES), default="quick", help="default: quick")
+    parser.add_argument("--seeds", type=int, metavar="K", help="so many seeds each; default: the profile's")
+    parser.add_argument("--out", type=Path, metavar="DIR", help="default: runs/reproduce-PROFILE")
+    parser.add_argument("--document", type=Path, metavar="FILE", help="also write the whole as one Markdown document")
+    add_many_options(parser)
+    add_data_dir(parser)
+    parser.set_defaults(command=command_reproduce)
+
+
+def command_reproduce(args: argparse.Namespace) -> int:
+    """Run items and tell what came of them."""
+    if args.list:
+        return list_items()
+    if not args.items:
+        raise ScenarioError("ITEM", "is missing", "Name some items, or all; spyker reproduce --list shows them")
+    names = list(ITEMS) if "all" in args.items else list(dict.fromkeys(args.items))
+    for name in names:
+        if name not in ITEMS:
+            raise ScenarioError("ITEM", f"{name!r} is unknown", f"Choose all, or from {', '.join(ITEMS)}")
+    check_counts(args)
+    use_data_dir(args)
+    profile = PROFILES[args.profile]
+    seeds = args.seeds or profile.seeds
+    out: Path = args.out or Path("runs") / f"reproduce-{profile.name}"
+    check_folder(out, resume=args.resume)
+    plans = [plan(ITEMS[name], profile, seeds) for name in names]
+    scenarios = [scenario for p in plans for scenario in p.all()]
+    for scenario in {s.task.name: s for s in scenarios}.values():
+        prepare_data(scenario)
+    print(f"profile {profile.name}, {seeds} seeds: {profile.says}")
+    with stop_on_signals() as stop:
+        made = run_watched("reproduce", scenarios, out / "runs", args.jobs, stop)
+    if stop.requested:
+        print(f"stopped; to go on: the same command with --out {out} --resume")
+        return INTERRUPTED
+    runs = {folder_of(scenario, out / "runs"): run for scenario, run in zip(scenarios, made, strict=True)}
+    sections = {}
+    for p in plans:
+        mine = {label: [runs[folder_of(s, out / "runs")] for s in seeded] for label, seeded in p.scenarios.items()}
+        sections[p.item.name] = tell(p, mine, out / p.item.name, profile, seeds)
+        print(f"{p.item.name}: {out / p.item.name}/")
+        for claim in sections[p.item.name].claims:
+            print(f"  {claim.verdict.value}: {claim.sentence} (here {claim.ours.text('.3g', claim.unit)})")
+    write_atomically(
+        out / "reproduction.md", document(plans, sections, profile, seeds, lambda name: f"{name}/figure.png")
+    )
+    if args.document is not None:
+        pictures = args.document.parent / "images" / args.document.stem
+        pictures.mkdir(parents=True, exist_ok=True)
+        for name in names:
+            shutil.copyfile(out / name / "figure.png", pictures / f"{name}.png")
+        place = f"images/{args.document.stem}"
+        write_atomically(args.document, document(plans, sections, profile, seeds, lambda name: f"{place}/{name}.png"))
+    print(f"all of it: {args.document or out / 'reproduction.md'}")
+    return 0
+
+
+def list_items() -> int:
+    """What there is, and what it takes."""
+    table = Table(box=box.SIMPLE_HEAD, header_style="bold", padding=(0, 1, 0, 0))
+    for head in ("item", "in the paper", "what it shows", "quick", "full"):
+        table.add_column(head)
+    for item in ITEMS.values():
+        table.add_row(item.name, item.paper, item.shows, *(duration(minutes) for minutes in item.minutes))
+    Console().print(table)
+    print("Times are for two cores and nothing else to do; items share runs, so that all together take less.")
+    for profile in PROFILES.values():
+        print(f"{profile.name} ({profile.seeds} seeds): {profile.says}")
+    return 0
+
+
+def duration(minutes: float | None) -> str:
+    """Minutes for people."""
+    if minutes is None:
+        return "?"
+    return f"{minutes:.0f} min" if minutes < 120 else f"{minutes / 60:.0f} h"

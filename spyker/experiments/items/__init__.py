@@ -1,0 +1,16 @@
+"""The paper's tables and figures, one file each; a new item is a file and a line here."""
+
+from __future__ import annotations
+
+from spyker.experiments.item import Item
+from spyker.experiments.items.accuracy import CIFAR10, MNIST, WIKITEXT2
+from spyker.experiments.items.bandwidth import BANDWIDTH
+from spyker.experiments.items.decay import DECAY
+from spyker.experiments.items.imbalance import IMBALANCE
+from spyker.experiments.items.latency import LATENCY
+from spyker.experiments.items.queues import QUEUES
+from spyker.experiments.items.scalability import SCALABILITY
+from spyker.experiments.items.update_density import UPDATE_DENSITY
+
+ALL = (MNIST, CIFAR10, WIKITEXT2, SCALABILITY, QUEUES, LATENCY, IMBALANCE, UPDATE_DENSITY, DECAY, BANDWIDTH)
+ITEMS: dict[str, Item] = {item.name: item for item in ALL}

@@ -1,0 +1,129 @@
+"""Accuracy, or perplexity, against time and against updates: five algorithms on three datasets."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from spyker.experiments.claims import Claim, truth
+from spyker.experiments.item import ALGORITHM_TITLES, Item, Results, Section, Table
+from spyker.experiments.numbers import Sample, sample, times
+from spyker.show.curves import Curve
+from spyker.show.paper import legend, lines, panels
+
+RUNS = {title: {"algorithm": name} for name, title in ALGORITHM_TITLES.items()}
+SPYKER, BASELINES = "Spyker", ("FedAsync", "HierFAVG", "FedAvg")
+
+
+def common_levels(results: Results) -> Sample:
+    """For each seed, the best score that all algorithms reached: there they can be compared."""
+    levels: list[float | None] = []
+    for curves in zip(*(results.curves(label) for label in results.labels), strict=True):
+        known = [c for c in curves if c is not None]
+        best = [(max if c.higher_is_better else min)(c.mean) for c in known]
+        worst_of_best = min if known and known[0].higher_is_better else max
+        levels.append(worst_of_best(best) if len(known) == len(curves) else None)
+    return sample(levels)
+
+
+def at_level(results: Results, label: str, levels: Sample, *, updates: bool) -> Sample:
+    """Time, or updates, until each seed's common level."""
+
+    def hit(curve: Curve | None, level: float | None) -> float | None:
+        found = None if curve is None or level is None else curve.reached(level)
+        return found and found[int(updates)]
+
+    found = sample(hit(c, level) for c, level in zip(results.curves(label), levels.numbers, strict=True))
+    results.numbers[label, f"{'updates' if updates else 'time'} to the common level"] = found
+    return found
+
+
+def first_of(samples: dict[str, Sample], label: str) -> list[bool | None]:
+    """For each seed, whether ``label`` is before all others."""
+    rows = zip(*(s.numbers for s in samples.values()), strict=True)
+    place = list(samples).index(label)
+    return [None if None in row else row[place] == min(n for n in row if n is not None) for row in rows]
+
+
+def last_of(samples: dict[str, Sample], label: str) -> list[bool | None]:
+    """For each seed, whether ``label`` is behind all others."""
+    negated = {name: sample(None if n is None else -n for n in s.numbers) for name, s in samples.items()}
+    return first_of(negated, label)
+
+
+def tell(targets: Sequence[float], name: str, results: Results) -> Section:
+    """The section of one dataset."""
+    metric = next((c.metric for label in results.labels for c in results.curves(label) if c is not None), "score")
+    levels = common_levels(results)
+    time = {label: at_level(results, label, levels, updates=False) for label in results.labels}
+    updates = {label: at_level(results, label, levels, updates=True) for label in results.labels}
+    figure, (left, right) = panels(2)
+    curves = {label: results.curves(label) for label in results.labels}
+    lines(left, curves, "time", "virtual time (s)", metric, targets)
+    lines(right, curves, "updates", "client updates", metric, targets)
+    legend(left)
+    heads = ["", f"time to the level all reach ({levels.text('.3g')})", "updates to it"]
+    for target in targets:
+        heads += [f"time to {target:g}", "… and stays"]
+    rows = []
+    for label in results.labels:
+        cells = [label, time[label].text(".3g", " s"), updates[label].text(".4g")]
+        for target in targets:
+            cells += [
+                results.time_to(label, target).text(".3g", " s"),
+                results.held_from(label, target).text(".3g", " s"),
+            ]
+        rows.append([*cells, results.final(label).text(".4g")])
+    heads.append(f"final {metric}")
+    claims = [
+        truth(
+            "Spyker converges faster in time than every other algorithm",
+            first_of(time, SPYKER),
+            "servers that mix 25 clients each are noisier than one that mixes 100",
+        ),
+        truth("FedAvg is the slowest in time", last_of(time, "FedAvg")),
+        Claim(
+            "Spyker needs no more updates than FedAsync (updates of FedAsync over Spyker's)",
+            1.0,
+            times(updates["FedAsync"], updates[SPYKER]),
+            neutral=0.0,
+            unit=" ×",
+            why="a Spyker update reaches one of four models, a FedAsync update the only one",
+        ),
+    ]
+    caption = f"{name}: {metric} against time and against client updates; mean of the servers, range over seeds shaded."
+    return Section(claims, [Table("", heads, rows)], figure, caption, {})
+
+
+MNIST = Item(
+    name="mnist",
+    paper="Figs. mnist_time and mnist_updates",
+    shows="Accuracy of five algorithms on MNIST against time and client updates",
+    task="mnist",
+    runs=RUNS,
+    tell=lambda results: tell((0.9, 0.95), "MNIST", results),
+    minutes=(None, None),
+    quick={"duration": 25.0},
+    full={"duration": 120.0},
+)
+CIFAR10 = Item(
+    name="cifar10",
+    paper="Figs. cifar_time and cifar_updates",
+    shows="Accuracy of five algorithms on CIFAR-10 against time and client updates",
+    task="cifar10",
+    runs=RUNS,
+    tell=lambda results: tell((), "CIFAR-10", results),
+    minutes=(None, None),
+    quick={"duration": 10.0},
+    full={"duration": 300.0, "evaluation.interval": 5.0},
+)
+WIKITEXT2 = Item(
+    name="wikitext2",
+    paper="Figs. wiki_time and wiki_updates",
+    shows="Perplexity of five algorithms on WikiText-2 against time and client updates",
+    task="wikitext2",
+    runs=RUNS,
+    tell=lambda results: tell((), "WikiText-2", results),
+    minutes=(None, None),
+    quick={"duration": 10.0},
+    full={"duration": 300.0, "evaluation.interval": 5.0},
+)

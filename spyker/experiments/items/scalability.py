@@ -1,0 +1,84 @@
+"""Scalability: what 200 and 300 clients cost over 100."""
+
+from __future__ import annotations
+
+from spyker.experiments.claims import Claim, truth
+from spyker.experiments.item import ALGORITHM_TITLES, Item, Results, Section, Table
+from spyker.experiments.items.accuracy import first_of, last_of
+from spyker.experiments.numbers import times
+from spyker.show.paper import bars, legend, panels
+
+TARGET = 0.9
+CLIENTS = (100, 200, 300)
+# time and updates over those with 100 clients, with 200 and 300 clients
+PAPER = {
+    "FedAsync": (2.42, 3.63, 5.99, 9.01),
+    "FedAvg": (1.98, 4.05, 2.44, 7.26),
+    "HierFAVG": (1.64, 3.18, 1.75, 8.19),
+    "Spyker": (1.21, 2.43, 1.43, 4.34),
+    "Sync-Spyker": (1.61, 2.68, 1.90, 4.87),
+}
+
+
+def label(title: str, clients: int) -> str:
+    """The name of a run."""
+    return f"{title}, {clients} clients"
+
+
+def tell(results: Results) -> Section:
+    """The multipliers, beside the paper's."""
+    time = {run: results.time_to(run, TARGET) for run in results.labels}
+    updates = {run: results.updates_to(run, TARGET) for run in results.labels}
+    rows, grown = [], {}
+    for title in ALGORITHM_TITLES.values():
+        base = label(title, 100)
+        cells = [title, time[base].text(".3g", " s")]
+        for i, clients in enumerate(CLIENTS[1:]):
+            run = label(title, clients)
+            more_time, more_updates = times(time[run], time[base]), times(updates[run], updates[base])
+            grown[title, clients] = more_time
+            results.numbers[run, "time over that with 100 clients"] = more_time
+            results.numbers[run, "updates over those with 100 clients"] = more_updates
+            cells += [
+                f"{more_time.text('.3g')} ({PAPER[title][2 * i]})",
+                f"{more_updates.text('.3g')} ({PAPER[title][2 * i + 1]})",
+            ]
+        rows.append(cells)
+    heads = ["here (paper)", "time, 100 clients", "time × 200", "updates × 200", "time × 300", "updates × 300"]
+    figure, (axes,) = panels(1)
+    ours = {t: [(grown[t, c].mean, grown[t, c].spread) for c in CLIENTS[1:]] for t in ALGORITHM_TITLES.values()}
+    paper = {t: [PAPER[t][0], PAPER[t][2]] for t in ours}
+    bars(axes, ["200 clients", "300 clients"], ours, paper, "time to 90 % over that with 100 clients")
+    axes.axhline(1, color="0.3", linewidth=0.6)
+    legend(axes)
+    by_200 = {t: grown[t, 200] for t in ours}
+    claims = [
+        Claim(
+            "Spyker takes only 1.21 × as long with 200 clients as with 100 (slowdown of FedAsync over Spyker's)",
+            PAPER["FedAsync"][0] / PAPER["Spyker"][0],
+            times(by_200["FedAsync"], by_200["Spyker"]),
+            neutral=1.0,
+            unit=" ×",
+        ),
+        truth("Spyker scales best of all", first_of(by_200, "Spyker")),
+        truth("FedAsync scales worst of all", last_of(by_200, "FedAsync")),
+    ]
+    notes = "Diamonds are the paper's. All clients together have the same training images, however many they are."
+    return Section(claims, [Table("", heads, rows)], figure, "Time to 90 % with more clients.", {}, notes)
+
+
+SCALABILITY = Item(
+    name="scalability",
+    paper="Tab. ntest",
+    shows="How time and updates to 90 % grow from 100 to 200 and 300 clients",
+    task="mnist",
+    runs={
+        label(title, clients): {"algorithm": name, "world.clients": [clients // 4] * 4, "evaluation.stop-at": TARGET}
+        for clients in CLIENTS
+        for name, title in ALGORITHM_TITLES.items()
+    },
+    tell=tell,
+    minutes=(None, None),
+    quick={"duration": 25.0},
+    full={"duration": 300.0},
+)
