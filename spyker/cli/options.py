@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from spyker.config.presets import PRESETS
 from spyker.config.scenario import Scenario, load, parse_value
 from spyker.config.sections import ScenarioError
 from spyker.learn.data.load import VARIABLE, data_folder
@@ -24,6 +25,9 @@ def add_scenario_options(parser: argparse.ArgumentParser, *, algorithm: bool, en
     parser.add_argument("--clients", type=int, metavar="N", help="so many in all, spread evenly over the regions")
     parser.add_argument("--duration", type=float, metavar="S", help="virtual seconds")
     parser.add_argument("--seed", type=int, metavar="N", help="everything random follows from it")
+    parser.add_argument(
+        "--preset", choices=list(PRESETS), default="paper", help="what holds where nothing else is said"
+    )
     if engine:
         add_engine(parser)
     parser.add_argument("--out", type=Path, metavar="DIR", help="where the record goes; default: a new folder in runs/")
@@ -76,7 +80,8 @@ def read_scenario(args: argparse.Namespace, more: Mapping[str, object] | None = 
     direct = {"algorithm": getattr(args, "algorithm", None), "duration": args.duration, "seed": args.seed}
     overrides |= {key: value for key, value in direct.items() if value is not None}
     overrides |= more or {}
-    return resolve(load(args.scenario, overrides, task=args.task, clients=args.clients))
+    preset = getattr(args, "preset", "paper")
+    return resolve(load(args.scenario, overrides, task=args.task, clients=args.clients, preset=preset))
 
 
 def default_out(name: str) -> Path:

@@ -19,7 +19,7 @@ from spyker.config.sections import ScenarioError
 from spyker.experiments.document import document
 from spyker.experiments.items import ITEMS
 from spyker.experiments.profiles import PROFILES
-from spyker.experiments.reproduce import plan, tell
+from spyker.experiments.reproduce import count, plan, tell
 from spyker.experiments.runner import folder_of, run_watched
 from spyker.records import write_atomically
 
@@ -63,7 +63,7 @@ def command_reproduce(args: argparse.Namespace) -> int:
     scenarios = [scenario for p in plans for scenario in p.all()]
     for scenario in {s.task.name: s for s in scenarios}.values():
         prepare_data(scenario)
-    print(f"profile {profile.name}, {seeds} seeds: {profile.says}")
+    print(f"profile {profile.name}, {count(seeds, 'seed')}: {profile.says}")
     with stop_on_signals() as stop:
         made = run_watched("reproduce", scenarios, out / "runs", args.jobs, stop)
     if stop.requested:
@@ -76,7 +76,7 @@ def command_reproduce(args: argparse.Namespace) -> int:
         sections[p.item.name] = tell(p, mine, out / p.item.name, profile, seeds)
         print(f"{p.item.name}: {out / p.item.name}/")
         for claim in sections[p.item.name].claims:
-            print(f"  {claim.verdict.value}: {claim.sentence} (here {claim.ours.text('.3g', claim.unit)})")
+            print(f"  {claim.verdict.value}: {claim.sentence} (here: {claim.here})")
     write_atomically(
         out / "reproduction.md", document(plans, sections, profile, seeds, lambda name: f"{name}/figure.png")
     )
@@ -101,7 +101,7 @@ def list_items() -> int:
     Console().print(table)
     print("Times are for two cores and nothing else to do; items share runs, so that all together take less.")
     for profile in PROFILES.values():
-        print(f"{profile.name} ({profile.seeds} seeds): {profile.says}")
+        print(f"{profile.name} ({count(profile.seeds, 'seed')}): {profile.says}")
     return 0
 
 

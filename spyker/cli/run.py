@@ -7,7 +7,6 @@ import contextlib
 import signal
 import time
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -83,7 +82,7 @@ def command_compare(args: argparse.Namespace) -> int:
         done = []
         for name in names:
             if not stop.requested:
-                record(replace(base, algorithm=name), task, engine, out / name, stop)
+                record(read_scenario(args, {"algorithm": name}), task, engine, out / name, stop)
                 done.append(Run(out / name))
     show_table(done, base)
     drawn = curves(done)

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, TypeAlias
 
+from spyker.config.presets import PRESETS
 from spyker.config.sections import ScenarioError, convert, read, refuse_unknown, show, write
 from spyker.protocol.parameters import Rule, parameter
 from spyker.protocol.registry import ALGORITHMS, Algorithm, Topology
@@ -138,11 +139,12 @@ def load(
     *,
     task: str | None = None,
     clients: int | None = None,
+    preset: str = "paper",
 ) -> Scenario:
     """Read a scenario file, or the defaults if there is none, with ``{"section.key": value}`` laid over it.
 
     ``task`` chooses another task; options that the file has for its own no longer apply. ``clients`` are spread evenly
-    over the regions.
+    over the regions. What is said nowhere else comes from the ``preset``.
     """
     table: dict[str, Any] = {}
     if path is not None:
@@ -158,6 +160,7 @@ def load(
         table["task"] = {"name": task}
     for dotted, value in (overrides or {}).items():
         lay_over(table, dotted, value)
+    lay_under(table, preset)
     if clients is not None:
         world = table.get("world", {})
         regions = world.get("regions", PAPER_LATENCY) if isinstance(world, dict) else ()
@@ -173,6 +176,16 @@ def lay_over(table: dict[str, Any], dotted: str, value: object) -> None:
         if not isinstance(table, dict):
             raise ScenarioError(dotted, f"{section!r} is not a section", "Write section.key=value")
     table[key] = value
+
+
+def lay_under(table: dict[str, Any], preset: str) -> None:
+    """Add what a preset has for the algorithm that runs, where nothing else is said."""
+    if preset not in PRESETS:
+        raise ScenarioError("--preset", f"is {show(preset)}", f"Choose one of {', '.join(PRESETS)}")
+    for dotted, value in PRESETS[preset].get(str(table.get("algorithm", Scenario().algorithm)), {}).items():
+        section, key = dotted.split(".")
+        if isinstance(table.setdefault(section, {}), dict):  # what is no section is refused later
+            table[section].setdefault(key, value)
 
 
 def from_table(table: Mapping[str, Any], folder: Path = Path()) -> Scenario:

@@ -35,6 +35,8 @@ class Claim:
     unit: str = ""
     why: str = ""
     """What explains a claim that does not hold."""
+    yes_or_no: bool = False
+    """Whether the numbers stand for true and false."""
 
     @property
     def verdict(self) -> Verdict:
@@ -47,16 +49,25 @@ class Claim:
             return Verdict.DIRECTION
         return Verdict.HOLDS
 
+    @property
+    def here(self) -> str:
+        """What was measured, for people."""
+        if not self.yes_or_no or not self.ours.whole:
+            return self.ours.text(".3g", self.unit)
+        yes, seeds = sum(n > self.neutral for n in self.ours.known), len(self.ours.numbers)
+        return "yes" if yes == seeds else "no" if not yes else f"in {yes} of {seeds} seeds"
+
     def markdown(self) -> str:
         """One row of a table."""
-        paper = "–" if self.paper is None else f"{self.paper:g}{self.unit}"
+        paper = "–" if self.paper is None else f"{self.paper:.3g}{self.unit}"
         why = self.why if self.verdict is not Verdict.HOLDS and self.why else ""
-        return f"| {self.sentence} | {paper} | {self.ours.text('.3g', self.unit)} | {self.verdict.value} | {why} |\n"
+        return f"| {self.sentence} | {paper} | {self.here} | {self.verdict.value} | {why} |\n"
 
 
 def truth(sentence: str, holds: list[bool | None], why: str = "") -> Claim:
     """A claim that is either true or not, seed by seed."""
-    return Claim(sentence, None, Sample(tuple(None if h is None else float(h) for h in holds)), 0.5, "", why)
+    numbers = Sample(tuple(None if h is None else float(h) for h in holds))
+    return Claim(sentence, None, numbers, neutral=0.5, why=why, yes_or_no=True)
 
 
 def table(claims: list[Claim]) -> str:

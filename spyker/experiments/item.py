@@ -36,6 +36,8 @@ class Profile:
     """What a reader must know about its sizes."""
     tasks: Mapping[str, Settings] = field(default_factory=dict)
     """Settings by the task that an item asks for."""
+    validation: Settings = field(default_factory=dict)
+    """Settings that hold training images back, for items that choose among settings."""
     settings: Settings = field(default_factory=dict)
     """Settings that override everything else."""
 
@@ -137,3 +139,5 @@ class Item:
     """How long the profiles quick and full take on two cores, alone; ``None``: it was not measured."""
     quick: Settings = field(default_factory=dict)
     full: Settings = field(default_factory=dict)
+    validation: bool = False
+    """Whether models are judged by held-back training images instead of test images."""

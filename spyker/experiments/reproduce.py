@@ -37,7 +37,7 @@ def plan(item: Item, profile: Profile, seeds: int) -> Plan:
     settings = {}
     for label, special in item.runs.items():
         size = item.quick if profile.name == "quick" else item.full
-        sizes = [profile.tasks.get(item.task, {}), size]
+        sizes = [profile.tasks.get(item.task, {}), profile.validation if item.validation else {}, size]
         layers: list[Settings] = [{"task.name": item.task}, READING[item.task], *sizes, special, profile.settings]
         settings[label] = {key: value for layer in layers for key, value in layer.items()}
     return Plan(item, settings, {name: with_seeds(resolve(load(None, s)), seeds) for name, s in settings.items()})

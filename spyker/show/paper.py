@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
+import numpy.typing as npt
 from matplotlib import rc_context
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
@@ -18,6 +19,7 @@ HATCHES = ("", "///", "...", "xxx", "\\\\\\", "ooo")
 GREYS = ("0.25", "0.55", "0.75", "0.88", "0.65", "0.45")
 PRINT: Any = {"font.size": 9, "pdf.fonttype": 42, "axes.spines.top": False, "axes.spines.right": False}
 POINTS = 400
+Array: TypeAlias = npt.NDArray[np.float64]
 
 
 def panels(count: int, height: float = 2.9) -> tuple[Figure, list[Axes]]:
@@ -95,16 +97,24 @@ def bars(
     axes.grid(visible=False, axis="x")
 
 
+def kernel_density(values: Sequence[float], grid: Array | None = None) -> tuple[Array, Array]:
+    """How often values occur, smoothed by a Gaussian kernel of Silverman's width: where, and how often."""
+    data = np.asarray(values, float)
+    if grid is None:
+        grid = np.linspace(data.min(), data.max(), POINTS)
+    low, high = np.percentile(data, [25, 75])
+    width = 0.9 * min(data.std(), (high - low) / 1.34 or data.std()) * data.size**-0.2 or 1.0
+    heights = np.exp(-0.5 * ((grid[:, None] - data) / width) ** 2).sum(1) / (data.size * width * np.sqrt(2 * np.pi))
+    return grid, heights
+
+
 def density(axes: Axes, samples: Mapping[str, Sequence[float]], xlabel: str) -> None:
-    """How often values occur: a kernel density with Silverman's width, one line per sample."""
+    """The densities of some samples, one line each."""
     low, high = min(min(s) for s in samples.values()), max(max(s) for s in samples.values())
-    grid = np.linspace(max(0.0, low - 0.1 * (high - low)), high + 0.1 * (high - low), POINTS)
+    margin = 0.1 * (high - low) or 1.0
+    grid = np.linspace(max(0.0, low - margin), high + margin, POINTS)
     for i, (label, values) in enumerate(samples.items()):
-        data = np.asarray(values, float)
-        quartiles = np.percentile(data, [25, 75])
-        width = 0.9 * min(data.std(), (quartiles[1] - quartiles[0]) / 1.34 or data.std()) * data.size**-0.2 or 1.0
-        curve = np.exp(-0.5 * ((grid[:, None] - data) / width) ** 2).sum(1) / (data.size * width * np.sqrt(2 * np.pi))
-        axes.plot(grid, curve, label=label, **style(i) | {"linewidth": 1.4})
+        axes.plot(*kernel_density(values, grid), label=label, **style(i) | {"linewidth": 1.4})
     axes.set_xlabel(xlabel)
     axes.set_ylabel("density")
     axes.set_xlim(grid[0], grid[-1])

@@ -9,8 +9,11 @@ from spyker.experiments.items.decay import DECAY
 from spyker.experiments.items.imbalance import IMBALANCE
 from spyker.experiments.items.latency import LATENCY
 from spyker.experiments.items.queues import QUEUES
+from spyker.experiments.items.readings import READINGS, SENSITIVITY
 from spyker.experiments.items.scalability import SCALABILITY
+from spyker.experiments.items.tuned import TUNED, TUNED_CIFAR10, TUNED_WIKITEXT2, TUNING
 from spyker.experiments.items.update_density import UPDATE_DENSITY
 
-ALL = (MNIST, CIFAR10, WIKITEXT2, SCALABILITY, QUEUES, LATENCY, IMBALANCE, UPDATE_DENSITY, DECAY, BANDWIDTH)
-ITEMS: dict[str, Item] = {item.name: item for item in ALL}
+PAPER = (MNIST, CIFAR10, WIKITEXT2, SCALABILITY, QUEUES, LATENCY, IMBALANCE, UPDATE_DENSITY, DECAY, BANDWIDTH)
+OURS = (READINGS, SENSITIVITY, TUNING, TUNED, TUNED_CIFAR10, TUNED_WIKITEXT2)
+ITEMS: dict[str, Item] = {item.name: item for item in PAPER + OURS}
