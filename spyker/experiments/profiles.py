@@ -4,16 +4,18 @@ from __future__ import annotations
 
 from spyker.experiments.item import Profile
 
+FEWER = {"world.clients": [5, 5, 5, 5], "training.rate": 0.2}
 QUICK = Profile(
     name="quick",
     seeds=1,
-    says="smaller client datasets and shorter runs than the paper's, and one seed: a first look",
+    says="a tenth of the paper's images per client and less, a learning rate of 0.2 instead of 0.05 to make up for it, "
+    "shorter runs, 20 clients instead of 100 on CIFAR-10 and WikiText-2, and one seed: a first look",
     tasks={
-        "mnist": {"task.training-images": 6_000, "task.test-images": 1_000},
-        "cifar10": {"task.training-images": 3_200, "task.test-images": 500},
-        "wikitext2": {"task.characters-per-client": 2_049, "task.evaluation-characters": 10_000},
+        "mnist": {"task.training-images": 6_000, "task.test-images": 1_000, "training.rate": 0.2},
+        "cifar10": {"task.training-images": 800, "task.test-images": 500} | FEWER,
+        "wikitext2": {"task.characters-per-client": 2_049, "task.evaluation-characters": 10_000} | FEWER,
     },
-    validation={"task.validation-images": 1_000},
+    validation={"task.validation-images": 500},
 )
 FULL = Profile(
     name="full",

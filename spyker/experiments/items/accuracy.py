@@ -102,7 +102,7 @@ MNIST = Item(
     runs=RUNS,
     tell=lambda results: tell((0.9, 0.95), "MNIST", results),
     minutes=(None, None),
-    quick={"duration": 25.0},
+    quick={"duration": 15.0},
     full={"duration": 120.0},
 )
 CIFAR10 = Item(
@@ -113,7 +113,7 @@ CIFAR10 = Item(
     runs=RUNS,
     tell=lambda results: tell((), "CIFAR-10", results),
     minutes=(None, None),
-    quick={"duration": 10.0},
+    quick={"duration": 12.0},
     full={"duration": 300.0, "evaluation.interval": 5.0},
 )
 WIKITEXT2 = Item(
@@ -124,6 +124,6 @@ WIKITEXT2 = Item(
     runs=RUNS,
     tell=lambda results: tell((), "WikiText-2", results),
     minutes=(None, None),
-    quick={"duration": 10.0},
+    quick={"duration": 12.0},
     full={"duration": 300.0, "evaluation.interval": 5.0},
 )

@@ -57,6 +57,6 @@ DECAY = Item(
     },
     tell=tell,
     minutes=(None, None),
-    quick={"duration": 20.0},
+    quick={"duration": 12.0},
     full={"duration": 120.0},
 )

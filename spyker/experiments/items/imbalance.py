@@ -76,6 +76,6 @@ IMBALANCE = Item(
     runs={label(n): {"algorithm": "spyker", "world.clients": list(world)} for n, world in WORLDS.items()},
     tell=tell,
     minutes=(None, None),
-    quick={"duration": 25.0},
+    quick={"duration": 15.0},
     full={"duration": 120.0},
 )

@@ -1,7 +1,8 @@
 """Readings: under which reading of the paper does its headline, 61 % less time than FedAsync, appear?
 
 The paper leaves open how its data was split, with which learning rate, and which model's accuracy it plots.
-``readings`` tries the splits and rates on MNIST; ``sensitivity`` changes one thing at a time, on the embedded digits.
+``readings`` tries the splits on MNIST; ``sensitivity`` changes one thing at a time, on
+the embedded digits.
 """
 
 from __future__ import annotations
@@ -19,7 +20,6 @@ SPLITS: dict[str, dict[str, object]] = {
     "l = 2": {"task.partition": "pathological"},
     "l = 2, regions differ": {"task.partition": "pathological", "task.grouped": True},
 }
-RATES = (0.05, 0.2)
 MEAN_OTHERS = 157.1  # ms, the mean of the latencies between different regions
 UNIFORM_BETWEEN = [
     [MEAN_OTHERS if i != j else near for j in range(4)] for i, near in enumerate((1.41, 0.9, 2.56, 2.14))
@@ -57,6 +57,7 @@ def compare(results: Results, readings: Mapping[str, tuple[str, str]], caption: 
     """For each reading, how much less time Spyker takes, by the mean of its servers and by their averaged model."""
     rows, gains = [], {}
     for reading, (spyker, fedasync) in readings.items():
+        results.final(spyker), results.final(fedasync)  # for the CSV file
         theirs = results.time_to(fedasync, TARGET)
         mean, averaged = results.time_to(spyker, TARGET), results.averaged_to(spyker, TARGET)
         gains[reading] = by_mean, by_average = less(mean, theirs), less(averaged, theirs)
@@ -96,10 +97,8 @@ def shown(sample: Sample) -> tuple[float | None, float | None]:
 
 
 def tell_readings(results: Results) -> Section:
-    """Splits and rates on MNIST."""
-    readings = {
-        f"{s}, η = {r:g}": (f"Spyker, {s}, η = {r:g}", f"FedAsync, {s}, η = {r:g}") for r in RATES for s in SPLITS
-    }
+    """Splits on MNIST."""
+    readings = {split: (f"Spyker, {split}", f"FedAsync, {split}") for split in SPLITS}
     caption = "How much less time than FedAsync Spyker takes to 90 % on MNIST, by reading; dashed: the paper's 61 %."
     return compare(results, readings, caption, "")
 
@@ -119,17 +118,16 @@ STOP: Settings = {"evaluation.stop-at": TARGET, "evaluation.interval": 0.5}
 READINGS = Item(
     name="readings",
     paper="Tab. ma_boost",
-    shows="Under which split and learning rate the paper's 61 % appears on MNIST",
+    shows="Under which split of the data the paper's 61 % appears on MNIST",
     task="mnist",
     runs={
-        f"{title}, {split}, η = {rate:g}": {**STOP, **settings, "algorithm": name, "training.rate": rate}
-        for rate in RATES
+        f"{title}, {split}": {**settings, "algorithm": name}
         for split, settings in SPLITS.items()
         for name, title in (("spyker", "Spyker"), ("fedasync", "FedAsync"))
     },
     tell=tell_readings,
     minutes=(None, None),
-    quick={"duration": 30.0},
+    quick={"duration": 15.0},
     full={"duration": 120.0},
 )
 ONE: Settings = {**STOP, "task.partition": "pathological", "training.rate": 0.2, "duration": 60.0}

@@ -102,13 +102,13 @@ TUNING = Item(
     shows="The search for each algorithm's best settings, on held-back MNIST images",
     task="mnist",
     runs={
-        label: {**point, "algorithm": algorithm, "evaluation.stop-at": TARGETS[0], "evaluation.interval": 0.25}
+        label: {**point, "algorithm": algorithm, "evaluation.stop-at": TARGETS[0], "evaluation.interval": 0.5}
         for algorithm in ALGORITHM_TITLES
         for label, point in combinations(algorithm).items()
     },
     tell=tell_tuning,
     minutes=(None, None),
-    quick={"duration": 12.0},
+    quick={"duration": 8.0},
     full={"duration": 60.0},
     validation=True,
 )
@@ -120,7 +120,7 @@ TUNED = Item(
     runs=both_presets(),
     tell=partial(tell_tuned, TARGETS),
     minutes=(None, None),
-    quick={"duration": 25.0},
+    quick={"duration": 15.0},
     full={"duration": 120.0},
 )
 TUNED_CIFAR10 = Item(
@@ -131,7 +131,7 @@ TUNED_CIFAR10 = Item(
     runs=both_presets(),
     tell=partial(tell_tuned, ()),
     minutes=(None, None),
-    quick={"duration": 10.0},
+    quick={"duration": 12.0},
     full={"duration": 300.0, "evaluation.interval": 5.0},
 )
 TUNED_WIKITEXT2 = Item(
@@ -142,6 +142,6 @@ TUNED_WIKITEXT2 = Item(
     runs=both_presets(),
     tell=partial(tell_tuned, ()),
     minutes=(None, None),
-    quick={"duration": 10.0},
+    quick={"duration": 12.0},
     full={"duration": 300.0, "evaluation.interval": 5.0},
 )

@@ -1,0 +1,63 @@
+"""The claim checker on made-up numbers for which the answer is known."""
+
+import pytest
+
+from spyker.experiments.claims import Claim, Verdict, table, truth
+from spyker.experiments.numbers import less, sample, times
+
+
+def test_a_mean_needs_every_seed() -> None:
+    assert sample([1.0, 3.0]).mean == 2.0
+    assert sample([1.0, None]).mean is None
+    assert sample([1.0, None]).text() == "– (1 of 2 seeds)"
+    assert sample([None]).text() == "–"
+    assert sample([2.0]).text(".3g", " s") == "2 s"
+    assert sample([1.0, 3.0]).text(".3g", " s") == "2 ± 1.4 s"
+
+
+def test_comparisons_are_made_seed_by_seed() -> None:
+    assert less(sample([22.0, 30.0]), sample([55.0, 60.0])).numbers == (60.0, 50.0)
+    assert times(sample([22.0, None]), sample([11.0, 1.0])).numbers == (2.0, None)
+
+
+@pytest.mark.parametrize(
+    ("ours", "verdict"),
+    [
+        ([61.0, 62.0], Verdict.HOLDS),
+        ([49.0, 49.0], Verdict.HOLDS),  # four fifths of 61 are 48.8
+        ([80.0], Verdict.HOLDS),  # a larger effect confirms it as well
+        ([48.0, 48.0], Verdict.DIRECTION),
+        ([90.0, 1.0], Verdict.DIRECTION),  # it is the mean that counts for the size
+        ([6.0, 23.0], Verdict.DIRECTION),
+        ([120.0, -1.0], Verdict.FAILS),  # one seed disagrees
+        ([0.0], Verdict.FAILS),
+        ([61.0, None], Verdict.OPEN),
+        ([], Verdict.OPEN),
+    ],
+)
+def test_verdicts(ours: list[float | None], verdict: Verdict) -> None:
+    assert Claim("faster", 61.0, sample(ours), unit=" %").verdict is verdict
+
+
+def test_no_effect_may_be_another_number_than_zero() -> None:
+    slower = Claim("takes longer", 1.5, sample([1.39]), neutral=1.0)
+    assert slower.verdict is Verdict.DIRECTION  # an effect of 0.39 is less than four fifths of 0.5
+    assert Claim("takes longer", 1.5, sample([1.41]), neutral=1.0).verdict is Verdict.HOLDS
+    assert Claim("takes longer", 1.5, sample([0.9]), neutral=1.0).verdict is Verdict.FAILS
+
+
+def test_a_claim_without_a_size_has_a_direction_only() -> None:
+    assert Claim("decay helps", None, sample([0.1])).verdict is Verdict.HOLDS
+
+
+def test_true_or_false() -> None:
+    assert truth("first", [True, True]).verdict is Verdict.HOLDS
+    assert truth("first", [True, False]).verdict is Verdict.FAILS
+    assert truth("first", [True, None]).verdict is Verdict.OPEN
+    assert [truth("", h).here for h in ([True], [False], [True, False])] == ["yes", "no", "in 1 of 2 seeds"]
+
+
+def test_a_reason_is_given_only_for_what_does_not_hold() -> None:
+    rows = table([Claim("a", 10.0, sample([1.0]), why="noise"), Claim("b", 10.0, sample([10.0]), why="noise")])
+    assert rows.splitlines()[2] == "| a | 10 | 1 | holds in direction, not in size | noise |"
+    assert rows.splitlines()[3] == "| b | 10 | 10 | holds |  |"

@@ -1,0 +1,114 @@
+"""Every item from end to end, at a miniature size: all tasks are the embedded digits, for one virtual second."""
+
+import csv
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+from PIL import Image
+
+from spyker.cli.main import main
+from spyker.experiments.document import document
+from spyker.experiments.item import Profile, Section
+from spyker.experiments.items import ITEMS, PAPER
+from spyker.experiments.profiles import PROFILES
+from spyker.experiments.reproduce import Plan, plan, tell
+from spyker.experiments.runner import folder_of, run_all
+from spyker.records import Run
+
+DIGITS = {"task.name": "digits"}
+MINIATURE = Profile(
+    "miniature",
+    1,
+    "a test",
+    tasks={"mnist": DIGITS, "cifar10": DIGITS, "wikitext2": DIGITS},
+    settings={"duration": 1.0, "evaluation.interval": 0.5, "evaluation.stop-at": 2.0},
+)
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[Plan], dict[str, Section]]:
+    out = tmp_path_factory.mktemp("reproduce")
+    plans = [plan(item, MINIATURE, 1) for item in ITEMS.values()]
+    scenarios = [s for p in plans for s in p.all()]
+    runs = {folder_of(s, out / "runs"): r for s, r in zip(scenarios, run_all(scenarios, out / "runs"), strict=True)}
+    sections = {}
+    for p in plans:
+        mine: dict[str, Sequence[Run | None]] = {
+            label: [runs[folder_of(s, out / "runs")] for s in seeded] for label, seeded in p.scenarios.items()
+        }
+        sections[p.item.name] = tell(p, mine, out / p.item.name, MINIATURE, 1)
+    return out, plans, sections
+
+
+@pytest.mark.timeout(400)
+@pytest.mark.parametrize("name", ITEMS)
+def test_an_item_leaves_a_figure_numbers_and_a_section(
+    name: str, made: tuple[Path, list[Plan], dict[str, Section]]
+) -> None:
+    folder = made[0] / name
+    with Image.open(folder / "figure.png") as picture:
+        low, high = picture.convert("L").getextrema()
+        assert low < 100 < 200 < high  # something is drawn, on white
+    assert (folder / "figure.pdf").read_bytes().startswith(b"%PDF")
+    rows = list(csv.reader((folder / "numbers.csv").open()))
+    assert rows[0] == ["run", "measure", "seed 1"]
+    assert {row[0] for row in rows[1:]} >= set(ITEMS[name].runs) or name in ("readings", "sensitivity")
+    assert any(row[2] for row in rows[1:])
+    text = (folder / "section.md").read_text()
+    assert f"## {name}\n" in text
+    assert "Profile miniature, 1 seed" in text
+    assert "| " in text
+
+
+@pytest.mark.timeout(400)
+def test_items_share_identical_runs(made: tuple[Path, list[Plan], dict[str, Section]]) -> None:
+    out, plans, _ = made
+    assert len(list((out / "runs").iterdir())) < sum(len(p.scenarios) for p in plans)
+
+
+@pytest.mark.timeout(400)
+def test_the_document_has_every_section_and_every_claim(made: tuple[Path, list[Plan], dict[str, Section]]) -> None:
+    _, plans, sections = made
+    text = document(plans, sections, MINIATURE, 1, lambda name: f"{name}.png")
+    for name, section in sections.items():
+        assert f"![{section.caption}]({name}.png)" in text
+        assert all(claim.sentence in text for claim in section.claims)
+    assert f"Of {sum(len(s.claims) for s in sections.values())} claims" in text
+
+
+def test_every_item_of_the_paper_makes_a_claim_and_asks_for_sizes_that_exist() -> None:
+    for profile in PROFILES.values():
+        for item in ITEMS.values():
+            assert plan(item, profile, 1).scenarios
+    assert {item.name for item in PAPER} == {
+        "mnist", "cifar10", "wikitext2", "scalability", "queues", "latency", "imbalance", "update-density", "decay",
+        "bandwidth",
+    }  # fmt: skip
+
+
+def test_the_command_writes_all_of_it_and_resumes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    arguments = ["reproduce", "queues", "--out", str(tmp_path / "out"), "--jobs", "1"]
+    assert main([*arguments, "--document", str(tmp_path / "doc.md")]) == 0
+    assert "FedAsync's queue" in capsys.readouterr().out
+    assert (tmp_path / "images" / "doc" / "queues.png").exists()
+    assert "images/doc/queues.png" in (tmp_path / "doc.md").read_text()
+    first = {p: p.stat().st_mtime_ns for p in (tmp_path / "out" / "runs").glob("*/facts.jsonl")}
+    assert len(first) == 2
+    assert main(arguments) == 2
+    assert main([*arguments, "--resume"]) == 0
+    assert first == {p: p.stat().st_mtime_ns for p in (tmp_path / "out" / "runs").glob("*/facts.jsonl")}
+
+
+def test_unknown_items_are_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["reproduce", "table-9", "--out", str(tmp_path / "out")]) == 2
+    assert "scalability" in capsys.readouterr().err
+    assert main(["reproduce", "--out", str(tmp_path / "out")]) == 2
+    assert "--list" in capsys.readouterr().err
+    assert not (tmp_path / "out").exists()
+
+
+def test_the_list_names_every_item(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["reproduce", "--list"]) == 0
+    text = capsys.readouterr().out
+    assert all(name in text for name in ITEMS)

@@ -1,0 +1,81 @@
+import csv
+from pathlib import Path
+
+import pytest
+
+from spyker.cli.main import main
+from spyker.config.sections import ScenarioError
+from spyker.experiments.sweep import combinations, split_values
+
+
+@pytest.mark.parametrize(
+    ("text", "key", "values"),
+    [
+        ("training.rate=0.1,0.2", "training.rate", [0.1, 0.2]),
+        ("algorithm=spyker, fedavg", "algorithm", ["spyker", "fedavg"]),
+        ("world.clients=[1,2],[3,4]", "world.clients", [[1, 2], [3, 4]]),
+        ('task.name="a,b",c', "task.name", ["a,b", "c"]),
+        ("training.delay-ms={mean=1,std=2},paper", "training.delay-ms", [{"mean": 1, "std": 2}, "paper"]),
+        ("world.uniform-latency=true,false", "world.uniform-latency", [True, False]),
+    ],
+)
+def test_values_are_separated_by_commas_outside_brackets_and_quotes(text: str, key: str, values: list[object]) -> None:
+    assert split_values(text) == (key, values)
+
+
+@pytest.mark.parametrize("text", ["training.rate", "training.rate=", "=1,2", "training.rate=1,,2"])
+def test_values_that_are_missing_are_refused(text: str) -> None:
+    with pytest.raises(ScenarioError, match="--vary"):
+        split_values(text)
+
+
+def test_all_combinations_the_last_key_fastest() -> None:
+    points = combinations([("a", [1, 2]), ("b", [3, 4])])
+    assert points == [{"a": 1, "b": 3}, {"a": 1, "b": 4}, {"a": 2, "b": 3}, {"a": 2, "b": 4}]
+    with pytest.raises(ScenarioError, match="twice"):
+        combinations([("a", [1]), ("a", [2])])
+
+
+QUICK = ["sweep", "--task", "quadratic", "--duration", "2", "--clients", "8", "--jobs", "1"]
+
+
+def test_a_sweep_has_a_line_per_combination_and_seed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    out = tmp_path / "s"
+    latencies = "world.latency-ms=" + ",".join(str([[float(ms)] * 4] * 4) for ms in (1, 50))
+    vary = ["--vary", "training.rate=0.1,0.5", "--vary", latencies]
+    assert main([*QUICK, *vary, "--seeds", "2", "--out", str(out), "--set", "evaluation.targets=[0.2]"]) == 0
+    rows = list(csv.DictReader((out / "sweep.csv").open()))
+    assert [(r["training.rate"], r["seed"]) for r in rows] == [
+        (r, s) for r in ("0.1", "0.5") for _ in "ab" for s in "12"
+    ]
+    assert float(rows[4]["time to 0.2"]) <= float(rows[0]["time to 0.2"] or "inf")
+    assert all(0 < float(r["final covered"]) <= 1 for r in rows)
+    assert "training.rate" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--vary", "training.rate=0.1,x"], "training.rate"),
+        (["--vary", "no.such=1"], "no"),
+        ([], "--vary"),
+        (["--vary", "seed=1", "--seeds", "0"], "--seeds"),
+        (["--vary", "seed=1", "--jobs", "0"], "--jobs"),
+    ],
+)
+def test_bad_input_is_refused_before_anything_runs(
+    arguments: list[str], message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main([*QUICK[:-2], *arguments, "--out", str(tmp_path / "s")]) == 2
+    assert message in capsys.readouterr().err
+    assert not (tmp_path / "s").exists()
+
+
+def test_an_old_folder_is_gone_on_with_only_when_asked(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "notes.txt").write_text("mine")
+    arguments = [*QUICK, "--vary", "seed=1", "--out", str(tmp_path)]
+    assert main(arguments) == 2
+    assert "--resume" in capsys.readouterr().err
+    assert main([*arguments, "--resume"]) == 2
+    assert "holds no runs" in capsys.readouterr().err
+    assert [p.name for p in tmp_path.iterdir()] == ["notes.txt"]
