@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from spyker.config.presets import PRESETS
 from spyker.config.scenario import (
     ALGORITHM_SECTIONS,
     SECTIONS,
@@ -17,6 +18,7 @@ from spyker.config.scenario import (
 )
 from spyker.config.sections import ScenarioError, kebab
 from spyker.learn.registry import resolve
+from spyker.protocol.registry import ALGORITHMS
 
 
 def test_an_empty_file_is_the_papers_world(tmp_path: Path) -> None:
@@ -59,7 +61,7 @@ def test_the_printed_default_names_and_explains_every_key() -> None:
     table = tomllib.loads(text)
     for name, section in (SECTIONS | ALGORITHM_SECTIONS).items():
         for field in dataclasses.fields(section):
-            assert kebab(field.name) in table[name]
+            assert kebab(field.name) in table[name] or f"\n# {kebab(field.name)} =\n" in text  # or it is unset
             assert field.metadata["rule"].doc in text
 
 
@@ -159,3 +161,25 @@ def test_bad_scenarios_are_refused_by_field_and_remedy(table: dict[str, object],
         resolve(from_table(table))
     assert caught.value.field == field
     assert remedy in str(caught.value)
+
+
+def test_a_preset_speaks_where_nothing_else_does(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    mine = {"spyker": {"training.rate": 0.3, "spyker.client-rate": 0.4}, "fedavg": {"training.rate": 0.5}}
+    monkeypatch.setitem(PRESETS, "mine", mine)
+    file = tmp_path / "scenario.toml"
+    file.write_text("[spyker]\nclient-rate = 0.9\n")
+    assert load(None, preset="mine").training.rate == 0.3
+    assert load(None, {"algorithm": "fedavg"}, preset="mine").training.rate == 0.5
+    assert load(None, {"algorithm": "hierfavg"}, preset="mine").training.rate == 0.05
+    assert load(file, preset="mine").parameters.client_rate == 0.9
+    assert load(None, {"training.rate": 0.7}, preset="mine").training.rate == 0.7
+    with pytest.raises(ScenarioError, match="Choose one of paper, tuned"):
+        load(None, preset="other")
+
+
+@pytest.mark.parametrize("algorithm", ALGORITHMS)
+def test_every_algorithm_has_a_tuned_preset_that_can_be_read(algorithm: str) -> None:
+    assert PRESETS["tuned"][algorithm]
+    keys = [key for key in PRESETS["tuned"][algorithm] if key.startswith("training.")]
+    assert keys in ([], ["training.rate"])  # algorithms that are compared share a task
+    assert load(None, {"algorithm": algorithm}, preset="tuned") != load(None, {"algorithm": algorithm})

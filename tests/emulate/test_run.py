@@ -36,6 +36,27 @@ def test_time_to_target_is_the_first_evaluation_that_reaches_it(emulate: Any) ->
     assert summary["updates_to_target"]["0.5"] == first["updates"]
 
 
+@pytest.mark.parametrize("workers", [0, 2])
+def test_a_run_may_stop_at_a_target_one_evaluation_late(workers: int) -> None:
+    table = {
+        "task": {"name": "digits"},
+        "training": {"rate": 0.2},
+        "duration": 30.0,
+        "world": {"clients": [2, 2, 2, 2]},
+    }
+    scenario = resolve(from_table(table | {"evaluation": {"interval": 0.5, "stop-at": 0.2}}))
+    facts: list[tuple[float, Any]] = []
+    task, engine = start(scenario, workers)
+    with engine:
+        summary = run(scenario, task, engine, lambda t, fact, _: facts.append((t, fact)))
+    scores = [(t, fact.mean) for t, fact in facts if fact.kind == "evaluation"]
+    assert scores[-2][1] >= 0.2
+    assert all(mean < 0.2 for _, mean in scores[:-2])
+    assert summary["finished"]
+    assert summary["time"] == scores[-1][0] == scores[-2][0] + 0.5 < 30
+    assert max(t for t, _ in facts) == summary["time"]
+
+
 def test_the_headline_is_the_mean_of_the_servers(emulate: Any) -> None:
     facts, _ = emulate({"task": {"name": "quadratic"}, "duration": 2.0})
     for f in facts:

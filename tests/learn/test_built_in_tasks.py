@@ -104,6 +104,20 @@ def test_mnist_is_learnt_from_stripes_and_images_are_normalised() -> None:
 
 
 @pytest.mark.usefixtures("small_data")
+def test_held_back_images_judge_and_nobody_trains_on_them() -> None:
+    raw = np.array(load_data("mnist")["train-images"]).reshape(200, -1)
+    task = make("mnist", 3, partition="iid", **{"validation-images": 50, "training-images": 90})
+    assert task.test.count == 50
+    pixels = (task.test.read()[0] * 0.3081 + 0.1307).mul(255).round().reshape(50, -1).numpy()
+    assert np.array_equal(pixels, raw[150:])
+    assert [task.size(client) for client in range(3)] == [30] * 3
+    theirs = np.concatenate([client.read()[0].reshape(30, -1).numpy() for client in task.clients])
+    assert np.allclose(np.sort((theirs * 0.3081 + 0.1307).sum(1)), np.sort((raw[:90] / 255).sum(1)), atol=1e-2)
+    with pytest.raises(ScenarioError, match=r"task\.validation-images.*200"):
+        make("mnist", 3, **{"validation-images": 200})
+
+
+@pytest.mark.usefixtures("small_data")
 def test_images_are_not_kept_as_numbers_and_the_options_count() -> None:
     task = make("cifar10", 5, **{"images-per-client": 6, "test-images": 7})
     assert [task.size(client) for client in range(5)] == [6] * 5

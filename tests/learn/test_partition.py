@@ -46,6 +46,20 @@ def test_pathological_parts_are_disjoint_equal_and_have_exactly_l_labels(
         assert len(set(counts.tolist())) == 1
 
 
+def test_grouped_clients_have_the_labels_of_their_neighbours() -> None:
+    labels = np.repeat(np.arange(10), 100)
+    plain, grouped = (pathological(labels, 40, 2, np.random.default_rng(1), grouped=wanted) for wanted in (False, True))
+    check_disjoint(grouped, 40)
+    check_equal(grouped)
+
+    def hands(parts: list[Indices]) -> list[tuple[int, ...]]:
+        return [tuple(np.unique(labels[part]).tolist()) for part in parts]
+
+    assert hands(grouped) == sorted(hands(plain))  # the same hands, handed out in another order
+    regions = [{label for hand in hands(grouped)[i : i + 10] for label in hand} for i in range(0, 40, 10)]
+    assert min(map(len, regions)) < 10
+
+
 def test_labels_are_dealt_out_evenly() -> None:
     labels = np.repeat(np.arange(10), 100)
     parts = pathological(labels, 100, 2, np.random.default_rng(1))

@@ -28,6 +28,32 @@ def test_a_target_is_reached_at_the_first_evaluation_that_is_as_good() -> None:
     assert made("a", [9.0, 5.0, 4.0], higher=False).reached(5.0) == (1.0, 10)
 
 
+@pytest.mark.parametrize(
+    ("mean", "higher", "first", "holds"),
+    [
+        ([0.1, 0.91, 0.89, 0.9, 0.95], True, 1.0, 3.0),  # it dips below once
+        ([0.1, 0.9, 0.95], True, 1.0, 1.0),
+        ([0.95, 0.96], True, 0.0, 0.0),
+        ([0.1, 0.95, 0.2], True, 1.0, None),  # it was there, and is no longer
+        ([0.1, 0.2], True, None, None),
+        ([9.0, 0.8, 1.5, 0.9], False, 1.0, 3.0),  # lower is better
+    ],
+)
+def test_the_first_crossing_and_the_first_that_holds(
+    mean: list[float], higher: bool, first: float | None, holds: float | None
+) -> None:
+    noisy = made("a", mean, higher)
+    hit, held = noisy.reached(0.9), noisy.held(0.9)
+    assert (hit and hit[0]) == first
+    assert (held and held[0]) == holds
+
+
+def test_other_scores_than_the_mean_can_be_asked_for() -> None:
+    curve = made("a", [0.1, 0.5, 0.9])
+    assert curve.reached(0.4, curve.worst) == (1.0, 10)
+    assert curve.held(0.8, curve.worst) == (2.0, 20)
+
+
 def test_the_table_fits_into_80_columns_and_cuts_nothing() -> None:
     console = Console(file=io.StringIO(), width=80)
     console.print(for_terminal([made("Sync-Spyker", [0.1, 0.912345, 0.95])], [0.9, 0.95]))
