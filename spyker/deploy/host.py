@@ -415,7 +415,9 @@ class Host:
         self._mixer.shutdown()
         self._disk.shutdown()
 
-    def summary(self) -> dict[str, Any]:
+    def summary(self, *, finished: bool) -> dict[str, Any] | None:
         """This server's own numbers, for the record."""
-        assert self.server is not None
-        return self.tally.summary(self.server, len([e for e in self.ledger.clients.values() if e.member]))
+        if self.server is None:
+            return None
+        members = sum(entry.member for entry in self.ledger.clients.values())
+        return self.tally.summary(self.server, members, finished=finished)
