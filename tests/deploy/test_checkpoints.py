@@ -26,7 +26,7 @@ value = found.numbers["value"] if found else 0
 print("ready", flush=True)
 while True:
     value += 1
-    vectors = {name: np.full(20_000, value, np.float32) for name in ("weights", "average")}
+    vectors = {name: np.full(1_000_000, value, np.float32) for name in ("weights", "average")}
     checkpoints.save({"value": value}, vectors)
     print(value, flush=True)
 """
@@ -129,7 +129,7 @@ def test_others_go_on_while_a_large_model_is_saved(folder):
 def test_a_kill_at_any_moment_loses_nothing_that_was_reported(folder):
     moments = random.Random(5)
     reported = 0
-    for _ in range(8):
+    for _ in range(10):
         process = subprocess.Popen(
             [sys.executable, "-c", SAVE_IN_A_LOOP, str(folder)], stdout=subprocess.PIPE, text=True
         )
@@ -147,7 +147,7 @@ def test_a_kill_at_any_moment_loses_nothing_that_was_reported(folder):
             assert found.damaged == ()
             assert all((vector == value).all() for vector in found.vectors.values())
         reported = value
-    assert reported > 8
+    assert reported > 5
 
 
 @pytest.mark.parametrize("leftover", [".checkpoint-000003.unfinished", ".checkpoint-000001.unwanted"])
