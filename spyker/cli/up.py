@@ -58,7 +58,7 @@ def command_up(args: argparse.Namespace) -> int:
         with Local(scenario, folder, insecure=args.insecure, paced=args.paced, duration=scenario.duration) as local:
             local.start()
             with LiveProgress(scenario.chosen.title, scenario.duration, metric) as progress:
-                local.watch(lambda t, fact: progress.fact(min(t, scenario.duration), fact), lambda: stop.requested)
+                local.watch(lambda t, fact: progress.fact(min(t, scenario.duration - 1e-3), fact), lambda: stop.requested)
         clear(out, overwrite=args.overwrite)
         local.merge(out)
     show_table([Run(out)], scenario)
