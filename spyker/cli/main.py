@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from spyker import __version__
 from spyker.cli.certs import add_certs
 from spyker.cli.data import add_data
+from spyker.cli.export import add_export
 from spyker.cli.run import add_compare, add_run
 from spyker.cli.show import add_plot, add_scenario
 from spyker.config.sections import ScenarioError
@@ -28,7 +29,7 @@ def parser() -> argparse.ArgumentParser:
     )
     root.add_argument("--version", action="version", version=f"spyker {__version__}")
     commands = root.add_subparsers(metavar="COMMAND", required=True)
-    for add in (add_run, add_compare, add_plot, add_scenario, add_data, add_certs):
+    for add in (add_run, add_compare, add_plot, add_scenario, add_data, add_certs, add_export):
         add(commands)
     return root
 
