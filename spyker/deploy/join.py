@@ -41,6 +41,7 @@ from spyker.protocol.messages import Model, ToServer, Train, Update, Vector
 FIRST_PAUSE, LONGEST_PAUSE = 0.2, 10.0  # seconds between two attempts to connect
 WELCOME_SECONDS = 60.0
 LEAVE_SECONDS = 2.0
+NEARER = 0.7  # of the round-trip time is worth a change; measurements vary
 RECEIVE_MEMORY = 1 << 30  # bytes of buffers that are kept for the next model
 FINAL = (grpc.StatusCode.UNAUTHENTICATED, grpc.StatusCode.FAILED_PRECONDITION)  # trying again would not help
 
@@ -247,8 +248,12 @@ class Attendant:
             stream.cancel()
 
     async def _nearer(self, address: str) -> bool:
-        """Whether a nearer server than this one can be reached again."""
-        return len(self.attendance.servers) > 1 and await self.ranking.best(fresh=True) != address
+        """Whether a server that is clearly nearer than this one can be reached again."""
+        if len(self.attendance.servers) == 1:
+            return False
+        best = await self.ranking.best(fresh=True)
+        here, there = self.ranking.seconds.get(address), self.ranking.seconds.get(best)
+        return here is not None and there is not None and there < NEARER * here
 
     async def _read(self, stream: Any) -> tuple[memoryview | None, pb.Frame | None]:
         data = await stream.read()
