@@ -93,5 +93,5 @@ def refuse_remote(addresses: Sequence[str]) -> None:
             raise ScenarioError(
                 "--insecure",
                 f"would speak plaintext with {address}",
-                "Use it with loopback addresses only, such as 127.0.0.1:7000; elsewhere, make certificates: spyker certs",
+                "Use it with loopback addresses only; elsewhere, make certificates: spyker certs",
             )

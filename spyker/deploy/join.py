@@ -218,7 +218,9 @@ class Attendant:
                 kind = None if frame is None else frame.WhichOneof("body")
                 if frame is not None and kind == "goodbye":
                     self.saved_version = frame.goodbye.saved_version
-                    self.log.info("goodbye", client=self.id, finished=frame.goodbye.finished, saved_version=self.saved_version)
+                    self.log.info(
+                        "goodbye", client=self.id, finished=frame.goodbye.finished, saved_version=self.saved_version
+                    )
                     return bool(frame.goodbye.finished)
                 if frame is None or kind != "task":
                     raise Refusal("malformed", "neither a task nor a goodbye")
@@ -290,7 +292,8 @@ class Attendant:
     async def _train(self, order: Train) -> Update:
         weights = await self.trainer.train(self.id, order)
         [action] = self.client.trained(weights)
-        assert isinstance(action, ToServer) and isinstance(action.message, Update)
+        assert isinstance(action, ToServer)
+        assert isinstance(action.message, Update)
         return action.message
 
     def _drop(self) -> None:
@@ -451,7 +454,9 @@ def read_secrets(
     if certs is not None:
         folders = {k: certs / f"client-{k}" for k in clients}
         authority = ca or folders[clients[0]] / CA
-        return {k: load_credential(folder / CREDENTIAL) for k, folder in folders.items()}, read_file(authority, "--certs")
+        return {k: load_credential(folder / CREDENTIAL) for k, folder in folders.items()}, read_file(
+            authority, "--certs"
+        )
     if ca is None or credential is None:
         raise ScenarioError("--certs", "is missing", "Name the folder that spyker certs made, or --ca and --credential")
     if len(clients) > 1:

@@ -88,7 +88,7 @@ def test_clients_that_stop_reading_cost_a_bounded_amount_of_memory_and_are_disco
 
 
 def test_a_server_that_stops_reading_is_left_alone_until_it_comes_back(tmp_path: Path) -> None:
-    """Its clients and the other server notice; the other server serves its own; then all goes on, and no token is lost."""
+    """The other server serves its own clients meanwhile; then all goes on, and no token is lost."""
     with deployed(table("spyker", (1, 1)), tmp_path, keepalive=0.5, stall_timeout=1.0) as deployment:
         deployment.up(0)
         frozen = deployment.up(1)

@@ -19,7 +19,7 @@ def test_a_killed_server_goes_on_from_what_it_saved(tmp_path: Path) -> None:
         server = deployment.up()
         deployment.attend("0-2", more=("--set", "training.delay-ms=[5.0, 5.0, 5.0]"))
         for life in range(1, 4):
-            until(lambda: len(deployment.facts("update")) >= 90 * life)
+            until(lambda enough=90 * life: len(deployment.facts("update")) >= enough)
             server.kill()
             server.wait()
             saved = latest(tmp_path / "server-0" / "state")
@@ -56,7 +56,7 @@ def check_exactly_once(facts: list[dict]) -> None:
 
 
 def test_an_answer_that_was_saved_is_not_applied_again(tmp_path: Path) -> None:
-    """A client that was cut off offers its answer to the next life of the server: taken if it is news, and only then."""
+    """A client offers its answer to the next life of the server, which takes it if it is news, and only then."""
     with deployed(table(), tmp_path, checkpoint_updates=1) as deployment:
         server = deployment.up()
 
@@ -92,7 +92,7 @@ def test_an_answer_that_was_saved_is_not_applied_again(tmp_path: Path) -> None:
 
 
 def test_sigterm_drains(tmp_path: Path) -> None:
-    """The server saves everything it has applied, tells its clients, and exits with 0; they come back to the next life."""
+    """The server saves what it has applied, tells its clients and exits with 0; they come back to its next life."""
     with deployed(table(), tmp_path, checkpoint_updates=10**6, checkpoint_seconds=1000.0) as deployment:
         server = deployment.up()
         clients = deployment.attend("0-2")
