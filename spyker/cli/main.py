@@ -3,47 +3,61 @@
 from __future__ import annotations
 
 import argparse
+import importlib
 import sys
 from collections.abc import Sequence
 
 from spyker import __version__
-from spyker.cli.data import add_data
-from spyker.cli.reproduce import add_reproduce
-from spyker.cli.run import add_compare, add_run
-from spyker.cli.show import add_plot, add_scenario
-from spyker.cli.sweep import add_sweep
 from spyker.config.sections import ScenarioError
+from spyker.deploy.errors import DeploymentError
 from spyker.emulate.judge import DivergedError
-from spyker.experiments.runner import RunFailedError
+from spyker.experiments.errors import RunFailedError
 from spyker.learn.data.dataset import DataError
 from spyker.learn.pool import WorkerDiedError
 from spyker.records import RecordError
 
 FAILED, BAD_INPUT, INTERRUPTED = 1, 2, 130
+COMMANDS = {
+    "run": "spyker.cli.run:add_run",
+    "compare": "spyker.cli.run:add_compare",
+    "sweep": "spyker.cli.sweep:add_sweep",
+    "reproduce": "spyker.cli.reproduce:add_reproduce",
+    "plot": "spyker.cli.show:add_plot",
+    "scenario": "spyker.cli.show:add_scenario",
+    "data": "spyker.cli.data:add_data",
+    "up": "spyker.cli.up:add_up",
+    "serve": "spyker.cli.serve:add_serve",
+    "join": "spyker.cli.serve:add_join",
+    "certs": "spyker.cli.certs:add_certs",
+    "export": "spyker.cli.export:add_export",
+}
 
 
-def parser() -> argparse.ArgumentParser:
-    """The command line."""
+def parser(wanted: str | None = None) -> argparse.ArgumentParser:
+    """The command line; of its commands only the one that is wanted, if that is known: the others take time to load."""
     root = argparse.ArgumentParser(
         prog="spyker",
         description="Federated learning across regions, without a central server and without global rounds.",
     )
     root.add_argument("--version", action="version", version=f"spyker {__version__}")
     commands = root.add_subparsers(metavar="COMMAND", required=True)
-    for add in (add_run, add_compare, add_sweep, add_reproduce, add_plot, add_scenario, add_data):
-        add(commands)
+    for name, place in COMMANDS.items():
+        if wanted not in COMMANDS or name == wanted:
+            module, _, add = place.partition(":")
+            getattr(importlib.import_module(module), add)(commands)
     return root
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run a command and return its exit code."""
-    args = parser().parse_args(argv)
+    argv = sys.argv[1:] if argv is None else argv
+    args = parser(argv[0] if argv else None).parse_args(argv)
     try:
         code: int = args.command(args)
     except (ScenarioError, RecordError) as error:
         print(f"spyker: {error}", file=sys.stderr)
         return BAD_INPUT
-    except (DataError, DivergedError, RunFailedError, WorkerDiedError) as error:
+    except (DataError, DivergedError, WorkerDiedError, DeploymentError, RunFailedError) as error:
         print(f"spyker: {error}", file=sys.stderr)
         return FAILED
     except KeyboardInterrupt:

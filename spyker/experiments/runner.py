@@ -23,6 +23,7 @@ from spyker.config.scenario import ALGORITHM_SECTIONS, Scenario, dump
 from spyker.emulate.clock import Stop
 from spyker.emulate.judge import DivergedError
 from spyker.emulate.run import run
+from spyker.experiments.errors import RunFailedError
 from spyker.learn.engine import Here, keep_memory
 from spyker.learn.registry import recipe
 from spyker.learn.start import available_cores
@@ -32,10 +33,6 @@ from spyker.records import Fact, RecordWriter, Run
 from spyker.show.many import ManyProgress
 
 REPORT_SECONDS = 0.5
-
-
-class RunFailedError(RuntimeError):
-    """A run could not be completed; says which and why."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 from spyker.config.scenario import Scenario, load
+from spyker.experiments.errors import RunFailedError
 from spyker.experiments.runner import (
     Report,
-    RunFailedError,
     folder_of,
     is_finished,
     run_all,
