@@ -1,10 +1,11 @@
 # Everything a person needs starts here; see README.md.
 PYTHON ?= python3.11
 BIN := .venv/bin
+PROFILE ?= quick
 # The first of these that exists is used to make the environment.
 BASE := $(firstword $(shell command -v $(PYTHON) python3 python))
 
-.PHONY: demo test bench lint clean
+.PHONY: demo test reproduce bench lint clean
 
 demo: .venv/installed
 	$(BIN)/spyker compare examples/demo.toml --out runs/demo --overwrite
@@ -17,6 +18,9 @@ lint: .venv/installed-dev
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+
+reproduce: .venv/installed
+	$(BIN)/spyker reproduce all --profile $(PROFILE) --out runs/reproduce-$(PROFILE) --resume
 
 bench: .venv/installed
 	$(BIN)/python -m benchmarks.run $(ONLY)

@@ -164,7 +164,7 @@ def _work(pipe: Connection) -> None:
     while True:
         try:
             folder, scenario = pipe.recv()
-        except EOFError:
+        except (EOFError, OSError):
             return
         try:
             plan = recipe(scenario)
@@ -172,7 +172,7 @@ def _work(pipe: Connection) -> None:
                 made = plan, plan.make()
             _run(Path(folder), scenario, made[1], pipe)
             pipe.send(None)
-        except BrokenPipeError:
+        except ConnectionError:
             return
         except Exception as error:  # the parent says so
             pipe.send(f"{type(error).__name__}: {error}")

@@ -125,7 +125,7 @@ def _serve(pipe: Connection, memory: Any, recipe: Recipe) -> None:
     while True:
         try:
             client, rate, step = ORDER.unpack(pipe.recv_bytes())
-        except EOFError:
+        except (EOFError, OSError):
             return
         weights, score = slots[turn], 0.0
         if client < 0:
@@ -135,5 +135,5 @@ def _serve(pipe: Connection, memory: Any, recipe: Recipe) -> None:
         turn = (turn + 1) % DEPTH
         try:
             pipe.send_bytes(ANSWER.pack(score))
-        except BrokenPipeError:
+        except OSError:
             return
