@@ -114,7 +114,7 @@ CIFAR10 = Item(
     tell=lambda results: tell((), "CIFAR-10", results),
     minutes=(None, None),
     quick={"duration": 12.0},
-    full={"duration": 300.0, "evaluation.interval": 5.0},
+    full={"duration": 120.0},
 )
 WIKITEXT2 = Item(
     name="wikitext2",
@@ -125,5 +125,5 @@ WIKITEXT2 = Item(
     tell=lambda results: tell((), "WikiText-2", results),
     minutes=(None, None),
     quick={"duration": 12.0},
-    full={"duration": 300.0, "evaluation.interval": 5.0},
+    full={"duration": 120.0},
 )

@@ -18,6 +18,7 @@ from spyker.experiments.numbers import Sample
 from spyker.show.paper import bars, legend, lines, panels
 
 TARGETS = (0.9, 0.95)
+TUNING_TARGET = 0.8  # soon reached, so that a search costs little
 # Eight combinations for each algorithm: the same budget for all.
 GRIDS: dict[str, dict[str, Sequence[object]]] = {
     "spyker": {"training.rate": (0.1, 0.3), "spyker.client-rate": (0.3, 0.6), "spyker.h-inter": (1.0, 5.0)},
@@ -48,7 +49,7 @@ def tell_tuning(results: Results) -> Section:
     """All combinations, the best of each algorithm marked."""
     rows, best = [], {}
     for algorithm, title in ALGORITHM_TITLES.items():
-        found = {label: results.time_to(label, TARGETS[0]) for label in combinations(algorithm)}
+        found = {label: results.time_to(label, TUNING_TARGET) for label in combinations(algorithm)}
         reached = {label: s for label, s in found.items() if s.mean is not None}
         winner = min(reached, key=lambda label: reached[label].mean or 0.0) if reached else ""
         best[title] = reached[winner] if winner else Sample((None,))
@@ -56,9 +57,9 @@ def tell_tuning(results: Results) -> Section:
             mark = "**best**" if label == winner else ""
             rows.append([label, found[label].text(".3g", " s"), results.final(label).text(".3g"), mark])
     figure, (axes,) = panels(1)
-    bars(axes, list(best), {"best of eight": [(s.mean, s.spread) for s in best.values()]}, {}, "time to 90 % (s)")
-    caption = "Time to 90 % on held-back training images with each algorithm's best settings."
-    return Section([], [Table("", ["", "time to 90 %", "final accuracy", ""], rows)], figure, caption, {})
+    bars(axes, list(best), {"best of eight": [(s.mean, s.spread) for s in best.values()]}, {}, "time to 80 % (s)")
+    caption = "Time to 80 % on held-back training images with each algorithm's best settings."
+    return Section([], [Table("", ["", "time to 80 %", "final accuracy", ""], rows)], figure, caption, {})
 
 
 def tell_tuned(targets: Sequence[float], results: Results) -> Section:
@@ -102,7 +103,7 @@ TUNING = Item(
     shows="The search for each algorithm's best settings, on held-back MNIST images",
     task="mnist",
     runs={
-        label: {**point, "algorithm": algorithm, "evaluation.stop-at": TARGETS[0], "evaluation.interval": 0.5}
+        label: {**point, "algorithm": algorithm, "evaluation.stop-at": TUNING_TARGET, "evaluation.interval": 0.25}
         for algorithm in ALGORITHM_TITLES
         for label, point in combinations(algorithm).items()
     },
@@ -132,7 +133,7 @@ TUNED_CIFAR10 = Item(
     tell=partial(tell_tuned, ()),
     minutes=(None, None),
     quick={"duration": 12.0},
-    full={"duration": 300.0, "evaluation.interval": 5.0},
+    full={"duration": 120.0},
 )
 TUNED_WIKITEXT2 = Item(
     name="tuned-wikitext2",
@@ -143,5 +144,5 @@ TUNED_WIKITEXT2 = Item(
     tell=partial(tell_tuned, ()),
     minutes=(None, None),
     quick={"duration": 12.0},
-    full={"duration": 300.0, "evaluation.interval": 5.0},
+    full={"duration": 120.0},
 )
