@@ -14,7 +14,7 @@ from rich.table import Table
 from spyker.cli.data import prepare_data
 from spyker.cli.options import add_scenario_options, default_out, read_scenario, use_data_dir
 from spyker.cli.run import INTERRUPTED, short, stop_on_signals
-from spyker.config.sections import ScenarioError
+from spyker.config.sections import ScenarioError, show
 from spyker.experiments.runner import run_watched, with_seeds
 from spyker.experiments.sweep import Point, Row, as_csv, combinations, row, split_values
 from spyker.records import write_atomically
@@ -65,7 +65,7 @@ def command_sweep(args: argparse.Namespace) -> int:
     rows = [row(point.values, runs[i * args.seeds : (i + 1) * args.seeds], targets) for i, point in enumerate(points)]
     print_rows(rows)
     write_atomically(out / "sweep.csv", as_csv(rows))
-    print(f"numbers: {out / 'sweep.csv'}  ·  records: {out / 'runs'}/")
+    print(f"all numbers: {out / 'sweep.csv'}  ·  records: {out / 'runs'}/")
     return 0
 
 
@@ -87,13 +87,14 @@ def check_folder(out: Path, *, resume: bool) -> None:
 
 
 def print_rows(rows: Sequence[Row]) -> None:
-    """The table, best read on a wide terminal."""
+    """The table; the CSV file has more columns."""
     table = Table(box=box.SIMPLE_HEAD, header_style="bold", padding=(0, 1, 0, 0))
     for key in rows[0].values:
-        table.add_column(key, overflow="fold")
-    shown = [m for m in rows[0].measures if not m.startswith("updates")]
+        table.add_column(key.rpartition(".")[2], overflow="fold")
+    shown = [m for m in rows[0].measures if not m.startswith("updates") and "averaged" not in m]
     for measure in shown:
-        table.add_column(measure.replace(", ", "\n"), justify="right")
+        table.add_column(measure, justify="right")
     for r in rows:
-        table.add_row(*(str(v) for v in r.values.values()), *(r.measures[measure].text() for measure in shown))
+        cells = [value if isinstance(value, str) else show(value) for value in r.values.values()]
+        table.add_row(*cells, *(r.measures[measure].text() for measure in shown))
     Console().print(table)

@@ -41,7 +41,7 @@ def test_one_run_per_scenario_in_their_order_and_equal_ones_run_once(tmp_path: P
 def test_a_run_depends_on_its_own_algorithms_parameters_only() -> None:
     root = Path()
     a = scenario()
-    assert folder_of(a, root) == folder_of(scenario(fedasync__client_rate=0.1), root)
+    assert folder_of(a, root) == folder_of(scenario(**{"fedasync.client-rate": 0.1}), root)
     assert folder_of(a, root) != folder_of(scenario(**{"spyker.client-rate": 0.1}), root)
     assert len({folder_of(s, root) for s in with_seeds(a, 3)}) == 3
 
