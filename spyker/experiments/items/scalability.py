@@ -8,7 +8,7 @@ from spyker.experiments.items.accuracy import first_of, last_of
 from spyker.experiments.numbers import times
 from spyker.show.paper import bars, legend, panels
 
-TARGET = 0.9
+TARGETS = (0.9, 0.8, 0.7)  # the paper's; in short runs, the highest that all reach
 CLIENTS = (100, 200, 300)
 # time and updates over those with 100 clients, with 200 and 300 clients
 PAPER = {
@@ -27,8 +27,9 @@ def label(title: str, clients: int) -> str:
 
 def tell(results: Results) -> Section:
     """The multipliers, beside the paper's."""
-    time = {run: results.time_to(run, TARGET) for run in results.labels}
-    updates = {run: results.updates_to(run, TARGET) for run in results.labels}
+    target = next((t for t in TARGETS if all(results.time_to(r, t).whole for r in results.labels)), TARGETS[0])
+    time = {run: results.time_to(run, target) for run in results.labels}
+    updates = {run: results.updates_to(run, target) for run in results.labels}
     for run in results.labels:
         results.final(run)  # for the CSV file
     rows, grown = [], {}
@@ -46,11 +47,18 @@ def tell(results: Results) -> Section:
                 f"{more_updates.text('.3g')} ({PAPER[title][2 * i + 1]})",
             ]
         rows.append(cells)
-    heads = ["here (paper)", "time, 100 clients", "time × 200", "updates × 200", "time × 300", "updates × 300"]
+    heads = [
+        "here (paper)",
+        f"time to {target:.0%}, 100 clients",
+        "time × 200",
+        "updates × 200",
+        "time × 300",
+        "updates × 300",
+    ]
     figure, (axes,) = panels(1)
     ours = {t: [(grown[t, c].mean, grown[t, c].spread) for c in CLIENTS[1:]] for t in ALGORITHM_TITLES.values()}
     paper = {t: [PAPER[t][0], PAPER[t][2]] for t in ours}
-    bars(axes, ["200 clients", "300 clients"], ours, paper, "time to 90 % over that with 100 clients")
+    bars(axes, ["200 clients", "300 clients"], ours, paper, f"time to {target:.0%} over that with 100 clients")
     axes.axhline(1, color="0.3", linewidth=0.6)
     legend(axes)
     by_200 = {t: grown[t, 200] for t in ours}
@@ -65,8 +73,9 @@ def tell(results: Results) -> Section:
         truth("Spyker scales best of all", first_of(by_200, "Spyker")),
         truth("FedAsync scales worst of all", last_of(by_200, "FedAsync")),
     ]
-    notes = "Diamonds are the paper's. All clients together have the same training images, however many they are."
-    return Section(claims, [Table("", heads, rows)], figure, "Time to 90 % with more clients.", {}, notes)
+    notes = "" if target == TARGETS[0] else f"Not all runs reached 90 %, so that times to {target:.0%} are compared. "
+    notes += "Diamonds are the paper's. All clients together have the same training images, however many they are."
+    return Section(claims, [Table("", heads, rows)], figure, f"Time to {target:.0%} with more clients.", {}, notes)
 
 
 SCALABILITY = Item(
