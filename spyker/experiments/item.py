@@ -139,5 +139,7 @@ class Item:
     """How long the profiles quick and full take on two cores, alone; ``None``: it was not measured."""
     quick: Settings = field(default_factory=dict)
     full: Settings = field(default_factory=dict)
+    longer: Mapping[str, float] = field(default_factory=dict)
+    """By what factor some runs are longer than the others."""
     validation: bool = False
     """Whether models are judged by held-back training images instead of test images."""

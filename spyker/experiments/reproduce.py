@@ -39,7 +39,10 @@ def plan(item: Item, profile: Profile, seeds: int) -> Plan:
         size = item.quick if profile.name == "quick" else item.full
         sizes = [profile.tasks.get(item.task, {}), profile.validation if item.validation else {}, size]
         layers: list[Settings] = [{"task.name": item.task}, READING[item.task], *sizes, special, profile.settings]
-        settings[label] = {key: value for layer in layers for key, value in layer.items()}
+        merged = {key: value for layer in layers for key, value in layer.items()}
+        if label in item.longer and "duration" not in profile.settings:
+            merged["duration"] = item.longer[label] * float(str(merged["duration"]))
+        settings[label] = merged
     return Plan(item, settings, {name: with_seeds(resolve(load(None, s)), seeds) for name, s in settings.items()})
 
 

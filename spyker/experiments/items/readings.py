@@ -34,6 +34,9 @@ BOTH: dict[str, dict[str, object]] = {
     "5 local epochs": {"training.epochs": 5},
     "batches of 4": {"training.batch-size": 4},
     "σ = 60 ms": {"training.delay-ms": "heterogeneous"},
+    "no weight for staleness (a = 0)": {"spyker.staleness-exponent": 0.0, "fedasync.staleness-exponent": 0.0},
+    "a = 0.25": {"spyker.staleness-exponent": 0.25, "fedasync.staleness-exponent": 0.25},
+    "a = 1": {"spyker.staleness-exponent": 1.0, "fedasync.staleness-exponent": 1.0},
     "uniform latency": {"world.uniform-latency": True},
     "uniform between regions": {"world.latency-ms": UNIFORM_BETWEEN},
 }
