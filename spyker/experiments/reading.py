@@ -9,8 +9,8 @@ READING: dict[str, dict[str, object]] = {
     "digits": {"task.partition": "iid"},
     "quadratic": {},
 }
-REASONS = """The paper does not say which of its experiments have data that is not IID, how many images and epochs a client
-trains, where the single server stands, or whether the accuracy that it plots is that of one server, the mean of the
+REASONS = """The paper does not say which of its experiments have data that is not IID, how many images and epochs a
+client trains, where the single server stands, or whether the accuracy that it plots is that of one server, the mean of the
 servers or the average of their models. `readings` tries the ways to split the data on MNIST, `sensitivity` changes one
 thing at a time on a smaller task. Of the splits, IID data comes closest to the paper's gain over FedAsync, so it is the
 default here; judged by the average of the servers' models the gain is larger than by their mean, which remains the
