@@ -10,10 +10,10 @@ READING: dict[str, dict[str, object]] = {
     "quadratic": {},
 }
 REASONS = """The paper does not say which of its experiments have data that is not IID, how many images and epochs a
-client trains, where the single server stands, or whether the accuracy that it plots is that of one server, the mean of the
-servers or the average of their models. `readings` tries the ways to split the data on MNIST, `sensitivity` changes one
-thing at a time on a smaller task. Of the splits, IID data comes closest to the paper's gain over FedAsync, so it is the
-default here; judged by the average of the servers' models the gain is larger than by their mean, which remains the
-headline because no server ever holds that average. No reading that we tried shows all of the paper's gain. What is left
-out of it: with two labels per client four servers that mix 25 clients each are noisier than one that mixes 100, and an
-update that was trained from an old model drags the server back to where it was."""
+client trains, where the single server stands, or whether the accuracy that it plots is that of one server, the mean
+of the servers or the average of their models. `readings` tries the ways to split the data on MNIST, `sensitivity`
+changes one thing at a time on a smaller task. Of the splits, IID data comes closest to the paper's gain over
+FedAsync, so it is the default here; judged by the average of the servers' models the gain is larger than by their
+mean, which remains the headline because no server ever holds that average. No reading that we tried shows all of the
+paper's gain. What is left out of it: with two labels per client four servers that mix 25 clients each are noisier
+than one that mixes 100, and an update that was trained from an old model drags the server back to where it was."""
