@@ -36,7 +36,17 @@ class Evaluated:
     servers: list[float]
 
 
-Fact: TypeAlias = ProtocolFact | Evaluated
+@dataclass(frozen=True, slots=True)
+class Resumed:
+    """A server process went on from a checkpoint: ``lost`` updates after ``version`` are gone, and those facts void."""
+
+    kind: ClassVar[str] = "resumed"
+    server: int
+    version: int
+    lost: int
+
+
+Fact: TypeAlias = ProtocolFact | Evaluated | Resumed
 
 
 class RecordError(Exception):
@@ -94,14 +104,22 @@ def clear(folder: Path, *, overwrite: bool) -> None:
 
 
 class RecordWriter:
-    """Writes one run. Facts reach the disk at every evaluation; a kill loses only what came after the last one."""
+    """Writes one run. Facts reach the disk at every evaluation; a kill loses only what came after the last one.
 
-    def __init__(self, folder: Path, scenario: str) -> None:
-        check_new(folder, overwrite=False)
-        folder.mkdir(parents=True, exist_ok=True)
+    With ``at_once`` each fact is written when it happens: what outlives a kill is then all that happened. ``append``
+    goes on with a record that is there.
+    """
+
+    def __init__(self, folder: Path, scenario: str, *, at_once: bool = False, append: bool = False) -> None:
+        facts = folder / FACTS
+        if append and facts.exists():
+            drop_torn_line(facts)
+        else:
+            check_new(folder, overwrite=False)
+            folder.mkdir(parents=True, exist_ok=True)
+            write_atomically(folder / SCENARIO, scenario)
         self.folder = folder
-        write_atomically(folder / SCENARIO, scenario)
-        self._facts = (folder / FACTS).open("w", encoding="utf-8", buffering=1 << 20)
+        self._facts = facts.open("a", encoding="utf-8", buffering=1 if at_once else 1 << 20)
 
     def write(self, t: float, fact: Fact, queue: int | None = None) -> None:
         """Append a fact."""
@@ -114,6 +132,13 @@ class RecordWriter:
         self._facts.close()
         if summary is not None:
             write_atomically(self.folder / SUMMARY, json.dumps(summary, indent=2, allow_nan=False) + "\n")
+
+
+def drop_torn_line(facts: Path) -> None:
+    """Cut off what a kill left of a last line."""
+    with facts.open("r+b") as file:
+        text = file.read()
+        file.truncate(text.rfind(b"\n") + 1)
 
 
 class Run:

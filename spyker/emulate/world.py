@@ -12,14 +12,14 @@ from spyker.emulate.processor import Processor
 from spyker.learn.engine import Engine, TrainJob
 from spyker.protocol.client import Client
 from spyker.protocol.facts import CloudRoundEnded, SyncStarted, UpdateApplied
-from spyker.protocol.messages import Action, Age, Join, Message, Model, Record, ToClient, Token, ToServer, Train
+from spyker.protocol.messages import Action, Age, Join, Leave, Message, Model, Record, ToClient, Token, ToServer, Train
 from spyker.protocol.server import Server, Work
 from spyker.records import Fact
 
 Sink: TypeAlias = Callable[[float, Fact, int | None], None]
 """Takes a fact: its time, the fact itself and, for an update, the length of the server's queue."""
 
-LIGHT = frozenset((Age, Token, Join))  # messages without a model
+LIGHT = frozenset((Age, Token, Join, Leave))  # messages without a model
 
 
 class World:

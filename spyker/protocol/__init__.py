@@ -12,5 +12,8 @@ four duties:
    serve these messages again. What was sent is never written to afterwards, so a message may be shared, not copied.
 4. When a training that a client asked for is done, call the client's ``trained(weights)`` and perform what it answers.
 
+A host that gives a client up tells its server so with a ``Leave``. One that wants to survive its own death keeps what
+``state()`` says between two messages and hands it to ``restore()`` of a fresh server, in place of ``start()``.
+
 Read :mod:`~spyker.protocol.messages` first, then :mod:`~spyker.protocol.spyker`.
 """

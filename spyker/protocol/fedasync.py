@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from spyker.protocol.facts import UpdateApplied
-from spyker.protocol.messages import Action, ClientMessage, PeerMessage, ToClient, Update
+from spyker.protocol.messages import Action, ClientMessage, Leave, PeerMessage, ToClient, Update
 from spyker.protocol.parameters import parameter
 from spyker.protocol.server import Server, Setup, Work
 
@@ -55,7 +55,9 @@ class FedAsync(Server):
         return (ToClient(k, model) for k in self.clients)
 
     def receive(self, sender: int, message: ClientMessage | PeerMessage) -> None:
-        """Mix an update in; answer it, or a newcomer, with the current model."""
+        """Mix an update in; answer it, or a newcomer, with the current model. Who leaves is not missed."""
+        if isinstance(message, Leave):
+            return
         if isinstance(message, Update):
             staleness = max(0.0, self.age - message.age)
             weight = self.parameters.weight(staleness)

@@ -2,6 +2,9 @@
 
 One server works in rounds: a fraction of the clients trains the current model; when the last of them has answered,
 the model becomes the average of the answers, weighted by the sizes of the clients' datasets.
+
+The paper's clients never leave. Here a round goes on without a client that left before it answered, and the shares of
+the others grow; if nobody is left who could answer, the round begins anew.
 """
 
 from __future__ import annotations
@@ -12,9 +15,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from spyker.protocol.facts import RoundEnded, UpdateApplied
-from spyker.protocol.messages import Action, ClientMessage, Join, PeerMessage, Update
+from spyker.protocol.messages import Action, ClientMessage, Join, Leave, PeerMessage, Update
 from spyker.protocol.parameters import parameter
-from spyker.protocol.server import Server, Setup, Work
+from spyker.protocol.server import Server, Setup, State, Work
 from spyker.protocol.weights import accumulate
 
 
@@ -37,6 +40,7 @@ class FedAvg(Server):
         self.shares: dict[int, float] = {}  # d_k/d of the clients in this round
         self.awaited: set[int] = set()
         self.answered: list[int] = []
+        self.idle = False  # there is nobody to begin a round with
 
     def start(self) -> Iterator[Action]:
         """Begin the first round."""
@@ -47,6 +51,8 @@ class FedAvg(Server):
     def receive(self, sender: int, message: ClientMessage | PeerMessage) -> None:
         """Add an awaited answer to the round's average. A newcomer takes part from the next round on."""
         match message:
+            case Update() if sender in self.awaited and message.version != self.version:
+                self.send_client(sender, self.model(self.rate))  # it trained the model of another round
             case Update() if sender in self.awaited:
                 self.awaited.remove(sender)
                 self.answered.append(sender)
@@ -55,16 +61,45 @@ class FedAvg(Server):
                     self.end_round()
             case Join():
                 self.sizes[sender] = message.size
-                if sender in self.awaited:  # it forgot what it was to train
+                if self.idle:
+                    self.begin_round()
+                elif sender in self.awaited:  # it forgot what it was to train
                     self.send_client(sender, self.model(self.rate))
+            case Leave():
+                self.departure(sender)
 
     def work(self, sender: int, message: ClientMessage | PeerMessage) -> Work:
-        """The last answer of a round costs the aggregation."""
-        last = isinstance(message, Update) and self.awaited == {sender}
-        return Work.AVERAGE if last else Work.NOTHING
+        """The last answer of a round costs the aggregation; so does the departure of the last who was awaited."""
+        match message:
+            case Update():
+                ends = message.version == self.version
+            case Leave():
+                ends = bool(self.answered)
+            case _:
+                ends = False
+        return Work.AVERAGE if ends and self.awaited == {sender} else Work.NOTHING
+
+    def departure(self, k: int) -> None:
+        """Go on without a client. What it has answered counts, and what it has not is not waited for."""
+        self.sizes.pop(k, None)
+        if k not in self.awaited:
+            return
+        self.awaited.remove(k)
+        del self.shares[k]
+        if not self.shares:
+            self.begin_round()  # nobody has answered, nor will
+            return
+        rest = sum(self.shares.values())
+        self.shares = {j: share / rest for j, share in self.shares.items()}
+        self.average *= np.float32(1 / rest)
+        if not self.awaited:
+            self.end_round()
 
     def begin_round(self) -> None:
-        """Choose the clients of this round and send them the model."""
+        """Choose the clients of this round and send them the model. If there are none, whoever joins begins it."""
+        self.idle = not self.sizes
+        if self.idle:
+            return
         chosen = sorted(self.sizes)
         if self.fraction < 1:
             count = max(1, round(self.fraction * len(chosen)))
@@ -92,3 +127,37 @@ class FedAvg(Server):
     def after_round(self) -> None:
         """Go on with the next round."""
         self.begin_round()
+
+    # --- A restart -------------------------------------------------------------------------------------------------
+
+    def state(self) -> State:
+        """The round as far as it has come. Its average is written in place and therefore copied."""
+        state = super().state()
+        state.numbers.update(
+            random=self.random.bit_generator.state,
+            sizes=list(self.sizes.items()),
+            round=self.round,
+            shares=list(self.shares.items()),
+            awaited=sorted(self.awaited),
+            answered=list(self.answered),
+            idle=self.idle,
+        )
+        if self.answered:
+            state.vectors["average"] = self.average.copy()
+        return state
+
+    def restore(self, state: State) -> None:
+        """Go on in the middle of the round."""
+        super().restore(state)
+        numbers = state.numbers
+        self.random.bit_generator.state = numbers["random"]
+        self.sizes = dict(numbers["sizes"])
+        self.round = numbers["round"]
+        self.shares = dict(numbers["shares"])
+        self.awaited = set(numbers["awaited"])
+        self.answered = list(numbers["answered"])
+        self.idle = numbers["idle"]
+        if self.answered:
+            self.average = np.array(state.vectors["average"])
+        else:
+            self.average = np.zeros_like(state.vectors["weights"])

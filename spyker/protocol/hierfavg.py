@@ -15,7 +15,7 @@ from spyker.protocol.facts import CloudRoundEnded
 from spyker.protocol.fedavg import FedAvg
 from spyker.protocol.messages import Action, ClientMessage, EdgeModel, PeerMessage, PeerModel
 from spyker.protocol.parameters import parameter
-from spyker.protocol.server import Server, Setup, Work
+from spyker.protocol.server import Server, Setup, State, Work
 from spyker.protocol.weights import accumulate
 
 
@@ -40,7 +40,7 @@ class Edge(FedAvg):
         if self.round % self.edge_rounds:
             self.begin_round()
         else:
-            size = sum(self.sizes.values())
+            size = max(1, sum(self.sizes.values()))  # an edge that all clients have left still has a model
             self.send_server(self.cloud, EdgeModel(self.weights.snapshot(), self.age, size))
 
     def receive(self, sender: int, message: ClientMessage | PeerMessage) -> None:
@@ -87,6 +87,20 @@ class Cloud(Server):
     def work(self, sender: int, message: ClientMessage | PeerMessage) -> Work:
         """The last edge's model costs the aggregation."""
         return Work.AVERAGE if len(self.models.keys() | {sender}) == self.n else Work.NOTHING
+
+    def state(self) -> State:
+        """The models that wait for the others."""
+        state = super().state()
+        state.numbers["round"] = self.round
+        state.numbers["models"] = [(j, model.age, model.size) for j, model in self.models.items()]
+        state.vectors.update({f"model-{j}": model.weights for j, model in self.models.items()})
+        return state
+
+    def restore(self, state: State) -> None:
+        """Go on with the models that are there."""
+        super().restore(state)
+        self.round = state.numbers["round"]
+        self.models = {j: EdgeModel(state.vectors[f"model-{j}"], age, size) for j, age, size in state.numbers["models"]}
 
 
 def hierfavg(id: int, setup: Setup) -> Server:

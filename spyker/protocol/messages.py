@@ -45,6 +45,11 @@ class Join:
     size: int
 
 
+@dataclass(frozen=True, slots=True)
+class Leave:
+    """Client to server: do not wait for me, nor count me. A host says it for a client that it gave up."""
+
+
 # --- Messages between servers ----------------------------------------------------------------------------------
 
 
@@ -82,7 +87,7 @@ class EdgeModel:
     size: int
 
 
-ClientMessage: TypeAlias = Update | Join
+ClientMessage: TypeAlias = Update | Join | Leave
 PeerMessage: TypeAlias = Age | Token | PeerModel | EdgeModel
 Message: TypeAlias = Model | ClientMessage | PeerMessage
 

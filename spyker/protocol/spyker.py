@@ -30,6 +30,7 @@ from spyker.protocol.messages import (
     Age,
     ClientMessage,
     Join,
+    Leave,
     PeerMessage,
     PeerModel,
     ToClient,
@@ -37,7 +38,7 @@ from spyker.protocol.messages import (
     Update,
 )
 from spyker.protocol.parameters import parameter
-from spyker.protocol.server import Server, Setup, Work
+from spyker.protocol.server import Server, Setup, State, Work
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,6 +93,8 @@ class Spyker(Server):
                 self.rcv_token(message)
             case Join():
                 self.registration(sender)
+            case Leave():
+                self.departure(sender)
 
     def work(self, sender: int, message: ClientMessage | PeerMessage) -> Work:
         """Mixing a model in costs time; everything else is bookkeeping."""
@@ -105,6 +108,10 @@ class Spyker(Server):
             self.updates[k] = math.floor(self.mean_updates()) if self.updates else 0
             self.updates_sum += self.updates[k]
         self.send_client(k, self.model(self.rate))
+
+    def departure(self, k: int) -> None:
+        """A client that leaves counts in the mean no more. The paper's clients stay for ever."""
+        self.updates_sum -= self.updates.pop(k, 0)
 
     def aggregation(self, k: int, update: Update) -> None:
         """Procedure Aggregation(W_k, A_k)."""
@@ -210,6 +217,47 @@ class Spyker(Server):
         self.weights.mix(message.weights, p.peer_rate * weight)
         self.age = merge_age(self.age, message.age, p.peer_rate * weight)
         self.record(Merged(self.id, j, message.bid, weight, self.age))
+
+    # --- A restart: not in the paper -------------------------------------------------------------------------------
+
+    def state(self) -> State:
+        """What Algorithm 1 counts, and what :meth:`server_init` sets up for Algorithm 2."""
+        state = super().state()
+        state.numbers["updates"] = list(self.updates.items())
+        self.save_server(state)
+        return state
+
+    def restore(self, state: State) -> None:
+        """Go on where the saved server was."""
+        super().restore(state)
+        self.updates = dict(state.numbers["updates"])
+        self.updates_sum = sum(self.updates.values())
+        self.restore_server(state)
+
+    def save_server(self, state: State) -> None:
+        """Add the variables of Algorithm 2."""
+        token = self.token
+        state.numbers.update(
+            token=None if token is None else {"epoch": token.epoch, "bid": token.bid, "ages": list(token.ages)},
+            heard=sorted(self.heard),
+            ages=list(self.ages),
+            did_broadcast=sorted(self.did_broadcast),
+            ongoing_synchro=self.ongoing_synchro,
+            age_prev=self.age_prev,
+            age_announced=self.age_announced,
+        )
+
+    def restore_server(self, state: State) -> None:
+        """Set the variables of Algorithm 2, in the order of :meth:`server_init`."""
+        numbers = state.numbers
+        token = numbers["token"]
+        self.token = None if token is None else Token(token["epoch"], token["bid"], tuple(token["ages"]))
+        self.heard = set(numbers["heard"])
+        self.ages = list(numbers["ages"])
+        self.did_broadcast = set(numbers["did_broadcast"])
+        self.ongoing_synchro = numbers["ongoing_synchro"]
+        self.age_prev = numbers["age_prev"]
+        self.age_announced = numbers["age_announced"]
 
 
 def merge_weight(age: float, peer_age: float, activation: float) -> float:

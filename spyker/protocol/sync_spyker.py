@@ -9,8 +9,8 @@ the same model and age, and serves what it stored. ``h_inter`` plays no part, no
 from __future__ import annotations
 
 from spyker.protocol.facts import SyncStarted
-from spyker.protocol.messages import ClientMessage, PeerMessage, PeerModel, Update
-from spyker.protocol.server import Work
+from spyker.protocol.messages import ClientMessage, Join, Leave, PeerMessage, PeerModel, Update
+from spyker.protocol.server import State, Work
 from spyker.protocol.spyker import Spyker
 
 
@@ -26,11 +26,17 @@ class SyncSpyker(Spyker):
         self.models: dict[int, dict[int, PeerModel]] = {}  # by synchronisation, by server
 
     def receive(self, sender: int, message: ClientMessage | PeerMessage) -> None:
-        """Store client updates while waiting; otherwise as in Spyker."""
-        if self.waiting and isinstance(message, Update):
+        """Store client updates while waiting; otherwise as in Spyker.
+
+        A departure is stored behind them, so that what the client has sent before still counts. If it comes back in
+        the meantime, it has never been away.
+        """
+        if self.waiting and isinstance(message, Update | Leave):
             self.stored.append((sender, message))
-        else:
-            super().receive(sender, message)
+            return
+        if self.waiting and isinstance(message, Join):
+            self.stored = [(k, m) for k, m in self.stored if k != sender or not isinstance(m, Leave)]
+        super().receive(sender, message)
 
     def work(self, sender: int, message: ClientMessage | PeerMessage) -> Work:
         """An update that is only stored costs nothing."""
@@ -71,3 +77,32 @@ class SyncSpyker(Spyker):
         self.waiting = False
         self.serve_again(tuple(self.stored))
         self.stored.clear()
+
+    # --- A restart ---------------------------------------------------------------------------------------------------
+
+    def save_server(self, state: State) -> None:
+        """Add the synchronisation as far as it has come: what is stored, and the models that are there."""
+        state.numbers.update(
+            bid=self.bid,
+            waiting=self.waiting,
+            count=self.count,
+            stored=[(k, [m.age, m.version] if isinstance(m, Update) else None) for k, m in self.stored],
+            models=[(bid, j, model.age) for bid, models in self.models.items() for j, model in models.items()],
+        )
+        for position, (_, message) in enumerate(self.stored):
+            if isinstance(message, Update):
+                state.vectors[f"stored-{position}"] = message.weights
+        for bid, models in self.models.items():
+            state.vectors.update({f"model-{bid}-{j}": model.weights for j, model in models.items()})
+
+    def restore_server(self, state: State) -> None:
+        """Go on in the middle of the synchronisation, if there is one."""
+        numbers, vectors = state.numbers, state.vectors
+        self.bid, self.waiting, self.count = numbers["bid"], numbers["waiting"], numbers["count"]
+        self.stored = [
+            (k, Leave() if update is None else Update(vectors[f"stored-{position}"], *update))
+            for position, (k, update) in enumerate(numbers["stored"])
+        ]
+        self.models = {}
+        for bid, j, age in numbers["models"]:
+            self.models.setdefault(bid, {})[j] = PeerModel(vectors[f"model-{bid}-{j}"], age, bid)

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from spyker.config.scenario import load
-from spyker.emulate.speeds import delays
+from spyker.learn.speeds import delays
 
 
 def times(facts: list[dict[str, Any]], kind: str, **fields: int) -> list[float]:

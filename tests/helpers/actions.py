@@ -9,8 +9,8 @@ def vector(*values):
     return np.array(values, np.float32)
 
 
-def update(*values):
-    return Update(vector(*values), 0.0, 0)
+def update(*values, version=0):
+    return Update(vector(*values), 0.0, version)
 
 
 def sent(actions):

@@ -4,7 +4,7 @@ import pytest
 from actions import vector
 
 from spyker.protocol.facts import UpdateApplied
-from spyker.protocol.messages import Join, Record, ToClient, Update
+from spyker.protocol.messages import Join, Leave, Record, ToClient, Update
 from spyker.protocol.server import Work
 
 
@@ -79,3 +79,10 @@ def test_an_update_costs_a_mix_and_a_newcomer_nothing(build):
     (server,) = build("fedasync", [[1]])
     assert server.work(0, Update(vector(0), 0.0, 0)) is Work.MIX
     assert server.work(9, Join(1)) is Work.NOTHING
+
+
+def test_who_leaves_is_not_answered_and_changes_nothing(build):
+    (server,) = build("fedasync", [[1, 1]], initial=(3,))
+    assert server.handle(0, Leave()) == []
+    assert (server.weights.snapshot().tolist(), server.age, server.version) == ([3.0], 0.0, 0)
+    assert server.work(0, Leave()) is Work.NOTHING

@@ -4,7 +4,7 @@ import pytest
 from actions import stated, update
 
 from spyker.protocol.facts import RoundEnded, UpdateApplied
-from spyker.protocol.messages import Join, ToClient
+from spyker.protocol.messages import Join, Leave, ToClient
 from spyker.protocol.server import Work
 
 
@@ -30,7 +30,7 @@ def started(build):
 def play(server, clients):
     """All clients answer; the actions of the last answer."""
     for client in clients:
-        actions = server.handle(client, update(1))
+        actions = server.handle(client, update(1, version=server.version))
     return actions
 
 
@@ -71,15 +71,16 @@ def test_the_last_answer_sends_the_average_to_all_clients(started):
 def test_the_next_round_waits_again_for_everyone(started):
     server, clients = started([1, 1])
     play(server, clients)
-    assert server.handle(0, update(3)) == []
-    assert receivers(server.handle(1, update(5))) == [0, 1]
+    assert server.handle(0, update(3, version=2)) == []
+    assert receivers(server.handle(1, update(5, version=2))) == [0, 1]
     assert server.weights.snapshot().tolist() == [4.0]
 
 
 def test_a_model_that_was_sent_does_not_change_when_the_next_round_ends(started):
     server, _ = started([1])
     ((_, sent),) = replies(server.handle(0, update(5)))
-    server.handle(0, update(-50))
+    server.handle(0, update(-50, version=1))
+    assert server.weights.snapshot().tolist() == [-50.0]
     assert sent.weights.tolist() == [5.0]
 
 
@@ -109,6 +110,80 @@ def test_an_answer_of_a_client_that_was_not_chosen_changes_nothing(started):
     server.handle(chosen[0], update(2))
     server.handle(chosen[1], update(6))
     assert server.weights.snapshot().tolist() == [4.0]
+
+
+# --- Answers of another round -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("version", [0, 1, 3])
+def test_who_trained_the_model_of_another_round_gets_this_ones(started, version):
+    server, clients = started([1, 1])
+    play(server, clients)
+    ((client, model),) = replies(server.handle(0, update(1000, version=version)))
+    assert (client, model.weights.tolist(), model.version) == (0, [1.0], 2)
+
+
+def test_the_model_of_another_round_is_not_averaged(started):
+    server, clients = started([1, 1])
+    play(server, clients)
+    server.handle(0, update(1000, version=5))
+    server.handle(1, update(6, version=2))
+    assert server.awaited == {0}
+    server.handle(0, update(2, version=2))
+    assert server.weights.snapshot().tolist() == [4.0]
+
+
+# --- Who leaves -------------------------------------------------------------------------------------------------------
+
+
+def test_a_round_ends_when_the_last_awaited_leaves(started):
+    server, _ = started([1, 1, 2])
+    server.handle(0, update(2))
+    server.handle(1, update(6))
+    actions = server.handle(2, Leave())
+    assert server.weights.snapshot().tolist() == [4.0]
+    assert [f.weight for f in stated(actions, UpdateApplied)] == [0.5, 0.5]
+    assert receivers(actions) == [0, 1]
+
+
+def test_the_share_of_who_leaves_falls_to_the_others(started):
+    # sizes 1, 2 and 5; without the last: 1/3 · 3 + 2/3 · 9 = 7
+    server, _ = started([1, 2, 5])
+    server.handle(0, update(3))
+    assert server.handle(2, Leave()) == []
+    facts = stated(server.handle(1, update(9)), UpdateApplied)
+    assert server.weights.snapshot().tolist() == pytest.approx([7.0])
+    assert sum(f.weight for f in facts) == pytest.approx(1)
+
+
+def test_the_answer_of_who_leaves_afterwards_counts(started):
+    server, _ = started([1, 1])
+    server.handle(0, update(2))
+    assert server.handle(0, Leave()) == []
+    assert receivers(server.handle(1, update(6))) == [1]
+    assert server.weights.snapshot().tolist() == [4.0]
+
+
+def test_a_round_that_nobody_will_answer_begins_anew_with_the_others(started):
+    server, (only,) = started([1] * 4, fraction=0.25)
+    (another,) = receivers(server.handle(only, Leave()))
+    assert another != only
+
+
+@pytest.mark.parametrize("fraction", [0.5, 1.0])
+def test_a_server_without_clients_begins_a_round_with_the_first_who_joins(started, fraction):
+    server, _ = started([1, 1], fraction=fraction, initial=(3,))
+    for client in (0, 1):
+        server.handle(client, Leave())
+    ((client, model),) = replies(server.handle(7, Join(1)))
+    assert (client, model.weights.tolist(), model.version) == (7, [3.0], 0)
+    assert stated(server.handle(7, update(5)), RoundEnded) == [RoundEnded(0, 1)]
+
+
+def test_the_departure_of_a_stranger_changes_nothing(started):
+    server, _ = started([1, 1])
+    assert server.handle(77, Leave()) == []
+    assert server.awaited == {0, 1}
 
 
 # --- Who takes part ---------------------------------------------------------------------------------------------------
@@ -143,7 +218,7 @@ def test_a_newcomer_takes_part_from_the_next_round_on(started):
     assert receivers(play(server, clients)) == [0, 1, 9]
     # sizes 1, 1, 2: 1/4 · 4 + 1/4 · 8 + 2/4 · 10 = 1 + 2 + 5 = 8
     for client, trained in ((0, 4), (1, 8), (9, 10)):
-        server.handle(client, update(trained))
+        server.handle(client, update(trained, version=2))
     assert server.weights.snapshot().tolist() == [8.0]
 
 
@@ -206,6 +281,22 @@ def test_a_newcomer_costs_nothing(started):
     server, _ = started([1])
     assert server.work(0, Join(1)) is Work.NOTHING
     assert server.work(9, Join(1)) is Work.NOTHING
+
+
+def test_a_departure_costs_the_aggregation_only_if_it_ends_the_round(started):
+    server, _ = started([1, 1])
+    assert server.work(0, Leave()) is Work.NOTHING
+    server.handle(0, Leave())
+    assert server.work(1, Leave()) is Work.NOTHING  # nothing to average
+    server.handle(0, Join(1))
+    server.handle(1, update(1))
+    server.handle(0, update(1, version=1))
+    assert server.work(1, Leave()) is Work.AVERAGE
+
+
+def test_an_answer_of_another_round_costs_nothing(started):
+    server, _ = started([1])
+    assert server.work(0, update(1, version=4)) is Work.NOTHING
 
 
 def test_asking_for_the_cost_changes_nothing(started):

@@ -7,7 +7,7 @@ import pytest
 from actions import sent, stated, update, vector
 
 from spyker.protocol.facts import CloudRoundEnded, RoundEnded
-from spyker.protocol.messages import EdgeModel, Join, PeerModel, ToClient
+from spyker.protocol.messages import EdgeModel, Join, Leave, PeerModel, ToClient
 from spyker.protocol.server import Work
 
 
@@ -35,8 +35,8 @@ def cloud(build):
 
 def play(edge, value=1):
     """Both clients answer; the actions of the last answer."""
-    edge.handle(0, update(value))
-    return edge.handle(1, update(value))
+    edge.handle(0, update(value, version=edge.version))
+    return edge.handle(1, update(value, version=edge.version))
 
 
 # --- The edge ---------------------------------------------------------------------------------------------------------
@@ -75,7 +75,7 @@ def test_an_edge_sends_its_average_to_the_cloud_and_to_nobody_else(edge):
 def test_an_edge_that_waits_for_the_cloud_ignores_its_clients(edge):
     server = edge(edge_rounds=1)
     play(server, 5)
-    assert server.handle(0, update(1000)) == []
+    assert server.handle(0, update(1000, version=server.version)) == []
     assert server.weights.snapshot().tolist() == [5.0]
     assert server.age == 2.0
 
@@ -194,7 +194,7 @@ def test_all_edges_start_the_next_round_from_the_same_bits(build, settle):
     for server in servers:
         list(server.start())
     for edge, value in enumerate((0.1, 0.7, 1.3)):
-        done = settle(servers, edge, servers[edge].handle(edge, update(value)))
+        done = settle(servers, edge, servers[edge].handle(edge, update(value, version=servers[edge].version)))
     edges = servers[:3]
     assert len({(e.weights.snapshot().tobytes(), e.age) for e in edges}) == 1
     # sizes 1, 2, 4 of 7: (0.1 + 1.4 + 5.2)/7 = 6.7/7 = 0.9571428571
@@ -238,3 +238,32 @@ def test_only_the_last_edges_model_costs_the_cloud_the_aggregation(cloud):
         costs.append(cloud.work(edge, EdgeModel(vector(1), 1.0, 1)))
         cloud.handle(edge, EdgeModel(vector(1), 1.0, 1))
     assert costs == [Work.NOTHING, Work.NOTHING, Work.AVERAGE] * 2
+
+
+# --- Who leaves -------------------------------------------------------------------------------------------------------
+
+
+def test_an_edge_that_waits_for_the_cloud_begins_nothing_when_somebody_joins(edge):
+    server = edge(edge_rounds=1)
+    play(server)
+    server.handle(0, Leave())
+    server.handle(1, Leave())
+    assert clients_of(server.handle(5, Join(1))) == []
+    assert clients_of(server.handle(2, PeerModel(vector(9), 3.5, 1))) == [5]
+
+
+def test_an_edge_that_all_clients_left_begins_when_somebody_joins(edge):
+    server = edge(edge_rounds=1)
+    play(server)
+    server.handle(0, Leave())
+    server.handle(1, Leave())
+    assert clients_of(server.handle(2, PeerModel(vector(9), 3.5, 1))) == []
+    assert clients_of(server.handle(5, Join(1))) == [5]
+
+
+def test_an_edge_that_its_last_client_left_still_sends_its_model(edge):
+    server = edge(edge_rounds=1)
+    server.handle(0, update(4))
+    server.handle(0, Leave())
+    ((_, model),) = sent(server.handle(1, Leave()))
+    assert (model.weights.tolist(), model.size) == ([4.0], 1)

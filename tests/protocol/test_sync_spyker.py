@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from spyker.protocol.facts import Merged, SyncStarted, UpdateApplied
-from spyker.protocol.messages import Join, PeerModel, Record, ServeAgain, ToClient, ToServer, Update
+from spyker.protocol.messages import Join, Leave, PeerModel, Record, ServeAgain, ToClient, ToServer, Update
 from spyker.protocol.server import Work
 
 
@@ -347,3 +347,26 @@ def test_all_servers_end_every_synchronisation_with_the_same_bits(build, data, n
         assert len(set(outcomes)) == 1
     # and no update was lost, doubled or overtaken
     assert wire.applied == arrived
+
+
+# --- Who leaves -------------------------------------------------------------------------------------------------------
+
+
+def test_what_a_client_sent_before_it_left_still_counts(two, grow):
+    first, _ = two(h_intra=1.0)
+    grow(first, 0, 1)
+    assert first.handle(1, update(10)) == []  # stored
+    assert first.handle(1, Leave()) == []
+    (again,) = served_again(first.handle(1, PeerModel(vector(0), 0.0, 1)))
+    assert [(k, type(message)) for k, message in again] == [(1, Update), (1, Leave)]
+
+
+def test_who_comes_back_while_the_servers_wait_has_never_been_away(two, grow):
+    first, _ = two(h_intra=1.0)
+    grow(first, 0, 1)
+    first.handle(1, Leave())
+    first.handle(0, Leave())
+    first.handle(1, Join(1))
+    (again,) = served_again(first.handle(1, PeerModel(vector(0), 0.0, 1)))
+    assert again == ((0, Leave()),)
+    assert 1 in first.updates

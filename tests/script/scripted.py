@@ -8,9 +8,12 @@ servers is a FIFO link. A client gets what its server sends at once and answers 
     points, one number per client), ``weights`` (W⁰, by default ``[0]``), ``rate`` (η_init), ``seed`` and every
     parameter of the algorithm. HierFAVG gets a further server, ``cloud``.
 ``update client=0 weights=[1]``
-    Client 0 has trained the last model that it received, and its server handles the answer.
+    Client 0 has trained the last model that it received, and its server handles the answer. With ``version=7`` it
+    claims to have trained that one instead.
 ``join client=7 server=0 size=1``
     A new client registers.
+``leave client=7``
+    A client says goodbye, or its server gave it up.
 ``deliver 0->1``
     The oldest message in flight from server 0 to server 1 is handled.
 ``deliver all``
@@ -36,7 +39,18 @@ from spyker.config.sections import read
 from spyker.protocol.client import Client
 from spyker.protocol.fedavg import FedAvg
 from spyker.protocol.hierfavg import Cloud
-from spyker.protocol.messages import Action, Age, EdgeModel, Join, PeerModel, Record, ServeAgain, ToClient, ToServer
+from spyker.protocol.messages import (
+    Action,
+    Age,
+    EdgeModel,
+    Join,
+    Leave,
+    PeerModel,
+    Record,
+    ServeAgain,
+    ToClient,
+    ToServer,
+)
 from spyker.protocol.registry import ALGORITHMS, Topology
 from spyker.protocol.server import Server, Setup
 from spyker.protocol.spyker import Spyker
@@ -81,6 +95,8 @@ class Stage:
                 self.update(**named)
             case "join", []:
                 self.join(**named)
+            case "leave", []:
+                self.leave(**named)
             case "deliver", [link]:
                 self.deliver(link, **named)
             case "state", []:
@@ -122,17 +138,23 @@ class Stage:
             self.trace.append(f"{self.name(server.id)} starts")
             self.perform(server, server.start())
 
-    def update(self, *, client: str, weights: str) -> None:
+    def update(self, *, client: str, weights: str, version: str = "") -> None:
         k = int(client)
         (answer,) = self.clients[k].trained(vector(weights))
+        message = dataclasses.replace(answer.message, version=int(version)) if version else answer.message
         self.idle.add(k)
-        self.handle(answer.server, k, answer.message, f"client {k}")
+        self.handle(answer.server, k, message, f"client {k}")
 
     def join(self, *, client: str, server: str, size: str = "1") -> None:
         k, home = int(client), int(server)
         self.clients[k] = Client(k, home)
         self.idle.add(k)
         self.handle(home, k, Join(int(size)), f"client {k}")
+
+    def leave(self, *, client: str) -> None:
+        k = int(client)
+        self.idle.discard(k)
+        self.handle(self.clients[k].server, k, Leave(), f"client {k}")
 
     def deliver(self, link: str) -> None:
         if link == "all":

@@ -1,0 +1,238 @@
+"""The border to the clients: who may come in, and what may pass.
+
+A client is who its credential says. It may answer the task it was given, once, with finite weights of the agreed
+layout. Everything else is refused with a reason, which is logged and counted, and ends the stream; nothing else changes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import deque
+from typing import Any
+
+import grpc
+import grpc.aio
+
+from spyker.deploy import spyker_pb2 as pb
+from spyker.deploy.certificates import credential_digest
+from spyker.deploy.frames import PROTOCOL, Intake, Refusal, send, split
+from spyker.deploy.host import Host
+from spyker.protocol.messages import Vector
+
+HELLO_SECONDS = 10.0
+CODES = {"credential": grpc.StatusCode.UNAUTHENTICATED, "agreement": grpc.StatusCode.FAILED_PRECONDITION}
+
+
+class Door:
+    """Lets clients in."""
+
+    def __init__(
+        self, host: Host, *, clients: int, credentials: dict[str, int] | None, layout: bytes, learning: bytes
+    ) -> None:
+        """``credentials`` tell, by the digest of a credential, whose it is. Without any, clients are who they say."""
+        self.host, self.clients, self.credentials = host, clients, credentials
+        self.layout, self.learning = layout, learning
+        self.live: set[LiveSession] = set()
+
+    async def attend(self, requests: object, context: Any) -> None:
+        """One stream, from Hello to its end."""
+        host, session, k = self.host, None, None
+        try:
+            k = self.identify(context)
+            hello = await self._hello(context, k)
+            k = hello.client
+            session = LiveSession(host, k, context)
+            self.live.add(session)
+            host.greet(k, session, hello.size, hello.holding if hello.HasField("holding") else None)
+            await session.run()
+        except Refusal as refusal:
+            host.refused(k, refusal)
+            await context.abort(CODES.get(refusal.reason, grpc.StatusCode.INVALID_ARGUMENT), str(refusal))
+        finally:
+            if session is not None:
+                self.live.discard(session)
+                session.end()
+                host.part(session.client, session)
+
+    def identify(self, context: Any) -> int | None:
+        """Whose credential came with the call."""
+        if self.credentials is None:
+            return None
+        for key, value in context.invocation_metadata() or ():
+            if key == "authorization" and value.startswith("Bearer "):
+                client = self.credentials.get(credential_digest(value.removeprefix("Bearer ")))
+                if client is not None:
+                    return client
+        raise Refusal("credential", "no credential of this deployment came with the call")
+
+    async def _hello(self, context: Any, expected: int | None) -> pb.Hello:
+        try:
+            async with asyncio.timeout(HELLO_SECONDS):
+                data = await context.read()
+        except asyncio.TimeoutError:
+            raise Refusal("malformed", "no Hello") from None
+        if data is grpc.aio.EOF:
+            raise Refusal("malformed", "no Hello")
+        _, frame = split(data)
+        if frame is None or frame.WhichOneof("body") != "hello":
+            raise Refusal("malformed", "the first frame is not Hello")
+        hello = frame.hello
+        if hello.protocol != PROTOCOL:
+            raise Refusal("agreement", f"this server speaks version {PROTOCOL} of the protocol, not {hello.protocol}")
+        if expected is not None and hello.client != expected:
+            raise Refusal("credential", f"the credential of client {expected} does not speak for client {hello.client}")
+        if hello.client >= self.clients:
+            raise Refusal("agreement", f"client {hello.client} of {self.clients}, counted from 0")
+        if hello.layout != self.layout:
+            raise Refusal("agreement", "the layout of the weights is another one; use the same task everywhere")
+        if hello.learning != self.learning:
+            raise Refusal("agreement", "task, training or seed differ; use the same scenario everywhere")
+        if not 0 < hello.size < 1 << 62:
+            raise Refusal("agreement", "a client needs at least one data point")
+        return hello
+
+    async def watch(self, stall: float) -> None:
+        """Disconnect whoever stopped reading, or stopped in the middle of a message."""
+        while True:
+            await asyncio.sleep(min(1.0, stall / 4))
+            now = time.monotonic()
+            for session in list(self.live):
+                if session.stalled(now - stall):
+                    self.host.metrics.refused("stalled")
+                    self.host.log.warning("stalled", client=session.client)
+                    session.close("nothing was read or written for too long")
+
+
+class LiveSession:
+    """A client's connection, while it lasts."""
+
+    def __init__(self, host: Host, client: int, context: Any) -> None:
+        self.host, self.client, self.context = host, client, context
+        self._notes: deque[bytes] = deque()
+        self._model: tuple[bytes, Vector] | None = None  # to be sent; the newest takes the place of an older one
+        self._news = asyncio.Event()
+        self._ending = False
+        self._closed: str | None = None
+        self._reading_since: float | None = None
+        self._writing_since: float | None = None
+        self._task = asyncio.current_task()
+        self._sender = asyncio.create_task(self._send())
+
+    def give(self, body: bytes, weights: Vector | None) -> None:
+        """Send this when the client is ready for it."""
+        if weights is None:
+            self._notes.append(body)
+        else:
+            self._model = body, weights
+        self._news.set()
+
+    def close(self, reason: str) -> None:
+        """Abort the stream."""
+        if self._closed is None and self._task is not None:
+            self._closed = reason
+            self._task.cancel()
+
+    def end(self) -> None:
+        """The stream is over."""
+        self._sender.cancel()
+        self._model = None
+
+    async def farewell(self, body: bytes) -> None:
+        """Send a last word, and wait until it is sent."""
+        self._model = None
+        self._notes.append(body)
+        self._ending = True
+        self._news.set()
+        await asyncio.wait((self._sender,))
+        self.close("")
+
+    def stalled(self, before: float) -> bool:
+        """Whether something has been going on since then without any progress."""
+        return any(since is not None and since < before for since in (self._reading_since, self._writing_since))
+
+    async def run(self) -> None:
+        """Read answers until the client, or the server, has had enough."""
+        try:
+            await self._read()
+        except asyncio.CancelledError:
+            if self._reading_since is not None:
+                self.host.refused(self.client, Refusal("truncated", "the connection broke in the middle of a message"))
+            if self._closed is None:
+                raise  # the connection is gone
+            if self._task is not None:
+                self._task.uncancel()
+            if self._closed:
+                await self.context.abort(grpc.StatusCode.ABORTED, self._closed)
+
+    async def _read(self) -> None:
+        host, k, read = self.host, self.client, self.context.read
+        while True:
+            data = await read()
+            if data is grpc.aio.EOF:
+                return
+            chunk, frame = split(data)
+            kind = None if frame is None else frame.WhichOneof("body")
+            if kind == "goodbye":
+                host.leave(k, self)
+                return
+            if frame is None or kind != "answer":
+                raise Refusal("malformed", "neither an answer nor a goodbye")
+            ticket = frame.answer.ticket
+            host.ledger.check(k, ticket)
+            size = len(data)
+            if host.draining:
+                await asyncio.Event().wait()  # until the farewell; the client will offer this again
+            self._reading_since = time.monotonic()
+            vector = await host.buffers.take()
+            try:
+                intake = Intake(vector, host.config.deploy.max_norm)
+                while True:
+                    if chunk is None:
+                        raise Refusal("truncated", "another message begins before the weights are complete")
+                    intake.add(chunk)
+                    if intake.whole:
+                        break
+                    self._reading_since = time.monotonic()
+                    data = await read()
+                    if data is grpc.aio.EOF:
+                        raise Refusal("truncated", "the stream ended before the weights were complete")
+                    size += len(data)
+                    chunk, frame = split(data)
+                    if frame is not None:
+                        chunk = None
+                self._reading_since = None
+                if host.draining:
+                    await asyncio.Event().wait()
+                host.answer(k, ticket, vector, host.buffers.free)
+            except BaseException:
+                host.buffers.free()
+                raise
+            host.tally.carried("client-to-server", "update", size)
+            host.metrics.received("update", size)
+            del vector, intake, chunk, data
+
+    async def _send(self) -> None:
+        host, write = self.host, self._write
+        try:
+            while True:
+                if self._notes:
+                    await send(write, self._notes.popleft())
+                elif self._model is not None:
+                    (body, weights), self._model = self._model, None
+                    size = await send(write, body, weights)
+                    del weights
+                    host.tally.carried("server-to-client", "model", size)
+                    host.metrics.sent("model", size)
+                elif self._ending:
+                    return
+                else:
+                    self._news.clear()
+                    await self._news.wait()
+        except (grpc.aio.UsageError, grpc.aio.InternalError, grpc.aio.AbortError, asyncio.InvalidStateError):
+            return  # the stream is over; whoever reads it knows
+
+    async def _write(self, frame: bytes) -> None:
+        self._writing_since = time.monotonic()
+        await self.context.write(frame)
+        self._writing_since = None

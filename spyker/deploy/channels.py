@@ -1,0 +1,97 @@
+"""How gRPC is set up: keepalive, limits, TLS and plaintext."""
+
+from __future__ import annotations
+
+import ipaddress
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import grpc
+import grpc.aio
+
+from spyker.config.sections import ScenarioError
+from spyker.deploy.frames import FRAME_LIMIT
+
+ATTEND = "/spyker.Clients/Attend"
+LINK = "/spyker.Peers/Link"
+
+
+def options(keepalive: float) -> list[tuple[str, Any]]:
+    """For both ends of every connection. Without keepalive a peer that vanished goes unnoticed for minutes; and a
+    server at its defaults ends connections whose other side sends more pings than it cares for.
+    """
+    return [
+        ("grpc.keepalive_time_ms", int(1000 * keepalive)),
+        ("grpc.keepalive_timeout_ms", int(500 * keepalive)),
+        ("grpc.keepalive_permit_without_calls", 1),
+        ("grpc.http2.max_pings_without_data", 0),
+        ("grpc.http2.min_recv_ping_interval_without_data_ms", 100),
+        ("grpc.http2.max_ping_strikes", 0),
+        ("grpc.max_receive_message_length", FRAME_LIMIT),
+        ("grpc.max_send_message_length", FRAME_LIMIT),
+        ("grpc.so_reuseport", 0),
+        ("grpc.initial_reconnect_backoff_ms", 200),
+        ("grpc.min_reconnect_backoff_ms", 200),
+        ("grpc.max_reconnect_backoff_ms", 2000),
+    ]
+
+
+def channel(address: str, keepalive: float, credentials: grpc.ChannelCredentials | None) -> grpc.aio.Channel:
+    """A connection to ``host:port``; without credentials, in plaintext."""
+    if credentials is None:
+        return grpc.aio.insecure_channel(address, options(keepalive))
+    return grpc.aio.secure_channel(address, credentials, options(keepalive))
+
+
+def open_stream(channel: grpc.aio.Channel, method: str, metadata: Sequence[tuple[str, str]] = ()) -> Any:
+    """Begin a stream of raw frames."""
+    return channel.stream_stream(method)(metadata=tuple(metadata), wait_for_ready=False)
+
+
+def handler(method: str, behaviour: Any) -> grpc.GenericRpcHandler:
+    """Let a coroutine serve the streams of one method, as raw frames."""
+    service, name = method.strip("/").split("/")
+    return grpc.method_handlers_generic_handler(service, {name: grpc.stream_stream_rpc_method_handler(behaviour)})
+
+
+def listen(server: grpc.aio.Server, address: str, credentials: grpc.ServerCredentials | None) -> int:
+    """Listen on ``host:port`` and return the port."""
+    try:
+        if credentials is None:
+            return server.add_insecure_port(address)
+        return server.add_secure_port(address, credentials)
+    except RuntimeError:
+        raise ScenarioError("deploy", f"cannot listen on {address}", "Choose an address that is free") from None
+
+
+def read_file(path: Path, what: str) -> bytes:
+    """A certificate or a key."""
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise ScenarioError(
+            what, f"{path} cannot be read ({error.strerror})", "spyker certs makes such files"
+        ) from None
+
+
+def is_loopback(address: str) -> bool:
+    """Whether ``host:port`` is certain never to leave this machine."""
+    host = address.rpartition(":")[0].strip("[]")
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def refuse_remote(addresses: Sequence[str]) -> None:
+    """Plaintext is for one's own machine."""
+    for address in addresses:
+        if not is_loopback(address):
+            raise ScenarioError(
+                "--insecure",
+                f"would speak plaintext with {address}",
+                "Use it with loopback addresses only, such as 127.0.0.1:7000; elsewhere, make certificates: spyker certs",
+            )

@@ -1,0 +1,173 @@
+"""The configuration of one server process: a scenario, and a section ``[deploy]`` about this machine.
+
+Paths are relative to the folder of the file. ``spyker up --keep DIR`` leaves such files as examples.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import tomllib
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from spyker.config.scenario import Scenario, load
+from spyker.config.sections import ScenarioError, convert, read, refuse_unknown, to_toml, write
+from spyker.deploy.channels import refuse_remote
+from spyker.learn.registry import resolve
+from spyker.learn.task import Task
+from spyker.protocol.parameters import Rule, parameter
+from spyker.protocol.registry import Topology
+
+
+@dataclass(frozen=True, slots=True)
+class Deployment:
+    """The keys of ``[deploy]``."""
+
+    server: int = parameter(0, "which server this is; HierFAVG's cloud comes after the last region's", at_least=0)
+    listen_clients: str = parameter("127.0.0.1:7000", "host:port where clients come in")
+    listen_peers: str = parameter("127.0.0.1:7100", "host:port where other servers come in")
+    peers: tuple[str, ...] = parameter((), "host:port of every server for the others, by number; the same list everywhere")
+    ca: str = parameter("ca.pem", "the certificate authority of this deployment")
+    certificate: str = parameter("cert.pem", "this server's certificate")
+    key: str = parameter("key.pem", "its private key")
+    credentials: str = parameter("clients.json", "digests of the clients' credentials")
+    state: str = parameter("state", "folder for checkpoints and the server's secret")
+    record: str = parameter("record", "folder for the run record")
+    checkpoint_updates: int = parameter(100, "save after so many updates", at_least=1)
+    checkpoint_seconds: float = parameter(10.0, "and after so many seconds, if anything happened", above=0)
+    keep: int = parameter(3, "how many checkpoints are kept", at_least=1)
+    wait_for: int | None = parameter(
+        None, "begin with so many clients; unset: 1, or all of the region where everybody waits for everybody", at_least=0
+    )
+    join_timeout: float = parameter(60.0, "begin after so many seconds with those who are there", at_least=0)
+    client_timeout: float = parameter(60.0, "a client that stays away for so many seconds has left", above=0)
+    stall_timeout: float = parameter(30.0, "who reads or writes nothing for so many seconds is disconnected", above=0)
+    keepalive: float = parameter(10.0, "seconds between pings; half of it without an answer ends a connection", above=0)
+    receive_memory_mb: float = parameter(2048.0, "models on their way in may take so much memory together", above=0)
+    max_norm: float | None = parameter(None, "refuse models whose norm exceeds this", above=0)
+    metrics: str | None = parameter(None, "host:port where Prometheus may ask; unset: nowhere")
+    duration: float | None = parameter(None, "stop after so many seconds; unset: never", above=0)
+
+
+@dataclass(frozen=True, slots=True)
+class Config:
+    """Everything that a server process is told."""
+
+    scenario: Scenario
+    deploy: Deployment
+    folder: Path
+
+    def path(self, name: str) -> Path:
+        """A file or folder that the configuration names."""
+        return self.folder / name
+
+
+def load_config(path: Path) -> Config:
+    """Read and check a server's configuration."""
+    try:
+        table: dict[str, Any] = tomllib.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise ScenarioError(str(path), f"cannot be read ({error.strerror})", "Name an existing TOML file") from None
+    except (UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        raise ScenarioError(str(path), f"is not valid TOML: {error}", "Mend that line") from None
+    refuse_unknown(table, ("scenario", "deploy"), "")
+    name = table.get("scenario")
+    file = None if name is None else path.parent / convert(name, str, Rule(""), "scenario")
+    return check(Config(resolve(load(file)), read(Deployment, table.get("deploy", {}), "deploy"), path.parent))
+
+
+def check(config: Config) -> Config:
+    """Refuse what cannot work before anything is begun."""
+    scenario, deploy = config.scenario, config.deploy
+    servers = server_count(scenario)
+    if deploy.server >= servers:
+        raise ScenarioError(
+            "deploy.server", f"is {deploy.server}", f"{scenario.chosen.title} has servers 0 to {servers - 1} here"
+        )
+    if servers > 1 and len(deploy.peers) != servers:
+        raise ScenarioError(
+            "deploy.peers", f"has {len(deploy.peers)} entries for {servers} servers", "Give one host:port per server"
+        )
+    for key in ("listen_clients", "listen_peers", "peers", "metrics"):
+        value = getattr(deploy, key)
+        for address in (value,) if isinstance(value, str) else value or ():
+            check_address(address, f"deploy.{key.replace('_', '-')}")
+    return config
+
+
+def check_address(address: str, where: str) -> str:
+    """``host:port``, or an error."""
+    host, colon, port = address.rpartition(":")
+    if not host or not colon or not port.isdigit() or int(port) > 65535:
+        raise ScenarioError(where, f"is {to_toml(address)}", 'Write "host:port", such as "127.0.0.1:7000"')
+    return address
+
+
+def check_insecure(config: Config) -> None:
+    """Plaintext never leaves this machine."""
+    deploy = config.deploy
+    refuse_remote([deploy.listen_clients, deploy.listen_peers, *deploy.peers])
+
+
+def server_count(scenario: Scenario) -> int:
+    """How many server processes an algorithm wants in this world."""
+    regions = len(scenario.world.regions)
+    return {Topology.SINGLE: 1, Topology.FLAT: regions, Topology.CLOUD: regions + 1}[scenario.chosen.topology]
+
+
+def learners(scenario: Scenario) -> int:
+    """How many of them have clients."""
+    return 1 if scenario.chosen.topology is Topology.SINGLE else len(scenario.world.regions)
+
+
+def region_clients(scenario: Scenario, server: int) -> range:
+    """The clients that live where a server is, numbered in the order of regions; all of them, if it is the only one."""
+    counts = scenario.world.clients
+    assert counts is not None
+    if scenario.chosen.topology is Topology.SINGLE:
+        return range(sum(counts))
+    if server >= len(counts):
+        return range(0)
+    first = sum(counts[:server])
+    return range(first, first + counts[server])
+
+
+def wait_for(config: Config) -> int:
+    """With how many clients this server begins."""
+    everybody = len(region_clients(config.scenario, config.deploy.server))
+    if config.deploy.wait_for is not None:
+        return config.deploy.wait_for if everybody else 0
+    return min(1, everybody) if config.scenario.algorithm not in ("fedavg", "hierfavg") else everybody
+
+
+def write_config(path: Path, scenario_file: str, deploy: Deployment) -> None:
+    """A configuration that reads back as the same, every key explained."""
+    path.write_text(f"scenario = {to_toml(scenario_file)}\n\n[deploy]\n{write(deploy, comments=True)}", "utf-8")
+
+
+def layout_digest(task: Task, parameters: int) -> bytes:
+    """What the numbers of a weight vector mean, in 32 bytes."""
+    layout = getattr(task, "layout", None)
+    parts = [list(layout.names), [list(shape) for shape in layout.shapes]] if layout is not None else []
+    return digest([parts, parameters])
+
+
+def learning_digest(scenario: Scenario) -> bytes:
+    """What a client and its server must agree on. How fast a client is, and on what device, is its own affair."""
+    training = replace(scenario.training, delay_ms=(), device="cpu")
+    options = scenario.task.options
+    options = options if isinstance(options, dict) else asdict(options)
+    return digest([scenario.task.name, options, scenario.seed, scenario.client_count, asdict(training)])
+
+
+def deployment_digest(scenario: Scenario) -> bytes:
+    """What servers must agree on."""
+    parameters = asdict(scenario.parameters)
+    return digest([learning_digest(scenario).hex(), scenario.algorithm, parameters, server_count(scenario)])
+
+
+def digest(value: object) -> bytes:
+    """A digest of anything that JSON can hold."""
+    return hashlib.sha256(json.dumps(value, sort_keys=True).encode()).digest()

@@ -1,0 +1,119 @@
+"""Between messages and the bytes of a stream: what ``spyker.proto`` says, without copying models more than needed.
+
+Chunks are written and found by hand. What is written is what the generated code would write, to the byte, and what it
+would accept is accepted; but the generated code copies a chunk into a message, and the message into bytes.
+"""
+
+from __future__ import annotations
+
+import math
+import sys
+from collections.abc import Awaitable, Callable
+from typing import TypeAlias
+
+import numpy as np
+from google.protobuf.message import DecodeError
+
+from spyker.deploy import spyker_pb2 as pb
+from spyker.protocol.messages import Vector
+
+PROTOCOL = 1  # the version of all this; both sides must speak the same
+CHUNK = 1 << 20
+FRAME_LIMIT = CHUNK + (1 << 16)  # of a whole frame; what is no chunk is small
+CHUNK_TAG = b"\x0a"  # field 1, length-delimited
+
+assert sys.byteorder == "little", "weights travel as little-endian float32, straight from memory"
+
+Write: TypeAlias = Callable[[bytes], Awaitable[None]]
+
+
+class Refusal(Exception):
+    """What arrived is refused, counted under ``reason``, and changes nothing."""
+
+    def __init__(self, reason: str, detail: str = "") -> None:
+        super().__init__(f"{reason}: {detail}" if detail else reason)
+        self.reason = reason
+
+
+def with_chunk(chunk: memoryview, body: bytes = b"") -> bytes:
+    """A frame that carries a chunk and, if it is the first of a message, the message's body."""
+    length, size = len(chunk), bytearray()
+    while length > 0x7F:
+        size.append(length & 0x7F | 0x80)
+        length >>= 7
+    size.append(length)
+    return b"".join((CHUNK_TAG, size, chunk, body))
+
+
+def split(data: bytes) -> tuple[memoryview | None, pb.Frame | None]:
+    """The chunk and the body of a frame, where it has them."""
+    try:
+        if data[:1] != CHUNK_TAG:
+            frame = pb.Frame.FromString(data)
+            return memoryview(frame.chunk) if frame.chunk else None, frame
+        length = shift = 0
+        start = 1
+        while True:
+            byte = data[start]
+            start += 1
+            length |= (byte & 0x7F) << shift
+            if byte < 0x80:
+                break
+            shift += 7
+        end = start + length
+        if end == len(data):
+            return memoryview(data)[start:], None
+        if end > len(data):
+            raise Refusal("malformed", "a chunk is longer than its frame")
+        frame = pb.Frame.FromString(data[end:])
+        if frame.chunk:
+            raise Refusal("malformed", "two chunks in one frame")
+        return memoryview(data)[start:end], frame
+    except (DecodeError, IndexError):
+        raise Refusal("malformed", "not a frame of this protocol") from None
+
+
+async def send(write: Write, body: bytes, vector: Vector | None = None) -> int:
+    """Write a message and return the number of its bytes. Awaits whenever the receiver is slower than we are."""
+    if vector is None:
+        await write(body)
+        return len(body)
+    raw = memoryview(vector).cast("B")
+    await write(with_chunk(raw[:CHUNK], body))
+    for start in range(CHUNK, len(raw), CHUNK):
+        await write(with_chunk(raw[start : start + CHUNK]))
+    return len(raw) + len(body)
+
+
+class Intake:
+    """Fills a vector with the chunks of a message, as they come, and looks at every number while it is in cache."""
+
+    __slots__ = ("_filled", "_max_norm", "_square", "_vector")
+
+    def __init__(self, vector: Vector, max_norm: float | None = None) -> None:
+        self._vector, self._max_norm = vector, max_norm
+        self._filled = 0
+        self._square = 0.0
+
+    @property
+    def whole(self) -> bool:
+        """Whether the last number has come."""
+        return self._filled == self._vector.size
+
+    def add(self, chunk: memoryview) -> None:
+        """Take the next chunk, or refuse the message."""
+        count, odd = divmod(len(chunk), 4)
+        end = self._filled + count
+        if odd or not count:
+            raise Refusal("malformed", f"a chunk of {len(chunk)} bytes")
+        if end > self._vector.size:
+            raise Refusal("oversized", f"more than the {self._vector.size:,} weights of the layout")
+        piece = self._vector[self._filled : end]
+        piece[:] = np.frombuffer(chunk, np.float32)
+        if not np.isfinite(piece).all():
+            raise Refusal("not-finite", "a weight is not a finite number")
+        if self._max_norm is not None:
+            self._square += float(np.dot(piece, piece))
+            if end == self._vector.size and math.sqrt(self._square) > self._max_norm:
+                raise Refusal("norm", f"the norm {math.sqrt(self._square):g} exceeds {self._max_norm:g}")
+        self._filled = end

@@ -1,0 +1,195 @@
+"""Messages between servers: each is delivered once, in order, and only if its sender cannot forget having sent it.
+
+A message is numbered and put into the *outbox* for its receiver, which is part of the sender's checkpoints. It is sent
+once a checkpoint on disk holds it, and stays in the outbox until the receiver says that a checkpoint of its own holds
+the effect. Whatever breaks in between, connections or processes, it is sent again, and the receiver drops what it has.
+So a crash takes a server back to a state that its peers may know of, for every algorithm, without their help.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import grpc
+import grpc.aio
+
+from spyker.deploy import spyker_pb2 as pb
+from spyker.deploy.channels import LINK, channel, open_stream
+from spyker.deploy.frames import PROTOCOL, Refusal, send, split
+from spyker.deploy.log import Log
+from spyker.protocol.messages import Age, EdgeModel, PeerMessage, PeerModel, Token, Vector
+
+RETRY_SECONDS = 0.5
+HANDSHAKE_SECONDS = 10.0
+
+
+def to_wire(sequence: int, message: PeerMessage) -> tuple[bytes, Vector | None]:
+    """A message as the body of a frame and the vector that follows it, if any."""
+    peer = pb.Peer(sequence=sequence)
+    vector = None
+    match message:
+        case Age():
+            peer.age.age = message.age
+            peer.age.SetInParent()
+        case Token():
+            peer.token.CopyFrom(pb.Token(epoch=message.epoch, bid=message.bid, ages=message.ages))
+        case PeerModel():
+            peer.model.CopyFrom(pb.PeerModel(age=message.age, bid=message.bid))
+            vector = message.weights
+        case EdgeModel():
+            peer.edge.CopyFrom(pb.EdgeModel(age=message.age, size=message.size))
+            vector = message.weights
+    return pb.Frame(peer=peer).SerializeToString(), vector
+
+
+def carries_model(peer: pb.Peer) -> bool:
+    """Whether a vector belongs to this message."""
+    return peer.WhichOneof("kind") in ("model", "edge")
+
+
+def from_wire(peer: pb.Peer, vector: Vector | None) -> PeerMessage:
+    """The message back again."""
+    kind = peer.WhichOneof("kind")
+    if kind == "age":
+        return Age(peer.age.age)
+    if kind == "token":
+        return Token(peer.token.epoch, peer.token.bid, tuple(peer.token.ages))
+    if kind == "model" and vector is not None:
+        return PeerModel(vector, peer.model.age, peer.model.bid)
+    if kind == "edge" and vector is not None:
+        return EdgeModel(vector, peer.edge.age, peer.edge.size)
+    raise Refusal("malformed", "a peer's message without a kind")
+
+
+@dataclass(slots=True)
+class Posted:
+    """A message in an outbox."""
+
+    sequence: int
+    body: bytes
+    vector: Vector | None
+    kind: str
+
+
+class Outbox:
+    """What one other server has not acknowledged yet."""
+
+    def __init__(self) -> None:
+        self.entries: deque[Posted] = deque()
+        self.last = 0  # the number given last
+        self.committed = 0  # up to here a checkpoint on disk holds it
+        self.sent = 0  # up to here it was sent over the present connection
+        self.news = asyncio.Event()
+
+    def post(self, message: PeerMessage) -> None:
+        """Number a message and keep it. An announcement that was never sent gives way to a newer one."""
+        if isinstance(message, Age) and self.entries:
+            waiting = self.entries[-1]
+            if waiting.kind == "Age" and waiting.sequence > self.sent:
+                self.entries.pop()
+        self.last += 1
+        self.entries.append(Posted(self.last, *to_wire(self.last, message), type(message).__name__))
+
+    def commit(self, sequence: int) -> None:
+        """Everything up to here may be sent."""
+        if sequence > self.committed:
+            self.committed = sequence
+            self.news.set()
+
+    def acknowledge(self, sequence: int) -> None:
+        """The receiver will never ask for these again."""
+        while self.entries and self.entries[0].sequence <= sequence:
+            self.entries.popleft()
+
+    def next(self) -> Posted | None:
+        """The first message that may be sent and has not been."""
+        for posted in self.entries:
+            if posted.sequence > self.sent:
+                return posted if posted.sequence <= self.committed else None
+        return None
+
+
+class Link:
+    """The connection by which this server tells another one what is in the outbox. Comes back whenever it breaks."""
+
+    def __init__(
+        self,
+        peer: int,
+        address: str,
+        outbox: Outbox,
+        hello: pb.PeerHello,
+        *,
+        credentials: grpc.ChannelCredentials | None,
+        keepalive: float,
+        stall: float,
+        log: Log,
+        on_sent: Callable[[str, int], None],
+    ) -> None:
+        self.peer, self.address, self.outbox, self.hello = peer, address, outbox, hello
+        self.credentials, self.keepalive, self.stall, self.log, self.on_sent = credentials, keepalive, stall, log, on_sent
+        self._complaint = ""
+
+    async def run(self) -> None:
+        """Keep the other server informed, for ever."""
+        async with channel(self.address, self.keepalive, self.credentials) as connection:
+            while True:
+                try:
+                    await self._speak(open_stream(connection, LINK))
+                except (grpc.aio.AioRpcError, grpc.aio.UsageError, asyncio.TimeoutError, Refusal) as error:
+                    said = error.details() if isinstance(error, grpc.aio.AioRpcError) else repr(error)
+                    if said != self._complaint:  # once, not twice a second
+                        self._complaint = str(said)
+                        self.log.warning("link-down", peer=self.peer, address=self.address, error=said)
+                await asyncio.sleep(RETRY_SECONDS)
+
+    async def _speak(self, stream: Any) -> None:
+        reader = None
+        try:
+            async with asyncio.timeout(HANDSHAKE_SECONDS):
+                await stream.write(pb.Frame(peer_hello=self.hello).SerializeToString())
+                welcome = await read_body(stream, "peer_welcome")
+            if welcome.protocol != PROTOCOL:
+                raise Refusal("protocol", f"server {self.peer} speaks version {welcome.protocol}, not {PROTOCOL}")
+            self.outbox.sent = welcome.received
+            self._complaint = ""
+            self.log.info("link-up", peer=self.peer, address=self.address)
+            reader = asyncio.create_task(self._read_acks(stream))
+            while not reader.done():
+                self.outbox.news.clear()
+                while (posted := self.outbox.next()) is not None:
+                    self.outbox.sent = posted.sequence
+
+                    async def write(frame: bytes) -> None:
+                        async with asyncio.timeout(self.stall):
+                            await stream.write(frame)
+
+                    self.on_sent(posted.kind, await send(write, posted.body, posted.vector))
+                news = asyncio.create_task(self.outbox.news.wait())
+                await asyncio.wait((news, reader), return_when=asyncio.FIRST_COMPLETED)
+                news.cancel()
+            await reader
+        finally:
+            if reader is not None:
+                reader.cancel()
+            stream.cancel()
+
+    async def _read_acks(self, stream: Any) -> None:
+        while True:
+            ack = await read_body(stream, "ack")
+            self.outbox.acknowledge(ack.sequence)
+
+
+async def read_body(stream: Any, kind: str) -> Any:
+    """Read a frame that must have a body of this kind."""
+    data = await stream.read()
+    if data is grpc.aio.EOF:
+        code, said = await stream.code(), await stream.details()
+        raise Refusal("ended", f"the other side ended the stream ({code.name.lower()}: {said})")
+    _, frame = split(data)
+    if frame is None or frame.WhichOneof("body") != kind:
+        raise Refusal("malformed", f"expected {kind}")
+    return getattr(frame, kind)

@@ -1,0 +1,169 @@
+from google.protobuf.internal import containers as _containers
+from google.protobuf import descriptor as _descriptor
+from google.protobuf import message as _message
+from collections.abc import Iterable as _Iterable, Mapping as _Mapping
+from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
+
+DESCRIPTOR: _descriptor.FileDescriptor
+
+class Frame(_message.Message):
+    __slots__ = ("chunk", "hello", "welcome", "task", "answer", "goodbye", "peer_hello", "peer_welcome", "peer", "ack")
+    CHUNK_FIELD_NUMBER: _ClassVar[int]
+    HELLO_FIELD_NUMBER: _ClassVar[int]
+    WELCOME_FIELD_NUMBER: _ClassVar[int]
+    TASK_FIELD_NUMBER: _ClassVar[int]
+    ANSWER_FIELD_NUMBER: _ClassVar[int]
+    GOODBYE_FIELD_NUMBER: _ClassVar[int]
+    PEER_HELLO_FIELD_NUMBER: _ClassVar[int]
+    PEER_WELCOME_FIELD_NUMBER: _ClassVar[int]
+    PEER_FIELD_NUMBER: _ClassVar[int]
+    ACK_FIELD_NUMBER: _ClassVar[int]
+    chunk: bytes
+    hello: Hello
+    welcome: Welcome
+    task: Task
+    answer: Answer
+    goodbye: Goodbye
+    peer_hello: PeerHello
+    peer_welcome: PeerWelcome
+    peer: Peer
+    ack: Ack
+    def __init__(self, chunk: _Optional[bytes] = ..., hello: _Optional[_Union[Hello, _Mapping]] = ..., welcome: _Optional[_Union[Welcome, _Mapping]] = ..., task: _Optional[_Union[Task, _Mapping]] = ..., answer: _Optional[_Union[Answer, _Mapping]] = ..., goodbye: _Optional[_Union[Goodbye, _Mapping]] = ..., peer_hello: _Optional[_Union[PeerHello, _Mapping]] = ..., peer_welcome: _Optional[_Union[PeerWelcome, _Mapping]] = ..., peer: _Optional[_Union[Peer, _Mapping]] = ..., ack: _Optional[_Union[Ack, _Mapping]] = ...) -> None: ...
+
+class Ticket(_message.Message):
+    __slots__ = ("number", "age", "version", "mac")
+    NUMBER_FIELD_NUMBER: _ClassVar[int]
+    AGE_FIELD_NUMBER: _ClassVar[int]
+    VERSION_FIELD_NUMBER: _ClassVar[int]
+    MAC_FIELD_NUMBER: _ClassVar[int]
+    number: int
+    age: float
+    version: int
+    mac: bytes
+    def __init__(self, number: _Optional[int] = ..., age: _Optional[float] = ..., version: _Optional[int] = ..., mac: _Optional[bytes] = ...) -> None: ...
+
+class Hello(_message.Message):
+    __slots__ = ("protocol", "client", "size", "layout", "learning", "holding")
+    PROTOCOL_FIELD_NUMBER: _ClassVar[int]
+    CLIENT_FIELD_NUMBER: _ClassVar[int]
+    SIZE_FIELD_NUMBER: _ClassVar[int]
+    LAYOUT_FIELD_NUMBER: _ClassVar[int]
+    LEARNING_FIELD_NUMBER: _ClassVar[int]
+    HOLDING_FIELD_NUMBER: _ClassVar[int]
+    protocol: int
+    client: int
+    size: int
+    layout: bytes
+    learning: bytes
+    holding: Ticket
+    def __init__(self, protocol: _Optional[int] = ..., client: _Optional[int] = ..., size: _Optional[int] = ..., layout: _Optional[bytes] = ..., learning: _Optional[bytes] = ..., holding: _Optional[_Union[Ticket, _Mapping]] = ...) -> None: ...
+
+class Welcome(_message.Message):
+    __slots__ = ("protocol", "server", "keep", "saved_version")
+    PROTOCOL_FIELD_NUMBER: _ClassVar[int]
+    SERVER_FIELD_NUMBER: _ClassVar[int]
+    KEEP_FIELD_NUMBER: _ClassVar[int]
+    SAVED_VERSION_FIELD_NUMBER: _ClassVar[int]
+    protocol: int
+    server: int
+    keep: bool
+    saved_version: int
+    def __init__(self, protocol: _Optional[int] = ..., server: _Optional[int] = ..., keep: _Optional[bool] = ..., saved_version: _Optional[int] = ...) -> None: ...
+
+class Task(_message.Message):
+    __slots__ = ("ticket", "rate", "saved_version")
+    TICKET_FIELD_NUMBER: _ClassVar[int]
+    RATE_FIELD_NUMBER: _ClassVar[int]
+    SAVED_VERSION_FIELD_NUMBER: _ClassVar[int]
+    ticket: Ticket
+    rate: float
+    saved_version: int
+    def __init__(self, ticket: _Optional[_Union[Ticket, _Mapping]] = ..., rate: _Optional[float] = ..., saved_version: _Optional[int] = ...) -> None: ...
+
+class Answer(_message.Message):
+    __slots__ = ("ticket",)
+    TICKET_FIELD_NUMBER: _ClassVar[int]
+    ticket: Ticket
+    def __init__(self, ticket: _Optional[_Union[Ticket, _Mapping]] = ...) -> None: ...
+
+class Goodbye(_message.Message):
+    __slots__ = ("finished", "saved_version")
+    FINISHED_FIELD_NUMBER: _ClassVar[int]
+    SAVED_VERSION_FIELD_NUMBER: _ClassVar[int]
+    finished: bool
+    saved_version: int
+    def __init__(self, finished: _Optional[bool] = ..., saved_version: _Optional[int] = ...) -> None: ...
+
+class PeerHello(_message.Message):
+    __slots__ = ("protocol", "server", "layout", "deployment", "lineage")
+    PROTOCOL_FIELD_NUMBER: _ClassVar[int]
+    SERVER_FIELD_NUMBER: _ClassVar[int]
+    LAYOUT_FIELD_NUMBER: _ClassVar[int]
+    DEPLOYMENT_FIELD_NUMBER: _ClassVar[int]
+    LINEAGE_FIELD_NUMBER: _ClassVar[int]
+    protocol: int
+    server: int
+    layout: bytes
+    deployment: bytes
+    lineage: str
+    def __init__(self, protocol: _Optional[int] = ..., server: _Optional[int] = ..., layout: _Optional[bytes] = ..., deployment: _Optional[bytes] = ..., lineage: _Optional[str] = ...) -> None: ...
+
+class PeerWelcome(_message.Message):
+    __slots__ = ("protocol", "received")
+    PROTOCOL_FIELD_NUMBER: _ClassVar[int]
+    RECEIVED_FIELD_NUMBER: _ClassVar[int]
+    protocol: int
+    received: int
+    def __init__(self, protocol: _Optional[int] = ..., received: _Optional[int] = ...) -> None: ...
+
+class Peer(_message.Message):
+    __slots__ = ("sequence", "age", "token", "model", "edge")
+    SEQUENCE_FIELD_NUMBER: _ClassVar[int]
+    AGE_FIELD_NUMBER: _ClassVar[int]
+    TOKEN_FIELD_NUMBER: _ClassVar[int]
+    MODEL_FIELD_NUMBER: _ClassVar[int]
+    EDGE_FIELD_NUMBER: _ClassVar[int]
+    sequence: int
+    age: Age
+    token: Token
+    model: PeerModel
+    edge: EdgeModel
+    def __init__(self, sequence: _Optional[int] = ..., age: _Optional[_Union[Age, _Mapping]] = ..., token: _Optional[_Union[Token, _Mapping]] = ..., model: _Optional[_Union[PeerModel, _Mapping]] = ..., edge: _Optional[_Union[EdgeModel, _Mapping]] = ...) -> None: ...
+
+class Age(_message.Message):
+    __slots__ = ("age",)
+    AGE_FIELD_NUMBER: _ClassVar[int]
+    age: float
+    def __init__(self, age: _Optional[float] = ...) -> None: ...
+
+class Token(_message.Message):
+    __slots__ = ("epoch", "bid", "ages")
+    EPOCH_FIELD_NUMBER: _ClassVar[int]
+    BID_FIELD_NUMBER: _ClassVar[int]
+    AGES_FIELD_NUMBER: _ClassVar[int]
+    epoch: int
+    bid: int
+    ages: _containers.RepeatedScalarFieldContainer[float]
+    def __init__(self, epoch: _Optional[int] = ..., bid: _Optional[int] = ..., ages: _Optional[_Iterable[float]] = ...) -> None: ...
+
+class PeerModel(_message.Message):
+    __slots__ = ("age", "bid")
+    AGE_FIELD_NUMBER: _ClassVar[int]
+    BID_FIELD_NUMBER: _ClassVar[int]
+    age: float
+    bid: int
+    def __init__(self, age: _Optional[float] = ..., bid: _Optional[int] = ...) -> None: ...
+
+class EdgeModel(_message.Message):
+    __slots__ = ("age", "size")
+    AGE_FIELD_NUMBER: _ClassVar[int]
+    SIZE_FIELD_NUMBER: _ClassVar[int]
+    age: float
+    size: int
+    def __init__(self, age: _Optional[float] = ..., size: _Optional[int] = ...) -> None: ...
+
+class Ack(_message.Message):
+    __slots__ = ("sequence",)
+    SEQUENCE_FIELD_NUMBER: _ClassVar[int]
+    sequence: int
+    def __init__(self, sequence: _Optional[int] = ...) -> None: ...

@@ -1,0 +1,182 @@
+"""A server that was saved and restored is the server that was saved: it does the same from then on.
+
+Random histories of whole deployments, with clients that train, join, leave, come back and answer with models of other
+rounds. At some moment all servers are saved, through JSON, and restored into fresh objects. From then on both get the
+same messages and must answer with the same actions, to the bit.
+"""
+
+import dataclasses
+import json
+
+import numpy as np
+import pytest
+from actions import update, vector
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from spyker.protocol.messages import Join, Leave, PeerModel, ServeAgain, ToClient, ToServer, Update
+from spyker.protocol.registry import ALGORITHMS
+from spyker.protocol.server import State
+
+SIZES = {"fedasync": [[1, 2, 3]], "fedavg": [[1, 2, 3, 4]]}
+PARAMETERS = {
+    "spyker": {"h_inter": 2.0, "h_intra": 4.0},
+    "sync-spyker": {"h_intra": 3.0},
+    "fedasync": {},
+    "fedavg": {"fraction": 0.6},
+    "hierfavg": {"fraction": 0.6, "edge_rounds": 2},
+}
+NEWCOMERS = 3
+STEPS = st.lists(st.tuples(st.integers(0, 11), st.integers(0, 50), st.integers(-4, 4)), min_size=1, max_size=90)
+
+
+def through_a_file(state):
+    """What comes back from a disk: other objects with the same numbers."""
+    numbers = json.loads(json.dumps(state.numbers, allow_nan=False))
+    return State(numbers, {name: values.copy() for name, values in state.vectors.items()})
+
+
+def plain(thing):
+    """Messages, actions and states as values that can be compared."""
+    if isinstance(thing, np.ndarray):
+        return thing.tobytes()
+    if dataclasses.is_dataclass(thing):
+        return (type(thing).__name__, [plain(getattr(thing, f.name)) for f in dataclasses.fields(thing)])
+    if isinstance(thing, dict):
+        return {str(key): plain(value) for key, value in thing.items()}
+    if isinstance(thing, list | tuple):
+        return [plain(part) for part in thing]
+    return thing
+
+
+class History:
+    """A deployment that is moved by random numbers, and its restored twin, once there is one."""
+
+    def __init__(self, build, algorithm):
+        sizes = SIZES.get(algorithm, [[1, 2], [3], [1, 1, 1]])
+        self.fresh = lambda: build(algorithm, sizes, initial=(0.0, 1.0), seed=3, **PARAMETERS[algorithm])
+        self.servers, self.twins = self.fresh(), []
+        self.homes = [i for i, roster in enumerate(sizes) for _ in roster]
+        self.homes += [k % len(sizes) for k in range(NEWCOMERS)]
+        self.received = {}  # the model that each client has to train
+        self.in_flight = []
+        for server in self.servers:
+            self.perform(server.id, list(server.start()))
+
+    def restart(self):
+        """Save all servers and restore them; return what was saved, with a copy of it."""
+        self.twins = self.fresh()
+        saved = [server.state() for server in self.servers]
+        for twin, state in zip(self.twins, saved, strict=True):
+            twin.restore(through_a_file(state))
+        return saved, [plain(state) for state in saved]
+
+    def step(self, choice, which, value):
+        """A client says something, or a message between servers arrives."""
+        k = which % len(self.homes)
+        if choice >= 7 and self.in_flight:
+            links = sorted({(sender, receiver) for sender, receiver, _ in self.in_flight})
+            link = links[which % len(links)]
+            position = next(i for i, (s, r, _) in enumerate(self.in_flight) if (s, r) == link)
+            sender, receiver, message = self.in_flight.pop(position)
+            self.handle(receiver, sender, message)
+        elif choice == 0:
+            self.handle(self.homes[k], k, Join(1 + which % 3))
+        elif choice == 1:
+            self.handle(self.homes[k], k, Leave())
+        elif choice == 2:
+            self.handle(self.homes[k], k, Update(vector(value, 2), 0.5, which))
+        elif self.received:
+            k = sorted(self.received)[which % len(self.received)]
+            model = self.received.pop(k)
+            weights = model.weights + np.float32(value / 7)
+            self.handle(self.homes[k], k, Update(weights, model.age, model.version))
+
+    def handle(self, i, sender, message):
+        """Both must want the same."""
+        work = self.servers[i].work(sender, message)
+        actions = self.servers[i].handle(sender, message)
+        if self.twins:
+            assert self.twins[i].work(sender, message) is work
+            assert plain(self.twins[i].handle(sender, message)) == plain(actions)
+        self.perform(i, actions)
+
+    def perform(self, i, actions):
+        for action in actions:
+            if isinstance(action, ToClient):
+                self.received[action.client] = action.message
+            elif isinstance(action, ToServer):
+                self.in_flight.append((i, action.server, action.message))
+        for action in actions:
+            if isinstance(action, ServeAgain):
+                for k, message in action.messages:
+                    self.handle(i, k, message)
+
+
+@pytest.mark.parametrize("algorithm", ALGORITHMS)
+@settings(max_examples=120, deadline=None)
+@given(before=STEPS, after=STEPS)
+def test_a_restored_server_does_what_the_saved_one_does(build, algorithm, before, after):
+    history = History(build, algorithm)
+    for step in before:
+        history.step(*step)
+    saved, copy = history.restart()
+    for step in after:
+        history.step(*step)
+    assert [plain(server.state()) for server in history.twins] == [plain(s.state()) for s in history.servers]
+    assert [plain(state) for state in saved] == copy, "what was saved was written to afterwards"
+
+
+def walk(build, algorithm, seen):
+    """Whether a state of some history has what makes saving hard."""
+    history = History(build, algorithm)
+    random = np.random.default_rng(1)
+    for _ in range(600):
+        history.step(int(random.integers(12)), int(random.integers(51)), int(random.integers(-4, 5)))
+        if any(seen(server.state()) for server in history.servers):
+            return True
+    return False
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "seen"),
+    [
+        ("spyker", lambda s: s.numbers["ongoing_synchro"] and len(s.numbers["heard"]) > 1),
+        ("spyker", lambda s: s.numbers["token"] is None and s.numbers["age_announced"] > 0),
+        ("sync-spyker", lambda s: {"stored-0", "stored-1"} <= s.vectors.keys() and len(s.numbers["models"]) > 1),
+        ("sync-spyker", lambda s: any(update is None for _, update in s.numbers["stored"])),
+        ("fedavg", lambda s: "average" in s.vectors and s.numbers["awaited"]),
+        ("hierfavg", lambda s: "model-0" in s.vectors and "model-1" in s.vectors),
+    ],
+)
+def test_histories_like_these_reach_the_states_that_matter(build, algorithm, seen):
+    assert walk(build, algorithm, seen)
+
+
+def test_a_state_shares_its_model_with_the_server_instead_of_copying_it(build):
+    (server,) = build("fedasync", [[1]])
+    assert server.state().vectors["weights"] is server.weights.snapshot()
+
+
+def test_a_saved_half_done_average_is_not_the_one_that_is_written(build):
+    (server,) = build("fedavg", [[1, 1, 2]])
+    list(server.start())
+    server.handle(0, update(4))
+    average = server.state().vectors["average"]
+    server.handle(1, update(400))
+    assert average.tolist() == [1.0]
+
+
+def test_a_model_of_another_size_is_refused(build):
+    (server,) = build("fedasync", [[1]], initial=(0.0, 0.0))
+    (other,) = build("fedasync", [[1]])
+    with pytest.raises(ValueError, match=r"the saved model has 1 weights, and this server's has 2"):
+        server.restore(other.state())
+
+
+def test_the_stored_models_of_other_servers_are_part_of_a_state(build):
+    first, _, _ = build("sync-spyker", [[1], [1], [1]])
+    first.handle(2, PeerModel(vector(5), 1.0, 1))
+    state = first.state()
+    assert state.numbers["models"] == [(1, 2, 1.0), (1, 0, 0.0)]
+    assert state.vectors["model-1-2"].tolist() == [5.0]
