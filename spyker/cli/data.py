@@ -19,7 +19,6 @@ from spyker.learn.data.load import fetch, find, verify, whereabouts
 from spyker.learn.partition import PARTITIONS
 from spyker.learn.registry import client_labels
 from spyker.show.fetching import FetchProgress
-from spyker.show.labels import count_labels, plot_labels
 
 FAILED = 1
 
@@ -111,6 +110,8 @@ def prepare_data(scenario: Scenario) -> None:
 
 def draw(args: argparse.Namespace) -> int:
     """Draw the labels of each client."""
+    from spyker.show.labels import count_labels, plot_labels  # only now: Matplotlib takes a second to import
+
     args.scenario = args.duration = None
     if args.partition is not None:
         args.settings = [*args.settings, f"task.partition={args.partition}"]

@@ -7,9 +7,12 @@ import sys
 from collections.abc import Sequence
 
 from spyker import __version__
+from spyker.cli.certs import add_certs
 from spyker.cli.data import add_data
 from spyker.cli.run import add_compare, add_run
+from spyker.cli.serve import add_join, add_serve
 from spyker.cli.show import add_plot, add_scenario
+from spyker.cli.up import add_up
 from spyker.config.sections import ScenarioError
 from spyker.emulate.judge import DivergedError
 from spyker.learn.data.dataset import DataError
@@ -27,7 +30,17 @@ def parser() -> argparse.ArgumentParser:
     )
     root.add_argument("--version", action="version", version=f"spyker {__version__}")
     commands = root.add_subparsers(metavar="COMMAND", required=True)
-    for add in (add_run, add_compare, add_plot, add_scenario, add_data):
+    for add in (
+        add_run,
+        add_compare,
+        add_plot,
+        add_scenario,
+        add_data,
+        add_up,
+        add_serve,
+        add_join,
+        add_certs,
+    ):
         add(commands)
     return root
 

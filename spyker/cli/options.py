@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import os
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -78,3 +79,12 @@ def default_out(name: str) -> Path:
         number += 1
         folder = Path("runs") / f"{name}-{number}"
     return folder
+
+
+def require_deploy() -> None:
+    """Say what to install, if the packages that only deployments need are not here."""
+    missing = [name for name in ("cryptography", "grpc", "prometheus_client", "safetensors") if not find_spec(name)]
+    if missing:
+        raise ScenarioError(
+            "this command", f"needs {', '.join(missing)}, not installed here", "Run pip install 'spyker-fl[deploy]'"
+        )

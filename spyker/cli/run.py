@@ -25,7 +25,6 @@ from spyker.learn.task import Task
 from spyker.protocol.registry import ALGORITHMS
 from spyker.records import Fact, RecordWriter, Run, check_new, clear, write_atomically
 from spyker.show.curves import curves
-from spyker.show.plots import plot_all
 from spyker.show.progress import LiveProgress
 from spyker.show.table import as_markdown, for_terminal
 
@@ -65,6 +64,8 @@ def command_run(args: argparse.Namespace) -> int:
 
 def command_compare(args: argparse.Namespace) -> int:
     """Run several algorithms in one world, one after the other."""
+    from spyker.show.plots import plot_all  # only now: Matplotlib takes a second to import
+
     use_data_dir(args)
     base = read_scenario(args)
     names = args.algorithms.split(",") if args.algorithms else list(ALGORITHMS)

@@ -12,7 +12,6 @@ from spyker.config.scenario import dump, load
 from spyker.learn.registry import resolve
 from spyker.records import find_runs
 from spyker.show.curves import curves
-from spyker.show.plots import plot_all
 from spyker.show.table import for_terminal
 
 
@@ -28,6 +27,8 @@ def add_plot(commands: Any) -> None:
 
 def command_plot(args: argparse.Namespace) -> int:
     """Draw runs, finished or not."""
+    from spyker.show.plots import plot_all  # only now: Matplotlib takes a second to import
+
     runs = [run for folder in args.runs for run in find_runs(folder)]
     drawn = curves(runs)
     targets = runs[0].scenario["evaluation"]["targets"]

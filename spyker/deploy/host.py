@@ -89,7 +89,6 @@ class Host:
         initial: Vector,
         *,
         ledger: Ledger,
-        lineage: str,
         checkpoints: Checkpoints,
         tally: Tally,
         metrics: Metrics,
@@ -97,7 +96,7 @@ class Host:
     ) -> None:
         self.config, self.task, self.initial = config, task, initial
         self.id = config.deploy.server
-        self.ledger, self.lineage, self.checkpoints = ledger, lineage, checkpoints
+        self.ledger, self.checkpoints = ledger, checkpoints
         self.tally, self.metrics, self.log = tally, metrics, log
         self.loop = asyncio.get_running_loop()
         self.server: Server | None = None  # not before it starts

@@ -154,6 +154,8 @@ class Link:
                 welcome = await read_body(stream, "peer_welcome")
             if welcome.protocol != PROTOCOL:
                 raise Refusal("protocol", f"server {self.peer} speaks version {welcome.protocol}, not {PROTOCOL}")
+            if welcome.received > self.outbox.last:
+                raise Refusal("lineage", f"server {self.peer} has had more messages from here than were ever sent")
             self.outbox.sent = welcome.received
             self._complaint = ""
             self.log.info("link-up", peer=self.peer, address=self.address)

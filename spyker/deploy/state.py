@@ -38,7 +38,6 @@ def to_checkpoint(host: Host) -> tuple[dict[str, Any], dict[str, Vector]]:
         "outboxes": outboxes,
         "handled": {str(j): sequence for j, sequence in host.handled.items()},
         "lineages": {str(j): lineage for j, lineage in host.lineages.items()},
-        "lineage": host.lineage,
         "tally": host.tally.numbers(),
     }
     return numbers, vectors
@@ -57,5 +56,4 @@ def from_checkpoint(host: Host, checkpoint: Checkpoint) -> None:
             box.entries.append(Posted(sequence, bytes.fromhex(body), None if name is None else vectors[name], kind))
     host.handled = {int(j): sequence for j, sequence in numbers["handled"].items()}
     host.lineages = {int(j): lineage for j, lineage in numbers["lineages"].items()}
-    host.lineage = numbers["lineage"]
     host.tally.restore(numbers["tally"])

@@ -13,8 +13,9 @@ from spyker.learn.task import Task
 from spyker.protocol.facts import CloudRoundEnded, SyncStarted, UpdateApplied
 from spyker.protocol.facts import Fact as ProtocolFact
 from spyker.protocol.server import Server
-from spyker.records import Evaluated, Fact, RecordWriter, Resumed, Run
+from spyker.records import Evaluated, Fact, RecordWriter, Resumed, Run, write_atomically
 
+BEGAN = "began"  # a file in the record: the unix time of its time zero, by which records are aligned
 WEIGHTS_SHOWN = 64  # the summary holds the weights of models with up to so many parameters
 
 
@@ -53,6 +54,7 @@ class Tally:
     def begin(self, unix_time: float) -> None:
         """Time zero."""
         self.began = unix_time
+        write_atomically(self.folder / BEGAN, f"{unix_time!r}\n")
 
     def fact(self, fact: ProtocolFact, queue: int) -> int:
         """Write a fact down; 1 if it is an update, otherwise 0."""

@@ -1,0 +1,47 @@
+"""``spyker certs``: the certificates and credentials of a deployment."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import Any
+
+from spyker.cli.options import require_deploy
+
+
+def add_certs(commands: Any) -> None:
+    """``spyker certs``."""
+    parser = commands.add_parser(
+        "certs",
+        help="make a certificate authority, server certificates and client credentials",
+        description="Make a certificate authority, a certificate for each server and a credential for each client.",
+    )
+    parser.add_argument("out", type=Path, metavar="OUT", help="the folder to make")
+    parser.add_argument("--servers", type=int, required=True, metavar="N", help="so many; HierFAVG's cloud is one, too")
+    parser.add_argument("--clients", type=int, required=True, metavar="N", help="so many in all")
+    parser.add_argument(
+        "--host",
+        action="append",
+        default=None,
+        metavar="[I=]HOST",
+        dest="hosts",
+        help="a DNS name or an address of all servers, or of server I; may be repeated; default: loopback",
+    )
+    parser.add_argument("--days", type=float, default=365.0, metavar="D", help="how long certificates are valid: 365")
+    parser.add_argument("--overwrite", action="store_true", help="replace what OUT holds already")
+    parser.set_defaults(command=command_certs)
+
+
+def command_certs(args: argparse.Namespace) -> int:
+    """Make them, and say who gets what."""
+    require_deploy()
+    from spyker.deploy.certificates import LOOPBACK, make_deployment  # only now: an extra
+
+    hosts = args.hosts or LOOPBACK
+    make_deployment(args.out, args.servers, args.clients, hosts, args.days, overwrite=args.overwrite)
+    print(f"{args.out}/server-I    for server I: its certificate and key")
+    if args.clients:
+        print(f"{args.out}/client-K    for client K: its credential")
+    print(f"{args.out}/clients.json for every server")
+    print(f"{args.out}/ca.key      for nobody: keep it apart, to renew certificates")
+    return 0

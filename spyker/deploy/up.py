@@ -1,0 +1,193 @@
+"""A whole deployment on this machine: real server and client processes, for trying it out."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+from spyker.config.scenario import Scenario, dump
+from spyker.deploy.certificates import CA, CERTIFICATE, CLIENTS, KEY, make_deployment
+from spyker.deploy.config import Deployment, learners, region_clients, server_count, write_config
+from spyker.deploy.merge import FACTS, merge_records
+from spyker.records import FACTS as FACTS_FILE
+from spyker.records import Evaluated, Fact
+
+POLL_SECONDS = 0.1
+STOP_SECONDS = 20.0
+LOG_TAIL = 2000  # characters of the log of a process that failed
+
+
+class ChildError(RuntimeError):
+    """A process of the deployment ended before its time."""
+
+
+def free_ports(count: int) -> list[int]:
+    """Ports of the loopback interface that nobody uses at this moment."""
+    with contextlib.ExitStack() as stack:
+        sockets = [stack.enter_context(socket.socket()) for _ in range(count)]
+        for each in sockets:
+            each.bind(("127.0.0.1", 0))
+        return [each.getsockname()[1] for each in sockets]
+
+
+class Local:
+    """Server and client processes of one scenario, in one folder. Use it as a context manager: it leaves none behind."""
+
+    def __init__(
+        self, scenario: Scenario, folder: Path, *, insecure: bool, paced: bool, duration: float | None, **deploy: Any
+    ) -> None:
+        """``deploy`` goes into every server's section."""
+        self.scenario, self.folder, self.insecure, self.paced = scenario, folder, insecure, paced
+        self.servers: list[subprocess.Popen[bytes]] = []
+        self.clients: list[subprocess.Popen[bytes]] = []
+        count = server_count(scenario)
+        ports = free_ports(2 * count)
+        self.addresses = [f"127.0.0.1:{port}" for port in ports[:count]]
+        peers = tuple(f"127.0.0.1:{port}" for port in ports[count:])
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / "scenario.toml").write_text(dump(scenario), "utf-8")
+        if not insecure:
+            make_deployment(folder / "certs", count, scenario.client_count, ["localhost", "127.0.0.1"], 30)
+        for i in range(count):
+            mine = folder / f"server-{i}"
+            mine.mkdir(exist_ok=True)
+            section = Deployment(
+                server=i,
+                listen_clients=self.addresses[i],
+                listen_peers=peers[i],
+                peers=peers,
+                ca=f"../certs/{CA}",
+                certificate=f"../certs/server-{i}/{CERTIFICATE}",
+                key=f"../certs/server-{i}/{KEY}",
+                credentials=f"../certs/{CLIENTS}",
+                wait_for=len(region_clients(scenario, i)),
+                duration=duration,
+            )
+            write_config(mine / "config.toml", "../scenario.toml", replace(section, **deploy))
+
+    def __enter__(self) -> Local:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop()
+
+    # --- Processes -------------------------------------------------------------------------------------------------
+
+    def start(self) -> None:
+        """Start everything: servers, and for each region one process with its clients."""
+        for i in range(len(self.addresses)):
+            self.servers.append(self.serve(i))
+        for i in range(learners(self.scenario)):
+            ids = region_clients(self.scenario, i)
+            self.clients.append(self.join(f"{ids[0]}-{ids[-1]}", [self.addresses[i]]))
+
+    def serve(self, server: int, *more: str) -> subprocess.Popen[bytes]:
+        """A server process."""
+        insecure = ["--insecure"] if self.insecure else []
+        config = str(self.folder / f"server-{server}" / "config.toml")
+        return self._spawn(f"server-{server}", "serve", config, *insecure, *more)
+
+    def join(self, clients: str, servers: list[str], *more: str) -> subprocess.Popen[bytes]:
+        """A client process."""
+        identity = ["--insecure"] if self.insecure else ["--certs", str(self.folder / "certs")]
+        where = [word for address in servers for word in ("--server", address)]
+        paced = ["--paced"] if self.paced else []
+        scenario = str(self.folder / "scenario.toml")
+        return self._spawn(f"clients-{clients}", "join", scenario, *where, "--clients", clients, *identity, *paced, *more)
+
+    def _spawn(self, name: str, *command: str) -> subprocess.Popen[bytes]:
+        """Start one process, deaf to our Ctrl-C: it is we who end it."""
+        with (self.folder / f"{name}.log").open("ab") as log:
+            return subprocess.Popen(
+                [sys.executable, "-m", "spyker.cli.main", *command],
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,
+                env=os.environ | {"PYTHONUNBUFFERED": "1"},
+            )
+
+    def stop(self) -> None:
+        """Let the servers save and say goodbye, then end the clients, and kill what does not listen."""
+        deadline = time.monotonic() + STOP_SECONDS
+        for group in (self.servers, self.clients):
+            for process in group:
+                if process.poll() is None:
+                    process.send_signal(signal.SIGTERM)
+            for process in group:
+                try:
+                    process.wait(max(0.1, deadline - time.monotonic()))
+                except subprocess.TimeoutExpired:
+                    process.kill()
+                    process.wait()
+
+    # --- Watching --------------------------------------------------------------------------------------------------
+
+    def watch(self, sink: Callable[[float, Fact], None], stop: Callable[[], bool]) -> bool:
+        """Tell ``sink`` the facts of all servers as they are written, until all have ended. False if stopped early."""
+        tails = [self._tail(i) for i in range(len(self.servers))]
+        scores: dict[int, float] = {}
+        while True:
+            ended = all(process.poll() is not None for process in self.servers)
+            for i, tail in enumerate(tails):
+                for t, fact in next(tail):
+                    if isinstance(fact, Evaluated):
+                        scores[i] = fact.mean
+                        mean = sum(scores.values()) / len(scores)
+                        fact = replace(fact, mean=mean)
+                    sink(t, fact)
+            self._check()
+            if ended:
+                return True
+            if stop():
+                return False
+            time.sleep(POLL_SECONDS)
+
+    def _tail(self, server: int) -> Iterator[list[tuple[float, Fact]]]:
+        """What a server has written since the last time."""
+        path = self.record(server) / FACTS_FILE
+        while not path.exists():
+            yield []
+        with path.open(encoding="utf-8") as file:
+            rest = ""
+            while True:
+                *lines, rest = (rest + file.read()).split("\n")
+                news = []
+                for line in lines:
+                    fact = json.loads(line)
+                    values = {key: value for key, value in fact.items() if key not in ("t", "kind", "queue")}
+                    news.append((fact["t"], FACTS[fact["kind"]](**values)))
+                yield news
+
+    def _check(self) -> None:
+        """A process that failed takes the others with it."""
+        for process in (*self.servers, *self.clients):
+            if process.poll():
+                raise ChildError(self._report(process))
+
+    def _report(self, process: subprocess.Popen[bytes]) -> str:
+        name = f"server-{self.servers.index(process)}" if process in self.servers else "clients"
+        logs = sorted(self.folder.glob(f"{name}*.log"))
+        tails = "\n".join(f"{log.name}: …{log.read_text('utf-8', 'replace')[-LOG_TAIL:]}" for log in logs)
+        return f"a process of the deployment ({name}) ended with exit code {process.returncode}; its log says:\n{tails}"
+
+    def record(self, server: int) -> Path:
+        """The folder of a server's record."""
+        return self.folder / f"server-{server}" / "record"
+
+    def merge(self, out: Path) -> None:
+        """One record of the whole run."""
+        merge_records([self.record(i) for i in range(len(self.addresses))], out)
