@@ -7,6 +7,7 @@ is on the way between them.
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -73,32 +74,45 @@ def shape(network: Network, scenario: Scenario) -> None:
 
 
 def deploy(scenario: Scenario, folder: Path) -> tuple[list[Path], int]:
-    """Run a scenario for as long as it says. Returns the servers' records, and the bytes that crossed the network."""
+    """Run a scenario for as long as it says.
+
+    Returns the records of the servers with clients, and the bytes that crossed the network, with everything that TCP
+    and TLS add to them. Each record counts its time from its server's own beginning.
+    """
     with Network(list(places(scenario))) as network, ExitStack() as stack:
         shape(network, scenario)
         records = prepare(scenario, folder, network)
         environment = os.environ | {"PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
 
-        def start(place: str, command: list[str]) -> subprocess.Popen[bytes]:
-            log = stack.enter_context((folder / f"{place}.log").open("wb"))
-            return network.run(
-                place, [*SPYKER, *command], cwd=folder, env=environment, stdout=log, stderr=log, stdin=subprocess.DEVNULL
-            )
+        def start(place: str, command: list[str], name: str) -> subprocess.Popen[bytes]:
+            log = stack.enter_context((folder / f"{name}.log").open("wb"))
+            options = {"stdout": log, "stderr": log, "stdin": subprocess.DEVNULL}
+            return network.run(place, [*SPYKER, *command], cwd=folder, env=environment, **options)
 
-        servers = {
-            server_place(i): start(server_place(i), ["serve", f"server-{i}.toml"]) for i in range(server_count(scenario))
-        }
-        wait_until_listening(servers, folder)
-        clients = {}
-        for region in range(len(scenario.world.regions)):
+        def attend(region: int, clients: range, place: str, log: str) -> subprocess.Popen[bytes]:
             server = 0 if scenario.chosen.topology is Topology.SINGLE else region
             address = f"{network.address(server_place(server))}:{CLIENT_PORT}"
-            mine = clients_of(scenario, region)
-            clients[clients_place(region)] = start(
-                clients_place(region),
-                ["join", "scenario.toml", "--server", address, "--clients", f"{mine[0]}-{mine[-1]}"]
-                + ["--certs", "certs", "--paced"],
-            )
+            ids = f"{clients[0]}-{clients[-1]}"
+            command = ["join", "scenario.toml", "--server", address, "--clients", ids, "--certs", "certs", "--paced"]
+            return start(place, command, log)
+
+        regions = range(len(scenario.world.regions))
+        # A server begins with its last client. So the last client of each region is started first, before there is a
+        # server, stopped when it has noticed, and let go, all at the same moment, when everybody else is there.
+        last = {f"last-{r}": attend(r, clients_of(scenario, r)[-1:], clients_place(r), f"last-{r}") for r in regions}
+        wait_for_word("disconnected", last, folder, then=signal.SIGSTOP)
+        names = [server_place(i) for i in range(server_count(scenario))]
+        servers = {name: start(name, ["serve", f"{name}.toml"], name) for name in names}
+        wait_for_word("listening", servers, folder)
+        clients = {}
+        for r in regions:
+            others = clients_of(scenario, r)[:-1]
+            if others:
+                clients[clients_place(r)] = attend(r, others, clients_place(r), clients_place(r))
+                wait_for_word("attending", {clients_place(r): clients[clients_place(r)]}, folder, len(others))
+        for process in last.values():
+            process.send_signal(signal.SIGCONT)
+        clients |= last
         ending = {name: servers[name] for name in list(servers)[: learners(scenario)]} | clients
         wait_for_end(ending, folder, 2 * PATIENCE + scenario.duration + MARGIN)
         for process in servers.values():  # HierFAVG's cloud has no reason of its own to end
@@ -147,15 +161,25 @@ def prepare(scenario: Scenario, folder: Path, network: Network) -> list[Path]:
     return [folder / f"record-{i}" for i in range(learners(scenario))]
 
 
-def wait_until_listening(servers: dict[str, subprocess.Popen[bytes]], folder: Path) -> None:
-    """Return when every server says that it listens."""
-    deadline = time.monotonic() + PATIENCE
-    for name, process in servers.items():
-        log = folder / f"{name}.log"
-        while b'"event": "listening"' not in log.read_bytes():
-            if process.poll() is not None or time.monotonic() > deadline:
-                raise failure(name, folder, "does not listen")
-            time.sleep(0.05)
+def wait_for_word(
+    event: str,
+    processes: dict[str, subprocess.Popen[bytes]],
+    folder: Path,
+    times: int = 1,
+    then: signal.Signals | None = None,
+) -> None:
+    """Return when the log of every process has an event so many times; each is sent a signal as soon as it has."""
+    deadline, word = time.monotonic() + PATIENCE, f'"event": "{event}"'.encode()
+    waiting = dict(processes)
+    while waiting:
+        for name, process in list(waiting.items()):
+            if (folder / f"{name}.log").read_bytes().count(word) >= times:
+                del waiting[name]
+                if then is not None:
+                    process.send_signal(then)
+            elif process.poll() is not None or time.monotonic() > deadline:
+                raise failure(name, folder, f"has not said {event!r}")
+        time.sleep(0.02)
 
 
 def wait_for_end(processes: dict[str, subprocess.Popen[bytes]], folder: Path, seconds: float) -> None:

@@ -31,8 +31,10 @@ def options(keepalive: float) -> list[tuple[str, Any]]:
         ("grpc.max_receive_message_length", FRAME_LIMIT),
         ("grpc.max_send_message_length", FRAME_LIMIT),
         ("grpc.so_reuseport", 0),
+        # In spite of its name this is how long an attempt to connect may take. Between continents TCP and TLS together
+        # need up to two seconds.
+        ("grpc.min_reconnect_backoff_ms", 5000),
         ("grpc.initial_reconnect_backoff_ms", 200),
-        ("grpc.min_reconnect_backoff_ms", 200),
         ("grpc.max_reconnect_backoff_ms", 2000),
     ]
 
