@@ -9,11 +9,13 @@ from collections.abc import Sequence
 from spyker import __version__
 from spyker.cli.certs import add_certs
 from spyker.cli.data import add_data
+from spyker.cli.export import add_export
 from spyker.cli.run import add_compare, add_run
 from spyker.cli.serve import add_join, add_serve
 from spyker.cli.show import add_plot, add_scenario
 from spyker.cli.up import add_up
 from spyker.config.sections import ScenarioError
+from spyker.deploy.errors import DeploymentError
 from spyker.emulate.judge import DivergedError
 from spyker.learn.data.dataset import DataError
 from spyker.learn.pool import WorkerDiedError
@@ -40,6 +42,7 @@ def parser() -> argparse.ArgumentParser:
         add_serve,
         add_join,
         add_certs,
+        add_export,
     ):
         add(commands)
     return root
@@ -53,7 +56,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     except (ScenarioError, RecordError) as error:
         print(f"spyker: {error}", file=sys.stderr)
         return BAD_INPUT
-    except (DataError, DivergedError, WorkerDiedError) as error:
+    except (DataError, DivergedError, WorkerDiedError, DeploymentError) as error:
         print(f"spyker: {error}", file=sys.stderr)
         return FAILED
     except KeyboardInterrupt:

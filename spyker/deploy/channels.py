@@ -28,8 +28,7 @@ def options(keepalive: float) -> list[tuple[str, Any]]:
         ("grpc.http2.max_pings_without_data", 0),
         ("grpc.http2.min_recv_ping_interval_without_data_ms", 100),
         ("grpc.http2.max_ping_strikes", 0),
-        ("grpc.max_receive_message_length", FRAME_LIMIT),
-        ("grpc.max_send_message_length", FRAME_LIMIT),
+        ("grpc.max_receive_message_length", 4 * FRAME_LIMIT),  # what is below, we refuse ourselves, and count
         ("grpc.so_reuseport", 0),
         # In spite of its name this is how long an attempt to connect may take. Between continents TCP and TLS together
         # need up to two seconds.

@@ -24,6 +24,7 @@ from safetensors import SafetensorError
 from safetensors.numpy import load_file, save_file
 
 from spyker.protocol.messages import Vector
+from spyker.records import RecordError
 
 NUMBERS, VECTORS, LOCK = "numbers.json", "vectors.safetensors", "lock"
 FORMAT = 1
@@ -33,7 +34,7 @@ UNFINISHED, UNWANTED = ".unfinished", ".unwanted"  # what a kill may leave behin
 log = logging.getLogger(__name__)
 
 
-class CheckpointError(Exception):
+class CheckpointError(RecordError):
     """A state folder that cannot be used; says which one, why, and what to do."""
 
 

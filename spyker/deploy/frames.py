@@ -47,6 +47,8 @@ def with_chunk(chunk: memoryview, body: bytes = b"") -> bytes:
 
 def split(data: bytes) -> tuple[memoryview | None, pb.Frame | None]:
     """The chunk and the body of a frame, where it has them."""
+    if len(data) > FRAME_LIMIT:
+        raise Refusal("oversized", f"a frame of {len(data):,} bytes; {FRAME_LIMIT:,} are allowed")
     try:
         if data[:1] != CHUNK_TAG:
             frame = pb.Frame.FromString(data)

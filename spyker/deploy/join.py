@@ -27,6 +27,7 @@ from spyker.deploy.buffers import Buffers
 from spyker.deploy.certificates import CA, CREDENTIAL, load_credential
 from spyker.deploy.channels import ATTEND, channel, open_stream, read_file, refuse_remote
 from spyker.deploy.config import check_address, layout_digest, learning_digest
+from spyker.deploy.errors import NotWantedError
 from spyker.deploy.frames import PROTOCOL, Intake, Refusal, send, split
 from spyker.deploy.log import Log
 from spyker.deploy.nearest import Ranking
@@ -53,10 +54,6 @@ class Ended(Exception):  # noqa: N818 - no error: every stream ends some day
 
 
 BROKEN = (grpc.aio.AioRpcError, grpc.aio.UsageError, asyncio.InvalidStateError, TimeoutError, Refusal, Ended)
-
-
-class NotWantedError(RuntimeError):
-    """No server will ever take this client as it is."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,7 +19,7 @@ from spyker.deploy import spyker_pb2 as pb
 from spyker.deploy.attend import Door
 from spyker.deploy.certificates import load_credentials
 from spyker.deploy.channels import ATTEND, LINK, handler, listen, options, read_file
-from spyker.deploy.checkpoints import Checkpoints
+from spyker.deploy.checkpoints import CheckpointError, Checkpoints
 from spyker.deploy.config import (
     Config,
     check_insecure,
@@ -30,6 +30,7 @@ from spyker.deploy.config import (
     server_count,
     wait_for,
 )
+from spyker.deploy.errors import DeploymentError
 from spyker.deploy.frames import PROTOCOL
 from spyker.deploy.host import Host
 from spyker.deploy.identity import begin_life
@@ -47,10 +48,6 @@ GRACE_SECONDS = 2.0
 FAREWELL_SECONDS = 5.0
 
 
-class DeploymentError(RuntimeError):
-    """A server process that had to end."""
-
-
 def serve(config: Config, *, resume: bool, insecure: bool) -> None:
     """Be a server until somebody ends it, or its time is up."""
     if insecure:
@@ -66,8 +63,11 @@ class Process:
         scenario, deploy = config.scenario, config.deploy
         self.log = Log(server=deploy.server)
         state = config.path(deploy.state)
-        self.checkpoints = Checkpoints(state, deploy.keep)
-        self.checkpoint = self.checkpoints.latest()
+        try:
+            self.checkpoints = Checkpoints(state, deploy.keep)
+            self.checkpoint = self.checkpoints.latest()
+        except CheckpointError as error:
+            raise DeploymentError(str(error)) from None
         if self.checkpoint is not None and not resume:
             raise ScenarioError(
                 "deploy.state", f"{state} holds checkpoints", "Add --resume to go on from the last, or name another folder"

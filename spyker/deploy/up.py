@@ -19,6 +19,7 @@ from typing import Any
 from spyker.config.scenario import Scenario, dump
 from spyker.deploy.certificates import CA, CERTIFICATE, CLIENTS, KEY, make_deployment
 from spyker.deploy.config import Deployment, learners, region_clients, server_count, write_config
+from spyker.deploy.errors import ChildError
 from spyker.deploy.merge import FACTS, merge_records
 from spyker.records import FACTS as FACTS_FILE
 from spyker.records import Evaluated, Fact
@@ -26,10 +27,6 @@ from spyker.records import Evaluated, Fact
 POLL_SECONDS = 0.1
 STOP_SECONDS = 20.0
 LOG_TAIL = 2000  # characters of the log of a process that failed
-
-
-class ChildError(RuntimeError):
-    """A process of the deployment ended before its time."""
 
 
 def free_ports(count: int) -> list[int]:

@@ -14,9 +14,8 @@ from spyker.emulate.clock import Clock
 from spyker.emulate.world import Sink, World
 from spyker.learn.engine import Engine, EvaluateJob
 from spyker.learn.task import Metric
-from spyker.protocol.messages import Vector
 from spyker.protocol.server import Server
-from spyker.protocol.weights import accumulate
+from spyker.protocol.weights import average
 from spyker.records import Evaluated, Fact
 
 
@@ -88,11 +87,3 @@ class Judge:
             if result.mean >= target if self.metric.higher_is_better else result.mean <= target:
                 return t, result.updates
         return None
-
-
-def average(models: Sequence[Vector]) -> Vector:
-    """The mean of some weight vectors."""
-    total = np.zeros_like(models[0])
-    for model in models:
-        accumulate(total, model, 1 / len(models))
-    return total

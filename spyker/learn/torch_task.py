@@ -41,6 +41,11 @@ class Layout:
     names: tuple[str, ...]
     shapes: tuple[tuple[int, ...], ...]
 
+    def state_dict(self, weights: Vector) -> dict[str, Tensor]:
+        """The weights as PyTorch knows them, by name."""
+        parts = torch.from_numpy(np.array(weights)).split([math.prod(shape) for shape in self.shapes])
+        return {name: shaped(part, shape) for name, shape, part in zip(self.names, self.shapes, parts, strict=True)}
+
 
 @dataclass(frozen=True, slots=True)
 class Later:
@@ -174,11 +179,7 @@ class TorchTask(Task):
 
     def state_dict(self, weights: Vector) -> dict[str, Tensor]:
         """The weights as PyTorch knows them, by name."""
-        parts = torch.from_numpy(np.array(weights)).split([math.prod(shape) for shape in self.layout.shapes])
-        return {
-            name: shaped(part, shape)
-            for name, shape, part in zip(self.layout.names, self.layout.shapes, parts, strict=True)
-        }
+        return self.layout.state_dict(weights)
 
 
 def device_of(training: Training) -> torch.device:

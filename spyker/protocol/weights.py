@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import TypeAlias
 
 import numpy as np
@@ -45,6 +45,14 @@ def accumulate(total: Vector, source: Vector, weight: float) -> None:
         product = scratch[: t.size]
         np.multiply(s, factor, product)
         np.add(t, product, t)
+
+
+def average(models: Sequence[Vector]) -> Vector:
+    """The mean of some weight vectors."""
+    total = np.zeros_like(models[0])
+    for model in models:
+        accumulate(total, model, 1 / len(models))
+    return total
 
 
 Mix: TypeAlias = Callable[[Vector, Vector, float, Vector], None]

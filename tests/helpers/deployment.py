@@ -1,0 +1,171 @@
+"""Real server and client processes over TLS, and a client that says whatever a test wants it to say."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import subprocess
+import time
+import urllib.request
+from collections.abc import AsyncIterator, Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import grpc
+import grpc.aio
+import numpy as np
+
+from spyker.config.scenario import from_table
+from spyker.deploy import spyker_pb2 as pb
+from spyker.deploy.certificates import load_credential
+from spyker.deploy.channels import ATTEND, channel, open_stream
+from spyker.deploy.config import layout_digest, learning_digest
+from spyker.deploy.frames import PROTOCOL, send, split
+from spyker.deploy.up import Local, free_ports
+from spyker.learn.registry import recipe, resolve
+from spyker.records import Run
+
+DEADLINE = 30.0
+
+
+def table(algorithm: str = "fedasync", clients: tuple[int, ...] = (3,), **more: Any) -> dict[str, Any]:
+    """A scenario of the quadratic task, which needs no PyTorch, whose clients answer after 10 ms."""
+    regions = [f"region-{i}" for i in range(len(clients))]
+    return {
+        "algorithm": algorithm,
+        "duration": 3.0,
+        "task": {"name": "quadratic", "dimension": 8},
+        "world": {"regions": regions, "clients": list(clients), "latency-ms": [[1.0] * len(clients)] * len(clients)},
+        "training": {"rate": 0.5, "delay-ms": [10.0] * sum(clients)},
+        "evaluation": {"interval": 0.25},
+        "spyker": {"h-intra": 30.0, "h-inter": 20.0},
+    } | more
+
+
+def until(condition: Callable[[], Any], seconds: float = DEADLINE) -> Any:
+    """Wait until a condition holds, and return what it returned."""
+    deadline = time.monotonic() + seconds
+    while not (result := condition()):
+        assert time.monotonic() < deadline, "it did not happen in time"
+        time.sleep(0.01)
+    return result
+
+
+class Deployed(Local):
+    """A deployment whose logs, facts and metrics a test can read."""
+
+    def __init__(self, scenario: dict[str, Any], folder: Path, *, duration: float | None = None, **deploy: Any) -> None:
+        self.metrics_port = free_ports(1)[0]
+        deploy = {"metrics": f"127.0.0.1:{self.metrics_port}", "wait_for": 1} | deploy
+        resolved = resolve(from_table(scenario))
+        if len(resolved.world.regions) > 1:
+            deploy.pop("metrics")
+        super().__init__(resolved, folder, insecure=False, paced=True, duration=duration, **deploy)
+
+    def up(self, server: int = 0, *more: str) -> subprocess.Popen[bytes]:
+        """Start a server and wait until it listens."""
+        before = len(self.log(f"server-{server}", "listening"))
+        process = self.serve(server, *more)
+        self.servers.append(process)
+        until(lambda: len(self.log(f"server-{server}", "listening")) > before or process.poll() is not None)
+        return process
+
+    def attend(self, clients: str, *servers: int, more: tuple[str, ...] = ()) -> subprocess.Popen[bytes]:
+        """Start clients."""
+        process = self.join(clients, [self.addresses[i] for i in servers or (0,)], *more)
+        self.clients.append(process)
+        return process
+
+    def log(self, name: str, event: str | None = None) -> list[dict[str, Any]]:
+        """What a process has logged."""
+        path = self.folder / f"{name}.log"
+        lines = path.read_text("utf-8").splitlines() if path.exists() else []
+        entries = [json.loads(line) for line in lines if line.startswith("{") and line.endswith("}")]
+        return [entry for entry in entries if event is None or entry["event"] == event]
+
+    def facts(self, kind: str | None = None, server: int = 0) -> list[dict[str, Any]]:
+        """What a server has written down so far."""
+        try:
+            return list(Run(self.record(server)).facts(kind))
+        except Exception:
+            return []
+
+    def metric(self, name: str, **labels: str) -> float:
+        """What the server tells Prometheus."""
+        with urllib.request.urlopen(f"http://127.0.0.1:{self.metrics_port}/metrics", timeout=5) as answer:
+            text = answer.read().decode()
+        for line in text.splitlines():
+            if line.startswith(f"spyker_{name}{{") and all(f'{k}="{v}"' in line for k, v in labels.items()):
+                return float(line.rpartition(" ")[2])
+        return 0.0
+
+
+class Speaker:
+    """A client made by hand."""
+
+    def __init__(self, deployed: Deployed, client: int, stream: Any) -> None:
+        task = recipe(deployed.scenario).make()
+        self.hello = pb.Hello(
+            protocol=PROTOCOL,
+            client=client,
+            size=1,
+            layout=layout_digest(task, task.initial().size),
+            learning=learning_digest(deployed.scenario),
+        )
+        self.stream, self.parameters = stream, task.initial().size
+
+    async def say(self, **body: Any) -> None:
+        """Send a frame."""
+        await self.stream.write(pb.Frame(**body).SerializeToString())
+
+    async def read(self) -> pb.Frame:
+        """The next frame, weights and all; an error if the stream was ended."""
+        async with asyncio.timeout(DEADLINE):
+            data = await self.stream.read()
+        if data is grpc.aio.EOF:
+            raise AssertionError(f"{(await self.stream.code()).name}: {await self.stream.details()}")
+        return pb.Frame.FromString(data)
+
+    async def enter(self) -> pb.Task:
+        """Say Hello and receive a task."""
+        await self.say(hello=self.hello)
+        assert (await self.read()).WhichOneof("body") == "welcome"
+        return (await self.read()).task
+
+    async def answer(self, ticket: pb.Ticket, weights: Any = None) -> None:
+        """Answer a task."""
+        vector = np.ones(self.parameters, np.float32) if weights is None else np.asarray(weights, np.float32)
+        await send(self.stream.write, pb.Frame(answer=pb.Answer(ticket=ticket)).SerializeToString(), vector)
+
+    async def refusal(self) -> tuple[str, str]:
+        """How the server ended the stream."""
+        async with asyncio.timeout(DEADLINE):
+            with contextlib.suppress(grpc.aio.AioRpcError):
+                while (data := await self.stream.read()) is not grpc.aio.EOF:
+                    _, frame = split(data)
+                    assert frame is None or frame.WhichOneof("body") == "welcome", "it went on"
+            return (await self.stream.code()).name, await self.stream.details()
+
+
+@contextlib.asynccontextmanager
+async def speaking(
+    deployed: Deployed, client: int = 0, *, certs: Path | None = None, credential: str | None = None, server: int = 0
+) -> AsyncIterator[Speaker]:
+    """A client made by hand, connected over TLS with its own credential or another one."""
+    certs = certs or deployed.folder / "certs"
+    secret = credential or load_credential(deployed.folder / "certs" / f"client-{client}" / "credential")
+    authority = grpc.ssl_channel_credentials((certs / "ca.pem").read_bytes())
+    async with channel(deployed.addresses[server], 10.0, authority) as connection:
+        stream = open_stream(connection, ATTEND, [("authorization", f"Bearer {secret}")])
+        try:
+            yield Speaker(deployed, client, stream)
+        finally:
+            stream.cancel()
+
+
+@contextlib.contextmanager
+def deployed(scenario: dict[str, Any], folder: Path, **options: Any) -> Iterator[Deployed]:
+    """A deployment that leaves no process behind."""
+    with Deployed(scenario, folder, **options) as deployment:
+        yield deployment
