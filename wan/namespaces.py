@@ -18,7 +18,7 @@ import struct
 import subprocess
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import TypeVar
 
@@ -28,6 +28,7 @@ PREFIX = "spyker-wan-"
 RUN = Path("/run/spyker-wan")
 LOCK = "lock"
 NAMESPACES = Path("/run/netns")
+ETC = Path("/etc/netns")  # what ip netns exec lays over /etc, by namespace
 TUN = Path("/dev/net/tun")
 DEVICE = "wan"
 MTU = 1500
@@ -130,6 +131,13 @@ def create(name: str, address: str, network: str) -> int:
     return descriptor
 
 
+def write_hosts(name: str, hosts: Mapping[str, str]) -> None:
+    """Let processes in a namespace know these names, and localhost."""
+    (ETC / name).mkdir(parents=True, exist_ok=True)
+    lines = [f"{address} {host}\n" for host, address in {"localhost": "127.0.0.1", **hosts}.items()]
+    (ETC / name / "hosts").write_text("".join(lines))
+
+
 def open_tun() -> int:
     """A new TUN device in the namespace of the calling thread."""
     descriptor = os.open(TUN, os.O_RDWR | os.O_NONBLOCK)
@@ -147,6 +155,7 @@ def delete(name: str) -> None:
         while running and pids(name) and time.monotonic() < deadline:
             time.sleep(0.02)
     ip("netns", "del", name)
+    shutil.rmtree(ETC / name, ignore_errors=True)
 
 
 def pids(name: str) -> list[int]:

@@ -10,12 +10,12 @@ import socket
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
-from wan.namespaces import Claim, WanError, create, delete, existing, inside, remove_leftovers, why_not
+from wan.namespaces import Claim, WanError, create, delete, existing, inside, remove_leftovers, why_not, write_hosts
 
 T = TypeVar("T")
 
@@ -29,10 +29,12 @@ class Network:
     What an earlier one left behind because it was killed is removed first.
     """
 
-    def __init__(self, places: Sequence[str]) -> None:
+    def __init__(self, places: Sequence[str], hosts: Mapping[str, str] | None = None) -> None:
+        """``hosts`` gives places names that their processes can look up: name, place."""
         if not 2 <= len(places) <= MOST_PLACES or len(set(places)) < len(places):
             raise WanError(f"a network has from 2 to {MOST_PLACES} places with distinct names, not {list(places)}")
         self.places = list(places)
+        self.hosts = {host: self.address(place) for host, place in (hosts or {}).items()}
         self._processes: list[subprocess.Popen[Any]] = []
 
     def __enter__(self) -> Self:
@@ -67,6 +69,8 @@ class Network:
         for place in self.places:
             devices.append(create(self.namespace(place), self.address(place), f"{ADDRESSES}.0.0/16"))
             self._stack.callback(os.close, devices[-1])
+            if self.hosts:
+                write_hosts(self.namespace(place), self.hosts)
         self.control = self._claim.folder / "control"
         """Where orders are taken; see :mod:`wan.emulator`."""
         listening = self._stack.enter_context(socket.socket(socket.AF_UNIX))
