@@ -13,7 +13,7 @@ from spyker.cli.options import add_data_dir, add_set, default_out, read_scenario
 from spyker.cli.run import INTERRUPTED, short, show_table, stop_on_signals
 from spyker.cli.serve import EXTRA
 from spyker.config.sections import ScenarioError
-from spyker.learn.registry import TASKS, recipe
+from spyker.learn.registry import TASKS
 from spyker.protocol.registry import ALGORITHMS
 from spyker.records import Run, check_new, clear
 from spyker.show.progress import LiveProgress
@@ -30,7 +30,9 @@ def add_up(commands: Any) -> None:
     parser.add_argument("--seed", type=int, metavar="N", help="everything random follows from it")
     parser.add_argument("--paced", action="store_true", help="let trainings take as long as training.delay-ms says")
     parser.add_argument("--insecure", action="store_true", help="plaintext instead of certificates made on the fly")
-    parser.add_argument("--keep", type=Path, metavar="DIR", help="keep configurations, certificates, states and logs here")
+    parser.add_argument(
+        "--keep", type=Path, metavar="DIR", help="keep configurations, certificates, states and logs here"
+    )
     parser.add_argument("--out", type=Path, metavar="DIR", help="where the record goes; default: a new folder in runs/")
     parser.add_argument("--overwrite", action="store_true", help="replace the record that --out holds already")
     add_data_dir(parser)
@@ -51,14 +53,15 @@ def command_up(args: argparse.Namespace) -> int:
     if args.keep is not None and args.keep.exists() and any(args.keep.iterdir()):
         raise ScenarioError("--keep", f"{args.keep} is not empty", "Name a new folder")
     prepare_data(scenario)
-    metric = recipe(scenario).make().metric.name
     with contextlib.ExitStack() as stack:
         folder = args.keep or Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="spyker-")))
         stop = stack.enter_context(stop_on_signals())
         with Local(scenario, folder, insecure=args.insecure, paced=args.paced, duration=scenario.duration) as local:
             local.start()
-            with LiveProgress(scenario.chosen.title, scenario.duration, metric) as progress:
-                local.watch(lambda t, fact: progress.fact(min(t, scenario.duration - 1e-3), fact), lambda: stop.requested)
+            with LiveProgress(scenario.chosen.title, scenario.duration, "score") as progress:
+                local.watch(
+                    lambda t, fact: progress.fact(min(t, scenario.duration - 1e-3), fact), lambda: stop.requested
+                )
         clear(out, overwrite=args.overwrite)
         local.merge(out)
     show_table([Run(out)], scenario)

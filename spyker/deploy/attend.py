@@ -1,7 +1,7 @@
 """The border to the clients: who may come in, and what may pass.
 
 A client is who its credential says. It may answer the task it was given, once, with finite weights of the agreed
-layout. Everything else is refused with a reason, which is logged and counted, and ends the stream; nothing else changes.
+layout. Everything else is refused with a reason, logged and counted, and ends the stream; nothing else changes.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ class Door:
         try:
             async with asyncio.timeout(HELLO_SECONDS):
                 data = await context.read()
-        except asyncio.TimeoutError:
+        except TimeoutError:
             raise Refusal("malformed", "no Hello") from None
         if data is grpc.aio.EOF:
             raise Refusal("malformed", "no Hello")

@@ -24,6 +24,7 @@ def options(keepalive: float) -> list[tuple[str, Any]]:
     return [
         ("grpc.keepalive_time_ms", int(1000 * keepalive)),
         ("grpc.keepalive_timeout_ms", int(500 * keepalive)),
+        ("grpc.http2.ping_timeout_ms", int(500 * keepalive)),  # this is the one that counts, and it is a minute else
         ("grpc.keepalive_permit_without_calls", 1),
         ("grpc.http2.max_pings_without_data", 0),
         ("grpc.http2.min_recv_ping_interval_without_data_ms", 100),
@@ -94,5 +95,5 @@ def refuse_remote(addresses: Sequence[str]) -> None:
             raise ScenarioError(
                 "--insecure",
                 f"would speak plaintext with {address}",
-                "Use it with loopback addresses only, such as 127.0.0.1:7000; elsewhere, make certificates: spyker certs",
+                "Use it with loopback addresses only; elsewhere, make certificates: spyker certs",
             )

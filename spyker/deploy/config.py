@@ -28,7 +28,9 @@ class Deployment:
     server: int = parameter(0, "which server this is; HierFAVG's cloud comes after the last region's", at_least=0)
     listen_clients: str = parameter("127.0.0.1:7000", "host:port where clients come in")
     listen_peers: str = parameter("127.0.0.1:7100", "host:port where other servers come in")
-    peers: tuple[str, ...] = parameter((), "host:port of every server for the others, by number; the same list everywhere")
+    peers: tuple[str, ...] = parameter(
+        (), "host:port of every server for the others, by number; the same list everywhere"
+    )
     ca: str = parameter("ca.pem", "the certificate authority of this deployment")
     certificate: str = parameter("cert.pem", "this server's certificate")
     key: str = parameter("key.pem", "its private key")
@@ -39,7 +41,9 @@ class Deployment:
     checkpoint_seconds: float = parameter(10.0, "and after so many seconds, if anything happened", above=0)
     keep: int = parameter(3, "how many checkpoints are kept", at_least=1)
     wait_for: int | None = parameter(
-        None, "begin with so many clients; unset: 1, or all of the region where everybody waits for everybody", at_least=0
+        None,
+        "begin with so many clients; unset: 1, or all of the region where everybody waits for everybody",
+        at_least=0,
     )
     join_timeout: float = parameter(60.0, "begin after so many seconds with those who are there", at_least=0)
     client_timeout: float = parameter(60.0, "a client that stays away for so many seconds has left", above=0)

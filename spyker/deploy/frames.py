@@ -27,7 +27,7 @@ assert sys.byteorder == "little", "weights travel as little-endian float32, stra
 Write: TypeAlias = Callable[[bytes], Awaitable[None]]
 
 
-class Refusal(Exception):
+class Refusal(Exception):  # noqa: N818 - an outcome, not a fault of ours
     """What arrived is refused, counted under ``reason``, and changes nothing."""
 
     def __init__(self, reason: str, detail: str = "") -> None:
@@ -80,7 +80,7 @@ async def send(write: Write, body: bytes, vector: Vector | None = None) -> int:
     if vector is None:
         await write(body)
         return len(body)
-    raw = memoryview(vector).cast("B")
+    raw = vector.data.cast("B")
     await write(with_chunk(raw[:CHUNK], body))
     for start in range(CHUNK, len(raw), CHUNK):
         await write(with_chunk(raw[start : start + CHUNK]))

@@ -134,9 +134,7 @@ class Host:
         rosters: tuple[dict[int, int], ...] = tuple({} for _ in range(learners(scenario)))
         if self.id < len(rosters):
             rosters[self.id].update(roster)
-        setup = Setup(
-            rosters, self.initial, scenario.training.rate, scenario.parameters, scenario.seed, self.task.mix
-        )
+        setup = Setup(rosters, self.initial, scenario.training.rate, scenario.parameters, scenario.seed, self.task.mix)
         return scenario.chosen.build(self.id, setup)
 
     def start(self) -> None:
@@ -294,7 +292,8 @@ class Host:
 
     def _welcome_back(self, arrival: Arrival) -> list[Action]:
         """A client came: does it go on with what it holds, wait for its next task, or join?"""
-        assert arrival.greeting is not None and self.server is not None
+        assert arrival.greeting is not None
+        assert self.server is not None
         k = arrival.sender
         session, size, holding = arrival.greeting
         if self.sessions.get(k) is not session:
@@ -415,7 +414,7 @@ class Host:
         self._disk.shutdown()
 
     def summary(self, *, finished: bool) -> dict[str, Any] | None:
-        """This server's own numbers, for the record."""
+        """The server's own numbers, for the record."""
         if self.server is None:
             return None
         members = sum(entry.member for entry in self.ledger.clients.values())

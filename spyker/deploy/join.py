@@ -41,6 +41,7 @@ from spyker.protocol.messages import Model, ToServer, Train, Update, Vector
 FIRST_PAUSE, LONGEST_PAUSE = 0.2, 10.0  # seconds between two attempts to connect
 WELCOME_SECONDS = 60.0
 LEAVE_SECONDS = 2.0
+NEARER = 0.7  # of the round-trip time is worth a change; measurements vary
 RECEIVE_MEMORY = 1 << 30  # bytes of buffers that are kept for the next model
 FINAL = (grpc.StatusCode.UNAUTHENTICATED, grpc.StatusCode.FAILED_PRECONDITION)  # trying again would not help
 
@@ -217,7 +218,9 @@ class Attendant:
                 kind = None if frame is None else frame.WhichOneof("body")
                 if frame is not None and kind == "goodbye":
                     self.saved_version = frame.goodbye.saved_version
-                    self.log.info("goodbye", client=self.id, finished=frame.goodbye.finished, saved_version=self.saved_version)
+                    self.log.info(
+                        "goodbye", client=self.id, finished=frame.goodbye.finished, saved_version=self.saved_version
+                    )
                     return bool(frame.goodbye.finished)
                 if frame is None or kind != "task":
                     raise Refusal("malformed", "neither a task nor a goodbye")
@@ -247,8 +250,12 @@ class Attendant:
             stream.cancel()
 
     async def _nearer(self, address: str) -> bool:
-        """Whether a nearer server than this one can be reached again."""
-        return len(self.attendance.servers) > 1 and await self.ranking.best(fresh=True) != address
+        """Whether a server that is clearly nearer than this one can be reached again."""
+        if len(self.attendance.servers) == 1:
+            return False
+        best = await self.ranking.best(fresh=True)
+        here, there = self.ranking.seconds.get(address), self.ranking.seconds.get(best)
+        return here is not None and there is not None and there < NEARER * here
 
     async def _read(self, stream: Any) -> tuple[memoryview | None, pb.Frame | None]:
         data = await stream.read()
@@ -285,7 +292,8 @@ class Attendant:
     async def _train(self, order: Train) -> Update:
         weights = await self.trainer.train(self.id, order)
         [action] = self.client.trained(weights)
-        assert isinstance(action, ToServer) and isinstance(action.message, Update)
+        assert isinstance(action, ToServer)
+        assert isinstance(action.message, Update)
         return action.message
 
     def _drop(self) -> None:
@@ -446,7 +454,9 @@ def read_secrets(
     if certs is not None:
         folders = {k: certs / f"client-{k}" for k in clients}
         authority = ca or folders[clients[0]] / CA
-        return {k: load_credential(folder / CREDENTIAL) for k, folder in folders.items()}, read_file(authority, "--certs")
+        return {k: load_credential(folder / CREDENTIAL) for k, folder in folders.items()}, read_file(
+            authority, "--certs"
+        )
     if ca is None or credential is None:
         raise ScenarioError("--certs", "is missing", "Name the folder that spyker certs made, or --ca and --credential")
     if len(clients) > 1:

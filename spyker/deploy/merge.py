@@ -1,4 +1,4 @@
-"""The records of a deployment's servers as one record of the whole run, so that whatever reads records reads it, too."""
+"""The records of a deployment's servers as one record of the whole run, which plots and tables read like any other."""
 
 from __future__ import annotations
 

@@ -130,7 +130,13 @@ class Link:
         on_sent: Callable[[str, int], None],
     ) -> None:
         self.peer, self.address, self.outbox, self.hello = peer, address, outbox, hello
-        self.credentials, self.keepalive, self.stall, self.log, self.on_sent = credentials, keepalive, stall, log, on_sent
+        self.credentials, self.keepalive, self.stall, self.log, self.on_sent = (
+            credentials,
+            keepalive,
+            stall,
+            log,
+            on_sent,
+        )
         self._complaint = ""
 
     async def run(self) -> None:
@@ -139,7 +145,7 @@ class Link:
             while True:
                 try:
                     await self._speak(open_stream(connection, LINK))
-                except (grpc.aio.AioRpcError, grpc.aio.UsageError, asyncio.TimeoutError, Refusal) as error:
+                except (TimeoutError, grpc.aio.AioRpcError, grpc.aio.UsageError, Refusal) as error:
                     said = error.details() if isinstance(error, grpc.aio.AioRpcError) else repr(error)
                     if said != self._complaint:  # once, not twice a second
                         self._complaint = str(said)

@@ -53,7 +53,7 @@ class Reception:
         try:
             async with asyncio.timeout(HANDSHAKE_SECONDS):
                 data = await context.read()
-        except asyncio.TimeoutError:
+        except TimeoutError:
             raise Refusal("malformed", "no PeerHello") from None
         _, frame = (None, None) if data is grpc.aio.EOF else split(data)
         if frame is None or frame.WhichOneof("body") != "peer_hello":

@@ -70,7 +70,9 @@ class Process:
             raise DeploymentError(str(error)) from None
         if self.checkpoint is not None and not resume:
             raise ScenarioError(
-                "deploy.state", f"{state} holds checkpoints", "Add --resume to go on from the last, or name another folder"
+                "deploy.state",
+                f"{state} holds checkpoints",
+                "Add --resume to go on from the last, or name another folder",
             )
         self.resumed = resume
         self.task = recipe(scenario).make()
@@ -122,7 +124,9 @@ class Process:
             await asyncio.wait((stopped, host.failed), return_when=asyncio.FIRST_COMPLETED)
             if host.failed.done():
                 self.log.error("failed", error=repr(host.failed.exception()))
-                raise DeploymentError(f"server {deploy.server} failed: {host.failed.exception()}") from host.failed.exception()
+                raise DeploymentError(
+                    f"server {deploy.server} failed: {host.failed.exception()}"
+                ) from host.failed.exception()
             finished = self.finished
             await self._drain(finished=finished)
         finally:

@@ -1,4 +1,4 @@
-"""What a server process writes down and counts: its run record, in the emulator's format, with the time since it began."""
+"""What a server process writes down and counts: a run record in the emulator's format, in seconds since it began."""
 
 from __future__ import annotations
 
@@ -81,13 +81,13 @@ class Tally:
         self.messages[kind] += 1
 
     def evaluated(self, t: float, updates: int, score: float) -> None:
-        """This server's model was judged."""
+        """The model was judged."""
         self.evaluations.append((t, score, updates))
         self._write(t, Evaluated(updates, sum(self.bytes.values()), score, score, score, score, [score]))
 
     def resume(self, version: int) -> int:
         """A new life begins at ``version``; return the number of updates that the last one had applied after it."""
-        lost = sum(update["version"] > version for update in valid_updates(Run(self.folder)))
+        lost = sum(1 for update in valid_updates(Run(self.folder)) if update["version"] > version)
         self._write(self.now, Resumed(self.server, version, lost))
         return lost
 
@@ -150,7 +150,7 @@ class Tally:
             "time": round(self.now, 9),
             "parameters": weights.size,
             "metric": {"name": metric.name, "higher_is_better": metric.higher_is_better},
-            "final": {name: last for name in ("mean", "worst", "best", "averaged")},
+            "final": dict.fromkeys(("mean", "worst", "best", "averaged"), last),
             "time_to_target": {target: hit and hit[0] for target, hit in reached.items()},
             "updates_to_target": {target: hit and hit[1] for target, hit in reached.items()},
             "updates": self.updates,

@@ -39,7 +39,7 @@ def free_ports(count: int) -> list[int]:
 
 
 class Local:
-    """Server and client processes of one scenario, in one folder. Use it as a context manager: it leaves none behind."""
+    """Server and client processes of one scenario, in one folder. As a context manager it leaves none behind."""
 
     def __init__(
         self, scenario: Scenario, folder: Path, *, insecure: bool, paced: bool, duration: float | None, **deploy: Any
@@ -103,7 +103,9 @@ class Local:
         where = [word for address in servers for word in ("--server", address)]
         paced = ["--paced"] if self.paced else []
         scenario = str(self.folder / "scenario.toml")
-        return self._spawn(f"clients-{clients}", "join", scenario, *where, "--clients", clients, *identity, *paced, *more)
+        return self._spawn(
+            f"clients-{clients}", "join", scenario, *where, "--clients", clients, *identity, *paced, *more
+        )
 
     def _spawn(self, name: str, *command: str) -> subprocess.Popen[bytes]:
         """Start one process, deaf to our Ctrl-C: it is we who end it."""

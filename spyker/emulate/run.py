@@ -12,9 +12,9 @@ from spyker.config.scenario import Scenario, latency_seconds
 from spyker.emulate.clock import Clock, Stop
 from spyker.emulate.judge import Judge
 from spyker.emulate.links import Links
-from spyker.learn.speeds import delays
 from spyker.emulate.world import Sink, World
 from spyker.learn.engine import Engine
+from spyker.learn.speeds import delays
 from spyker.learn.task import Task
 from spyker.protocol.client import Client
 from spyker.protocol.registry import Topology

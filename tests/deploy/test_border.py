@@ -44,7 +44,9 @@ def refused(server: Deployed, reason: str, attack: Attack, *, client: int = 0, c
             until(lambda: server.metric("refusals_total", reason=reason) == refusals + 1)
             assert server.metric("updates_total") == updates
             await honest.answer(task.ticket)
-            assert (await honest.read()).task.ticket.version == before + 1, "an honest answer is the only one that counts"
+            assert (await honest.read()).task.ticket.version == before + 1, (
+                "an honest answer is the only one that counts"
+            )
 
     asyncio.run(scene())
     assert server.log("server-0", "refused")[-1]["reason"] == reason
@@ -58,7 +60,10 @@ def test_an_answer_is_taken_once(server: Deployed) -> None:
             following = (await client.read()).task
             updates = server.metric("updates_total")
             await client.answer(task.ticket)
-            assert await client.refusal() == ("INVALID_ARGUMENT", f"replayed: task {task.ticket.number} has been answered already")
+            assert await client.refusal() == (
+                "INVALID_ARGUMENT",
+                f"replayed: task {task.ticket.number} has been answered already",
+            )
             assert server.metric("updates_total") == updates
         async with speaking(server, 2) as client:  # it comes back and offers the same thing again
             client.hello.holding.CopyFrom(task.ticket)
@@ -272,7 +277,9 @@ def test_a_client_does_not_speak_to_a_server_whose_certificate_has_expired(tmp_p
             async with speaking(deployment, 0) as client:
                 with pytest.raises(grpc.aio.AioRpcError) as refusal:
                     await client.enter()
-                assert "expired" in str(refusal.value.details()).lower() or "CERTIFICATE_VERIFY_FAILED" in str(refusal.value.details())
+                assert "expired" in str(refusal.value.details()).lower() or "CERTIFICATE_VERIFY_FAILED" in str(
+                    refusal.value.details()
+                )
 
         asyncio.run(scene())
 

@@ -1,0 +1,83 @@
+"""The hand-written part of the wire is what the schema says."""
+
+import asyncio
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from spyker.deploy import frames
+from spyker.deploy import spyker_pb2 as pb
+from spyker.deploy.frames import CHUNK, FRAME_LIMIT, Intake, Refusal, send, split, with_chunk
+
+SCHEMA = Path(frames.__file__).with_name("spyker.proto")
+BODY = pb.Frame(answer=pb.Answer(ticket=pb.Ticket(number=7, age=1.5, version=3, mac=b"mac"))).SerializeToString()
+
+
+def test_the_generated_code_is_that_of_the_schema(tmp_path: Path) -> None:
+    out = [f"--python_out={tmp_path}", f"--pyi_out={tmp_path}"]
+    subprocess.run([sys.executable, "-m", "grpc_tools.protoc", "-I", str(SCHEMA.parent), *out, str(SCHEMA)], check=True)
+    for name in ("spyker_pb2.py", "spyker_pb2.pyi"):
+        assert (tmp_path / name).read_text() == SCHEMA.with_name(name).read_text(), f"make {name} anew"
+
+
+@pytest.mark.parametrize("size", [1, 127, 128, 16_383, 16_384, CHUNK])
+@pytest.mark.parametrize("body", [b"", BODY])
+def test_a_chunk_is_written_as_the_generated_code_would(size: int, body: bytes) -> None:
+    chunk = np.random.default_rng(size).bytes(size)
+    written = with_chunk(memoryview(chunk), body)
+    frame = pb.Frame.FromString(body)
+    frame.chunk = chunk
+    assert written == frame.SerializeToString()
+    found, rest = split(written)
+    assert found == chunk
+    assert (rest is None) == (body == b"")
+
+
+def test_a_chunk_is_found_wherever_it_stands() -> None:
+    chunk = b"\x0a\x03abc"
+    found, frame = split(BODY + chunk)
+    assert found == b"abc"
+    assert frame is not None
+    assert frame.answer.ticket.number == 7
+
+
+@pytest.mark.parametrize(
+    "data", [b"\x0a", b"\x0a\xff", b"\x0a\x05abc", b"\xff\xff", b"\x0a\x01a\x0a\x01b", bytes(FRAME_LIMIT + 1)]
+)
+def test_what_is_no_frame_is_refused(data: bytes) -> None:
+    with pytest.raises(Refusal):
+        split(data)
+
+
+@pytest.mark.parametrize("count", [1, 1000, CHUNK // 4, CHUNK // 4 + 1, 3 * CHUNK // 4 - 1])
+def test_a_vector_arrives_as_it_was_sent(count: int) -> None:
+    vector = np.random.default_rng(count).normal(size=count).astype(np.float32)
+    vector.flags.writeable = False  # as snapshots are
+    written: list[bytes] = []
+
+    async def write(frame: bytes) -> None:
+        assert len(frame) <= FRAME_LIMIT
+        written.append(frame)
+
+    size = asyncio.run(send(write, BODY, vector))
+    assert size == 4 * count + len(BODY)
+    received = np.empty(count, np.float32)
+    intake = Intake(received, max_norm=1e6)
+    for position, data in enumerate(written):
+        assert not intake.whole
+        chunk, frame = split(data)
+        assert (frame is not None) == (position == 0)
+        assert chunk is not None
+        intake.add(chunk)
+    assert intake.whole
+    assert np.array_equal(received, vector)
+
+
+def test_the_norm_counts_over_all_chunks() -> None:
+    intake = Intake(np.empty(4, np.float32), max_norm=2.0)
+    intake.add(memoryview(np.full(2, 1.1, np.float32)).cast("B"))
+    with pytest.raises(Refusal, match="norm"):
+        intake.add(memoryview(np.full(2, 1.1, np.float32)).cast("B"))

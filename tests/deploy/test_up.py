@@ -1,0 +1,82 @@
+"""Whole deployments: every algorithm, from ``spyker up`` to a record that plots read."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from deployment import table, until
+
+from spyker.config.scenario import dump, from_table
+from spyker.learn.registry import resolve
+from spyker.protocol.registry import ALGORITHMS
+from spyker.records import Run
+
+SPYKER = [sys.executable, "-m", "spyker.cli.main"]
+
+
+def scenario_file(folder: Path, algorithm: str, duration: float) -> Path:
+    path = folder / "scenario.toml"
+    path.write_text(dump(resolve(from_table(table(algorithm, (2, 2)) | {"duration": duration}))), "utf-8")
+    return path
+
+
+@pytest.mark.parametrize("algorithm", ALGORITHMS)
+def test_a_full_run_of_each_algorithm(tmp_path: Path, algorithm: str) -> None:
+    out = tmp_path / "record"
+    command = [*SPYKER, "up", str(scenario_file(tmp_path, algorithm, 2.0)), "--paced", "--out", str(out)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0, done.stderr
+    assert ALGORITHMS[algorithm].title in done.stdout
+    run = Run(out)
+    assert run.summary is not None
+    assert run.summary["finished"]
+    assert min(run.summary["updates_per_client"]) > 3, "everybody took part"
+    assert run.summary["final"]["mean"] > 0.3, "and something was learnt"
+    updates = list(run.facts("update"))
+    assert len(updates) == run.summary["updates"]
+    assert [fact["t"] for fact in run.facts()] == sorted(fact["t"] for fact in run.facts())
+    if algorithm not in ("fedasync", "fedavg"):
+        assert run.summary["synchronisations"] > 0
+        assert {fact["server"] for fact in updates} == {0, 1}
+    plotted = subprocess.run([*SPYKER, "plot", str(out)], capture_output=True, text=True, timeout=60)
+    assert plotted.returncode == 0, plotted.stderr
+
+
+def test_a_model_of_pytorch(tmp_path: Path) -> None:
+    """Ten clients learn digits, in real time."""
+    scenario = tmp_path / "scenario.toml"
+    scenario.write_text(
+        'duration = 5.0\n[task]\nname = "digits"\npartition = "iid"\n'
+        '[world]\nregions = ["Paris"]\nclients = [10]\n[training]\nrate = 0.1\nepochs = 3\n',
+        "utf-8",
+    )
+    out = tmp_path / "record"
+    command = [*SPYKER, "up", str(scenario), "--out", str(out), "--keep", str(tmp_path / "kept")]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=90)
+    assert done.returncode == 0, done.stderr
+    summary = Run(out).summary
+    assert summary is not None
+    assert summary["final"]["mean"] > 0.5
+    state = tmp_path / "kept" / "server-0" / "state"
+    config = (tmp_path / "kept" / "server-0" / "config.toml").read_text("utf-8")
+    assert "# save after so many updates" in config, "what is kept explains itself"
+    assert any(state.glob("checkpoint-*"))
+
+
+def test_ctrl_c_stops_everything(tmp_path: Path) -> None:
+    out, kept = tmp_path / "record", tmp_path / "kept"
+    command = [*SPYKER, "up", str(scenario_file(tmp_path, "spyker", 600.0)), "--out", str(out), "--keep", str(kept)]
+    up = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, start_new_session=True)
+    until(lambda: (facts := kept / "server-1/record/facts.jsonl").exists() and '"update"' in facts.read_text())
+    children = [int(pid) for pid in Path(f"/proc/{up.pid}/task/{up.pid}/children").read_text().split()]
+    assert len(children) == 4
+    up.send_signal(signal.SIGINT)
+    assert up.wait(30) == 130
+    assert not [pid for pid in children if os.path.exists(f"/proc/{pid}")]
+    summary = json.loads((out / "summary.json").read_text())
+    assert not summary["finished"]
+    assert summary["updates"] > 0
