@@ -1,8 +1,9 @@
-"""A bare grpc.aio echo: what a server could do at most if it had nothing to do but to take models and to send them back.
+"""A bare grpc.aio echo: what a server could do at most if all it did were to take models and to send them back.
 
-As a program it is one side of the echo, with no Spyker in it: ``python -m benchmarks.echo server FOLDER BYTES`` listens and
-prints its port; ``python -m benchmarks.echo clients FOLDER PORT CLIENTS BYTES SECONDS`` prints echoes per second. A
-message is cut into pieces of 1 MB, and goes back once it is whole, as a model does. FOLDER has the server's certificate.
+As a program it is one side of the echo, with no Spyker in it: ``python -m benchmarks.echo server FOLDER BYTES`` listens
+and prints its port; ``python -m benchmarks.echo clients FOLDER PORT CLIENTS BYTES SECONDS`` prints echoes per second. A
+message is cut into pieces of 1 MB, and goes back once it is whole, as a model does. FOLDER has the server's
+certificate.
 """
 
 from __future__ import annotations

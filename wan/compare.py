@@ -129,14 +129,14 @@ def compare(emulated: Observed, real: Observed, targets: Sequence[float], region
     last = len(emulated.times) - 1
     for quarter in (1, 2, 3, 4):
         i = last * quarter // 4
-        a, b = emulated.accuracy[i], real.accuracy[i]
-        rows.append(Row(f"accuracy at {emulated.times[i]:g} s", f"{a:.3f}", f"{b:.3f}", f"{b - a:+.3f}", None))
+        x, y = emulated.accuracy[i], real.accuracy[i]
+        rows.append(Row(f"accuracy at {emulated.times[i]:g} s", f"{x:.3f}", f"{y:.3f}", f"{y - x:+.3f}", None))
     apart = sum(abs(a - b) for a, b in zip(emulated.accuracy, real.accuracy, strict=True)) / len(emulated.times)
     rows.append(Row("accuracy, mean distance of the curves", "", "", f"{apart:.3f}", apart <= ACCURACY))
     for target in targets:
-        x, y = emulated.reached(target), real.reached(target)
-        if x is not None and y is not None:
-            counts(f"seconds to {target:g}", x, y, 1, None)
+        then, really = emulated.reached(target), real.reached(target)
+        if then is not None and really is not None:
+            counts(f"seconds to {target:g}", then, really, 1, None)
     return rows
 
 

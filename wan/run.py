@@ -92,8 +92,8 @@ def main(arguments: list[str]) -> int:
 
 def measure_costs(scenario: Scenario, out: Path) -> Costs:
     """A short run of Spyker that is not compared: what the real world costs on this machine, at this time."""
-    print(f"Measuring what the real world costs, {MEASURING_SECONDS:g} s ...", flush=True)
-    short = replace(scenario, algorithm="spyker", duration=MEASURING_SECONDS)
+    short = replace(scenario, algorithm="spyker", duration=min(MEASURING_SECONDS, scenario.duration))
+    print(f"Measuring what the real world costs, {short.duration:g} s ...", flush=True)
     records, _ = deploy(short, out)
     costs = measure(records, short)
     print(describe(costs), flush=True)
@@ -103,8 +103,8 @@ def measure_costs(scenario: Scenario, out: Path) -> Costs:
 def describe(costs: Costs) -> str:
     """The costs in a sentence."""
     return (
-        f"Measured beforehand and put into the prediction: {costs.update:.1f} ms from an update to the same client's next "
-        f"one and {costs.saving:.1f} ms from one server to another, beyond what the scenario says."
+        f"Measured beforehand and put into the prediction: {costs.update:.1f} ms from an update to the same client's "
+        f"next one and {costs.saving:.1f} ms from one server to another, beyond what the scenario says."
     )
 
 
@@ -142,8 +142,8 @@ def summary(outcome: Outcome) -> str:
     verdict = "the two worlds agree" if outcome.agree else "the two worlds do **not** agree"
     ratio = outcome.carried / outcome.real.bytes
     return (
-        f"**{outcome.title}**: {verdict}. The servers began within {outcome.apart:.2f} s of each other. With all that TCP, "
-        f"TLS and gRPC add, {ratio:.2f} times the bytes of the messages crossed the network, from start to end.\n"
+        f"**{outcome.title}**: {verdict}. The servers began within {outcome.apart:.2f} s of each other. With all that "
+        f"TCP, TLS and gRPC add, {ratio:.2f} times the bytes of the messages crossed the network, from start to end.\n"
     )
 
 
@@ -158,8 +158,8 @@ def document(path: Path, scenario: Scenario, costs: Costs, outcomes: list[Outcom
     shutil.copyfile(picture, images / "wan.png")
     world = scenario.world
     measured = [
-        f"{scenario.client_count} clients in {', '.join(world.regions)}, {scenario.duration:g} s for each algorithm, on "
-        f"{os.cpu_count()} cores. {describe(costs)}\n",
+        f"{scenario.client_count} clients in {', '.join(world.regions)}, {scenario.duration:g} s for each algorithm, "
+        f"on {os.cpu_count()} cores. {describe(costs)}\n",
         "![Accuracy against time in both worlds](images/wan.png)\n",
         *(summary(outcome) + "\n" + as_markdown(outcome.rows) for outcome in outcomes),
     ]
