@@ -13,6 +13,7 @@ import socket
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -89,9 +90,20 @@ def flower_rate(parameters: int, clients: int, rounds: int) -> float:
     with contextlib.ExitStack() as stack:
         folder = certified(stack.enter_context(scratch()))
         server = stack.enter_context(ended(folder, [*program, "server", folder, port, clients, parameters, rounds]))
+        wait_until_listening(port, server)  # Flower's clients do not try twice
         stack.enter_context(ended(folder, [*program, "clients", folder, port, clients]))
         words, _ = server.communicate(timeout=PATIENCE)
     return float(words.rpartition(b":")[2])
+
+
+def wait_until_listening(port: int, server: subprocess.Popen[bytes]) -> None:
+    """Return when somebody takes connections there."""
+    deadline = time.monotonic() + PATIENCE
+    while server.poll() is None and time.monotonic() < deadline:
+        with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port)):
+            return
+        time.sleep(0.1)
+    raise RuntimeError("the server does not listen")
 
 
 def certified(folder: Path) -> Path:

@@ -47,9 +47,10 @@ def observe(folders: Sequence[Path], until: float, interval: float) -> Observed:
     last: dict[int, float] = {}
     cycles: list[float] = []
     for folder in folders:
+        run = Run(folder)
         curve: list[tuple[float, float]] = []
-        sent = 0
-        for fact in Run(folder).facts():
+        sent = (run.summary or {}).get("bytes", {}).get("total", 0)  # HierFAVG's cloud has no evaluations that tell
+        for fact in run.facts():
             if fact["t"] > until + 1e-6:
                 continue
             match fact["kind"]:
@@ -70,7 +71,7 @@ def observe(folders: Sequence[Path], until: float, interval: float) -> Observed:
                 case "evaluation":
                     curve.append((fact["t"], fact["mean"]))
                     sent = fact["bytes"]
-        curves.append(curve)
+        curves += [curve] if curve else []
         size += sent
     times = [interval * i for i in range(1, int(until / interval + 1e-6) + 1)]
     accuracy = [sum(at(curve, t) for curve in curves) / len(curves) for t in times]

@@ -76,8 +76,8 @@ def shape(network: Network, scenario: Scenario) -> None:
 def deploy(scenario: Scenario, folder: Path) -> tuple[list[Path], int]:
     """Run a scenario for as long as it says.
 
-    Returns the records of the servers with clients, and the bytes that crossed the network, with everything that TCP
-    and TLS add to them. Each record counts its time from its server's own beginning.
+    Returns the records of the servers, and the bytes that crossed the network, with everything that TCP and TLS add to
+    them. Each record counts its time from its server's own beginning.
     """
     with Network(list(places(scenario))) as network, ExitStack() as stack:
         shape(network, scenario)
@@ -130,7 +130,7 @@ def clients_of(scenario: Scenario, region: int) -> range:
 
 
 def prepare(scenario: Scenario, folder: Path, network: Network) -> list[Path]:
-    """Write scenario, certificates and configurations. Returns where the servers with clients will leave records."""
+    """Write scenario, certificates and configurations. Returns where the servers will leave records."""
     folder.mkdir(parents=True)
     count = server_count(scenario)
     addresses = [network.address(server_place(i)) for i in range(count)]
@@ -158,7 +158,7 @@ def prepare(scenario: Scenario, folder: Path, network: Network) -> list[Path]:
                 duration=scenario.duration + MARGIN if mine else None,
             ),
         )
-    return [folder / f"record-{i}" for i in range(learners(scenario))]
+    return [folder / f"record-{i}" for i in range(count)]
 
 
 def wait_for_word(

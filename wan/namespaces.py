@@ -18,7 +18,7 @@ import struct
 import subprocess
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TypeVar
 
@@ -32,6 +32,7 @@ ETC = Path("/etc/netns")  # what ip netns exec lays over /etc, by namespace
 TUN = Path("/dev/net/tun")
 DEVICE = "wan"
 MTU = 1500
+GRACE_SECONDS = 3.0  # from SIGTERM to SIGKILL
 QUEUE = 10_000  # packets that the kernel keeps while the emulator is busy
 
 CLONE_NEWNET = 0x40000000
@@ -105,9 +106,9 @@ def remove_leftovers() -> list[str]:
         for folder in RUN.iterdir():
             with contextlib.suppress(OSError), (folder / LOCK).open("a") as file:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)  # fails while its process lives
-                for name in existing(f"{PREFIX}{folder.name}-"):
-                    delete(name)
-                    removed.append(name)
+                names = existing(f"{PREFIX}{folder.name}-")
+                delete(names)
+                removed += names
                 shutil.rmtree(folder)
     return removed
 
@@ -145,17 +146,19 @@ def open_tun() -> int:
     return descriptor
 
 
-def delete(name: str) -> None:
-    """End whatever runs in a namespace and delete it."""
+def delete(names: Sequence[str]) -> None:
+    """End whatever runs in some namespaces and delete them."""
     for number in (signal.SIGTERM, signal.SIGKILL):
-        deadline = time.monotonic() + 3
-        for pid in (running := pids(name)):
+        running = [pid for name in names for pid in pids(name)]
+        for pid in running:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, number)
-        while running and pids(name) and time.monotonic() < deadline:
+        deadline = time.monotonic() + GRACE_SECONDS
+        while not all(map(is_zombie, running)) and time.monotonic() < deadline:
             time.sleep(0.02)
-    ip("netns", "del", name)
-    shutil.rmtree(ETC / name, ignore_errors=True)
+    for name in names:
+        ip("netns", "del", name)
+        shutil.rmtree(ETC / name, ignore_errors=True)
 
 
 def pids(name: str) -> list[int]:

@@ -101,8 +101,7 @@ class Network:
             self._emulator.wait()
 
     def _delete_namespaces(self) -> None:
-        for name in existing(self._claim.namespace(0)[:-1]):
-            delete(name)
+        delete(existing(self._claim.namespace(0)[:-1]))
         for process in self._processes:  # collect them
             process.wait()
 
