@@ -1,5 +1,7 @@
 """The deployment of docs/deploy.md: its files, its names, its ports, in four namespaces with the paper's latencies."""
 
+import dataclasses
+import re
 import shutil
 import subprocess
 import sys
@@ -11,6 +13,9 @@ from pathlib import Path
 import pytest
 
 from spyker.config.scenario import load
+from spyker.config.sections import kebab
+from spyker.deploy.config import Deployment
+from spyker.deploy.metrics import Metrics
 from wan.deployment import clients_of, wait_for_word
 from wan.namespaces import why_not
 from wan.network import Network
@@ -34,6 +39,26 @@ def test_manifests_and_configurations_say_the_same() -> None:
         arguments = documents["Deployment"]["spec"]["template"]["spec"]["containers"][0]["args"]
         mine = clients_of(load(EXAMPLES / "scenario.toml"), i)
         assert f"--clients={mine[0]}-{mine[-1]}" in arguments
+
+
+def test_alerts_and_document_name_metrics_that_exist() -> None:
+    families = Metrics(0, "spyker").registry.collect()
+    known = {name for f in families for name in (f.name, f"{f.name}_total", f"{f.name}_count")}
+    for file in (EXAMPLES / "monitoring" / "alerts.yml", ROOT / "docs" / "deploy.md"):
+        named = set(re.findall(r"\bspyker_[a-z_]+", file.read_text()))
+        assert named
+        assert named <= known
+
+
+def test_the_document_names_keys_and_files_that_exist() -> None:
+    text = (ROOT / "docs" / "deploy.md").read_text()
+    keys = {kebab(field.name) for field in dataclasses.fields(Deployment)}
+    table = text.partition("| key | what it does |")[2].partition("\n\n")[0]
+    named = set(re.findall(r"`([a-z-]+)`", table))
+    assert named
+    assert named <= keys
+    for file in re.findall(r"(?<![\w/])examples/deploy/[\w/@.-]*\w", text):
+        assert (ROOT / file).exists(), file
 
 
 @pytest.mark.skipif(PROBLEM is not None, reason=f"no network can be made here: {PROBLEM}")
