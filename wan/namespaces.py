@@ -53,7 +53,7 @@ def why_not() -> str | None:
     if not os.access(TUN, os.R_OK | os.W_OK):
         return f"{TUN} is not available (in a container: --device {TUN} --cap-add NET_ADMIN --cap-add SYS_ADMIN)"
     made = subprocess.run(
-        ["ip", "netns", "add", probe := f"{PREFIX}probe-{os.getpid()}"], capture_output=True, text=True
+        ["ip", "netns", "add", probe := f"spyker-probe-{os.getpid()}"], capture_output=True, text=True
     )
     if made.returncode:
         return f"ip netns add: {made.stderr.strip()}"
@@ -103,12 +103,16 @@ def remove_leftovers() -> list[str]:
     """Remove the namespaces of networks whose process is gone. Returns their names."""
     removed = []
     with alone():
-        for folder in RUN.iterdir():
+        names = existing(PREFIX)
+        networks = {path.name for path in RUN.iterdir()} | {n.removeprefix(PREFIX).partition("-")[0] for n in names}
+        for network in networks:
+            folder = RUN / network
+            folder.mkdir(exist_ok=True)
             with contextlib.suppress(OSError), (folder / LOCK).open("a") as file:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)  # fails while its process lives
-                names = existing(f"{PREFIX}{folder.name}-")
-                delete(names)
-                removed += names
+                abandoned = [name for name in names if name.startswith(f"{PREFIX}{network}-")]
+                delete(abandoned)
+                removed += abandoned
                 shutil.rmtree(folder)
     return removed
 
