@@ -5,7 +5,7 @@ PROFILE ?= quick
 # The first of these that exists is used to make the environment.
 BASE := $(firstword $(shell command -v $(PYTHON) python3 python))
 
-.PHONY: demo test reproduce bench lint clean
+.PHONY: demo test reproduce bench wan lint clean
 
 demo: .venv/installed
 	$(BIN)/spyker compare examples/demo.toml --out runs/demo --overwrite
@@ -22,13 +22,21 @@ lint: .venv/installed-dev
 reproduce: .venv/installed
 	$(BIN)/spyker reproduce all --profile $(PROFILE) --out runs/reproduce-$(PROFILE) --resume
 
-bench: .venv/installed
+bench: .venv/installed-deploy
 	$(BIN)/python -m benchmarks.run $(ONLY)
+
+# As root, on Linux: the same scenario in network namespaces and in the emulated world.
+wan: .venv/installed-deploy
+	$(BIN)/python -m wan.run --docs docs/wan.md $(if $(ONLY),--algorithms $(ONLY))
 
 .venv/installed: pyproject.toml constraints.txt
 	@echo "Installing into .venv; the first time this takes a minute or two."
 	test -x $(BIN)/python || $(BASE) -m venv .venv
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e .
+	touch $@
+
+.venv/installed-deploy: .venv/installed
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[deploy]'
 	touch $@
 
 .venv/installed-dev: .venv/installed

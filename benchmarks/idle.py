@@ -1,4 +1,4 @@
-"""A task without any training, as large as the MNIST model: what is left is the cost of everything else."""
+"""A task without any training, as large as the MNIST model or as large as one likes: what is left is all the rest."""
 
 from __future__ import annotations
 
@@ -14,8 +14,11 @@ PARAMETERS = 21_840
 class Idle(Task):
     """Clients answer with what they received."""
 
+    def __init__(self, parameters: int) -> None:
+        self.parameters = parameters
+
     def initial(self) -> Vector:
-        return np.zeros(PARAMETERS, np.float32)
+        return np.zeros(self.parameters, np.float32)
 
     def size(self, client: int) -> int:
         return 1
@@ -27,5 +30,5 @@ class Idle(Task):
         return 0.0
 
 
-def make(clients: int, seed: int, training: Training) -> Task:
-    return Idle()
+def make(clients: int, seed: int, training: Training, parameters: int = PARAMETERS) -> Task:
+    return Idle(parameters)

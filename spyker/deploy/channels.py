@@ -31,8 +31,10 @@ def options(keepalive: float) -> list[tuple[str, Any]]:
         ("grpc.http2.max_ping_strikes", 0),
         ("grpc.max_receive_message_length", 4 * FRAME_LIMIT),  # what is below, we refuse ourselves, and count
         ("grpc.so_reuseport", 0),
+        # In spite of its name this is how long an attempt to connect may take. Between continents TCP and TLS together
+        # need up to two seconds.
+        ("grpc.min_reconnect_backoff_ms", 5000),
         ("grpc.initial_reconnect_backoff_ms", 200),
-        ("grpc.min_reconnect_backoff_ms", 200),
         ("grpc.max_reconnect_backoff_ms", 2000),
     ]
 

@@ -27,6 +27,7 @@ from spyker.deploy import spyker_pb2 as pb
 from spyker.deploy.buffers import Buffers
 from spyker.deploy.checkpoints import Checkpoint, Checkpoints
 from spyker.deploy.config import Config, learners
+from spyker.deploy.export import layout_numbers
 from spyker.deploy.frames import PROTOCOL, Refusal
 from spyker.deploy.log import Log
 from spyker.deploy.metrics import Metrics
@@ -95,6 +96,7 @@ class Host:
         log: Log,
     ) -> None:
         self.config, self.task, self.initial = config, task, initial
+        self.layout = layout_numbers(task)  # so that spyker export needs no task
         self.id = config.deploy.server
         self.ledger, self.checkpoints = ledger, checkpoints
         self.tally, self.metrics, self.log = tally, metrics, log

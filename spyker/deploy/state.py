@@ -32,6 +32,8 @@ def to_checkpoint(host: Host) -> tuple[dict[str, Any], dict[str, Vector]]:
             entries.append([posted.sequence, posted.body.hex(), name, posted.kind])
         outboxes[str(j)] = {"last": box.last, "entries": entries}
     numbers = {
+        "id": host.id,
+        "layout": host.layout,
         "server": state.numbers,
         "vectors": list(state.vectors),
         "clients": host.ledger.numbers(),

@@ -1,0 +1,149 @@
+"""What a run looked like in one world, and how far two worlds are apart.
+
+Both worlds leave run records: the emulated one has a record of all servers, the real one a record for each.
+"""
+
+from __future__ import annotations
+
+import bisect
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from spyker.records import Run
+
+COUNTS, SYNCHRONISATIONS, ACCURACY = 0.05, 0.10, 0.03
+"""Worlds agree if versions, ages and bytes differ by at most 5 %, synchronisations by at most 10 % or one, and the
+accuracy, averaged over the run, by at most 0.03."""
+
+
+@dataclass(frozen=True)
+class Observed:
+    """A run in one of the worlds, up to some time."""
+
+    versions: dict[int, int]
+    ages: dict[int, float]
+    synchronisations: int
+    rounds: int
+    bytes: int
+    times: list[float]
+    accuracy: list[float]
+    """The mean of the servers' at each of ``times``."""
+    cycle: float
+    """Seconds from one update of a client to its next, the median."""
+
+    def reached(self, target: float) -> float | None:
+        """When the accuracy first was as good as this."""
+        return next((t for t, a in zip(self.times, self.accuracy, strict=True) if a >= target), None)
+
+
+def observe(folders: Sequence[Path], until: float, interval: float) -> Observed:
+    """Read what happened up to a time."""
+    versions: dict[int, int] = {}
+    ages: dict[int, float] = {}
+    bids: set[int] = set()
+    rounds = size = 0
+    curves: list[list[tuple[float, float]]] = []
+    last: dict[int, float] = {}
+    cycles: list[float] = []
+    for folder in folders:
+        run = Run(folder)
+        curve: list[tuple[float, float]] = []
+        sent = (run.summary or {}).get("bytes", {}).get("total", 0)  # HierFAVG's cloud has no evaluations that tell
+        for fact in run.facts():
+            if fact["t"] > until + 1e-6:
+                continue
+            match fact["kind"]:
+                case "update":
+                    versions[fact["server"]] = fact["version"]
+                    ages[fact["server"]] = fact["age"]
+                    if fact["client"] in last:
+                        cycles.append(fact["t"] - last[fact["client"]])
+                    last[fact["client"]] = fact["t"]
+                case "merge":
+                    ages[fact["server"]] = fact["age"]
+                case "sync":
+                    bids.add(fact["bid"])
+                case "cloud":
+                    bids.add(fact["round"])
+                case "round":
+                    rounds += 1
+                case "evaluation":
+                    curve.append((fact["t"], fact["mean"]))
+                    sent = fact["bytes"]
+        curves += [curve] if curve else []
+        size += sent
+    times = [interval * i for i in range(1, int(until / interval + 1e-6) + 1)]
+    accuracy = [sum(at(curve, t) for curve in curves) / len(curves) for t in times]
+    cycles.sort()
+    cycle = cycles[len(cycles) // 2]
+    return Observed(versions, ages, len(bids), rounds, size, times, accuracy, cycle)
+
+
+def at(curve: list[tuple[float, float]], t: float) -> float:
+    """The value of a curve at a time, between two points on the line between them."""
+    i = bisect.bisect_left(curve, (t, 0.0))
+    if i == 0:
+        return curve[0][1]
+    if i == len(curve):
+        return curve[-1][1]
+    (t0, a), (t1, b) = curve[i - 1], curve[i]
+    return a + (b - a) * (t - t0) / (t1 - t0)
+
+
+@dataclass(frozen=True)
+class Row:
+    """One thing compared."""
+
+    what: str
+    emulated: str
+    real: str
+    difference: str
+    agrees: bool | None
+    """None where nothing is required."""
+
+
+def compare(emulated: Observed, real: Observed, targets: Sequence[float], regions: Sequence[str]) -> list[Row]:
+    """Everything that is compared, in the order in which it is shown."""
+    rows = []
+
+    def counts(what: str, a: float, b: float, digits: int = 0, tolerance: float | None = COUNTS) -> None:
+        apart = (b - a) / a if a else float(b != a)
+        agrees = None if tolerance is None else abs(apart) <= tolerance
+        rows.append(Row(what, f"{a:,.{digits}f}", f"{b:,.{digits}f}", f"{100 * apart:+.1f} %", agrees))
+
+    for i in emulated.versions:
+        where = f" {regions[i]}" if len(emulated.versions) > 1 else ""
+        counts(f"version{where}", emulated.versions[i], real.versions.get(i, 0))
+    for i in emulated.ages:
+        where = f" {regions[i]}" if len(emulated.ages) > 1 else ""
+        counts(f"age{where}", emulated.ages[i], real.ages.get(i, 0.0), 1)
+    for what, a, b in (
+        ("synchronisations", emulated.synchronisations, real.synchronisations),
+        ("rounds", emulated.rounds, real.rounds),
+    ):
+        if a or b:
+            agrees = abs(b - a) <= max(1, SYNCHRONISATIONS * a)
+            rows.append(Row(what, f"{a}", f"{b}", f"{100 * (b - a) / max(1, a):+.1f} %", agrees))
+    counts("MB sent", emulated.bytes / 1e6, real.bytes / 1e6, 2)
+    counts("ms between a client's updates", 1000 * emulated.cycle, 1000 * real.cycle, 1)
+    last = len(emulated.times) - 1
+    for quarter in (1, 2, 3, 4):
+        i = last * quarter // 4
+        x, y = emulated.accuracy[i], real.accuracy[i]
+        rows.append(Row(f"accuracy at {emulated.times[i]:g} s", f"{x:.3f}", f"{y:.3f}", f"{y - x:+.3f}", None))
+    apart = sum(abs(a - b) for a, b in zip(emulated.accuracy, real.accuracy, strict=True)) / len(emulated.times)
+    rows.append(Row("accuracy, mean distance of the curves", "", "", f"{apart:.3f}", apart <= ACCURACY))
+    for target in targets:
+        then, really = emulated.reached(target), real.reached(target)
+        if then is not None and really is not None:
+            counts(f"seconds to {target:g}", then, really, 1, None)
+    return rows
+
+
+def as_markdown(rows: Sequence[Row]) -> str:
+    """The rows as a table."""
+    marks = {True: "yes", False: "**no**", None: "–"}
+    lines = ["| | emulated | real | difference | agree |", "|---|---:|---:|---:|---|"]
+    lines += [f"| {r.what} | {r.emulated} | {r.real} | {r.difference} | {marks[r.agrees]} |" for r in rows]
+    return "\n".join(lines) + "\n"

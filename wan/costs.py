@@ -1,0 +1,71 @@
+"""What the real world costs that a scenario says nothing of, measured, so that the prediction can be told.
+
+Two things take time in the real world that the emulated one has no key for. From an update to a client's next one there
+are, besides training and latency, gRPC and TLS on both sides and whatever else the machine was busy with; and every
+word from one server to another waits until a checkpoint that contains it is on the disk.
+"""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from spyker.config.scenario import Scenario, latency_seconds
+from spyker.emulate.links import BYTES_PER_PARAMETER, HEADER_BYTES
+from spyker.learn.speeds import delays
+from spyker.protocol.registry import Topology
+from spyker.records import Run
+
+
+@dataclass(frozen=True)
+class Costs:
+    """In milliseconds."""
+
+    update: float
+    """From an update to the same client's next one, beyond what the scenario says."""
+    saving: float
+    """From a server's word to another server's hearing it, beyond the latency."""
+
+
+def measure(records: Sequence[Path], scenario: Scenario) -> Costs:
+    """Read them off the records of a run of Spyker, one record per server."""
+    latency, training = latency_seconds(scenario.world), delays(scenario)
+    runs = [Run(folder) for folder in records]
+    began = [(run.summary or {})["began"] for run in runs]
+    size = BYTES_PER_PARAMETER * (runs[0].summary or {})["parameters"] + HEADER_BYTES
+    transfer = 8 * size / (1e6 * scenario.world.bandwidth_mbit)
+    updates: list[float] = []
+    said: dict[tuple[int, int], float] = {}
+    for i, run in enumerate(runs):
+        known = 2 * latency[i][i] + 2 * transfer + scenario.world.mix_ms / 1000
+        last: dict[int, float] = {}
+        for fact in run.facts():
+            if fact["kind"] == "update":
+                if fact["client"] in last:
+                    updates.append(fact["t"] - last[fact["client"]] - training[fact["client"]] - known)
+                last[fact["client"]] = fact["t"]
+            elif fact["kind"] == "sync":
+                said[fact["server"], fact["bid"]] = began[i] + fact["t"]
+    words = [
+        began[i] + fact["t"] - said[fact["peer"], fact["bid"]] - latency[fact["peer"]][i] - transfer
+        for i, run in enumerate(runs)
+        for fact in run.facts("merge")
+        if (fact["peer"], fact["bid"]) in said
+    ]
+    return Costs(max(0.0, 1000 * statistics.median(updates)), max(0.0, 1000 * statistics.median(words)))
+
+
+def with_costs(scenario: Scenario, costs: Costs) -> Scenario:
+    """The scenario with these costs in it, where the emulated world has a place for them."""
+    slower = tuple(1000 * seconds + costs.update for seconds in delays(scenario))
+    scenario = replace(scenario, training=replace(scenario.training, delay_ms=slower))
+    if scenario.chosen.topology is Topology.SINGLE:
+        return scenario  # nobody waits for a checkpoint
+    assert scenario.world.latency_ms is not None
+    farther = tuple(
+        tuple(ms if i == j else ms + costs.saving for j, ms in enumerate(row))
+        for i, row in enumerate(scenario.world.latency_ms)
+    )
+    return replace(scenario, world=replace(scenario.world, latency_ms=farther))

@@ -1,0 +1,30 @@
+"""The picture of `make wan`: accuracy against time, the two worlds over each other."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from matplotlib.figure import Figure
+
+from spyker.show.plots import COLOURS
+from wan.compare import Observed
+
+
+def draw(runs: Mapping[str, tuple[Observed, Observed]], path: Path) -> None:
+    """One panel per algorithm, by its title: emulated and real."""
+    figure = Figure(figsize=(3.4 * len(runs) if len(runs) > 1 else 6.5, 3.6), layout="constrained")
+    panels = figure.subplots(1, len(runs), sharey=True, squeeze=False)[0]
+    for i, (axes, (title, (emulated, real))) in enumerate(zip(panels, runs.items(), strict=True)):
+        axes.plot(emulated.times, emulated.accuracy, color="0.25", linewidth=1.4, label="emulated")
+        colour = COLOURS[i % len(COLOURS)]
+        axes.plot(real.times, real.accuracy, color=colour, linewidth=1.8, linestyle="--", label="real")
+        axes.set_title(title, loc="left", fontsize=11)
+        axes.set_xlabel("time (s)")
+        axes.set_xlim(left=0)
+        axes.set_ylim(0, 1.02)
+        axes.grid(alpha=0.25)
+        axes.spines[["top", "right"]].set_visible(False)
+        axes.legend(frameon=False, loc="lower right")
+    panels[0].set_ylabel("accuracy, mean of the servers")
+    figure.savefig(path, dpi=150)
