@@ -21,6 +21,7 @@ from spyker.deploy.host import Host
 from spyker.protocol.messages import Vector
 
 HELLO_SECONDS = 10.0
+STREAM_OVER = (grpc.aio.UsageError, grpc.aio.InternalError, grpc.aio.AbortError, asyncio.InvalidStateError)
 CODES = {"credential": grpc.StatusCode.UNAUTHENTICATED, "agreement": grpc.StatusCode.FAILED_PRECONDITION}
 
 
@@ -112,12 +113,13 @@ class LiveSession:
         self._notes: deque[bytes] = deque()
         self._model: tuple[bytes, Vector] | None = None  # to be sent; the newest takes the place of an older one
         self._news = asyncio.Event()
-        self._ending = False
+        self._sending = False
         self._closed: str | None = None
         self._reading_since: float | None = None
         self._writing_since: float | None = None
         self._task = asyncio.current_task()
         self._sender = asyncio.create_task(self._send())
+        self._sender.add_done_callback(self._sender_ended)
 
     def give(self, body: bytes, weights: Vector | None) -> None:
         """Send this when the client is ready for it."""
@@ -133,6 +135,13 @@ class LiveSession:
             self._closed = reason
             self._task.cancel()
 
+    def _sender_ended(self, sender: asyncio.Task[None]) -> None:
+        """A sender that failed must not leave a client waiting for ever."""
+        error = None if sender.cancelled() else sender.exception()
+        if error is not None:
+            self.host.log.error("sender-failed", client=self.client, error=repr(error))
+            self.close("the server could not send")
+
     def end(self) -> None:
         """The stream is over."""
         self._sender.cancel()
@@ -142,9 +151,9 @@ class LiveSession:
         """Send a last word, and wait until it is sent."""
         self._model = None
         self._notes.append(body)
-        self._ending = True
         self._news.set()
-        await asyncio.wait((self._sender,))
+        while (self._notes or self._sending) and not self._sender.done():
+            await asyncio.sleep(0.005)
         self.close("")
 
     def stalled(self, before: float) -> bool:
@@ -211,26 +220,39 @@ class LiveSession:
             host.tally.carried("client-to-server", "update", size)
             host.metrics.received("update", size)
             del vector, intake, chunk, data
+            if self._model is not None and not self._sending:
+                try:
+                    await self._flush()  # as a rule the reply is there already: no need to wake anybody
+                except STREAM_OVER:
+                    return
 
     async def _send(self) -> None:
-        host, write = self.host, self._write
+        """Send what there is to send, whenever there is something."""
         try:
             while True:
+                await self._news.wait()
+                self._news.clear()  # before the flush: while another one is under way this must wait again, not spin
+                await self._flush()
+        except STREAM_OVER:
+            return  # whoever reads the stream knows
+
+    async def _flush(self) -> None:
+        """Send everything that waits, unless that is being done already."""
+        if self._sending:
+            return
+        self._sending = True
+        try:
+            while self._notes or self._model is not None:
                 if self._notes:
-                    await send(write, self._notes.popleft())
+                    await send(self._write, self._notes.popleft())
                 elif self._model is not None:
                     (body, weights), self._model = self._model, None
-                    size = await send(write, body, weights)
+                    size = await send(self._write, body, weights)
                     del weights
-                    host.tally.carried("server-to-client", "model", size)
-                    host.metrics.sent("model", size)
-                elif self._ending:
-                    return
-                else:
-                    self._news.clear()
-                    await self._news.wait()
-        except (grpc.aio.UsageError, grpc.aio.InternalError, grpc.aio.AbortError, asyncio.InvalidStateError):
-            return  # the stream is over; whoever reads it knows
+                    self.host.tally.carried("server-to-client", "model", size)
+                    self.host.metrics.sent("model", size)
+        finally:
+            self._sending = False
 
     async def _write(self, frame: bytes) -> None:
         self._writing_since = time.monotonic()

@@ -107,6 +107,7 @@ class Host:
         self.handled: dict[int, int] = {}  # per peer, the number of the last message that was handled
         self.lineages: dict[int, str] = {}  # per peer, which life of its it told us of
         self.buffers = Buffers(initial.size, int(config.deploy.receive_memory_mb * 1e6))
+        self._models = Buffers(initial.size, int(config.deploy.receive_memory_mb * 1e6))  # for what mixes result in
         self.saved_version = 0
         self.acknowledged: dict[int, int] = {}  # per peer, the number up to which a checkpoint holds its effects
         self.on_saved: list[Callable[[], None]] = []
@@ -134,7 +135,15 @@ class Host:
         rosters: tuple[dict[int, int], ...] = tuple({} for _ in range(learners(scenario)))
         if self.id < len(rosters):
             rosters[self.id].update(roster)
-        setup = Setup(rosters, self.initial, scenario.training.rate, scenario.parameters, scenario.seed, self.task.mix)
+        setup = Setup(
+            rosters,
+            self.initial,
+            scenario.training.rate,
+            scenario.parameters,
+            scenario.seed,
+            self.task.mix,
+            lambda vector: self._models.vector(),
+        )
         return scenario.chosen.build(self.id, setup)
 
     def start(self) -> None:

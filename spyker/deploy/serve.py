@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import gc
 import signal
 import sys
 from collections.abc import Awaitable, Callable
@@ -77,6 +78,7 @@ class Process:
         self.resumed = resume
         self.task = recipe(scenario).make()
         single_threaded()
+        gc.freeze()  # what is here stays, and need not be looked through time and again
         self.initial = self.task.initial()
         self.tally = Tally(scenario, self.task, deploy.server, config.path(deploy.record), resume=resume)
         self.identity = begin_life(state)
@@ -110,10 +112,10 @@ class Process:
             self.checkpoint = None  # and let go of its vectors
         elif self.resumed:
             self.log.warning("nothing-to-resume", state=str(config.path(deploy.state)))
-        servers = await self._open_ports(peers)
         if deploy.metrics is not None:
             address, _, port = deploy.metrics.rpartition(":")
             self.log.info("metrics", port=self.metrics.serve(address, int(port)))
+        servers = await self._open_ports(peers)
         self._link(peers)
         for duty in (self._begin, self._save_regularly, self._evaluate_regularly, self._end_in_time):
             self._watch_over(duty)

@@ -67,16 +67,19 @@ class Ledger:
         mac = self._mac(client, ticket.number, ticket.age, ticket.version)
         if not hmac.compare_digest(mac, ticket.mac):
             raise Refusal("unknown-task", f"task {ticket.number} was not given to client {client} by this server")
+        return self._check_number(client, ticket.number)
+
+    def _check_number(self, client: int, number: int) -> Entry:
         entry = self.entry(client)
-        if ticket.number <= entry.taken:
-            raise Refusal("replayed", f"task {ticket.number} has been answered already")
-        if ticket.number < entry.given:
-            raise Refusal("superseded", f"task {entry.given} took the place of task {ticket.number}")
+        if number <= entry.taken:
+            raise Refusal("replayed", f"task {number} has been answered already")
+        if number < entry.given:
+            raise Refusal("superseded", f"task {entry.given} took the place of task {number}")
         return entry
 
     def take(self, client: int, ticket: pb.Ticket) -> None:
-        """An answer has arrived in full: from now on it is a repetition."""
-        entry = self.check(client, ticket)
+        """An answer that passed :meth:`check` has arrived in full: from now on it is a repetition."""
+        entry = self._check_number(client, ticket.number)
         entry.given = entry.taken = ticket.number
 
     def _mac(self, client: int, number: int, age: float, version: int) -> bytes:
