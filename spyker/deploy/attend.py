@@ -192,8 +192,8 @@ class LiveSession:
             size = len(data)
             if host.draining:
                 await asyncio.Event().wait()  # until the farewell; the client will offer this again
-            self._reading_since = time.monotonic()
             vector = await host.buffers.take()
+            self._reading_since = time.monotonic()
             try:
                 intake = Intake(vector, host.config.deploy.max_norm)
                 while True:

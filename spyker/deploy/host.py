@@ -166,6 +166,7 @@ class Host:
         self.received = dict(self.handled)
         lost = self.tally.resume(self.server.version)
         self.metrics.lost(lost)
+        self.metrics.token(held=getattr(self.server, "token", None) is not None)
         self.log.info(
             "resumed", checkpoint=checkpoint.number, version=self.server.version, age=self.server.age, lost=lost
         )

@@ -65,7 +65,8 @@ class Attendance:
     servers: tuple[str, ...]
     credentials: grpc.ChannelCredentials | None = None
     keepalive: float = 10.0
-    stall: float = 30.0
+    stall: float = 300.0
+    """Seconds after which a server that takes nothing is left; a busy one may well let its clients wait."""
     patience: float = 15.0
     """Seconds for which a client waits for its server to come back before it turns to another one."""
     return_after: float = 30.0

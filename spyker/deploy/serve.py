@@ -47,6 +47,7 @@ from spyker.protocol.registry import Topology
 
 GRACE_SECONDS = 2.0
 FAREWELL_SECONDS = 5.0
+SETTLE_SECONDS = 120.0  # to serve what has arrived and to write a last checkpoint
 
 
 def serve(config: Config, *, resume: bool, insecure: bool) -> None:
@@ -108,6 +109,8 @@ class Process:
         peers = [j for j in self._peers() if j != deploy.server]
         host.outboxes = {j: Outbox() for j in peers}
         if self.checkpoint is not None:
+            for damage in self.checkpoint.damaged:
+                self.log.error("checkpoint-damaged", detail=damage)
             host.resume(self.checkpoint)
             self.checkpoint = None  # and let go of its vectors
         elif self.resumed:
@@ -305,7 +308,11 @@ class Process:
         if host.server is not None:
             if finished and self.config.deploy.server < learners(self.config.scenario):
                 await self.evaluate()
-            await host.settle()
+            try:
+                async with asyncio.timeout(SETTLE_SECONDS):
+                    await host.settle()
+            except TimeoutError:
+                raise DeploymentError(f"server {host.id} could not save its state; see its log") from None
             if host.failed.done():
                 raise DeploymentError(f"server {host.id} failed while it stopped: {host.failed.exception()}")
         goodbye = pb.Goodbye(finished=finished, saved_version=host.saved_version)
