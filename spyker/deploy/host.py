@@ -94,7 +94,8 @@ class Host:
         metrics: Metrics,
         log: Log,
     ) -> None:
-        self.config, self.task, self.initial = config, task, initial
+        self.config, self.task = config, task
+        self._initial: Vector | None = initial  # until the server has it
         self.id = config.deploy.server
         self.ledger, self.checkpoints = ledger, checkpoints
         self.tally, self.metrics, self.log = tally, metrics, log
@@ -135,15 +136,17 @@ class Host:
         rosters: tuple[dict[int, int], ...] = tuple({} for _ in range(learners(scenario)))
         if self.id < len(rosters):
             rosters[self.id].update(roster)
+        assert self._initial is not None
         setup = Setup(
             rosters,
-            self.initial,
+            self._initial,
             scenario.training.rate,
             scenario.parameters,
             scenario.seed,
             self.task.mix,
             lambda vector: self._models.vector(),
         )
+        self._initial = None  # nobody else needs it, and it may be large
         return scenario.chosen.build(self.id, setup)
 
     def start(self) -> None:

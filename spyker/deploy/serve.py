@@ -80,11 +80,9 @@ class Process:
         self.task = recipe(scenario).make()
         single_threaded()
         gc.freeze()  # what is here stays, and need not be looked through time and again
-        self.initial = self.task.initial()
         self.tally = Tally(scenario, self.task, deploy.server, config.path(deploy.record), resume=resume)
         self.identity = begin_life(state)
         self.metrics = Metrics(deploy.server, scenario.algorithm)
-        self.layout = layout_digest(self.task, self.initial.size)
         self._judge = ThreadPoolExecutor(1, "evaluation")
         self._tasks: list[asyncio.Task[None]] = []
         self._stop: asyncio.Event
@@ -96,16 +94,19 @@ class Process:
         self._stop = asyncio.Event()
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, self._stop.set)
+        initial = self.task.initial()
+        self.layout = layout_digest(self.task, initial.size)
         self.host = host = Host(
             config,
             self.task,
-            self.initial,
+            initial,
             ledger=Ledger(bytes.fromhex(self.identity.secret), self.identity.incarnation),
             checkpoints=self.checkpoints,
             tally=self.tally,
             metrics=self.metrics,
             log=self.log,
         )
+        del initial
         peers = [j for j in self._peers() if j != deploy.server]
         host.outboxes = {j: Outbox() for j in peers}
         if self.checkpoint is not None:
