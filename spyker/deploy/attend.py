@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import deque
+from collections.abc import Callable
 from typing import Any
 
 import grpc
@@ -16,7 +17,7 @@ import grpc.aio
 
 from spyker.deploy import spyker_pb2 as pb
 from spyker.deploy.certificates import credential_digest
-from spyker.deploy.frames import PROTOCOL, Intake, Refusal, send, split
+from spyker.deploy.frames import PROTOCOL, Intake, Refusal, in_one_piece, send, split
 from spyker.deploy.host import Host
 from spyker.protocol.messages import Vector
 
@@ -112,8 +113,10 @@ class LiveSession:
         self.host, self.client, self.context = host, client, context
         self._notes: deque[bytes] = deque()
         self._model: tuple[bytes, Vector] | None = None  # to be sent; the newest takes the place of an older one
+        self._model_bytes = 4 * host.buffers.parameters
         self._news = asyncio.Event()
         self._sending = False
+        self._handing_over = False  # an answer; the reply, if it comes at once, is sent by whoever read the answer
         self._closed: str | None = None
         self._reading_since: float | None = None
         self._writing_since: float | None = None
@@ -127,7 +130,8 @@ class LiveSession:
             self._notes.append(body)
         else:
             self._model = body, weights
-        self._news.set()
+        if not self._handing_over:
+            self._news.set()
 
     def close(self, reason: str) -> None:
         """Abort the stream."""
@@ -192,39 +196,55 @@ class LiveSession:
             size = len(data)
             if host.draining:
                 await asyncio.Event().wait()  # until the farewell; the client will offer this again
-            vector = await host.buffers.take()
-            self._reading_since = time.monotonic()
-            try:
-                intake = Intake(vector, host.config.deploy.max_norm)
-                while True:
-                    if chunk is None:
-                        raise Refusal("truncated", "another message begins before the weights are complete")
-                    intake.add(chunk)
-                    if intake.whole:
-                        break
-                    self._reading_since = time.monotonic()
-                    data = await read()
-                    if data is grpc.aio.EOF:
-                        raise Refusal("truncated", "the stream ended before the weights were complete")
-                    size += len(data)
-                    chunk, frame = split(data)
-                    if frame is not None:
-                        chunk = None
-                self._reading_since = None
-                if host.draining:
-                    await asyncio.Event().wait()
-                host.answer(k, ticket, vector, host.buffers.free)
-            except BaseException:
-                host.buffers.free()
-                raise
+            if chunk is not None and len(chunk) == self._model_bytes:
+                self._hand_over(ticket, in_one_piece(chunk, host.config.deploy.max_norm), None)
+            else:
+                size += await self._receive(ticket, chunk)
             host.tally.carried("client-to-server", "update", size)
             host.metrics.received("update", size)
-            del vector, intake, chunk, data
-            if self._model is not None and not self._sending:
+            del chunk, data
+            if self._model is not None or self._notes:
                 try:
-                    await self._flush()  # as a rule the reply is there already: no need to wake anybody
+                    await self._flush()
                 except STREAM_OVER:
                     return
+
+    async def _receive(self, ticket: pb.Ticket, chunk: memoryview | None) -> int:
+        """Receive the rest of a model whose first chunk is here, and return how many bytes that was."""
+        host, size = self.host, 0
+        vector = await host.buffers.take()
+        try:
+            self._reading_since = time.monotonic()
+            intake = Intake(vector, host.config.deploy.max_norm)
+            while True:
+                if chunk is None:
+                    raise Refusal("truncated", "another message begins before the weights are complete")
+                intake.add(chunk)
+                if intake.whole:
+                    break
+                self._reading_since = time.monotonic()
+                data = await self.context.read()
+                if data is grpc.aio.EOF:
+                    raise Refusal("truncated", "the stream ended before the weights were complete")
+                size += len(data)
+                chunk, frame = split(data)
+                if frame is not None:
+                    chunk = None
+            self._reading_since = None
+            if host.draining:
+                await asyncio.Event().wait()
+            self._hand_over(ticket, vector, host.buffers.free)
+        except BaseException:
+            host.buffers.free()
+            raise
+        return size
+
+    def _hand_over(self, ticket: pb.Ticket, vector: Vector, done: Callable[[], None] | None) -> None:
+        self._handing_over = True
+        try:
+            self.host.answer(self.client, ticket, vector, done)
+        finally:
+            self._handing_over = False
 
     async def _send(self) -> None:
         """Send what there is to send, whenever there is something."""

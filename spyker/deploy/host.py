@@ -230,7 +230,7 @@ class Host:
         if k not in self._absences:
             self._absences[k] = self.loop.call_later(self.config.deploy.client_timeout, self.give_up, k)
 
-    def answer(self, k: int, ticket: pb.Ticket, weights: Vector, done: Callable[[], None]) -> None:
+    def answer(self, k: int, ticket: pb.Ticket, weights: Vector, done: Callable[[], None] | None) -> None:
         """A client's answer has arrived in full."""
         self.ledger.take(k, ticket)
         self.arrive(Arrival(k, Update(weights, ticket.age, ticket.version), ticket.number, done=done))

@@ -29,7 +29,7 @@ from spyker.deploy.certificates import CA, CREDENTIAL, load_credential
 from spyker.deploy.channels import ATTEND, channel, open_stream, read_file, refuse_remote
 from spyker.deploy.config import check_address, layout_digest, learning_digest
 from spyker.deploy.errors import NotWantedError
-from spyker.deploy.frames import PROTOCOL, Intake, Refusal, send, split
+from spyker.deploy.frames import PROTOCOL, Intake, Refusal, in_one_piece, send, split
 from spyker.deploy.log import Log
 from spyker.deploy.nearest import Ranking
 from spyker.learn.engine import single_threaded
@@ -283,6 +283,8 @@ class Attendant:
         return split(data)
 
     async def _receive(self, stream: Any, chunk: memoryview | None) -> Vector:
+        if chunk is not None and len(chunk) == 4 * self.buffers.parameters:
+            return in_one_piece(chunk)
         vector = self.buffers.vector()
         intake = Intake(vector)
         while True:
