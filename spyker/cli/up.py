@@ -62,6 +62,9 @@ def command_up(args: argparse.Namespace) -> int:
                 local.watch(
                     lambda t, fact: progress.fact(min(t, scenario.duration - 1e-3), fact), lambda: stop.requested
                 )
+        if not local.begun():
+            print("stopped before any server began; nothing was recorded")
+            return INTERRUPTED
         clear(out, overwrite=args.overwrite)
         local.merge(out)
     show_table([Run(out)], scenario)

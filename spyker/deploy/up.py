@@ -21,6 +21,7 @@ from spyker.deploy.certificates import CA, CERTIFICATE, CLIENTS, KEY, make_deplo
 from spyker.deploy.config import Deployment, learners, region_clients, server_count, write_config
 from spyker.deploy.errors import ChildError
 from spyker.deploy.merge import FACTS, merge_records
+from spyker.deploy.tally import BEGAN
 from spyker.records import FACTS as FACTS_FILE
 from spyker.records import Evaluated, Fact
 
@@ -188,5 +189,10 @@ class Local:
         return self.folder / f"server-{server}" / "record"
 
     def merge(self, out: Path) -> None:
-        """One record of the whole run."""
-        merge_records([self.record(i) for i in range(len(self.addresses))], out)
+        """One record of the whole run, of the servers that began before it was stopped."""
+        merge_records(self.begun(), out)
+
+    def begun(self) -> list[Path]:
+        """The records of the servers that have begun."""
+        records = [self.record(i) for i in range(len(self.addresses))]
+        return [record for record in records if (record / BEGAN).exists()]
