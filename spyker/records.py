@@ -119,11 +119,11 @@ class RecordWriter:
             folder.mkdir(parents=True, exist_ok=True)
             write_atomically(folder / SCENARIO, scenario)
         self.folder = folder
-        self._facts = facts.open("a", encoding="utf-8", buffering=1 if at_once else 1 << 20)
+        self._facts = facts.open("ab", buffering=0) if at_once else facts.open("ab", buffering=1 << 20)
 
     def write(self, t: float, fact: Fact, queue: int | None = None) -> None:
         """Append a fact."""
-        self._facts.write(line(t, fact, queue))
+        self._facts.write(line(t, fact, queue).encode())
         if type(fact) is Evaluated:
             self._facts.flush()
 

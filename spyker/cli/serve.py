@@ -63,7 +63,7 @@ def add_join(commands: Any) -> None:
     )
     parser.add_argument("--give-up", type=float, metavar="S", help="end after so long without a server; default: never")
     parser.add_argument("--keepalive", type=float, default=10.0, metavar="S", help="seconds between pings")
-    parser.add_argument("--stall", type=float, default=30.0, metavar="S", help="end a connection that takes nothing")
+    parser.add_argument("--stall", type=float, default=300.0, metavar="S", help="end a connection that takes nothing")
     add_data_dir(parser)
     add_set(parser)
     parser.set_defaults(command=command_join, task=None, duration=None, seed=None)

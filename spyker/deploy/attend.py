@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import deque
+from collections.abc import Callable
 from typing import Any
 
 import grpc
@@ -16,11 +17,12 @@ import grpc.aio
 
 from spyker.deploy import spyker_pb2 as pb
 from spyker.deploy.certificates import credential_digest
-from spyker.deploy.frames import PROTOCOL, Intake, Refusal, send, split
+from spyker.deploy.frames import PROTOCOL, Intake, Refusal, in_one_piece, send, split
 from spyker.deploy.host import Host
 from spyker.protocol.messages import Vector
 
 HELLO_SECONDS = 10.0
+STREAM_OVER = (grpc.aio.UsageError, grpc.aio.InternalError, grpc.aio.AbortError, asyncio.InvalidStateError)
 CODES = {"credential": grpc.StatusCode.UNAUTHENTICATED, "agreement": grpc.StatusCode.FAILED_PRECONDITION}
 
 
@@ -111,13 +113,16 @@ class LiveSession:
         self.host, self.client, self.context = host, client, context
         self._notes: deque[bytes] = deque()
         self._model: tuple[bytes, Vector] | None = None  # to be sent; the newest takes the place of an older one
+        self._model_bytes = 4 * host.buffers.parameters
         self._news = asyncio.Event()
-        self._ending = False
+        self._sending = False
+        self._handing_over = False  # an answer; the reply, if it comes at once, is sent by whoever read the answer
         self._closed: str | None = None
         self._reading_since: float | None = None
         self._writing_since: float | None = None
         self._task = asyncio.current_task()
         self._sender = asyncio.create_task(self._send())
+        self._sender.add_done_callback(self._sender_ended)
 
     def give(self, body: bytes, weights: Vector | None) -> None:
         """Send this when the client is ready for it."""
@@ -125,13 +130,21 @@ class LiveSession:
             self._notes.append(body)
         else:
             self._model = body, weights
-        self._news.set()
+        if not self._handing_over:
+            self._news.set()
 
     def close(self, reason: str) -> None:
         """Abort the stream."""
         if self._closed is None and self._task is not None:
             self._closed = reason
             self._task.cancel()
+
+    def _sender_ended(self, sender: asyncio.Task[None]) -> None:
+        """A sender that failed must not leave a client waiting for ever."""
+        error = None if sender.cancelled() else sender.exception()
+        if error is not None:
+            self.host.log.error("sender-failed", client=self.client, error=repr(error))
+            self.close("the server could not send")
 
     def end(self) -> None:
         """The stream is over."""
@@ -142,9 +155,9 @@ class LiveSession:
         """Send a last word, and wait until it is sent."""
         self._model = None
         self._notes.append(body)
-        self._ending = True
         self._news.set()
-        await asyncio.wait((self._sender,))
+        while (self._notes or self._sending) and not self._sender.done():
+            await asyncio.sleep(0.005)
         self.close("")
 
     def stalled(self, before: float) -> bool:
@@ -183,54 +196,83 @@ class LiveSession:
             size = len(data)
             if host.draining:
                 await asyncio.Event().wait()  # until the farewell; the client will offer this again
-            self._reading_since = time.monotonic()
-            vector = await host.buffers.take()
-            try:
-                intake = Intake(vector, host.config.deploy.max_norm)
-                while True:
-                    if chunk is None:
-                        raise Refusal("truncated", "another message begins before the weights are complete")
-                    intake.add(chunk)
-                    if intake.whole:
-                        break
-                    self._reading_since = time.monotonic()
-                    data = await read()
-                    if data is grpc.aio.EOF:
-                        raise Refusal("truncated", "the stream ended before the weights were complete")
-                    size += len(data)
-                    chunk, frame = split(data)
-                    if frame is not None:
-                        chunk = None
-                self._reading_since = None
-                if host.draining:
-                    await asyncio.Event().wait()
-                host.answer(k, ticket, vector, host.buffers.free)
-            except BaseException:
-                host.buffers.free()
-                raise
+            if chunk is not None and len(chunk) == self._model_bytes:
+                self._hand_over(ticket, in_one_piece(chunk, host.config.deploy.max_norm), None)
+            else:
+                size += await self._receive(ticket, chunk)
             host.tally.carried("client-to-server", "update", size)
             host.metrics.received("update", size)
-            del vector, intake, chunk, data
+            del chunk, data
+            if self._model is not None or self._notes:
+                try:
+                    await self._flush()
+                except STREAM_OVER:
+                    return
+
+    async def _receive(self, ticket: pb.Ticket, chunk: memoryview | None) -> int:
+        """Receive the rest of a model whose first chunk is here, and return how many bytes that was."""
+        host, size = self.host, 0
+        vector = await host.buffers.take()
+        try:
+            self._reading_since = time.monotonic()
+            intake = Intake(vector, host.config.deploy.max_norm)
+            while True:
+                if chunk is None:
+                    raise Refusal("truncated", "another message begins before the weights are complete")
+                intake.add(chunk)
+                if intake.whole:
+                    break
+                self._reading_since = time.monotonic()
+                data = await self.context.read()
+                if data is grpc.aio.EOF:
+                    raise Refusal("truncated", "the stream ended before the weights were complete")
+                size += len(data)
+                chunk, frame = split(data)
+                if frame is not None:
+                    chunk = None
+            self._reading_since = None
+            if host.draining:
+                await asyncio.Event().wait()
+            self._hand_over(ticket, vector, host.buffers.free)
+        except BaseException:
+            host.buffers.free()
+            raise
+        return size
+
+    def _hand_over(self, ticket: pb.Ticket, vector: Vector, done: Callable[[], None] | None) -> None:
+        self._handing_over = True
+        try:
+            self.host.answer(self.client, ticket, vector, done)
+        finally:
+            self._handing_over = False
 
     async def _send(self) -> None:
-        host, write = self.host, self._write
+        """Send what there is to send, whenever there is something."""
         try:
             while True:
+                await self._news.wait()
+                self._news.clear()  # before the flush: while another one is under way this must wait again, not spin
+                await self._flush()
+        except STREAM_OVER:
+            return  # whoever reads the stream knows
+
+    async def _flush(self) -> None:
+        """Send everything that waits, unless that is being done already."""
+        if self._sending:
+            return
+        self._sending = True
+        try:
+            while self._notes or self._model is not None:
                 if self._notes:
-                    await send(write, self._notes.popleft())
+                    await send(self._write, self._notes.popleft())
                 elif self._model is not None:
                     (body, weights), self._model = self._model, None
-                    size = await send(write, body, weights)
+                    size = await send(self._write, body, weights)
                     del weights
-                    host.tally.carried("server-to-client", "model", size)
-                    host.metrics.sent("model", size)
-                elif self._ending:
-                    return
-                else:
-                    self._news.clear()
-                    await self._news.wait()
-        except (grpc.aio.UsageError, grpc.aio.InternalError, grpc.aio.AbortError, asyncio.InvalidStateError):
-            return  # the stream is over; whoever reads it knows
+                    self.host.tally.carried("server-to-client", "model", size)
+                    self.host.metrics.sent("model", size)
+        finally:
+            self._sending = False
 
     async def _write(self, frame: bytes) -> None:
         self._writing_since = time.monotonic()

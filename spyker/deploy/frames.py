@@ -87,6 +87,27 @@ async def send(write: Write, body: bytes, vector: Vector | None = None) -> int:
     return len(raw) + len(body)
 
 
+def check_finite(piece: Vector) -> None:
+    """Refuse weights that are not numbers."""
+    if not np.isfinite(piece).all():
+        raise Refusal("not-finite", "a weight is not a finite number")
+
+
+def check_norm(square: float, max_norm: float) -> None:
+    """Refuse a model, by the square of its norm."""
+    if math.sqrt(square) > max_norm:
+        raise Refusal("norm", f"the norm {math.sqrt(square):g} exceeds {max_norm:g}")
+
+
+def in_one_piece(chunk: memoryview, max_norm: float | None = None) -> Vector:
+    """The weights of a message that is a single frame: read-only, and where they arrived."""
+    vector = np.frombuffer(chunk, np.float32)
+    check_finite(vector)
+    if max_norm is not None:
+        check_norm(float(np.dot(vector, vector)), max_norm)
+    return vector
+
+
 class Intake:
     """Fills a vector with the chunks of a message, as they come, and looks at every number while it is in cache."""
 
@@ -112,10 +133,9 @@ class Intake:
             raise Refusal("oversized", f"more than the {self._vector.size:,} weights of the layout")
         piece = self._vector[self._filled : end]
         piece[:] = np.frombuffer(chunk, np.float32)
-        if not np.isfinite(piece).all():
-            raise Refusal("not-finite", "a weight is not a finite number")
+        check_finite(piece)
         if self._max_norm is not None:
             self._square += float(np.dot(piece, piece))
-            if end == self._vector.size and math.sqrt(self._square) > self._max_norm:
-                raise Refusal("norm", f"the norm {math.sqrt(self._square):g} exceeds {self._max_norm:g}")
+            if end == self._vector.size:
+                check_norm(self._square, self._max_norm)
         self._filled = end

@@ -95,7 +95,8 @@ class Host:
         metrics: Metrics,
         log: Log,
     ) -> None:
-        self.config, self.task, self.initial = config, task, initial
+        self.config, self.task = config, task
+        self._initial: Vector | None = initial  # until the server has it
         self.layout = layout_numbers(task)  # so that spyker export needs no task
         self.id = config.deploy.server
         self.ledger, self.checkpoints = ledger, checkpoints
@@ -109,6 +110,7 @@ class Host:
         self.handled: dict[int, int] = {}  # per peer, the number of the last message that was handled
         self.lineages: dict[int, str] = {}  # per peer, which life of its it told us of
         self.buffers = Buffers(initial.size, int(config.deploy.receive_memory_mb * 1e6))
+        self._models = Buffers(initial.size, int(config.deploy.receive_memory_mb * 1e6))  # for what mixes result in
         self.saved_version = 0
         self.acknowledged: dict[int, int] = {}  # per peer, the number up to which a checkpoint holds its effects
         self.on_saved: list[Callable[[], None]] = []
@@ -136,7 +138,17 @@ class Host:
         rosters: tuple[dict[int, int], ...] = tuple({} for _ in range(learners(scenario)))
         if self.id < len(rosters):
             rosters[self.id].update(roster)
-        setup = Setup(rosters, self.initial, scenario.training.rate, scenario.parameters, scenario.seed, self.task.mix)
+        assert self._initial is not None
+        setup = Setup(
+            rosters,
+            self._initial,
+            scenario.training.rate,
+            scenario.parameters,
+            scenario.seed,
+            self.task.mix,
+            lambda vector: self._models.vector(),
+        )
+        self._initial = None  # nobody else needs it, and it may be large
         return scenario.chosen.build(self.id, setup)
 
     def start(self) -> None:
@@ -159,6 +171,7 @@ class Host:
         self.received = dict(self.handled)
         lost = self.tally.resume(self.server.version)
         self.metrics.lost(lost)
+        self.metrics.token(held=getattr(self.server, "token", None) is not None)
         self.log.info(
             "resumed", checkpoint=checkpoint.number, version=self.server.version, age=self.server.age, lost=lost
         )
@@ -219,7 +232,7 @@ class Host:
         if k not in self._absences:
             self._absences[k] = self.loop.call_later(self.config.deploy.client_timeout, self.give_up, k)
 
-    def answer(self, k: int, ticket: pb.Ticket, weights: Vector, done: Callable[[], None]) -> None:
+    def answer(self, k: int, ticket: pb.Ticket, weights: Vector, done: Callable[[], None] | None) -> None:
         """A client's answer has arrived in full."""
         self.ledger.take(k, ticket)
         self.arrive(Arrival(k, Update(weights, ticket.age, ticket.version), ticket.number, done=done))

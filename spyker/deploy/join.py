@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import gc
 import random
 import signal
 import time
@@ -28,7 +29,7 @@ from spyker.deploy.certificates import CA, CREDENTIAL, load_credential
 from spyker.deploy.channels import ATTEND, channel, open_stream, read_file, refuse_remote
 from spyker.deploy.config import check_address, layout_digest, learning_digest
 from spyker.deploy.errors import NotWantedError
-from spyker.deploy.frames import PROTOCOL, Intake, Refusal, send, split
+from spyker.deploy.frames import PROTOCOL, Intake, Refusal, in_one_piece, send, split
 from spyker.deploy.log import Log
 from spyker.deploy.nearest import Ranking
 from spyker.learn.engine import single_threaded
@@ -64,7 +65,8 @@ class Attendance:
     servers: tuple[str, ...]
     credentials: grpc.ChannelCredentials | None = None
     keepalive: float = 10.0
-    stall: float = 30.0
+    stall: float = 300.0
+    """Seconds after which a server that takes nothing is left; a busy one may well let its clients wait."""
     patience: float = 15.0
     """Seconds for which a client waits for its server to come back before it turns to another one."""
     return_after: float = 30.0
@@ -92,6 +94,15 @@ class Trainer:
     delays: Sequence[float] | None = None
     """How long the training of each client takes at least, if it is to be paced."""
     _thread: ThreadPoolExecutor = field(default_factory=lambda: ThreadPoolExecutor(1, "training"))
+
+    @property
+    def at_once(self) -> bool:
+        """Whether a training is over before anybody could wait for it."""
+        return self.task.trivial and self.delays is None
+
+    def train_now(self, client: int, order: Train) -> Vector:
+        """Train, and stop everything else in the meantime."""
+        return self.task.train(client, order.weights, order.rate, order.step)
 
     async def train(self, client: int, order: Train) -> Vector:
         """Train, without stopping the streams of this process."""
@@ -131,10 +142,10 @@ class Attendant:
         self.metadata = () if credential is None else (("authorization", f"Bearer {credential}"),)
         self.job: Job | None = None
         self.saved_version = 0
-        self.answers = 0
         self._writing_since: float | None = None
         self._seen = time.monotonic()  # when a server last said anything
         self._wake = asyncio.Event()
+        self._speaking = asyncio.Lock()
         self._stream: Any = None
         self._answering: asyncio.Task[None] | None = None
 
@@ -234,13 +245,20 @@ class Attendant:
                         return False
                 self._begin(address, frame.task, weights)
                 del weights, chunk
+                if self.job is not None and self.job.result.done():
+                    await self._answer(stream, self.job, self.job.result.result())
+                else:
+                    self._wake.set()
         except asyncio.CancelledError:
             answering = self._answering
             if answering is not None and answering.done() and not answering.cancelled():
                 error = answering.exception()
                 if error is not None:
                     raise error from None  # that is why the stream was cancelled
-            raise
+            task = asyncio.current_task()
+            if task is not None and task.cancelling():
+                raise
+            raise Ended(grpc.StatusCode.CANCELLED, "the connection was given up") from None
         finally:
             self._stream = None
             watch.cancel()
@@ -265,6 +283,8 @@ class Attendant:
         return split(data)
 
     async def _receive(self, stream: Any, chunk: memoryview | None) -> Vector:
+        if chunk is not None and len(chunk) == 4 * self.buffers.parameters:
+            return in_one_piece(chunk)
         vector = self.buffers.vector()
         intake = Intake(vector)
         while True:
@@ -285,12 +305,18 @@ class Attendant:
         ticket = task.ticket
         [order] = self.client.handle(self.client.server, Model(weights, ticket.age, ticket.version, task.rate))
         assert isinstance(order, Train)
-        result = asyncio.ensure_future(self._train(order))
+        result: asyncio.Future[Update]
+        if self.trainer.at_once:
+            result = asyncio.get_running_loop().create_future()
+            result.set_result(self._trained(self.trainer.train_now(self.id, order)))
+        else:
+            result = asyncio.ensure_future(self._train(order))
         self.job = Job(address, ticket, result)
-        self._wake.set()
 
     async def _train(self, order: Train) -> Update:
-        weights = await self.trainer.train(self.id, order)
+        return self._trained(await self.trainer.train(self.id, order))
+
+    def _trained(self, weights: Vector) -> Update:
         [action] = self.client.trained(weights)
         assert isinstance(action, ToServer)
         assert isinstance(action.message, Update)
@@ -316,20 +342,19 @@ class Attendant:
                 if job.result.cancelled():
                     continue  # another task took its place
                 raise
-            if job is not self.job:
-                continue
-            job.offered = True
-            body = pb.Frame(answer=pb.Answer(ticket=job.ticket)).SerializeToString()
-            await send(self._writer(stream), body, update.weights)
-            self.answers += 1
+            if job is self.job and not job.offered:
+                await self._answer(stream, job, update)
 
-    def _writer(self, stream: Any) -> Callable[[bytes], Any]:
+    async def _answer(self, stream: Any, job: Job, update: Update) -> None:
         async def write(frame: bytes) -> None:
             self._writing_since = time.monotonic()
             await stream.write(frame)
             self._writing_since = None
 
-        return write
+        job.offered = True
+        async with self._speaking:  # the answer to a task that was superseded may be on its way
+            body = pb.Frame(answer=pb.Answer(ticket=job.ticket)).SerializeToString()
+            await send(write, body, update.weights)
 
     async def _watch(self, stream: Any) -> None:
         """End a connection whose other side has stopped reading."""
@@ -434,6 +459,7 @@ async def attend_scenario(
         channel_credentials = grpc.ssl_channel_credentials(authority)
     task = recipe(scenario).make()
     single_threaded()
+    gc.freeze()  # what is here stays, and need not be looked through time and again
     parameters = task.initial().size
     return await attend_all(
         clients,

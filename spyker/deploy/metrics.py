@@ -28,6 +28,7 @@ class Metrics:
         self.registry = CollectorRegistry()
         self._server, self._algorithm = str(server_id), algorithm
         self._clock = clock
+        self._found: dict[tuple[str, str], tuple[Any, Any]] = {}
         self._sync_began: float | None = None
         self._round_began = clock()
         info = Info("spyker_server", "which algorithm a server runs", ["server"], registry=self.registry)
@@ -88,16 +89,31 @@ class Metrics:
 
     def sent(self, kind: str, nbytes: int) -> None:
         """A message went out; ``kind`` is the name of its type."""
-        self._sent_messages.labels(self._server, kind).inc()
-        self._sent_bytes.labels(self._server, kind).inc(nbytes)
+        messages, size = self._traffic("sent", kind)
+        messages.inc()
+        size.inc(nbytes)
         if kind.lower() == TOKEN:
             self.token(held=False)
             self._sync_ended()
 
     def received(self, kind: str, nbytes: int) -> None:
         """A message came in."""
-        self._received_messages.labels(self._server, kind).inc()
-        self._received_bytes.labels(self._server, kind).inc(nbytes)
+        messages, size = self._traffic("received", kind)
+        messages.inc()
+        size.inc(nbytes)
+
+    def _traffic(self, way: str, kind: str) -> tuple[Any, Any]:
+        """The counters of one kind of message, found once: finding them costs more than counting."""
+        counters = self._found.get((way, kind))
+        if counters is None:
+            messages, size = (
+                (self._sent_messages, self._sent_bytes)
+                if way == "sent"
+                else (self._received_messages, self._received_bytes)
+            )
+            counters = messages.labels(self._server, kind), size.labels(self._server, kind)
+            self._found[way, kind] = counters
+        return counters
 
     def refused(self, reason: str) -> None:
         """Something was refused. Reasons are few and our own words, never what a stranger sent."""

@@ -108,6 +108,8 @@ class Reception:
             host.metrics.received(kind, size)
             if peer.sequence <= host.received.get(j, 0):
                 continue  # it came before the connection broke
+            if host.draining:
+                await asyncio.Event().wait()  # until the stream is ended; it will be sent again
             message = from_wire(peer, vector)
             host.received[j] = peer.sequence
             done = asyncio.Event()

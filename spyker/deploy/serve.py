@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import gc
 import signal
 import sys
 from collections.abc import Awaitable, Callable
@@ -46,6 +47,7 @@ from spyker.protocol.registry import Topology
 
 GRACE_SECONDS = 2.0
 FAREWELL_SECONDS = 5.0
+SETTLE_SECONDS = 120.0  # to serve what has arrived and to write a last checkpoint
 
 
 def serve(config: Config, *, resume: bool, insecure: bool) -> None:
@@ -77,11 +79,10 @@ class Process:
         self.resumed = resume
         self.task = recipe(scenario).make()
         single_threaded()
-        self.initial = self.task.initial()
+        gc.freeze()  # what is here stays, and need not be looked through time and again
         self.tally = Tally(scenario, self.task, deploy.server, config.path(deploy.record), resume=resume)
         self.identity = begin_life(state)
         self.metrics = Metrics(deploy.server, scenario.algorithm)
-        self.layout = layout_digest(self.task, self.initial.size)
         self._judge = ThreadPoolExecutor(1, "evaluation")
         self._tasks: list[asyncio.Task[None]] = []
         self._stop: asyncio.Event
@@ -93,27 +94,32 @@ class Process:
         self._stop = asyncio.Event()
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, self._stop.set)
+        initial = self.task.initial()
+        self.layout = layout_digest(self.task, initial.size)
         self.host = host = Host(
             config,
             self.task,
-            self.initial,
+            initial,
             ledger=Ledger(bytes.fromhex(self.identity.secret), self.identity.incarnation),
             checkpoints=self.checkpoints,
             tally=self.tally,
             metrics=self.metrics,
             log=self.log,
         )
+        del initial
         peers = [j for j in self._peers() if j != deploy.server]
         host.outboxes = {j: Outbox() for j in peers}
         if self.checkpoint is not None:
+            for damage in self.checkpoint.damaged:
+                self.log.error("checkpoint-damaged", detail=damage)
             host.resume(self.checkpoint)
             self.checkpoint = None  # and let go of its vectors
         elif self.resumed:
             self.log.warning("nothing-to-resume", state=str(config.path(deploy.state)))
-        servers = await self._open_ports(peers)
         if deploy.metrics is not None:
             address, _, port = deploy.metrics.rpartition(":")
             self.log.info("metrics", port=self.metrics.serve(address, int(port)))
+        servers = await self._open_ports(peers)
         self._link(peers)
         for duty in (self._begin, self._save_regularly, self._evaluate_regularly, self._end_in_time):
             self._watch_over(duty)
@@ -303,7 +309,11 @@ class Process:
         if host.server is not None:
             if finished and self.config.deploy.server < learners(self.config.scenario):
                 await self.evaluate()
-            await host.settle()
+            try:
+                async with asyncio.timeout(SETTLE_SECONDS):
+                    await host.settle()
+            except TimeoutError:
+                raise DeploymentError(f"server {host.id} could not save its state; see its log") from None
             if host.failed.done():
                 raise DeploymentError(f"server {host.id} failed while it stopped: {host.failed.exception()}")
         goodbye = pb.Goodbye(finished=finished, saved_version=host.saved_version)

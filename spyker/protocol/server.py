@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import enum
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -41,6 +41,8 @@ class Setup:
     """For algorithms that choose at random."""
     mix: Mix = mix
     """How to mix one vector into another, if the host has a faster way."""
+    empty: Callable[[Vector], Vector] = np.empty_like
+    """Where a mix finds memory for its result, if the host has some that was used before."""
 
     @property
     def servers(self) -> int:
@@ -86,7 +88,7 @@ class Server(ABC):
         self.id = id
         self.n = setup.servers
         self.rate = setup.rate
-        self.weights = Weights(setup.weights, setup.mix)
+        self.weights = Weights(setup.weights, setup.mix, setup.empty)
         self.age: float = 0.0
         self.version = 0
         self._actions: list[Action] = []

@@ -67,11 +67,12 @@ class Weights:
     memory. So what was sent is never written again, and nothing is ever copied just to be sent.
     """
 
-    __slots__ = ("_mix", "_vector")
+    __slots__ = ("_empty", "_mix", "_vector")
 
-    def __init__(self, initial: Vector, mix: Mix = mix) -> None:
+    def __init__(self, initial: Vector, mix: Mix = mix, empty: Callable[[Vector], Vector] = np.empty_like) -> None:
         self._vector = initial
         self._mix = mix
+        self._empty = empty
 
     def snapshot(self) -> Vector:
         """The vector as it is now, read-only and unchanged for as long as anybody refers to it."""
@@ -84,7 +85,7 @@ class Weights:
             self._vector.flags.writeable = True
             self._mix(self._vector, other, weight, self._vector)
         else:
-            fresh = np.empty_like(self._vector)
+            fresh = self._empty(self._vector)
             self._mix(self._vector, other, weight, fresh)
             self._vector = fresh
 

@@ -242,3 +242,24 @@ def delayed(address: str, seconds: float) -> Iterator[str]:
             loop.call_soon_threadsafe(task.cancel)
         loop.call_soon_threadsafe(loop.call_later, 0.05, loop.stop)
         thread.join()
+
+
+def test_what_a_killed_server_had_to_tell_is_told_after_its_restart(tmp_path: Path) -> None:
+    """Server 0 begins a synchronisation while server 1 is not there yet, and is killed with its model in the outbox."""
+    with deployed(table("spyker", (1, 1)), tmp_path) as deployment:
+        server = deployment.up(0)
+        deployment.attend("0-0", 0)
+
+        def waiting() -> list:
+            saved = latest(tmp_path / "server-0" / "state")
+            return saved.numbers["outboxes"]["1"]["entries"] if saved is not None else []
+
+        [[sequence, _, _, kind]] = until(waiting)
+        assert (sequence, kind) == (1, "PeerModel")
+        server.kill()
+        server.wait()
+        deployment.up(0, "--resume")
+        deployment.up(1)
+        deployment.attend("1-1", 1)
+        until(lambda: len(deployment.facts("merge", 0)) >= 3 and len(deployment.facts("merge", 1)) >= 3)
+        assert deployment.facts("merge", 1)[0]["bid"] == 1, "the first synchronisation is the one that was begun then"
