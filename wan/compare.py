@@ -30,7 +30,7 @@ class Observed:
     accuracy: list[float]
     """The mean of the servers' at each of ``times``."""
     cycle: float
-    """Seconds from one update of a client to its next, the median."""
+    """Seconds from one update of a client to its next, on average."""
 
     def reached(self, target: float) -> float | None:
         """When the accuracy first was as good as this."""
@@ -46,12 +46,15 @@ def observe(folders: Sequence[Path], until: float, interval: float) -> Observed:
     curves: list[list[tuple[float, float]]] = []
     last: dict[int, float] = {}
     cycles: list[float] = []
-    for folder in folders:
-        run = Run(folder)
+    runs = [Run(folder) for folder in folders]
+    zeros = [(run.summary or {}).get("began", 0.0) for run in runs]
+    for run, zero in zip(runs, zeros, strict=True):
+        # HierFAVG's cloud waits for nobody, so its record begins before there is anything to do.
+        early = max(zeros) - zero if not any(run.facts("evaluation")) else 0.0
         curve: list[tuple[float, float]] = []
         sent = (run.summary or {}).get("bytes", {}).get("total", 0)  # HierFAVG's cloud has no evaluations that tell
         for fact in run.facts():
-            if fact["t"] > until + 1e-6:
+            if fact["t"] - early > until + 1e-6:
                 continue
             match fact["kind"]:
                 case "update":
@@ -75,8 +78,7 @@ def observe(folders: Sequence[Path], until: float, interval: float) -> Observed:
         size += sent
     times = [interval * i for i in range(1, int(until / interval + 1e-6) + 1)]
     accuracy = [sum(at(curve, t) for curve in curves) / len(curves) for t in times]
-    cycles.sort()
-    cycle = cycles[len(cycles) // 2]
+    cycle = sum(cycles) / len(cycles)
     return Observed(versions, ages, len(bids), rounds, size, times, accuracy, cycle)
 
 

@@ -1,18 +1,21 @@
 """What the real world costs that a scenario says nothing of, measured, so that the prediction can be told.
 
-Two things take time in the real world that the emulated one has no key for. From an update to a client's next one there
-are, besides training and latency, gRPC and TLS on both sides and whatever else the machine was busy with; and every
-word from one server to another waits until a checkpoint that contains it is on the disk.
+Three things take time in the real world. From an update to a client's next one there are, besides training and
+latency, gRPC and TLS on both sides and whatever else the machine was busy with. Every word from one server to another
+waits until a checkpoint that contains it is on the disk. And where everybody waits for everybody, a round begins with a
+model to each client, one after the other.
 """
 
 from __future__ import annotations
 
+import itertools
 import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from spyker.config.scenario import Scenario, latency_seconds
+from spyker.deploy.config import learners, region_clients
 from spyker.emulate.links import BYTES_PER_PARAMETER, HEADER_BYTES
 from spyker.learn.speeds import delays
 from spyker.protocol.registry import Topology
@@ -27,10 +30,30 @@ class Costs:
     """From an update to the same client's next one, beyond what the scenario says."""
     saving: float
     """From a server's word to another server's hearing it, beyond the latency."""
+    sending: float
+    """For each client whose model leaves at the beginning of a round."""
 
 
-def measure(records: Sequence[Path], scenario: Scenario) -> Costs:
-    """Read them off the records of a run of Spyker, one record per server."""
+def measure(spyker: Sequence[Path], fedavg: Path, scenario: Scenario) -> Costs:
+    """Read them off the records of a run of Spyker, one for each server, and of a run of FedAvg."""
+    update, saving = of_spyker(spyker, scenario)
+    return Costs(update, saving, of_fedavg(fedavg, scenario, update))
+
+
+def of_fedavg(record: Path, scenario: Scenario, update: float) -> float:
+    """What a round takes beyond the slowest client, for each client, in milliseconds."""
+    latency, training, server = latency_seconds(scenario.world), delays(scenario), scenario.world.server_region
+    counts = scenario.world.clients
+    assert counts is not None
+    regions = [region for region, count in enumerate(counts) for _ in range(count)]
+    slowest = max(d + latency[server][r] + latency[r][server] for d, r in zip(training, regions, strict=True))
+    ends: list[float] = [fact["t"] for fact in Run(record).facts("round")]
+    rounds = [b - a for a, b in itertools.pairwise(ends)]
+    return max(0.0, 1000 * (statistics.median(rounds) - slowest) - update) / len(training)
+
+
+def of_spyker(records: Sequence[Path], scenario: Scenario) -> tuple[float, float]:
+    """``update`` and ``saving``."""
     latency, training = latency_seconds(scenario.world), delays(scenario)
     runs = [Run(folder) for folder in records]
     began = [(run.summary or {})["began"] for run in runs]
@@ -54,13 +77,16 @@ def measure(records: Sequence[Path], scenario: Scenario) -> Costs:
         for fact in run.facts("merge")
         if (fact["peer"], fact["bid"]) in said
     ]
-    return Costs(max(0.0, 1000 * statistics.median(updates)), max(0.0, 1000 * statistics.median(words)))
+    return max(0.0, 1000 * statistics.median(updates)), max(0.0, 1000 * statistics.median(words))
 
 
 def with_costs(scenario: Scenario, costs: Costs) -> Scenario:
     """The scenario with these costs in it, where the emulated world has a place for them."""
     slower = tuple(1000 * seconds + costs.update for seconds in delays(scenario))
     scenario = replace(scenario, training=replace(scenario.training, delay_ms=slower))
+    busiest = max(len(region_clients(scenario, i)) for i in range(learners(scenario)))
+    average = scenario.world.average_ms + costs.sending * busiest
+    scenario = replace(scenario, world=replace(scenario.world, average_ms=average))
     if scenario.chosen.topology is Topology.SINGLE:
         return scenario  # nobody waits for a checkpoint
     assert scenario.world.latency_ms is not None

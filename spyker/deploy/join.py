@@ -32,7 +32,7 @@ from spyker.deploy.errors import NotWantedError
 from spyker.deploy.frames import PROTOCOL, Intake, Refusal, in_one_piece, send, split
 from spyker.deploy.log import Log
 from spyker.deploy.nearest import Ranking
-from spyker.learn.engine import single_threaded
+from spyker.learn.engine import keep_memory, single_threaded
 from spyker.learn.registry import recipe
 from spyker.learn.speeds import delays
 from spyker.learn.task import Task
@@ -457,6 +457,7 @@ async def attend_scenario(
     else:
         secrets, authority = read_secrets(clients, certs, ca, credential)
         channel_credentials = grpc.ssl_channel_credentials(authority)
+    keep_memory()
     task = recipe(scenario).make()
     single_threaded()
     gc.freeze()  # what is here stays, and need not be looked through time and again

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from spyker.config.scenario import dump, load
-from spyker.protocol.facts import Merged, SyncStarted, UpdateApplied
+from spyker.protocol.facts import Merged, RoundEnded, SyncStarted, UpdateApplied
 from spyker.records import Evaluated, RecordWriter
 from wan.compare import Observed, compare, observe
 from wan.costs import Costs, measure, with_costs
@@ -70,20 +70,24 @@ def test_a_run_is_read_up_to_a_time(records: list[Path]) -> None:
     assert (seen.reached(0.6), seen.reached(0.9)) == (2.0, None)
 
 
-def test_costs_are_what_the_scenario_does_not_explain(records: list[Path]) -> None:
-    costs = measure(records, SCENARIO)
+def test_costs_are_what_the_scenario_does_not_explain(records: list[Path], tmp_path: Path) -> None:
+    rounds = [(t, RoundEnded(0, i + 1)) for i, t in enumerate((0.3, 0.6, 0.9))]
+    costs = measure(records, write(tmp_path / "fedavg", 0.0, rounds), SCENARIO)
     # 65 and 75 ms between updates, of which 50 and 60 are training, 2 latency and 3 the mix
     assert costs.update == pytest.approx(10.0, abs=0.01)
     # said at 100.2, heard at 99.975 + 0.35, of which 100 ms are latency
     assert costs.saving == pytest.approx(25.0, abs=0.01)
+    # 300 ms a round, of which 260 are the far client's training and latency and 10 the update's; two clients
+    assert costs.sending == pytest.approx(15.0, abs=0.01)
 
 
 def test_costs_go_where_the_emulated_world_has_a_place_for_them() -> None:
-    slower = with_costs(SCENARIO, Costs(10.0, 25.0))
+    slower = with_costs(SCENARIO, Costs(10.0, 25.0, 5.0))
     assert slower.training.delay_ms == pytest.approx((60.0, 70.0))
     assert slower.world.latency_ms == ((1.0, 125.0), (125.0, 1.0))
-    single = with_costs(replace(SCENARIO, algorithm="fedasync"), Costs(10.0, 25.0))
+    single = with_costs(replace(SCENARIO, algorithm="fedasync"), Costs(10.0, 25.0, 5.0))
     assert single.world.latency_ms == SCENARIO.world.latency_ms
+    assert (slower.world.average_ms, single.world.average_ms) == (20.0, 25.0)  # for one client, and for two
 
 
 SEEN = Observed({0: 100}, {0: 90.0}, 20, 0, 10_000, [1.0, 2.0], [0.5, 0.9], 0.15)
