@@ -64,6 +64,8 @@ def spyker_rate(parameters: int, clients: int, seconds: float) -> float:
 def rate(times: list[float], clients: int) -> float:
     """Per second, without the warm-up and at least the first answer of every client."""
     first = max(clients, int(WARM_UP * len(times)))
+    if len(times) < first + 2:
+        raise RuntimeError(f"only {len(times)} updates of {clients} clients: too few for a rate")
     return (len(times) - 1 - first) / (times[-1] - times[first])
 
 

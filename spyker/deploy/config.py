@@ -151,6 +151,14 @@ def write_config(path: Path, scenario_file: str, deploy: Deployment) -> None:
     path.write_text(f"scenario = {to_toml(scenario_file)}\n\n[deploy]\n{write(deploy, comments=True)}", "utf-8")
 
 
+def layout_numbers(task: Task) -> dict[str, Any]:
+    """The names and shapes of the parts of a task's weight vector, as a checkpoint holds them."""
+    layout = getattr(task, "layout", None)  # only a TorchTask has one; asking for its type would import PyTorch
+    if layout is None:
+        return {"names": ["weights"], "shapes": [[task.initial().size]]}
+    return {"names": list(layout.names), "shapes": [list(shape) for shape in layout.shapes]}
+
+
 def layout_digest(task: Task, parameters: int) -> bytes:
     """What the numbers of a weight vector mean, in 32 bytes."""
     layout = getattr(task, "layout", None)

@@ -1,8 +1,8 @@
 """From the checkpoints of servers to a model that anybody can use.
 
 A checkpoint's numbers say what its weights mean, so that neither the task nor its data is needed: ``"id"``, the
-server's number; ``"layout"``, names and shapes as :func:`layout_numbers` gives them; and, as part of the protocol's
-state under ``"server"``, ``"age"`` and ``"version"``. Its vector ``"weights"`` is the model.
+server's number; ``"layout"``, names and shapes as ``layout_numbers`` in :mod:`~spyker.deploy.config` gives them; and,
+as part of the protocol's state under ``"server"``, ``"age"`` and ``"version"``. Its vector ``"weights"`` is the model.
 """
 
 from __future__ import annotations
@@ -11,15 +11,13 @@ import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import torch
 from safetensors.torch import save_file
 from torch import Tensor
 
 from spyker.deploy.checkpoints import CheckpointError, latest
-from spyker.learn.task import Task
-from spyker.learn.torch_task import Layout, TorchTask
+from spyker.learn.torch_task import Layout
 from spyker.protocol.messages import Vector
 from spyker.protocol.weights import average
 
@@ -34,13 +32,6 @@ class Saved:
     version: int
     layout: Layout
     weights: Vector
-
-
-def layout_numbers(task: Task) -> dict[str, Any]:
-    """What a checkpoint must know of a task: the names and shapes of the parts of its weight vector."""
-    if isinstance(task, TorchTask):
-        return {"names": list(task.layout.names), "shapes": [list(shape) for shape in task.layout.shapes]}
-    return {"names": ["weights"], "shapes": [[task.initial().size]]}
 
 
 def read_saved(folder: Path) -> Saved:

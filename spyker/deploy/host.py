@@ -26,8 +26,7 @@ from typing import Any, NamedTuple, Protocol
 from spyker.deploy import spyker_pb2 as pb
 from spyker.deploy.buffers import Buffers
 from spyker.deploy.checkpoints import Checkpoint, Checkpoints
-from spyker.deploy.config import Config, learners
-from spyker.deploy.export import layout_numbers
+from spyker.deploy.config import Config, layout_numbers, learners
 from spyker.deploy.frames import PROTOCOL, Refusal
 from spyker.deploy.log import Log
 from spyker.deploy.metrics import Metrics

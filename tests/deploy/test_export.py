@@ -12,7 +12,7 @@ from torch import nn
 from spyker.cli.main import main
 from spyker.config.scenario import Training, load
 from spyker.deploy.checkpoints import Checkpoints
-from spyker.deploy.export import layout_numbers
+from spyker.deploy.config import layout_numbers
 from spyker.learn.registry import recipe, resolve
 from spyker.learn.torch_task import TorchTask
 

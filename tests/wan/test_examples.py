@@ -61,6 +61,7 @@ def test_the_document_names_keys_and_files_that_exist() -> None:
         assert (ROOT / file).exists(), file
 
 
+@pytest.mark.timeout(300)  # eight processes with PyTorch start, whatever else the machine does
 @pytest.mark.skipif(PROBLEM is not None, reason=f"no network can be made here: {PROBLEM}")
 def test_four_regions_come_up_and_learn_together(tmp_path: Path) -> None:
     hosts = {f"{region}.example.org": region for region in REGIONS}
