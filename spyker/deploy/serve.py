@@ -41,7 +41,7 @@ from spyker.deploy.peers import Link, Outbox
 from spyker.deploy.reception import Reception
 from spyker.deploy.tally import Tally
 from spyker.deploy.tasks import Ledger
-from spyker.learn.engine import single_threaded
+from spyker.learn.engine import keep_memory, single_threaded
 from spyker.learn.registry import recipe
 from spyker.protocol.registry import Topology
 
@@ -77,6 +77,7 @@ class Process:
                 "Add --resume to go on from the last, or name another folder",
             )
         self.resumed = resume
+        keep_memory()
         self.task = recipe(scenario).make()
         single_threaded()
         gc.freeze()  # what is here stays, and need not be looked through time and again
