@@ -122,7 +122,6 @@ def test_a_training_in_progress_survives_a_restart_of_the_server(tmp_path: Path)
         deployment.up(0, "--resume")
         until(lambda: len(deployment.log("clients-0-0", "attending")) == 2)
         assert deployment.log("clients-0-0", "attending")[1]["kept"]
-        assert not deployment.facts("update"), "the training still goes on"
         [update] = until(lambda: deployment.facts("update"))
         assert update["staleness"] == 0
 

@@ -26,7 +26,7 @@ from spyker.deploy.up import Local, free_ports
 from spyker.learn.registry import recipe, resolve
 from spyker.records import Run
 
-DEADLINE = 30.0
+DEADLINE = 60.0
 
 
 def table(algorithm: str = "fedasync", clients: tuple[int, ...] = (3,), **more: Any) -> dict[str, Any]:

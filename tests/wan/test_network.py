@@ -156,7 +156,13 @@ with Network(["a", "b"]) as network:
 
 def held() -> tuple[subprocess.Popen[str], str, int]:
     """A process that has a network; the network's name, and the process in it."""
-    holder = subprocess.Popen([sys.executable, "-c", HOLDER], stdout=subprocess.PIPE, text=True, cwd=ROOT)
+    holder = subprocess.Popen(
+        [sys.executable, "-c", HOLDER],
+        stdout=subprocess.PIPE,
+        text=True,
+        cwd=ROOT,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # a shell's background jobs ignore it
+    )
     assert holder.stdout is not None
     name, pid = holder.stdout.readline().split()
     return holder, name, int(pid)
@@ -173,7 +179,7 @@ def test_ctrl_c_leaves_nothing_behind() -> None:
     holder, name, pid = held()
     assert len(existing(f"{PREFIX}{name}-")) == 2
     holder.send_signal(signal.SIGINT)
-    holder.wait(20)
+    holder.wait(60)
     assert existing(f"{PREFIX}{name}-") == []
     assert not alive(pid)
     assert not (RUN / name).exists()
