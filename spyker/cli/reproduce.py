@@ -99,14 +99,12 @@ def list_items() -> int:
     for item in ITEMS.values():
         table.add_row(item.name, item.paper, item.shows, *(duration(minutes) for minutes in item.minutes))
     Console().print(table)
-    print("Times are for two cores and nothing else to do; items share runs, so that all together take less.")
+    print("Times are estimates for two cores. Items share runs, so that all together take less: 30 min, 200 h.")
     for profile in PROFILES.values():
         print(f"{profile.name} ({count(profile.seeds, 'seed')}): {profile.says}")
     return 0
 
 
-def duration(minutes: float | None) -> str:
+def duration(minutes: float) -> str:
     """Minutes for people."""
-    if minutes is None:
-        return "?"
     return f"{minutes:.0f} min" if minutes < 120 else f"{minutes / 60:.0f} h"

@@ -135,8 +135,8 @@ class Item:
     runs: Mapping[str, Settings]
     """Every run's name and what is special about it."""
     tell: Callable[[Results], Section]
-    minutes: tuple[float | None, float | None]
-    """How long the profiles quick and full take on two cores, alone; ``None``: it was not measured."""
+    minutes: tuple[float, float]
+    """How long the profiles quick and full take on two cores, alone, estimated from what an update costs there."""
     quick: Settings = field(default_factory=dict)
     full: Settings = field(default_factory=dict)
     longer: Mapping[str, float] = field(default_factory=dict)

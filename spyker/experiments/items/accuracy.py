@@ -101,7 +101,7 @@ MNIST = Item(
     task="mnist",
     runs=RUNS,
     tell=lambda results: tell((0.9, 0.95), "MNIST", results),
-    minutes=(None, None),
+    minutes=(2, 489),
     quick={"duration": 15.0},
     full={"duration": 120.0},
 )
@@ -112,8 +112,8 @@ CIFAR10 = Item(
     task="cifar10",
     runs=RUNS,
     tell=lambda results: tell((), "CIFAR-10", results),
-    minutes=(None, None),
-    quick={"duration": 12.0},
+    minutes=(2, 2485),
+    quick={"duration": 8.0},
     full={"duration": 120.0},
 )
 WIKITEXT2 = Item(
@@ -123,7 +123,7 @@ WIKITEXT2 = Item(
     task="wikitext2",
     runs=RUNS,
     tell=lambda results: tell((), "WikiText-2", results),
-    minutes=(None, None),
-    quick={"duration": 12.0},
+    minutes=(1, 938),
+    quick={"duration": 10.0},
     full={"duration": 120.0},
 )

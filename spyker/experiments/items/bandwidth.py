@@ -69,5 +69,5 @@ BANDWIDTH = Item(
     task="quadratic",
     runs={title: WITHOUT_DATA | {"algorithm": name, "duration": 110.0} for name, title in ALGORITHM_TITLES.items()},
     tell=tell,
-    minutes=(None, None),
+    minutes=(1, 1),
 )

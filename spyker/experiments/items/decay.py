@@ -56,7 +56,7 @@ DECAY = Item(
         WITHOUT: {"algorithm": "spyker", "training.delay-ms": "heterogeneous", "spyker.decay": 0.0},
     },
     tell=tell,
-    minutes=(None, None),
+    minutes=(1, 308),
     quick={"duration": 12.0},
     full={"duration": 120.0},
 )

@@ -75,7 +75,7 @@ IMBALANCE = Item(
     task="mnist",
     runs={label(n): {"algorithm": "spyker", "world.clients": list(world)} for n, world in WORLDS.items()},
     tell=tell,
-    minutes=(None, None),
+    minutes=(3, 615),
     quick={"duration": 15.0},
     full={"duration": 120.0},
 )

@@ -81,7 +81,7 @@ LATENCY = Item(
     },
     tell=tell,
     longer={"FedAsync, uniform": 2.0, "Spyker, uniform": 2.0},  # a round trip takes clients 390 ms instead of 155
-    minutes=(None, None),
+    minutes=(3, 736),
     quick={"duration": 15.0},
     full={"duration": 120.0},
 )

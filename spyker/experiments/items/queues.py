@@ -85,7 +85,7 @@ QUEUES = Item(
         for name, title in (("fedasync", "FedAsync"), ("spyker", "Spyker"))
     },
     tell=tell,
-    minutes=(None, None),
+    minutes=(1, 1),
     quick={"duration": 20.0},
     full={"duration": 60.0},
 )

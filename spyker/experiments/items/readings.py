@@ -126,11 +126,11 @@ READINGS = Item(
         for name, title in (("spyker", "Spyker"), ("fedasync", "FedAsync"))
     },
     tell=tell_readings,
-    minutes=(None, None),
+    minutes=(3, 700),
     quick={"duration": 15.0},
     full={"duration": 120.0},
 )
-ONE: Settings = {**STOP, "training.rate": 0.2, "duration": 60.0}
+ONE: Settings = {**STOP, "training.rate": 0.2, "duration": 30.0}
 SENSITIVITY = Item(
     name="sensitivity",
     paper="Tab. ma_boost",
@@ -139,5 +139,5 @@ SENSITIVITY = Item(
     runs={f"Spyker, {n}": {**ONE, **s, "algorithm": "spyker"} for n, s in (BOTH | SPYKER_ONLY).items()}
     | {f"FedAsync, {n}": {**ONE, **s, "algorithm": "fedasync"} for n, s in (BOTH | FEDASYNC_ONLY).items()},
     tell=tell_sensitivity,
-    minutes=(None, None),
+    minutes=(3, 8),
 )

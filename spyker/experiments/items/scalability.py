@@ -89,7 +89,7 @@ SCALABILITY = Item(
         for name, title in ALGORITHM_TITLES.items()
     },
     tell=tell,
-    minutes=(None, None),
+    minutes=(7, 1418),
     quick={"duration": 15.0},
     full={"duration": 120.0},
 )

@@ -109,7 +109,7 @@ TUNING = Item(
         for label, point in combinations(algorithm).items()
     },
     tell=tell_tuning,
-    minutes=(None, None),
+    minutes=(8, 1272),
     quick={"duration": 8.0},
     full={"duration": 60.0},
     validation=True,
@@ -121,7 +121,7 @@ TUNED = Item(
     task="mnist",
     runs=both_presets(),
     tell=partial(tell_tuned, TARGETS),
-    minutes=(None, None),
+    minutes=(4, 979),
     quick={"duration": 15.0},
     full={"duration": 120.0},
 )
@@ -132,8 +132,8 @@ TUNED_CIFAR10 = Item(
     task="cifar10",
     runs=both_presets(),
     tell=partial(tell_tuned, ()),
-    minutes=(None, None),
-    quick={"duration": 12.0},
+    minutes=(3, 4969),
+    quick={"duration": 8.0},
     full={"duration": 120.0},
 )
 TUNED_WIKITEXT2 = Item(
@@ -143,7 +143,7 @@ TUNED_WIKITEXT2 = Item(
     task="wikitext2",
     runs=both_presets(),
     tell=partial(tell_tuned, ()),
-    minutes=(None, None),
-    quick={"duration": 12.0},
+    minutes=(2, 1875),
+    quick={"duration": 10.0},
     full={"duration": 120.0},
 )

@@ -72,5 +72,5 @@ UPDATE_DENSITY = Item(
         for name, title in (("fedasync", "FedAsync"), ("spyker", "Spyker"))
     },
     tell=tell,
-    minutes=(None, None),
+    minutes=(1, 1),
 )
