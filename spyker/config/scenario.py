@@ -15,7 +15,7 @@ from spyker.config.sections import ScenarioError, convert, read, refuse_unknown,
 from spyker.protocol.parameters import Rule, parameter
 from spyker.protocol.registry import ALGORITHMS, Algorithm, Topology
 
-# One-way latencies in milliseconds between four regions of a cloud provider, rows = from (the paper's Tab. 3).
+# One-way latencies in milliseconds between four regions of a cloud provider, rows = from (the paper's Tab. 4).
 PAPER_LATENCY: dict[str, dict[str, float]] = {
     "Hongkong": {"Hongkong": 1.41, "Paris": 194.9, "Sydney": 132.28, "California": 155.13},
     "Paris": {"Hongkong": 197.91, "Paris": 0.9, "Sydney": 278.83, "California": 142.25},

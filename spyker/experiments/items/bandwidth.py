@@ -64,7 +64,7 @@ def tell(results: Results) -> Section:
 
 BANDWIDTH = Item(
     name="bandwidth",
-    paper="Fig. communication_overhead",
+    paper="Fig. 12",
     shows="Bytes over all links in 110 s, five algorithms",
     task="quadratic",
     runs={title: WITHOUT_DATA | {"algorithm": name, "duration": 110.0} for name, title in ALGORITHM_TITLES.items()},

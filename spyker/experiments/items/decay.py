@@ -48,7 +48,7 @@ def tell(results: Results) -> Section:
 
 DECAY = Item(
     name="decay",
-    paper="Fig. decayed",
+    paper="Fig. 11",
     shows="Spyker's accuracy with and without learning rate decay",
     task="mnist",
     runs={

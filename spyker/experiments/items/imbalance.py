@@ -70,7 +70,7 @@ def tell(results: Results) -> Section:
 
 IMBALANCE = Item(
     name="imbalance",
-    paper="Tab. clients_per_server",
+    paper="Tab. 7",
     shows="Accuracy and time with 25, 52, 63 and 70 of 100 clients on one server",
     task="mnist",
     runs={label(n): {"algorithm": "spyker", "world.clients": list(world)} for n, world in WORLDS.items()},

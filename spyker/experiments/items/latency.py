@@ -71,7 +71,7 @@ def tell(results: Results) -> Section:
 
 LATENCY = Item(
     name="latency",
-    paper="Tab. ma_boost",
+    paper="Tab. 6",
     shows="Time to 90 % and 95 % with FedAsync and Spyker, cloud latencies and uniform ones",
     task="mnist",
     runs={

@@ -77,7 +77,7 @@ def average(numbers: list[int]) -> float | None:
 WITHOUT_DATA: dict[str, object] = {"task.dimension": 21_840}  # as many parameters as MNIST's model
 QUEUES = Item(
     name="queues",
-    paper="Fig. qlen",
+    paper="Fig. 9",
     shows="Updates queued at a server with FedAsync and with Spyker, 200 clients",
     task="quadratic",
     runs={

@@ -117,7 +117,7 @@ def tell_sensitivity(results: Results) -> Section:
 STOP: Settings = {"evaluation.stop-at": TARGET, "evaluation.interval": 0.5}
 READINGS = Item(
     name="readings",
-    paper="Tab. ma_boost",
+    paper="Tab. 6",
     shows="Under which split of the data the paper's 61 % appears on MNIST",
     task="mnist",
     runs={
@@ -133,7 +133,7 @@ READINGS = Item(
 ONE: Settings = {**STOP, "training.rate": 0.2, "duration": 30.0}
 SENSITIVITY = Item(
     name="sensitivity",
-    paper="Tab. ma_boost",
+    paper="Tab. 6",
     shows="What changes Spyker's lead over FedAsync, one thing at a time, on digits",
     task="digits",
     runs={f"Spyker, {n}": {**ONE, **s, "algorithm": "spyker"} for n, s in (BOTH | SPYKER_ONLY).items()}

@@ -80,7 +80,7 @@ def tell(results: Results) -> Section:
 
 SCALABILITY = Item(
     name="scalability",
-    paper="Tab. ntest",
+    paper="Tab. 5",
     shows="How time and updates to 90 % grow from 100 to 200 and 300 clients",
     task="mnist",
     runs={

@@ -64,7 +64,7 @@ def tell(results: Results) -> Section:
 
 UPDATE_DENSITY = Item(
     name="update-density",
-    paper="Fig. kde",
+    paper="Fig. 10",
     shows="Density of the number of updates per client with FedAsync and Spyker",
     task="quadratic",
     runs={
