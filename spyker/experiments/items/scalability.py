@@ -8,7 +8,7 @@ from spyker.experiments.items.accuracy import first_of, last_of
 from spyker.experiments.numbers import times
 from spyker.show.paper import bars, legend, panels
 
-TARGETS = (0.9, 0.8, 0.7)  # the paper's; in short runs, the highest that all reach
+TARGETS = (0.9, 0.8)  # the paper's; in short runs, the highest that all reach
 CLIENTS = (100, 200, 300)
 # time and updates over those with 100 clients, with 200 and 300 clients
 PAPER = {
@@ -30,8 +30,6 @@ def tell(results: Results) -> Section:
     target = next((t for t in TARGETS if all(results.time_to(r, t).whole for r in results.labels)), TARGETS[0])
     time = {run: results.time_to(run, target) for run in results.labels}
     updates = {run: results.updates_to(run, target) for run in results.labels}
-    for run in results.labels:
-        results.final(run)  # for the CSV file
     rows, grown = [], {}
     for title in ALGORITHM_TITLES.values():
         base = label(title, 100)
@@ -74,7 +72,10 @@ def tell(results: Results) -> Section:
         truth("FedAsync scales worst of all", last_of(by_200, "FedAsync")),
     ]
     notes = "" if target == TARGETS[0] else f"Not all runs reached 90 %, so that times to {target:.0%} are compared. "
-    notes += "Diamonds are the paper's. All clients together have the same training images, however many they are."
+    notes += (
+        "A dash is a target that was not reached in time; the last column is the accuracy at the end with 100, 200 and "
+    )
+    notes += "300 clients. Diamonds are the paper's. All clients together have the same training images, however many they are."
     return Section(claims, [Table("", heads, rows)], figure, f"Time to {target:.0%} with more clients.", {}, notes)
 
 
