@@ -73,9 +73,9 @@ def tell(results: Results) -> Section:
     ]
     notes = "" if target == TARGETS[0] else f"Not all runs reached 90 %, so that times to {target:.0%} are compared. "
     notes += (
-        "A dash is a target that was not reached in time; the last column is the accuracy at the end with 100, 200 and "
+        "A dash is a target that was not reached in time; the last column has the accuracies at the end with 100, 200 "
+        "and 300 clients. Diamonds are the paper's. All clients together have the same images, however many they are."
     )
-    notes += "300 clients. Diamonds are the paper's. All clients together have the same training images, however many they are."
     return Section(claims, [Table("", heads, rows)], figure, f"Time to {target:.0%} with more clients.", {}, notes)
 
 
