@@ -3,8 +3,7 @@
 ``server FOLDER PORT CLIENTS PARAMETERS ROUNDS`` is Flower's gRPC server with FedAvg over all clients and no evaluation,
 and prints the client updates per second of the rounds after the first. ``clients FOLDER PORT CLIENTS`` is so many
 clients that answer with what they received. Flower calls both functions deprecated and offers SuperLink and SuperNodes
-instead, whose nodes ask for work every few seconds over HTTP; the streams measured here are the faster of the two.
-FOLDER has the server's certificate.
+instead, which are not measured here. FOLDER has the server's certificate.
 """
 
 from __future__ import annotations
