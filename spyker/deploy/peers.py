@@ -25,6 +25,14 @@ from spyker.protocol.messages import Age, EdgeModel, PeerMessage, PeerModel, Tok
 
 RETRY_SECONDS = 0.5
 HANDSHAKE_SECONDS = 10.0
+LINK_DOWN = (
+    TimeoutError,
+    grpc.aio.AioRpcError,
+    grpc.aio.UsageError,
+    grpc.aio.InternalError,  # what a write raises depends on the moment at which the other side ended the stream
+    asyncio.InvalidStateError,
+    Refusal,
+)
 
 
 def to_wire(sequence: int, message: PeerMessage) -> tuple[bytes, Vector | None]:
@@ -145,7 +153,7 @@ class Link:
             while True:
                 try:
                     await self._speak(open_stream(connection, LINK))
-                except (TimeoutError, grpc.aio.AioRpcError, grpc.aio.UsageError, Refusal) as error:
+                except LINK_DOWN as error:
                     said = error.details() if isinstance(error, grpc.aio.AioRpcError) else repr(error)
                     if said != self._complaint:  # once, not twice a second
                         self._complaint = str(said)
