@@ -25,6 +25,8 @@ from spyker.protocol.messages import Age, EdgeModel, PeerMessage, PeerModel, Tok
 
 RETRY_SECONDS = 0.5
 HANDSHAKE_SECONDS = 10.0
+AGE_LIMIT = 1e15  # an age grows by one per update; up to here that makes a difference to a double
+COUNT_LIMIT = 1 << 53  # whole numbers up to here are exact in JSON and in a double
 LINK_DOWN = (
     TimeoutError,
     grpc.aio.AioRpcError,
@@ -52,6 +54,36 @@ def to_wire(sequence: int, message: PeerMessage) -> tuple[bytes, Vector | None]:
             peer.edge.CopyFrom(pb.EdgeModel(age=message.age, size=message.size))
             vector = message.weights
     return pb.Frame(peer=peer).SerializeToString(), vector
+
+
+def kinds_between(algorithm: str, servers: int, sender: int, receiver: int) -> frozenset[str]:
+    """The kinds of messages that one server may send another."""
+    if algorithm == "hierfavg":
+        cloud = servers - 1
+        return frozenset({"model"} if sender == cloud else {"edge"} if receiver == cloud else ())
+    return frozenset({"model"} if algorithm == "sync-spyker" else {"age", "token", "model"})
+
+
+def check_message(peer: pb.Peer, kinds: frozenset[str], servers: int) -> None:
+    """Refuse what no server sends. It would end this process, be sent again to the next one, and end that, too."""
+    kind = peer.WhichOneof("kind")
+    if kind not in kinds:
+        raise Refusal("malformed", f"a message of the kind {kind}; it may be {', '.join(sorted(kinds)) or 'nothing'}")
+    body = getattr(peer, kind)
+    counts = {"sequence": peer.sequence}
+    ages = tuple(body.ages) if kind == "token" else (body.age,)
+    if kind in ("token", "model"):
+        counts["bid"] = body.bid
+    elif kind == "edge":
+        counts["size"] = body.size
+    if kind == "token" and len(ages) != servers:
+        raise Refusal("malformed", f"a token with {len(ages)} ages for {servers} servers")
+    for age in ages:
+        if not 0 <= age < AGE_LIMIT:  # NaN is not, either
+            raise Refusal("malformed", f"the age {age:g} in a message of the kind {kind}")
+    for name, count in counts.items():
+        if not 0 < count < COUNT_LIMIT:
+            raise Refusal("malformed", f"the {name} {count} in a message of the kind {kind}")
 
 
 def carries_model(peer: pb.Peer) -> bool:

@@ -186,6 +186,7 @@ class Process:
         if peers:
             reception = Reception(
                 self.host,
+                algorithm=scenario.algorithm,
                 servers=server_count(scenario),
                 layout=self.layout,
                 deployment=deployment_digest(scenario),

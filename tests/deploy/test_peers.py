@@ -4,6 +4,7 @@ import asyncio
 import io
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
+from types import SimpleNamespace
 from typing import Any
 
 import grpc
@@ -14,10 +15,11 @@ import pytest
 from spyker.deploy import peers
 from spyker.deploy import spyker_pb2 as pb
 from spyker.deploy.channels import LINK, handler
-from spyker.deploy.frames import PROTOCOL
+from spyker.deploy.frames import PROTOCOL, Refusal
 from spyker.deploy.log import Log
-from spyker.deploy.peers import Link, Outbox
-from spyker.protocol.messages import PeerModel
+from spyker.deploy.peers import Link, Outbox, check_message, kinds_between, to_wire
+from spyker.deploy.reception import Reception
+from spyker.protocol.messages import Age, EdgeModel, PeerMessage, PeerModel, Token
 
 Callee = Callable[[Any, Any], Awaitable[None]]
 
@@ -83,3 +85,85 @@ def test_a_link_survives_a_callee_that_ends_the_stream_at_any_moment(monkeypatch
             assert enough.is_set()
 
     asyncio.run(scene())
+
+
+VECTOR = np.ones(10, np.float32)
+EVERYTHING = frozenset({"age", "token", "model", "edge"})
+
+
+def peer(message: PeerMessage, sequence: int = 1) -> pb.Peer:
+    return pb.Frame.FromString(to_wire(sequence, message)[0]).peer
+
+
+@pytest.mark.parametrize(
+    "message",
+    [Age(0.0), Age(1e14), Token(0, 1, (0.0, 1.5, 2.0)), PeerModel(VECTOR, 0.0, 1), EdgeModel(VECTOR, 3.0, 1)],
+)
+def test_what_servers_say_to_each_other_is_accepted(message: PeerMessage) -> None:
+    check_message(peer(message), EVERYTHING, 3)
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        *(Age(age) for age in (float("nan"), float("inf"), -1.0, 1e15)),
+        Token(0, 1, (0.0, 0.0)),
+        Token(0, 1, (0.0,) * 4),
+        Token(0, 1, (0.0, 0.0, float("nan"))),
+        Token(0, 0, (0.0,) * 3),
+        Token(0, 2**53, (0.0,) * 3),
+        PeerModel(VECTOR, float("inf"), 1),
+        PeerModel(VECTOR, 1.0, 0),
+        PeerModel(VECTOR, 1.0, 2**64 - 1),
+        EdgeModel(VECTOR, -1.0, 1),
+        EdgeModel(VECTOR, 1.0, 0),
+        EdgeModel(VECTOR, 1.0, 2**53),
+    ],
+    ids=str,
+)
+def test_what_no_server_says_is_refused(message: PeerMessage) -> None:
+    with pytest.raises(Refusal, match="malformed"):
+        check_message(peer(message), EVERYTHING, 3)
+
+
+def test_a_message_has_a_number_and_a_kind() -> None:
+    for bad in (peer(Age(1.0), 0), peer(Age(1.0), 2**53), pb.Peer(sequence=1)):
+        with pytest.raises(Refusal, match="malformed"):
+            check_message(bad, EVERYTHING, 3)
+
+
+def test_every_algorithm_has_its_kinds_of_messages() -> None:
+    assert kinds_between("spyker", 3, 0, 1) == {"age", "token", "model"}
+    assert kinds_between("sync-spyker", 3, 0, 1) == {"model"}
+    assert kinds_between("hierfavg", 3, 2, 0) == {"model"}, "the cloud to an edge"
+    assert kinds_between("hierfavg", 3, 0, 2) == {"edge"}, "an edge to the cloud"
+    assert kinds_between("hierfavg", 3, 0, 1) == set(), "edges have nothing to say to each other"
+
+
+def test_a_poisonous_message_is_refused_at_the_border_and_counted() -> None:
+    refusals: list[str] = []
+    arrived: list[object] = []
+    said = io.StringIO()
+
+    async def scene() -> None:
+        host = SimpleNamespace(
+            id=1, lineages={}, received={}, acknowledged={}, on_saved=[], draining=False, arrive=arrived.append,
+            log=Log(said, server=1), metrics=SimpleNamespace(refused=refusals.append, received=lambda kind, size: None),
+        )  # fmt: skip
+        reception = Reception(
+            host,  # type: ignore[arg-type]
+            algorithm="spyker", servers=2, layout=b"", deployment=b"", secure=False,
+        )  # fmt: skip
+        box = Outbox()
+        box.post(Token(0, 1, (0.0, 0.0, 0.0)))
+        box.commit(box.last)
+        async with linked(reception.link, box) as (_, _, log):
+            async with asyncio.timeout(10):
+                while not refusals or "a token with 3 ages for 2 servers" not in log.getvalue():
+                    await asyncio.sleep(0.01)
+        assert host.received == {}, "it was never there"
+
+    asyncio.run(scene())
+    assert set(refusals) == {"malformed"}
+    assert not arrived
+    assert "peer-refused" in said.getvalue()
