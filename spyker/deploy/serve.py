@@ -81,7 +81,7 @@ class Process:
         self.task = recipe(scenario).make()
         single_threaded()
         gc.freeze()  # what is here stays, and need not be looked through time and again
-        self.tally = Tally(scenario, self.task, deploy.server, config.path(deploy.record), resume=resume)
+        self.tally = Tally(scenario, self.task, deploy.server, config.path(deploy.record), resume=resume, log=self.log)
         self.identity = begin_life(state)
         self.metrics = Metrics(deploy.server, scenario.algorithm)
         self._judge = ThreadPoolExecutor(1, "evaluation")

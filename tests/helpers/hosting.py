@@ -38,7 +38,7 @@ def make_host(folder: Path, scenario: dict[str, Any] | None = None, **deploy: An
         task.initial(),
         ledger=Ledger(b"s" * 32, 1),
         checkpoints=Checkpoints(folder / "state", 3),
-        tally=Tally(resolved, task, 0, folder / "record", resume=False),
+        tally=Tally(resolved, task, 0, folder / "record", resume=False, log=log),
         metrics=Metrics(0, resolved.algorithm),
         log=log,
     )
