@@ -10,12 +10,23 @@ from typing import Any
 
 from spyker import __version__
 from spyker.config.scenario import Scenario, dump
+from spyker.config.sections import ScenarioError
 from spyker.deploy.log import Log
 from spyker.learn.task import Task
 from spyker.protocol.facts import CloudRoundEnded, SyncStarted, UpdateApplied
 from spyker.protocol.facts import Fact as ProtocolFact
 from spyker.protocol.server import Server
-from spyker.records import Evaluated, Fact, RecordWriter, Resumed, Run, write_atomically
+from spyker.records import (
+    FACTS,
+    SCENARIO,
+    SUMMARY,
+    Evaluated,
+    Fact,
+    RecordWriter,
+    Resumed,
+    Run,
+    write_atomically,
+)
 
 BEGAN = "began"  # a file in the record: the unix time of its time zero, by which records are aligned
 WEIGHTS_SHOWN = 64  # the summary holds the weights of models with up to so many parameters
@@ -32,6 +43,26 @@ def valid_updates(run: Run) -> list[dict[str, Any]]:
     return updates
 
 
+def make_room(folder: Path, *, resume: bool) -> None:
+    """See that a record can be written, or gone on with, where the configuration says."""
+    facts = folder / FACTS
+    begun = (folder / BEGAN).exists()
+    if begun and not resume:
+        raise ScenarioError(
+            "deploy.record",
+            f"{folder} is the record of an earlier life of this server",
+            "Add --resume to go on from what it saved, or name another folder",
+        )
+    empty = not facts.exists() or not facts.stat().st_size
+    if not begun and empty and not (folder / SUMMARY).exists():
+        for name in (SCENARIO, FACTS):  # of a start that failed; the scenario may have been mended since
+            (folder / name).unlink(missing_ok=True)
+    if not begun and folder.exists() and any(folder.iterdir()):
+        raise ScenarioError(
+            "deploy.record", f"{folder} holds something else", "Name a folder that is empty or does not exist"
+        )
+
+
 class Tally:
     """Counts and records the facts of one server."""
 
@@ -39,6 +70,7 @@ class Tally:
         self.scenario, self.task, self.server, self.folder = scenario, task, server, folder
         self._log = log
         self._complained = False
+        make_room(folder, resume=resume)
         self._record = RecordWriter(folder, dump(scenario), at_once=True, append=resume)
         self._closed = False
         self.began: float | None = None  # unix time
@@ -127,7 +159,7 @@ class Tally:
 
     def restore(self, numbers: dict[str, Any]) -> None:
         """Go on from a checkpoint."""
-        self.began = numbers["began"]
+        self.begin(numbers["began"])  # the record may be a new one
         self.updates = numbers["updates"]
         self.updates_per_client = Counter(dict(numbers["updates_per_client"]))
         self.synchronisations = numbers["synchronisations"]

@@ -5,9 +5,11 @@ import json
 import tracemalloc
 from pathlib import Path
 
+import pytest
 from deployment import table
 
 from spyker.config.scenario import from_table
+from spyker.config.sections import ScenarioError
 from spyker.deploy.log import Log
 from spyker.deploy.tally import Tally
 from spyker.learn.registry import recipe, resolve
@@ -40,6 +42,7 @@ def test_lost_updates_are_counted_over_several_lives(tmp_path: Path) -> None:
 
 def test_a_restart_costs_no_more_after_a_long_life(tmp_path: Path) -> None:
     tally = make_tally(tmp_path / "record")
+    tally.begin(1.0)
     with (tmp_path / "record" / FACTS).open("a") as file:
         file.writelines(line(1.0, applied(version), 3) for version in range(1, 50_001))
         file.write('{"t": 1.5, "kind": "upd')
@@ -58,6 +61,7 @@ def test_a_restart_costs_no_more_after_a_long_life(tmp_path: Path) -> None:
 
 def test_evaluations_leave_what_the_summary_needs_and_no_more(tmp_path: Path) -> None:
     tally = make_tally(tmp_path / "record")
+    tally.begin(1.0)
     higher = tally.task.metric.higher_is_better
     for t, score in ((1.0, 0.3), (2.0, 0.05), (3.0, 0.7)):
         tally.evaluated(t, int(10 * t), score)
@@ -80,3 +84,46 @@ def test_a_score_that_is_not_a_number_is_left_out_and_reported_once(tmp_path: Pa
     assert [fact["mean"] for fact in Run(tmp_path / "record").facts("evaluation")] == [0.25]
     [report] = map(json.loads, said.getvalue().splitlines())
     assert (report["level"], report["event"]) == ("error", "not-finite-score")
+
+
+@pytest.mark.parametrize("resume", [False, True])
+def test_a_start_that_failed_does_not_stand_in_the_way_of_the_next(tmp_path: Path, resume: bool) -> None:
+    make_tally(tmp_path / "record").close(None)  # a port was busy, or a certificate missing
+    (tmp_path / "record" / "scenario.toml").write_text("what was wrong with it")
+    tally = make_tally(tmp_path / "record", resume=resume)
+    tally.begin(1.0)
+    tally.fact(applied(1), 0)
+    tally.close(None)
+    assert Run(tmp_path / "record").algorithm == "fedasync"
+    assert len(list(Run(tmp_path / "record").facts())) == 1
+
+
+def test_a_record_that_has_begun_is_gone_on_with_and_never_overwritten(tmp_path: Path) -> None:
+    tally = make_tally(tmp_path / "record")
+    tally.begin(1.0)
+    tally.close(None)
+    with pytest.raises(ScenarioError, match="Add --resume"):
+        make_tally(tmp_path / "record")
+    make_tally(tmp_path / "record", resume=True).close(None)
+
+
+@pytest.mark.parametrize("resume", [False, True])
+def test_the_record_of_another_run_is_left_alone(tmp_path: Path, resume: bool) -> None:
+    emulated = make_tally(tmp_path / "record")
+    emulated.fact(applied(1), 0)
+    emulated.close({})
+    before = {path.name: path.read_bytes() for path in (tmp_path / "record").iterdir()}
+    with pytest.raises(ScenarioError, match="empty or does not exist"):
+        make_tally(tmp_path / "record", resume=resume)
+    assert {path.name: path.read_bytes() for path in (tmp_path / "record").iterdir()} == before
+
+
+def test_a_record_that_was_lost_begins_anew_and_can_be_gone_on_with(tmp_path: Path) -> None:
+    tally = make_tally(tmp_path / "lost")
+    tally.begin(1.0)
+    for _ in range(2):
+        again = make_tally(tmp_path / "record", resume=True)
+        again.restore(tally.numbers())
+        again.resume(5)
+        again.close(None)
+    assert [fact["kind"] for fact in Run(tmp_path / "record").facts()] == ["resumed"] * 2
