@@ -21,10 +21,18 @@ class Reception:
     """Takes the messages of other servers and acknowledges them once they are saved."""
 
     def __init__(
-        self, host: Host, *, algorithm: str, servers: int, layout: bytes, deployment: bytes, secure: bool
+        self,
+        host: Host,
+        *,
+        algorithm: str,
+        servers: int,
+        layout: bytes,
+        deployment: bytes,
+        lineage: str,
+        secure: bool,
     ) -> None:
         self.host, self.servers, self.layout, self.deployment = host, servers, layout, deployment
-        self.algorithm = algorithm
+        self.algorithm, self.lineage = algorithm, lineage
         self.secure = secure
         self._present: dict[int, asyncio.Task[Any] | None] = {}
 
@@ -36,11 +44,8 @@ class Reception:
             before, self._present[j] = self._present.get(j), asyncio.current_task()
             if before is not None:
                 before.cancel()  # the same server came again, so that connection is dead
-            await context.write(
-                pb.Frame(
-                    peer_welcome=pb.PeerWelcome(protocol=PROTOCOL, received=self.host.received.get(j, 0))
-                ).SerializeToString()
-            )
+            welcome = pb.PeerWelcome(protocol=PROTOCOL, received=self.host.received.get(j, 0), lineage=self.lineage)
+            await context.write(pb.Frame(peer_welcome=welcome).SerializeToString())
             acks = asyncio.create_task(self._acknowledge(j, context))
             try:
                 await self._read(j, context)

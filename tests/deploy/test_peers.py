@@ -25,7 +25,9 @@ Callee = Callable[[Any, Any], Awaitable[None]]
 
 
 @asynccontextmanager
-async def linked(callee: Callee, outbox: Outbox) -> AsyncIterator[tuple[Link, asyncio.Task[None], io.StringIO]]:
+async def linked(
+    callee: Callee, outbox: Outbox, lineages: dict[int, str] | None = None
+) -> AsyncIterator[tuple[Link, asyncio.Task[None], io.StringIO]]:
     """A link at work, its task, and what it logs."""
     server = grpc.aio.server()
     server.add_generic_rpc_handlers((handler(LINK, callee),))
@@ -37,6 +39,7 @@ async def linked(callee: Callee, outbox: Outbox) -> AsyncIterator[tuple[Link, as
         f"127.0.0.1:{port}",
         outbox,
         pb.PeerHello(protocol=PROTOCOL),
+        lineages={} if lineages is None else lineages,
         credentials=None,
         keepalive=10.0,
         stall=10.0,
@@ -85,6 +88,91 @@ def test_a_link_survives_a_callee_that_ends_the_stream_at_any_moment(monkeypatch
             assert enough.is_set()
 
     asyncio.run(scene())
+
+
+# --- One of two servers has an older state ----------------------------------------------------------------------------
+
+
+def welcoming(received: int, lineage: str = "", calls: list[int] | None = None) -> Callee:
+    """A callee that says what it has, and then reads."""
+
+    async def callee(requests: object, context: Any) -> None:
+        if calls is not None:
+            calls.append(1)
+        await context.read()
+        welcome = pb.PeerWelcome(protocol=PROTOCOL, received=received, lineage=lineage)
+        await context.write(pb.Frame(peer_welcome=welcome).SerializeToString())
+        while await context.read() is not grpc.aio.EOF:
+            pass
+
+    return callee
+
+
+@pytest.mark.parametrize(("received", "whose"), [(2, "its state is an older one"), (6, "of this server is an older")])
+def test_a_rollback_ends_a_link_for_good(received: int, whose: str) -> None:
+    box = filled(5)
+    box.acknowledge(3)
+
+    async def scene() -> None:
+        async with linked(welcoming(received), box) as (_, task, said):
+            async with asyncio.timeout(10):
+                await task  # nothing that happens later can make it try again
+            assert "link-refused" in said.getvalue()
+            assert whose in said.getvalue()
+            assert "restore all from one backup" in said.getvalue()
+
+    asyncio.run(scene())
+    assert box.sent == 0
+
+
+@pytest.mark.parametrize("received", [3, 4, 5])
+def test_a_peer_that_has_what_it_saved_or_more_is_told_the_rest(received: int) -> None:
+    box = filled(5)
+    box.acknowledge(3)
+
+    async def scene() -> None:
+        async with linked(welcoming(received), box) as (_, task, said):
+            async with asyncio.timeout(10):
+                while box.sent < 5:
+                    await asyncio.sleep(0.01)
+            assert not task.done()
+            assert "link-up" in said.getvalue()
+
+    asyncio.run(scene())
+
+
+def test_a_callee_that_began_anew_is_refused_until_it_is_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(peers, "RETRY_SECONDS", 0.0)
+    box, calls, lineages = filled(1), [], {1: "old"}
+
+    async def scene() -> None:
+        async with linked(welcoming(0, "new", calls), box, lineages) as (_, task, said):
+            async with asyncio.timeout(10):
+                while len(calls) < 3:
+                    await asyncio.sleep(0.01)
+            assert not task.done()
+            assert said.getvalue().count("began anew") == 1, "once, not at every attempt"
+        async with linked(welcoming(0, "old"), box, lineages):
+            async with asyncio.timeout(10):
+                while box.sent < 1:
+                    await asyncio.sleep(0.01)
+
+    asyncio.run(scene())
+
+
+def test_a_callee_that_is_new_here_is_remembered() -> None:
+    lineages: dict[int, str] = {}
+
+    async def scene() -> None:
+        async with linked(welcoming(0, "first"), filled(1), lineages), asyncio.timeout(10):
+            while not lineages:
+                await asyncio.sleep(0.01)
+
+    asyncio.run(scene())
+    assert lineages == {1: "first"}
+
+
+# --- What a message may be --------------------------------------------------------------------------------------------
 
 
 VECTOR = np.ones(10, np.float32)
@@ -152,7 +240,7 @@ def test_a_poisonous_message_is_refused_at_the_border_and_counted() -> None:
         )  # fmt: skip
         reception = Reception(
             host,  # type: ignore[arg-type]
-            algorithm="spyker", servers=2, layout=b"", deployment=b"", secure=False,
+            algorithm="spyker", servers=2, layout=b"", deployment=b"", lineage="", secure=False,
         )  # fmt: skip
         box = Outbox()
         box.post(Token(0, 1, (0.0, 0.0, 0.0)))
