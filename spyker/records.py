@@ -15,11 +15,12 @@ import tomllib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar, TypeAlias
+from typing import Any, BinaryIO, ClassVar, TypeAlias
 
 from spyker.protocol.facts import Fact as ProtocolFact
 
 SCENARIO, FACTS, SUMMARY = "scenario.toml", "facts.jsonl", "summary.json"
+BLOCK = 1 << 16  # bytes of a file that are read at once from its end
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,12 +138,23 @@ class RecordWriter:
 def drop_torn_line(facts: Path) -> None:
     """Cut off what a kill left of a last line."""
     with facts.open("r+b") as file:
-        text = file.read()
-        file.truncate(text.rfind(b"\n") + 1)
+        torn = next(backwards(file))
+        file.truncate(file.seek(0, os.SEEK_END) - len(torn))
+
+
+def backwards(file: BinaryIO) -> Iterator[bytes]:
+    """The lines of a file from the end, of which no more is read than asked for. The first has no newline behind it."""
+    start, rest = file.seek(0, os.SEEK_END), b""
+    while start:
+        end, start = start, max(0, start - BLOCK)
+        file.seek(start)
+        rest, *lines = (file.read(end - start) + rest).split(b"\n")
+        yield from reversed(lines)
+    yield rest
 
 
 class Run:
-    """A run record, read back. A run that was killed has facts but no summary; a torn last line is ignored."""
+    """A run record, read back. A run that was killed has facts but no summary; damaged lines are ignored."""
 
     def __init__(self, folder: Path) -> None:
         if not is_record(folder):
@@ -163,10 +175,33 @@ class Run:
         path = self.folder / FACTS
         if not path.exists():
             return
-        with path.open(encoding="utf-8") as file:
+        with path.open(encoding="utf-8", errors="replace") as file:
             for text in file:
                 if mark in text and text.endswith("}\n"):
-                    yield json.loads(text)
+                    fact = parse(text)
+                    if fact is not None:
+                        yield fact
+
+    def last_fact(self, *kinds: str) -> dict[str, Any] | None:
+        """The last fact of these kinds, found from the end: a record may have grown for months."""
+        path = self.folder / FACTS
+        if not path.exists():
+            return None
+        with path.open("rb") as file:
+            for text in backwards(file):
+                fact = parse(text)
+                if fact is not None and fact.get("kind") in kinds:
+                    return fact
+        return None
+
+
+def parse(text: str | bytes) -> dict[str, Any] | None:
+    """A line of the facts; nothing if it is damaged, which says nothing against the others."""
+    try:
+        fact = json.loads(text)
+    except ValueError:
+        return None
+    return fact if isinstance(fact, dict) else None
 
 
 def find_runs(folder: Path) -> list[Run]:

@@ -58,6 +58,32 @@ def test_a_killed_run_is_readable_without_its_summary_and_its_torn_last_line(tmp
     assert [fact["kind"] for fact in run.facts()] == ["evaluation"]
 
 
+def test_damaged_lines_say_nothing_against_the_others(tmp_path: Path) -> None:
+    writer = RecordWriter(tmp_path / "run", 'algorithm = "spyker"\n', at_once=True)
+    writer.write(0.5, SyncStarted(1, 2))
+    facts = tmp_path / "run" / "facts.jsonl"
+    with facts.open("ab") as file:
+        file.write(b'{"t": 0.6, "kind": "evaluation", "mean": nan}\n{"t": \xff}\n\x00\x00\n17\n')
+    writer.write(1.0, EVALUATED)
+    writer.close(None)
+    run = Run(tmp_path / "run")
+    assert [fact["kind"] for fact in run.facts()] == ["sync", "evaluation"]
+    found = run.last_fact("sync", "update")
+    assert found is not None
+    assert found["bid"] == 2
+    assert run.last_fact("update") is None
+
+
+@pytest.mark.parametrize("length", [0, 1, 100, 65_535, 65_536, 65_537, 200_000])
+def test_a_record_goes_on_behind_its_last_whole_line(tmp_path: Path, length: int) -> None:
+    RecordWriter(tmp_path / "run", 'algorithm = "spyker"\n').close(None)
+    facts = tmp_path / "run" / "facts.jsonl"
+    for whole in (b"", b"{}\n" * 10):
+        facts.write_bytes(whole + b"x" * length)
+        RecordWriter(tmp_path / "run", "", append=True).close(None)
+        assert facts.read_bytes() == whole
+
+
 def test_an_existing_folder_is_never_overwritten_silently(tmp_path: Path) -> None:
     RecordWriter(tmp_path / "run", "seed = 1\n").close({})
     with pytest.raises(RecordError, match="--overwrite"):

@@ -20,6 +20,11 @@ def add_serve(commands: Any) -> None:
     parser = commands.add_parser("serve", help="be one server of a deployment")
     parser.add_argument("config", type=Path, metavar="CONFIG", help="a TOML file: a scenario and a section [deploy]")
     parser.add_argument("--resume", action="store_true", help="go on from the last checkpoint, if there is one")
+    parser.add_argument(
+        "--accept-rollback",
+        action="store_true",
+        help="go on from an older checkpoint if the last is damaged, though other servers may refuse this one then",
+    )
     parser.add_argument("--insecure", action="store_true", help="plaintext, on loopback addresses only")
     add_data_dir(parser)
     parser.set_defaults(command=command_serve)
@@ -35,7 +40,7 @@ def command_serve(args: argparse.Namespace) -> int:
         raise ScenarioError("serve", f"needs {error.name}, which is not installed", EXTRA) from None
     config = load_config(args.config)
     prepare_data(config.scenario)
-    serve(config, resume=args.resume, insecure=args.insecure)
+    serve(config, resume=args.resume, insecure=args.insecure, accept_rollback=args.accept_rollback)
     return 0
 
 

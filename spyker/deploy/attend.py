@@ -22,6 +22,7 @@ from spyker.deploy.host import Host
 from spyker.protocol.messages import Vector
 
 HELLO_SECONDS = 10.0
+MOST_DATA = 1 << 31  # data points of one client; in an average by size, more would silence everybody else
 STREAM_OVER = (grpc.aio.UsageError, grpc.aio.InternalError, grpc.aio.AbortError, asyncio.InvalidStateError)
 CODES = {"credential": grpc.StatusCode.UNAUTHENTICATED, "agreement": grpc.StatusCode.FAILED_PRECONDITION}
 
@@ -90,20 +91,22 @@ class Door:
             raise Refusal("agreement", "the layout of the weights is another one; use the same task everywhere")
         if hello.learning != self.learning:
             raise Refusal("agreement", "task, training or seed differ; use the same scenario everywhere")
-        if not 0 < hello.size < 1 << 62:
-            raise Refusal("agreement", "a client needs at least one data point")
+        most = min(self.host.config.deploy.max_client_data or MOST_DATA, MOST_DATA)
+        if not 0 < hello.size <= most:
+            raise Refusal("agreement", f"a client with {hello.size:,} data points; 1 to {most:,} are allowed")
         return hello
 
     async def watch(self, stall: float) -> None:
-        """Disconnect whoever stopped reading, or stopped in the middle of a message."""
+        """Disconnect whoever stopped reading, or stopped in the middle of a message, or takes too long for it."""
         while True:
             await asyncio.sleep(min(1.0, stall / 4))
             now = time.monotonic()
             for session in list(self.live):
-                if session.stalled(now - stall):
+                complaint = session.stalled(now, stall)
+                if complaint is not None:
                     self.host.metrics.refused("stalled")
-                    self.host.log.warning("stalled", client=session.client)
-                    session.close("nothing was read or written for too long")
+                    self.host.log.warning("stalled", client=session.client, detail=complaint)
+                    session.close(complaint)
 
 
 class LiveSession:
@@ -119,6 +122,7 @@ class LiveSession:
         self._handing_over = False  # an answer; the reply, if it comes at once, is sent by whoever read the answer
         self._closed: str | None = None
         self._reading_since: float | None = None
+        self._read_by = 0.0  # when the message that is being read must be complete
         self._writing_since: float | None = None
         self._task = asyncio.current_task()
         self._sender = asyncio.create_task(self._send())
@@ -160,9 +164,14 @@ class LiveSession:
             await asyncio.sleep(0.005)
         self.close("")
 
-    def stalled(self, before: float) -> bool:
-        """Whether something has been going on since then without any progress."""
-        return any(since is not None and since < before for since in (self._reading_since, self._writing_since))
+    def stalled(self, now: float, stall: float) -> str | None:
+        """What is wrong if something goes on without any progress, or with too little."""
+        for since in (self._reading_since, self._writing_since):
+            if since is not None and since < now - stall:
+                return "nothing was read or written for too long"
+        if self._reading_since is not None and now > self._read_by:
+            return "a model arrived more slowly than slowest-mbit allows"
+        return None
 
     async def run(self) -> None:
         """Read answers until the client, or the server, has had enough."""
@@ -215,6 +224,10 @@ class LiveSession:
         vector = await host.buffers.take()
         try:
             self._reading_since = time.monotonic()
+            deploy = host.config.deploy
+            self._read_by = (
+                self._reading_since + deploy.stall_timeout + self._model_bytes * 8 / (deploy.slowest_mbit * 1e6)
+            )
             intake = Intake(vector, host.config.deploy.max_norm)
             while True:
                 if chunk is None:

@@ -48,9 +48,13 @@ class Deployment:
     join_timeout: float = parameter(60.0, "begin after so many seconds with those who are there", at_least=0)
     client_timeout: float = parameter(60.0, "a client that stays away for so many seconds has left", above=0)
     stall_timeout: float = parameter(30.0, "who reads or writes nothing for so many seconds is disconnected", above=0)
+    slowest_mbit: float = parameter(0.5, "and who takes longer for a model than at this rate, in Mbit/s", above=0)
     keepalive: float = parameter(10.0, "seconds between pings; half of it without an answer ends a connection", above=0)
     receive_memory_mb: float = parameter(2048.0, "models on their way in may take so much memory together", above=0)
     max_norm: float | None = parameter(None, "refuse models whose norm exceeds this", above=0)
+    max_client_data: int | None = parameter(
+        None, "refuse clients that claim more data points than this; unset: 2**31", at_least=1
+    )
     metrics: str | None = parameter(None, "host:port where Prometheus may ask; unset: nowhere")
     duration: float | None = parameter(None, "stop after so many seconds; unset: never", above=0)
 

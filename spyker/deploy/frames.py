@@ -20,6 +20,7 @@ from spyker.protocol.messages import Vector
 PROTOCOL = 1  # the version of all this; both sides must speak the same
 CHUNK = 1 << 20
 FRAME_LIMIT = CHUNK + (1 << 16)  # of a whole frame; what is no chunk is small
+LARGEST = 1e30  # of a weight; a mix of bounded weights is bounded, while the difference of two float32 may overflow
 CHUNK_TAG = b"\x0a"  # field 1, length-delimited
 
 assert sys.byteorder == "little", "weights travel as little-endian float32, straight from memory"
@@ -62,6 +63,8 @@ def split(data: bytes) -> tuple[memoryview | None, pb.Frame | None]:
             if byte < 0x80:
                 break
             shift += 7
+            if shift > 28:  # no chunk is that long
+                raise Refusal("malformed", "a chunk whose length has no end")
         end = start + length
         if end == len(data):
             return memoryview(data)[start:], None
@@ -88,9 +91,9 @@ async def send(write: Write, body: bytes, vector: Vector | None = None) -> int:
 
 
 def check_finite(piece: Vector) -> None:
-    """Refuse weights that are not numbers."""
-    if not np.isfinite(piece).all():
-        raise Refusal("not-finite", "a weight is not a finite number")
+    """Refuse weights that are not numbers, or so large that mixing them might not be one."""
+    if not (piece.min() >= -LARGEST and piece.max() <= LARGEST):  # NaN is neither
+        raise Refusal("not-finite", f"a weight is not a finite number, or beyond ±{LARGEST:g}")
 
 
 def check_norm(square: float, max_norm: float) -> None:

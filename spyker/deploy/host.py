@@ -37,6 +37,7 @@ from spyker.deploy.tasks import Ledger
 from spyker.learn.task import Task
 from spyker.protocol.messages import (
     Action,
+    Age,
     ClientMessage,
     Join,
     Leave,
@@ -45,13 +46,15 @@ from spyker.protocol.messages import (
     Record,
     ServeAgain,
     ToClient,
+    Token,
     ToServer,
     Update,
     Vector,
 )
-from spyker.protocol.server import Server, Setup, Work
+from spyker.protocol.server import Server, Setup
 
 IN_A_THREAD = 1 << 20  # parameters; mixing fewer takes less time than telling a thread to do it
+WEIGHTLESS = (Join, Age, Token)  # whatever is done about these, no vector is gone through
 SAVE_RETRY_SECONDS = 1.0
 
 
@@ -257,7 +260,7 @@ class Host:
                     self._effect(arrival, self._welcome_back(arrival))
                 elif isinstance(message, Leave) and arrival.sender in self.sessions:
                     self._effect(arrival, [])  # it came back before its turn came
-                elif self._large and server.work(arrival.sender, message) is not Work.NOTHING:
+                elif self._large and not isinstance(message, WEIGHTLESS):
                     self._busy = True
                     done = self.loop.run_in_executor(self._mixer, server.handle, arrival.sender, message)
                     done.add_done_callback(self._handled)

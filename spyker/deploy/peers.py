@@ -25,6 +25,17 @@ from spyker.protocol.messages import Age, EdgeModel, PeerMessage, PeerModel, Tok
 
 RETRY_SECONDS = 0.5
 HANDSHAKE_SECONDS = 10.0
+AGE_LIMIT = 1e15  # an age grows by one per update; up to here that makes a difference to a double
+REMEDY = "Stop all servers, restore all from one backup or begin anew with all, and start them"
+COUNT_LIMIT = 1 << 53  # whole numbers up to here are exact in JSON and in a double
+LINK_DOWN = (
+    TimeoutError,
+    grpc.aio.AioRpcError,
+    grpc.aio.UsageError,
+    grpc.aio.InternalError,  # what a write raises depends on the moment at which the other side ended the stream
+    asyncio.InvalidStateError,
+    Refusal,
+)
 
 
 def to_wire(sequence: int, message: PeerMessage) -> tuple[bytes, Vector | None]:
@@ -44,6 +55,36 @@ def to_wire(sequence: int, message: PeerMessage) -> tuple[bytes, Vector | None]:
             peer.edge.CopyFrom(pb.EdgeModel(age=message.age, size=message.size))
             vector = message.weights
     return pb.Frame(peer=peer).SerializeToString(), vector
+
+
+def kinds_between(algorithm: str, servers: int, sender: int, receiver: int) -> frozenset[str]:
+    """The kinds of messages that one server may send another."""
+    if algorithm == "hierfavg":
+        cloud = servers - 1
+        return frozenset({"model"} if sender == cloud else {"edge"} if receiver == cloud else ())
+    return frozenset({"model"} if algorithm == "sync-spyker" else {"age", "token", "model"})
+
+
+def check_message(peer: pb.Peer, kinds: frozenset[str], servers: int) -> None:
+    """Refuse what no server sends. It would end this process, be sent again to the next one, and end that, too."""
+    kind = peer.WhichOneof("kind")
+    if kind not in kinds:
+        raise Refusal("malformed", f"a message of the kind {kind}; it may be {', '.join(sorted(kinds)) or 'nothing'}")
+    body = getattr(peer, kind)
+    counts = {"sequence": peer.sequence}
+    ages = tuple(body.ages) if kind == "token" else (body.age,)
+    if kind in ("token", "model"):
+        counts["bid"] = body.bid
+    elif kind == "edge":
+        counts["size"] = body.size
+    if kind == "token" and len(ages) != servers:
+        raise Refusal("malformed", f"a token with {len(ages)} ages for {servers} servers")
+    for age in ages:
+        if not 0 <= age < AGE_LIMIT:  # NaN is not, either
+            raise Refusal("malformed", f"the age {age:g} in a message of the kind {kind}")
+    for name, count in counts.items():
+        if not 0 < count < COUNT_LIMIT:
+            raise Refusal("malformed", f"the {name} {count} in a message of the kind {kind}")
 
 
 def carries_model(peer: pb.Peer) -> bool:
@@ -75,6 +116,13 @@ class Posted:
     kind: str
 
 
+class RolledBack(Refusal):
+    """One of two servers has an older state than the other knows of. It does not heal: later numbers only hide it."""
+
+    def __init__(self, detail: str) -> None:
+        super().__init__("lineage", detail)
+
+
 class Outbox:
     """What one other server has not acknowledged yet."""
 
@@ -82,6 +130,7 @@ class Outbox:
         self.entries: deque[Posted] = deque()
         self.last = 0  # the number given last
         self.committed = 0  # up to here a checkpoint on disk holds it
+        self.acked = 0  # up to here a checkpoint of the receiver holds the effect
         self.sent = 0  # up to here it was sent over the present connection
         self.news = asyncio.Event()
 
@@ -102,8 +151,22 @@ class Outbox:
 
     def acknowledge(self, sequence: int) -> None:
         """The receiver will never ask for these again."""
+        self.acked = max(self.acked, sequence)
         while self.entries and self.entries[0].sequence <= sequence:
             self.entries.popleft()
+
+    def check(self, peer: int, received: int) -> None:
+        """Compare what the receiver says it has with what is known here."""
+        if received < self.acked:
+            raise RolledBack(
+                f"server {peer} has message {received} from here and had saved message {self.acked}: its state is an "
+                f"older one. {REMEDY}"
+            )
+        if received > self.last:
+            raise RolledBack(
+                f"server {peer} has message {received} from here, where {self.last} is the last that is known: the "
+                f"state of this server is an older one. {REMEDY}"
+            )
 
     def next(self) -> Posted | None:
         """The first message that may be sent and has not been."""
@@ -123,6 +186,7 @@ class Link:
         outbox: Outbox,
         hello: pb.PeerHello,
         *,
+        lineages: dict[int, str],
         credentials: grpc.ChannelCredentials | None,
         keepalive: float,
         stall: float,
@@ -130,6 +194,7 @@ class Link:
         on_sent: Callable[[str, int], None],
     ) -> None:
         self.peer, self.address, self.outbox, self.hello = peer, address, outbox, hello
+        self.lineages = lineages
         self.credentials, self.keepalive, self.stall, self.log, self.on_sent = (
             credentials,
             keepalive,
@@ -140,12 +205,15 @@ class Link:
         self._complaint = ""
 
     async def run(self) -> None:
-        """Keep the other server informed, for ever."""
+        """Keep the other server informed, for ever, unless one of the two was rolled back."""
         async with channel(self.address, self.keepalive, self.credentials) as connection:
             while True:
                 try:
                     await self._speak(open_stream(connection, LINK))
-                except (TimeoutError, grpc.aio.AioRpcError, grpc.aio.UsageError, Refusal) as error:
+                except RolledBack as refusal:
+                    self.log.error("link-refused", peer=self.peer, address=self.address, error=str(refusal))
+                    return
+                except LINK_DOWN as error:
                     said = error.details() if isinstance(error, grpc.aio.AioRpcError) else repr(error)
                     if said != self._complaint:  # once, not twice a second
                         self._complaint = str(said)
@@ -160,8 +228,9 @@ class Link:
                 welcome = await read_body(stream, "peer_welcome")
             if welcome.protocol != PROTOCOL:
                 raise Refusal("protocol", f"server {self.peer} speaks version {welcome.protocol}, not {PROTOCOL}")
-            if welcome.received > self.outbox.last:
-                raise Refusal("lineage", f"server {self.peer} has had more messages from here than were ever sent")
+            if self.lineages.setdefault(self.peer, welcome.lineage) != welcome.lineage:
+                raise Refusal("lineage", f"server {self.peer} has lost its state and began anew. {REMEDY}")
+            self.outbox.check(self.peer, welcome.received)
             self.outbox.sent = welcome.received
             self._complaint = ""
             self.log.info("link-up", peer=self.peer, address=self.address)
@@ -188,6 +257,8 @@ class Link:
     async def _read_acks(self, stream: Any) -> None:
         while True:
             ack = await read_body(stream, "ack")
+            if ack.sequence > self.outbox.sent:
+                raise Refusal("malformed", f"an acknowledgement of message {ack.sequence}, which was not sent")
             self.outbox.acknowledge(ack.sequence)
 
 

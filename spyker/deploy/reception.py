@@ -13,14 +13,26 @@ from spyker.deploy import spyker_pb2 as pb
 from spyker.deploy.certificates import server_of
 from spyker.deploy.frames import PROTOCOL, Intake, Refusal, split
 from spyker.deploy.host import Arrival, Host
-from spyker.deploy.peers import HANDSHAKE_SECONDS, carries_model, from_wire
+from spyker.deploy.peers import HANDSHAKE_SECONDS, carries_model, check_message, from_wire, kinds_between
+from spyker.protocol.messages import Vector
 
 
 class Reception:
     """Takes the messages of other servers and acknowledges them once they are saved."""
 
-    def __init__(self, host: Host, *, servers: int, layout: bytes, deployment: bytes, secure: bool) -> None:
+    def __init__(
+        self,
+        host: Host,
+        *,
+        algorithm: str,
+        servers: int,
+        layout: bytes,
+        deployment: bytes,
+        lineage: str,
+        secure: bool,
+    ) -> None:
         self.host, self.servers, self.layout, self.deployment = host, servers, layout, deployment
+        self.algorithm, self.lineage = algorithm, lineage
         self.secure = secure
         self._present: dict[int, asyncio.Task[Any] | None] = {}
 
@@ -32,11 +44,8 @@ class Reception:
             before, self._present[j] = self._present.get(j), asyncio.current_task()
             if before is not None:
                 before.cancel()  # the same server came again, so that connection is dead
-            await context.write(
-                pb.Frame(
-                    peer_welcome=pb.PeerWelcome(protocol=PROTOCOL, received=self.host.received.get(j, 0))
-                ).SerializeToString()
-            )
+            welcome = pb.PeerWelcome(protocol=PROTOCOL, received=self.host.received.get(j, 0), lineage=self.lineage)
+            await context.write(pb.Frame(peer_welcome=welcome).SerializeToString())
             acks = asyncio.create_task(self._acknowledge(j, context))
             try:
                 await self._read(j, context)
@@ -80,6 +89,7 @@ class Reception:
 
     async def _read(self, j: int, context: Any) -> None:
         host = self.host
+        kinds = kinds_between(self.algorithm, self.servers, j, host.id)
         while True:
             data = await context.read()
             if data is grpc.aio.EOF:
@@ -88,22 +98,10 @@ class Reception:
             if frame is None or frame.WhichOneof("body") != "peer":
                 raise Refusal("malformed", "not a message between servers")
             peer, size, vector = frame.peer, len(data), None
+            check_message(peer, kinds, self.servers)
             if carries_model(peer):
-                vector = host.buffers.vector()
-                intake = Intake(vector)
-                while True:
-                    if chunk is None:
-                        raise Refusal("truncated", "another message begins before the weights are complete")
-                    intake.add(chunk)
-                    if intake.whole:
-                        break
-                    data = await context.read()
-                    if data is grpc.aio.EOF:
-                        raise Refusal("truncated", "the stream ended before the weights were complete")
-                    size += len(data)
-                    chunk, frame = split(data)
-                    if frame is not None:
-                        chunk = None
+                vector, more = await self._weights(context, chunk)
+                size += more
             kind = peer.WhichOneof("kind") or ""
             host.metrics.received(kind, size)
             if peer.sequence <= host.received.get(j, 0):
@@ -116,6 +114,24 @@ class Reception:
             host.arrive(Arrival(j, message, peer.sequence, done=done.set, peer=True))
             del message, vector, chunk, data
             await done.wait()  # one at a time: a peer that is faster than we are has to wait
+
+    async def _weights(self, context: Any, chunk: memoryview | None) -> tuple[Vector, int]:
+        """Receive the rest of a model whose first chunk is here, and say how many bytes that was."""
+        vector, size = self.host.buffers.vector(), 0
+        intake = Intake(vector)
+        while True:
+            if chunk is None:
+                raise Refusal("truncated", "another message begins before the weights are complete")
+            intake.add(chunk)
+            if intake.whole:
+                return vector, size
+            data = await context.read()
+            if data is grpc.aio.EOF:
+                raise Refusal("truncated", "the stream ended before the weights were complete")
+            size += len(data)
+            chunk, frame = split(data)
+            if frame is not None:
+                chunk = None
 
     async def _acknowledge(self, j: int, context: Any) -> None:
         news, told = asyncio.Event(), 0

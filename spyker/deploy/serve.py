@@ -20,7 +20,7 @@ from spyker.deploy import spyker_pb2 as pb
 from spyker.deploy.attend import Door
 from spyker.deploy.certificates import load_credentials
 from spyker.deploy.channels import ATTEND, LINK, handler, listen, options, read_file
-from spyker.deploy.checkpoints import CheckpointError, Checkpoints
+from spyker.deploy.checkpoints import Checkpoint, CheckpointError, Checkpoints
 from spyker.deploy.config import (
     Config,
     check_insecure,
@@ -50,17 +50,28 @@ FAREWELL_SECONDS = 5.0
 SETTLE_SECONDS = 120.0  # to serve what has arrived and to write a last checkpoint
 
 
-def serve(config: Config, *, resume: bool, insecure: bool) -> None:
+def serve(config: Config, *, resume: bool, insecure: bool, accept_rollback: bool) -> None:
     """Be a server until somebody ends it, or its time is up."""
     if insecure:
         check_insecure(config)
-    asyncio.run(Process(config, resume=resume, insecure=insecure).run())
+    asyncio.run(Process(config, resume=resume, insecure=insecure, accept_rollback=accept_rollback).run())
+
+
+def refuse_rollback(checkpoint: Checkpoint) -> None:
+    """Other servers may know of what a damaged checkpoint held; to go on from an older one is somebody's decision."""
+    if checkpoint.damaged:
+        problems = "\n".join(checkpoint.damaged)
+        raise DeploymentError(
+            f"{problems}\nAn older checkpoint, number {checkpoint.number}, can be read, but other servers may know of "
+            "what came after it. Stop all servers and restore all from one backup; or add --accept-rollback to go on "
+            "from the older one, which other servers may refuse to synchronise with"
+        )
 
 
 class Process:
     """Everything around the host: ports, links, timers and signals."""
 
-    def __init__(self, config: Config, *, resume: bool, insecure: bool) -> None:
+    def __init__(self, config: Config, *, resume: bool, insecure: bool, accept_rollback: bool) -> None:
         self.config, self.insecure = config, insecure
         scenario, deploy = config.scenario, config.deploy
         self.log = Log(server=deploy.server)
@@ -76,12 +87,14 @@ class Process:
                 f"{state} holds checkpoints",
                 "Add --resume to go on from the last, or name another folder",
             )
+        if self.checkpoint is not None and server_count(scenario) > 1 and not accept_rollback:
+            refuse_rollback(self.checkpoint)
         self.resumed = resume
         keep_memory()
         self.task = recipe(scenario).make()
         single_threaded()
         gc.freeze()  # what is here stays, and need not be looked through time and again
-        self.tally = Tally(scenario, self.task, deploy.server, config.path(deploy.record), resume=resume)
+        self.tally = Tally(scenario, self.task, deploy.server, config.path(deploy.record), resume=resume, log=self.log)
         self.identity = begin_life(state)
         self.metrics = Metrics(deploy.server, scenario.algorithm)
         self._judge = ThreadPoolExecutor(1, "evaluation")
@@ -186,9 +199,11 @@ class Process:
         if peers:
             reception = Reception(
                 self.host,
+                algorithm=scenario.algorithm,
                 servers=server_count(scenario),
                 layout=self.layout,
                 deployment=deployment_digest(scenario),
+                lineage=self.identity.lineage,
                 secure=not self.insecure,
             )
             back = grpc.aio.server(options=options(deploy.keepalive))
@@ -219,6 +234,7 @@ class Process:
                 deploy.peers[j],
                 self.host.outboxes[j],
                 hello,
+                lineages=self.host.lineages,
                 credentials=self._credentials,
                 keepalive=deploy.keepalive,
                 stall=deploy.stall_timeout,

@@ -109,12 +109,14 @@ class PeerHello(_message.Message):
     def __init__(self, protocol: _Optional[int] = ..., server: _Optional[int] = ..., layout: _Optional[bytes] = ..., deployment: _Optional[bytes] = ..., lineage: _Optional[str] = ...) -> None: ...
 
 class PeerWelcome(_message.Message):
-    __slots__ = ("protocol", "received")
+    __slots__ = ("protocol", "received", "lineage")
     PROTOCOL_FIELD_NUMBER: _ClassVar[int]
     RECEIVED_FIELD_NUMBER: _ClassVar[int]
+    LINEAGE_FIELD_NUMBER: _ClassVar[int]
     protocol: int
     received: int
-    def __init__(self, protocol: _Optional[int] = ..., received: _Optional[int] = ...) -> None: ...
+    lineage: str
+    def __init__(self, protocol: _Optional[int] = ..., received: _Optional[int] = ..., lineage: _Optional[str] = ...) -> None: ...
 
 class Peer(_message.Message):
     __slots__ = ("sequence", "age", "token", "model", "edge")

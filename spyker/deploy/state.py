@@ -30,7 +30,7 @@ def to_checkpoint(host: Host) -> tuple[dict[str, Any], dict[str, Vector]]:
                 name = names.setdefault(id(posted.vector), f"{OURS}{j}-{posted.sequence}")
                 vectors[name] = posted.vector
             entries.append([posted.sequence, posted.body.hex(), name, posted.kind])
-        outboxes[str(j)] = {"last": box.last, "entries": entries}
+        outboxes[str(j)] = {"last": box.last, "acked": box.acked, "entries": entries}
     numbers = {
         "id": host.id,
         "layout": host.layout,
@@ -54,6 +54,7 @@ def from_checkpoint(host: Host, checkpoint: Checkpoint) -> None:
     for j, saved in numbers["outboxes"].items():
         box = host.outboxes[int(j)]
         box.last = box.committed = saved["last"]
+        box.acked = saved["acked"]
         for sequence, body, name, kind in saved["entries"]:
             box.entries.append(Posted(sequence, bytes.fromhex(body), None if name is None else vectors[name], kind))
     host.handled = {int(j): sequence for j, sequence in numbers["handled"].items()}

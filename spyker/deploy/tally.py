@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections import Counter
 from pathlib import Path
@@ -9,11 +10,23 @@ from typing import Any
 
 from spyker import __version__
 from spyker.config.scenario import Scenario, dump
+from spyker.config.sections import ScenarioError
+from spyker.deploy.log import Log
 from spyker.learn.task import Task
 from spyker.protocol.facts import CloudRoundEnded, SyncStarted, UpdateApplied
 from spyker.protocol.facts import Fact as ProtocolFact
 from spyker.protocol.server import Server
-from spyker.records import Evaluated, Fact, RecordWriter, Resumed, Run, write_atomically
+from spyker.records import (
+    FACTS,
+    SCENARIO,
+    SUMMARY,
+    Evaluated,
+    Fact,
+    RecordWriter,
+    Resumed,
+    Run,
+    write_atomically,
+)
 
 BEGAN = "began"  # a file in the record: the unix time of its time zero, by which records are aligned
 WEIGHTS_SHOWN = 64  # the summary holds the weights of models with up to so many parameters
@@ -30,11 +43,34 @@ def valid_updates(run: Run) -> list[dict[str, Any]]:
     return updates
 
 
+def make_room(folder: Path, *, resume: bool) -> None:
+    """See that a record can be written, or gone on with, where the configuration says."""
+    facts = folder / FACTS
+    begun = (folder / BEGAN).exists()
+    if begun and not resume:
+        raise ScenarioError(
+            "deploy.record",
+            f"{folder} is the record of an earlier life of this server",
+            "Add --resume to go on from what it saved, or name another folder",
+        )
+    empty = not facts.exists() or not facts.stat().st_size
+    if not begun and empty and not (folder / SUMMARY).exists():
+        for name in (SCENARIO, FACTS):  # of a start that failed; the scenario may have been mended since
+            (folder / name).unlink(missing_ok=True)
+    if not begun and folder.exists() and any(folder.iterdir()):
+        raise ScenarioError(
+            "deploy.record", f"{folder} holds something else", "Name a folder that is empty or does not exist"
+        )
+
+
 class Tally:
     """Counts and records the facts of one server."""
 
-    def __init__(self, scenario: Scenario, task: Task, server: int, folder: Path, *, resume: bool) -> None:
+    def __init__(self, scenario: Scenario, task: Task, server: int, folder: Path, *, resume: bool, log: Log) -> None:
         self.scenario, self.task, self.server, self.folder = scenario, task, server, folder
+        self._log = log
+        self._complained = False
+        make_room(folder, resume=resume)
         self._record = RecordWriter(folder, dump(scenario), at_once=True, append=resume)
         self._closed = False
         self.began: float | None = None  # unix time
@@ -44,7 +80,8 @@ class Tally:
         self.bytes = {"server-to-client": 0, "client-to-server": 0, "server-to-server": 0}
         self.messages: Counter[str] = Counter()
         self.longest_queue = 0
-        self.evaluations: list[tuple[float, float, int]] = []  # time, score, updates
+        self.last_score: float | None = None
+        self.reached: dict[str, tuple[float, int]] = {}  # by target, when it was reached first: time, updates
 
     @property
     def now(self) -> float:
@@ -81,13 +118,24 @@ class Tally:
         self.messages[kind] += 1
 
     def evaluated(self, t: float, updates: int, score: float) -> None:
-        """The model was judged."""
-        self.evaluations.append((t, score, updates))
+        """The model was judged. A score that is not a number has no place in a record, nor in a checkpoint: both are
+        JSON.
+        """
+        if not math.isfinite(score):
+            if not self._complained:  # it will be no better the next time
+                self._complained = True
+                self._log.error("not-finite-score", score=repr(score), updates=updates)
+            return
+        self.last_score = score
+        for target in self.scenario.evaluation.targets:
+            if score >= target if self.task.metric.higher_is_better else score <= target:
+                self.reached.setdefault(f"{target:g}", (t, updates))
         self._write(t, Evaluated(updates, sum(self.bytes.values()), score, score, score, score, [score]))
 
     def resume(self, version: int) -> int:
         """A new life begins at ``version``; return the number of updates that the last one had applied after it."""
-        lost = sum(1 for update in valid_updates(Run(self.folder)) if update["version"] > version)
+        last = Run(self.folder).last_fact("update", "resumed")  # versions rise by one; a restart sets them back
+        lost = 0 if last is None else max(0, last["version"] - version)
         self._write(self.now, Resumed(self.server, version, lost))
         return lost
 
@@ -105,19 +153,21 @@ class Tally:
             "bytes": dict(self.bytes),
             "messages": dict(self.messages),
             "longest_queue": self.longest_queue,
-            "evaluations": list(self.evaluations),
+            "last_score": self.last_score,
+            "reached": dict(self.reached),
         }
 
     def restore(self, numbers: dict[str, Any]) -> None:
         """Go on from a checkpoint."""
-        self.began = numbers["began"]
+        self.begin(numbers["began"])  # the record may be a new one
         self.updates = numbers["updates"]
         self.updates_per_client = Counter(dict(numbers["updates_per_client"]))
         self.synchronisations = numbers["synchronisations"]
         self.bytes = dict(numbers["bytes"])
         self.messages = Counter(numbers["messages"])
         self.longest_queue = numbers["longest_queue"]
-        self.evaluations = [(t, score, updates) for t, score, updates in numbers["evaluations"]]
+        self.last_score = numbers["last_score"]
+        self.reached = {target: (t, updates) for target, (t, updates) in numbers["reached"].items()}
 
     def close(self, summary: dict[str, Any] | None) -> None:
         """Finish the record."""
@@ -128,15 +178,7 @@ class Tally:
         """The totals of this server, under the names that the emulator uses."""
         scenario, metric = self.scenario, self.task.metric
         weights = server.weights.snapshot()
-        reached: dict[str, tuple[float, int] | None] = {}
-        for target in scenario.evaluation.targets:
-            hits = [
-                (t, updates)
-                for t, score, updates in self.evaluations
-                if (score >= target if metric.higher_is_better else score <= target)
-            ]
-            reached[f"{target:g}"] = hits[0] if hits else None
-        last = self.evaluations[-1][1] if self.evaluations else None
+        reached = {name: self.reached.get(name) for name in (f"{target:g}" for target in scenario.evaluation.targets)}
         regions = scenario.world.regions
         return {
             "spyker": __version__,
@@ -150,7 +192,7 @@ class Tally:
             "time": round(self.now, 9),
             "parameters": weights.size,
             "metric": {"name": metric.name, "higher_is_better": metric.higher_is_better},
-            "final": dict.fromkeys(("mean", "worst", "best", "averaged"), last),
+            "final": dict.fromkeys(("mean", "worst", "best", "averaged"), self.last_score),
             "time_to_target": {target: hit and hit[0] for target, hit in reached.items()},
             "updates_to_target": {target: hit and hit[1] for target, hit in reached.items()},
             "updates": self.updates,

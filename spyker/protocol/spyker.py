@@ -149,7 +149,9 @@ class Spyker(Server):
         self.token: Token | None = Token(epoch=0, bid=1, ages=(0.0,) * n) if self.id == 0 else None
         self.heard: set[int] = set()  # servers heard from for the token's bid; the paper's cnt counts messages
         self.ages = [0.0] * n
-        self.did_broadcast: set[int] = set()
+        # The paper's didBroadcast is a set of bids. A holder waits for everybody's model of a bid before the next bid
+        # can exist, so the last one stands for all before it.
+        self.last_broadcast = 0
         self.ongoing_synchro = False
         self.age_prev = 0.0  # A_prev
         self.age_announced = 0.0  # A when this server last announced it; not in the paper
@@ -193,13 +195,13 @@ class Spyker(Server):
     def broadcast(self, bid: int) -> None:
         """Send (W_i, A_i, bid) to all servers, once for each bid."""
         self.age_prev = self.age
-        self.did_broadcast.add(bid)
+        self.last_broadcast = bid
         self.send_all_servers(PeerModel(self.weights.snapshot(), self.age, bid))
 
     def rcv_model(self, j: int, message: PeerModel) -> None:
         """Procedure RcvModel(W_j, A_j, bid)."""
         self.ages[j] = max(self.ages[j], message.age)
-        if message.bid not in self.did_broadcast:
+        if message.bid > self.last_broadcast:  # bid ∉ didBroadcast
             self.broadcast(message.bid)
         self.server_agg(j, message)
         if self.token is not None and self.token.bid == message.bid:
@@ -241,7 +243,7 @@ class Spyker(Server):
             token=None if token is None else {"epoch": token.epoch, "bid": token.bid, "ages": list(token.ages)},
             heard=sorted(self.heard),
             ages=list(self.ages),
-            did_broadcast=sorted(self.did_broadcast),
+            last_broadcast=self.last_broadcast,
             ongoing_synchro=self.ongoing_synchro,
             age_prev=self.age_prev,
             age_announced=self.age_announced,
@@ -254,7 +256,7 @@ class Spyker(Server):
         self.token = None if token is None else Token(token["epoch"], token["bid"], tuple(token["ages"]))
         self.heard = set(numbers["heard"])
         self.ages = list(numbers["ages"])
-        self.did_broadcast = set(numbers["did_broadcast"])
+        self.last_broadcast = numbers["last_broadcast"]
         self.ongoing_synchro = numbers["ongoing_synchro"]
         self.age_prev = numbers["age_prev"]
         self.age_announced = numbers["age_announced"]

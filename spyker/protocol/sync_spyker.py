@@ -29,13 +29,15 @@ class SyncSpyker(Spyker):
         """Store client updates while waiting; otherwise as in Spyker.
 
         A departure is stored behind them, so that what the client has sent before still counts. If it comes back in
-        the meantime, it has never been away.
+        the meantime, it has never been away: if it has sent something, that will be answered with its next task.
         """
         if self.waiting and isinstance(message, Update | Leave):
             self.stored.append((sender, message))
             return
         if self.waiting and isinstance(message, Join):
             self.stored = [(k, m) for k, m in self.stored if k != sender or not isinstance(m, Leave)]
+            if sender in self.updates and any(k == sender for k, _ in self.stored):
+                return
         super().receive(sender, message)
 
     def work(self, sender: int, message: ClientMessage | PeerMessage) -> Work:

@@ -10,7 +10,7 @@ import pytest
 
 from spyker.deploy import frames
 from spyker.deploy import spyker_pb2 as pb
-from spyker.deploy.frames import CHUNK, FRAME_LIMIT, Intake, Refusal, send, split, with_chunk
+from spyker.deploy.frames import CHUNK, FRAME_LIMIT, Intake, Refusal, in_one_piece, send, split, with_chunk
 
 SCHEMA = Path(frames.__file__).with_name("spyker.proto")
 BODY = pb.Frame(answer=pb.Answer(ticket=pb.Ticket(number=7, age=1.5, version=3, mac=b"mac"))).SerializeToString()
@@ -50,6 +50,27 @@ def test_a_chunk_is_found_wherever_it_stands() -> None:
 def test_what_is_no_frame_is_refused(data: bytes) -> None:
     with pytest.raises(Refusal):
         split(data)
+
+
+def test_the_length_of_a_chunk_ends_after_five_bytes() -> None:
+    with pytest.raises(Refusal, match="length"):
+        split(b"\x0a" + b"\xff" * (FRAME_LIMIT - 1))  # reading all of it as a number takes minutes
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf, 3e38, -3e38, 1.1e30])
+def test_weights_whose_mix_might_not_be_finite_are_refused(value: float) -> None:
+    weights = np.ones(100, np.float32)
+    weights[42] = value
+    raw = memoryview(weights).cast("B")
+    with pytest.raises(Refusal, match="not-finite"):
+        in_one_piece(raw)
+    with pytest.raises(Refusal, match="not-finite"):
+        Intake(np.empty(100, np.float32)).add(raw)
+
+
+@pytest.mark.parametrize("value", [0.0, 1e-45, 9e29, -9e29])
+def test_weights_that_are_numbers_pass(value: float) -> None:
+    in_one_piece(memoryview(np.full(100, value, np.float32)).cast("B"))
 
 
 @pytest.mark.parametrize("count", [1, 1000, CHUNK // 4, CHUNK // 4 + 1, 3 * CHUNK // 4 - 1])

@@ -69,7 +69,16 @@ def test_server_starts_having_heard_from_nobody(three):
 
 # "didBroadcast = ∅"
 def test_server_starts_without_having_broadcast(three):
-    assert [server.did_broadcast for server in three()] == [set()] * 3
+    assert [server.last_broadcast for server in three()] == [0] * 3
+
+
+def test_what_a_server_knows_does_not_grow_with_the_number_of_synchronisations(three):
+    _, second, _ = three()
+    sizes = set()
+    for bid in range(100, 200):
+        second.handle(0, PeerModel(vector(1), 1.0, bid))
+        sizes.add(sum(len(value) for value in second.state().numbers.values() if isinstance(value, list)))
+    assert len(sizes) == 1
 
 
 # "ongoingSynchro = False"

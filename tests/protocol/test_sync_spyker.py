@@ -370,3 +370,14 @@ def test_who_comes_back_while_the_servers_wait_has_never_been_away(two, grow):
     (again,) = served_again(first.handle(1, PeerModel(vector(0), 0.0, 1)))
     assert again == ((0, Leave()),)
     assert 1 in first.updates
+
+
+def test_a_client_that_comes_back_while_its_answer_is_stored_gets_one_task_for_it(two):
+    first, _ = two(h_intra=1.0)
+    first.handle(0, update(10))
+    first.handle(1, update(20))
+    first.handle(1, Leave())
+    assert first.handle(1, Join(1)) == [], "its answer is stored, and the next task will be the reply"
+    assert first.handle(0, Join(1)) != [], "it has sent nothing since its last task"
+    ((stored,),) = served_again(first.handle(1, PeerModel(vector(0), 0.0, 1)))
+    assert [a.client for a in first.handle(*stored) if isinstance(a, ToClient)] == [1]

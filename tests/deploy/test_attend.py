@@ -1,0 +1,68 @@
+"""The door of a server that runs in this process: what it believes, and how long it waits."""
+
+import asyncio
+import contextlib
+from pathlib import Path
+from typing import Any
+
+import grpc.aio
+import pytest
+from hosting import at_the_door, make_host
+
+from spyker.deploy import spyker_pb2 as pb
+from spyker.deploy.attend import MOST_DATA
+
+
+async def ending(stream: Any) -> str:
+    """How the server ended the stream."""
+    async with asyncio.timeout(20):
+        with contextlib.suppress(grpc.aio.AioRpcError):
+            while await stream.read() is not grpc.aio.EOF:
+                pass
+        return f"{(await stream.code()).name} {await stream.details()}"
+
+
+@pytest.mark.parametrize(("size", "most"), [(0, None), (MOST_DATA + 1, None), (2**61, None), (101, 100)])
+def test_claims_of_data_beyond_measure_are_refused(tmp_path: Path, size: int, most: int | None) -> None:
+    async def scene() -> None:
+        host = make_host(tmp_path, max_client_data=most)
+        async with at_the_door(host, size=size) as stream:
+            assert "FAILED_PRECONDITION agreement" in await ending(stream)
+        assert host.sizes == {}
+        host.close()
+
+    asyncio.run(scene())
+
+
+@pytest.mark.parametrize(("size", "most"), [(MOST_DATA, None), (100, 100)])
+def test_claims_of_data_up_to_the_limit_are_believed(tmp_path: Path, size: int, most: int | None) -> None:
+    async def scene() -> None:
+        host = make_host(tmp_path, max_client_data=most)
+        async with at_the_door(host, size=size) as stream:
+            assert pb.Frame.FromString(await stream.read()).HasField("welcome")
+            assert host.sizes == {0: size}
+        host.close()
+
+    asyncio.run(scene())
+
+
+def test_a_client_that_trickles_is_disconnected(tmp_path: Path) -> None:
+    """It never stops for as long as stall-timeout, and yet holds memory for a model."""
+
+    async def scene() -> None:
+        host = make_host(tmp_path, stall_timeout=1.0)
+        async with at_the_door(host) as stream:
+            await stream.read()  # the welcome
+            host.start()
+            ticket = pb.Frame.FromString(await stream.read()).task.ticket
+            await stream.write(pb.Frame(chunk=bytes(4), answer=pb.Answer(ticket=ticket)).SerializeToString())
+            with contextlib.suppress(grpc.aio.AioRpcError, asyncio.InvalidStateError, grpc.aio.UsageError):
+                for _ in range(7):  # the model has 8 weights
+                    await asyncio.sleep(0.3)
+                    await stream.write(pb.Frame(chunk=bytes(4)).SerializeToString())
+            assert "ABORTED a model arrived more slowly" in await ending(stream)
+        await host.settle()
+        assert host.tally.updates == 0
+        host.close()
+
+    asyncio.run(scene())
