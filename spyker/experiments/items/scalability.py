@@ -44,7 +44,8 @@ def tell(results: Results) -> Section:
                 f"{more_time.text('.3g')} ({PAPER[title][2 * i]})",
                 f"{more_updates.text('.3g')} ({PAPER[title][2 * i + 1]})",
             ]
-        rows.append(cells)
+        finals = [results.final(label(title, clients)).text(".2f") for clients in CLIENTS]
+        rows.append([*cells, " / ".join(finals)])
     heads = [
         "here (paper)",
         f"time to {target:.0%}, 100 clients",
@@ -52,6 +53,7 @@ def tell(results: Results) -> Section:
         "updates × 200",
         "time × 300",
         "updates × 300",
+        "final accuracy",
     ]
     figure, (axes,) = panels(1)
     ours = {t: [(grown[t, c].mean, grown[t, c].spread) for c in CLIENTS[1:]] for t in ALGORITHM_TITLES.values()}
