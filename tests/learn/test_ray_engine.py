@@ -1,8 +1,8 @@
 """On a real cluster: two nodes with one processor each, both on this machine."""
 
+import contextlib
 import gc
 import io
-import contextlib
 import os
 import signal
 from collections.abc import Callable, Iterator
