@@ -9,7 +9,8 @@ QUICK = Profile(
     name="quick",
     seeds=1,
     says="a tenth of the paper's images per client and less, a learning rate of 0.2 instead of 0.05 to make up for it, "
-    "shorter runs, 20 clients instead of 100 on CIFAR-10 and WikiText-2, and one seed: a first look",
+    "shorter runs, 20 clients instead of 100 on CIFAR-10 and WikiText-2, and one seed: a first look, too short to say "
+    "much about CIFAR-10",
     tasks={
         "mnist": {"task.training-images": 6_000, "task.test-images": 1_000, "training.rate": 0.2},
         "cifar10": {"task.training-images": 800, "task.test-images": 500} | FEWER,

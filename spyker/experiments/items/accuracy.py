@@ -38,10 +38,10 @@ def at_level(results: Results, label: str, levels: Sample, *, updates: bool) -> 
 
 
 def first_of(samples: dict[str, Sample], label: str) -> list[bool | None]:
-    """For each seed, whether ``label`` is before all others."""
-    rows = zip(*(s.numbers for s in samples.values()), strict=True)
-    place = list(samples).index(label)
-    return [None if None in row else row[place] == min(n for n in row if n is not None) for row in rows]
+    """For each seed, whether ``label`` is before all others; a tie is not."""
+    others = [s.numbers for name, s in samples.items() if name != label]
+    rows = zip(samples[label].numbers, *others, strict=True)
+    return [None if None in row else all(row[0] < n for n in row[1:]) for row in rows]
 
 
 def last_of(samples: dict[str, Sample], label: str) -> list[bool | None]:
