@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from spyker import __version__
 from spyker.experiments.claims import Verdict
 from spyker.experiments.item import Profile, Section
+from spyker.experiments.items import ITEMS
 from spyker.experiments.reading import READING, REASONS
 from spyker.experiments.reproduce import Plan, count, markdown
 
@@ -20,14 +21,15 @@ def document(
 ) -> str:
     """All sections, with an overview before them."""
     claims = [claim for section in sections.values() for claim in section.claims]
-    tally = ", ".join(
-        f"{sum(c.verdict is v for c in claims)} {v.value.split(':')[0]}"
-        for v in Verdict
-        if any(c.verdict is v for c in claims)
+    counts = {verdict: sum(claim.verdict is verdict for claim in claims) for verdict in Verdict}
+    tally = (
+        f"{counts[Verdict.HOLDS]} hold, {counts[Verdict.DIRECTION]} hold in direction but not in size, "
+        f"{counts[Verdict.FAILS]} do not hold, and {counts[Verdict.OPEN]} could not be decided"
     )
+    names = "all" if set(sections) == set(ITEMS) else " ".join(sections)
     parts = [
         "# The paper, reproduced\n",
-        f"Written by `spyker reproduce {' '.join(sections)} --profile {profile.name} --seeds {seeds}`, version "
+        f"Written by `spyker reproduce {names} --profile {profile.name} --seeds {seeds}`, version "
         f"{__version__}. Profile {profile.name}: {profile.says}; {count(seeds, 'seed')}. No number here is "
         "typed by hand.\n",
         "Times are virtual seconds of the emulated world. Unless a table says otherwise the score is the mean of the "
