@@ -14,8 +14,8 @@ PARAMETERS = 21_840
 class Idle(Task):
     """Clients answer with what they received."""
 
-    def __init__(self, parameters: int) -> None:
-        self.parameters = parameters
+    def __init__(self, parameters: int, trivial: bool) -> None:
+        self.parameters, self.trivial = parameters, trivial
 
     def initial(self) -> Vector:
         return np.zeros(self.parameters, np.float32)
@@ -30,5 +30,6 @@ class Idle(Task):
         return 0.0
 
 
-def make(clients: int, seed: int, training: Training, parameters: int = PARAMETERS) -> Task:
-    return Idle(parameters)
+def make(clients: int, seed: int, training: Training, parameters: int = PARAMETERS, trivial: bool = False) -> Task:
+    """``trivial`` tells engines and clients that no worker is needed for it."""
+    return Idle(parameters, trivial)

@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import operator
 import os
 import shutil
 import tomllib
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO, ClassVar, TypeAlias
@@ -54,21 +55,21 @@ class RecordError(Exception):
     """A record that cannot be written or read; says which folder and what to do."""
 
 
-def _template(kind: type[Fact]) -> str:
+def _template(kind: type[Fact]) -> tuple[str, Callable[[Fact], Any]]:
+    """How a fact is written, and what gets the values for it, all at once."""
     fields = [f.name for f in dataclasses.fields(kind)]
     # Fields are numbers and lists of numbers, and their repr is JSON.
-    return f'{{"t": %r, "kind": "{kind.kind}", ' + ", ".join(f'"{name}": %r' for name in fields) + "}\n"
+    text = '{"t": %r, "kind": "%s", ' + ", ".join(f'"{name}": %r' for name in fields) + "}\n"
+    return text, operator.attrgetter("kind", *fields)
 
 
-_TEMPLATES: dict[type, tuple[str, tuple[str, ...]]] = {
-    kind: (_template(kind), tuple(f.name for f in dataclasses.fields(kind))) for kind in Fact.__args__
-}
+_TEMPLATES = {kind: _template(kind) for kind in Fact.__args__}
 
 
 def line(t: float, fact: Fact, queue: int | None = None) -> str:
     """A fact as it stands in the file. Times are rounded to nanoseconds."""
-    template, names = _TEMPLATES[type(fact)]
-    text = template % (round(t, 9), *[getattr(fact, name) for name in names])
+    template, values = _TEMPLATES[type(fact)]
+    text = template % (round(t, 9), *values(fact))
     return text if queue is None else f'{text[:-2]}, "queue": {queue}}}\n'
 
 

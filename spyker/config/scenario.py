@@ -85,7 +85,8 @@ class Evaluation:
     interval: float = parameter(1.0, "virtual seconds between two evaluations", above=0)
     targets: tuple[float, ...] = parameter((0.9, 0.95), "report when the mean of the servers first reaches these")
     stop_at: float | None = parameter(
-        None, "end the run at the evaluation after the one at which the mean of the servers reaches this; unset: never"
+        None,
+        "end an emulation at the evaluation after the one at which the servers' mean reaches this; unset: never",
     )
 
 

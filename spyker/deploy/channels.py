@@ -31,6 +31,10 @@ def options(keepalive: float) -> list[tuple[str, Any]]:
         ("grpc.http2.max_ping_strikes", 0),
         ("grpc.max_receive_message_length", 4 * FRAME_LIMIT),  # what is below, we refuse ourselves, and count
         ("grpc.so_reuseport", 0),
+        # What may be under way at once in one stream; 64 kB else, until gRPC has found out that more would do. Between
+        # continents so much is under way at 100 Mbit/s.
+        ("grpc.http2.lookahead_bytes", 4 << 20),
+        ("grpc.http2.max_frame_size", 1 << 18),  # 16 kB else, which makes much ado about a model
         # In spite of its name this is how long an attempt to connect may take. Between continents TCP and TLS together
         # need up to two seconds.
         ("grpc.min_reconnect_backoff_ms", 5000),

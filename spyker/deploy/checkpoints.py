@@ -13,6 +13,7 @@ import logging
 import os
 import re
 import shutil
+import struct
 import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -21,7 +22,7 @@ from typing import Any
 
 import numpy as np
 from safetensors import SafetensorError
-from safetensors.numpy import load_file, save_file
+from safetensors.numpy import load_file
 
 from spyker.protocol.messages import Vector
 from spyker.records import RecordError
@@ -29,6 +30,7 @@ from spyker.records import RecordError
 NUMBERS, VECTORS, LOCK = "numbers.json", "vectors.safetensors", "lock"
 FORMAT = 1
 NAME = re.compile(r"checkpoint-(\d{6,})")
+BLOCK = 1 << 20  # bytes that are looked at and written while they are in cache
 UNFINISHED, UNWANTED = ".unfinished", ".unwanted"  # what a kill may leave behind, hidden
 
 log = logging.getLogger(__name__)
@@ -140,21 +142,38 @@ def write(folder: Path, numbers: Mapping[str, Any], vectors: Mapping[str, Vector
     """Write both files and force them to the disk."""
     names: dict[int, str] = {}  # under which name a vector is in the file
     same = {key: names.setdefault(id(vector), key) for key, vector in vectors.items()}
-    distinct = {key: np.ascontiguousarray(vectors[key], np.float32) for key in names.values()}
-    save_file(distinct, folder / VECTORS)
+    checksums = write_vectors(folder / VECTORS, {key: vectors[key] for key in names.values()})
     content = json.dumps(
-        {
-            "format": FORMAT,
-            "numbers": dict(numbers),
-            "vectors": same,
-            "checksums": {key: zlib.crc32(vector.data) for key, vector in distinct.items()},
-        },
-        allow_nan=False,
+        {"format": FORMAT, "numbers": dict(numbers), "vectors": same, "checksums": checksums}, allow_nan=False
     )
     checksum = zlib.crc32(content.encode())
     (folder / NUMBERS).write_text(f"{content}\n{checksum}\n", encoding="utf-8")
     for path in (folder / VECTORS, folder / NUMBERS, folder):
         sync(path)
+
+
+def write_vectors(path: Path, vectors: Mapping[str, Vector]) -> dict[str, int]:
+    """Write a safetensors file straight from memory, and return checksums. The library's own function copies it all
+    first, which a server with a large model would feel.
+    """
+    header, end = {}, 0
+    for key, vector in vectors.items():
+        begin, end = end, end + 4 * vector.size
+        header[key] = {"dtype": "F32", "shape": [vector.size], "data_offsets": [begin, end]}
+    words = json.dumps(header).encode()
+    words += b" " * (-len(words) % 8)  # so that the numbers are aligned
+    checksums = {}
+    with path.open("wb", buffering=0) as file:
+        file.write(struct.pack("<Q", len(words)) + words)
+        for key, vector in vectors.items():
+            raw, checksum = np.ascontiguousarray(vector, np.float32).data.cast("B"), 0
+            for start in range(0, len(raw), BLOCK):
+                block = raw[start : start + BLOCK]
+                checksum = zlib.crc32(block, checksum)
+                while block:  # a disk that is nearly full may take a part of it
+                    block = block[file.write(block) :]
+            checksums[key] = checksum
+    return checksums
 
 
 def read(folder: Path) -> tuple[dict[str, Any], dict[str, Vector]]:

