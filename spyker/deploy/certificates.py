@@ -31,6 +31,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from spyker.config.sections import ScenarioError, show
+from spyker.records import write_atomically
 
 CA, CA_KEY, CERTIFICATE, KEY, CREDENTIAL, CLIENTS = (
     "ca.pem",
@@ -169,8 +170,7 @@ def make_deployment(
         raise ScenarioError("--servers", f"is {servers}", "Give at least 1")
     if clients < 0:
         raise ScenarioError("--clients", f"is {clients}", "Give 0 or more")
-    if not abs(days) <= MOST_DAYS:
-        raise ScenarioError("--days", f"is {show(days)}", f"Give at most {MOST_DAYS:g}")
+    check_days(days)
     names = [hosts_of(server, hosts, servers) for server in range(servers)]  # checked before anything is removed
     clear(folder, overwrite=overwrite)
     folder.mkdir(parents=True, exist_ok=True)
@@ -187,25 +187,67 @@ def make_deployment(
         digests[str(client)] = credential_digest(secret)
         write_private(own / CREDENTIAL, f"{secret}\n".encode())
         shutil.copyfile(folder / CA, own / CA)
-    (folder / CLIENTS).write_text(json.dumps(digests, indent=1) + "\n", encoding="utf-8")
+    (folder / CLIENTS).write_text(as_json(digests), encoding="utf-8")
 
 
-def renew_server(folder: Path, server: int, hosts: Sequence[str] = LOOPBACK, days: float = 365.0) -> None:
-    """Replace a server's certificate and key in a folder that :func:`make_deployment` made; the authority stays."""
+def renew(folder: Path, names: Sequence[str], hosts: Sequence[str] | None = None, days: float = 365.0) -> None:
+    """Give every ``server-I`` a new certificate and key, every ``client-K`` a new credential. The authority stays.
+
+    Unless ``hosts`` are given, a server keeps its names and addresses.
+    """
+    check_days(days)
     authority = Authority.load(folder)
-    names = hosts_of(server, hosts, server + 1)
-    shutil.rmtree(folder / f"server-{server}", ignore_errors=True)
-    write_server(folder, server, authority, names, days)
+    digests = {str(client): digest for digest, client in load_credentials(folder / CLIENTS).items()}
+    certificates: dict[int, list[str]] = {}
+    credentials: dict[str, str] = {}
+    for name in names:
+        kind, _, number = name.rpartition("-")
+        if kind not in ("server", "client") or not number.isdecimal() or not (folder / name).is_dir():
+            remedy = "Name a folder in it, such as server-0 or client-12"
+            raise ScenarioError("--renew", f"is {show(name)}, which {folder} does not hold", remedy)
+        if kind == "client":
+            credentials[number] = secrets.token_urlsafe(32)
+        else:
+            server = int(number)
+            certificates[server] = hosts_of(server, hosts or hosts_in(folder / name / CERTIFICATE), server + 1)
+    for server, own in certificates.items():
+        write_server(folder, server, authority, own, days)
+    if credentials:
+        new = {client: credential_digest(secret) for client, secret in credentials.items()}
+        write_atomically(folder / CLIENTS, as_json(digests | new))
+    for client, secret in credentials.items():
+        write_private(folder / f"client-{client}" / CREDENTIAL, f"{secret}\n".encode())
+
+
+def hosts_in(certificate: Path) -> list[str]:
+    """The names and addresses that a server's certificate was made for."""
+    try:
+        content = x509.load_pem_x509_certificate(certificate.read_bytes())
+        names = content.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+    except (OSError, ValueError, x509.ExtensionNotFound) as error:
+        raise ScenarioError(str(certificate), f"cannot be read ({error})", "Add --host for each of its names") from None
+    return [host for name in names if is_host(host := str(name.value))]
 
 
 def write_server(folder: Path, server: int, authority: Authority, hosts: Sequence[str], days: float) -> None:
     """Write what one server needs into a folder of its own."""
     certificate, key = authority.issue(server, hosts, days)
     own = folder / f"server-{server}"
-    own.mkdir(mode=0o700)
+    own.mkdir(mode=0o700, exist_ok=True)
     (own / CERTIFICATE).write_bytes(certificate)
     write_private(own / KEY, key)
     shutil.copyfile(folder / CA, own / CA)
+
+
+def check_days(days: float) -> None:
+    """For so many days a certificate can be valid."""
+    if not abs(days) <= MOST_DAYS:
+        raise ScenarioError("--days", f"is {show(days)}", f"Give at most {MOST_DAYS:g}")
+
+
+def as_json(digests: Mapping[str, str]) -> str:
+    """The content of ``clients.json``."""
+    return json.dumps(digests, indent=1) + "\n"
 
 
 def clear(folder: Path, *, overwrite: bool) -> None:
@@ -293,6 +335,9 @@ def private_pem(key: ec.EllipticCurvePrivateKey) -> bytes:
 
 
 def write_private(path: Path, content: bytes) -> None:
-    """Write a new file that was never readable by others, not even for a moment."""
-    with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
+    """Write a file that was never readable by others, not even for a moment."""
+    new = path.with_name(f".{path.name}.new")
+    new.unlink(missing_ok=True)
+    with os.fdopen(os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
         file.write(content)
+    new.replace(path)

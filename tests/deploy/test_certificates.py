@@ -18,7 +18,7 @@ from spyker.deploy.certificates import (
     load_credential,
     load_credentials,
     make_deployment,
-    renew_server,
+    renew,
     server_of,
 )
 
@@ -95,10 +95,10 @@ def test_an_expired_certificate_is_refused(tmp_path):
 def test_a_server_can_be_renewed_and_expired_under_the_same_authority(tmp_path):
     make_deployment(tmp_path / "d", 2, 1)
     authority = (tmp_path / "d" / "ca.pem").read_bytes()
-    renew_server(tmp_path / "d", 0, days=-2)
+    renew(tmp_path / "d", ["server-0"], days=-2)
     with pytest.raises(ssl.SSLCertVerificationError, match="certificate has expired"):
         meet(tmp_path / "d")
-    renew_server(tmp_path / "d", 0)
+    renew(tmp_path / "d", ["server-0"])
     meet(tmp_path / "d")
     assert (tmp_path / "d" / "ca.pem").read_bytes() == authority
 
@@ -246,3 +246,48 @@ def test_mistakes_are_refused_and_nothing_is_made(tmp_path, capsys, options, pro
     assert main(["certs", str(tmp_path / "certs"), *options]) == 2
     assert problem in capsys.readouterr().err
     assert not (tmp_path / "certs").exists()
+
+
+def test_a_renewed_server_keeps_its_names_unless_told_otherwise(tmp_path, capsys):
+    out = tmp_path / "certs"
+    make_deployment(out, 2, 0, ["1=paris.example.org", "1=2001:db8::1"])
+    before = (out / "server-1" / "cert.pem").read_bytes()
+    assert main(["certs", str(out), "--renew", "server-1"]) == 0
+    assert (out / "server-1" / "cert.pem").read_bytes() != before
+    assert names(out, 1).get_values_for_type(x509.DNSName) == ["server-1.spyker", "paris.example.org"]
+    assert [str(address) for address in names(out, 1).get_values_for_type(x509.IPAddress)] == ["2001:db8::1"]
+    assert main(["certs", str(out), "--renew", "server-1", "--host", "rome.example.org"]) == 0
+    assert names(out, 1).get_values_for_type(x509.DNSName) == ["server-1.spyker", "rome.example.org"]
+
+
+def test_a_renewed_credential_takes_the_place_of_the_old_one(tmp_path, capsys):
+    out = tmp_path / "certs"
+    make_deployment(out, 1, 3)
+    old = {k: load_credential(out / f"client-{k}" / "credential") for k in range(3)}
+    assert main(["certs", str(out), "--renew", "client-1"]) == 0
+    assert "clients.json" in capsys.readouterr().out
+    new = load_credential(out / "client-1" / "credential")
+    assert load_credentials(out / "clients.json") == {
+        credential_digest(secret): k for k, secret in (old | {1: new}).items()
+    }
+    assert new != old[1]
+    assert (out / "client-1" / "credential").stat().st_mode & 0o777 == 0o600
+
+
+@pytest.mark.parametrize(
+    ("options", "complaint"),
+    [
+        (["--renew", "server-0", "--renew", "server-7"], '--renew: is "server-7"'),
+        (["--renew", "../certs-1"], '--renew: is "../certs-1"'),
+        (["--renew", "server-0", "--servers", "1"], "Leave out --servers"),
+        (["--renew", "server-0", "--days", "1e9"], "--days"),
+        (["--clients", "1"], "--servers: is missing"),
+    ],
+)
+def test_what_cannot_be_renewed_is_named_and_nothing_changes(tmp_path, capsys, options, complaint):
+    out = tmp_path / "certs"
+    make_deployment(out, 1, 1)
+    before = {path: path.read_bytes() for path in out.rglob("*") if path.is_file()}
+    assert main(["certs", str(out), *options]) == 2
+    assert complaint in capsys.readouterr().err
+    assert {path: path.read_bytes() for path in out.rglob("*") if path.is_file()} == before
