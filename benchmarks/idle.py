@@ -6,6 +6,7 @@ import numpy as np
 
 from spyker.config.scenario import Training
 from spyker.learn.task import Task
+from spyker.learn.torch_task import TorchTask
 from spyker.protocol.messages import Vector
 
 PARAMETERS = 21_840
@@ -16,6 +17,8 @@ class Idle(Task):
 
     def __init__(self, parameters: int, trivial: bool) -> None:
         self.parameters, self.trivial = parameters, trivial
+
+    mix = TorchTask.mix  # it stands for a model of PyTorch
 
     def initial(self) -> Vector:
         return np.zeros(self.parameters, np.float32)

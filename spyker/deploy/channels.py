@@ -31,6 +31,7 @@ def options(keepalive: float) -> list[tuple[str, Any]]:
         ("grpc.http2.max_ping_strikes", 0),
         ("grpc.max_receive_message_length", 4 * FRAME_LIMIT),  # what is below, we refuse ourselves, and count
         ("grpc.so_reuseport", 0),
+        ("grpc.use_local_subchannel_pool", 1),  # whoever opens two channels wants two connections
         # What may be under way at once in one stream; 64 kB else, until gRPC has found out that more would do. Between
         # continents so much is under way at 100 Mbit/s.
         ("grpc.http2.lookahead_bytes", 4 << 20),

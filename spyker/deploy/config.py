@@ -38,7 +38,7 @@ class Deployment:
     state: str = parameter("state", "folder for checkpoints and the server's secret")
     record: str = parameter("record", "folder for the run record")
     checkpoint_updates: int = parameter(100, "save after so many updates", at_least=1)
-    checkpoint_seconds: float = parameter(10.0, "and after so many seconds, if anything happened", above=0)
+    checkpoint_seconds: float = parameter(30.0, "and after so many seconds, if anything happened", above=0)
     keep: int = parameter(3, "how many checkpoints are kept", at_least=1)
     wait_for: int | None = parameter(
         None,

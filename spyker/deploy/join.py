@@ -235,12 +235,12 @@ class Attendant:
                     return bool(frame.goodbye.finished)
                 if frame is None or kind != "task":
                     raise Refusal("malformed", "neither a task nor a goodbye")
+                self._drop()  # the server has the answer, or does not want it; and the new model needs the room
                 weights = await self._receive(stream, chunk)
                 self.saved_version = frame.task.saved_version
                 if time.monotonic() >= look:
                     look = time.monotonic() + self.attendance.return_after
                     if await self._nearer(address):
-                        self._drop()
                         await self.leave()
                         return False
                 self._begin(address, frame.task, weights)
@@ -300,8 +300,7 @@ class Attendant:
     # --- Training and answering ------------------------------------------------------------------------------------
 
     def _begin(self, address: str, task: pb.Task, weights: Vector) -> None:
-        """Begin with a new task; whatever was held before is not wanted any more."""
-        self._drop()
+        """Begin with a new task."""
         ticket = task.ticket
         [order] = self.client.handle(self.client.server, Model(weights, ticket.age, ticket.version, task.rate))
         assert isinstance(order, Train)
@@ -368,6 +367,21 @@ class Attendant:
                 stream.cancel()
 
 
+class Connections(dict[str, grpc.aio.Channel]):
+    """One client's connections by address, made when they are first asked for.
+
+    Clients of one process do not share any: what is large and slow on the way to one would hold up all the others.
+    """
+
+    def __init__(self, attendance: Attendance) -> None:
+        super().__init__()
+        self._attendance = attendance
+
+    def __missing__(self, address: str) -> grpc.aio.Channel:
+        self[address] = channel(address, self._attendance.keepalive, self._attendance.credentials)
+        return self[address]
+
+
 def what_happened(error: BaseException) -> tuple[grpc.StatusCode, str]:
     """Why a connection ended, as the server put it, if it could."""
     if isinstance(error, grpc.aio.AioRpcError):
@@ -393,22 +407,16 @@ async def attend_all(
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.set)
-    channels: dict[str, grpc.aio.Channel] = {}
-
-    def connect(address: str) -> grpc.aio.Channel:
-        if address not in channels:
-            channels[address] = channel(address, attendance.keepalive, attendance.credentials)
-        return channels[address]
-
-    ranking = Ranking(attendance.servers, connect)
-    buffers = Buffers(parameters, RECEIVE_MEMORY)
+    connections = [Connections(attendance) for _ in range(len(clients) + 1)]
+    ranking = Ranking(attendance.servers, connections[-1].__getitem__)
+    buffers = Buffers(parameters, max(RECEIVE_MEMORY, 4 * parameters * len(clients)))  # each will hold one, after all
     attendants = [
         Attendant(
             k,
             attendance,
             trainer,
             ranking,
-            connect,
+            own.__getitem__,
             size=trainer.task.size(k),
             layout=layout,
             learning=learning,
@@ -416,7 +424,7 @@ async def attend_all(
             credential=None if credentials is None else credentials[k],
             log=log,
         )
-        for k in clients
+        for k, own in zip(clients, connections, strict=False)
     ]
     running = [asyncio.create_task(attendant.run()) for attendant in attendants]
     stopped = asyncio.create_task(stop.wait())
@@ -428,8 +436,9 @@ async def attend_all(
             task.cancel()
     outcomes = await everybody
     stopped.cancel()
-    for open_channel in channels.values():
-        await open_channel.close()
+    for own in connections:
+        for each in own.values():
+            await each.close()
     for outcome in outcomes:
         if isinstance(outcome, Exception):
             raise outcome
