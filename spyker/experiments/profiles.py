@@ -9,8 +9,8 @@ QUICK = Profile(
     name="quick",
     seeds=1,
     says="a tenth of the paper's images per client and less, a learning rate of 0.2 instead of 0.05 to make up for it, "
-    "shorter runs, 20 clients instead of 100 on CIFAR-10 and WikiText-2, and one seed: a first look, too short to say "
-    "much about CIFAR-10",
+    "shorter runs, and 20 clients instead of 100 on CIFAR-10 and WikiText-2: a first look, too short to say anything "
+    "about CIFAR-10",
     tasks={
         "mnist": {"task.training-images": 6_000, "task.test-images": 1_000, "training.rate": 0.2},
         "cifar10": {"task.training-images": 800, "task.test-images": 500} | FEWER,
@@ -21,7 +21,7 @@ QUICK = Profile(
 FULL = Profile(
     name="full",
     seeds=3,
-    says="the paper's numbers of clients, all images and a tenth of the text, three seeds; judged by 2,000 test images",
+    says="the paper's numbers of clients, all images and a tenth of the text; judged by 2,000 test images",
     tasks={
         "mnist": {"task.test-images": 2_000},
         "cifar10": {"task.test-images": 2_000},
