@@ -205,15 +205,16 @@ def with_seeds(scenario: Scenario, seeds: int) -> Sequence[Scenario]:
 def run_watched(
     title: str, scenarios: Sequence[Scenario], root: Path, jobs: int | None, stop: Stop
 ) -> list[Run | None]:
-    """Run scenarios and show how far they are, by virtual seconds times clients."""
+    """Run scenarios and show how far they are, by the expected cost of those that are still to be run."""
     plans = {folder_of(scenario, root): scenario for scenario in scenarios}
-    work = {folder: s.duration * s.client_count for folder, s in plans.items()}
-    done = dict.fromkeys(plans, 0.0)
-    finished: set[Path] = set()
+    finished = {folder for folder in plans if is_finished(folder)}
+    work = {folder: expected_cost(scenario) for folder, scenario in plans.items() if folder not in finished}
+    done = dict.fromkeys(work, 0.0)
     with ManyProgress(title, len(plans), sum(work.values())) as progress:
 
         def report(news: Report) -> None:
-            done[news.folder] = work[news.folder] * min(1.0, news.done / plans[news.folder].duration)
+            if news.folder in work:
+                done[news.folder] = work[news.folder] * min(1.0, news.done / plans[news.folder].duration)
             if news.finished:
                 finished.add(news.folder)
             progress.show(len(finished), sum(done.values()))

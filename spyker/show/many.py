@@ -17,9 +17,7 @@ class ManyProgress:
     def __init__(self, title: str, runs: int, total: float, console: Console | None = None) -> None:
         self.title, self.runs, self.total = title, runs, total
         self.console = console or Console(stderr=True)
-        self.finished = 0
         self._began = self._shown = time.monotonic()
-        self._at_start: float | None = None
         self._bar: Progress | None = None
 
     def __enter__(self) -> ManyProgress:
@@ -44,13 +42,11 @@ class ManyProgress:
 
     def show(self, finished: int, done: float) -> None:
         """Say that so many runs are finished and so much work is done."""
-        if self._at_start is None:
-            self._at_start = done
         status, now = f"{finished} of {self.runs} runs", time.monotonic()
         if self._bar is not None:
             self._bar.update(self._line, completed=done, status=status)
         elif now - self._shown >= PLAIN_SECONDS:
             self._shown = now
-            new = done - self._at_start
-            left = f"{(now - self._began) * (self.total - done) / new / 60:.1f} min left" if new > 0 else "starting"
-            self.console.print(f"{self.title}: {status}, {done / self.total:.0%} done, {left}", highlight=False)
+            left = f"{(now - self._began) * (self.total - done) / done / 60:.1f} min left" if done > 0 else "starting"
+            share = done / self.total if self.total else 1.0
+            self.console.print(f"{self.title}: {status}, {share:.0%} done, {left}", highlight=False)
