@@ -20,7 +20,7 @@ from spyker.experiments.document import document
 from spyker.experiments.items import ITEMS
 from spyker.experiments.profiles import PROFILES
 from spyker.experiments.reproduce import count, plan, tell
-from spyker.experiments.runner import folder_of, run_watched
+from spyker.experiments.runner import folder_of, held, run_watched
 from spyker.records import write_atomically
 
 
@@ -49,11 +49,13 @@ def command_reproduce(args: argparse.Namespace) -> int:
         return list_items()
     if not args.items:
         raise ScenarioError("ITEM", "is missing", "Name some items, or all; spyker reproduce --list shows them")
-    names = list(ITEMS) if "all" in args.items else list(dict.fromkeys(args.items))
-    for name in names:
-        if name not in ITEMS:
+    for name in args.items:
+        if name not in ITEMS and name != "all":
             raise ScenarioError("ITEM", f"{name!r} is unknown", f"Choose all, or from {', '.join(ITEMS)}")
+    names = list(ITEMS) if "all" in args.items else list(dict.fromkeys(args.items))
     check_counts(args)
+    if args.document is not None and (args.document.is_dir() or not args.document.parent.is_dir()):
+        raise ScenarioError("--document", f"{args.document} cannot be written", "Name a file in a folder that exists")
     use_data_dir(args)
     profile = PROFILES[args.profile]
     seeds = args.seeds or profile.seeds
@@ -64,7 +66,7 @@ def command_reproduce(args: argparse.Namespace) -> int:
     for scenario in {s.task.name: s for s in scenarios}.values():
         prepare_data(scenario)
     print(f"profile {profile.name}, {count(seeds, 'seed')}: {profile.says}")
-    with stop_on_signals() as stop:
+    with stop_on_signals() as stop, held(out / "runs"):
         made = run_watched("reproduce", scenarios, out / "runs", args.jobs, stop)
     if stop.requested:
         print(f"stopped; to go on: the same command with --out {out} --resume")
@@ -77,9 +79,8 @@ def command_reproduce(args: argparse.Namespace) -> int:
         print(f"{p.item.name}: {out / p.item.name}/")
         for claim in sections[p.item.name].claims:
             print(f"  {claim.verdict.value}: {claim.sentence} (here: {claim.here})")
-    write_atomically(
-        out / "reproduction.md", document(plans, sections, profile, seeds, lambda name: f"{name}/figure.png")
-    )
+    whole = out / ("reproduction.md" if names == list(ITEMS) else f"reproduction-{'-'.join(names)}.md")
+    write_atomically(whole, document(plans, sections, profile, seeds, lambda name: f"{name}/figure.png"))
     if args.document is not None:
         pictures = args.document.parent / "images" / args.document.stem
         pictures.mkdir(parents=True, exist_ok=True)
@@ -87,7 +88,7 @@ def command_reproduce(args: argparse.Namespace) -> int:
             shutil.copyfile(out / name / "figure.png", pictures / f"{name}.png")
         place = f"images/{args.document.stem}"
         write_atomically(args.document, document(plans, sections, profile, seeds, lambda name: f"{place}/{name}.png"))
-    print(f"all of it: {args.document or out / 'reproduction.md'}")
+    print(f"all of it: {args.document or whole}")
     return 0
 
 

@@ -15,9 +15,9 @@ from spyker.cli.data import prepare_data
 from spyker.cli.options import add_scenario_options, default_out, read_scenario, use_data_dir
 from spyker.cli.run import INTERRUPTED, short, stop_on_signals
 from spyker.config.sections import ScenarioError, show
-from spyker.experiments.runner import run_watched, with_seeds
-from spyker.experiments.sweep import Point, Row, as_csv, combinations, row, split_values
-from spyker.records import write_atomically
+from spyker.experiments.runner import held, run_watched, with_seeds
+from spyker.experiments.sweep import Point, Row, all_measures, as_csv, combinations, row, split_values
+from spyker.records import is_record, write_atomically
 
 
 def add_sweep(commands: Any) -> None:
@@ -56,15 +56,14 @@ def command_sweep(args: argparse.Namespace) -> int:
     scenarios = [s for point in points for s in with_seeds(point.scenario, args.seeds)]
     for scenario in {s.task.name: s for s in scenarios}.values():
         prepare_data(scenario)
-    with stop_on_signals() as stop:
+    with stop_on_signals() as stop, held(out / "runs"):
         runs = run_watched("sweep", scenarios, out / "runs", args.jobs, stop)
     if stop.requested:
         print(f"stopped; to go on: the same command with --out {out} --resume")
         return INTERRUPTED
-    targets = points[0].scenario.evaluation.targets
-    rows = [row(point.values, runs[i * args.seeds : (i + 1) * args.seeds], targets) for i, point in enumerate(points)]
-    print_rows(rows)
+    rows = [row(point, runs[i * args.seeds : (i + 1) * args.seeds]) for i, point in enumerate(points)]
     write_atomically(out / "sweep.csv", as_csv(rows))
+    print_rows(rows)
     print(f"all numbers: {out / 'sweep.csv'}  ·  records: {out / 'runs'}/")
     return 0
 
@@ -79,10 +78,13 @@ def check_counts(args: argparse.Namespace) -> None:
 
 def check_folder(out: Path, *, resume: bool) -> None:
     """Go on in a folder that has runs only when asked to."""
+    if out.exists() and not out.is_dir():
+        raise ScenarioError("--out", f"{out} is a file", "Choose another")
     if out.exists() and any(out.iterdir()):
         if not resume:
             raise ScenarioError("--out", f"{out} exists already", "Add --resume to go on there, or choose another")
-        if not (out / "runs").is_dir():
+        runs = out / "runs"
+        if not runs.is_dir() or not all(is_record(child) for child in runs.iterdir() if child.name[0] != "."):
             raise ScenarioError("--out", f"{out} holds no runs to go on with", "Choose another")
 
 
@@ -91,10 +93,11 @@ def print_rows(rows: Sequence[Row]) -> None:
     table = Table(box=box.SIMPLE_HEAD, header_style="bold", padding=(0, 1, 0, 0))
     for key in rows[0].values:
         table.add_column(key.rpartition(".")[2], overflow="fold")
-    shown = [m for m in rows[0].measures if not m.startswith("updates") and "averaged" not in m]
+    shown = [m for m in all_measures(rows) if not m.startswith("updates") and "averaged" not in m]
     for measure in shown:
         table.add_column(measure, justify="right")
     for r in rows:
         cells = [value if isinstance(value, str) else show(value) for value in r.values.values()]
-        table.add_row(*cells, *(r.measures[measure].text() for measure in shown))
+        missing = "" if r.measures else "diverged"
+        table.add_row(*cells, *(r.measures[m].text() if m in r.measures else missing for m in shown))
     Console().print(table)

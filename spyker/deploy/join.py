@@ -332,6 +332,7 @@ class Attendant:
         while True:
             job = self.job
             if job is None or job.offered:
+                del job  # its model may be large, and is not wanted once the next one comes
                 self._wake.clear()
                 await self._wake.wait()
                 continue
@@ -343,6 +344,7 @@ class Attendant:
                 raise
             if job is self.job and not job.offered:
                 await self._answer(stream, job, update)
+            del update
 
     async def _answer(self, stream: Any, job: Job, update: Update) -> None:
         async def write(frame: bytes) -> None:

@@ -17,6 +17,7 @@ from spyker.records import Run
 from spyker.show.curves import Curve, curve
 
 Settings = Mapping[str, object]
+NOT_IN_PAPER = "not in the paper"
 ALGORITHM_TITLES = {
     "spyker": "Spyker",
     "sync-spyker": "Sync-Spyker",

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from spyker.config.scenario import Scenario, load
 from spyker.experiments.claims import table
-from spyker.experiments.item import Item, Profile, Results, Section, Settings
+from spyker.experiments.item import NOT_IN_PAPER, Item, Profile, Results, Section, Settings
 from spyker.experiments.reading import READING
 from spyker.experiments.runner import with_seeds
 from spyker.learn.registry import resolve
@@ -76,7 +76,7 @@ def markdown(item: Item, section: Section, profile: Profile, seeds: int, picture
         f"{item.shows} ({item.paper}). Profile {profile.name}, {count(seeds, 'seed')}; "
         f"`spyker reproduce {item.name} --profile {profile.name} --seeds {seeds}`.\n",
         f"![{section.caption}]({picture})\n\n{section.caption}\n",
-        table(section.claims),
+        table(section.claims, "the paper says" if item.paper != NOT_IN_PAPER else "question"),
         *(t.markdown() for t in section.tables),
         section.notes + "\n" if section.notes else "",
     ]

@@ -7,12 +7,15 @@ itself: that keeps all cores busy without any run waiting for another, and resul
 
 from __future__ import annotations
 
+import contextlib
+import fcntl
 import hashlib
 import multiprocessing
 import multiprocessing.connection
+import os
 import shutil
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from multiprocessing.connection import Connection
 from pathlib import Path
@@ -20,6 +23,7 @@ from typing import Any
 
 from spyker import __version__
 from spyker.config.scenario import ALGORITHM_SECTIONS, Scenario, dump
+from spyker.config.sections import ScenarioError
 from spyker.emulate.clock import Stop
 from spyker.emulate.judge import DivergedError
 from spyker.emulate.run import run
@@ -33,6 +37,7 @@ from spyker.records import Fact, RecordWriter, Run
 from spyker.show.many import ManyProgress
 
 REPORT_SECONDS = 0.5
+LOCK = ".lock"
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,7 +183,11 @@ def _work(pipe: Connection) -> None:
             pipe.send(f"{type(error).__name__}: {error}")
 
 
-def _run(folder: Path, scenario: Scenario, task: Task, pipe: Connection) -> None:
+def _run(place: Path, scenario: Scenario, task: Task, pipe: Connection) -> None:
+    """Make a run under a name of this process's own, and rename it when it is done: a process that outlives its parent
+    for a moment does not get in the way of whoever resumes.
+    """
+    folder = place.with_name(f".{place.name}-{os.getpid()}")
     writer, summary, reported = RecordWriter(folder, dump(scenario)), None, 0.0
 
     def sink(t: float, fact: Fact, queue: int | None) -> None:
@@ -195,6 +204,23 @@ def _run(folder: Path, scenario: Scenario, task: Task, pipe: Connection) -> None
         (folder / "diverged.txt").write_text(f"{error}\n", encoding="utf-8")
     finally:
         writer.close(summary)
+    folder.rename(place)
+
+
+@contextlib.contextmanager
+def held(root: Path) -> Iterator[None]:
+    """Have a folder of runs to oneself: two commands at once would write into each other's runs."""
+    root.mkdir(parents=True, exist_ok=True)
+    with (root / LOCK).open("w") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)  # released when the process ends, however it ends
+        except OSError:
+            raise ScenarioError(
+                "--out", f"{root.parent} is in use by another command", "Wait for it, or choose another folder"
+            ) from None
+        for leftover in root.glob(".*/"):  # of runs that a kill interrupted
+            shutil.rmtree(leftover)
+        yield
 
 
 def with_seeds(scenario: Scenario, seeds: int) -> Sequence[Scenario]:

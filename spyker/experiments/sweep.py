@@ -56,34 +56,44 @@ def combinations(varied: Sequence[tuple[str, Sequence[object]]]) -> list[dict[st
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """What came of one combination."""
+    """What came of one combination, one number per seed; no measures at all if every run diverged."""
 
     values: Mapping[str, object]
+    seeds: Sequence[int]
     measures: Mapping[str, Sample]
 
 
-def row(values: Mapping[str, object], runs: Sequence[Run | None], targets: Sequence[float]) -> Row:
+def row(point: Point, runs: Sequence[Run | None]) -> Row:
     """Measure the runs of one combination, one per seed."""
     measures: dict[str, Sample] = {}
     drawn = [None if run is None else curve(run, run.algorithm) for run in runs]
-    for target in targets:
-        hits = [None if c is None else c.reached(target) for c in drawn]
-        measures[f"time to {target:g}"] = sample(hit and hit[0] for hit in hits)
-        measures[f"updates to {target:g}"] = sample(hit and hit[1] for hit in hits)
-        hits = [None if c is None else c.reached(target, c.averaged) for c in drawn]
-        measures[f"time to {target:g}, averaged model"] = sample(hit and hit[0] for hit in hits)
-    metric = next((c.metric for c in drawn if c is not None), "score")
-    measures[f"final {metric}"] = sample(None if c is None else c.mean[-1] for c in drawn)
-    measures[f"final {metric}, averaged model"] = sample(None if c is None else c.averaged[-1] for c in drawn)
-    return Row(values, measures)
+    metric = next((c.metric for c in drawn if c is not None), None)
+    if metric is not None:
+        for target in point.scenario.evaluation.targets:
+            hits = [None if c is None else c.reached(target) for c in drawn]
+            measures[f"time to {target:g}"] = sample(hit and hit[0] for hit in hits)
+            measures[f"updates to {target:g}"] = sample(hit and hit[1] for hit in hits)
+            hits = [None if c is None else c.reached(target, c.averaged) for c in drawn]
+            measures[f"time to {target:g}, averaged model"] = sample(hit and hit[0] for hit in hits)
+        measures[f"final {metric}"] = sample(None if c is None else c.mean[-1] for c in drawn)
+        measures[f"final {metric}, averaged model"] = sample(None if c is None else c.averaged[-1] for c in drawn)
+    return Row(point.values, [point.scenario.seed + i for i in range(len(runs))], measures)
+
+
+def all_measures(rows: Sequence[Row]) -> list[str]:
+    """What any of the combinations has; tasks and targets may differ."""
+    return list(dict.fromkeys(measure for r in rows for measure in r.measures))
 
 
 def as_csv(rows: Sequence[Row]) -> str:
     """All numbers, one line per combination and seed."""
     file = io.StringIO()
     writer = csv.writer(file, lineterminator="\n")
-    writer.writerow([*rows[0].values, "seed", *rows[0].measures])
+    keys = [key for key in rows[0].values if key != "seed"]
+    measures = all_measures(rows)
+    writer.writerow([*keys, "seed", *measures])
     for r in rows:
-        for i, numbers in enumerate(zip(*(m.numbers for m in r.measures.values()), strict=True)):
-            writer.writerow([*r.values.values(), i + 1, *("" if n is None else f"{n:g}" for n in numbers)])
+        for i, seed in enumerate(r.seeds):
+            numbers = [r.measures[m].numbers[i] if m in r.measures else None for m in measures]
+            writer.writerow([*(r.values[k] for k in keys), seed, *("" if n is None else f"{n:g}" for n in numbers)])
     return file.getvalue()

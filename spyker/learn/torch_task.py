@@ -26,7 +26,7 @@ from spyker.protocol.messages import Vector
 
 Examples: TypeAlias = tuple[Tensor, Tensor]
 Loss: TypeAlias = Callable[[Tensor, Tensor], Tensor]
-EVALUATION_BATCH = 1024
+EVALUATION_BATCH = 256  # what a processor has in its cache; with 1,024, CIFAR-10 takes 1.7 times as long
 warnings.filterwarnings("ignore", "The given NumPy array is not writable")  # and we do not write to it
 MOMENTUM = 0.9
 

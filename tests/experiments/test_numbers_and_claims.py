@@ -2,9 +2,9 @@
 
 import pytest
 
-from spyker.experiments.claims import Claim, Verdict, table, truth
+from spyker.experiments.claims import Claim, Kind, Verdict, table, truth
 from spyker.experiments.item import Results
-from spyker.experiments.items.accuracy import at_level, common_levels, first_of
+from spyker.experiments.items.accuracy import at_level, common_levels, first_of, not_behind
 from spyker.experiments.numbers import less, sample, times
 from spyker.show.curves import Curve
 
@@ -60,6 +60,32 @@ def test_true_or_false() -> None:
     assert [truth("", h).here for h in ([True], [False], [True, False])] == ["yes", "no", "in 1 of 2 seeds"]
 
 
+@pytest.mark.parametrize(
+    ("kind", "ours", "verdict"),
+    [
+        (Kind.LEVEL, [300.0], Verdict.HOLDS),
+        (Kind.LEVEL, [240.0, 250.0], Verdict.HOLDS),
+        (Kind.LEVEL, [239.0], Verdict.FAILS),
+        (Kind.LEVEL, [3000.0], Verdict.FAILS),  # more is not better
+        (Kind.LEVEL, [None], Verdict.OPEN),
+        (Kind.LIMIT, [300.0], Verdict.HOLDS),
+        (Kind.LIMIT, [10.0], Verdict.HOLDS),
+        (Kind.LIMIT, [375.0], Verdict.HOLDS),
+        (Kind.LIMIT, [376.0], Verdict.FAILS),
+    ],
+)
+def test_levels_and_limits(kind: Kind, ours: list[float | None], verdict: Verdict) -> None:
+    assert Claim("around 300", 300.0, sample(ours), kind=kind).verdict is verdict
+
+
+def test_a_threshold_shows_what_was_measured() -> None:
+    assert truth("above 20", [False], measured=sample([19.0])).here == "no (19)"
+
+
+def test_a_claim_that_is_open_says_why() -> None:
+    assert Claim("faster", 61.0, sample([None]), why="noise").markdown().endswith("| a target was not reached |\n")
+
+
 def test_a_reason_is_given_only_for_what_does_not_hold() -> None:
     rows = table([Claim("a", 10.0, sample([1.0]), why="noise"), Claim("b", 10.0, sample([10.0]), why="noise")])
     assert rows.splitlines()[2] == "| a | 10 | 1 | holds in direction, not in size | noise |"
@@ -91,3 +117,14 @@ def test_nothing_is_concluded_from_levels_next_to_guessing() -> None:
     times_to_it = {label: at_level(results, label, levels, updates=False) for label in results.labels}
     assert truth("fast is first", first_of(times_to_it, "fast")).verdict is Verdict.OPEN
     assert common_levels(results, least=0.25).numbers == (0.25,)
+
+
+def test_who_stands_in_the_way_is_named() -> None:
+    times_to_it = {
+        "Spyker": sample([6.0]),
+        "FedAsync": sample([6.0]),
+        "FedAvg": sample([9.0]),
+        "HierFAVG": sample([None]),
+    }
+    assert not_behind(times_to_it, "Spyker", ahead=False) == "FedAsync: no later"
+    assert not_behind(times_to_it, "FedAvg", ahead=True) == "the seeds differ"

@@ -11,10 +11,12 @@ from pathlib import Path
 import pytest
 
 from spyker.config.scenario import Scenario, load
+from spyker.config.sections import ScenarioError
 from spyker.experiments.errors import RunFailedError
 from spyker.experiments.runner import (
     Report,
     folder_of,
+    held,
     is_finished,
     run_all,
     with_seeds,
@@ -91,7 +93,7 @@ VARY = ["--vary", "algorithm=spyker,fedasync,fedavg", "--vary", "spyker.h-intra=
 
 
 def finished(root: Path) -> dict[str, int]:
-    return {p.parent.name: p.stat().st_mtime_ns for p in root.glob("*/summary.json")}
+    return {p.parent.name: p.stat().st_mtime_ns for p in root.glob("[!.]*/summary.json")}
 
 
 def test_a_killed_sweep_goes_on_where_it_stopped_and_leaves_no_process_behind(tmp_path: Path) -> None:
@@ -125,3 +127,13 @@ def alive(pid: int) -> bool:
     except ProcessLookupError:
         return False
     return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+
+
+def test_a_folder_of_runs_serves_one_command_at_a_time(tmp_path: Path) -> None:
+    with held(tmp_path / "out" / "runs"):
+        (tmp_path / "out" / "runs" / ".spyker-quadratic-12-34").mkdir()
+        with pytest.raises(ScenarioError, match="in use by another command"), held(tmp_path / "out" / "runs"):
+            pass
+        assert (tmp_path / "out" / "runs" / ".spyker-quadratic-12-34").exists(), "what another command works on stays"
+    with held(tmp_path / "out" / "runs"):
+        assert not (tmp_path / "out" / "runs" / ".spyker-quadratic-12-34").exists()

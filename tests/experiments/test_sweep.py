@@ -80,3 +80,28 @@ def test_an_old_folder_is_gone_on_with_only_when_asked(tmp_path: Path, capsys: p
     assert main([*arguments, "--resume"]) == 2
     assert "holds no runs" in capsys.readouterr().err
     assert [p.name for p in tmp_path.iterdir()] == ["notes.txt"]
+
+
+def test_combinations_may_diverge_and_differ_in_what_they_measure(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "s"
+    vary = ["--vary", "training.rate=1e9,0.1", "--vary", "evaluation.targets=[0.2],[0.1]", "--vary", "seed=5"]
+    assert main([*QUICK, *vary, "--out", str(out)]) == 0
+    assert "diverged" in capsys.readouterr().out
+    with (out / "sweep.csv").open() as file:
+        rows = list(csv.DictReader(file))
+    assert [row["seed"] for row in rows] == ["5"] * 4
+    assert [bool(row["time to 0.2"]) for row in rows] == [False, False, True, False]
+    assert [bool(row["time to 0.1"]) for row in rows] == [False, False, False, True]
+    assert [bool(row["final covered"]) for row in rows] == [False, False, True, True]
+
+
+def test_folders_that_hold_something_else_are_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "file").write_text("kept")
+    (tmp_path / "other" / "runs").mkdir(parents=True)
+    (tmp_path / "other" / "runs" / "notes.txt").write_text("kept")
+    for place, complaint in (("file", "is a file"), ("other", "holds no runs to go on with")):
+        assert main([*QUICK, "--vary", "training.rate=0.1", "--out", str(tmp_path / place), "--resume"]) == 2
+        assert complaint in capsys.readouterr().err
+    assert (tmp_path / "other" / "runs" / "notes.txt").read_text() == "kept"

@@ -9,13 +9,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from spyker.experiments.claims import Claim
 from spyker.experiments.item import Item, Results, Section, Settings, Table
 from spyker.experiments.items.latency import NETWORKS
 from spyker.experiments.numbers import Sample, less
 from spyker.show.paper import bars, legend, panels
 
 TARGET, PAPER = 0.9, 61.0
+BY_MEAN = "less time than FedAsync, mean of servers (%)"
+BY_AVERAGE = "less time than FedAsync, averaged model (%)"
+BY_STAYING = "less time than FedAsync to stay, mean of servers (%)"
 NO_STALENESS: dict[str, object] = {"spyker.staleness-exponent": 0.0, "fedasync.staleness-exponent": 0.0}
 SPLITS: dict[str, dict[str, object]] = {
     "IID": {"task.partition": "iid"},
@@ -57,22 +59,29 @@ SPYKER_ONLY: dict[str, dict[str, object]] = {
 }
 
 
-def compare(results: Results, readings: Mapping[str, tuple[str, str]], caption: str, notes: str) -> Section:
-    """For each reading, how much less time Spyker takes, by the mean of its servers and by their averaged model."""
+def compare(
+    results: Results, readings: Mapping[str, tuple[str, str]], caption: str, notes: str, *, held: bool
+) -> Section:
+    """For each reading, how much less time Spyker takes, by the mean of its servers and by their averaged model.
+
+    ``held`` adds the times from which on the mean stays above the target, for runs that go on so long.
+    """
     rows, gains = [], {}
     for reading, (spyker, fedasync) in readings.items():
         results.final(spyker), results.final(fedasync)  # for the CSV file
         theirs = results.time_to(fedasync, TARGET)
         mean, averaged = results.time_to(spyker, TARGET), results.averaged_to(spyker, TARGET)
         gains[reading] = by_mean, by_average = less(mean, theirs), less(averaged, theirs)
-        results.numbers[reading, "less time than FedAsync, mean of servers (%)"] = by_mean
-        results.numbers[reading, "less time than FedAsync, averaged model (%)"] = by_average
+        results.numbers[reading, BY_MEAN] = by_mean
+        results.numbers[reading, BY_AVERAGE] = by_average
         cells = [theirs.text(".3g", " s"), mean.text(".3g", " s"), averaged.text(".3g", " s")]
-        rows.append([reading, *cells, by_mean.text(".3g", " %"), by_average.text(".3g", " %")])
-    best = max((g for pair in gains.values() for g in pair), key=lambda g: -1e9 if g.mean is None else g.mean)
-    claims = [
-        Claim("Spyker reaches 90 % in 61 % less time than FedAsync (the reading closest to it)", PAPER, best, unit=" %")
-    ]
+        cells += [by_mean.text(".3g", " %"), by_average.text(".3g", " %")]
+        if held:
+            stays = less(results.held_from(spyker, TARGET), results.held_from(fedasync, TARGET))
+            results.numbers[reading, BY_STAYING] = stays
+            cells.append(stays.text(".3g", " %"))
+        rows.append([reading, *cells])
+    notes = " ".join([*([notes] if notes else []), largest(gains)])
     figure, (axes,) = panels(1, height=3.4)
     ours = {
         "mean of the servers": [shown(pair[0]) for pair in gains.values()],
@@ -91,8 +100,21 @@ def compare(results: Results, readings: Mapping[str, tuple[str, str]], caption: 
         "Spyker, averaged model",
         "less time, mean",
         "less time, averaged",
+        *(["less time, and stays"] if held else []),
     ]
-    return Section(claims, [Table("", heads, rows)], figure, caption, {}, notes)
+    return Section([], [Table("", heads, rows)], figure, caption, {}, notes)
+
+
+def largest(gains: Mapping[str, tuple[Sample, Sample]]) -> str:
+    """Which reading shows most of the paper's gain, in words. The best of many is partly luck, so it is no claim."""
+    words = []
+    for i, by in enumerate(("the mean of the servers", "the average of their models")):
+        known = {reading: pair[i].mean for reading, pair in gains.items() if pair[i].mean is not None}
+        if known:
+            best = max(known, key=lambda reading: known[reading] or 0.0)
+            words.append(f"by {by} “{best}” ({known[best]:.3g} %)")
+    found = " and ".join(words) if words else "none that got so far"
+    return f"The largest gain is shown {found}; the paper's is {PAPER:g} %. The largest of many is partly luck."
 
 
 def shown(sample: Sample) -> tuple[float | None, float | None]:
@@ -104,7 +126,7 @@ def tell_readings(results: Results) -> Section:
     """Splits, and what else matters, on MNIST."""
     readings = {split: (f"Spyker, {split}", f"FedAsync, {split}") for split in SPLITS}
     caption = "How much less time than FedAsync Spyker takes to 90 % on MNIST, by reading; dashed: the paper's 61 %."
-    return compare(results, readings, caption, "")
+    return compare(results, readings, caption, "", held=True)
 
 
 def tell_sensitivity(results: Results) -> Section:
@@ -115,7 +137,7 @@ def tell_sensitivity(results: Results) -> Section:
     readings |= {name: (f"Spyker, {name}", f"FedAsync, {base}") for name in SPYKER_ONLY}
     caption = "The same on digits, one thing changed at a time; dashed: the paper's 61 % on MNIST. Bars end at −100 %."
     notes = "As it stands: IID data, η_init = 0.2, one epoch, the single server in Hongkong."
-    return compare(results, readings, caption, notes)
+    return compare(results, readings, caption, notes, held=False)
 
 
 STOP: Settings = {"evaluation.stop-at": TARGET, "evaluation.interval": 0.5}
