@@ -17,11 +17,13 @@ from spyker.cli.run import INTERRUPTED, stop_on_signals
 from spyker.cli.sweep import add_many_options, check_counts, check_folder
 from spyker.config.sections import ScenarioError
 from spyker.experiments.document import document
-from spyker.experiments.items import ITEMS
+from spyker.experiments.items import ITEMS, PAPER
 from spyker.experiments.profiles import PROFILES
 from spyker.experiments.reproduce import count, plan, tell
 from spyker.experiments.runner import folder_of, held, run_watched
 from spyker.records import write_atomically
+
+GROUPS = {"paper": [item.name for item in PAPER], "all": list(ITEMS)}
 
 
 def add_reproduce(commands: Any) -> None:
@@ -32,7 +34,9 @@ def add_reproduce(commands: Any) -> None:
         description="Run the paper's experiments. Each leaves a figure (PNG and PDF), its numbers (CSV) and a section "
         "that sets the paper's claims beside what was measured. Runs that finished are never repeated.",
     )
-    parser.add_argument("items", nargs="*", metavar="ITEM", help=f"all, or some of: {', '.join(ITEMS)}")
+    parser.add_argument(
+        "items", nargs="*", metavar="ITEM", help=f"paper (all of its items), all, or some of: {', '.join(ITEMS)}"
+    )
     parser.add_argument("--list", action="store_true", help="say what each item shows and how long it takes")
     parser.add_argument("--profile", choices=list(PROFILES), default="quick", help="default: quick")
     parser.add_argument("--seeds", type=int, metavar="K", help="so many seeds each; default: the profile's")
@@ -48,11 +52,11 @@ def command_reproduce(args: argparse.Namespace) -> int:
     if args.list:
         return list_items()
     if not args.items:
-        raise ScenarioError("ITEM", "is missing", "Name some items, or all; spyker reproduce --list shows them")
+        raise ScenarioError("ITEM", "is missing", "Name some items, paper or all; spyker reproduce --list shows them")
     for name in args.items:
-        if name not in ITEMS and name != "all":
-            raise ScenarioError("ITEM", f"{name!r} is unknown", f"Choose all, or from {', '.join(ITEMS)}")
-    names = list(ITEMS) if "all" in args.items else list(dict.fromkeys(args.items))
+        if name not in ITEMS and name not in GROUPS:
+            raise ScenarioError("ITEM", f"{name!r} is unknown", f"Choose paper, all, or from {', '.join(ITEMS)}")
+    names = list(dict.fromkeys(name for word in args.items for name in GROUPS.get(word, [word])))
     check_counts(args)
     if args.document is not None and (args.document.is_dir() or not args.document.parent.is_dir()):
         raise ScenarioError("--document", f"{args.document} cannot be written", "Name a file in a folder that exists")
@@ -79,7 +83,7 @@ def command_reproduce(args: argparse.Namespace) -> int:
         print(f"{p.item.name}: {out / p.item.name}/")
         for claim in sections[p.item.name].claims:
             print(f"  {claim.verdict.value}: {claim.sentence} (here: {claim.here})")
-    whole = out / ("reproduction.md" if names == list(ITEMS) else f"reproduction-{'-'.join(names)}.md")
+    whole = out / ("reproduction.md" if set(names) == set(ITEMS) else f"reproduction-{'-'.join(args.items)}.md")
     write_atomically(whole, document(plans, sections, profile, seeds, lambda name: f"{name}/figure.png"))
     if args.document is not None:
         pictures = args.document.parent / "images" / args.document.stem

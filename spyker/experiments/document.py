@@ -27,7 +27,8 @@ def document(
         f"{counts[Verdict.HOLDS]} hold, {counts[Verdict.DIRECTION]} hold in direction but not in size, "
         f"{counts[Verdict.FAILS]} do not hold, and {counts[Verdict.OPEN]} could not be decided"
     )
-    names = "all" if set(sections) == set(ITEMS) else " ".join(sections)
+    groups = {frozenset(ITEMS): "all", frozenset(item.name for item in PAPER): "paper"}
+    names = groups.get(frozenset(sections), " ".join(sections))
     parts = [
         "# The paper, reproduced\n",
         f"Written by `spyker reproduce {names} --profile {profile.name} --seeds {seeds}`, version "

@@ -112,7 +112,7 @@ def test_unknown_items_are_refused(tmp_path: Path, capsys: pytest.CaptureFixture
     assert "scalability" in capsys.readouterr().err
     assert main(["reproduce", "--out", str(tmp_path / "out")]) == 2
     assert "--list" in capsys.readouterr().err
-    assert main(["reproduce", "all", "nonsense", "--out", str(tmp_path / "out")]) == 2
+    assert main(["reproduce", "paper", "nonsense", "--out", str(tmp_path / "out")]) == 2
     assert main(["reproduce", "queues", "--out", str(tmp_path / "out"), "--document", str(tmp_path)]) == 2
     assert "--document" in capsys.readouterr().err
     assert not (tmp_path / "out").exists()
