@@ -75,16 +75,21 @@ class Claim:
     def here(self) -> str:
         """What was measured, for people."""
         if not self.yes_or_no or not self.ours.whole:
-            return self.ours.text(".3g", self.unit)
+            return self.ours.text(form(self.ours.mean), self.unit)
         yes, seeds = sum(n > self.neutral for n in self.ours.known), len(self.ours.numbers)
         answer = "yes" if yes == seeds else "no" if not yes else f"in {yes} of {seeds} seeds"
         return answer if self.measured is None else f"{answer} ({self.measured.text('.3g')})"
 
     def markdown(self) -> str:
         """One row of a table."""
-        paper = "–" if self.paper is None else f"{self.paper:.3g}{self.unit}"
+        paper = "–" if self.paper is None else f"{self.paper:{form(self.paper)}}{self.unit}"
         why = {Verdict.HOLDS: "", Verdict.OPEN: self.undecided}.get(self.verdict, self.why)
         return f"| {self.sentence} | {paper} | {self.here} | {self.verdict.value} | {why} |\n"
+
+
+def form(number: float | None) -> str:
+    """How a number is written."""
+    return ",.0f" if number is not None and abs(number) >= 1000 else ".3g"
 
 
 def truth(

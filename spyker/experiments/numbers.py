@@ -37,7 +37,7 @@ class Sample:
         """For a table: the mean and the spread, or how many seeds got there."""
         if self.mean is None:
             return f"– ({len(self.known)} of {len(self.numbers)} seeds)" if self.known else "–"
-        spread = "" if self.spread is None else f" ± {self.spread:.2g}"
+        spread = "" if self.spread is None else f" ± {self.spread:{'.2g' if self.spread < 100 else '.0f'}}"
         return f"{self.mean:{form}}{spread}{unit}"
 
     def with_(self, other: Sample, combine: Callable[[float, float], float]) -> Sample:

@@ -134,7 +134,7 @@ MNIST = Item(
     task="mnist",
     runs=RUNS,
     tell=lambda results: tell((0.9, 0.95), "MNIST", results),
-    minutes=(2, 489),
+    minutes=(3, 489),
     quick={"duration": 15.0},
     full={"duration": 120.0},
 )
@@ -145,7 +145,7 @@ CIFAR10 = Item(
     task="cifar10",
     runs=RUNS,
     tell=lambda results: tell((), "CIFAR-10", results, CIFAR10_LEAST),
-    minutes=(2, 2485),
+    minutes=(1, 2485),
     quick={"duration": 8.0},
     full={"duration": 120.0},
 )

@@ -68,7 +68,7 @@ DECAY = Item(
         WITHOUT: {**HETEROGENEOUS, "spyker.decay": 0.0},
     },
     tell=tell,
-    minutes=(1, 308),
+    minutes=(2, 308),
     quick={"duration": 15.0},
     full={"duration": 120.0},
 )

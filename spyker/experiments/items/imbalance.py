@@ -78,7 +78,7 @@ IMBALANCE = Item(
     task="mnist",
     runs={label(n): {"algorithm": "spyker", "world.clients": list(world)} for n, world in WORLDS.items()},
     tell=tell,
-    minutes=(3, 615),
+    minutes=(4, 615),
     quick={"duration": 15.0},
     full={"duration": 120.0},
 )

@@ -89,7 +89,7 @@ LATENCY = Item(
     },
     tell=tell,
     longer={"FedAsync, uniform": 2.0, "Spyker, uniform": 2.0},  # a round trip takes clients 390 ms instead of 155
-    minutes=(3, 736),
+    minutes=(5, 736),
     quick={"duration": 15.0},
     full={"duration": 120.0},
 )

@@ -152,7 +152,7 @@ READINGS = Item(
         for name, title in (("spyker", "Spyker"), ("fedasync", "FedAsync"))
     },
     tell=tell_readings,
-    minutes=(3, 700),
+    minutes=(8, 700),
     quick={"duration": 15.0},
     full={"duration": 120.0},
 )
@@ -165,5 +165,5 @@ SENSITIVITY = Item(
     runs={f"Spyker, {n}": {**ONE, **s, "algorithm": "spyker"} for n, s in (BOTH | SPYKER_ONLY).items()}
     | {f"FedAsync, {n}": {**ONE, **s, "algorithm": "fedasync"} for n, s in (BOTH | FEDASYNC_ONLY).items()},
     tell=tell_sensitivity,
-    minutes=(3, 8),
+    minutes=(4, 8),
 )

@@ -107,7 +107,7 @@ SCALABILITY = Item(
         for name, title in ALGORITHM_TITLES.items()
     },
     tell=tell,
-    minutes=(7, 1418),
+    minutes=(9, 1418),
     quick={"duration": 15.0},
     full={"duration": 120.0},
 )

@@ -128,7 +128,7 @@ TUNING = Item(
         for label, point in combinations(algorithm).items()
     },
     tell=tell_tuning,
-    minutes=(8, 1272),
+    minutes=(7, 1272),
     quick={"duration": 8.0},
     full={"duration": 60.0},
     validation=True,
@@ -140,7 +140,7 @@ TUNED = Item(
     task="mnist",
     runs=both_presets(),
     tell=partial(tell_tuned, TARGETS),
-    minutes=(4, 979),
+    minutes=(6, 979),
     quick={"duration": 15.0},
     full={"duration": 120.0},
 )
@@ -151,7 +151,7 @@ TUNED_CIFAR10 = Item(
     task="cifar10",
     runs=both_presets(),
     tell=partial(tell_tuned, (), least=CIFAR10_LEAST),
-    minutes=(3, 4969),
+    minutes=(2, 4969),
     quick={"duration": 8.0},
     full={"duration": 120.0},
 )
