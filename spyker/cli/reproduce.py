@@ -104,10 +104,8 @@ def list_items() -> int:
     for item in ITEMS.values():
         table.add_row(item.name, item.paper, item.shows, *(duration(minutes) for minutes in item.minutes))
     Console().print(table)
-    print(
-        "Times are for two cores and one seed; those of full are estimates, of three. Items share runs, so that together"
-    )
-    print("they take less: quick 20 min for the paper's items and 41 min for all, full about 200 h.")
+    print("Times are for two cores; those of full are estimates. Items share runs, so that together they take less:")
+    print("quick 20 min for the paper's items and 41 min for all, full about 200 h.")
     for profile in PROFILES.values():
         print(f"{profile.name} ({count(profile.seeds, 'seed')}): {profile.says}")
     return 0
