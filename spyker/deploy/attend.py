@@ -17,7 +17,7 @@ import grpc.aio
 
 from spyker.deploy import spyker_pb2 as pb
 from spyker.deploy.certificates import credential_digest
-from spyker.deploy.frames import PROTOCOL, Intake, Refusal, in_one_piece, send, split
+from spyker.deploy.frames import PROTOCOL, Refusal, in_one_piece, receive, send, split
 from spyker.deploy.host import Host
 from spyker.protocol.messages import Vector
 
@@ -220,29 +220,19 @@ class LiveSession:
 
     async def _receive(self, ticket: pb.Ticket, chunk: memoryview | None) -> int:
         """Receive the rest of a model whose first chunk is here, and return how many bytes that was."""
-        host, size = self.host, 0
+        host, deploy = self.host, self.host.config.deploy
+
+        async def read() -> object:
+            self._reading_since = time.monotonic()
+            return await self.context.read()
+
         vector = await host.buffers.take()
         try:
             self._reading_since = time.monotonic()
-            deploy = host.config.deploy
             self._read_by = (
                 self._reading_since + deploy.stall_timeout + self._model_bytes * 8 / (deploy.slowest_mbit * 1e6)
             )
-            intake = Intake(vector, host.config.deploy.max_norm)
-            while True:
-                if chunk is None:
-                    raise Refusal("truncated", "another message begins before the weights are complete")
-                intake.add(chunk)
-                if intake.whole:
-                    break
-                self._reading_since = time.monotonic()
-                data = await self.context.read()
-                if data is grpc.aio.EOF:
-                    raise Refusal("truncated", "the stream ended before the weights were complete")
-                size += len(data)
-                chunk, frame = split(data)
-                if frame is not None:
-                    chunk = None
+            size = await receive(read, chunk, vector, deploy.max_norm)
             self._reading_since = None
             if host.draining:
                 await asyncio.Event().wait()

@@ -27,6 +27,7 @@ CHUNK_TAG = b"\x0a"  # field 1, length-delimited
 assert sys.byteorder == "little", "weights travel as little-endian float32, straight from memory"
 
 Write: TypeAlias = Callable[[bytes], Awaitable[None]]
+Read: TypeAlias = Callable[[], Awaitable[object]]
 
 
 class Refusal(Exception):  # noqa: N818 - an outcome, not a fault of ours
@@ -149,3 +150,21 @@ class Intake:
         if end == self._vector.size:
             check_norm(self._square, self._max_norm)
         self._filled = end
+
+
+async def receive(read: Read, chunk: memoryview | None, vector: Vector, max_norm: float | None = None) -> int:
+    """Fill a vector with a message's weights, of which the first chunk is here; return the bytes that were read."""
+    intake, size = Intake(vector, max_norm), 0
+    while True:
+        if chunk is None:
+            raise Refusal("truncated", "another message begins before the weights are complete")
+        intake.add(chunk)
+        if intake.whole:
+            return size
+        data = await read()
+        if not isinstance(data, bytes):  # gRPC has an object of its own for the end of a stream
+            raise Refusal("truncated", "the stream ended before the weights were complete")
+        size += len(data)
+        chunk, frame = split(data)
+        if frame is not None:
+            chunk = None

@@ -29,7 +29,7 @@ from spyker.deploy.certificates import CA, CREDENTIAL, load_credential
 from spyker.deploy.channels import ATTEND, channel, open_stream, read_file, refuse_remote
 from spyker.deploy.config import check_address, layout_digest, learning_digest
 from spyker.deploy.errors import NotWantedError
-from spyker.deploy.frames import PROTOCOL, Intake, Refusal, in_one_piece, send, split
+from spyker.deploy.frames import PROTOCOL, Refusal, in_one_piece, receive, send, split
 from spyker.deploy.log import Log
 from spyker.deploy.nearest import Ranking
 from spyker.learn.engine import keep_memory, single_threaded
@@ -210,7 +210,7 @@ class Attendant:
                 self.job.offered = False
             await stream.write(pb.Frame(hello=self.hello).SerializeToString())
             async with asyncio.timeout(WELCOME_SECONDS):
-                _, frame = await self._read(stream)
+                _, frame = split(await self._read(stream))
             if frame is None or frame.WhichOneof("body") != "welcome":
                 raise Refusal("malformed", "the server did not say Welcome")
             welcome = frame.welcome
@@ -225,7 +225,7 @@ class Attendant:
             self._answering.add_done_callback(lambda task: stream.cancel())
             look = time.monotonic() + self.attendance.return_after
             while True:
-                chunk, frame = await self._read(stream)
+                chunk, frame = split(await self._read(stream))
                 kind = None if frame is None else frame.WhichOneof("body")
                 if frame is not None and kind == "goodbye":
                     self.saved_version = frame.goodbye.saved_version
@@ -275,27 +275,19 @@ class Attendant:
         here, there = self.ranking.seconds.get(address), self.ranking.seconds.get(best)
         return here is not None and there is not None and there < NEARER * here
 
-    async def _read(self, stream: Any) -> tuple[memoryview | None, pb.Frame | None]:
+    async def _read(self, stream: Any) -> bytes:
         data = await stream.read()
         if data is grpc.aio.EOF:
             raise Ended(await stream.code(), await stream.details())
         self._seen = time.monotonic()
-        return split(data)
+        return bytes(data)
 
     async def _receive(self, stream: Any, chunk: memoryview | None) -> Vector:
         if chunk is not None and len(chunk) == 4 * self.buffers.parameters:
             return in_one_piece(chunk)
         vector = self.buffers.vector()
-        intake = Intake(vector)
-        while True:
-            if chunk is None:
-                raise Refusal("truncated", "another message begins before the weights are complete")
-            intake.add(chunk)
-            if intake.whole:
-                return vector
-            chunk, frame = await self._read(stream)
-            if frame is not None:
-                chunk = None
+        await receive(lambda: self._read(stream), chunk, vector)
+        return vector
 
     # --- Training and answering ------------------------------------------------------------------------------------
 

@@ -11,7 +11,7 @@ import grpc.aio
 
 from spyker.deploy import spyker_pb2 as pb
 from spyker.deploy.certificates import server_of
-from spyker.deploy.frames import PROTOCOL, Intake, Refusal, split
+from spyker.deploy.frames import PROTOCOL, Refusal, receive, split
 from spyker.deploy.host import Arrival, Host
 from spyker.deploy.peers import HANDSHAKE_SECONDS, carries_model, check_message, from_wire, kinds_between
 from spyker.protocol.messages import Vector
@@ -117,21 +117,8 @@ class Reception:
 
     async def _weights(self, context: Any, chunk: memoryview | None) -> tuple[Vector, int]:
         """Receive the rest of a model whose first chunk is here, and say how many bytes that was."""
-        vector, size = self.host.buffers.vector(), 0
-        intake = Intake(vector)
-        while True:
-            if chunk is None:
-                raise Refusal("truncated", "another message begins before the weights are complete")
-            intake.add(chunk)
-            if intake.whole:
-                return vector, size
-            data = await context.read()
-            if data is grpc.aio.EOF:
-                raise Refusal("truncated", "the stream ended before the weights were complete")
-            size += len(data)
-            chunk, frame = split(data)
-            if frame is not None:
-                chunk = None
+        vector = self.host.buffers.vector()
+        return vector, await receive(context.read, chunk, vector)
 
     async def _acknowledge(self, j: int, context: Any) -> None:
         news, told = asyncio.Event(), 0
