@@ -8,9 +8,9 @@ PRESETS: dict[str, Mapping[str, Mapping[str, object]]] = {
     "paper": {},
     # Each algorithm's best of eight on held-back MNIST images; docs/reproduction.md has the search.
     "tuned": {
-        "spyker": {"training.rate": 0.3, "spyker.client-rate": 0.6, "spyker.h-inter": 5.0},
+        "spyker": {"training.rate": 0.3, "spyker.client-rate": 0.6, "spyker.h-inter": 1.0},
         "sync-spyker": {"training.rate": 0.3, "spyker.client-rate": 0.6, "spyker.h-intra": 100.0},
-        "fedasync": {"training.rate": 0.3, "fedasync.client-rate": 0.6, "fedasync.staleness-exponent": 0.25},
+        "fedasync": {"training.rate": 0.3, "fedasync.client-rate": 0.3, "fedasync.staleness-exponent": 0.5},
         "hierfavg": {"training.rate": 0.2, "hierfavg.edge-rounds": 4},
         "fedavg": {"training.rate": 0.2, "fedavg.fraction": 0.5},
     },

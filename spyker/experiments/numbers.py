@@ -6,6 +6,8 @@ import statistics
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
+NOTHING = 1e-9  # what is left of sums that should be zero
+
 
 @dataclass(frozen=True, slots=True)
 class Sample:
@@ -38,7 +40,8 @@ class Sample:
         if self.mean is None:
             return f"– ({len(self.known)} of {len(self.numbers)} seeds)" if self.known else "–"
         spread = "" if self.spread is None else f" ± {self.spread:{'.2g' if self.spread < 100 else '.0f'}}"
-        return f"{self.mean:{form}}{spread}{unit}"
+        mean = 0.0 if abs(self.mean) < NOTHING else self.mean
+        return f"{mean:{form}}{spread}{unit}"
 
     def with_(self, other: Sample, combine: Callable[[float, float], float]) -> Sample:
         """Combine two measurements seed by seed."""

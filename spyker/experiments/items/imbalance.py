@@ -29,7 +29,7 @@ def tell(results: Results) -> Section:
     for clients, (accuracy, duration) in PAPER.items():
         run = label(clients)
         averaged = results.measure(run, "final accuracy, averaged model", lambda c: c.averaged[-1])
-        cells = [run, results.final(run).text(".3%"), accuracy, averaged.text(".3%")]
+        cells = [run, results.final(run).text(".4g"), accuracy, averaged.text(".4g")]
         rows.append(
             [
                 *cells,

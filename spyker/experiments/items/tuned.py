@@ -51,10 +51,8 @@ def tell_tuning(results: Results) -> Section:
     rows, best, winners = [], {}, {}
     for algorithm, title in ALGORITHM_TITLES.items():
         found = {label: results.time_to(label, TUNING_TARGET) for label in combinations(algorithm)}
-        reached = {label: s for label, s in found.items() if s.mean is not None}
-        winner = min(reached, key=lambda label: reached[label].mean or 0.0) if reached else ""
-        best[title] = reached[winner] if winner else Sample((None,))
-        winners[title] = winner
+        winners[title] = winner = min(found, key=lambda label: at_least(found[label], results.settings[label]))
+        best[title] = found[winner]
         for label in found:
             mark = "**best**" if label == winner else ""
             rows.append([label, found[label].text(".3g", " s"), results.final(label).text(".3g"), mark])
@@ -65,16 +63,22 @@ def tell_tuning(results: Results) -> Section:
     return Section([], [Table("", heads, rows)], figure, caption, {}, beside_preset(winners))
 
 
+def at_least(times: Sample, settings: Settings) -> float:
+    """The mean of some times; whoever did not get so far takes at least as long as the run."""
+    duration = float(str(settings["duration"]))
+    return sum(duration if n is None else n for n in times.numbers) / max(1, len(times.numbers))
+
+
 def beside_preset(winners: dict[str, str]) -> str:
-    """Whether the preset is what this search found: it was made from one such search, and others may end otherwise."""
+    """Whether the preset is what this search found: it was made from a quick one with two seeds; others may differ."""
     other = []
     for algorithm, title in ALGORITHM_TITLES.items():
         preset = name(title, PRESETS["tuned"][algorithm])
         if winners[title] != preset:
-            other.append(f"“{preset}” instead of “{winners[title] or 'nothing that got so far'}”")
+            other.append(f"“{preset}” instead of “{winners[title]}”")
     if not other:
         return "The preset `tuned` has these best settings."
-    return f"The preset `tuned` is from a search with one seed, and has {'; '.join(other)}."
+    return f"The preset `tuned` is from another search, and has {'; '.join(other)}."
 
 
 def tell_tuned(targets: Sequence[float], results: Results, least: float | None = None) -> Section:
