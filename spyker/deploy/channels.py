@@ -51,21 +51,6 @@ def channel(address: str, keepalive: float, credentials: grpc.ChannelCredentials
     return grpc.aio.secure_channel(address, credentials, options(keepalive))
 
 
-class Connections(dict[str, grpc.aio.Channel]):
-    """One client's connections by address, made when they are first asked for.
-
-    Clients of one process do not share any: what is large and slow on the way to one would hold up all the others.
-    """
-
-    def __init__(self, keepalive: float, credentials: grpc.ChannelCredentials | None) -> None:
-        super().__init__()
-        self._keepalive, self._credentials = keepalive, credentials
-
-    def __missing__(self, address: str) -> grpc.aio.Channel:
-        self[address] = channel(address, self._keepalive, self._credentials)
-        return self[address]
-
-
 def open_stream(channel: grpc.aio.Channel, method: str, metadata: Sequence[tuple[str, str]] = ()) -> Any:
     """Begin a stream of raw frames."""
     return channel.stream_stream(method)(metadata=tuple(metadata), wait_for_ready=False)

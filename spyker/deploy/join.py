@@ -26,7 +26,7 @@ from spyker.config.sections import ScenarioError
 from spyker.deploy import spyker_pb2 as pb
 from spyker.deploy.buffers import Buffers
 from spyker.deploy.certificates import CA, CREDENTIAL, load_credential
-from spyker.deploy.channels import ATTEND, Connections, open_stream, read_file, refuse_remote
+from spyker.deploy.channels import ATTEND, channel, open_stream, read_file, refuse_remote
 from spyker.deploy.config import check_address, layout_digest, learning_digest
 from spyker.deploy.errors import NotWantedError
 from spyker.deploy.frames import PROTOCOL, Refusal, in_one_piece, receive, send, split
@@ -361,6 +361,21 @@ class Attendant:
                 stream.cancel()
 
 
+class Connections(dict[str, grpc.aio.Channel]):
+    """One client's connections by address, made when they are first asked for.
+
+    Clients of one process do not share any: what is large and slow on the way to one would hold up all the others.
+    """
+
+    def __init__(self, attendance: Attendance) -> None:
+        super().__init__()
+        self._attendance = attendance
+
+    def __missing__(self, address: str) -> grpc.aio.Channel:
+        self[address] = channel(address, self._attendance.keepalive, self._attendance.credentials)
+        return self[address]
+
+
 def what_happened(error: BaseException) -> tuple[grpc.StatusCode, str]:
     """Why a connection ended, as the server put it, if it could."""
     if isinstance(error, grpc.aio.AioRpcError):
@@ -386,8 +401,7 @@ async def attend_all(
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.set)
-    secured = attendance.keepalive, attendance.credentials
-    connections = [Connections(*secured) for _ in range(len(clients) + 1)]
+    connections = [Connections(attendance) for _ in range(len(clients) + 1)]
     ranking = Ranking(attendance.servers, connections[-1].__getitem__)
     buffers = Buffers(parameters, max(RECEIVE_MEMORY, 4 * parameters * len(clients)))  # each will hold one, after all
     attendants = [
