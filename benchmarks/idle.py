@@ -7,7 +7,7 @@ import numpy as np
 from spyker.config.scenario import Training
 from spyker.learn.task import Task
 from spyker.learn.torch_task import TorchTask
-from spyker.protocol.messages import Vector
+from spyker.vectors import Vector
 
 PARAMETERS = 21_840
 

@@ -7,6 +7,7 @@ server does with a client's update: mix, hand out a snapshot that is soon forgot
 
 from __future__ import annotations
 
+import itertools
 import time
 
 import numpy as np
@@ -15,7 +16,8 @@ import torch
 from benchmarks.measure import Result, in_turn
 from spyker.config.scenario import Training
 from spyker.learn.torch_task import TorchTask
-from spyker.protocol.weights import Mix, Weights, mix
+from spyker.protocol.weights import Weights
+from spyker.vectors import Mix, Vector, mix
 
 SIZES = {21_840: None, 5_500_000: 0.7, 100_000_000: 0.7}  # parameters: bar
 
@@ -29,7 +31,9 @@ def measure() -> list[Result]:
 
 
 def measure_size(parameters: int, kernel: Mix, name: str, bar: float | None) -> Result:
-    weights = Weights(np.zeros(parameters, np.float32), kernel)
+    # As in a deployed server: what was handed out is not written again, and results go where an older model was.
+    memory = itertools.cycle([np.zeros(parameters, np.float32), np.zeros(parameters, np.float32)])
+    weights = Weights(np.zeros(parameters, np.float32), kernel, lambda _: writable(next(memory)))
     update = np.ones(parameters, np.float32)
     source = np.ones(parameters * 3 // 2, np.float32)
     target = np.zeros_like(source)
@@ -52,3 +56,9 @@ def measure_size(parameters: int, kernel: Mix, name: str, bar: float | None) -> 
     mixing, copying = in_turn(aggregate, copy, 7)
     details = {"mix_gb_per_s": 12 * parameters / mixing / 1e9, "copy_gb_per_s": 12 * parameters / copying / 1e9}
     return Result(f"{name} of {parameters:,} parameters / copy", copying / mixing, bar, details=details)
+
+
+def writable(vector: Vector) -> Vector:
+    """A vector of which a snapshot was taken, used again."""
+    vector.flags.writeable = True
+    return vector

@@ -12,7 +12,7 @@ from typing import Any, TypeAlias
 
 from spyker.config.presets import PRESETS
 from spyker.config.sections import ScenarioError, convert, read, refuse_unknown, show, write
-from spyker.protocol.parameters import Rule, parameter
+from spyker.parameters import Rule, parameter
 from spyker.protocol.registry import ALGORITHMS, Algorithm, Topology
 
 # One-way latencies in milliseconds between four regions of a cloud provider, rows = from (the paper's Tab. 4).

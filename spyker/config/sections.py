@@ -1,6 +1,6 @@
 """Between a TOML table and a documented dataclass, in both directions.
 
-A section is a frozen dataclass whose fields were made with :func:`spyker.protocol.parameters.parameter`. Keys are the
+A section is a frozen dataclass whose fields were made with :func:`spyker.parameters.parameter`. Keys are the
 field names in kebab-case. Whatever does not fit is refused with an error that names the field, the value and a remedy.
 """
 
@@ -15,7 +15,7 @@ import typing
 from collections.abc import Iterable, Mapping
 from typing import Any, TypeVar
 
-from spyker.protocol.parameters import Rule
+from spyker.parameters import Rule
 
 T = TypeVar("T")
 

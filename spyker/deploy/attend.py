@@ -19,7 +19,7 @@ from spyker.deploy import spyker_pb2 as pb
 from spyker.deploy.certificates import credential_digest
 from spyker.deploy.frames import PROTOCOL, Refusal, in_one_piece, receive, send, split
 from spyker.deploy.host import Host
-from spyker.protocol.messages import Vector
+from spyker.vectors import Vector
 
 HELLO_SECONDS = 10.0
 MOST_DATA = 1 << 31  # data points of one client; in an average by size, more would silence everybody else

@@ -7,7 +7,7 @@ import sys
 
 import numpy as np
 
-from spyker.protocol.messages import Vector
+from spyker.vectors import Vector
 
 POOLED_FROM = 1 << 18  # parameters; below a megabyte the allocator does this itself
 ONLY_THE_POOL = 2  # what sys.getrefcount says of a vector that the pool's list alone holds: that, and the call

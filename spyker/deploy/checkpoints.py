@@ -24,8 +24,8 @@ import numpy as np
 from safetensors import SafetensorError
 from safetensors.numpy import load_file
 
-from spyker.protocol.messages import Vector
 from spyker.records import RecordError
+from spyker.vectors import Vector
 
 NUMBERS, VECTORS, LOCK = "numbers.json", "vectors.safetensors", "lock"
 FORMAT = 1

@@ -17,7 +17,7 @@ from spyker.config.sections import ScenarioError, convert, read, refuse_unknown,
 from spyker.deploy.channels import refuse_remote
 from spyker.learn.registry import resolve
 from spyker.learn.task import Task
-from spyker.protocol.parameters import Rule, parameter
+from spyker.parameters import Rule, parameter
 from spyker.protocol.registry import Topology
 
 

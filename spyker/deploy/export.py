@@ -18,8 +18,7 @@ from torch import Tensor
 
 from spyker.deploy.checkpoints import CheckpointError, latest
 from spyker.learn.torch_task import Layout
-from spyker.protocol.messages import Vector
-from spyker.protocol.weights import average
+from spyker.vectors import Vector, average
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -16,7 +16,7 @@ import numpy as np
 from google.protobuf.message import DecodeError
 
 from spyker.deploy import spyker_pb2 as pb
-from spyker.protocol.messages import Vector
+from spyker.vectors import Vector
 
 PROTOCOL = 1  # the version of all this; both sides must speak the same
 CHUNK = 1 << 20

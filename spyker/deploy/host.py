@@ -49,9 +49,9 @@ from spyker.protocol.messages import (
     Token,
     ToServer,
     Update,
-    Vector,
 )
 from spyker.protocol.server import Server, Setup
+from spyker.vectors import Vector
 
 IN_A_THREAD = 1 << 20  # parameters; mixing fewer takes less time than telling a thread to do it
 WEIGHTLESS = (Join, Age, Token)  # whatever is done about these, no vector is gone through

@@ -37,7 +37,8 @@ from spyker.learn.registry import recipe
 from spyker.learn.speeds import delays
 from spyker.learn.task import Task
 from spyker.protocol.client import Client
-from spyker.protocol.messages import Model, ToServer, Train, Update, Vector
+from spyker.protocol.messages import Model, ToServer, Train, Update
+from spyker.vectors import Vector
 
 FIRST_PAUSE, LONGEST_PAUSE = 0.2, 10.0  # seconds between two attempts to connect
 WELCOME_SECONDS = 60.0

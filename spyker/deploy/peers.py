@@ -21,7 +21,8 @@ from spyker.deploy import spyker_pb2 as pb
 from spyker.deploy.channels import LINK, channel, open_stream
 from spyker.deploy.frames import PROTOCOL, Refusal, send, split
 from spyker.deploy.log import Log
-from spyker.protocol.messages import Age, EdgeModel, PeerMessage, PeerModel, Token, Vector
+from spyker.protocol.messages import Age, EdgeModel, PeerMessage, PeerModel, Token
+from spyker.vectors import Vector
 
 RETRY_SECONDS = 0.5
 HANDSHAKE_SECONDS = 10.0

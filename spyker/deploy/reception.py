@@ -14,7 +14,7 @@ from spyker.deploy.certificates import server_of
 from spyker.deploy.frames import PROTOCOL, Refusal, receive, split
 from spyker.deploy.host import Arrival, Host
 from spyker.deploy.peers import HANDSHAKE_SECONDS, carries_model, check_message, from_wire, kinds_between
-from spyker.protocol.messages import Vector
+from spyker.vectors import Vector
 
 
 class Reception:

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 from spyker.deploy.checkpoints import Checkpoint
 from spyker.deploy.peers import Posted
-from spyker.protocol.messages import Vector
 from spyker.protocol.server import State
+from spyker.vectors import Vector
 
 if TYPE_CHECKING:
     from spyker.deploy.host import Host

@@ -16,8 +16,8 @@ from spyker.emulate.world import Sink, World
 from spyker.learn.engine import Engine, EvaluateJob
 from spyker.learn.task import Metric
 from spyker.protocol.server import Server
-from spyker.protocol.weights import average
 from spyker.records import Evaluated, Fact
+from spyker.vectors import average
 
 
 class DivergedError(RuntimeError):

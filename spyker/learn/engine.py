@@ -15,7 +15,7 @@ from types import TracebackType
 from typing import TypeAlias
 
 from spyker.learn.task import Task
-from spyker.protocol.messages import Vector
+from spyker.vectors import Vector
 
 M_TRIM_THRESHOLD, M_TOP_PAD, M_MMAP_THRESHOLD = -1, -2, -3  # as in <malloc.h>
 KEPT_BYTES = 32 << 20  # the most that M_MMAP_THRESHOLD takes

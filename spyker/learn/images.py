@@ -18,7 +18,7 @@ from spyker.learn.data.dataset import Array
 from spyker.learn.data.load import load
 from spyker.learn.partition import Indices, PartitionOptions, deal
 from spyker.learn.task import Task
-from spyker.protocol.parameters import parameter
+from spyker.parameters import parameter
 
 if TYPE_CHECKING:
     from torch import nn

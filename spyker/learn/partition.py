@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from spyker.config.sections import ScenarioError
-from spyker.protocol.parameters import parameter
+from spyker.parameters import parameter
 
 Indices = npt.NDArray[np.int64]
 PARTITIONS = ("pathological", "iid", "dirichlet", "shard")

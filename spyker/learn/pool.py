@@ -15,7 +15,7 @@ from collections.abc import Iterable, Sequence
 from typing import Generic, NamedTuple, TypeVar
 
 from spyker.learn.engine import Engine, EvaluateJob, Job, TrainJob
-from spyker.protocol.messages import Vector
+from spyker.vectors import Vector
 
 DEPTH = 2  # jobs per worker: one that it computes and one that waits for it
 LOSSES = 3  # a worker that is lost so often without having finished a job ends the run

@@ -15,8 +15,8 @@ import numpy as np
 from spyker.config.scenario import Training
 from spyker.config.sections import ScenarioError, show
 from spyker.learn.task import Metric, Task
-from spyker.protocol.messages import Vector
-from spyker.protocol.parameters import parameter
+from spyker.parameters import parameter
+from spyker.vectors import Vector
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,7 +25,7 @@ from spyker.learn.engine import Job, TrainJob, keep_memory, single_threaded
 from spyker.learn.pool import Pool, Worker, WorkerDiedError, WorkerLostError
 from spyker.learn.registry import Recipe
 from spyker.learn.task import Task
-from spyker.protocol.messages import Vector
+from spyker.vectors import Vector
 
 SMALL = 100_000  # bytes; Ray's own limit for what it sends along with a call, which is faster than its store
 KNOCK_SECONDS = 10.0

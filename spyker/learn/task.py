@@ -5,8 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 
-from spyker.protocol.messages import Vector
-from spyker.protocol.weights import mix
+from spyker.vectors import Vector, mix
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +27,7 @@ class Task(ABC):
     """Whether training costs so little that sending it to a worker process would cost more."""
 
     def mix(self, target: Vector, source: Vector, weight: float, out: Vector) -> None:
-        """How servers mix models of this task: as :func:`spyker.protocol.weights.mix`, unless the task knows better."""
+        """How servers mix models of this task: as :func:`spyker.vectors.mix`, unless the task knows better."""
         mix(target, source, weight, out)
 
     @abstractmethod

@@ -22,7 +22,7 @@ from torch.utils.data import Dataset, TensorDataset
 from spyker.config.scenario import Training
 from spyker.config.sections import ScenarioError, show
 from spyker.learn.task import Metric, Task
-from spyker.protocol.messages import Vector
+from spyker.vectors import Vector
 
 Examples: TypeAlias = tuple[Tensor, Tensor]
 Loss: TypeAlias = Callable[[Tensor, Tensor], Tensor]

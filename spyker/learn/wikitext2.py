@@ -17,7 +17,7 @@ from spyker.config.sections import ScenarioError
 from spyker.learn.data.load import load
 from spyker.learn.partition import contiguous
 from spyker.learn.task import Metric, Task
-from spyker.protocol.parameters import parameter
+from spyker.parameters import parameter
 
 
 @dataclass(frozen=True, slots=True)

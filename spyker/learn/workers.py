@@ -22,7 +22,7 @@ import numpy as np
 from spyker.learn.engine import Job, TrainJob, keep_memory, single_threaded
 from spyker.learn.pool import DEPTH, Pool, Worker, WorkerDiedError, WorkerLostError
 from spyker.learn.registry import Recipe
-from spyker.protocol.messages import Vector
+from spyker.vectors import Vector
 
 ORDER = struct.Struct("<qdq")  # client (-1: evaluate), rate, step
 ANSWER = struct.Struct("<d")  # score

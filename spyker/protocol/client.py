@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from spyker.protocol.messages import Action, Model, ToServer, Train, Update, Vector
+from collections.abc import Mapping
+
+from spyker.protocol.messages import Action, Model, ToServer, Train, Update
+from spyker.vectors import Vector
 
 
 class Client:
@@ -22,9 +25,11 @@ class Client:
         step, self.step = self.step, self.step + 1
         return [Train(message.weights, message.rate, step)]
 
-    def trained(self, weights: Vector) -> list[Action]:
+    def trained(
+        self, weights: Vector, examples: int | None = None, metrics: Mapping[str, float] | None = None
+    ) -> list[Action]:
         """The end of LocalTraining: send (W_k, A_i) to server S_i."""
         received, self._received = self._received, None
         if received is None:
             raise RuntimeError(f"client {self.id} finished a training that it had not begun")
-        return [ToServer(self.server, Update(weights, received.age, received.version))]
+        return [ToServer(self.server, Update(weights, received.age, received.version, examples, metrics))]

@@ -10,9 +10,9 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from spyker.parameters import parameter
 from spyker.protocol.facts import UpdateApplied
 from spyker.protocol.messages import Action, ClientMessage, Leave, PeerMessage, ToClient, Update
-from spyker.protocol.parameters import parameter
 from spyker.protocol.server import Server, Setup, Work
 
 

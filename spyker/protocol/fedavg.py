@@ -14,11 +14,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from spyker.parameters import parameter
 from spyker.protocol.facts import RoundEnded, UpdateApplied
 from spyker.protocol.messages import Action, ClientMessage, Join, Leave, PeerMessage, Update
-from spyker.protocol.parameters import parameter
 from spyker.protocol.server import Server, Setup, State, Work
-from spyker.protocol.weights import accumulate
+from spyker.vectors import accumulate
 
 
 @dataclass(frozen=True, slots=True)

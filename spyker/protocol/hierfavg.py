@@ -11,12 +11,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from spyker.parameters import parameter
 from spyker.protocol.facts import CloudRoundEnded
 from spyker.protocol.fedavg import FedAvg
 from spyker.protocol.messages import Action, ClientMessage, EdgeModel, PeerMessage, PeerModel
-from spyker.protocol.parameters import parameter
 from spyker.protocol.server import Server, Setup, State, Work
-from spyker.protocol.weights import accumulate
+from spyker.vectors import accumulate
 
 
 @dataclass(frozen=True, slots=True)

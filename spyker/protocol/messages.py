@@ -6,15 +6,12 @@ contiguous float32 vector. All of this is data: frozen, and free of behaviour.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TypeAlias
 
-import numpy as np
-import numpy.typing as npt
-
 from spyker.protocol.facts import Fact
-
-Vector: TypeAlias = npt.NDArray[np.float32]
+from spyker.vectors import Vector
 
 # --- Messages between a server and its clients -----------------------------------------------------------------
 
@@ -31,11 +28,16 @@ class Model:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Update:
-    """Client to server: the weights after training, with the age and version of the model it started from."""
+    """Client to server: the weights after training, with the age and version of the model it started from.
+
+    A task may tell more: on how many ``examples`` the client has trained this time, and whatever ``metrics`` it has.
+    """
 
     weights: Vector
     age: float
     version: int
+    examples: int | None = None
+    metrics: Mapping[str, float] | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,9 +20,9 @@ from spyker.protocol.messages import (
     ServeAgain,
     ToClient,
     ToServer,
-    Vector,
 )
-from spyker.protocol.weights import Mix, Weights, mix
+from spyker.protocol.weights import Weights
+from spyker.vectors import Mix, Vector, mix
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,6 +24,7 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
+from spyker.parameters import parameter
 from spyker.protocol.facts import AgeAnnounced, Merged, SyncStarted, TokenArrived, UpdateApplied
 from spyker.protocol.messages import (
     Action,
@@ -37,7 +38,6 @@ from spyker.protocol.messages import (
     Token,
     Update,
 )
-from spyker.protocol.parameters import parameter
 from spyker.protocol.server import Server, Setup, State, Work
 
 

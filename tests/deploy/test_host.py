@@ -15,7 +15,8 @@ from spyker.deploy import spyker_pb2 as pb
 from spyker.deploy.checkpoints import Checkpoint
 from spyker.deploy.peers import Outbox
 from spyker.deploy.state import from_checkpoint, to_checkpoint
-from spyker.protocol.messages import Age, Vector
+from spyker.protocol.messages import Age
+from spyker.vectors import Vector
 
 
 class Remembered:

@@ -3,7 +3,7 @@
 import numpy as np
 
 from spyker.learn.task import Task
-from spyker.protocol.messages import Vector
+from spyker.vectors import Vector
 
 
 class Stub(Task):

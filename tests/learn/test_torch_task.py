@@ -7,7 +7,7 @@ from torch.utils.data import Dataset, TensorDataset
 from spyker.config.scenario import Training
 from spyker.config.sections import ScenarioError
 from spyker.learn.torch_task import TorchTask
-from spyker.protocol.weights import mix
+from spyker.vectors import mix
 
 
 def small_model() -> nn.Module:

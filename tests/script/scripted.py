@@ -228,9 +228,10 @@ def show(value: object) -> str:
 
 
 def describe(thing: object, kind: str = "", leave_out: str = "") -> str:
-    """A message or a fact: its kind and all of its fields."""
+    """A message or a fact: its kind and all of its fields that say something."""
     kind = kind or KINDS.get(type(thing), type(thing).__name__.lower())
     fields = [field.name for field in dataclasses.fields(thing) if field.name != leave_out]
+    fields = [name for name in fields if getattr(thing, name) is not None]
     return " ".join([kind, *(f"{name}={show(getattr(thing, name))}" for name in fields)])
 
 

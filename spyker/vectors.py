@@ -1,0 +1,61 @@
+"""Weights are vectors of float32, and this is the arithmetic on them: one pass over memory each, in blocks that stay in
+the processor's cache.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+Vector: TypeAlias = npt.NDArray[np.float32]
+
+BLOCK = 65_536  # elements; blocks of target, source and scratch together fit in a second-level cache
+
+
+def blocks(*vectors: Vector) -> Iterator[tuple[Vector, ...]]:
+    """The vectors in steps of one block each, then what is left over."""
+    whole = vectors[0].size // BLOCK * BLOCK
+    yield from zip(*(vector[:whole].reshape(-1, BLOCK) for vector in vectors), strict=True)
+    if whole < vectors[0].size:
+        yield tuple(vector[whole:] for vector in vectors)
+
+
+def mix(target: Vector, source: Vector, weight: float, out: Vector) -> None:
+    """Write ``target + weight · (source − target)`` into ``out``, which may be ``target`` itself."""
+    factor = np.float32(weight)
+    if target.size <= BLOCK:
+        difference = np.subtract(source, target, None if out is target else out)
+        np.multiply(difference, factor, difference)
+        np.add(target, difference, out)
+        return
+    scratch = np.empty(BLOCK, np.float32)
+    for t, s, o in blocks(target, source, out):
+        difference = scratch[: t.size]
+        np.subtract(s, t, difference)
+        np.multiply(difference, factor, difference)
+        np.add(t, difference, o)
+
+
+def accumulate(total: Vector, source: Vector, weight: float) -> None:
+    """Add ``weight · source`` to ``total``, in place."""
+    factor = np.float32(weight)
+    scratch = np.empty(min(BLOCK, total.size), np.float32)
+    for t, s in blocks(total, source):
+        product = scratch[: t.size]
+        np.multiply(s, factor, product)
+        np.add(t, product, t)
+
+
+def average(models: Sequence[Vector]) -> Vector:
+    """The mean of some weight vectors."""
+    total = np.zeros_like(models[0])
+    for model in models:
+        accumulate(total, model, 1 / len(models))
+    return total
+
+
+Mix: TypeAlias = Callable[[Vector, Vector, float, Vector], None]
+"""What :func:`mix` does, by whatever means."""
