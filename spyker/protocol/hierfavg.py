@@ -37,7 +37,7 @@ class Edge(FedAvg):
     name, title = "hierfavg", "HierFAVG"
     topology = Topology.CLOUD
     Parameters = HierFAVGParameters
-    hears = (PeerModel,)
+    hears, says = (PeerModel,), (EdgeModel, EdgeIdle)
 
     @classmethod
     def build(cls, id: int, setup: Setup, roster: Mapping[int, int]) -> Server:
@@ -91,7 +91,7 @@ class Edge(FedAvg):
 class Cloud(Server):
     """Averages the edges' models. It has no clients of its own."""
 
-    hears = (EdgeModel, EdgeIdle)
+    hears, says = (EdgeModel, EdgeIdle), (PeerModel,)
 
     def __init__(self, id: int, setup: Setup, roster: Mapping[int, int]) -> None:
         super().__init__(id, setup, roster)

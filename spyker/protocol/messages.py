@@ -55,6 +55,8 @@ class PeerMessage(Message):
     """From a server to another."""
 
     __slots__ = ()
+    only_the_latest_counts: ClassVar[bool] = False
+    """Whether one that could not be sent yet is pointless once there is a newer one of its kind."""
 
 
 # --- Messages between a server and its clients -----------------------------------------------------------------
@@ -103,6 +105,7 @@ class Leave(ClientMessage):
 class Age(PeerMessage):
     """An announcement of the sender's age, so that the holder of the token may start a synchronisation."""
 
+    only_the_latest_counts = True
     age: AgeOf
 
 

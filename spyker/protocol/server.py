@@ -97,6 +97,8 @@ class Server(ABC):
     """Its parameters: a frozen dataclass whose fields were made with :func:`spyker.parameters.parameter`."""
     hears: ClassVar[tuple[type[PeerMessage], ...]] = ()
     """What other servers may say to one."""
+    says: ClassVar[tuple[type[PeerMessage], ...]] = ()
+    """What one says to other servers; by default what it hears."""
     answers: ClassVar[type[ClientMessage]] = Update
     """What its clients answer with."""
     client: ClassVar[type[Client]] = Client
@@ -111,6 +113,8 @@ class Server(ABC):
                 setattr(cls, attribute, default)
         if "section" not in cls.__dict__:
             cls.section = cls.name
+        if "hears" in cls.__dict__ and "says" not in cls.__dict__:
+            cls.says = cls.hears
 
     @classmethod
     def build(cls, id: int, setup: Setup, roster: Mapping[int, int]) -> Server:
@@ -194,8 +198,8 @@ class Server(ABC):
 
     @classmethod
     def kinds(cls) -> dict[str, type[Message]]:
-        """The messages that one may be told, by the names of their kinds."""
-        kinds: tuple[type[Message], ...] = (cls.answers, Join, Leave, *cls.hears)
+        """The messages that one may be told or say to other servers, by the names of their kinds."""
+        kinds: tuple[type[Message], ...] = (cls.answers, Join, Leave, *cls.hears, *cls.says)
         return {kind.kind: kind for kind in kinds}
 
     # --- What subclasses say ---------------------------------------------------------------------------------------
