@@ -149,9 +149,7 @@ class Intake:
         self._filled = end
 
 
-async def receive(
-    read: Read, chunk: memoryview | None, arrays: Sequence[Array], max_norm: float | None = None
-) -> int:
+async def receive(read: Read, chunk: memoryview | None, arrays: Sequence[Array], max_norm: float | None = None) -> int:
     """Fill the arrays of a message whose first chunk is here; return the bytes that were read.
 
     Nobody writes to them afterwards.

@@ -309,7 +309,7 @@ class Host:
         self._timers[timer] = seconds
         self._effects.append(StartTimer(f"{SERVERS}{timer}", seconds))
 
-    # --- One message at a time -----------------------------------------------------------------------------------------
+    # --- One message at a time ---------------------------------------------------------------------------------------
 
     @property
     def waiting(self) -> int:
@@ -417,7 +417,7 @@ class Host:
         if session is not None:
             self._effects.append(Give(session, ticket, message, self.saved_version))
 
-    # --- Checkpoints ---------------------------------------------------------------------------------------------------
+    # --- Checkpoints -------------------------------------------------------------------------------------------------
 
     @property
     def settled(self) -> bool:
@@ -471,6 +471,6 @@ class Host:
         self._rest()
 
     def save_failed(self) -> None:
-        """It could not be written. It is tried again, not at once: a full disk does not get emptier by the millisecond."""
+        """It could not be written. It is tried again, but not at once: a full disk stays full for a while."""
         self._marks, self._changed, self._failed = None, True, True
         self._effects.append(StartTimer(RETRY, self.rules.save_retry))

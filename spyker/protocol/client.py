@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from spyker.protocol.messages import Action, Model, ToServer, Train, Update
+from spyker.protocol.messages import Action, Model, ServerMessage, ToServer, Train, Update
 from spyker.vectors import Vector
 
 
@@ -19,8 +19,9 @@ class Client:
         self.step = 0
         self._received: Model | None = None
 
-    def handle(self, sender: int, message: Model) -> list[Action]:
+    def handle(self, sender: int, message: ServerMessage) -> list[Action]:
         """Procedure LocalTraining(W_i, A_i, η_k), up to the training itself."""
+        assert isinstance(message, Model)
         self._received = message
         step, self.step = self.step, self.step + 1
         return [Train(message.weights, message.rate, step)]
