@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import ClassVar
 
 from spyker.protocol.messages import Action, Model, ServerMessage, ToServer, Train, Update
 from spyker.vectors import Vector
@@ -12,6 +13,8 @@ class Client:
     """Client C_k: trains what its server sends and answers with the result."""
 
     __slots__ = ("_received", "id", "server", "step")
+    hears: ClassVar[tuple[type[ServerMessage], ...]] = (Model,)
+    """What a server may say to one."""
 
     def __init__(self, id: int, server: int) -> None:
         self.id = id
