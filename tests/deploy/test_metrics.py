@@ -9,6 +9,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from spyker.config.sections import ScenarioError
 from spyker.deploy.metrics import Metrics
 from spyker.protocol.facts import CloudRoundEnded, Merged, RoundEnded, SyncStarted, TokenArrived, UpdateApplied
+from spyker.protocol.messages import Token
 
 
 class Watch:
