@@ -17,9 +17,10 @@ from types import TracebackType
 from typing import Any
 
 from spyker.config.scenario import Scenario, dump
-from spyker.deploy.certificates import CA, CERTIFICATE, CLIENTS, KEY, make_deployment
+from spyker.deploy.certificates import CA, CERTIFICATE, CLIENTS, KEY
 from spyker.deploy.config import Deployment, write_config
 from spyker.deploy.errors import ChildError
+from spyker.deploy.issuing import make_deployment
 from spyker.deploy.merge import FACTS, merge_records
 from spyker.deploy.tally import BEGAN
 from spyker.records import FACTS as FACTS_FILE

@@ -12,9 +12,10 @@ import pytest
 from deployment import Deployed, Speaker, deployed, speaking, table, until
 
 from spyker.deploy import spyker_pb2 as pb
-from spyker.deploy.certificates import Authority, make_deployment
+from spyker.deploy.authority import Authority
 from spyker.deploy.channels import LINK, channel, open_stream
 from spyker.deploy.frames import FRAME_LIMIT
+from spyker.deploy.issuing import make_deployment
 
 
 @pytest.fixture(scope="module")
