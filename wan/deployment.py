@@ -17,7 +17,6 @@ from pathlib import Path
 from spyker.config.scenario import Scenario, dump, latency_seconds
 from spyker.deploy.config import Deployment, write_config
 from spyker.deploy.issuing import make_deployment
-from spyker.placement import Topology
 from wan.network import Network
 
 ROOT = Path(__file__).parent.parent
@@ -86,7 +85,7 @@ def deploy(scenario: Scenario, folder: Path) -> tuple[list[Path], int]:
             return network.run(place, [*SPYKER, *command], cwd=folder, env=environment, **options)
 
         def attend(region: int, clients: range, place: str, log: str) -> subprocess.Popen[bytes]:
-            server = 0 if scenario.chosen.topology is Topology.SINGLE else region
+            server = scenario.placement().homes[clients[0]]
             address = f"{network.address(server_place(server))}:{CLIENT_PORT}"
             ids = f"{clients[0]}-{clients[-1]}"
             command = ["join", "scenario.toml", "--server", address, "--clients", ids, "--certs", "certs", "--paced"]

@@ -185,7 +185,14 @@ class Driver:
 
     def _expire(self, timer: str) -> None:
         self._timers.pop(timer, None)
-        self.host.expire(timer)
+        self._tell(self.host.expire, timer)
+
+    def _tell(self, event: Callable[..., None], *about: object) -> None:
+        """Tell the host of something that is nobody's fault but ours."""
+        try:
+            event(*about)
+        except Exception as error:
+            self.fail(error)
         self.go_on()
 
     # --- Between two messages --------------------------------------------------------------------------------------
@@ -221,11 +228,10 @@ class Driver:
         error = done.exception()
         if error is not None:
             self.log.error("checkpoint-failed", error=repr(error))
-            self.host.save_failed()
+            self._tell(self.host.save_failed)
         else:
-            self.host.saved()
+            self._tell(self.host.saved)
             self.metrics.saved(self.host.saved_version, time.monotonic() - began)
-        self.go_on()
         self._progress.set()
 
     async def settle(self) -> None:

@@ -28,6 +28,7 @@ from spyker.records import Evaluated, Fact
 
 POLL_SECONDS = 0.1
 STOP_SECONDS = 20.0
+FAILED = 1  # the exit code of a process that was not stopped, but failed
 LOG_TAIL = 2000  # characters of the log of a process that failed
 
 
@@ -178,6 +179,12 @@ class Local:
         """A process that failed takes the others with it."""
         for process in (*self.servers, *self.clients):
             if process.poll():
+                raise ChildError(self._report(process))
+
+    def check_clients(self) -> None:
+        """Complain of client processes that have ended, some of whose clients failed while the others went on."""
+        for process in self.clients:
+            if process.poll() == FAILED:
                 raise ChildError(self._report(process))
 
     def _report(self, process: subprocess.Popen[bytes]) -> str:
