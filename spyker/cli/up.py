@@ -69,4 +69,5 @@ def command_up(args: argparse.Namespace) -> int:
         local.merge(out)
     show_table([Run(out)], scenario)
     print(f"record: {out}/  ·  to draw it: spyker plot {out}")
+    local.check_clients()
     return INTERRUPTED if stop.requested else 0

@@ -17,9 +17,10 @@ from types import TracebackType
 from typing import Any
 
 from spyker.config.scenario import Scenario, dump
-from spyker.deploy.certificates import CA, CERTIFICATE, CLIENTS, KEY, make_deployment
+from spyker.deploy.certificates import CA, CERTIFICATE, CLIENTS, KEY
 from spyker.deploy.config import Deployment, write_config
 from spyker.deploy.errors import ChildError
+from spyker.deploy.issuing import make_deployment
 from spyker.deploy.merge import FACTS, merge_records
 from spyker.deploy.tally import BEGAN
 from spyker.records import FACTS as FACTS_FILE
@@ -27,6 +28,7 @@ from spyker.records import Evaluated, Fact
 
 POLL_SECONDS = 0.1
 STOP_SECONDS = 20.0
+FAILED = 1  # the exit code of a process that was not stopped, but failed
 LOG_TAIL = 2000  # characters of the log of a process that failed
 
 
@@ -177,6 +179,12 @@ class Local:
         """A process that failed takes the others with it."""
         for process in (*self.servers, *self.clients):
             if process.poll():
+                raise ChildError(self._report(process))
+
+    def check_clients(self) -> None:
+        """Complain of client processes that have ended, some of whose clients failed while the others went on."""
+        for process in self.clients:
+            if process.poll() == FAILED:
                 raise ChildError(self._report(process))
 
     def _report(self, process: subprocess.Popen[bytes]) -> str:
