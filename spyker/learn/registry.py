@@ -17,6 +17,7 @@ from typing import Any
 from spyker.config.scenario import Scenario, TaskChoice, Training
 from spyker.config.sections import ScenarioError, read, show
 from spyker.learn.data.dataset import Array
+from spyker.learn.guard import Guard, TaskFailedError, own_traceback
 from spyker.learn.task import Task
 
 TASKS: dict[str, str] = {
@@ -50,6 +51,14 @@ class Recipe:
         if not isinstance(task, Task):
             raise ScenarioError("task.name", f"{name} returned {type(task).__name__}", "Return a spyker Task")
         return task
+
+    def guarded(self) -> Guard:
+        """Make the task in a worker, from where errors travel as text."""
+        try:
+            return Guard(self.make())
+        except Exception as error:
+            name = self.choice.name
+            raise TaskFailedError(f"task {name}, making it in a worker:\n{own_traceback(error)}") from error
 
 
 def find_function(name: str) -> Any:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from spyker.vectors import Vector, mix
@@ -16,10 +17,27 @@ class Metric:
     higher_is_better: bool = True
 
 
+@dataclass(frozen=True, slots=True)
+class Trained:
+    """What a training may return instead of bare weights."""
+
+    weights: Vector
+    examples: int | None = None
+    """How many examples it used, if not as many as :meth:`Task.size` says."""
+    metrics: Mapping[str, float] | None = None
+    """What the client measured, by name."""
+    state: object | None = None
+    """What the client will find in its next training: anything that can be pickled."""
+
+
 class Task(ABC):
     """Something that a number of clients can learn together.
 
     ``train`` and ``evaluate`` are pure functions of their arguments, so that they may run anywhere, in any order.
+
+    A task whose clients remember something from one training to the next declares one more parameter, ``train(self,
+    client, weights, rate, step, state=None)``: it is given a copy of the ``state`` that the client's last training
+    returned in :class:`Trained`, whoever computed that.
     """
 
     metric = Metric("accuracy")
@@ -39,7 +57,7 @@ class Task(ABC):
         """d_k, the number of data points of a client."""
 
     @abstractmethod
-    def train(self, client: int, weights: Vector, rate: float, step: int) -> Vector:
+    def train(self, client: int, weights: Vector, rate: float, step: int) -> Vector | Trained:
         """Train a model on the data of a client; ``step`` counts its trainings and seeds this one."""
 
     @abstractmethod
