@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 from spyker.config.presets import PRESETS
-from spyker.config.sections import ScenarioError, convert, read, refuse_unknown, show, write
+from spyker.config.sections import ScenarioError, convert, kebab, read, refuse_unknown, show, to_toml, write
 from spyker.parameters import Rule, parameter
 from spyker.protocol.registry import ALGORITHMS, Algorithm, Topology
 
@@ -83,7 +83,9 @@ class Evaluation:
     """When the servers' models are judged. It takes no virtual time."""
 
     interval: float = parameter(1.0, "virtual seconds between two evaluations", above=0)
-    targets: tuple[float, ...] = parameter((0.9, 0.95), "report when the mean of the servers first reaches these")
+    targets: tuple[float, ...] | None = parameter(
+        None, "report when the mean of the servers first reaches these; unset: what the task's metric suggests"
+    )
     stop_at: float | None = parameter(
         None,
         "end an emulation at the evaluation after the one at which the servers' mean reaches this; unset: never",
@@ -96,6 +98,8 @@ class TaskChoice:
 
     name: str = "digits"
     options: Any = field(default_factory=dict)
+    given: Any = None
+    """What makes the task, if a program gave that instead of a name; the name is then its own."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,6 +180,8 @@ def lay_over(table: dict[str, Any], dotted: str, value: object) -> None:
         table = table.setdefault(section, {})
         if not isinstance(table, dict):
             raise ScenarioError(dotted, f"{section!r} is not a section", "Write section.key=value")
+    if sections == ["task"]:  # whose keys may be written in either way
+        key = next((k for k in table if kebab(k) == kebab(key)), key)
     table[key] = value
 
 
@@ -230,10 +236,13 @@ def resolve_algorithms(scenario: Scenario) -> dict[str, Any]:
 
 
 def read_task(table: object) -> TaskChoice:
-    """The task's name; its options are checked by the task itself."""
+    """The task's name; its options are checked by the task itself. Their keys may have dashes or underscores."""
     if not isinstance(table, Mapping):
         raise ScenarioError("task", f"is {show(table)}, not a section", 'Write [task] and below it name = "digits"')
-    options = dict(table)
+    options = {kebab(key): value for key, value in table.items()}
+    if len(options) < len(table):
+        twice = next(key for key in table if key not in options)
+        raise ScenarioError(f"task.{twice}", f"is task.{kebab(twice)}, which is set as well", "Set it once")
     name = convert(options.pop("name", TaskChoice().name), str, Rule(""), "task.name")
     return TaskChoice(name, options)
 
@@ -310,10 +319,12 @@ def dump(scenario: Scenario, *, comments: bool = False) -> str:
         doc = f.metadata["rule"].doc + (f": {', '.join(ALGORITHMS)}" if f.name == "algorithm" else "")
         parts[0] += (f"# {doc}\n" if comments else "") + f"{f.name} = {show(getattr(scenario, f.name))}\n"
     options = scenario.task.options
-    name = ("# what is learnt\n" if comments else "") + f"name = {show(scenario.task.name)}\n"
+    name = ("# what is learnt\n" if comments else "") + f"name = {to_toml(scenario.task.name)}\n"
     if isinstance(options, Mapping):
-        options = dataclasses.make_dataclass("Options", options)(**options)
-    parts.append("[task]\n" + name + write(options, comments=comments).lstrip("\n"))
+        lines = "".join(f"{key} = {to_toml(value)}\n" for key, value in options.items())
+    else:
+        lines = write(options, comments=comments).lstrip("\n")
+    parts.append("[task]\n" + name + lines)
     parts += [f"[{s}]\n" + write(getattr(scenario, s), comments=comments) for s in SECTIONS]
     parts += [f"[{s}]\n" + write(p, comments=comments) for s, p in scenario.algorithms.items()]
     return "\n".join(parts)

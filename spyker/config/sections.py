@@ -125,11 +125,16 @@ def to_toml(value: object) -> str:
                 return "[\n" + "".join(f"  {to_toml(row)},\n" for row in value) + "]"
             return "[" + ", ".join(map(to_toml, value)) + "]"
         case Mapping():
-            return "{ " + ", ".join(f"{k} = {to_toml(v)}" for k, v in value.items()) + " }"
+            return "{ " + ", ".join(f"{to_key(k)} = {to_toml(v)}" for k, v in value.items()) + " }"
         case _ if dataclasses.is_dataclass(value):
             fields = dataclasses.fields(value)
             return to_toml({kebab(f.name): getattr(value, f.name) for f in fields})
     return str(value)
+
+
+def to_key(name: str) -> str:
+    """A key in TOML."""
+    return name if re.fullmatch(r"[A-Za-z0-9_-]+", name) else to_toml(name)
 
 
 def write(section: object, *, comments: bool) -> str:

@@ -29,10 +29,10 @@ from spyker.emulate.judge import DivergedError
 from spyker.emulate.run import run
 from spyker.experiments.errors import RunFailedError
 from spyker.learn.engine import Here, keep_memory
-from spyker.learn.registry import recipe
+from spyker.learn.registry import recipe, with_targets
+from spyker.learn.spawn import spawn
 from spyker.learn.start import available_cores
 from spyker.learn.task import Task
-from spyker.learn.workers import interrupts_ignored
 from spyker.records import Fact, RecordWriter, Run
 from spyker.show.many import ManyProgress
 
@@ -124,8 +124,7 @@ class Hand:
         context = multiprocessing.get_context("spawn")
         self.pipe, theirs = context.Pipe()
         self.process = context.Process(target=_work, args=(theirs,), daemon=True)
-        with interrupts_ignored():
-            self.process.start()
+        spawn(self.process)
         theirs.close()
         self.folder: Path | None = None
         self.scenario: Scenario | None = None
@@ -188,7 +187,8 @@ def _run(place: Path, scenario: Scenario, task: Task, pipe: Connection) -> None:
     for a moment does not get in the way of whoever resumes.
     """
     folder = place.with_name(f".{place.name}-{os.getpid()}")
-    writer, summary, reported = RecordWriter(folder, dump(scenario)), None, 0.0
+    writer = RecordWriter(folder, dump(with_targets(scenario, task.metric)))
+    summary, reported = None, 0.0
 
     def sink(t: float, fact: Fact, queue: int | None) -> None:
         nonlocal reported

@@ -15,6 +15,8 @@ class Metric:
 
     name: str
     higher_is_better: bool = True
+    targets: tuple[float, ...] = ()
+    """Scores worth reporting when they are reached, where a scenario names none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +42,7 @@ class Task(ABC):
     returned in :class:`Trained`, whoever computed that.
     """
 
-    metric = Metric("accuracy")
+    metric = Metric("accuracy", targets=(0.9, 0.95))
     trivial = False
     """Whether training costs so little that sending it to a worker process would cost more."""
 

@@ -11,10 +11,8 @@ import ctypes
 import multiprocessing
 import multiprocessing.connection
 import pickle
-import signal
 import struct
-import threading
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from multiprocessing.connection import Connection
 from typing import Any
 
@@ -24,6 +22,7 @@ from spyker.learn.engine import Job, TrainJob, keep_memory, single_threaded
 from spyker.learn.guard import Guard, TaskFailedError
 from spyker.learn.pool import DEPTH, Pool, Worker, WorkerDiedError, WorkerLostError
 from spyker.learn.registry import Recipe
+from spyker.learn.spawn import spawn
 from spyker.learn.task import Trained
 from spyker.vectors import Vector
 
@@ -48,8 +47,7 @@ class WorkerProcess(Worker):
         memory = context.RawArray(ctypes.c_float, DEPTH * self._parameters)
         self.slots = _slots(memory)
         self.process = context.Process(target=_serve, args=(theirs, memory, self._recipe), daemon=True)
-        with interrupts_ignored():  # which the new process inherits: Ctrl-C is for the caller, who then ends it
-            self.process.start()
+        spawn(self.process)
         theirs.close()
 
     def takes(self, job: Job) -> bool:
@@ -116,19 +114,6 @@ class Workers(Pool[WorkerProcess]):
         """The workers whose pipe has an answer, or is broken."""
         by_pipe: dict[Any, WorkerProcess] = {worker.pipe: worker for worker in self.workers}
         return [by_pipe[pipe] for pipe in multiprocessing.connection.wait(by_pipe, None if wait else 0)]
-
-
-@contextlib.contextmanager
-def interrupts_ignored() -> Iterator[None]:
-    """Let Ctrl-C pass for a moment. Only the main thread can, and only it would be interrupted."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGINT, before)
 
 
 def _slots(memory: Any) -> list[Vector]:
