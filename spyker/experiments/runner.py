@@ -29,7 +29,7 @@ from spyker.emulate.judge import DivergedError
 from spyker.emulate.run import run
 from spyker.experiments.errors import RunFailedError
 from spyker.learn.engine import Here, keep_memory
-from spyker.learn.registry import recipe, with_targets
+from spyker.learn.registry import code_of, recipe, with_targets
 from spyker.learn.spawn import spawn
 from spyker.learn.start import available_cores
 from spyker.learn.task import Task
@@ -58,7 +58,8 @@ def essence(scenario: Scenario) -> Scenario:
 
 def folder_of(scenario: Scenario, root: Path) -> Path:
     """Where the run of a scenario belongs."""
-    digest = hashlib.sha256(f"{__version__}\n{dump(essence(scenario))}".encode()).hexdigest()[:12]
+    depends = f"{__version__}\n{dump(essence(scenario))}{code_of(scenario.task)}"
+    digest = hashlib.sha256(depends.encode()).hexdigest()[:12]
     return root / f"{scenario.algorithm}-{scenario.task.name.rpartition(':')[2]}-{digest}"
 
 

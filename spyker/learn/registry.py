@@ -7,6 +7,7 @@ already, instead of a name.
 
 from __future__ import annotations
 
+import hashlib
 import importlib
 import inspect
 import tomllib
@@ -18,8 +19,9 @@ from spyker.config.sections import ScenarioError, kebab, read, show, to_toml
 from spyker.learn.by_value import ByValue
 from spyker.learn.data.dataset import Array
 from spyker.learn.guard import Guard, TaskFailedError, own_traceback
-from spyker.learn.names import BUILT_IN, check_name, find_function
+from spyker.learn.names import BUILT_IN, check_name, find_function, place_of
 from spyker.learn.task import Metric, Task
+from spyker.own_code import code_digest
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,6 +127,14 @@ def client_labels(scenario: Scenario) -> list[Array]:
         raise ScenarioError("task.name", f"{show(name)} has no labels to show", "Choose digits, mnist or cifar10")
     labels: list[Array] = function(scenario.task.options, scenario.client_count, scenario.seed)
     return labels
+
+
+def code_of(choice: TaskChoice) -> str:
+    """A digest of the code of the user's own that a task depends on; empty for a built-in one."""
+    if choice.given is None:
+        return "" if choice.name in BUILT_IN else code_digest(place_of(choice.name))
+    module = getattr(choice.given.value, "__module__", "__main__")
+    return hashlib.sha256(choice.given.packed()).hexdigest() + code_digest(f"{module}:")
 
 
 def recipe(scenario: Scenario) -> Recipe:
