@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 from spyker.config.presets import PRESETS
-from spyker.config.sections import ScenarioError, convert, kebab, read, refuse_unknown, show, to_toml, write
+from spyker.config.sections import ScenarioError, convert, kebab, keys, read, refuse_unknown, show, to_toml, write
 from spyker.parameters import Rule, parameter
 from spyker.protocol.registry import ALGORITHMS, Algorithm, Topology
 
@@ -115,6 +115,8 @@ class Scenario:
     evaluation: Evaluation = field(default_factory=Evaluation)
     algorithms: Mapping[str, Any] = field(default_factory=dict)
     """The parameters of every algorithm, by section."""
+    derived: frozenset[str] = field(default=frozenset(), compare=False)
+    """The keys, as section.key, that nobody set and that follow from others."""
 
     @property
     def chosen(self) -> Algorithm:
@@ -197,7 +199,10 @@ def lay_under(table: dict[str, Any], preset: str) -> None:
 
 def from_table(table: Mapping[str, Any], folder: Path = Path()) -> Scenario:
     """Check a parsed scenario file and fill in what it leaves open. ``folder`` is where it names files from."""
-    refuse_unknown(table, (*TOP, "task", *SECTIONS, *ALGORITHM_SECTIONS), "")
+    refuse_unknown(table, (*TOP, "task", *SECTIONS, *ALGORITHM_SECTIONS), "", every_key())
+    for name, section in (SECTIONS | ALGORITHM_SECTIONS).items():
+        if isinstance(table.get(name), Mapping):
+            refuse_unknown(table[name], keys(section), name, every_key())
     table = dict(table)
     top = {key: table[key] for key in TOP if key in table}
     fields = {f.name: f for f in dataclasses.fields(Scenario)}
@@ -211,6 +216,7 @@ def from_table(table: Mapping[str, Any], folder: Path = Path()) -> Scenario:
     else:
         delays = Gaussian()
     sections = {name: read(section, table.get(name, {}), name) for name, section in SECTIONS.items()}
+    given = dict(sections)
     sections["world"] = world = fill_world(sections["world"])
     sections["training"] = replace(sections["training"], delay_ms=delays)
     if isinstance(delays, tuple) and len(delays) != sum(world.clients or ()):
@@ -221,7 +227,23 @@ def from_table(table: Mapping[str, Any], folder: Path = Path()) -> Scenario:
         )
     algorithms = {name: read(cls, table.get(name, {}), name) for name, cls in ALGORITHM_SECTIONS.items()}
     scenario = Scenario(**values, task=read_task(table.get("task", {})), **sections, algorithms=algorithms)
-    return replace(scenario, algorithms=resolve_algorithms(scenario))
+    resolved = resolve_algorithms(scenario)
+    return replace(scenario, algorithms=resolved, derived=derived(given | algorithms, sections | resolved))
+
+
+def every_key() -> list[str]:
+    """What there is to set, as section.key; the options of tasks are known to them alone."""
+    return [f"{name}.{key}" for name, section in (SECTIONS | ALGORITHM_SECTIONS).items() for key in keys(section)]
+
+
+def derived(given: Mapping[str, Any], resolved: Mapping[str, Any]) -> frozenset[str]:
+    """The keys of sections that were unset and have a value now."""
+    return frozenset(
+        f"{name}.{kebab(f.name)}"
+        for name, section in given.items()
+        for f in dataclasses.fields(section)
+        if getattr(section, f.name) is None and getattr(resolved[name], f.name) is not None
+    )
 
 
 def resolve_algorithms(scenario: Scenario) -> dict[str, Any]:
@@ -312,7 +334,11 @@ def split_clients(total: int, regions: int) -> list[int]:
 
 
 def dump(scenario: Scenario, *, comments: bool = False) -> str:
-    """The scenario as a file that reads back as the same scenario."""
+    """The scenario as a file that reads back as the same scenario.
+
+    With comments every key is explained, and what follows from other keys is a comment itself: if those are changed, it
+    follows them.
+    """
     top = [f for f in dataclasses.fields(Scenario) if f.name in TOP]
     parts = [""]
     for f in top:
@@ -325,8 +351,9 @@ def dump(scenario: Scenario, *, comments: bool = False) -> str:
     else:
         lines = write(options, comments=comments).lstrip("\n")
     parts.append("[task]\n" + name + lines)
-    parts += [f"[{s}]\n" + write(getattr(scenario, s), comments=comments) for s in SECTIONS]
-    parts += [f"[{s}]\n" + write(p, comments=comments) for s, p in scenario.algorithms.items()]
+    for name, section in ({s: getattr(scenario, s) for s in SECTIONS} | dict(scenario.algorithms)).items():
+        follows = [key.partition(".")[2] for key in scenario.derived if key.startswith(f"{name}.")]
+        parts.append(f"[{name}]\n" + write(section, comments=comments, derived=follows if comments else ()))
     return "\n".join(parts)
 
 
