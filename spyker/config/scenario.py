@@ -26,7 +26,7 @@ CLIENTS_PER_REGION = 25
 
 
 @dataclass(frozen=True, slots=True)
-class World:
+class Geography:
     """Where everybody is and how fast messages travel."""
 
     regions: tuple[str, ...] = parameter(tuple(PAPER_LATENCY), "the names of the regions")
@@ -110,7 +110,7 @@ class Scenario:
     seed: int = parameter(1, "everything random follows from this", at_least=0)
     duration: float = parameter(60.0, "virtual seconds", above=0)
     task: TaskChoice = field(default_factory=TaskChoice)
-    world: World = field(default_factory=World)
+    world: Geography = field(default_factory=Geography)
     training: Training = field(default_factory=Training)
     evaluation: Evaluation = field(default_factory=Evaluation)
     algorithms: Mapping[str, Any] = field(default_factory=dict)
@@ -136,7 +136,7 @@ class Scenario:
 
 
 TOP = ("algorithm", "seed", "duration")
-SECTIONS: dict[str, type[Any]] = {"world": World, "training": Training, "evaluation": Evaluation}
+SECTIONS: dict[str, type[Any]] = {"world": Geography, "training": Training, "evaluation": Evaluation}
 ALGORITHM_SECTIONS: dict[str, type[Any]] = {a.section: a.parameters for a in ALGORITHMS.values()}
 
 
@@ -288,7 +288,7 @@ def read_delays(value: object, where: str, folder: Path) -> Delays:
     return delays
 
 
-def fill_world(world: World) -> World:
+def fill_world(world: Geography) -> Geography:
     """Check that regions, clients and latencies fit together; take what is missing from the paper."""
     count = len(world.regions)
     if count == 0:
@@ -365,7 +365,7 @@ def parse_value(text: str) -> object:
         return text
 
 
-def latency_seconds(world: World) -> Sequence[Sequence[float]]:
+def latency_seconds(world: Geography) -> Sequence[Sequence[float]]:
     """The latency matrix that holds, in seconds."""
     assert world.latency_ms is not None
     matrix = [[ms / 1000 for ms in row] for row in world.latency_ms]
