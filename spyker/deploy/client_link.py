@@ -255,7 +255,7 @@ class ClientLink:
             self._fail(error)
         else:
             assert job.result is not None
-            self.holding.trained(held, job.result)
+            self.holding.trained(held, job.result, job.examples, job.metrics)
 
     def _fail(self, error: Exception) -> None:
         """The task cannot train for this client, so there is nothing left for it but to leave."""

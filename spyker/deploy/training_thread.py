@@ -18,6 +18,7 @@ class TrainingThread:
     def __init__(self, task: Task, delays: Sequence[float] | None = None) -> None:
         """``delays`` say how long the training of each client takes at least, if it is to be paced."""
         self.task, self.delays = task, delays
+        self._states: dict[int, bytes | None] = {}  # what clients keep from one training to the next
         self._engine = Here(task)
         self._thread = ThreadPoolExecutor(1, "training")
 
@@ -28,8 +29,10 @@ class TrainingThread:
 
     def train_now(self, client: int, order: Train) -> TrainJob:
         """Train, and stop everything else in the meantime."""
-        job = TrainJob(client, order.weights, order.rate, order.step)
-        job.result = self._engine.trained(job)
+        job = TrainJob(client, order.weights, order.rate, order.step, self._states.get(client))
+        self._engine.trained(job)
+        if job.left is not job.state:
+            self._states[client] = job.left
         return job
 
     async def train(self, client: int, order: Train) -> TrainJob:
