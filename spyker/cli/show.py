@@ -31,7 +31,7 @@ def command_plot(args: argparse.Namespace) -> int:
 
     runs = [run for folder in args.runs for run in find_runs(folder)]
     drawn = curves(runs)
-    targets = runs[0].scenario["evaluation"]["targets"]
+    targets = runs[0].start.targets
     Console().print(for_terminal(drawn, targets))
     for picture in plot_all(drawn, targets, args.out or args.runs[0]):
         print(picture)

@@ -306,7 +306,7 @@ class Process:
         host.when_idle(take)
         t, updates, weights = await taken
         score = await loop.run_in_executor(self._judge, self.task.evaluate, weights)
-        self.tally.evaluated(t, updates, score)
+        self.metrics.fact(self.tally.evaluated(t, updates, score))
 
     async def _end_in_time(self) -> None:
         duration = self.config.deploy.duration

@@ -9,6 +9,7 @@ import subprocess
 import time
 import urllib.request
 from collections.abc import AsyncIterator, Callable, Iterator
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +25,7 @@ from spyker.deploy.config import layout_digest, learning_digest
 from spyker.deploy.frames import PROTOCOL, send, split
 from spyker.deploy.up import Local, free_ports
 from spyker.learn.registry import recipe, resolve
-from spyker.records import Run
+from spyker.records import RecordError, Run, RunStarted, Stated
 
 DEADLINE = 60.0
 
@@ -50,6 +51,11 @@ def until(condition: Callable[[], Any], seconds: float = DEADLINE) -> Any:
         assert time.monotonic() < deadline, "it did not happen in time"
         time.sleep(0.01)
     return result
+
+
+def as_table(stated: Stated[Any]) -> dict[str, Any]:
+    """A fact as the line of a record has it."""
+    return {"t": stated.t, "kind": stated.fact.kind, **asdict(stated.fact), "queue": stated.queue}
 
 
 class Deployed(Local):
@@ -87,9 +93,10 @@ class Deployed(Local):
     def facts(self, kind: str | None = None, server: int = 0) -> list[dict[str, Any]]:
         """What a server has written down so far."""
         try:
-            return list(Run(self.record(server)).facts(kind))
-        except Exception:
-            return []
+            found = [as_table(stated) for stated in Run(self.record(server)).facts()]
+        except RecordError:
+            return []  # it has not begun
+        return [fact for fact in found if fact["kind"] == kind or (kind is None and fact["kind"] != RunStarted.kind)]
 
     def metric(self, name: str, **labels: str) -> float:
         """What the server tells Prometheus."""
