@@ -10,7 +10,6 @@ import dataclasses
 import functools
 import json
 import math
-import operator
 import types
 import typing
 from collections.abc import Callable, Mapping
@@ -33,38 +32,37 @@ class Stated(NamedTuple, Generic[F]):
 # --- Writing ---------------------------------------------------------------------------------------------------------
 
 
-class _Forms(dict[type[Fact], tuple[Callable[[Fact], tuple[Any, ...]], str, str]]):
-    """By kind, what gets the values of a fact, all at once, and how it is written, without a queue and with one."""
+class _Writers(dict[type[Fact], Callable[[float, Fact], str | None]]):
+    """By kind, what writes a fact that is nothing but finite numbers, up to the closing brace; ``None`` for others.
 
-    def __missing__(self, kind: type[Fact]) -> tuple[Callable[[Fact], tuple[Any, ...]], str, str]:
-        names = [field.name for field in dataclasses.fields(kind)]  # type: ignore[arg-type]  # facts are dataclasses
-        one_by_one = len(names) < 2  # what attrgetter would not put into a tuple
-        get = (lambda fact: tuple(getattr(fact, n) for n in names)) if one_by_one else operator.attrgetter(*names)
-        text = f'{{"t": %s, "kind": "{kind.kind}"' + "".join(f', "{name}": %s' for name in names)
-        self[kind] = form = get, text + "}\n", text + ', "queue": %s}\n'
-        return form
+    Nearly all facts are updates, up to 100,000 a second. So what writes them is compiled, as a dataclass's methods are.
+    """
+
+    def __missing__(self, kind: type[Fact]) -> Callable[[float, Fact], str | None]:
+        fields = dataclasses.fields(kind)  # type: ignore[arg-type]  # facts are dataclasses
+        types = [field.type if isinstance(field.type, str) else getattr(field.type, "__name__", "") for field in fields]
+        source = "None"
+        if {*types} <= {"int", "float"} and str(kind.kind).replace("-", "_").isidentifier():
+            checks, sum_, text = "type(t) is float", "t", f'{{{{"t": {{round(t, 9)!r}}, "kind": "{kind.kind}"'
+            for i, (field, of) in enumerate(zip(fields, types, strict=True)):
+                checks += f" and type(v{i} := fact.{field.name}) is {of}"
+                sum_ += f" + v{i}"
+                text += f', "{field.name}": {{v{i}!r}}'
+            source = f"f'{text}' if {checks} and isfinite({sum_}) else None"
+        # With !r, which is faster for a float than what a format without it does.
+        self[kind] = writer = eval(f"lambda t, fact: {source}", {"isfinite": math.isfinite})
+        return writer  # type: ignore[no-any-return]
 
 
-_FORMS = _Forms()
+_WRITERS = _Writers()
 
 
 def line(t: float, fact: Fact, queue: int | None = None) -> str:
-    """A fact as it stands in the file. Times are rounded to nanoseconds.
-
-    Nearly all facts are updates, up to 100,000 a second, and nothing but finite numbers. The text of those is JSON;
-    their sum tells whether a fact is one of them.
-    """
-    get, plain, queued = _FORMS[type(fact)]
-    values = get(fact)
-    try:
-        total = sum(values)
-        if (type(total) is float or type(total) is int) and total - total == 0:
-            text = plain % (round(t, 9), *values) if queue is None else queued % (round(t, 9), *values, queue)
-            if "T" not in text and "F" not in text:  # of True and False, which add up as well
-                return text
-    except TypeError:
-        pass
-    return _any_line(t, fact, queue)
+    """A fact as it stands in the file. Times are rounded to nanoseconds."""
+    text = _WRITERS[type(fact)](t, fact)
+    if text is None:
+        return _any_line(t, fact, queue)
+    return text + "}\n" if queue is None else f'{text}, "queue": {queue}}}\n'
 
 
 def _any_line(t: float, fact: Fact, queue: int | None) -> str:

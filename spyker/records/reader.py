@@ -75,9 +75,19 @@ def read(folder: Path, *kinds: type[Any]) -> Iterator[Stated[Any]]:
     return Follower(folder, *kinds).poll()
 
 
+@overload
+def follow(folder: Path, *, stop: Callable[[], bool] = ..., pause: float = ...) -> Iterator[Stated[Fact]]: ...
+
+
+@overload
 def follow(
-    folder: Path, *kinds: type[Fact], stop: Callable[[], bool] = lambda: False, pause: float = 0.2
-) -> Iterator[Stated[Fact]]:
+    folder: Path, *kinds: type[F], stop: Callable[[], bool] = ..., pause: float = ...
+) -> Iterator[Stated[F]]: ...
+
+
+def follow(
+    folder: Path, *kinds: type[Any], stop: Callable[[], bool] = lambda: False, pause: float = 0.2
+) -> Iterator[Stated[Any]]:
     """The facts of a run that may go on: those that are there, then each as it is written.
 
     Ends when the run has its summary, or ``stop`` says so, and everything up to then was told. Looks again every

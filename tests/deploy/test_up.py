@@ -34,6 +34,7 @@ def test_a_full_run_of_each_algorithm(tmp_path: Path, algorithm: str) -> None:
     run = Run(out)
     assert run.summary is not None
     assert run.summary["finished"]
+    assert (run.start.world, run.start.title, run.start.server) == ("deployed", ALGORITHMS[algorithm].title, None)
     assert min(run.summary["updates_per_client"]) > 0, "everybody took part"
     task = recipe(resolve(from_table(table(algorithm, (2, 2))))).make()
     assert run.summary["final"]["mean"] > task.evaluate(task.initial()), "and something was learnt"

@@ -5,6 +5,7 @@ import math
 import os
 import random
 import tracemalloc
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -162,6 +163,22 @@ def test_merging_time_and_again_leaves_what_one_merge_leaves(tmp_path: Path, see
     assert content(tmp_path / "all") == content(tmp_path / "once-7"), "there was nothing new"
 
 
+class Killed:
+    """A merge that gets as far as its sixth evaluation."""
+
+    def __init__(self) -> None:
+        self.judge, self.left = Merger.judge, 5
+
+    def __get__(self, merger: Merger, kind: type[Merger]) -> Callable[[], None]:
+        def judge() -> None:
+            self.left -= 1
+            if self.left < 0:
+                raise KeyboardInterrupt
+            self.judge(merger)
+
+        return judge
+
+
 def test_a_merge_that_was_killed_is_done_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     servers = [Server(tmp_path / str(i), started(i, 1000.0), i) for i in range(2)]
     folders = [server.folder for server in servers]
@@ -173,16 +190,10 @@ def test_a_merge_that_was_killed_is_done_again(tmp_path: Path, monkeypatch: pyte
             merge(folders, tmp_path / "all")
             servers[1].go_on()
             servers[1].live(1)
-        with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
-            judge, turns = Merger.judge, iter(range(5))
-
-            def killed(merger: Merger) -> None:
-                if next(turns, None) is None:
-                    raise KeyboardInterrupt
-                judge(merger)
-
-            patch.setattr(Merger, "judge", killed)
-            merge(folders, tmp_path / "all")
+        with monkeypatch.context() as patch:
+            patch.setattr(Merger, "judge", Killed())
+            with pytest.raises(KeyboardInterrupt):
+                merge(folders, tmp_path / "all")
         if turn % 2:
             merge(folders, tmp_path / "all")
             merge(folders, tmp_path / f"once-{turn}")
