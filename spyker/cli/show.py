@@ -32,8 +32,9 @@ def command_plot(args: argparse.Namespace) -> int:
     runs = [run for folder in args.runs for run in find_runs(folder)]
     drawn = curves(runs)
     targets = runs[0].scenario["evaluation"]["targets"]
+    pictures = plot_all(drawn, targets, args.out or args.runs[0])
     Console().print(for_terminal(drawn, targets))
-    for picture in plot_all(drawn, targets, args.out or args.runs[0]):
+    for picture in pictures:
         print(picture)
     return 0
 

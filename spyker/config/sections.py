@@ -7,7 +7,6 @@ field names in kebab-case. Whatever does not fit is refused with an error that n
 from __future__ import annotations
 
 import dataclasses
-import difflib
 import math
 import re
 import types
@@ -15,6 +14,7 @@ import typing
 from collections.abc import Iterable, Mapping
 from typing import Any, TypeVar
 
+from spyker.config.suggest import suggest
 from spyker.parameters import Rule
 
 T = TypeVar("T")
@@ -66,10 +66,8 @@ def refuse_unknown(table: Mapping[str, object], known: Iterable[str], where: str
     known = sorted(known)
     for key in table:
         if key not in known:
-            close = difflib.get_close_matches(key, known, 1, 0.5)
             field = f"{where}.{key}" if where else key
-            remedy = f"Did you mean {close[0]!r}?" if close else f"Known here: {', '.join(known)}"
-            raise ScenarioError(field, "unknown key", remedy)
+            raise ScenarioError(field, "unknown key", suggest(key, known, "Known here"))
 
 
 def convert(value: object, hint: Any, rule: Rule, where: str) -> Any:
@@ -89,7 +87,7 @@ def convert(value: object, hint: Any, rule: Rule, where: str) -> Any:
         if not isinstance(value, str):
             raise ScenarioError(where, f"is {show(value)}, not a text", "Write it in quotation marks")
         if rule.choices and value not in rule.choices:
-            raise ScenarioError(where, f"is {show(value)}", f"Choose one of: {', '.join(rule.choices)}")
+            raise ScenarioError(where, f"is {show(value)}", suggest(value, rule.choices))
         return value
     return convert_number(value, hint, rule, where)
 

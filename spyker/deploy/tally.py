@@ -8,7 +8,6 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
-from spyker import __version__
 from spyker.config.scenario import Scenario, dump
 from spyker.config.sections import ScenarioError
 from spyker.deploy.log import Log
@@ -27,6 +26,7 @@ from spyker.records import (
     Run,
     write_atomically,
 )
+from spyker.version import __version__
 
 BEGAN = "began"  # a file in the record: the unix time of its time zero, by which records are aligned
 WEIGHTS_SHOWN = 64  # the summary holds the weights of models with up to so many parameters

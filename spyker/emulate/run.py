@@ -7,7 +7,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from spyker import __version__
 from spyker.config.scenario import Scenario, latency_seconds
 from spyker.emulate.clock import Clock, Stop
 from spyker.emulate.judge import Judge
@@ -19,6 +18,7 @@ from spyker.learn.task import Task
 from spyker.protocol.client import Client
 from spyker.protocol.registry import Topology
 from spyker.protocol.server import Setup, Work
+from spyker.version import __version__
 
 WEIGHTS_SHOWN = 64  # the summary holds the weights of models with up to so many parameters
 

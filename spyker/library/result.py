@@ -1,0 +1,127 @@
+"""What came of a run, for people who work in Python: DataFrames, plots, and a line that says it all."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cached_property
+from html import escape
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from spyker import records
+from spyker.show.curves import Curve, curves
+from spyker.show.table import rows
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+    from pandas import DataFrame
+
+
+class Reached(NamedTuple):
+    """When a target was reached: in virtual seconds, and after how many client updates."""
+
+    time: float
+    updates: int
+
+
+class Run(records.Run):
+    """A run record. It may be under way still, or have been killed; :attr:`summary` is ``None`` then.
+
+    The DataFrames have one row per fact, in the order of time, with its fields as columns; they need pandas. What was
+    read once is kept: load the record anew to see more of a run that goes on.
+    """
+
+    @cached_property
+    def curve(self) -> DataFrame:
+        """The evaluations, indexed by time: ``updates`` and ``bytes`` so far, and the scores of the servers' models.
+
+        ``mean``, ``worst`` and ``best`` are of the servers; ``averaged`` is the score of the mean of their weights.
+        """
+        frame = self.evaluations.set_index("t")
+        return frame[["updates", "bytes", "mean", "worst", "best", "averaged"]]
+
+    @cached_property
+    def evaluations(self) -> DataFrame:
+        """The evaluations, with a column for every server's score, named ``server 0`` and so on."""
+        flat = []
+        for fact in self.facts("evaluation"):
+            servers = fact.pop("servers")
+            flat.append(fact | {f"server {i}": score for i, score in enumerate(servers)})
+        return as_frame(flat)
+
+    @cached_property
+    def updates(self) -> DataFrame:
+        """The clients' updates, when they became part of a server's model."""
+        return self.frame("update")
+
+    @cached_property
+    def merges(self) -> DataFrame:
+        """The models of other servers that servers merged."""
+        return self.frame("merge")
+
+    def frame(self, kind: str) -> DataFrame:
+        """All facts of any other kind, such as ``round`` or ``sync``."""
+        return as_frame(list(self.facts(kind)))
+
+    @cached_property
+    def _curve(self) -> Curve:
+        return curves([self])[0]
+
+    @property
+    def finished(self) -> bool:
+        """Whether the run got to its end."""
+        return bool((self.summary or {}).get("finished"))
+
+    @property
+    def targets(self) -> Sequence[float]:
+        """The scores that the scenario wants to be reached."""
+        return list(self.scenario["evaluation"]["targets"])
+
+    def reached(self, target: float) -> Reached | None:
+        """When the mean of the servers first was as good as ``target``, if ever."""
+        hit = self._curve.reached(target)
+        return Reached(*hit) if hit else None
+
+    def plot(self, path: str | Path | None = None, *, against: str = "time") -> Figure:
+        """Draw the score against ``time`` or ``updates``, or the ``bytes`` sent; write it to ``path`` as well."""
+        return plotted([self._curve], self.targets, path, against)
+
+    def __repr__(self) -> str:
+        name = f"{self.algorithm} on {self.scenario['task']['name']}"
+        points = self._curve if any(True for _ in self.facts("evaluation")) else None
+        if points is None:
+            return f"<Run: {name}, no evaluation yet ({self.folder})>"
+        end = "" if self.finished else ", stopped early"
+        return (
+            f"<Run: {name}, {points.metric} {points.mean[-1]:.3f} after {points.time[-1]:g} s and "
+            f"{points.updates[-1]:,} updates{end} ({self.folder})>"
+        )
+
+    def _repr_html_(self) -> str:
+        return as_html(*rows([self._curve], self.targets))
+
+
+def as_frame(facts: list[dict[str, Any]]) -> DataFrame:
+    """Facts as a DataFrame."""
+    try:
+        import pandas as pd  # an extra
+    except ImportError:
+        raise ImportError("DataFrames need pandas. Install it: pip install 'spyker-fl[pandas]'") from None
+    return pd.DataFrame(facts).drop(columns="kind", errors="ignore")
+
+
+def as_html(heads: Sequence[str], body: Sequence[Sequence[str]]) -> str:
+    """A table for a notebook."""
+    lines = ["".join(f"<th>{escape(head)}</th>" for head in heads)]
+    lines += ["".join(f"<td>{escape(cell)}</td>" for cell in cells) for cells in body]
+    return "<table>" + "".join(f"<tr>{line}</tr>" for line in lines) + "</table>"
+
+
+def plotted(drawn: Sequence[Curve], targets: Sequence[float], path: str | Path | None, against: str) -> Figure:
+    """Draw curves and, if a path is given, write the picture there."""
+    from spyker.show.plots import plot, save  # only now: Matplotlib takes a second to import
+
+    figure = plot(drawn, targets, against)
+    if path is not None:
+        save(figure, Path(path))
+    return figure

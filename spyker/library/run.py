@@ -1,0 +1,116 @@
+"""``spyker.run``: one scenario in the emulated world."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from spyker.config.scenario import Scenario
+from spyker.emulate.record import record
+from spyker.learn.engine import Engine
+from spyker.learn.start import start
+from spyker.learn.task import Task
+from spyker.library.callbacks import Begins, Callback, Ends, watches
+from spyker.library.data import data_from, prepare_data
+from spyker.library.folders import new_folder, place_for_record
+from spyker.library.interrupts import Interrupted, Interrupts, interrupts, refuse_in_workers
+from spyker.library.result import Run
+from spyker.library.scenario import Source, read_scenario
+from spyker.show.progress import LiveProgress
+
+
+def run(
+    scenario: Source = None,
+    *,
+    algorithm: str | None = None,
+    task: str | None = None,
+    clients: int | None = None,
+    duration: float | None = None,
+    seed: int | None = None,
+    preset: str = "paper",
+    settings: Mapping[str, object] | None = None,
+    out: str | os.PathLike[str] | None = None,
+    overwrite: bool = False,
+    workers: int | None = None,
+    engine: str = "local",
+    ray_address: str | None = None,
+    data_dir: str | os.PathLike[str] | None = None,
+    progress: bool = True,
+    callbacks: Sequence[Callback] = (),
+) -> Run:
+    """Run a scenario in the emulated world and read its record back.
+
+    What is said:
+
+    - ``scenario``: a TOML file, a dictionary of what would stand in one, or a :class:`Scenario`; default: the paper's.
+    - ``algorithm``, ``task``, ``clients`` (in all, spread evenly over the regions), ``duration`` (virtual seconds) and
+      ``seed`` are laid over it, and so is everything in ``settings``, such as ``{"training.rate": 0.1}``.
+    - ``preset``: named settings that hold where nothing else is said, ``paper`` or ``tuned``.
+    - ``out``: the folder of the record; by default a new one in ``runs/``. One that exists is refused unless
+      ``overwrite`` lets the record in it go, which happens only when everything else is in order.
+    - ``workers``: training processes, by default one per core, 0 for none; ``engine``: ``local`` or ``ray``, on the
+      cluster at ``ray_address`` or on one that is started here.
+    - ``data_dir``: a folder with datasets.
+    - ``progress``: whether to show how far the run is.
+    - ``callbacks``: functions ``(t, fact)``, or objects with some of ``begin(scenario)``, ``fact(t, fact)`` and
+      ``end(run)``. ``True`` from the function or from ``fact`` ends the run early, in good order.
+
+    Ctrl-C ends the run in good order, too, and then raises ``KeyboardInterrupt``.
+    """
+    refuse_in_workers()
+    with data_from(data_dir):
+        chosen = read_scenario(
+            scenario,
+            algorithm=algorithm,
+            task=task,
+            clients=clients,
+            duration=duration,
+            seed=seed,
+            preset=preset,
+            settings=settings,
+        )
+        folder = new_folder(f"{chosen.algorithm}-{short(chosen)}") if out is None else Path(out)
+        with place_for_record(folder, overwrite=overwrite) as place:
+            prepare_data([chosen], progress=progress)
+            made, trainers = start(chosen, workers, engine, ray_address)
+            with trainers, interrupts() as stop:
+                place.empty()
+                done = emulate(chosen, made, trainers, folder, stop, progress=progress, callbacks=callbacks)
+    if stop.interrupted:
+        raise Interrupted(f"the run was stopped; its record is in {folder}", done)
+    return done
+
+
+def emulate(
+    scenario: Scenario,
+    task: Task,
+    engine: Engine,
+    folder: Path,
+    stop: Interrupts,
+    *,
+    progress: bool,
+    callbacks: Sequence[Callback],
+) -> Run:
+    """Make one run for whoever watches it."""
+    with contextlib.ExitStack() as stack:
+        told = watches(callbacks)
+        for callback in callbacks:
+            if isinstance(callback, Begins):
+                callback.begin(scenario)
+        if progress:
+            title = scenario.chosen.title
+            told.append(stack.enter_context(LiveProgress(title, scenario.duration, task.metric.name)).fact)
+        record(scenario, task, engine, folder, told, stop)
+    stop.requested = stop.interrupted  # what a callback ended is this run alone
+    run = Run(folder)
+    for callback in callbacks:
+        if isinstance(callback, Ends):
+            callback.end(run)
+    return run
+
+
+def short(scenario: Scenario) -> str:
+    """A task's name as part of a folder's: a task of the user's own is module:function."""
+    return scenario.task.name.rpartition(":")[2]
