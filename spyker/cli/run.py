@@ -68,4 +68,4 @@ def command_compare(args: argparse.Namespace) -> int:
 
 def show_table(runs: Sequence[Run], targets: Sequence[float]) -> None:
     """Print the table of some runs."""
-    Console().print(for_terminal(curves(runs), targets))
+    Console().print(for_terminal(curves([run.record for run in runs]), targets))

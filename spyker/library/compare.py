@@ -46,7 +46,7 @@ class Comparison(Mapping[str, Run]):
     @cached_property
     def curves(self) -> list[Curve]:
         """The evaluations of each run."""
-        return curves(list(self.values()))
+        return curves([run.record for run in self.values()])
 
     @property
     def targets(self) -> Sequence[float]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import cached_property
 from html import escape
 from pathlib import Path
@@ -24,12 +24,34 @@ class Reached(NamedTuple):
     updates: int
 
 
-class Run(records.Run):
-    """A run record. It may be under way still, or have been killed; :attr:`summary` is ``None`` then.
+class Run:
+    """A run: what it was, what happened in it, and what came of it, read from its record.
 
     The DataFrames have one row per fact, in the order of time, with its fields as columns; they need pandas. What was
     read once is kept: load the record anew to see more of a run that goes on.
     """
+
+    def __init__(self, folder: str | Path) -> None:
+        self.record = records.Run(Path(folder))
+
+    @property
+    def folder(self) -> Path:
+        """Where the record is."""
+        return self.record.folder
+
+    @property
+    def scenario(self) -> dict[str, Any]:
+        """The scenario with everything resolved, as it stands in ``scenario.toml``."""
+        return self.record.scenario
+
+    @property
+    def summary(self) -> dict[str, Any] | None:
+        """The totals; none if the run was killed, or goes on still."""
+        return self.record.summary
+
+    def facts(self, kind: str | None = None) -> Iterator[dict[str, Any]]:
+        """All facts in their order, or those of one kind, such as ``update``."""
+        return self.record.facts(kind)
 
     @cached_property
     def curve(self) -> DataFrame:
@@ -65,7 +87,7 @@ class Run(records.Run):
 
     @cached_property
     def _curve(self) -> Curve:
-        return curves([self])[0]
+        return curves([self.record])[0]
 
     @property
     def finished(self) -> bool:
@@ -87,10 +109,11 @@ class Run(records.Run):
         return plotted([self._curve], self.targets, path, against)
 
     def __repr__(self) -> str:
-        name = f"{self.algorithm} on {self.scenario['task']['name']}"
-        points = self._curve if any(True for _ in self.facts("evaluation")) else None
-        if points is None:
-            return f"<Run: {name}, no evaluation yet ({self.folder})>"
+        name = f"{self.scenario['algorithm']} on {self.scenario['task']['name']}"
+        try:
+            points = self._curve
+        except records.RecordError:
+            return f"<Run: {name}, nothing to see yet ({self.folder})>"
         end = "" if self.finished else ", stopped early"
         return (
             f"<Run: {name}, {points.metric} {points.mean[-1]:.3f} after {points.time[-1]:g} s and "
