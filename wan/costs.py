@@ -18,7 +18,7 @@ from spyker.config.scenario import Scenario, latency_seconds
 from spyker.deploy.config import learners, region_clients
 from spyker.emulate.links import BYTES_PER_PARAMETER, HEADER_BYTES
 from spyker.learn.speeds import delays
-from spyker.protocol.registry import Topology
+from spyker.placement import Topology
 from spyker.records import Run
 
 

@@ -17,7 +17,7 @@ from pathlib import Path
 from spyker.config.scenario import Scenario, dump, latency_seconds
 from spyker.deploy.certificates import make_deployment
 from spyker.deploy.config import Deployment, learners, region_clients, server_count, write_config
-from spyker.protocol.registry import Topology
+from spyker.placement import Topology
 from wan.network import Network
 
 ROOT = Path(__file__).parent.parent

@@ -18,7 +18,7 @@ from spyker.deploy.channels import refuse_remote
 from spyker.learn.registry import resolve
 from spyker.learn.task import Task
 from spyker.parameters import Rule, parameter
-from spyker.protocol.registry import Topology
+from spyker.placement import Topology
 
 
 @dataclass(frozen=True, slots=True)

@@ -43,7 +43,7 @@ from spyker.deploy.tally import Tally
 from spyker.deploy.tasks import Ledger
 from spyker.learn.engine import keep_memory, single_threaded
 from spyker.learn.registry import recipe
-from spyker.protocol.registry import Topology
+from spyker.placement import Topology
 
 GRACE_SECONDS = 2.0
 FAREWELL_SECONDS = 5.0

@@ -21,7 +21,7 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
-from spyker.config.scenario import ALGORITHM_SECTIONS, Scenario, dump
+from spyker.config.scenario import Scenario, dump
 from spyker.config.sections import ScenarioError
 from spyker.emulate.clock import Stop
 from spyker.emulate.judge import DivergedError
@@ -51,15 +51,14 @@ class Report:
 
 def essence(scenario: Scenario) -> Scenario:
     """The scenario without the parameters of algorithms that do not run."""
-    kept = scenario.chosen.section
-    algorithms = {name: p if name == kept else ALGORITHM_SECTIONS[name]() for name, p in scenario.algorithms.items()}
-    return replace(scenario, algorithms=algorithms)
+    section = scenario.chosen.section
+    return replace(scenario, algorithms={section: scenario.algorithms[section]})
 
 
 def folder_of(scenario: Scenario, root: Path) -> Path:
     """Where the run of a scenario belongs."""
     digest = hashlib.sha256(f"{__version__}\n{dump(essence(scenario))}".encode()).hexdigest()[:12]
-    return root / f"{scenario.algorithm}-{scenario.task.name.rpartition(':')[2]}-{digest}"
+    return root / f"{scenario.chosen.name}-{scenario.task.name.rpartition(':')[2]}-{digest}"
 
 
 def is_finished(folder: Path) -> bool:
