@@ -44,20 +44,32 @@ leaves its record readable, and arrives at the caller.
 """
 
 
-def watches(callbacks: Sequence[Callback]) -> list[Watch]:
-    """Those among some callbacks that are told facts; all are checked."""
-    found: list[Watch] = []
-    for callback in callbacks:
-        if isinstance(callback, Watches):
-            found.append(callback.fact)
-        elif isinstance(callback, Begins | Ends):
-            continue
-        elif callable(callback):
-            found.append(callback)
-        else:
-            raise ScenarioError(
-                "callbacks",
-                f"{callback!r} cannot be told anything",
-                "Give functions (t, fact), or objects with begin, fact or end",
-            )
-    return found
+class Audience:
+    """Some callbacks, checked, who are told the same."""
+
+    def __init__(self, callbacks: Sequence[Callback]) -> None:
+        self._callbacks = callbacks
+        self.watches: list[Watch] = []
+        for callback in callbacks:
+            if isinstance(callback, Watches):
+                self.watches.append(callback.fact)
+            elif not isinstance(callback, Begins | Ends):
+                if not callable(callback):
+                    raise ScenarioError(
+                        "callbacks",
+                        f"{callback!r} cannot be told anything",
+                        "Give functions (t, fact), or objects with begin, fact or end",
+                    )
+                self.watches.append(callback)
+
+    def begin(self, scenario: Scenario) -> None:
+        """A run begins."""
+        for callback in self._callbacks:
+            if isinstance(callback, Begins):
+                callback.begin(scenario)
+
+    def end(self, run: Run) -> None:
+        """It has ended."""
+        for callback in self._callbacks:
+            if isinstance(callback, Ends):
+                callback.end(run)

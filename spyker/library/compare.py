@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from spyker.config.sections import ScenarioError
 from spyker.learn.start import start
-from spyker.library.callbacks import Callback
+from spyker.library.callbacks import Audience, Callback
 from spyker.library.data import data_from, prepare_data
 from spyker.library.folders import new_folder, place_for_record
 from spyker.library.interrupts import Interrupted, interrupts, refuse_in_workers
@@ -108,6 +108,7 @@ def compare(
     ``table.md`` and the plots. Callbacks watch one run after the other, and ``True`` ends the one that they watch.
     """
     refuse_in_workers()
+    audience = Audience(callbacks)
     names = list(ALGORITHMS) if algorithms is None else list(algorithms)
     if len(set(names)) < len(names) or not names:
         raise ScenarioError("--algorithms", "names one twice" if names else "is empty", "Name each once")
@@ -134,9 +135,7 @@ def compare(
                 place.empty()
                 for name, chosen in zip(names, scenarios, strict=True):
                     if not stop.interrupted:
-                        done[name] = emulate(
-                            chosen, made, trainers, folder / name, stop, progress=progress, callbacks=callbacks
-                        )
+                        done[name] = emulate(chosen, made, trainers, folder / name, stop, audience, progress=progress)
     comparison = Comparison(done, folder)
     comparison.draw()
     if stop.interrupted:

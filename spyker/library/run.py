@@ -12,7 +12,7 @@ from spyker.emulate.record import record
 from spyker.learn.engine import Engine
 from spyker.learn.start import start
 from spyker.learn.task import Task
-from spyker.library.callbacks import Begins, Callback, Ends, watches
+from spyker.library.callbacks import Audience, Callback
 from spyker.library.data import data_from, prepare_data
 from spyker.library.folders import new_folder, place_for_record
 from spyker.library.interrupts import Interrupted, Interrupts, interrupts, refuse_in_workers
@@ -60,6 +60,7 @@ def run(
     Ctrl-C ends the run in good order, too, and then raises ``KeyboardInterrupt``.
     """
     refuse_in_workers()
+    audience = Audience(callbacks)
     with data_from(data_dir):
         chosen = read_scenario(
             scenario,
@@ -77,7 +78,7 @@ def run(
             made, trainers = start(chosen, workers, engine, ray_address)
             with trainers, interrupts() as stop:
                 place.empty()
-                done = emulate(chosen, made, trainers, folder, stop, progress=progress, callbacks=callbacks)
+                done = emulate(chosen, made, trainers, folder, stop, audience, progress=progress)
     if stop.interrupted:
         raise Interrupted(f"the run was stopped; its record is in {folder}", done)
     return done
@@ -89,25 +90,21 @@ def emulate(
     engine: Engine,
     folder: Path,
     stop: Interrupts,
+    audience: Audience,
     *,
     progress: bool,
-    callbacks: Sequence[Callback],
 ) -> Run:
     """Make one run for whoever watches it."""
     with contextlib.ExitStack() as stack:
-        told = watches(callbacks)
-        for callback in callbacks:
-            if isinstance(callback, Begins):
-                callback.begin(scenario)
+        audience.begin(scenario)
+        watches = list(audience.watches)
         if progress:
-            title = scenario.chosen.title
-            told.append(stack.enter_context(LiveProgress(title, scenario.duration, task.metric.name)).fact)
-        record(scenario, task, engine, folder, told, stop)
+            bar = LiveProgress(scenario.chosen.title, scenario.duration, task.metric.name)
+            watches.append(stack.enter_context(bar).fact)
+        record(scenario, task, engine, folder, watches, stop)
     stop.requested = stop.interrupted  # what a callback ended is this run alone
     run = Run(folder)
-    for callback in callbacks:
-        if isinstance(callback, Ends):
-            callback.end(run)
+    audience.end(run)
     return run
 
 
