@@ -2,9 +2,8 @@
 
     import spyker
 
-    if __name__ == "__main__":  # training runs in worker processes, which import this file
-        run = spyker.run(algorithm="spyker", task="digits", duration=10)
-        print(run.reached(0.5), run.curve)
+    run = spyker.run(algorithm="spyker", task="digits", duration=10)
+    print(run.reached(0.5), run.curve)
 
 Names are imported when they are first used, so that ``import spyker`` costs next to nothing.
 """
@@ -16,7 +15,7 @@ from spyker.version import __version__
 
 if TYPE_CHECKING:
     from spyker.config.scenario import Scenario
-    from spyker.learn.task import Metric, Task
+    from spyker.learn.task import Metric, Task, Trained
     from spyker.learn.torch_task import TorchTask
     from spyker.library.compare import compare, load
     from spyker.library.result import Run
@@ -31,6 +30,7 @@ __all__ = [
     "Server",
     "Task",
     "TorchTask",
+    "Trained",
     "__version__",
     "compare",
     "load",
@@ -45,6 +45,7 @@ _HOMES = {
     "Server": "spyker.protocol.server",
     "Task": "spyker.learn.task",
     "TorchTask": "spyker.learn.torch_task",
+    "Trained": "spyker.learn.task",
     "compare": "spyker.library.compare",
     "load": "spyker.library.compare",
     "run": "spyker.library.run",

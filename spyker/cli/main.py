@@ -15,7 +15,7 @@ from spyker.emulate.judge import DivergedError
 from spyker.emulate.record import RecordLostError
 from spyker.experiments.errors import RunFailedError
 from spyker.learn.data.dataset import DataError
-from spyker.learn.pool import WorkerDiedError
+from spyker.learn.guard import TaskFailedError
 from spyker.records import RecordError
 from spyker.version import __version__
 
@@ -60,7 +60,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     except (ScenarioError, RecordError) as error:
         print(f"spyker: {error}", file=sys.stderr)
         return BAD_INPUT
-    except (DataError, DivergedError, WorkerDiedError, DeploymentError, RecordLostError, RunFailedError) as error:
+    except (DataError, DivergedError, TaskFailedError, DeploymentError, RecordLostError, RunFailedError) as error:
         print(f"spyker: {error}", file=sys.stderr)
         return FAILED
     except OSError as error:

@@ -12,11 +12,11 @@ from spyker.config.presets import PRESETS
 from spyker.config.scenario import parse_value
 from spyker.config.sections import ScenarioError
 from spyker.learn.data.load import VARIABLE
-from spyker.learn.registry import TASKS
+from spyker.learn.names import BUILT_IN
 from spyker.learn.start import ENGINES
 from spyker.protocol.registry import ALGORITHMS
 
-TASK_HELP = f"{', '.join(TASKS)}, module:function, or the name of an entry point"
+TASK_HELP = f"{', '.join(BUILT_IN)}, module:function, or the name of an entry point"
 
 
 def add_scenario_options(parser: argparse.ArgumentParser, *, algorithm: bool, engine: bool = True) -> None:

@@ -32,7 +32,7 @@ from spyker.deploy.errors import NotWantedError
 from spyker.deploy.frames import PROTOCOL, Refusal, in_one_piece, receive, send, split
 from spyker.deploy.log import Log
 from spyker.deploy.nearest import Ranking
-from spyker.learn.engine import keep_memory, single_threaded
+from spyker.learn.engine import Here, TrainJob, keep_memory, single_threaded
 from spyker.learn.registry import recipe
 from spyker.learn.speeds import delays
 from spyker.learn.task import Task
@@ -94,25 +94,34 @@ class Trainer:
     task: Task
     delays: Sequence[float] | None = None
     """How long the training of each client takes at least, if it is to be paced."""
+    states: dict[int, bytes | None] = field(default_factory=dict)
+    """What clients keep from one training to the next, if the task wants that."""
     _thread: ThreadPoolExecutor = field(default_factory=lambda: ThreadPoolExecutor(1, "training"))
+    _engine: Here = field(init=False)
 
     @property
     def at_once(self) -> bool:
         """Whether a training is over before anybody could wait for it."""
         return self.task.trivial and self.delays is None
 
-    def train_now(self, client: int, order: Train) -> Vector:
-        """Train, and stop everything else in the meantime."""
-        return self.task.train(client, order.weights, order.rate, order.step)
+    def __post_init__(self) -> None:
+        self._engine = Here(self.task)
 
-    async def train(self, client: int, order: Train) -> Vector:
+    def train_now(self, client: int, order: Train) -> TrainJob:
+        """Train, and stop everything else in the meantime."""
+        job = TrainJob(client, order.weights, order.rate, order.step, self.states.get(client))
+        self._engine.trained(job)
+        if job.left is not job.state:
+            self.states[client] = job.left
+        return job
+
+    async def train(self, client: int, order: Train) -> TrainJob:
         """Train, without stopping the streams of this process."""
         began = time.monotonic()
-        arguments = client, order.weights, order.rate, order.step
         if self.task.trivial:
-            trained = self.task.train(*arguments)
+            trained = self.train_now(client, order)
         else:
-            trained = await asyncio.get_running_loop().run_in_executor(self._thread, self.task.train, *arguments)
+            trained = await asyncio.get_running_loop().run_in_executor(self._thread, self.train_now, client, order)
         if self.delays is not None:
             await asyncio.sleep(began + self.delays[client] - time.monotonic())
         return trained
@@ -308,8 +317,9 @@ class Attendant:
     async def _train(self, order: Train) -> Update:
         return self._trained(await self.trainer.train(self.id, order))
 
-    def _trained(self, weights: Vector) -> Update:
-        [action] = self.client.trained(weights)
+    def _trained(self, job: TrainJob) -> Update:
+        assert job.result is not None
+        [action] = self.client.trained(job.result, job.examples, job.metrics)
         assert isinstance(action, ToServer)
         assert isinstance(action.message, Update)
         return action.message

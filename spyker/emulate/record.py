@@ -10,6 +10,7 @@ from spyker.config.scenario import Scenario, dump
 from spyker.emulate.clock import Stop
 from spyker.emulate.run import run
 from spyker.learn.engine import Engine
+from spyker.learn.registry import with_targets
 from spyker.learn.task import Task
 from spyker.records import Fact, RecordWriter
 
@@ -31,7 +32,7 @@ def record(
 ) -> dict[str, Any]:
     """Run a scenario and return its summary. Whatever happens, a record that can be read is left in ``folder``."""
     stop = stop or Stop()
-    writer, summary = RecordWriter(folder, dump(scenario)), None
+    writer, summary = RecordWriter(folder, dump(with_targets(scenario, task.metric))), None
 
     def sink(t: float, fact: Fact, queue: int | None) -> None:
         try:

@@ -28,10 +28,10 @@ from spyker.emulate.judge import DivergedError
 from spyker.emulate.record import record
 from spyker.experiments.errors import RunFailedError
 from spyker.learn.engine import Here, keep_memory
-from spyker.learn.registry import recipe
+from spyker.learn.registry import code_of, recipe
+from spyker.learn.spawn import spawn
 from spyker.learn.start import available_cores
 from spyker.learn.task import Task
-from spyker.learn.workers import interrupts_ignored
 from spyker.records import Fact, Run, is_record
 from spyker.show.bar import Bar
 from spyker.version import __version__
@@ -57,7 +57,8 @@ def essence(scenario: Scenario) -> Scenario:
 
 def folder_of(scenario: Scenario, root: Path) -> Path:
     """Where the run of a scenario belongs."""
-    digest = hashlib.sha256(f"{__version__}\n{dump(essence(scenario))}".encode()).hexdigest()[:12]
+    depends = f"{__version__}\n{dump(essence(scenario))}{code_of(scenario.task)}"
+    digest = hashlib.sha256(depends.encode()).hexdigest()[:12]
     return root / f"{scenario.chosen.name}-{scenario.task.name.rpartition(':')[2]}-{digest}"
 
 
@@ -123,8 +124,7 @@ class Hand:
         context = multiprocessing.get_context("spawn")
         self.pipe, theirs = context.Pipe()
         self.process = context.Process(target=_work, args=(theirs,), daemon=True)
-        with interrupts_ignored():
-            self.process.start()
+        spawn(self.process)
         theirs.close()
         self.folder: Path | None = None
         self.scenario: Scenario | None = None

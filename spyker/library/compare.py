@@ -13,13 +13,13 @@ from spyker.learn.start import start
 from spyker.library.callbacks import Audience, Callback
 from spyker.library.data import data_from, prepare_data
 from spyker.library.folders import new_folder, place_for_record
-from spyker.library.interrupts import Interrupted, interrupts, refuse_in_workers
+from spyker.library.interrupts import Interrupted, interrupts
 from spyker.library.result import Run, as_frame, as_html, plotted
 from spyker.library.run import emulate, short
-from spyker.library.scenario import Source, read_scenario
+from spyker.library.scenario import Source, TaskLike, read_scenario
 from spyker.protocol.registry import ALGORITHMS
 from spyker.records import find_runs, write_atomically
-from spyker.show.curves import Curve, curves
+from spyker.show.curves import Curve, curves, targets
 from spyker.show.table import as_markdown, rows
 
 if TYPE_CHECKING:
@@ -51,7 +51,7 @@ class Comparison(Mapping[str, Run]):
     @property
     def targets(self) -> Sequence[float]:
         """The scores that the runs are meant to reach."""
-        return next(iter(self.values())).targets
+        return targets([run.record for run in self.values()])
 
     @cached_property
     def table(self) -> DataFrame:
@@ -87,7 +87,7 @@ def compare(
     algorithms: Sequence[str] | None = None,
     scenario: Source = None,
     *,
-    task: str | None = None,
+    task: TaskLike | None = None,
     clients: int | None = None,
     duration: float | None = None,
     seed: int | None = None,
@@ -107,7 +107,6 @@ def compare(
     Everything but ``algorithms`` is as in :func:`spyker.run`. ``out`` gets a record for each algorithm, the table as
     ``table.md`` and the plots. Callbacks watch one run after the other, and ``True`` ends the one that they watch.
     """
-    refuse_in_workers()
     audience = Audience(callbacks)
     names = list(ALGORITHMS) if algorithms is None else list(algorithms)
     if len(set(names)) < len(names) or not names:

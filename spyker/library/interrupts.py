@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import multiprocessing
 import signal
 import threading
 from collections.abc import Iterator
@@ -47,9 +46,3 @@ def interrupts() -> Iterator[Interrupts]:
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
-
-
-def refuse_in_workers() -> None:
-    """Workers import the script that started them; one that begins a run there would begin another in each of them."""
-    if getattr(multiprocessing.current_process(), "_inheriting", False):
-        raise RuntimeError('this script begins runs when it is imported. Put them below if __name__ == "__main__":')

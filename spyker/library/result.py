@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from spyker import records
-from spyker.show.curves import Curve, curves
+from spyker.show.curves import Curve, curves, targets
 from spyker.show.table import rows
 
 if TYPE_CHECKING:
@@ -97,7 +97,7 @@ class Run:
     @property
     def targets(self) -> Sequence[float]:
         """The scores that the scenario wants to be reached."""
-        return list(self.scenario["evaluation"]["targets"])
+        return targets([self.record])
 
     def reached(self, target: float) -> Reached | None:
         """When the mean of the servers first was as good as ``target``, if ever."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -15,9 +16,9 @@ from spyker.learn.task import Task
 from spyker.library.callbacks import Audience, Callback
 from spyker.library.data import data_from, prepare_data
 from spyker.library.folders import new_folder, place_for_record
-from spyker.library.interrupts import Interrupted, Interrupts, interrupts, refuse_in_workers
+from spyker.library.interrupts import Interrupted, Interrupts, interrupts
 from spyker.library.result import Run
-from spyker.library.scenario import Source, read_scenario
+from spyker.library.scenario import Source, TaskLike, read_scenario
 from spyker.show.progress import LiveProgress
 
 
@@ -25,7 +26,7 @@ def run(
     scenario: Source = None,
     *,
     algorithm: str | None = None,
-    task: str | None = None,
+    task: TaskLike | None = None,
     clients: int | None = None,
     duration: float | None = None,
     seed: int | None = None,
@@ -45,8 +46,9 @@ def run(
     What is said:
 
     - ``scenario``: a TOML file, a dictionary of what would stand in one, or a :class:`Scenario`; default: the paper's.
-    - ``algorithm``, ``task``, ``clients`` (in all, spread evenly over the regions), ``duration`` (virtual seconds) and
-      ``seed`` are laid over it, and so is everything in ``settings``, such as ``{"training.rate": 0.1}``.
+    - ``algorithm``, ``clients`` (in all, spread evenly over the regions), ``duration`` (virtual seconds) and ``seed``
+      are laid over it, and so is everything in ``settings``, such as ``{"training.rate": 0.1}``.
+    - ``task``: a name, a function ``(clients, seed, training, **options)`` that makes one, or a :class:`Task` itself.
     - ``preset``: named settings that hold where nothing else is said, ``paper`` or ``tuned``.
     - ``out``: the folder of the record; by default a new one in ``runs/``. One that exists is refused unless
       ``overwrite`` lets the record in it go, which happens only when everything else is in order.
@@ -59,7 +61,6 @@ def run(
 
     Ctrl-C ends the run in good order, too, and then raises ``KeyboardInterrupt``.
     """
-    refuse_in_workers()
     audience = Audience(callbacks)
     with data_from(data_dir):
         chosen = read_scenario(
@@ -109,5 +110,5 @@ def emulate(
 
 
 def short(scenario: Scenario) -> str:
-    """A task's name as part of a folder's: a task of the user's own is module:function."""
-    return scenario.task.name.rpartition(":")[2]
+    """A task's name as part of a folder's: a task of the user's own has the name of its module before it."""
+    return re.split(r"[.:]", scenario.task.name)[-1].strip("<>")

@@ -3,22 +3,27 @@
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeAlias
 
 from spyker.config.scenario import Scenario, dump, load
-from spyker.learn.registry import resolve
+from spyker.learn.registry import choose, resolve
+from spyker.learn.task import Task
 
 Source: TypeAlias = str | Path | Mapping[str, Any] | Scenario | None
 """A scenario: a TOML file, what would stand in one, or one that was read before. ``None`` is the paper's."""
+
+TaskLike: TypeAlias = str | Callable[..., Task] | Task
+"""A task: its name, a function ``(clients, seed, training, **options)`` that makes it, or the task itself."""
 
 
 def read_scenario(
     source: Source = None,
     *,
     algorithm: str | None = None,
-    task: str | None = None,
+    task: TaskLike | None = None,
     clients: int | None = None,
     duration: float | None = None,
     seed: int | None = None,
@@ -28,10 +33,16 @@ def read_scenario(
 ) -> Scenario:
     """The scenario of ``source`` with everything else laid over it, ``varied`` last of all, checked."""
     if isinstance(source, Scenario):
+        if task is None and source.task.given is not None:
+            task = source.task.given.value
         source = tomllib.loads(dump(source))
     elif isinstance(source, str):
         source = Path(source)
     direct = {"algorithm": algorithm, "duration": duration, "seed": seed}
     said = {key: value for key, value in direct.items() if value is not None}
     overrides = {**(settings or {}), **said, **(varied or {})}
-    return resolve(load(source, overrides, task=task, clients=clients, preset=preset))
+    name = task if task is None else choose(task).name
+    scenario = load(source, overrides, task=name, clients=clients, preset=preset)
+    if task is not None:
+        scenario = replace(scenario, task=choose(task, scenario.task.options))
+    return resolve(scenario)

@@ -13,10 +13,10 @@ from spyker.experiments.runner import check_folder, held, run_watched, with_seed
 from spyker.experiments.sweep import Point, Row, as_csv, cells, combinations, lines, row
 from spyker.library.data import data_from, prepare_data
 from spyker.library.folders import Place, new_folder
-from spyker.library.interrupts import Interrupted, interrupts, refuse_in_workers
+from spyker.library.interrupts import Interrupted, interrupts
 from spyker.library.result import as_frame, as_html
 from spyker.library.run import short
-from spyker.library.scenario import Source, read_scenario
+from spyker.library.scenario import Source, TaskLike, read_scenario
 from spyker.records import write_atomically
 
 if TYPE_CHECKING:
@@ -50,7 +50,7 @@ def sweep(
     jobs: int | None = None,
     resume: bool = False,
     algorithm: str | None = None,
-    task: str | None = None,
+    task: TaskLike | None = None,
     clients: int | None = None,
     duration: float | None = None,
     seed: int | None = None,
@@ -67,7 +67,6 @@ def sweep(
     ``sweep.csv``. Finished runs are never repeated: the same ``out`` with ``resume=True`` goes on after an
     interruption, or adds values.
     """
-    refuse_in_workers()
     check_counts(seeds=seeds, jobs=jobs)
     with data_from(data_dir):
         points = [

@@ -19,7 +19,8 @@ from spyker.learn.data import unpack
 from spyker.learn.data.catalogue import DATASETS
 from spyker.learn.data.load import fetch
 from spyker.learn.data.load import load as load_data
-from spyker.learn.registry import TASKS, client_labels, resolve
+from spyker.learn.names import BUILT_IN
+from spyker.learn.registry import client_labels, resolve
 from spyker.learn.torch_task import Later, TorchTask
 from spyker.learn.wikitext2 import perplexity
 
@@ -58,7 +59,7 @@ def small_data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def make(name: str, clients: int, training: Training | None = None, **options: object) -> TorchTask:
-    module = importlib.import_module(TASKS[name])
+    module = importlib.import_module(BUILT_IN[name])
     task = module.make(read(module.Options, options, "task"), clients, 1, training or Training())
     assert isinstance(task, TorchTask)
     return task

@@ -14,6 +14,7 @@ import pytest
 import spyker
 from spyker.config.scenario import dump
 from spyker.config.sections import ScenarioError
+from spyker.learn.quadratic import Options, make
 from spyker.library.scenario import read_scenario
 from spyker.records import Evaluated, RecordError
 
@@ -155,8 +156,42 @@ def test_the_folder_of_datasets_holds_for_one_run(here: Path, monkeypatch: pytes
     assert os.environ["SPYKER_DATA"] == str(here)
 
 
-def test_a_script_without_a_guard_is_told_what_to_write(here: Path) -> None:
-    (here / "script.py").write_text("import spyker\nspyker.run(task='digits', duration=1, workers=1, out='a')\n")
+SCRIPT = """
+import spyker
+
+def make(clients, seed, training, width=4):
+    import torch
+    torch.manual_seed(seed)
+    def blobs(n):
+        y = torch.arange(n) % 2
+        return torch.randn(n, 2) + 4.0 * y[:, None], y
+    model = torch.nn.Sequential(torch.nn.Linear(2, width), torch.nn.Tanh(), torch.nn.Linear(width, 2))
+    return spyker.TorchTask(model, [blobs(16) for _ in range(clients)], blobs(200), training, seed=seed)
+
+options = dict(clients=8, duration=3, progress=False, settings={"training.rate": 0.5})
+made = spyker.run(task=make, workers=2, out="made", **options)
+there = spyker.run(task=make, workers=0, out="there", **options)
+given = spyker.run(task=make(8, 1, spyker.Scenario().training), workers=0, out="given", **options)
+swept = spyker.sweep(task=make, vary={"task.width": [2, 4]}, jobs=1, out="swept", **options)
+print(made.summary["parameters"], made.summary["final"]["mean"] > 0.9, swept.table["task.width"].tolist())
+"""
+
+
+def test_a_script_may_hold_its_task_and_needs_no_guard(here: Path) -> None:
+    (here / "script.py").write_text(SCRIPT)
     done = subprocess.run([sys.executable, "script.py"], capture_output=True, text=True, timeout=100)
-    assert done.returncode != 0
-    assert 'Put them below if __name__ == "__main__"' in done.stderr
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.split() == ["22", "True", "[2,", "4]"]
+    facts = (here / "made" / "facts.jsonl").read_bytes()
+    assert facts == (here / "there" / "facts.jsonl").read_bytes()
+    assert facts.count(b"update") == (here / "given" / "facts.jsonl").read_bytes().count(b"update")
+
+
+def test_a_task_of_a_program_goes_with_its_scenario() -> None:
+    def small(clients: int, seed: int, training: object, dimension: int = 3) -> spyker.Task:
+        return make(Options(dimension=dimension), clients, seed, training)
+
+    scenario = read_scenario(task=small, duration=1.0, settings={"task.dimension": 2})
+    runs = [spyker.run(scenario, progress=False), spyker.run(scenario, settings={"task.dimension": 5}, progress=False)]
+    assert [(run.summary or {})["parameters"] for run in runs] == [2, 5]
+    assert [run.folder.name for run in runs] == ["spyker-small", "spyker-small-2"]
