@@ -16,6 +16,7 @@ from spyker.learn.names import BUILT_IN
 from spyker.learn.start import ENGINES
 from spyker.protocol.registry import ALGORITHMS
 
+ALGORITHM_HELP = f"{', '.join(ALGORITHMS)}, module:Class, or the name of an entry point"
 TASK_HELP = f"{', '.join(BUILT_IN)}, module:function, or the name of an entry point"
 
 
@@ -23,7 +24,7 @@ def add_scenario_options(parser: argparse.ArgumentParser, *, algorithm: bool, en
     """What can be said about a scenario on the command line, and about where it runs."""
     parser.add_argument("scenario", nargs="?", type=Path, metavar="SCENARIO", help="a TOML file; default: the paper's")
     if algorithm:
-        parser.add_argument("--algorithm", metavar="A", help=", ".join(ALGORITHMS))
+        parser.add_argument("--algorithm", metavar="A", help=ALGORITHM_HELP)
     parser.add_argument("--task", metavar="T", help=TASK_HELP)
     parser.add_argument("--clients", type=int, metavar="N", help="so many in all, spread evenly over the regions")
     parser.add_argument("--duration", type=float, metavar="S", help="virtual seconds")

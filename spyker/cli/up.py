@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from spyker.cli.codes import INTERRUPTED
-from spyker.cli.options import TASK_HELP, add_data_dir, add_set, said
+from spyker.cli.options import ALGORITHM_HELP, TASK_HELP, add_data_dir, add_set, said
 from spyker.cli.run import show_run
 from spyker.cli.serve import EXTRA
 from spyker.config.sections import ScenarioError
@@ -19,7 +19,6 @@ from spyker.library.interrupts import interrupts
 from spyker.library.result import Run
 from spyker.library.run import short
 from spyker.library.scenario import read_scenario
-from spyker.protocol.registry import ALGORITHMS
 from spyker.show.progress import LiveProgress
 
 
@@ -27,7 +26,7 @@ def add_up(commands: Any) -> None:
     """``spyker up``."""
     parser = commands.add_parser("up", help="a whole deployment on this machine: servers and clients as processes")
     parser.add_argument("scenario", nargs="?", type=Path, metavar="SCENARIO", help="a TOML file; default: the paper's")
-    parser.add_argument("--algorithm", metavar="A", help=", ".join(ALGORITHMS))
+    parser.add_argument("--algorithm", metavar="A", help=ALGORITHM_HELP)
     parser.add_argument("--task", metavar="T", help=TASK_HELP)
     parser.add_argument("--clients", type=int, metavar="N", help="so many in all, spread evenly over the regions")
     parser.add_argument("--duration", type=float, metavar="S", help="real seconds")
@@ -53,7 +52,7 @@ def command_up(args: argparse.Namespace) -> int:
     with contextlib.ExitStack() as stack:
         stack.enter_context(data_from(args.data_dir))
         scenario = read_scenario(args.scenario, **said(args))
-        out: Path = args.out or new_folder(f"up-{scenario.algorithm}-{short(scenario)}")
+        out: Path = args.out or new_folder(f"up-{scenario.chosen.name}-{short(scenario)}")
         if args.keep is not None and args.keep.exists() and any(args.keep.iterdir()):
             raise ScenarioError("--keep", f"{args.keep} is not empty", "Name a new folder")
         place = stack.enter_context(place_for_record(out, overwrite=args.overwrite))

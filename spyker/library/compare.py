@@ -16,7 +16,7 @@ from spyker.library.folders import new_folder, place_for_record
 from spyker.library.interrupts import Interrupted, interrupts
 from spyker.library.result import Run, as_frame, as_html, plotted
 from spyker.library.run import emulate, short
-from spyker.library.scenario import Source, TaskLike, read_scenario
+from spyker.library.scenario import AlgorithmLike, Source, TaskLike, read_scenario
 from spyker.protocol.registry import ALGORITHMS
 from spyker.records import find_runs, write_atomically
 from spyker.show.curves import Curve, curves, targets
@@ -84,7 +84,7 @@ class Comparison(Mapping[str, Run]):
 
 
 def compare(
-    algorithms: Sequence[str] | None = None,
+    algorithms: Sequence[AlgorithmLike] | None = None,
     scenario: Source = None,
     *,
     task: TaskLike | None = None,
@@ -108,14 +108,11 @@ def compare(
     ``table.md`` and the plots. Callbacks watch one run after the other, and ``True`` ends the one that they watch.
     """
     audience = Audience(callbacks)
-    names = list(ALGORITHMS) if algorithms is None else list(algorithms)
-    if len(set(names)) < len(names) or not names:
-        raise ScenarioError("--algorithms", "names one twice" if names else "is empty", "Name each once")
     with data_from(data_dir):
         scenarios = [
             read_scenario(
                 scenario,
-                algorithm=name,
+                algorithm=algorithm,
                 task=task,
                 clients=clients,
                 duration=duration,
@@ -123,8 +120,11 @@ def compare(
                 preset=preset,
                 settings=settings,
             )
-            for name in names
+            for algorithm in (ALGORITHMS if algorithms is None else algorithms)
         ]
+        names = [chosen.chosen.name for chosen in scenarios]
+        if len(set(names)) < len(names) or not names:
+            raise ScenarioError("--algorithms", "names one twice" if names else "is empty", "Name each once")
         folder = new_folder(f"compare-{short(scenarios[0])}") if out is None else Path(out)
         done = {}
         with place_for_record(folder, overwrite=overwrite) as place:

@@ -35,7 +35,7 @@ class Place:
     If the context ends before somebody says :meth:`keep` or :meth:`empty`, everything is as it was.
     """
 
-    def __init__(self, folder: Path, check: Callable[[], None]) -> None:
+    def __init__(self, folder: Path, check: Callable[[], None] = lambda: None) -> None:
         self.folder, self.check = folder, check
         self._made: list[Path] = []
 

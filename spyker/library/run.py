@@ -18,14 +18,14 @@ from spyker.library.data import data_from, prepare_data
 from spyker.library.folders import new_folder, place_for_record
 from spyker.library.interrupts import Interrupted, Interrupts, interrupts
 from spyker.library.result import Run
-from spyker.library.scenario import Source, TaskLike, read_scenario
+from spyker.library.scenario import AlgorithmLike, Source, TaskLike, read_scenario
 from spyker.show.progress import LiveProgress
 
 
 def run(
     scenario: Source = None,
     *,
-    algorithm: str | None = None,
+    algorithm: AlgorithmLike | None = None,
     task: TaskLike | None = None,
     clients: int | None = None,
     duration: float | None = None,
@@ -46,8 +46,9 @@ def run(
     What is said:
 
     - ``scenario``: a TOML file, a dictionary of what would stand in one, or a :class:`Scenario`; default: the paper's.
-    - ``algorithm``, ``clients`` (in all, spread evenly over the regions), ``duration`` (virtual seconds) and ``seed``
-      are laid over it, and so is everything in ``settings``, such as ``{"training.rate": 0.1}``.
+    - ``clients`` (in all, spread evenly over the regions), ``duration`` (virtual seconds) and ``seed`` are laid over
+      it, and so is everything in ``settings``, such as ``{"training.rate": 0.1}``.
+    - ``algorithm``: a name, or a class that extends :class:`Server`.
     - ``task``: a name, a function ``(clients, seed, training, **options)`` that makes one, or a :class:`Task` itself.
     - ``preset``: named settings that hold where nothing else is said, ``paper`` or ``tuned``.
     - ``out``: the folder of the record; by default a new one in ``runs/``. One that exists is refused unless
@@ -73,7 +74,7 @@ def run(
             preset=preset,
             settings=settings,
         )
-        folder = new_folder(f"{chosen.algorithm}-{short(chosen)}") if out is None else Path(out)
+        folder = new_folder(f"{chosen.chosen.name}-{short(chosen)}") if out is None else Path(out)
         with place_for_record(folder, overwrite=overwrite) as place:
             prepare_data([chosen], progress=progress)
             made, trainers = start(chosen, workers, engine, ray_address)

@@ -8,9 +8,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeAlias
 
+from spyker.config.algorithms import find_algorithm
 from spyker.config.scenario import Scenario, dump, load
 from spyker.learn.registry import choose, resolve
 from spyker.learn.task import Task
+from spyker.protocol.server import Server
 
 Source: TypeAlias = str | Path | Mapping[str, Any] | Scenario | None
 """A scenario: a TOML file, what would stand in one, or one that was read before. ``None`` is the paper's."""
@@ -18,11 +20,22 @@ Source: TypeAlias = str | Path | Mapping[str, Any] | Scenario | None
 TaskLike: TypeAlias = str | Callable[..., Task] | Task
 """A task: its name, a function ``(clients, seed, training, **options)`` that makes it, or the task itself."""
 
+AlgorithmLike: TypeAlias = str | type[Server]
+"""An algorithm: its name, or a class that extends :class:`spyker.Server`."""
+
+
+def algorithm_name(algorithm: AlgorithmLike) -> str:
+    """The name by which a scenario finds an algorithm."""
+    if isinstance(algorithm, str):
+        return algorithm
+    find_algorithm.cache_clear()  # a notebook's cell may have made a new class of the same name
+    return f"{algorithm.__module__}:{algorithm.__qualname__}"
+
 
 def read_scenario(
     source: Source = None,
     *,
-    algorithm: str | None = None,
+    algorithm: AlgorithmLike | None = None,
     task: TaskLike | None = None,
     clients: int | None = None,
     duration: float | None = None,
@@ -38,11 +51,12 @@ def read_scenario(
         source = tomllib.loads(dump(source))
     elif isinstance(source, str):
         source = Path(source)
-    direct = {"algorithm": algorithm, "duration": duration, "seed": seed}
+    name = None if algorithm is None else algorithm_name(algorithm)
+    direct = {"algorithm": name, "duration": duration, "seed": seed}
     said = {key: value for key, value in direct.items() if value is not None}
     overrides = {**(settings or {}), **said, **(varied or {})}
-    name = task if task is None else choose(task).name
-    scenario = load(source, overrides, task=name, clients=clients, preset=preset)
+    called = None if task is None else choose(task).name
+    scenario = load(source, overrides, task=called, clients=clients, preset=preset)
     if task is not None:
         scenario = replace(scenario, task=choose(task, scenario.task.options))
     return resolve(scenario)

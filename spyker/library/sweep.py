@@ -16,7 +16,7 @@ from spyker.library.folders import Place, new_folder
 from spyker.library.interrupts import Interrupted, interrupts
 from spyker.library.result import as_frame, as_html
 from spyker.library.run import short
-from spyker.library.scenario import Source, TaskLike, read_scenario
+from spyker.library.scenario import AlgorithmLike, Source, TaskLike, read_scenario
 from spyker.records import write_atomically
 
 if TYPE_CHECKING:
@@ -49,7 +49,7 @@ def sweep(
     seeds: int = 1,
     jobs: int | None = None,
     resume: bool = False,
-    algorithm: str | None = None,
+    algorithm: AlgorithmLike | None = None,
     task: TaskLike | None = None,
     clients: int | None = None,
     duration: float | None = None,

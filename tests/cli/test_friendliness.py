@@ -56,6 +56,14 @@ def test_a_record_that_cannot_be_written_is_refused(
     assert files(tmp_path) == {"notes.txt": b"mine"}
 
 
+def test_plots_that_cannot_be_written_are_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["run", *QUICK, "--out", str(tmp_path / "a")]) == 0
+    capsys.readouterr()
+    (tmp_path / "notes.txt").write_text("mine")
+    for out in (tmp_path / "notes.txt", tmp_path / "notes.txt" / "plots", Path(NOWHERE)):
+        assert out.name in refused(["plot", str(tmp_path / "a"), "--out", str(out)], capsys)
+
+
 def limited(size: int, *args: str, cwd: Path) -> subprocess.CompletedProcess[str]:
     """Run a command whose files cannot grow beyond a size, as on a disk that is full."""
 

@@ -16,6 +16,9 @@ from spyker.config.scenario import dump
 from spyker.config.sections import ScenarioError
 from spyker.learn.quadratic import Options, make
 from spyker.library.scenario import read_scenario
+from spyker.protocol.facts import UpdateApplied
+from spyker.protocol.fedasync import FedAsync
+from spyker.protocol.messages import Update
 from spyker.records import Evaluated, RecordError
 
 QUICK: dict[str, Any] = {"task": "quadratic", "duration": 2.0, "clients": 8, "progress": False}
@@ -185,6 +188,24 @@ def test_a_script_may_hold_its_task_and_needs_no_guard(here: Path) -> None:
     facts = (here / "made" / "facts.jsonl").read_bytes()
     assert facts == (here / "there" / "facts.jsonl").read_bytes()
     assert facts.count(b"update") == (here / "given" / "facts.jsonl").read_bytes().count(b"update")
+
+
+class Halves(FedAsync):
+    """Every update moves the server half of the way."""
+
+    def receive(self, sender: int, message: Any) -> None:
+        if isinstance(message, Update):
+            self.weights.mix(message.weights, 0.5)
+            self.version += 1
+            self.record(UpdateApplied(self.id, sender, 0.0, 0.5, self.age, self.version, self.rate))
+            self.send_client(sender, self.model(self.rate))
+
+
+def test_an_algorithm_may_be_a_class() -> None:
+    run = spyker.run(algorithm=Halves, **QUICK)
+    assert run.folder.name == "halves-quadratic"
+    assert {fact["weight"] for fact in run.facts("update")} == {0.5}
+    assert list(spyker.compare([Halves, "fedavg"], **QUICK)) == ["halves", "fedavg"]
 
 
 def test_a_task_of_a_program_goes_with_its_scenario() -> None:
