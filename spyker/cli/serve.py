@@ -78,28 +78,26 @@ def add_join(commands: Any) -> None:
 def command_join(args: argparse.Namespace) -> int:
     """Be some clients until the servers have finished, or somebody ends this process."""
     try:
-        from spyker.deploy.join import attend_scenario
+        from spyker.deploy.client_link import Behaviour
+        from spyker.deploy.client_process import join
     except ModuleNotFoundError as error:
         raise ScenarioError("join", f"needs {error.name}, which is not installed", EXTRA) from None
+    behaviour = Behaviour(args.keepalive, args.stall, args.patience, args.return_after, args.give_up)
     with data_from(args.data_dir):
         scenario = read_scenario(args.scenario, settings=read_settings(args.settings))
         clients = read_clients(args.clients, scenario.client_count)
         prepare_data([scenario])
         finished = asyncio.run(
-            attend_scenario(
+            join(
                 scenario,
                 clients,
                 tuple(args.servers),
+                behaviour,
                 certs=args.certs,
                 ca=args.ca,
                 credential=args.credential,
                 insecure=args.insecure,
                 paced=args.paced,
-                patience=args.patience,
-                return_after=args.return_after,
-                give_up=args.give_up,
-                keepalive=args.keepalive,
-                stall=args.stall,
             )
         )
     return 0 if finished else INTERRUPTED

@@ -71,4 +71,5 @@ def command_up(args: argparse.Namespace) -> int:
         place.empty()
         local.merge(out)
     show_run(Run(out))
+    local.check_clients()
     return INTERRUPTED if stop.requested else 0

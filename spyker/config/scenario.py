@@ -31,7 +31,7 @@ CLIENTS_PER_REGION = 25
 
 
 @dataclass(frozen=True, slots=True)
-class World:
+class Geography:
     """Where everybody is and how fast messages travel."""
 
     regions: tuple[str, ...] = parameter(tuple(PAPER_LATENCY), "the names of the regions")
@@ -115,7 +115,7 @@ class Scenario:
     seed: int = parameter(1, "everything random follows from this", at_least=0)
     duration: float = parameter(60.0, "virtual seconds", above=0)
     task: TaskChoice = field(default_factory=TaskChoice)
-    world: World = field(default_factory=World)
+    world: Geography = field(default_factory=Geography)
     training: Training = field(default_factory=Training)
     evaluation: Evaluation = field(default_factory=Evaluation)
     algorithms: Mapping[str, Any] = field(default_factory=dict)
@@ -146,7 +146,7 @@ class Scenario:
 
 
 TOP = ("algorithm", "seed", "duration")
-SECTIONS: dict[str, type[Any]] = {"world": World, "training": Training, "evaluation": Evaluation}
+SECTIONS: dict[str, type[Any]] = {"world": Geography, "training": Training, "evaluation": Evaluation}
 
 
 def load(
@@ -211,11 +211,11 @@ def from_table(table: Mapping[str, Any], folder: Path = Path()) -> Scenario:
     """Check a parsed scenario file and fill in what it leaves open. ``folder`` is where it names files from."""
     algorithm = convert(table.get("algorithm", Scenario().algorithm), str, Rule(""), "algorithm")
     parameters = parameter_sections(find_algorithm(algorithm))
-    known = every_key(SECTIONS | parameters)
-    refuse_unknown(table, (*TOP, "task", *SECTIONS, *parameters), "", known)
-    for name, section in (SECTIONS | parameters).items():
+    known = SECTIONS | parameters
+    refuse_unknown(table, (*TOP, "task", *known), "", every_key(known))
+    for name, section in known.items():
         if isinstance(table.get(name), Mapping):
-            refuse_unknown(table[name], keys(section), name, known)
+            refuse_unknown(table[name], keys(section), name, every_key(known))
     table = dict(table)
     top = {key: table[key] for key in TOP if key in table}
     fields = {f.name: f for f in dataclasses.fields(Scenario)}
@@ -301,7 +301,7 @@ def read_delays(value: object, where: str, folder: Path) -> Delays:
     return delays
 
 
-def fill_world(world: World) -> World:
+def fill_world(world: Geography) -> Geography:
     """Check that regions, clients and latencies fit together; take what is missing from the paper."""
     count = len(world.regions)
     if count == 0:
@@ -378,7 +378,7 @@ def parse_value(text: str) -> object:
         return text
 
 
-def latency_seconds(world: World) -> Sequence[Sequence[float]]:
+def latency_seconds(world: Geography) -> Sequence[Sequence[float]]:
     """The latency matrix that holds, in seconds."""
     assert world.latency_ms is not None
     matrix = [[ms / 1000 for ms in row] for row in world.latency_ms]

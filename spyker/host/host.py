@@ -37,7 +37,7 @@ from spyker.host.outbox import REMEDY, Outbox, Posted
 from spyker.host.refusal import Refusal
 from spyker.host.tickets import Ledger, Ticket
 from spyker.protocol.facts import UpdateApplied
-from spyker.protocol.forms import Array, Sizes
+from spyker.protocol.forms import Array, Sizes, declaration
 from spyker.protocol.messages import (
     Action,
     ClientMessage,
@@ -137,7 +137,8 @@ class Host:
         self._unsaved = 0  # updates
         self._marks: tuple[int, dict[int, int], dict[int, int]] | None = None  # what the one under way will have saved
         self._failed = False  # the last one could not be written, and it is not time yet to try again
-        self._computing = self._void = False
+        self.computing = False  # somebody is at the first message in the queue
+        self._void = False
 
     def take(self) -> list[Effect]:
         """What is to be done, since the last time."""
@@ -309,7 +310,7 @@ class Host:
         self._timers[timer] = seconds
         self._effects.append(StartTimer(f"{SERVERS}{timer}", seconds))
 
-    # --- One message at a time -----------------------------------------------------------------------------------------
+    # --- One message at a time ---------------------------------------------------------------------------------------
 
     @property
     def waiting(self) -> int:
@@ -319,7 +320,15 @@ class Host:
     @property
     def ready(self) -> bool:
         """Whether there is something to serve, and nobody is at it."""
-        return bool(self._queue) and self.server is not None and not self._computing
+        return bool(self._queue) and self.server is not None and not self.computing
+
+    @property
+    def light(self) -> bool:
+        """Whether no vector is gone through for the first message in the queue, whatever the algorithm."""
+        arrival = self._queue[0]
+        if arrival.message is None:
+            return arrival.timer is None
+        return not declaration(type(arrival.message)).arrays and not isinstance(arrival.message, Leave)
 
     def work(self) -> Work:
         """How heavy the first message in the queue is."""
@@ -336,7 +345,7 @@ class Host:
     def compute(self) -> list[Action]:
         """Let the server handle the first message in the queue. Nothing of it counts before :meth:`finish`."""
         assert self.server is not None
-        self._computing = True
+        self.computing = True
         arrival = self._queue[0]
         if arrival.timer is not None:
             return self.server.expire(arrival.timer)
@@ -347,7 +356,7 @@ class Host:
 
     def finish(self, actions: list[Action]) -> None:
         """Take note of the message that was handled, and of what the server wants done."""
-        self._computing = False
+        self.computing = False
         arrival = self._queue[0]
         if arrival.again:
             pass  # it was taken note of when it was served first
@@ -417,7 +426,7 @@ class Host:
         if session is not None:
             self._effects.append(Give(session, ticket, message, self.saved_version))
 
-    # --- Checkpoints ---------------------------------------------------------------------------------------------------
+    # --- Checkpoints -------------------------------------------------------------------------------------------------
 
     @property
     def settled(self) -> bool:
@@ -434,7 +443,7 @@ class Host:
         """Between two messages: is it time for a checkpoint?"""
         if self._unsaved >= self.rules.checkpoint_updates:
             self._wanted = True
-        if self._wanted and self._marks is None and not self._failed and not self._computing:
+        if self._wanted and self._marks is None and not self._failed and not self.computing:
             self._save()
 
     def _save(self) -> None:
@@ -471,6 +480,6 @@ class Host:
         self._rest()
 
     def save_failed(self) -> None:
-        """It could not be written. It is tried again, not at once: a full disk does not get emptier by the millisecond."""
+        """It could not be written. It is tried again, but not at once: a full disk stays full for a while."""
         self._marks, self._changed, self._failed = None, True, True
         self._effects.append(StartTimer(RETRY, self.rules.save_retry))

@@ -15,7 +15,7 @@ from spyker.config.sections import ScenarioError, show
 from spyker.config.suggest import suggest
 
 BUILT_IN: dict[str, str] = {
-    name: f"spyker.learn.{name}" for name in ("digits", "mnist", "cifar10", "wikitext2", "quadratic")
+    name: f"spyker.learn.built_in.{name}" for name in ("digits", "mnist", "cifar10", "wikitext2", "quadratic")
 }
 """Modules with a section ``Options`` and a function ``make(options, clients, seed, training)``."""
 GROUP = "spyker.tasks"

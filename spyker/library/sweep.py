@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING
 from spyker.config.sections import ScenarioError
 from spyker.experiments.runner import check_folder, held, run_watched, with_seeds
 from spyker.experiments.sweep import Point, Row, as_csv, cells, combinations, lines, row
+from spyker.learn.memory import check_memory
+from spyker.learn.start import available_cores
 from spyker.library.data import data_from, prepare_data
 from spyker.library.folders import Place, new_folder
 from spyker.library.interrupts import Interrupted, interrupts
@@ -88,6 +90,7 @@ def sweep(
         ]
         folder = new_folder(f"sweep-{short(points[0].scenario)}") if out is None else Path(out)
         scenarios = [s for point in points for s in with_seeds(point.scenario, seeds)]
+        check_memory(sorted(scenarios, key=lambda s: s.client_count)[-(jobs or available_cores()) :])
         with Place(folder / "runs", lambda: check_folder(folder, resume=resume)) as place:
             prepare_data(scenarios, progress=progress)
             place.keep()

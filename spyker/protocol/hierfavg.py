@@ -44,6 +44,11 @@ class Edge(FedAvg):
         """An edge, or the cloud behind the last edge."""
         return cls(id, setup, roster) if id < setup.servers else Cloud(id, setup, roster)
 
+    @classmethod
+    def between(cls, sender: int, receiver: int, servers: int) -> tuple[type[PeerMessage], ...]:
+        """Edges talk to the cloud alone."""
+        return Cloud.hears if receiver == servers else cls.hears if sender == servers else ()
+
     def __init__(self, id: int, setup: Setup, roster: Mapping[int, int]) -> None:
         super().__init__(id, setup, roster)
         self.waiting = False  # for the cloud
@@ -52,10 +57,6 @@ class Edge(FedAvg):
     def cloud(self) -> int:
         """The server after the last edge."""
         return self.n
-
-    def hears_from(self, sender: int) -> tuple[type[PeerMessage], ...]:
-        """Only the cloud has something to say."""
-        return self.hears if sender == self.cloud else ()
 
     def begin_round(self) -> None:
         """As in FedAvg; without anybody to begin a round with, the cloud need not wait."""

@@ -121,6 +121,11 @@ class Server(ABC):
         """Make server number ``id``, which begins with these clients, of so many data points each."""
         return cls(id, setup, roster)
 
+    @classmethod
+    def between(cls, sender: int, receiver: int, servers: int) -> tuple[type[PeerMessage], ...]:
+        """What one server may say to another, where so many have clients."""
+        return cls.hears
+
     def __init__(self, id: int, setup: Setup, roster: Mapping[int, int]) -> None:
         self.id = id
         self.n = setup.servers
@@ -161,10 +166,6 @@ class Server(ABC):
         self.expired(timer)
         actions, self._actions = self._actions, []
         return actions
-
-    def hears_from(self, sender: int) -> tuple[type[PeerMessage], ...]:
-        """What one other server may say."""
-        return self.hears
 
     # --- A restart -------------------------------------------------------------------------------------------------
 

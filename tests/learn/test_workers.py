@@ -8,7 +8,7 @@ import pytest
 
 from spyker.config.scenario import TaskChoice, Training, from_table
 from spyker.emulate.run import run
-from spyker.learn.digits import Options
+from spyker.learn.built_in.digits import Options
 from spyker.learn.engine import Engine, EvaluateJob, Here, TrainJob
 from spyker.learn.guard import TaskFailedError
 from spyker.learn.pool import LOSSES, Order, WorkerDiedError

@@ -14,7 +14,7 @@ import pytest
 import spyker
 from spyker.config.scenario import dump
 from spyker.config.sections import ScenarioError
-from spyker.learn.quadratic import Options, make
+from spyker.learn.built_in.quadratic import Options, make
 from spyker.library.scenario import read_scenario
 from spyker.protocol.facts import UpdateApplied
 from spyker.protocol.fedasync import FedAsync
