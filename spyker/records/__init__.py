@@ -17,7 +17,7 @@ from spyker.records.files import (
     is_record,
     write_atomically,
 )
-from spyker.records.lines import Stated, line
+from spyker.records.lines import Stated, fields, line
 from spyker.records.reader import Follower, Run, find_runs, first_fact, follow, read, read_back
 from spyker.records.writer import RecordWriter
 
@@ -39,6 +39,7 @@ __all__ = [
     "check_new",
     "clear",
     "evaluated",
+    "fields",
     "find_runs",
     "first_fact",
     "follow",

@@ -33,7 +33,9 @@ def is_record(folder: Path) -> bool:
 
 def check_new(folder: Path, *, overwrite: bool) -> None:
     """Refuse to write where something stands already, unless it is our own and may go."""
-    if not folder.exists() or (folder.is_dir() and not any(folder.iterdir())):
+    if folder.exists() and not folder.is_dir():
+        raise RecordError(f"{folder} is a file. Choose another --out")
+    if not folder.exists() or not any(folder.iterdir()):
         return
     if not overwrite:
         raise RecordError(f"{folder} exists already. Choose another --out, or add --overwrite to replace it")

@@ -10,6 +10,7 @@ import dataclasses
 import functools
 import json
 import math
+import operator
 import types
 import typing
 from collections.abc import Callable, Mapping
@@ -32,42 +33,44 @@ class Stated(NamedTuple, Generic[F]):
 # --- Writing ---------------------------------------------------------------------------------------------------------
 
 
-class _Writers(dict[type[Fact], Callable[[float, Fact], str | None]]):
-    """By kind, what writes a fact that is nothing but finite numbers, up to the closing brace; ``None`` for others.
-
-    Nearly all facts are updates, up to 100,000 a second. So what writes them is compiled, as a dataclass's methods are.
-    """
-
-    def __missing__(self, kind: type[Fact]) -> Callable[[float, Fact], str | None]:
-        fields = dataclasses.fields(kind)  # type: ignore[arg-type]  # facts are dataclasses
-        types = [field.type if isinstance(field.type, str) else getattr(field.type, "__name__", "") for field in fields]
-        source = "None"
-        if {*types} <= {"int", "float"} and str(kind.kind).replace("-", "_").isidentifier():
-            checks, sum_, text = "type(t) is float", "t", f'{{{{"t": {{round(t, 9)!r}}, "kind": "{kind.kind}"'
-            for i, (field, of) in enumerate(zip(fields, types, strict=True)):
-                checks += f" and type(v{i} := fact.{field.name}) is {of}"
-                sum_ += f" + v{i}"
-                text += f', "{field.name}": {{v{i}!r}}'
-            source = f"f'{text}' if {checks} and isfinite({sum_}) else None"
-        # With !r, which is faster for a float than what a format without it does.
-        self[kind] = writer = eval(f"lambda t, fact: {source}", {"isfinite": math.isfinite})
-        return writer  # type: ignore[no-any-return]
+PLAIN = ({int}, {float}, {int, float})
 
 
-_WRITERS = _Writers()
+class _Templates(dict[type[Fact], tuple[str, Callable[[Any], tuple[Any, ...]]] | None]):
+    """By kind, how a fact of at least two fields is written that is nothing but finite numbers: how most are."""
+
+    def __missing__(self, kind: type[Fact]) -> tuple[str, Callable[[Any], tuple[Any, ...]]] | None:
+        names = [field.name for field in dataclasses.fields(kind)]  # type: ignore[arg-type]  # facts are dataclasses
+        self[kind] = None
+        if len(names) > 1 and isinstance(kind.kind, str):
+            start = '{"t": %r, ' + f'"kind": {json.dumps(kind.kind)}'.replace("%", "%%")
+            self[kind] = start + "".join(f', "{name}": %r' for name in names), operator.attrgetter(*names)
+        return self[kind]
+
+
+_TEMPLATES = _Templates()
 
 
 def line(t: float, fact: Fact, queue: int | None = None) -> str:
     """A fact as it stands in the file. Times are rounded to nanoseconds."""
-    text = _WRITERS[type(fact)](t, fact)
-    if text is None:
-        return _any_line(t, fact, queue)
-    return text + "}\n" if queue is None else f'{text}, "queue": {queue}}}\n'
+    template = _TEMPLATES[type(fact)]
+    if template is not None:
+        values = template[1](fact)
+        if {*map(type, values)} in PLAIN and math.isfinite(sum(values)):
+            text = template[0] % (round(t, 9), *values)
+            return text + "}\n" if queue is None else f'{text}, "queue": {queue}}}\n'
+    return _any_line(t, fact, queue)
+
+
+def fields(fact: Fact) -> dict[str, Any]:
+    """What a fact says, by name."""
+    if isinstance(fact, UnknownFact):
+        return dict(fact.fields)
+    return {field.name: getattr(fact, field.name) for field in dataclasses.fields(fact)}  # type: ignore[arg-type]
 
 
 def _any_line(t: float, fact: Fact, queue: int | None) -> str:
-    fields = fact.fields if isinstance(fact, UnknownFact) else jsonable(fact)
-    table = {"t": round(t, 9), "kind": fact.kind, **fields} | ({} if queue is None else {"queue": queue})
+    table = {"t": round(t, 9), "kind": fact.kind, **fields(fact)} | ({} if queue is None else {"queue": queue})
     return json.dumps(jsonable(table), allow_nan=False) + "\n"
 
 

@@ -50,7 +50,7 @@ class Curve:
 
 def targets(runs: Sequence[Run]) -> list[float]:
     """The scores that the runs were meant to reach, each once."""
-    return list(dict.fromkeys(target for run in runs for target in run.scenario["evaluation"]["targets"]))
+    return list(dict.fromkeys(target for run in runs for target in run.start.targets))
 
 
 def curve(run: Run, label: str) -> Curve:

@@ -8,7 +8,7 @@ from rich.console import Console
 
 from spyker.protocol.facts import SyncStarted, UpdateApplied
 from spyker.records import Evaluated, RecordError, Run
-from spyker.show import progress
+from spyker.show import bar
 from spyker.show.curves import Curve, curve, curves
 from spyker.show.plots import plot_all
 from spyker.show.progress import LiveProgress
@@ -116,8 +116,8 @@ def test_a_run_whose_score_is_not_a_number_is_shown(tmp_path: Path) -> None:
 
 def test_progress_shows_time_updates_score_synchronisations_and_time_left(monkeypatch: pytest.MonkeyPatch) -> None:
     console = Console(file=io.StringIO(), width=120)
-    clock = iter([0.0, 1.0, 2.0, 3.0, 20.0])
-    monkeypatch.setattr(progress.time, "monotonic", lambda: next(clock))
+    clock = iter([0.0, 1.0, 2.0, 3.0, 20.0, 20.0])
+    monkeypatch.setattr(bar.time, "monotonic", lambda: next(clock))
     with LiveProgress("Spyker", 60.0, "accuracy", console) as live:
         live.fact(1.0, UpdateApplied(0, 0, 0.0, 1.0, 1.0, 1, 0.05))
         live.fact(2.0, SyncStarted(0, 1))
