@@ -67,7 +67,7 @@ def command_up(args: argparse.Namespace) -> int:
             return INTERRUPTED
         clear(out, overwrite=args.overwrite)
         local.merge(out)
-    show_table([Run(out)], scenario)
-    print(f"record: {out}/  ·  to draw it: spyker plot {out}")
-    local.check_clients()
+        show_table([Run(out)], scenario)
+        print(f"record: {out}/  ·  to draw it: spyker plot {out}")
+        local.check_clients()  # while their logs are there
     return INTERRUPTED if stop.requested else 0
