@@ -18,10 +18,11 @@ from pathlib import Path
 from spyker.config.scenario import Scenario, dump, load
 from spyker.config.sections import ScenarioError
 from spyker.emulate.run import run
-from spyker.learn.registry import resolve
+from spyker.learn.registry import resolve, with_targets
 from spyker.learn.start import start
 from spyker.protocol.registry import ALGORITHMS
 from spyker.records import RecordWriter, Run
+from spyker.show.curves import targets
 from wan.compare import Observed, Row, as_markdown, compare, observe
 from wan.costs import Costs, measure, with_costs
 from wan.deployment import WanRunError, deploy
@@ -121,7 +122,7 @@ def both_worlds(scenario: Scenario, costs: Costs, out: Path) -> Outcome:
     interval = scenario.evaluation.interval
     emulated = observe([out / "emulated"], scenario.duration, interval)
     real = observe(records, scenario.duration, interval)
-    rows = compare(emulated, real, scenario.evaluation.targets, scenario.world.regions)
+    rows = compare(emulated, real, targets([Run(out / "emulated")]), scenario.world.regions)
     outcome = Outcome(title, emulated, real, rows, max(began) - min(began), carried)
     print(summary(outcome) + "\n" + as_markdown(rows))
     return outcome
@@ -130,7 +131,7 @@ def both_worlds(scenario: Scenario, costs: Costs, out: Path) -> Outcome:
 def emulate(scenario: Scenario, out: Path) -> None:
     """The prediction."""
     task, engine = start(scenario, None, "local", None)
-    writer = RecordWriter(out, dump(scenario))
+    writer = RecordWriter(out, dump(with_targets(scenario, task.metric)))
     outcome = None
     try:
         with engine:

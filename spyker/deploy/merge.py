@@ -62,7 +62,7 @@ def merge_records(folders: Sequence[Path], out: Path) -> None:
     for t, fact in stream:
         values = {key: value for key, value in fact.items() if key not in ("t", "kind", "queue")}
         writer.write(t, FACTS[fact["kind"]](**values), fact.get("queue"))
-    writer.close(summary(parts, points, scenario.evaluation.targets, scenario.client_count))
+    writer.close(summary(parts, points, scenario.evaluation.targets or (), scenario.client_count))
 
 
 def began(run: Run) -> float:

@@ -12,6 +12,7 @@ from spyker import __version__
 from spyker.config.scenario import Scenario, dump
 from spyker.config.sections import ScenarioError
 from spyker.deploy.log import Log
+from spyker.learn.registry import with_targets
 from spyker.learn.task import Task
 from spyker.protocol.facts import CloudRoundEnded, SyncStarted, UpdateApplied
 from spyker.protocol.facts import Fact as ProtocolFact
@@ -67,6 +68,7 @@ class Tally:
     """Counts and records the facts of one server."""
 
     def __init__(self, scenario: Scenario, task: Task, server: int, folder: Path, *, resume: bool, log: Log) -> None:
+        scenario = with_targets(scenario, task.metric)
         self.scenario, self.task, self.server, self.folder = scenario, task, server, folder
         self._log = log
         self._complained = False
@@ -127,7 +129,7 @@ class Tally:
                 self._log.error("not-finite-score", score=repr(score), updates=updates)
             return
         self.last_score = score
-        for target in self.scenario.evaluation.targets:
+        for target in self.scenario.evaluation.targets or ():
             if score >= target if self.task.metric.higher_is_better else score <= target:
                 self.reached.setdefault(f"{target:g}", (t, updates))
         self._write(t, Evaluated(updates, sum(self.bytes.values()), score, score, score, score, [score]))
@@ -178,7 +180,9 @@ class Tally:
         """The totals of this server, under the names that the emulator uses."""
         scenario, metric = self.scenario, self.task.metric
         weights = server.weights.snapshot()
-        reached = {name: self.reached.get(name) for name in (f"{target:g}" for target in scenario.evaluation.targets)}
+        reached = {
+            name: self.reached.get(name) for name in (f"{target:g}" for target in scenario.evaluation.targets or ())
+        }
         regions = scenario.world.regions
         return {
             "spyker": __version__,

@@ -12,6 +12,7 @@ from spyker.emulate.judge import Judge
 from spyker.emulate.links import Links
 from spyker.emulate.world import Sink, World
 from spyker.learn.engine import Engine
+from spyker.learn.registry import with_targets
 from spyker.learn.speeds import delays
 from spyker.learn.task import Task
 from spyker.placement import Placement
@@ -25,6 +26,7 @@ def run(scenario: Scenario, task: Task, engine: Engine, sink: Sink, stop: Stop |
 
     A run that ``stop`` ends early has a summary of what happened until then.
     """
+    scenario = with_targets(scenario, task.metric)
     places = scenario.placement()
     initial = task.initial()
     setup = Setup(
@@ -72,7 +74,7 @@ def summarise(
     scenario: Scenario, task: Task, world: World, judge: Judge, places: Placement, finished: bool
 ) -> dict[str, Any]:
     """The totals of a run. Only what follows from the scenario: no wall-clock time, no machine."""
-    reached = {f"{target:g}": judge.reached(target) for target in scenario.evaluation.targets}
+    reached = {f"{target:g}": judge.reached(target) for target in scenario.evaluation.targets or ()}
     last = judge.history[-1][1]
     servers: list[Mapping[str, Any]] = []
     for i in places.learners:

@@ -39,6 +39,7 @@ class World:
     ) -> None:
         self.clock, self.links, self.engine, self.delays, self.sink = clock, links, engine, delays, sink
         self.clients = clients
+        self.states: dict[int, bytes | None] = {}  # of those clients that keep one
         self.processors = [Processor(server, clock, costs, self._perform) for server in servers]
         self.messages: Counter[str] = Counter()
         self._sizes: dict[type[Message], int] = {}  # of those kinds of messages that are all of one size
@@ -100,13 +101,16 @@ class World:
         due = self.clock.now + self.delays[k]
         for action in client.handle(client.server, model):
             if isinstance(action, Train) and due <= self.clock.end:
-                job = TrainJob(k, action.weights, action.rate, action.step)
+                job = TrainJob(k, action.weights, action.rate, action.step, self.states.get(k))
                 self.engine.submit(job, due)
                 self.clock.at(due, self._training_ends, client, job)
 
     def _training_ends(self, client: Client, job: TrainJob) -> None:
         """A client answers its server."""
-        for action in client.trained(self.engine.trained(job)):
+        weights = self.engine.trained(job)
+        if job.state is not job.left:
+            self.states[client.id] = job.left
+        for action in client.trained(weights, job.examples, job.metrics):
             if isinstance(action, ToServer):
                 arrival = self.links.up(self.clock.now, client.id, action.server, self._size(action.message))
                 self.clock.at(arrival, self.processors[action.server].arrive, client.id, action.message)

@@ -253,8 +253,8 @@ def test_what_a_killed_server_had_to_tell_is_told_after_its_restart(tmp_path: Pa
             saved = latest(tmp_path / "server-0" / "state")
             return saved.numbers["outboxes"]["1"]["entries"] if saved is not None else []
 
-        [[sequence, _, _, kind]] = until(waiting)
-        assert (sequence, kind) == (1, "PeerModel")
+        [[sequence, packed]] = until(waiting)
+        assert (sequence, packed["message"]) == (1, "peer-model")
         server.kill()
         server.wait()
         deployment.up(0, "--resume")
