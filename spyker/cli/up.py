@@ -70,6 +70,6 @@ def command_up(args: argparse.Namespace) -> int:
             return INTERRUPTED
         place.empty()
         local.merge(out)
-    show_run(Run(out))
-    local.check_clients()
+        show_run(Run(out))
+        local.check_clients()  # while their logs are there
     return INTERRUPTED if stop.requested else 0

@@ -25,6 +25,7 @@ from spyker.records.merge import merge
 
 POLL_SECONDS = 0.1
 STOP_SECONDS = 20.0
+FAREWELL_SECONDS = 5.0  # between a server's goodbye to its clients and its end
 FAILED = 1  # the exit code of a process that was not stopped, but failed
 LOG_TAIL = 2000  # characters of the log of a process that failed
 
@@ -48,6 +49,7 @@ class Local:
         self.scenario, self.folder, self.insecure, self.paced = scenario, folder, insecure, paced
         self.servers: list[subprocess.Popen[bytes]] = []
         self.clients: list[subprocess.Popen[bytes]] = []
+        self._whole = time.monotonic()  # when no client process had failed yet
         self.places = scenario.placement()
         count = len(self.places.servers)
         ports = free_ports(2 * count)
@@ -157,8 +159,12 @@ class Local:
             time.sleep(POLL_SECONDS)
 
     def _check(self) -> None:
-        """A process that failed takes the others with it."""
-        for process in (*self.servers, *self.clients):
+        """A process that failed takes the others with it. Clients may end a little before the server that is done."""
+        failed = [process for process in self.clients if process.poll()]
+        self._whole = time.monotonic() if not failed else self._whole
+        if time.monotonic() < self._whole + FAREWELL_SECONDS:
+            failed = []
+        for process in (*self.servers, *failed):
             if process.poll():
                 raise ChildError(self._report(process))
 

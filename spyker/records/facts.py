@@ -8,9 +8,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from spyker import __version__
 from spyker.config.scenario import Scenario
 from spyker.protocol.facts import Fact
+from spyker.version import __version__
 
 FORMAT = 1
 EMULATED, DEPLOYED = "emulated", "deployed"
