@@ -64,9 +64,12 @@ def main(argv: Sequence[str] | None = None) -> int:
         print(f"spyker: {error}", file=sys.stderr)
         return FAILED
     except OSError as error:
-        said = give_up_output() or error
-        if not isinstance(said, BrokenPipeError):  # whoever reads us has seen enough, and knows
-            print(f"spyker: {said.filename or 'standard output'}: {said.strerror}", file=sys.stderr)
+        broken = give_up_output()
+        if broken is None and error.filename is None:
+            raise  # it is none of the user's files, and none of the user's faults
+        if not isinstance(broken, BrokenPipeError):  # whoever reads us has seen enough, and knows
+            place = error.filename if broken is None else "standard output"
+            print(f"spyker: {place}: {(broken or error).strerror}", file=sys.stderr)
         return FAILED
     except KeyboardInterrupt:
         return INTERRUPTED
