@@ -79,7 +79,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 def give_up_output() -> OSError | None:
     """What is wrong with standard output, if anything; Python is kept from trying once more when it ends."""
     try:
-        sys.stdout.flush()
+        print(flush=True)  # what failed before may have been dropped, so that a mere flush would find nothing to do
     except OSError as error:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return error
