@@ -27,6 +27,7 @@ COMMANDS = {
     "plot": "spyker.cli.show:add_plot",
     "scenario": "spyker.cli.show:add_scenario",
     "data": "spyker.cli.data:add_data",
+    "merge": "spyker.cli.merge:add_merge",
     "up": "spyker.cli.up:add_up",
     "serve": "spyker.cli.serve:add_serve",
     "join": "spyker.cli.serve:add_join",

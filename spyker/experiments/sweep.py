@@ -45,7 +45,7 @@ class Row:
 def row(point: Point, runs: Sequence[Run | None]) -> Row:
     """Measure the runs of one combination, one per seed."""
     measures: dict[str, Sample] = {}
-    drawn = [None if run is None else curve(run, run.algorithm) for run in runs]
+    drawn = [None if run is None else curve(run, run.start.title) for run in runs]
     metric = next((c.metric for c in drawn if c is not None), None)
     if metric is not None:
         for target in targets([run for run in runs if run is not None]):

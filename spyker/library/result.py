@@ -9,6 +9,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from spyker import records
+from spyker.protocol.facts import KINDS
+from spyker.records import Evaluated
 from spyker.show.curves import Curve, curves, targets
 from spyker.show.table import rows
 
@@ -49,9 +51,12 @@ class Run:
         """The totals; none if the run was killed, or goes on still."""
         return self.record.summary
 
-    def facts(self, kind: str | None = None) -> Iterator[dict[str, Any]]:
-        """All facts in their order, or those of one kind, such as ``update``."""
-        return self.record.facts(kind)
+    def facts(self, *kinds: str | type[records.Fact]) -> Iterator[records.Stated[Any]]:
+        """All facts in their order, each with its time, or those of some kinds, such as ``"update"``."""
+        wanted = {kind if isinstance(kind, str) else kind.kind for kind in kinds}
+        classes = [KINDS[name] for name in wanted if name in KINDS]
+        found = self.record.facts(*(classes if len(classes) == len(wanted) else ()))
+        return (stated for stated in found if not wanted or stated.fact.kind in wanted)
 
     @cached_property
     def curve(self) -> DataFrame:
@@ -66,9 +71,9 @@ class Run:
     def evaluations(self) -> DataFrame:
         """The evaluations, with a column for every server's score, named ``server 0`` and so on."""
         flat = []
-        for fact in self.facts("evaluation"):
-            servers = fact.pop("servers")
-            flat.append(fact | {f"server {i}": score for i, score in enumerate(servers)})
+        for row in self._rows(Evaluated):
+            servers = row.pop("servers")
+            flat.append(row | {f"server {i}": score for i, score in enumerate(servers)})
         return as_frame(flat)
 
     @cached_property
@@ -83,7 +88,13 @@ class Run:
 
     def frame(self, kind: str) -> DataFrame:
         """All facts of any other kind, such as ``round`` or ``sync``."""
-        return as_frame(list(self.facts(kind)))
+        return as_frame(self._rows(kind))
+
+    def _rows(self, kind: str | type[records.Fact]) -> list[dict[str, Any]]:
+        return [
+            {"t": t, **records.fields(fact)} | ({} if queue is None else {"queue": queue})
+            for t, fact, queue in self.facts(kind)
+        ]
 
     @cached_property
     def _curve(self) -> Curve:
@@ -130,7 +141,7 @@ def as_frame(facts: list[dict[str, Any]]) -> DataFrame:
         import pandas as pd  # an extra
     except ImportError:
         raise ImportError("DataFrames need pandas. Install it: pip install 'spyker-fl[pandas]'") from None
-    return pd.DataFrame(facts).drop(columns="kind", errors="ignore")
+    return pd.DataFrame(facts)
 
 
 def as_html(heads: Sequence[str], body: Sequence[Sequence[str]]) -> str:

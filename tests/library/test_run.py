@@ -100,9 +100,9 @@ def test_callbacks_are_told_when_it_begins_what_happens_and_what_came_of_it() ->
     watcher, told = Watcher(), []
     run = spyker.run(callbacks=[watcher, lambda t, fact: told.append(fact.kind)], **QUICK)
     assert watcher.heard[0] == "spyker"
-    assert watcher.heard[1:-1] == [(fact["t"], fact["mean"]) for fact in run.facts("evaluation")]
+    assert watcher.heard[1:-1] == [(t, fact.mean) for t, fact, _ in run.facts("evaluation")]
     assert watcher.heard[-1] is run
-    assert told == [fact["kind"] for fact in run.facts()]
+    assert told == [fact.kind for _, fact, _ in run.facts()]
 
 
 def test_a_callback_may_end_a_run_in_good_order() -> None:
@@ -204,7 +204,7 @@ class Halves(FedAsync):
 def test_an_algorithm_may_be_a_class() -> None:
     run = spyker.run(algorithm=Halves, **QUICK)
     assert run.folder.name == "halves-quadratic"
-    assert {fact["weight"] for fact in run.facts("update")} == {0.5}
+    assert {fact.weight for _, fact, _ in run.facts("update")} == {0.5}
     assert list(spyker.compare([Halves, "fedavg"], **QUICK)) == ["halves", "fedavg"]
 
 
