@@ -65,9 +65,12 @@ def main(argv: Sequence[str] | None = None) -> int:
         print(f"spyker: {error}", file=sys.stderr)
         return FAILED
     except OSError as error:
-        said = give_up_output() or error
-        if not isinstance(said, BrokenPipeError):  # whoever reads us has seen enough, and knows
-            print(f"spyker: {said.filename or 'standard output'}: {said.strerror}", file=sys.stderr)
+        broken = give_up_output()
+        if broken is None and error.filename is None:
+            raise  # it is none of the user's files, and none of the user's faults
+        if not isinstance(broken, BrokenPipeError):  # whoever reads us has seen enough, and knows
+            place = error.filename if broken is None else "standard output"
+            print(f"spyker: {place}: {(broken or error).strerror}", file=sys.stderr)
         return FAILED
     except KeyboardInterrupt:
         return INTERRUPTED
@@ -77,7 +80,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 def give_up_output() -> OSError | None:
     """What is wrong with standard output, if anything; Python is kept from trying once more when it ends."""
     try:
-        sys.stdout.flush()
+        print(flush=True)  # what failed before may have been dropped, so that a mere flush would find nothing to do
     except OSError as error:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return error

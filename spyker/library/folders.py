@@ -60,7 +60,8 @@ class Place:
         self._made.clear()
 
     def empty(self) -> None:
-        """The same, and what stands in the folder goes."""
+        """The same, and what stands in the folder goes, unless somebody else has written there meanwhile."""
+        self.check()
         self.keep()
         for child in self.folder.iterdir():
             if child.is_dir() and not child.is_symlink():
