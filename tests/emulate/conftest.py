@@ -8,14 +8,17 @@ from spyker.emulate.run import run
 from spyker.learn.registry import resolve
 from spyker.learn.start import start
 
-Emulate = Callable[[dict[str, Any]], tuple[list[dict[str, Any]], dict[str, Any]]]
+Emulate = Callable[..., tuple[list[dict[str, Any]], dict[str, Any]]]
 
 
 @pytest.fixture
 def emulate() -> Emulate:
-    """Run a scenario given as a table; return its facts, as dictionaries, and its summary."""
+    """Run a scenario given as a table; return its facts, as dictionaries, and its summary.
 
-    def emulate(table: dict[str, Any]) -> tuple[list[dict[str, Any]], dict[str, Any]]:
+    With ``fate`` servers are processes; see :func:`spyker.emulate.run.run`.
+    """
+
+    def emulate(table: dict[str, Any], fate: Any = None) -> tuple[list[dict[str, Any]], dict[str, Any]]:
         scenario = resolve(from_table(table))
         task, engine = start(scenario)
         facts: list[dict[str, Any]] = []
@@ -25,7 +28,7 @@ def emulate() -> Emulate:
             facts.append({"t": t, "kind": fact.kind, **fields} | ({} if queue is None else {"queue": queue}))
 
         with engine:
-            summary = run(scenario, task, engine, sink)
+            summary = run(scenario, task, engine, sink, fate=fate)
         return facts, summary
 
     return emulate
