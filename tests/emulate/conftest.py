@@ -11,7 +11,7 @@ from spyker.learn.start import start
 Emulate = Callable[..., tuple[list[dict[str, Any]], dict[str, Any]]]
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def emulate() -> Emulate:
     """Run a scenario given as a table; return its facts, as dictionaries, and its summary.
 
