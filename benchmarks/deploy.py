@@ -58,7 +58,7 @@ def spyker_rate(parameters: int, clients: int, seconds: float) -> float:
     with scratch() as folder, Local(scenario, folder, insecure=False, paced=False, duration=seconds) as local:
         local.start()
         local.watch(lambda t, fact: None, lambda: False)
-        times = [fact["t"] for fact in Run(local.record(0)).facts("update")]
+        times = [stated.t for stated in Run(local.record(0)).updates()]
     return rate(times, clients)
 
 

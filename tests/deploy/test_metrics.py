@@ -1,5 +1,6 @@
 """What Prometheus gets to see, asked for over HTTP as Prometheus does."""
 
+import math
 import socket
 import urllib.request
 
@@ -10,6 +11,7 @@ from spyker.config.sections import ScenarioError
 from spyker.deploy.metrics import Metrics
 from spyker.protocol.facts import CloudRoundEnded, Merged, RoundEnded, SyncStarted, TokenArrived, UpdateApplied
 from spyker.protocol.messages import Token
+from spyker.records import Evaluated
 
 
 class Watch:
@@ -138,6 +140,14 @@ def test_what_only_the_host_knows(scrape):
     assert (value("refusals_total", reason="replayed"), value("refusals_total", reason="not-finite")) == (2, 1)
     assert (value("connected_clients"), value("saved_version"), value("lost_updates_total")) == (12, 340, 5)
     assert (value("checkpoint_seconds_count"), value("checkpoint_seconds_sum")) == (1, 0.02)
+
+
+def test_the_score_is_that_of_the_last_evaluation(scrape):
+    metrics = Metrics(1, "spyker")
+    assert math.isnan(scrape(metrics)("score"))
+    for score in (0.25, 0.75):
+        metrics.fact(Evaluated(9, 100, score, score, score, score, [score]))
+    assert scrape(metrics)("score") == 0.75
 
 
 def test_two_servers_in_one_process_do_not_mix(scrape):

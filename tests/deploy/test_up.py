@@ -35,15 +35,17 @@ def test_a_full_run_of_each_algorithm(tmp_path: Path, algorithm: str) -> None:
     run = Run(out)
     assert run.summary is not None
     assert run.summary["finished"]
+    assert (run.start.world, run.start.title, run.start.server) == ("deployed", ALGORITHMS[algorithm].title, None)
     assert min(run.summary["updates_per_client"]) > 0, "everybody took part"
     task = recipe(resolve(from_table(table(algorithm, (2, 2))))).make()
     assert run.summary["final"]["mean"] > task.evaluate(task.initial()), "and something was learnt"
-    updates = list(run.facts("update"))
+    updates = list(run.updates())
     assert len(updates) == run.summary["updates"]
-    assert [fact["t"] for fact in run.facts()] == sorted(fact["t"] for fact in run.facts())
+    times = [stated.t for stated in run.facts()]
+    assert times == sorted(times)
     if algorithm not in ("fedasync", "fedavg"):
         assert run.summary["synchronisations"] > 0
-        assert {fact["server"] for fact in updates} == {0, 1}
+        assert {stated.fact.server for stated in updates} == {0, 1}
     plotted = subprocess.run([*SPYKER, "plot", str(out)], capture_output=True, text=True, timeout=60)
     assert plotted.returncode == 0, plotted.stderr
 
