@@ -17,7 +17,6 @@ from pathlib import Path
 
 from spyker.config.scenario import Scenario, dump, load
 from spyker.config.sections import ScenarioError
-from spyker.deploy.config import learners
 from spyker.emulate.run import run
 from spyker.learn.registry import resolve, with_targets
 from spyker.learn.start import start
@@ -117,7 +116,7 @@ def both_worlds(scenario: Scenario, costs: Costs, out: Path) -> Outcome:
     title = scenario.chosen.title
     print(f"{title}: {scenario.duration:g} s in network namespaces ...", flush=True)
     records, carried = deploy(scenario, out / "real")
-    began = [(Run(folder).summary or {})["began"] for folder in records[: learners(scenario)]]
+    began = [(Run(folder).summary or {})["began"] for folder in records[: len(scenario.placement().learners)]]
     print(f"{title}: the same in the emulated world ...", flush=True)
     emulate(with_costs(scenario, costs), out / "emulated")
     interval = scenario.evaluation.interval

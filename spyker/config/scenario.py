@@ -10,10 +10,13 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, TypeAlias
 
+from spyker.config.algorithms import find_algorithm, parameter_sections
 from spyker.config.presets import PRESETS
 from spyker.config.sections import ScenarioError, convert, kebab, keys, read, refuse_unknown, show, to_toml, write
 from spyker.parameters import Rule, parameter
-from spyker.protocol.registry import ALGORITHMS, Algorithm, Topology
+from spyker.placement import Placement, Topology
+from spyker.protocol.registry import ALGORITHMS
+from spyker.protocol.server import Server
 
 # One-way latencies in milliseconds between four regions of a cloud provider, rows = from (the paper's Tab. 4).
 PAPER_LATENCY: dict[str, dict[str, float]] = {
@@ -106,7 +109,7 @@ class TaskChoice:
 class Scenario:
     """A whole scenario, checked."""
 
-    algorithm: str = parameter("spyker", "who learns", choices=tuple(ALGORITHMS))
+    algorithm: str = parameter("spyker", "who learns")
     seed: int = parameter(1, "everything random follows from this", at_least=0)
     duration: float = parameter(60.0, "virtual seconds", above=0)
     task: TaskChoice = field(default_factory=TaskChoice)
@@ -119,9 +122,9 @@ class Scenario:
     """The keys, as section.key, that nobody set and that follow from others."""
 
     @property
-    def chosen(self) -> Algorithm:
+    def chosen(self) -> type[Server]:
         """The algorithm of this scenario."""
-        return ALGORITHMS[self.algorithm]
+        return find_algorithm(self.algorithm)
 
     @property
     def parameters(self) -> Any:
@@ -134,10 +137,14 @@ class Scenario:
         assert self.world.clients is not None
         return sum(self.world.clients)
 
+    def placement(self) -> Placement:
+        """Where servers and clients are when it begins."""
+        assert self.world.clients is not None
+        return Placement.begin(self.chosen.topology, self.world.clients, self.world.server_region)
+
 
 TOP = ("algorithm", "seed", "duration")
 SECTIONS: dict[str, type[Any]] = {"world": Geography, "training": Training, "evaluation": Evaluation}
-ALGORITHM_SECTIONS: dict[str, type[Any]] = {a.section: a.parameters for a in ALGORITHMS.values()}
 
 
 def load(
@@ -199,10 +206,14 @@ def lay_under(table: dict[str, Any], preset: str) -> None:
 
 def from_table(table: Mapping[str, Any], folder: Path = Path()) -> Scenario:
     """Check a parsed scenario file and fill in what it leaves open. ``folder`` is where it names files from."""
-    refuse_unknown(table, (*TOP, "task", *SECTIONS, *ALGORITHM_SECTIONS), "", every_key())
-    for name, section in (SECTIONS | ALGORITHM_SECTIONS).items():
+    algorithm = convert(table.get("algorithm", Scenario().algorithm), str, Rule(""), "algorithm")
+    parameters = parameter_sections(find_algorithm(algorithm))
+    known = SECTIONS | parameters
+    everywhere = [f"{name}.{key}" for name, section in known.items() for key in keys(section)]
+    refuse_unknown(table, (*TOP, "task", *known), "", everywhere)
+    for name, section in known.items():
         if isinstance(table.get(name), Mapping):
-            refuse_unknown(table[name], keys(section), name, every_key())
+            refuse_unknown(table[name], keys(section), name, everywhere)
     table = dict(table)
     top = {key: table[key] for key in TOP if key in table}
     fields = {f.name: f for f in dataclasses.fields(Scenario)}
@@ -225,15 +236,10 @@ def from_table(table: Mapping[str, Any], folder: Path = Path()) -> Scenario:
             f"has {len(delays)} entries for {sum(world.clients or ())} clients",
             "Give one delay per client, in the order of regions",
         )
-    algorithms = {name: read(cls, table.get(name, {}), name) for name, cls in ALGORITHM_SECTIONS.items()}
+    algorithms = {name: read(cls, table.get(name, {}), name) for name, cls in parameters.items()}
     scenario = Scenario(**values, task=read_task(table.get("task", {})), **sections, algorithms=algorithms)
     resolved = resolve_algorithms(scenario)
     return replace(scenario, algorithms=resolved, derived=derived(given | algorithms, sections | resolved))
-
-
-def every_key() -> list[str]:
-    """What there is to set, as section.key; the options of tasks are known to them alone."""
-    return [f"{name}.{key}" for name, section in (SECTIONS | ALGORITHM_SECTIONS).items() for key in keys(section)]
 
 
 def derived(given: Mapping[str, Any], resolved: Mapping[str, Any]) -> frozenset[str]:
@@ -249,7 +255,7 @@ def derived(given: Mapping[str, Any], resolved: Mapping[str, Any]) -> frozenset[
 def resolve_algorithms(scenario: Scenario) -> dict[str, Any]:
     """Let parameters whose default depends on the size of the world take their value."""
     resolved = dict(scenario.algorithms)
-    for algorithm in ALGORITHMS.values():
+    for algorithm in (*ALGORITHMS.values(), scenario.chosen):
         resolve = getattr(resolved[algorithm.section], "resolve", None)
         if resolve is not None:
             servers = 1 if algorithm.topology is Topology.SINGLE else len(scenario.world.regions)

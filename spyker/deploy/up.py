@@ -18,7 +18,7 @@ from typing import Any
 
 from spyker.config.scenario import Scenario, dump
 from spyker.deploy.certificates import CA, CERTIFICATE, CLIENTS, KEY, make_deployment
-from spyker.deploy.config import Deployment, learners, region_clients, server_count, write_config
+from spyker.deploy.config import Deployment, write_config
 from spyker.deploy.errors import ChildError
 from spyker.deploy.merge import FACTS, merge_records
 from spyker.deploy.tally import BEGAN
@@ -49,7 +49,8 @@ class Local:
         self.scenario, self.folder, self.insecure, self.paced = scenario, folder, insecure, paced
         self.servers: list[subprocess.Popen[bytes]] = []
         self.clients: list[subprocess.Popen[bytes]] = []
-        count = server_count(scenario)
+        self.places = scenario.placement()
+        count = len(self.places.servers)
         ports = free_ports(2 * count)
         self.addresses = [f"127.0.0.1:{port}" for port in ports[:count]]
         peers = tuple(f"127.0.0.1:{port}" for port in ports[count:])
@@ -69,7 +70,7 @@ class Local:
                 certificate=f"../certs/server-{i}/{CERTIFICATE}",
                 key=f"../certs/server-{i}/{KEY}",
                 credentials=f"../certs/{CLIENTS}",
-                wait_for=len(region_clients(scenario, i)),
+                wait_for=len(self.places.clients_of(i)),
                 duration=duration,
             )
             write_config(mine / "config.toml", "../scenario.toml", replace(section, **deploy))
@@ -88,8 +89,8 @@ class Local:
         """Start everything: servers, and for each region one process with its clients."""
         for i in range(len(self.addresses)):
             self.servers.append(self.serve(i))
-        for i in range(learners(self.scenario)):
-            ids = region_clients(self.scenario, i)
+        for i in self.places.learners:
+            ids = self.places.clients_of(i)
             self.clients.append(self.join(f"{ids[0]}-{ids[-1]}", [self.addresses[i]]))
 
     def serve(self, server: int, *more: str) -> subprocess.Popen[bytes]:

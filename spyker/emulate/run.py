@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from spyker import __version__
@@ -17,39 +15,10 @@ from spyker.learn.engine import Engine
 from spyker.learn.registry import with_targets
 from spyker.learn.speeds import delays
 from spyker.learn.task import Task
-from spyker.protocol.client import Client
-from spyker.protocol.registry import Topology
+from spyker.placement import Placement
 from spyker.protocol.server import Setup, Work
 
 WEIGHTS_SHOWN = 64  # the summary holds the weights of models with up to so many parameters
-
-
-@dataclass(frozen=True, slots=True)
-class Places:
-    """Where servers and clients are, and who belongs to whom. Clients are numbered in the order of regions."""
-
-    server_regions: list[int]
-    client_regions: list[int]
-    client_servers: list[int]
-    rosters: tuple[dict[int, int], ...]
-
-
-def place(scenario: Scenario, task: Task) -> Places:
-    """Put servers where the algorithm wants them and give each client to its nearest."""
-    world, topology = scenario.world, scenario.chosen.topology
-    assert world.clients is not None
-    client_regions = [region for region, count in enumerate(world.clients) for _ in range(count)]
-    sizes = [task.size(k) for k in range(len(client_regions))]
-    if topology is Topology.SINGLE:
-        everybody = dict(enumerate(sizes))
-        return Places([world.server_region], client_regions, [0] * len(sizes), (everybody,))
-    rosters: tuple[dict[int, int], ...] = tuple({} for _ in world.regions)
-    for k, region in enumerate(client_regions):
-        rosters[region][k] = sizes[k]
-    server_regions = list(range(len(world.regions)))
-    if topology is Topology.CLOUD:
-        server_regions.append(world.server_region)
-    return Places(server_regions, client_regions, client_regions, rosters)
 
 
 def run(scenario: Scenario, task: Task, engine: Engine, sink: Sink, stop: Stop | None = None) -> dict[str, Any]:
@@ -58,23 +27,29 @@ def run(scenario: Scenario, task: Task, engine: Engine, sink: Sink, stop: Stop |
     A run that ``stop`` ends early has a summary of what happened until then.
     """
     scenario = with_targets(scenario, task.metric)
-    places = place(scenario, task)
+    places = scenario.placement()
     initial = task.initial()
-    setup = Setup(places.rosters, initial, scenario.training.rate, scenario.parameters, scenario.seed, task.mix)
-    servers = [scenario.chosen.build(i, setup) for i in range(len(places.server_regions))]
-    learners = servers[: setup.servers]  # without the cloud
+    setup = Setup(
+        len(places.learners),
+        places.client_count,
+        initial,
+        scenario.training.rate,
+        scenario.parameters,
+        scenario.seed,
+        task.mix,
+    )
+    rosters: dict[int, dict[int, int]] = {i: {} for i in places.servers}
+    for k, home in enumerate(places.homes):
+        if home is not None:
+            rosters[home][k] = task.size(k)
+    servers = [scenario.chosen.build(i, setup, roster) for i, roster in rosters.items()]
+    learners = [servers[i] for i in places.learners]  # without the cloud
     clock = Clock(scenario.duration)
     judge = Judge(clock, engine, task.metric, scenario.evaluation, sink)
     world = World(
         servers,
-        [Client(k, server) for k, server in enumerate(places.client_servers)],
-        links=Links(
-            latency_seconds(scenario.world),
-            scenario.world.bandwidth_mbit * 1e6,
-            places.server_regions,
-            places.client_regions,
-            places.client_servers,
-        ),
+        [scenario.chosen.client(k, home or 0) for k, home in enumerate(places.homes)],
+        links=Links(latency_seconds(scenario.world), scenario.world.bandwidth_mbit * 1e6, places),
         delays=delays(scenario),
         costs={
             Work.NOTHING: 0.0,
@@ -83,7 +58,6 @@ def run(scenario: Scenario, task: Task, engine: Engine, sink: Sink, stop: Stop |
         },
         engine=engine,
         clock=clock,
-        parameters=initial.size,
         sink=judge.fact,
     )
     try:
@@ -97,20 +71,20 @@ def run(scenario: Scenario, task: Task, engine: Engine, sink: Sink, stop: Stop |
 
 
 def summarise(
-    scenario: Scenario, task: Task, world: World, judge: Judge, places: Places, finished: bool
+    scenario: Scenario, task: Task, world: World, judge: Judge, places: Placement, finished: bool
 ) -> dict[str, Any]:
     """The totals of a run. Only what follows from the scenario: no wall-clock time, no machine."""
     reached = {f"{target:g}": judge.reached(target) for target in scenario.evaluation.targets or ()}
     last = judge.history[-1][1]
     servers: list[Mapping[str, Any]] = []
-    for i, roster in enumerate(places.rosters):
+    for i in places.learners:
         processor = world.processors[i]
         server = processor.server
         weights = server.weights.snapshot()
         servers.append(
             {
                 "region": scenario.world.regions[places.server_regions[i]],
-                "clients": len(roster),
+                "clients": len(places.clients_of(i)),
                 "updates": world.updates_per_server[i],
                 "age": server.age,
                 "version": server.version,
@@ -144,11 +118,6 @@ def summarise(
             "client-to-server": world.links.bytes_up,
             "server-to-server": world.links.bytes_between,
         },
-        "messages": {kebab_kind(kind.__name__): count for kind, count in world.messages.items() if count},
+        "messages": dict(sorted(world.messages.items())),
         "servers": servers,
     }
-
-
-def kebab_kind(name: str) -> str:
-    """``PeerModel`` as ``peer-model``."""
-    return re.sub(r"(?<=[a-z])(?=[A-Z])", "-", name).lower()

@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from spyker import __version__
-from spyker.config.scenario import ALGORITHM_SECTIONS, Scenario, dump
+from spyker.config.scenario import Scenario, dump
 from spyker.config.sections import ScenarioError
 from spyker.emulate.clock import Stop
 from spyker.emulate.judge import DivergedError
@@ -33,6 +33,7 @@ from spyker.learn.registry import code_of, recipe, with_targets
 from spyker.learn.spawn import spawn
 from spyker.learn.start import available_cores
 from spyker.learn.task import Task
+from spyker.own_code import code_digest
 from spyker.records import Fact, RecordWriter, Run
 from spyker.show.many import ManyProgress
 
@@ -51,16 +52,15 @@ class Report:
 
 def essence(scenario: Scenario) -> Scenario:
     """The scenario without the parameters of algorithms that do not run."""
-    kept = scenario.chosen.section
-    algorithms = {name: p if name == kept else ALGORITHM_SECTIONS[name]() for name, p in scenario.algorithms.items()}
-    return replace(scenario, algorithms=algorithms)
+    section = scenario.chosen.section
+    return replace(scenario, algorithms={section: scenario.algorithms[section]})
 
 
 def folder_of(scenario: Scenario, root: Path) -> Path:
     """Where the run of a scenario belongs."""
-    depends = f"{__version__}\n{dump(essence(scenario))}{code_of(scenario.task)}"
-    digest = hashlib.sha256(depends.encode()).hexdigest()[:12]
-    return root / f"{scenario.algorithm}-{scenario.task.name.rpartition(':')[2]}-{digest}"
+    code = code_of(scenario.task) + code_digest(scenario.algorithm)
+    digest = hashlib.sha256(f"{__version__}\n{dump(essence(scenario))}{code}".encode()).hexdigest()[:12]
+    return root / f"{scenario.chosen.name}-{scenario.task.name.rpartition(':')[2]}-{digest}"
 
 
 def is_finished(folder: Path) -> bool:

@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
+from spyker.config.algorithms import parameter_sections
 from spyker.config.presets import PRESETS
 from spyker.config.scenario import (
-    ALGORITHM_SECTIONS,
     SECTIONS,
     Gaussian,
     dump,
@@ -19,6 +19,7 @@ from spyker.config.scenario import (
 from spyker.config.sections import ScenarioError, kebab
 from spyker.learn.registry import resolve
 from spyker.protocol.registry import ALGORITHMS
+from spyker.protocol.spyker import Spyker
 
 
 def test_an_empty_file_is_the_papers_world(tmp_path: Path) -> None:
@@ -59,7 +60,7 @@ def test_a_dumped_scenario_reads_back_as_the_same(tmp_path: Path, comments: bool
 def test_the_printed_default_names_and_explains_every_key() -> None:
     text = dump(resolve(load(None)), comments=True)
     table = tomllib.loads(text)
-    for name, section in (SECTIONS | ALGORITHM_SECTIONS).items():
+    for name, section in (SECTIONS | parameter_sections(Spyker)).items():
         for field in dataclasses.fields(section):
             assert kebab(field.name) in table[name] or f"\n# {kebab(field.name)} =" in text  # or it is unset
             assert field.metadata["rule"].doc in text

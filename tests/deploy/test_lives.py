@@ -64,7 +64,7 @@ def test_an_answer_that_was_saved_is_not_applied_again(tmp_path: Path) -> None:
             async with speaking(deployment, 0) as saved, speaking(deployment, 1) as lost:
                 one, other = await saved.enter(), await lost.enter()
                 await saved.answer(one.ticket)
-                version = (await saved.read()).task.ticket.version
+                version = (await saved.task()).said.version
                 until(lambda: deployment.metric("saved_version") >= version)
                 return one.ticket, other.ticket
 
@@ -75,18 +75,18 @@ def test_an_answer_that_was_saved_is_not_applied_again(tmp_path: Path) -> None:
 
         async def after() -> None:
             async with speaking(deployment, 0) as client:
-                client.hello.holding.CopyFrom(one)
+                client.hello.holding = one
                 await client.say(hello=client.hello)
                 assert not (await client.read()).welcome.keep, "it was applied and saved"
-                assert (await client.read()).task.ticket.version == 1
+                assert (await client.task()).said.version == 1
                 await client.answer(one)
                 assert (await client.refusal())[1].startswith("replayed")
             async with speaking(deployment, 1) as client:
-                client.hello.holding.CopyFrom(other)
+                client.hello.holding = other
                 await client.say(hello=client.hello)
                 assert (await client.read()).welcome.keep, "its task was given in an earlier life, and never answered"
                 await client.answer(other)
-                assert (await client.read()).task.ticket.version == 2
+                assert (await client.task()).said.version == 2
 
         asyncio.run(after())
 
