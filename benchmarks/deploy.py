@@ -21,7 +21,7 @@ from typing import Any
 from benchmarks.flower import environment
 from benchmarks.measure import RESULTS, Result, in_turn
 from spyker.config.scenario import load
-from spyker.deploy.certificates import make_deployment
+from spyker.deploy.issuing import make_deployment
 from spyker.deploy.up import Local
 from spyker.learn.registry import resolve
 from spyker.records import Run
@@ -58,7 +58,7 @@ def spyker_rate(parameters: int, clients: int, seconds: float) -> float:
     with scratch() as folder, Local(scenario, folder, insecure=False, paced=False, duration=seconds) as local:
         local.start()
         local.watch(lambda t, fact: None, lambda: False)
-        times = [fact["t"] for fact in Run(local.record(0)).facts("update")]
+        times = [stated.t for stated in Run(local.record(0)).updates()]
     return rate(times, clients)
 
 

@@ -1,3 +1,65 @@
-"""Spyker: federated learning across regions, without a central server and without global rounds."""
+"""Spyker: federated learning across regions, without a central server and without global rounds.
 
-__version__ = "0.1.0"
+    import spyker
+
+    run = spyker.run(algorithm="spyker", task="digits", duration=10)
+    print(run.reached(0.5), run.curve)
+
+Names are imported when they are first used, so that ``import spyker`` costs next to nothing.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+from spyker.version import __version__
+
+if TYPE_CHECKING:
+    from spyker.config.scenario import Scenario
+    from spyker.learn.task import Metric, Task, Trained
+    from spyker.learn.torch_task import TorchTask
+    from spyker.library.compare import compare, load
+    from spyker.library.result import Run
+    from spyker.library.run import run
+    from spyker.library.sweep import sweep
+    from spyker.protocol.server import Server
+
+__all__ = [
+    "Metric",
+    "Run",
+    "Scenario",
+    "Server",
+    "Task",
+    "TorchTask",
+    "Trained",
+    "__version__",
+    "compare",
+    "load",
+    "run",
+    "sweep",
+]
+
+_HOMES = {
+    "Metric": "spyker.learn.task",
+    "Run": "spyker.library.result",
+    "Scenario": "spyker.config.scenario",
+    "Server": "spyker.protocol.server",
+    "Task": "spyker.learn.task",
+    "TorchTask": "spyker.learn.torch_task",
+    "Trained": "spyker.learn.task",
+    "compare": "spyker.library.compare",
+    "load": "spyker.library.compare",
+    "run": "spyker.library.run",
+    "sweep": "spyker.library.sweep",
+}
+
+
+def __getattr__(name: str) -> object:
+    if name not in _HOMES:
+        raise AttributeError(f"module 'spyker' has no attribute {name!r}")
+    value = getattr(import_module(_HOMES[name]), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -10,7 +10,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from spyker.records import Run
+from spyker.protocol.facts import CloudRoundEnded, Merged, RoundEnded, SyncStarted, UpdateApplied
+from spyker.records import Evaluated, Run
 
 COUNTS, SYNCHRONISATIONS, ACCURACY = 0.05, 0.10, 0.03
 """Worlds agree if versions, ages and bytes differ by at most 5 %, synchronisations by at most 10 % or one, and the
@@ -47,33 +48,33 @@ def observe(folders: Sequence[Path], until: float, interval: float) -> Observed:
     last: dict[int, float] = {}
     cycles: list[float] = []
     runs = [Run(folder) for folder in folders]
-    zeros = [(run.summary or {}).get("began", 0.0) for run in runs]
+    zeros = [run.start.began or 0.0 for run in runs]
     for run, zero in zip(runs, zeros, strict=True):
         # HierFAVG's cloud waits for nobody, so its record begins before there is anything to do.
-        early = max(zeros) - zero if not any(run.facts("evaluation")) else 0.0
+        early = max(zeros) - zero if not any(run.facts(Evaluated)) else 0.0
         curve: list[tuple[float, float]] = []
         sent = (run.summary or {}).get("bytes", {}).get("total", 0)  # HierFAVG's cloud has no evaluations that tell
-        for fact in run.facts():
-            if fact["t"] - early > until + 1e-6:
+        for t, fact, _ in run.facts():
+            if t - early > until + 1e-6:
                 continue
-            match fact["kind"]:
-                case "update":
-                    versions[fact["server"]] = fact["version"]
-                    ages[fact["server"]] = fact["age"]
-                    if fact["client"] in last:
-                        cycles.append(fact["t"] - last[fact["client"]])
-                    last[fact["client"]] = fact["t"]
-                case "merge":
-                    ages[fact["server"]] = fact["age"]
-                case "sync":
-                    bids.add(fact["bid"])
-                case "cloud":
-                    bids.add(fact["round"])
-                case "round":
+            match fact:
+                case UpdateApplied():
+                    versions[fact.server] = fact.version
+                    ages[fact.server] = fact.age
+                    if fact.client in last:
+                        cycles.append(t - last[fact.client])
+                    last[fact.client] = t
+                case Merged():
+                    ages[fact.server] = fact.age
+                case SyncStarted():
+                    bids.add(fact.bid)
+                case CloudRoundEnded():
+                    bids.add(fact.round)
+                case RoundEnded():
                     rounds += 1
-                case "evaluation":
-                    curve.append((fact["t"], fact["mean"]))
-                    sent = fact["bytes"]
+                case Evaluated():
+                    curve.append((t, fact.mean))
+                    sent = fact.bytes
         curves += [curve] if curve else []
         size += sent
     times = [interval * i for i in range(1, int(until / interval + 1e-6) + 1)]

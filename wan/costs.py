@@ -15,9 +15,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from spyker.config.scenario import Scenario, latency_seconds
-from spyker.emulate.links import BYTES_PER_PARAMETER, HEADER_BYTES
 from spyker.learn.speeds import delays
 from spyker.placement import Topology
+from spyker.protocol.facts import Merged, RoundEnded, SyncStarted
+from spyker.protocol.forms import HEADER_BYTES
 from spyker.records import Run
 
 
@@ -46,7 +47,7 @@ def of_fedavg(record: Path, scenario: Scenario, update: float) -> float:
     assert counts is not None
     regions = [region for region, count in enumerate(counts) for _ in range(count)]
     slowest = max(d + latency[server][r] + latency[r][server] for d, r in zip(training, regions, strict=True))
-    ends: list[float] = [fact["t"] for fact in Run(record).facts("round")]
+    ends = [stated.t for stated in Run(record).facts(RoundEnded)]
     rounds = [b - a for a, b in itertools.pairwise(ends)]
     return max(0.0, 1000 * (statistics.median(rounds) - slowest) - update) / len(training)
 
@@ -55,26 +56,25 @@ def of_spyker(records: Sequence[Path], scenario: Scenario) -> tuple[float, float
     """``update`` and ``saving``."""
     latency, training = latency_seconds(scenario.world), delays(scenario)
     runs = [Run(folder) for folder in records]
-    began = [(run.summary or {})["began"] for run in runs]
-    size = BYTES_PER_PARAMETER * (runs[0].summary or {})["parameters"] + HEADER_BYTES
+    began = [run.start.began or 0.0 for run in runs]
+    size = 4 * (runs[0].summary or {})["parameters"] + HEADER_BYTES
     transfer = 8 * size / (1e6 * scenario.world.bandwidth_mbit)
     updates: list[float] = []
     said: dict[tuple[int, int], float] = {}
     for i, run in enumerate(runs):
         known = 2 * latency[i][i] + 2 * transfer + scenario.world.mix_ms / 1000
         last: dict[int, float] = {}
-        for fact in run.facts():
-            if fact["kind"] == "update":
-                if fact["client"] in last:
-                    updates.append(fact["t"] - last[fact["client"]] - training[fact["client"]] - known)
-                last[fact["client"]] = fact["t"]
-            elif fact["kind"] == "sync":
-                said[fact["server"], fact["bid"]] = began[i] + fact["t"]
+        for t, fact, _ in run.updates():
+            if fact.client in last:
+                updates.append(t - last[fact.client] - training[fact.client] - known)
+            last[fact.client] = t
+        for t, sync, _ in run.facts(SyncStarted):
+            said[sync.server, sync.bid] = began[i] + t
     words = [
-        began[i] + fact["t"] - said[fact["peer"], fact["bid"]] - latency[fact["peer"]][i] - transfer
+        began[i] + t - said[merge.peer, merge.bid] - latency[merge.peer][i] - transfer
         for i, run in enumerate(runs)
-        for fact in run.facts("merge")
-        if (fact["peer"], fact["bid"]) in said
+        for t, merge, _ in run.facts(Merged)
+        if (merge.peer, merge.bid) in said
     ]
     return max(0.0, 1000 * statistics.median(updates)), max(0.0, 1000 * statistics.median(words))
 

@@ -15,8 +15,8 @@ from contextlib import ExitStack
 from pathlib import Path
 
 from spyker.config.scenario import Scenario, dump, latency_seconds
-from spyker.deploy.certificates import make_deployment
 from spyker.deploy.config import Deployment, write_config
+from spyker.deploy.issuing import make_deployment
 from wan.network import Network
 
 ROOT = Path(__file__).parent.parent

@@ -116,7 +116,7 @@ def both_worlds(scenario: Scenario, costs: Costs, out: Path) -> Outcome:
     title = scenario.chosen.title
     print(f"{title}: {scenario.duration:g} s in network namespaces ...", flush=True)
     records, carried = deploy(scenario, out / "real")
-    began = [(Run(folder).summary or {})["began"] for folder in records[: len(scenario.placement().learners)]]
+    began = [Run(folder).start.began or 0.0 for folder in records[: len(scenario.placement().learners)]]
     print(f"{title}: the same in the emulated world ...", flush=True)
     emulate(with_costs(scenario, costs), out / "emulated")
     interval = scenario.evaluation.interval

@@ -10,17 +10,17 @@ from rich import box
 from rich.console import Console
 from rich.table import Table
 
-from spyker.cli.options import add_data_dir, add_set, read_scenario, use_data_dir
-from spyker.config.scenario import Scenario
+from spyker.cli.codes import FAILED
+from spyker.cli.options import add_data_dir, add_set, said
 from spyker.config.sections import ScenarioError
 from spyker.learn.data.catalogue import DATASETS
 from spyker.learn.data.dataset import DataError
 from spyker.learn.data.load import fetch, find, verify, whereabouts
 from spyker.learn.partition import PARTITIONS
 from spyker.learn.registry import client_labels
+from spyker.library.data import data_from, prepare_data
+from spyker.library.scenario import read_scenario
 from spyker.show.fetching import FetchProgress
-
-FAILED = 1
 
 
 def add_data(commands: Any) -> None:
@@ -44,17 +44,17 @@ def add_data(commands: Any) -> None:
 
 def command_data(args: argparse.Namespace) -> int:
     """Do one of the four things."""
-    use_data_dir(args)
     drawing = (
         any(v is not None for v in (args.partition, args.task, args.clients, args.seed, args.out)) or args.settings
     )
     if args.action and drawing:
         raise ScenarioError(f"data {args.action}", "draws nothing", "Leave the options of the picture out")
-    if args.action == "fetch":
-        return fetch_all(args.names)
-    if args.action == "verify":
-        return verify_all(args.names)
-    return draw(args) if drawing else list_all()
+    with data_from(args.data_dir):
+        if args.action == "fetch":
+            return fetch_all(args.names)
+        if args.action == "verify":
+            return verify_all(args.names)
+        return draw(args) if drawing else list_all()
 
 
 def list_all() -> int:
@@ -101,22 +101,13 @@ def verify_all(names: list[str]) -> int:
     return FAILED if failed else 0
 
 
-def prepare_data(scenario: Scenario) -> None:
-    """Fetch what a scenario's task needs, with progress, before anything else waits for it."""
-    if scenario.task.name in DATASETS:
-        with FetchProgress(scenario.task.name) as progress:
-            fetch(DATASETS[scenario.task.name], progress)
-
-
 def draw(args: argparse.Namespace) -> int:
     """Draw the labels of each client."""
     from spyker.show.labels import count_labels, plot_labels  # only now: Matplotlib takes a second to import
 
-    args.scenario = args.duration = None
-    if args.partition is not None:
-        args.settings = [*args.settings, f"task.partition={args.partition}"]
-    scenario = read_scenario(args)
-    prepare_data(scenario)
+    varied = {} if args.partition is None else {"task.partition": args.partition}
+    scenario = read_scenario(**said(args), varied=varied)
+    prepare_data([scenario])
     labels = client_labels(scenario)
     world, task = scenario.world, scenario.task
     assert world.clients is not None

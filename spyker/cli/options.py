@@ -3,32 +3,34 @@
 from __future__ import annotations
 
 import argparse
-import os
-from collections.abc import Mapping
+from collections.abc import Sequence
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 from spyker.config.presets import PRESETS
-from spyker.config.scenario import Scenario, load, parse_value
+from spyker.config.scenario import parse_value
 from spyker.config.sections import ScenarioError
-from spyker.learn.data.load import VARIABLE, data_folder
+from spyker.learn.data.load import VARIABLE
 from spyker.learn.names import BUILT_IN
-from spyker.learn.registry import resolve
 from spyker.learn.start import ENGINES
+from spyker.protocol.registry import ALGORITHMS
+
+ALGORITHM_HELP = f"{', '.join(ALGORITHMS)}, module:Class, or the name of an entry point"
+TASK_HELP = f"{', '.join(BUILT_IN)}, module:function, or the name of an entry point"
 
 
 def add_scenario_options(parser: argparse.ArgumentParser, *, algorithm: bool, engine: bool = True) -> None:
     """What can be said about a scenario on the command line, and about where it runs."""
     parser.add_argument("scenario", nargs="?", type=Path, metavar="SCENARIO", help="a TOML file; default: the paper's")
     if algorithm:
-        parser.add_argument("--algorithm", metavar="A", help="spyker, sync-spyker, fedasync, fedavg or hierfavg")
-    parser.add_argument("--task", metavar="T", help=f"{', '.join(BUILT_IN)}, an installed one, or module:function")
+        parser.add_argument("--algorithm", metavar="A", help=ALGORITHM_HELP)
+    parser.add_argument("--task", metavar="T", help=TASK_HELP)
     parser.add_argument("--clients", type=int, metavar="N", help="so many in all, spread evenly over the regions")
     parser.add_argument("--duration", type=float, metavar="S", help="virtual seconds")
     parser.add_argument("--seed", type=int, metavar="N", help="everything random follows from it")
     parser.add_argument(
-        "--preset", choices=list(PRESETS), default="paper", help="what holds where nothing else is said"
+        "--preset", default="paper", metavar="P", help=f"what holds where nothing else is said: {' or '.join(PRESETS)}"
     )
     if engine:
         add_engine(parser)
@@ -52,13 +54,6 @@ def add_data_dir(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def use_data_dir(args: argparse.Namespace) -> None:
-    """Let this process and its workers look into ``--data-dir``."""
-    if args.data_dir is not None:
-        os.environ[VARIABLE] = os.path.abspath(args.data_dir)
-    data_folder()
-
-
 def add_set(parser: argparse.ArgumentParser) -> None:
     """Any key at all."""
     parser.add_argument(
@@ -71,28 +66,29 @@ def add_set(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def read_scenario(args: argparse.Namespace, more: Mapping[str, object] | None = None) -> Scenario:
-    """The scenario file with everything on the command line laid over it, and ``more`` over that, checked."""
-    overrides: dict[str, Any] = {}
-    for setting in args.settings:
-        key, equals, value = setting.partition("=")
+def read_settings(texts: Sequence[str]) -> dict[str, object]:
+    """What ``--set`` says, by key."""
+    settings = {}
+    for text in texts:
+        key, equals, value = text.partition("=")
         if not equals or not key:
-            raise ScenarioError(f"--set {setting}", "has no value", "Write --set section.key=value")
-        overrides[key.strip()] = parse_value(value.strip())
-    direct = {"algorithm": getattr(args, "algorithm", None), "duration": args.duration, "seed": args.seed}
-    overrides |= {key: value for key, value in direct.items() if value is not None}
-    overrides |= more or {}
-    preset = getattr(args, "preset", "paper")
-    return resolve(load(args.scenario, overrides, task=args.task, clients=args.clients, preset=preset))
+            raise ScenarioError(f"--set {text}", "has no value", "Write --set section.key=value")
+        settings[key.strip()] = parse_value(value.strip())
+    return settings
 
 
-def default_out(name: str) -> Path:
-    """A folder in ``runs/`` that does not exist yet."""
-    folder, number = Path("runs") / name, 1
-    while folder.exists():
-        number += 1
-        folder = Path("runs") / f"{name}-{number}"
-    return folder
+def said(args: argparse.Namespace) -> dict[str, Any]:
+    """What a command line says about a scenario, as the library's keywords."""
+    names = ("algorithm", "task", "clients", "duration", "seed", "preset")
+    return {name: getattr(args, name) for name in names if hasattr(args, name)} | {
+        "settings": read_settings(args.settings)
+    }
+
+
+def where(args: argparse.Namespace) -> dict[str, Any]:
+    """What a command line says about where things come from and go to, as the library's keywords."""
+    names = ("out", "overwrite", "workers", "engine", "ray_address", "data_dir", "jobs", "resume", "seeds")
+    return {name: getattr(args, name) for name in names if hasattr(args, name)}
 
 
 def require_deploy() -> None:

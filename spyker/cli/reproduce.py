@@ -11,16 +11,20 @@ from rich import box
 from rich.console import Console
 from rich.table import Table
 
-from spyker.cli.data import prepare_data
-from spyker.cli.options import add_data_dir, use_data_dir
-from spyker.cli.run import INTERRUPTED, stop_on_signals
-from spyker.cli.sweep import add_many_options, check_counts, check_folder
+from spyker.cli.codes import INTERRUPTED
+from spyker.cli.options import add_data_dir
+from spyker.cli.sweep import add_many_options
 from spyker.config.sections import ScenarioError
+from spyker.config.suggest import suggest
 from spyker.experiments.document import document
 from spyker.experiments.items import ITEMS, PAPER
 from spyker.experiments.profiles import PROFILES
 from spyker.experiments.reproduce import count, plan, tell
-from spyker.experiments.runner import folder_of, held, run_watched
+from spyker.experiments.runner import check_folder, folder_of, held, run_watched
+from spyker.library.data import data_from, prepare_data
+from spyker.library.folders import Place
+from spyker.library.interrupts import interrupts
+from spyker.library.sweep import check_counts
 from spyker.records import write_atomically
 
 GROUPS = {"paper": [item.name for item in PAPER], "all": list(ITEMS)}
@@ -55,24 +59,24 @@ def command_reproduce(args: argparse.Namespace) -> int:
         raise ScenarioError("ITEM", "is missing", "Name some items, paper or all; spyker reproduce --list shows them")
     for name in args.items:
         if name not in ITEMS and name not in GROUPS:
-            raise ScenarioError("ITEM", f"{name!r} is unknown", f"Choose paper, all, or from {', '.join(ITEMS)}")
+            raise ScenarioError("ITEM", f"{name!r} is unknown", suggest(name, [*GROUPS, *ITEMS]))
     names = list(dict.fromkeys(name for word in args.items for name in GROUPS.get(word, [word])))
-    check_counts(args)
+    check_counts(seeds=args.seeds, jobs=args.jobs)
     if args.document is not None and (args.document.is_dir() or not args.document.parent.is_dir()):
         raise ScenarioError("--document", f"{args.document} cannot be written", "Name a file in a folder that exists")
-    use_data_dir(args)
     profile = PROFILES[args.profile]
     seeds = args.seeds or profile.seeds
     out: Path = args.out or Path("runs") / f"reproduce-{profile.name}"
-    check_folder(out, resume=args.resume)
     plans = [plan(ITEMS[name], profile, seeds) for name in names]
     scenarios = [scenario for p in plans for scenario in p.all()]
-    for scenario in {s.task.name: s for s in scenarios}.values():
-        prepare_data(scenario)
-    print(f"profile {profile.name}, {count(seeds, 'seed')}: {profile.says}")
-    with stop_on_signals() as stop, held(out / "runs"):
-        made = run_watched("reproduce", scenarios, out / "runs", args.jobs, stop)
-    if stop.requested:
+    with data_from(args.data_dir):
+        with Place(out / "runs", lambda: check_folder(out, resume=args.resume)) as folder:
+            prepare_data(scenarios)
+            folder.keep()
+        print(f"profile {profile.name}, {count(seeds, 'seed')}: {profile.says}")
+        with interrupts() as stop, held(out / "runs"):
+            made = run_watched("reproduce", scenarios, out / "runs", args.jobs, stop)
+    if stop.interrupted:
         print(f"stopped; to go on: the same command with --out {out} --resume")
         return INTERRUPTED
     runs = {folder_of(scenario, out / "runs"): run for scenario, run in zip(scenarios, made, strict=True)}

@@ -7,11 +7,12 @@ import asyncio
 from pathlib import Path
 from typing import Any
 
-from spyker.cli.data import prepare_data
-from spyker.cli.options import add_data_dir, add_set, read_scenario, use_data_dir
+from spyker.cli.codes import INTERRUPTED
+from spyker.cli.options import add_data_dir, add_set, read_settings
 from spyker.config.sections import ScenarioError
+from spyker.library.data import data_from, prepare_data
+from spyker.library.scenario import read_scenario
 
-INTERRUPTED = 130
 EXTRA = "Install what deployments need: pip install 'spyker-fl[deploy]'"
 
 
@@ -32,15 +33,15 @@ def add_serve(commands: Any) -> None:
 
 def command_serve(args: argparse.Namespace) -> int:
     """Be a server until SIGTERM, or until the configured duration has passed."""
-    use_data_dir(args)
     try:
         from spyker.deploy.config import load_config
         from spyker.deploy.serve import serve
     except ModuleNotFoundError as error:
         raise ScenarioError("serve", f"needs {error.name}, which is not installed", EXTRA) from None
-    config = load_config(args.config)
-    prepare_data(config.scenario)
-    serve(config, resume=args.resume, insecure=args.insecure, accept_rollback=args.accept_rollback)
+    with data_from(args.data_dir):
+        config = load_config(args.config)
+        prepare_data([config.scenario])
+        serve(config, resume=args.resume, insecure=args.insecure, accept_rollback=args.accept_rollback)
     return 0
 
 
@@ -71,36 +72,34 @@ def add_join(commands: Any) -> None:
     parser.add_argument("--stall", type=float, default=300.0, metavar="S", help="end a connection that takes nothing")
     add_data_dir(parser)
     add_set(parser)
-    parser.set_defaults(command=command_join, task=None, duration=None, seed=None)
+    parser.set_defaults(command=command_join)
 
 
 def command_join(args: argparse.Namespace) -> int:
     """Be some clients until the servers have finished, or somebody ends this process."""
-    use_data_dir(args)
-    ids = args.clients
-    args.clients = None
-    scenario = read_scenario(args)
-    clients = read_clients(ids, scenario.client_count)
     try:
         from spyker.deploy.client_link import Behaviour
         from spyker.deploy.client_process import join
     except ModuleNotFoundError as error:
         raise ScenarioError("join", f"needs {error.name}, which is not installed", EXTRA) from None
-    prepare_data(scenario)
     behaviour = Behaviour(args.keepalive, args.stall, args.patience, args.return_after, args.give_up)
-    finished = asyncio.run(
-        join(
-            scenario,
-            clients,
-            tuple(args.servers),
-            behaviour,
-            certs=args.certs,
-            ca=args.ca,
-            credential=args.credential,
-            insecure=args.insecure,
-            paced=args.paced,
+    with data_from(args.data_dir):
+        scenario = read_scenario(args.scenario, settings=read_settings(args.settings))
+        clients = read_clients(args.clients, scenario.client_count)
+        prepare_data([scenario])
+        finished = asyncio.run(
+            join(
+                scenario,
+                clients,
+                tuple(args.servers),
+                behaviour,
+                certs=args.certs,
+                ca=args.ca,
+                credential=args.credential,
+                insecure=args.insecure,
+                paced=args.paced,
+            )
         )
-    )
     return 0 if finished else INTERRUPTED
 
 

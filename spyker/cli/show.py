@@ -10,8 +10,9 @@ from rich.console import Console
 
 from spyker.config.scenario import dump, load
 from spyker.learn.registry import resolve
+from spyker.library.folders import Place
 from spyker.records import find_runs
-from spyker.show.curves import curves, targets
+from spyker.show.curves import curves
 from spyker.show.table import for_terminal
 
 
@@ -31,8 +32,12 @@ def command_plot(args: argparse.Namespace) -> int:
 
     runs = [run for folder in args.runs for run in find_runs(folder)]
     drawn = curves(runs)
-    Console().print(for_terminal(drawn, targets(runs)))
-    for picture in plot_all(drawn, targets(runs), args.out or args.runs[0]):
+    targets = runs[0].start.targets
+    with Place(args.out or args.runs[0]) as place:
+        place.keep()
+        pictures = plot_all(drawn, targets, place.folder)
+    Console().print(for_terminal(drawn, targets))
+    for picture in pictures:
         print(picture)
     return 0
 

@@ -3,23 +3,19 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 from rich import box
 from rich.console import Console
 from rich.table import Table
 
-from spyker.cli.data import prepare_data
-from spyker.cli.options import add_scenario_options, default_out, read_scenario, use_data_dir
-from spyker.cli.run import INTERRUPTED, short, stop_on_signals
-from spyker.config.sections import ScenarioError, show
-from spyker.experiments.runner import held, run_watched, with_seeds
-from spyker.experiments.sweep import Point, Row, all_measures, as_csv, combinations, row, split_values
-from spyker.learn.memory import check_memory
-from spyker.learn.start import available_cores
-from spyker.records import is_record, write_atomically
+import spyker
+from spyker.cli.codes import INTERRUPTED
+from spyker.cli.options import add_scenario_options, said, where
+from spyker.config.scenario import parse_value
+from spyker.config.sections import ScenarioError
+from spyker.experiments.sweep import cells
+from spyker.library.interrupts import Interrupted
 
 
 def add_sweep(commands: Any) -> None:
@@ -47,60 +43,45 @@ def add_many_options(parser: argparse.ArgumentParser) -> None:
 
 def command_sweep(args: argparse.Namespace) -> int:
     """Run all combinations and print a table of what came of them."""
-    use_data_dir(args)
-    if not args.vary:
-        raise ScenarioError("--vary", "is missing", "Write --vary section.key=a,b,c")
-    check_counts(args)
-    varied = [split_values(text) for text in args.vary]
-    points = [Point(values, read_scenario(args, values)) for values in combinations(varied)]
-    out: Path = args.out or default_out(f"sweep-{short(points[0].scenario.task.name)}")
-    check_folder(out, resume=args.resume)
-    scenarios = [s for point in points for s in with_seeds(point.scenario, args.seeds)]
-    check_memory(sorted(scenarios, key=lambda s: s.client_count)[-(args.jobs or available_cores()) :])
-    for scenario in {s.task.name: s for s in scenarios}.values():
-        prepare_data(scenario)
-    with stop_on_signals() as stop, held(out / "runs"):
-        runs = run_watched("sweep", scenarios, out / "runs", args.jobs, stop)
-    if stop.requested:
-        print(f"stopped; to go on: the same command with --out {out} --resume")
+    vary: dict[str, list[object]] = {}
+    for text in args.vary:
+        key, values = split_values(text)
+        if key in vary:
+            raise ScenarioError("--vary", f"names {key} twice", "Give all values of a key at once")
+        vary[key] = values
+    try:
+        done = spyker.sweep(args.scenario, vary=vary, **said(args), **where(args))
+    except Interrupted as stop:
+        print(stop)
         return INTERRUPTED
-    rows = [row(point, runs[i * args.seeds : (i + 1) * args.seeds]) for i, point in enumerate(points)]
-    write_atomically(out / "sweep.csv", as_csv(rows))
-    print_rows(rows)
-    print(f"all numbers: {out / 'sweep.csv'}  ·  records: {out / 'runs'}/")
+    heads, body = cells(done.rows)
+    table = Table(box=box.SIMPLE_HEAD, header_style="bold", padding=(0, 1, 0, 0))
+    for i, head in enumerate(heads):
+        table.add_column(head, overflow="fold", justify="left" if i < len(vary) else "right")
+    for line in body:
+        table.add_row(*line)
+    Console().print(table)
+    print(f"all numbers: {done.folder / 'sweep.csv'}  ·  records: {done.folder / 'runs'}/")
     return 0
 
 
-def check_counts(args: argparse.Namespace) -> None:
-    """Refuse numbers that make no sense."""
-    for option in ("seeds", "jobs"):
-        value = getattr(args, option)
-        if value is not None and value < 1:
-            raise ScenarioError(f"--{option}", f"is {value}", "Give at least 1")
-
-
-def check_folder(out: Path, *, resume: bool) -> None:
-    """Go on in a folder that has runs only when asked to."""
-    if out.exists() and not out.is_dir():
-        raise ScenarioError("--out", f"{out} is a file", "Choose another")
-    if out.exists() and any(out.iterdir()):
-        if not resume:
-            raise ScenarioError("--out", f"{out} exists already", "Add --resume to go on there, or choose another")
-        runs = out / "runs"
-        if not runs.is_dir() or not all(is_record(child) for child in runs.iterdir() if child.name[0] != "."):
-            raise ScenarioError("--out", f"{out} holds no runs to go on with", "Choose another")
-
-
-def print_rows(rows: Sequence[Row]) -> None:
-    """The table; the CSV file has more columns."""
-    table = Table(box=box.SIMPLE_HEAD, header_style="bold", padding=(0, 1, 0, 0))
-    for key in rows[0].values:
-        table.add_column(key.rpartition(".")[2], overflow="fold")
-    shown = [m for m in all_measures(rows) if not m.startswith("updates") and "averaged" not in m]
-    for measure in shown:
-        table.add_column(measure, justify="right")
-    for r in rows:
-        cells = [value if isinstance(value, str) else show(value) for value in r.values.values()]
-        missing = "" if r.measures else "diverged"
-        table.add_row(*cells, *(r.measures[m].text() if m in r.measures else missing for m in shown))
-    Console().print(table)
+def split_values(text: str) -> tuple[str, list[object]]:
+    """``key=a,b,c`` as a key and its values. Commas inside brackets and quotes do not separate."""
+    key, equals, rest = text.partition("=")
+    if not equals or not key.strip() or not rest.strip():
+        raise ScenarioError(f"--vary {text}", "has no values", "Write --vary section.key=a,b,c")
+    parts, depth, quote = [""], 0, ""
+    for char in rest:
+        if quote:
+            quote = "" if char == quote else quote
+        elif char in "'\"":
+            quote = char
+        depth += (char in "[{") - (char in "]}")
+        if char == "," and depth == 0 and not quote:
+            parts.append("")
+        else:
+            parts[-1] += char
+    values = [parse_value(part.strip()) for part in parts]
+    if "" in values:
+        raise ScenarioError(f"--vary {text}", "has an empty value", "Write --vary section.key=a,b,c")
+    return key.strip(), values

@@ -8,14 +8,17 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from spyker.cli.data import prepare_data
-from spyker.cli.options import add_data_dir, add_set, default_out, read_scenario, use_data_dir
-from spyker.cli.run import INTERRUPTED, short, show_table, stop_on_signals
+from spyker.cli.codes import INTERRUPTED
+from spyker.cli.options import ALGORITHM_HELP, TASK_HELP, add_data_dir, add_set, said
+from spyker.cli.run import show_run
 from spyker.cli.serve import EXTRA
 from spyker.config.sections import ScenarioError
-from spyker.learn.names import BUILT_IN
-from spyker.protocol.registry import ALGORITHMS
-from spyker.records import Run, check_new, clear
+from spyker.library.data import data_from, prepare_data
+from spyker.library.folders import new_folder, place_for_record
+from spyker.library.interrupts import interrupts
+from spyker.library.result import Run
+from spyker.library.run import short
+from spyker.library.scenario import read_scenario
 from spyker.show.progress import LiveProgress
 
 
@@ -23,8 +26,8 @@ def add_up(commands: Any) -> None:
     """``spyker up``."""
     parser = commands.add_parser("up", help="a whole deployment on this machine: servers and clients as processes")
     parser.add_argument("scenario", nargs="?", type=Path, metavar="SCENARIO", help="a TOML file; default: the paper's")
-    parser.add_argument("--algorithm", metavar="A", help=", ".join(ALGORITHMS))
-    parser.add_argument("--task", metavar="T", help=f"{', '.join(BUILT_IN)}, or module:function")
+    parser.add_argument("--algorithm", metavar="A", help=ALGORITHM_HELP)
+    parser.add_argument("--task", metavar="T", help=TASK_HELP)
     parser.add_argument("--clients", type=int, metavar="N", help="so many in all, spread evenly over the regions")
     parser.add_argument("--duration", type=float, metavar="S", help="real seconds")
     parser.add_argument("--seed", type=int, metavar="N", help="everything random follows from it")
@@ -42,20 +45,20 @@ def add_up(commands: Any) -> None:
 
 def command_up(args: argparse.Namespace) -> int:
     """Start servers and clients, watch them, and say how it went."""
-    use_data_dir(args)
-    scenario = read_scenario(args)
     try:
         from spyker.deploy.up import Local
     except ModuleNotFoundError as error:
         raise ScenarioError("up", f"needs {error.name}, which is not installed", EXTRA) from None
-    out: Path = args.out or default_out(f"up-{scenario.algorithm}-{short(scenario.task.name)}")
-    check_new(out, overwrite=args.overwrite)
-    if args.keep is not None and args.keep.exists() and any(args.keep.iterdir()):
-        raise ScenarioError("--keep", f"{args.keep} is not empty", "Name a new folder")
-    prepare_data(scenario)
     with contextlib.ExitStack() as stack:
+        stack.enter_context(data_from(args.data_dir))
+        scenario = read_scenario(args.scenario, **said(args))
+        out: Path = args.out or new_folder(f"up-{scenario.chosen.name}-{short(scenario)}")
+        if args.keep is not None and args.keep.exists() and any(args.keep.iterdir()):
+            raise ScenarioError("--keep", f"{args.keep} is not empty", "Name a new folder")
+        place = stack.enter_context(place_for_record(out, overwrite=args.overwrite))
+        prepare_data([scenario])
         folder = args.keep or Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="spyker-")))
-        stop = stack.enter_context(stop_on_signals())
+        stop = stack.enter_context(interrupts())
         with Local(scenario, folder, insecure=args.insecure, paced=args.paced, duration=scenario.duration) as local:
             local.start()
             with LiveProgress(scenario.chosen.title, scenario.duration, "score") as progress:
@@ -65,8 +68,8 @@ def command_up(args: argparse.Namespace) -> int:
         if not local.begun():
             print("stopped before any server began; nothing was recorded")
             return INTERRUPTED
-        clear(out, overwrite=args.overwrite)
+        place.empty()
         local.merge(out)
-    show_table([Run(out)])
-    print(f"record: {out}/  ·  to draw it: spyker plot {out}")
+        show_run(Run(out))
+        local.check_clients()  # while their logs are there
     return INTERRUPTED if stop.requested else 0

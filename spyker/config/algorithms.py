@@ -6,7 +6,6 @@ is a class that Python finds from the current folder.
 
 from __future__ import annotations
 
-import difflib
 import functools
 import importlib
 import sys
@@ -14,6 +13,7 @@ from importlib.metadata import entry_points
 from typing import Any
 
 from spyker.config.sections import ScenarioError, show
+from spyker.config.suggest import suggest
 from spyker.protocol.registry import ALGORITHMS
 from spyker.protocol.server import Server
 
@@ -28,10 +28,7 @@ def find_algorithm(name: str, where: str = "algorithm") -> type[Server]:
     offered = {entry.name: entry.value for entry in entry_points(group=GROUP)}
     place = offered.get(name, name)
     if ":" not in place:
-        known = [*ALGORITHMS, *offered]
-        close = difflib.get_close_matches(name, known, 1, 0.5)
-        guess = f"Did you mean {show(close[0])}? " if close else ""
-        remedy = f"{guess}Choose one of {', '.join(known)}, or write module:Class"
+        remedy = suggest(name, [*ALGORITHMS, *offered], "Write module:Class, or choose one of")
         raise ScenarioError(where, f"{show(name)} is no algorithm", remedy)
     module, _, attribute = place.partition(":")
     if "" not in sys.path:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import dataclasses
 import math
 import tomllib
@@ -13,6 +14,7 @@ from typing import Any, TypeAlias
 from spyker.config.algorithms import find_algorithm, parameter_sections
 from spyker.config.presets import PRESETS
 from spyker.config.sections import ScenarioError, convert, kebab, keys, read, refuse_unknown, show, to_toml, write
+from spyker.config.suggest import suggest
 from spyker.parameters import Rule, parameter
 from spyker.placement import Placement, Topology
 from spyker.protocol.registry import ALGORITHMS
@@ -148,19 +150,20 @@ SECTIONS: dict[str, type[Any]] = {"world": Geography, "training": Training, "eva
 
 
 def load(
-    path: Path | None,
+    source: Path | Mapping[str, Any] | None,
     overrides: Mapping[str, object] | None = None,
     *,
     task: str | None = None,
     clients: int | None = None,
     preset: str = "paper",
 ) -> Scenario:
-    """Read a scenario file, or the defaults if there is none, with ``{"section.key": value}`` laid over it.
+    """Read a scenario file, or what would stand in one, or the defaults, with ``{"section.key": value}`` laid over it.
 
     ``task`` chooses another task; options that the file has for its own no longer apply. ``clients`` are spread evenly
     over the regions. What is said nowhere else comes from the ``preset``.
     """
-    table: dict[str, Any] = {}
+    path = source if isinstance(source, Path) else None
+    table: dict[str, Any] = copy.deepcopy(dict(source)) if isinstance(source, Mapping) else {}
     if path is not None:
         try:
             table = tomllib.loads(path.read_text(encoding="utf-8"))
@@ -197,7 +200,7 @@ def lay_over(table: dict[str, Any], dotted: str, value: object) -> None:
 def lay_under(table: dict[str, Any], preset: str) -> None:
     """Add what a preset has for the algorithm that runs, where nothing else is said."""
     if preset not in PRESETS:
-        raise ScenarioError("--preset", f"is {show(preset)}", f"Choose one of {', '.join(PRESETS)}")
+        raise ScenarioError("--preset", f"is {show(preset)}", suggest(preset, PRESETS))
     for dotted, value in PRESETS[preset].get(str(table.get("algorithm", Scenario().algorithm)), {}).items():
         section, key = dotted.split(".")
         if isinstance(table.setdefault(section, {}), dict):  # what is no section is refused later
@@ -209,11 +212,10 @@ def from_table(table: Mapping[str, Any], folder: Path = Path()) -> Scenario:
     algorithm = convert(table.get("algorithm", Scenario().algorithm), str, Rule(""), "algorithm")
     parameters = parameter_sections(find_algorithm(algorithm))
     known = SECTIONS | parameters
-    everywhere = [f"{name}.{key}" for name, section in known.items() for key in keys(section)]
-    refuse_unknown(table, (*TOP, "task", *known), "", everywhere)
+    refuse_unknown(table, (*TOP, "task", *known), "", every_key(known))
     for name, section in known.items():
         if isinstance(table.get(name), Mapping):
-            refuse_unknown(table[name], keys(section), name, everywhere)
+            refuse_unknown(table[name], keys(section), name, every_key(known))
     table = dict(table)
     top = {key: table[key] for key in TOP if key in table}
     fields = {f.name: f for f in dataclasses.fields(Scenario)}
@@ -240,6 +242,11 @@ def from_table(table: Mapping[str, Any], folder: Path = Path()) -> Scenario:
     scenario = Scenario(**values, task=read_task(table.get("task", {})), **sections, algorithms=algorithms)
     resolved = resolve_algorithms(scenario)
     return replace(scenario, algorithms=resolved, derived=derived(given | algorithms, sections | resolved))
+
+
+def every_key(sections: Mapping[str, type[Any]]) -> list[str]:
+    """What there is to set, as section.key; the options of tasks are known to them alone."""
+    return [f"{name}.{key}" for name, section in sections.items() for key in keys(section)]
 
 
 def derived(given: Mapping[str, Any], resolved: Mapping[str, Any]) -> frozenset[str]:

@@ -15,6 +15,7 @@ import typing
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, TypeVar
 
+from spyker.config.suggest import suggest
 from spyker.parameters import Rule
 
 T = TypeVar("T")
@@ -104,7 +105,7 @@ def convert(value: object, hint: Any, rule: Rule, where: str) -> Any:
         if not isinstance(value, str):
             raise ScenarioError(where, f"is {show(value)}, not a text", "Write it in quotation marks")
         if rule.choices and value not in rule.choices:
-            raise ScenarioError(where, f"is {show(value)}", f"Choose one of: {', '.join(rule.choices)}")
+            raise ScenarioError(where, f"is {show(value)}", suggest(value, rule.choices))
         return value
     return convert_number(value, hint, rule, where)
 

@@ -259,10 +259,11 @@ class ClientLink:
 
     def _fail(self, error: Exception) -> None:
         """The task cannot train for this client, so there is nothing left for it but to leave."""
-        reason = f"its training failed ({type(error).__name__}: {error})"
-        self._failure = TrainingFailedError(self.id, reason)
-        trace = "".join(traceback.format_exception(error))
-        self.log.error("training-failed", client=self.id, error=repr(error), traceback=trace)
+        cause = error.__cause__ or error  # the task's own
+        said = f"{type(cause).__name__}: {cause}"
+        self._failure = TrainingFailedError(self.id, f"its training failed ({said})")
+        trace = "".join(traceback.format_exception(cause))
+        self.log.error("training-failed", client=self.id, error=said, traceback=trace)
         self._wake.set()
 
     def _drop(self) -> None:

@@ -75,8 +75,8 @@ class ClientProcess:
         await everybody
         stopped.cancel()
         if self._failures:
-            reasons = "; ".join(f"client {', '.join(map(str, ids))}: {why}" for why, ids in self._failures.items())
             count = sum(map(len, self._failures.values()))
+            reasons = "; ".join(f"{name_all(ids)}: {reason}" for reason, ids in self._failures.items())
             raise DeploymentError(f"{count} of {len(self.links)} clients failed. {reasons}")
         return not stop.is_set()
 
@@ -91,6 +91,12 @@ class ClientProcess:
     def _failed(self, client: int, reason: str) -> None:
         self.log.error("client-failed", client=client, error=reason)
         self._failures.setdefault(reason, []).append(client)
+
+
+def name_all(clients: Sequence[int]) -> str:
+    """Some clients, by their numbers."""
+    numbers = ", ".join(map(str, sorted(clients)))
+    return f"clients {numbers}" if len(clients) > 1 else f"client {numbers}"
 
 
 async def join(

@@ -99,7 +99,7 @@ def check_finite(piece: Array) -> float:
     with np.errstate(over="ignore", invalid="ignore"):
         square = float(np.dot(piece, piece))
     # One look suffices if this is finite. It may be beyond float32 though the weights are not: then look closer.
-    if not math.isfinite(square) and not (piece.min() >= -LARGEST and piece.max() <= LARGEST):  # NaN is neither
+    if not math.isfinite(square) and not -LARGEST <= float(piece.min()) <= float(piece.max()) <= LARGEST:  # nor is NaN
         raise Refusal("not-finite", f"a weight is not a finite number, or beyond ±{LARGEST:g}")
     return square
 

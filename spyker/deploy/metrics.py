@@ -7,6 +7,7 @@ carries the label ``server``, so that those of a deployment can be told apart an
 
 from __future__ import annotations
 
+import math
 import time
 from bisect import bisect_left
 from collections import Counter, defaultdict
@@ -22,7 +23,7 @@ from prometheus_client.utils import floatToGoString
 from spyker.config.sections import ScenarioError
 from spyker.protocol.facts import CloudRoundEnded, Merged, RoundEnded, SyncStarted, TokenArrived, UpdateApplied
 from spyker.protocol.messages import Token
-from spyker.records import Fact
+from spyker.records import Evaluated, Fact
 
 STALENESS = (0, 1, 2, 5, 10, 20, 50, 100, 200, 500, 1000)
 SECONDS = (0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1, 3, 10, 30, 100)
@@ -30,6 +31,7 @@ TOKEN = Token.kind
 GAUGES = {
     "age": "how much training the model embodies",
     "version": "client updates in the model",
+    "score": "what the last evaluation of the model gave; not a number before the first",
     "queue_length": "messages that waited or were in service at the last update",
     "connected_clients": "clients connected now",
     "token_held": "1 on the server that holds Spyker's token",
@@ -76,7 +78,7 @@ class Metrics(Collector):
         self._clock = clock
         self._sync_began: float | None = None
         self._round_began = clock()
-        self._gauges: dict[str, float] = dict.fromkeys(GAUGES, 0)
+        self._gauges: dict[str, float] = dict.fromkeys(GAUGES, 0) | {"score": math.nan}
         self._counters: dict[str, int] = dict.fromkeys(COUNTERS, 0)
         self._distributions = {name: Distribution(bounds) for name, (_, bounds) in HISTOGRAMS.items()}
         self._traffic: dict[tuple[str, str], list[int]] = defaultdict(
@@ -108,6 +110,8 @@ class Metrics(Collector):
             case SyncStarted():
                 self._counters["synchronisations"] += 1
                 self._sync_began = self._clock()
+            case Evaluated():
+                self._gauges["score"] = fact.mean
             case RoundEnded() | CloudRoundEnded():
                 self._counters["rounds"] += 1
                 now = self._clock()

@@ -309,7 +309,7 @@ class ServerProcess:
         weights = await self.driver.snapshot()
         t, updates = self.tally.now, self.tally.updates
         score = await asyncio.get_running_loop().run_in_executor(self._judge, self.task.evaluate, weights)
-        self.tally.evaluated(t, updates, score)
+        self.metrics.fact(self.tally.evaluated(t, updates, score))
 
     async def _end_in_time(self) -> None:
         duration = self.config.deploy.duration

@@ -8,14 +8,12 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
-from spyker import __version__
 from spyker.config.scenario import Scenario, dump
 from spyker.config.sections import ScenarioError
 from spyker.deploy.log import Log
 from spyker.learn.registry import with_targets
 from spyker.learn.task import Task
 from spyker.protocol.facts import CloudRoundEnded, SyncStarted, UpdateApplied
-from spyker.protocol.facts import Fact as ProtocolFact
 from spyker.protocol.server import Server
 from spyker.records import (
     FACTS,
@@ -23,45 +21,57 @@ from spyker.records import (
     SUMMARY,
     Evaluated,
     Fact,
+    RecordError,
     RecordWriter,
     Resumed,
-    Run,
-    write_atomically,
+    RunStarted,
+    evaluated,
+    first_fact,
+    read_back,
+    run_started,
 )
-
-BEGAN = "began"  # a file in the record: the unix time of its time zero, by which records are aligned
-WEIGHTS_SHOWN = 64  # the summary holds the weights of models with up to so many parameters
+from spyker.records.summary import WAYS, Hit, Totals, server_totals, summarise, target_name
 
 
-def valid_updates(run: Run) -> list[dict[str, Any]]:
-    """The update facts of a server that still hold: a restart from a checkpoint makes void what came after it."""
-    updates: list[dict[str, Any]] = []
-    for fact in run.facts():
-        if fact["kind"] == "update":
-            updates.append(fact)
-        elif fact["kind"] == "resumed":
-            updates = [update for update in updates if update["version"] <= fact["version"]]
-    return updates
-
-
-def make_room(folder: Path, *, resume: bool) -> None:
+def make_room(folder: Path, server: int, *, resume: bool) -> None:
     """See that a record can be written, or gone on with, where the configuration says."""
     facts = folder / FACTS
-    begun = (folder / BEGAN).exists()
+    try:
+        start = first_fact(folder)
+        begun, foreign = start is not None and start.server == server, start is not None and start.server != server
+    except RecordError:
+        begun, foreign = False, True
     if begun and not resume:
         raise ScenarioError(
             "deploy.record",
             f"{folder} is the record of an earlier life of this server",
             "Add --resume to go on from what it saved, or name another folder",
         )
-    empty = not facts.exists() or not facts.stat().st_size
-    if not begun and empty and not (folder / SUMMARY).exists():
+    if not begun and not foreign and not (folder / SUMMARY).exists() and not has_line(facts):
         for name in (SCENARIO, FACTS):  # of a start that failed; the scenario may have been mended since
             (folder / name).unlink(missing_ok=True)
     if not begun and folder.exists() and any(folder.iterdir()):
         raise ScenarioError(
             "deploy.record", f"{folder} holds something else", "Name a folder that is empty or does not exist"
         )
+
+
+def has_line(facts: Path) -> bool:
+    """Whether more stands there than what a kill left of a first line."""
+    if not facts.exists():
+        return False
+    with facts.open("rb") as file:
+        return file.readline().endswith(b"\n")
+
+
+def newest(folder: Path) -> float:
+    """The time of the newest fact in a server's record. Only evaluations are written later than they happened."""
+    t = 0.0
+    for stated in read_back(folder):
+        t = max(t, stated.t)
+        if not isinstance(stated.fact, Evaluated):
+            break
+    return t
 
 
 class Tally:
@@ -72,30 +82,38 @@ class Tally:
         self.scenario, self.task, self.server, self.folder = scenario, task, server, folder
         self._log = log
         self._complained = False
-        make_room(folder, resume=resume)
+        make_room(folder, server, resume=resume)
         self._record = RecordWriter(folder, dump(scenario), at_once=True, append=resume)
         self._closed = False
-        self.began: float | None = None  # unix time
+        self.start: RunStarted | None = None  # not before it begins
+        self._before = 0.0  # seconds up to the beginning of this life, which began at this time:
+        self._life = 0.0
         self.updates = 0
         self.updates_per_client: Counter[int] = Counter()
         self.synchronisations = 0
-        self.bytes = {"server-to-client": 0, "client-to-server": 0, "server-to-server": 0}
+        self.bytes = dict.fromkeys(WAYS, 0)
         self.messages: Counter[str] = Counter()
         self.longest_queue = 0
         self.last_score: float | None = None
-        self.reached: dict[str, tuple[float, int]] = {}  # by target, when it was reached first: time, updates
+        self.reached: dict[str, Hit] = {}  # by target, when it was reached first
 
     @property
     def now(self) -> float:
-        """Seconds since this server began, over all its lives."""
-        return 0.0 if self.began is None else time.time() - self.began
+        """Seconds since this server began, over all its lives. Within a life it is a monotonic clock that counts."""
+        return 0.0 if self.start is None else self._before + time.monotonic() - self._life
 
     def begin(self, unix_time: float) -> None:
-        """Time zero."""
-        self.began = unix_time
-        write_atomically(self.folder / BEGAN, f"{unix_time!r}\n")
+        """A life begins. Time zero is now, or when the record's first life began: from there time goes on."""
+        self.start = first_fact(self.folder)
+        if self.start is None:
+            metric = self.task.metric
+            self.start = run_started(self.scenario, metric.name, metric.higher_is_better, self.server, unix_time)
+            self._write(0.0, self.start)
+        assert self.start.began is not None
+        self._before = max(time.time() - self.start.began, newest(self.folder))  # the wall clock may have been set back
+        self._life = time.monotonic()
 
-    def fact(self, fact: ProtocolFact, queue: int) -> int:
+    def fact(self, fact: Fact, queue: int) -> int:
         """Write a fact down; 1 if it is an update, otherwise 0."""
         if isinstance(fact, UpdateApplied):
             self.updates += 1
@@ -119,25 +137,30 @@ class Tally:
         self.bytes[way] += size
         self.messages[kind] += 1
 
-    def evaluated(self, t: float, updates: int, score: float) -> None:
-        """The model was judged. A score that is not a number has no place in a record, nor in a checkpoint: both are
-        JSON.
-        """
-        if not math.isfinite(score):
-            if not self._complained:  # it will be no better the next time
-                self._complained = True
-                self._log.error("not-finite-score", score=repr(score), updates=updates)
-            return
-        self.last_score = score
-        for target in self.scenario.evaluation.targets or ():
-            if score >= target if self.task.metric.higher_is_better else score <= target:
-                self.reached.setdefault(f"{target:g}", (t, updates))
-        self._write(t, Evaluated(updates, sum(self.bytes.values()), score, score, score, score, [score]))
+    def evaluated(self, t: float, updates: int, score: float) -> Evaluated:
+        """The model was judged."""
+        assert self.start is not None
+        finite = math.isfinite(score)
+        if not finite and not self._complained:  # it will be no better the next time
+            self._complained = True
+            self._log.error("not-finite-score", score=repr(score), updates=updates)
+        self.last_score = float(score) if finite else None  # a checkpoint is JSON
+        for target in self.start.targets:
+            if self.start.good(score, target):
+                self.reached.setdefault(target_name(target), (t, updates))
+        higher = self.start.higher_is_better
+        fact = evaluated(updates, sum(self.bytes.values()), [score], None, higher_is_better=higher)
+        self._write(t, fact)
+        self._log.info("evaluation", score=self.last_score, updates=updates, t=round(t, 3))
+        return fact
 
     def resume(self, version: int) -> int:
         """A new life begins at ``version``; return the number of updates that the last one had applied after it."""
-        last = Run(self.folder).last_fact("update", "resumed")  # versions rise by one; a restart sets them back
-        lost = 0 if last is None else max(0, last["version"] - version)
+        (self.folder / SUMMARY).unlink(missing_ok=True)  # of an earlier life
+        told = (stated.fact for stated in read_back(self.folder))
+        # Versions rise by one; a restart sets them back.
+        last = next((fact.version for fact in told if isinstance(fact, UpdateApplied | Resumed)), 0)
+        lost = max(0, last - version)
         self._write(self.now, Resumed(self.server, version, lost))
         return lost
 
@@ -148,7 +171,7 @@ class Tally:
     def numbers(self) -> dict[str, Any]:
         """For a checkpoint."""
         return {
-            "began": self.began,
+            "began": self.start and self.start.began,
             "updates": self.updates,
             "updates_per_client": list(self.updates_per_client.items()),
             "synchronisations": self.synchronisations,
@@ -177,43 +200,28 @@ class Tally:
         self._record.close(summary)
 
     def summary(self, server: Server, clients: int, *, finished: bool) -> dict[str, Any]:
-        """The totals of this server, under the names that the emulator uses."""
-        scenario, metric = self.scenario, self.task.metric
-        weights = server.weights.snapshot()
-        reached = {
-            name: self.reached.get(name) for name in (f"{target:g}" for target in scenario.evaluation.targets or ())
-        }
-        regions = scenario.world.regions
-        return {
-            "spyker": __version__,
-            "algorithm": scenario.algorithm,
-            "title": scenario.chosen.title,
-            "task": scenario.task.name,
-            "seed": scenario.seed,
-            "server": self.server,
-            "began": self.began,
-            "finished": finished,
-            "time": round(self.now, 9),
-            "parameters": weights.size,
-            "metric": {"name": metric.name, "higher_is_better": metric.higher_is_better},
-            "final": dict.fromkeys(("mean", "worst", "best", "averaged"), self.last_score),
-            "time_to_target": {target: hit and hit[0] for target, hit in reached.items()},
-            "updates_to_target": {target: hit and hit[1] for target, hit in reached.items()},
-            "updates": self.updates,
-            "updates_per_client": [self.updates_per_client[k] for k in range(scenario.client_count)],
-            "synchronisations": self.synchronisations,
-            "longest_queue": self.longest_queue,
-            "bytes": {"total": sum(self.bytes.values()), **self.bytes},
-            "messages": dict(sorted(self.messages.items())),
-            "servers": [
-                {
-                    "region": regions[self.server] if self.server < len(regions) else "cloud",
-                    "clients": clients,
-                    "updates": self.updates,
-                    "age": server.age,
-                    "version": server.version,
-                    "longest_queue": self.longest_queue,
-                    **({"weights": weights.tolist()} if weights.size <= WEIGHTS_SHOWN else {}),
-                }
+        """The totals of this server."""
+        assert self.start is not None
+        score, higher = self.last_score, self.start.higher_is_better
+        totals = Totals(
+            finished=finished,
+            time=self.now,
+            parameters=server.weights.snapshot().size,
+            final=None if score is None else evaluated(self.updates, 0, [score], None, higher_is_better=higher),
+            reached=self.reached,
+            updates_per_client=[self.updates_per_client[k] for k in range(self.start.clients)],
+            synchronisations=self.synchronisations,
+            longest_queue=self.longest_queue,
+            bytes=self.bytes,
+            messages=dict(sorted(self.messages.items())),
+            servers=[
+                server_totals(
+                    self.start.servers[self.server].region,
+                    server,
+                    clients=clients,
+                    updates=self.updates,
+                    longest_queue=self.longest_queue,
+                )
             ],
-        }
+        )
+        return summarise(self.start, totals)

@@ -18,8 +18,8 @@ class TrainingThread:
     def __init__(self, task: Task, delays: Sequence[float] | None = None) -> None:
         """``delays`` say how long the training of each client takes at least, if it is to be paced."""
         self.task, self.delays = task, delays
+        self._states: dict[int, bytes | None] = {}  # what clients keep from one training to the next
         self._engine = Here(task)
-        self._states: dict[int, bytes | None] = {}  # of those clients that keep one
         self._thread = ThreadPoolExecutor(1, "training")
 
     @property
@@ -27,21 +27,16 @@ class TrainingThread:
         """Whether a training is over before anybody could wait for it."""
         return self.task.trivial and self.delays is None
 
-    def train_now(self, client: int, order: Train) -> TrainJob:
-        """Train, and stop everything else in the meantime."""
-        job = TrainJob(client, order.weights, order.rate, order.step, self._states.get(client))
-        self._engine.trained(job)
-        if job.state is not job.left:
-            self._states[client] = job.left
-        return job
-
     async def train(self, client: int, order: Train) -> TrainJob:
-        """Train, without stopping the streams of this process."""
+        """Train, without stopping the streams of this process. What is cancelled leaves its client as it was."""
         began = time.monotonic()
+        job = TrainJob(client, order.weights, order.rate, order.step, self._states.get(client))
         if self.task.trivial:
-            job = self.train_now(client, order)
+            self._engine.trained(job)
         else:
-            job = await asyncio.get_running_loop().run_in_executor(self._thread, self.train_now, client, order)
+            await asyncio.get_running_loop().run_in_executor(self._thread, self._engine.trained, job)
         if self.delays is not None:
             await asyncio.sleep(began + self.delays[client] - time.monotonic())
+        if job.left is not job.state:
+            self._states[client] = job.left
         return job

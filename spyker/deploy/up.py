@@ -3,30 +3,30 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import signal
 import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
 from typing import Any
 
 from spyker.config.scenario import Scenario, dump
-from spyker.deploy.certificates import CA, CERTIFICATE, CLIENTS, KEY, make_deployment
+from spyker.deploy.certificates import CA, CERTIFICATE, CLIENTS, KEY
 from spyker.deploy.config import Deployment, write_config
 from spyker.deploy.errors import ChildError
-from spyker.deploy.merge import FACTS, merge_records
-from spyker.deploy.tally import BEGAN
-from spyker.records import FACTS as FACTS_FILE
-from spyker.records import Evaluated, Fact
+from spyker.deploy.issuing import make_deployment
+from spyker.records import Evaluated, Fact, Follower, first_fact
+from spyker.records.merge import merge
 
 POLL_SECONDS = 0.1
 STOP_SECONDS = 20.0
+FAREWELL_SECONDS = 5.0  # between a server's goodbye to its clients and its end
+FAILED = 1  # the exit code of a process that was not stopped, but failed
 LOG_TAIL = 2000  # characters of the log of a process that failed
 
 
@@ -49,6 +49,7 @@ class Local:
         self.scenario, self.folder, self.insecure, self.paced = scenario, folder, insecure, paced
         self.servers: list[subprocess.Popen[bytes]] = []
         self.clients: list[subprocess.Popen[bytes]] = []
+        self._whole = time.monotonic()  # when no client process had failed yet
         self.places = scenario.placement()
         count = len(self.places.servers)
         ports = free_ports(2 * count)
@@ -139,12 +140,12 @@ class Local:
 
     def watch(self, sink: Callable[[float, Fact], None], stop: Callable[[], bool]) -> bool:
         """Tell ``sink`` the facts of all servers as they are written, until all have ended. False if stopped early."""
-        tails = [self._tail(i) for i in range(len(self.servers))]
+        followers = [Follower(self.record(i)) for i in range(len(self.servers))]
         scores: dict[int, float] = {}
         while True:
             ended = all(process.poll() is not None for process in self.servers)
-            for i, tail in enumerate(tails):
-                for t, fact in next(tail):
+            for i, follower in enumerate(followers):
+                for t, fact, _ in follower.poll():
                     if isinstance(fact, Evaluated):
                         scores[i] = fact.mean
                         mean = sum(scores.values()) / len(scores)
@@ -157,26 +158,20 @@ class Local:
                 return False
             time.sleep(POLL_SECONDS)
 
-    def _tail(self, server: int) -> Iterator[list[tuple[float, Fact]]]:
-        """What a server has written since the last time."""
-        path = self.record(server) / FACTS_FILE
-        while not path.exists():
-            yield []
-        with path.open(encoding="utf-8") as file:
-            rest = ""
-            while True:
-                *lines, rest = (rest + file.read()).split("\n")
-                news = []
-                for line in lines:
-                    fact = json.loads(line)
-                    values = {key: value for key, value in fact.items() if key not in ("t", "kind", "queue")}
-                    news.append((fact["t"], FACTS[fact["kind"]](**values)))
-                yield news
-
     def _check(self) -> None:
-        """A process that failed takes the others with it."""
-        for process in (*self.servers, *self.clients):
+        """A process that failed takes the others with it. Clients may end a little before the server that is done."""
+        failed = [process for process in self.clients if process.poll()]
+        self._whole = time.monotonic() if not failed else self._whole
+        if time.monotonic() < self._whole + FAREWELL_SECONDS:
+            failed = []
+        for process in (*self.servers, *failed):
             if process.poll():
+                raise ChildError(self._report(process))
+
+    def check_clients(self) -> None:
+        """Complain of client processes that have ended, some of whose clients failed while the others went on."""
+        for process in self.clients:
+            if process.poll() == FAILED:
                 raise ChildError(self._report(process))
 
     def _report(self, process: subprocess.Popen[bytes]) -> str:
@@ -191,9 +186,9 @@ class Local:
 
     def merge(self, out: Path) -> None:
         """One record of the whole run, of the servers that began before it was stopped."""
-        merge_records(self.begun(), out)
+        merge(self.begun(), out)
 
     def begun(self) -> list[Path]:
         """The records of the servers that have begun."""
         records = [self.record(i) for i in range(len(self.addresses))]
-        return [record for record in records if (record / BEGAN).exists()]
+        return [record for record in records if first_fact(record) is not None]

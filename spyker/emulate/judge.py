@@ -14,9 +14,8 @@ from spyker.config.scenario import Evaluation
 from spyker.emulate.clock import Clock
 from spyker.emulate.world import Sink, World
 from spyker.learn.engine import Engine, EvaluateJob
-from spyker.learn.task import Metric
 from spyker.protocol.server import Server
-from spyker.records import Evaluated, Fact
+from spyker.records import Evaluated, Fact, RunStarted, evaluated
 from spyker.vectors import average
 
 
@@ -27,8 +26,8 @@ class DivergedError(RuntimeError):
 class Judge:
     """Evaluates the servers' models. Facts pass through it on their way to ``sink``."""
 
-    def __init__(self, clock: Clock, engine: Engine, metric: Metric, plan: Evaluation, sink: Sink) -> None:
-        self.clock, self.engine, self.metric, self.plan, self.sink = clock, engine, metric, plan, sink
+    def __init__(self, clock: Clock, engine: Engine, start: RunStarted, plan: Evaluation, sink: Sink) -> None:
+        self.clock, self.engine, self.start, self.plan, self.sink = clock, engine, start, plan, sink
         self.history: list[tuple[float, Evaluated]] = []
         self._turn = 0
         self._pending: tuple[float, int, int, list[EvaluateJob]] | None = None
@@ -76,10 +75,7 @@ class Judge:
         t, updates, size, jobs = self._pending
         scores = [self.engine.score(job) for job in jobs]
         servers = scores[:-1] or scores
-        worst, best = min(servers), max(servers)
-        if not self.metric.higher_is_better:
-            worst, best = best, worst
-        result = Evaluated(updates, size, sum(servers) / len(servers), worst, best, scores[-1], servers)
+        result = evaluated(updates, size, servers, scores[-1], higher_is_better=self.start.higher_is_better)
         self.history.append((t, result))
         self.sink(t, result, None)
         self._pending = None
@@ -90,6 +86,6 @@ class Judge:
     def reached(self, target: float) -> tuple[float, int] | None:
         """Time and updates when the mean of the servers first was as good as ``target``."""
         for t, result in self.history:
-            if result.mean >= target if self.metric.higher_is_better else result.mean <= target:
+            if self.start.good(result.mean, target):
                 return t, result.updates
         return None

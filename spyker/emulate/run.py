@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
-from spyker import __version__
 from spyker.config.scenario import Scenario, latency_seconds
 from spyker.emulate.clock import Clock, Stop
 from spyker.emulate.judge import Judge
@@ -17,8 +15,9 @@ from spyker.learn.speeds import delays
 from spyker.learn.task import Task
 from spyker.placement import Placement
 from spyker.protocol.server import Setup, Work
-
-WEIGHTS_SHOWN = 64  # the summary holds the weights of models with up to so many parameters
+from spyker.records import run_started
+from spyker.records.summary import WAYS, Totals, server_totals, summarise, target_name
+from spyker.vectors import Vector
 
 
 def run(scenario: Scenario, task: Task, engine: Engine, sink: Sink, stop: Stop | None = None) -> dict[str, Any]:
@@ -45,7 +44,8 @@ def run(scenario: Scenario, task: Task, engine: Engine, sink: Sink, stop: Stop |
     servers = [scenario.chosen.build(i, setup, roster) for i, roster in rosters.items()]
     learners = [servers[i] for i in places.learners]  # without the cloud
     clock = Clock(scenario.duration)
-    judge = Judge(clock, engine, task.metric, scenario.evaluation, sink)
+    started = run_started(scenario, task.metric.name, task.metric.higher_is_better)
+    judge = Judge(clock, engine, started, scenario.evaluation, sink)
     world = World(
         servers,
         [scenario.chosen.client(k, home or 0) for k, home in enumerate(places.homes)],
@@ -61,63 +61,40 @@ def run(scenario: Scenario, task: Task, engine: Engine, sink: Sink, stop: Stop |
         sink=judge.fact,
     )
     try:
+        sink(0.0, started, None)
         world.start()
         judge.evaluate(world, learners)
         finished = clock.run(stop or Stop())
         judge.settle()
     finally:
         engine.cancel()
-    return summarise(scenario, task, world, judge, places, finished)
+    return summarise(started, count(scenario, initial, world, judge, places, finished))
 
 
-def summarise(
-    scenario: Scenario, task: Task, world: World, judge: Judge, places: Placement, finished: bool
-) -> dict[str, Any]:
-    """The totals of a run. Only what follows from the scenario: no wall-clock time, no machine."""
-    reached = {f"{target:g}": judge.reached(target) for target in scenario.evaluation.targets or ()}
-    last = judge.history[-1][1]
-    servers: list[Mapping[str, Any]] = []
-    for i in places.learners:
-        processor = world.processors[i]
-        server = processor.server
-        weights = server.weights.snapshot()
-        servers.append(
-            {
-                "region": scenario.world.regions[places.server_regions[i]],
-                "clients": len(places.clients_of(i)),
-                "updates": world.updates_per_server[i],
-                "age": server.age,
-                "version": server.version,
-                "longest_queue": processor.longest,
-                **({"weights": weights.tolist()} if weights.size <= WEIGHTS_SHOWN else {}),
-            }
-        )
-    return {
-        "spyker": __version__,
-        "algorithm": scenario.algorithm,
-        "title": scenario.chosen.title,
-        "task": scenario.task.name,
-        "seed": scenario.seed,
-        "duration": scenario.duration,
-        "finished": finished,
-        "time": round(world.clock.now, 9),
-        "events": world.clock.happened,
-        "parameters": task.initial().size,
-        "metric": {"name": task.metric.name, "higher_is_better": task.metric.higher_is_better},
-        "final": {"mean": last.mean, "worst": last.worst, "best": last.best, "averaged": last.averaged},
-        "time_to_target": {target: hit and hit[0] for target, hit in reached.items()},
-        "updates_to_target": {target: hit and hit[1] for target, hit in reached.items()},
-        "updates": world.updates,
-        "updates_per_server": world.updates_per_server[: len(servers)],
-        "updates_per_client": world.updates_per_client.tolist(),
-        "synchronisations": world.synchronisations,
-        "longest_queue": max(processor.longest for processor in world.processors),
-        "bytes": {
-            "total": world.links.total_bytes,
-            "server-to-client": world.links.bytes_down,
-            "client-to-server": world.links.bytes_up,
-            "server-to-server": world.links.bytes_between,
-        },
-        "messages": dict(sorted(world.messages.items())),
-        "servers": servers,
-    }
+def count(scenario: Scenario, initial: Vector, world: World, judge: Judge, places: Placement, finished: bool) -> Totals:
+    """The totals of a run."""
+    reached = {target_name(target): judge.reached(target) for target in scenario.evaluation.targets or ()}
+    return Totals(
+        finished=finished,
+        time=world.clock.now,
+        parameters=initial.size,
+        final=judge.history[-1][1],
+        reached={target: hit for target, hit in reached.items() if hit is not None},
+        updates_per_client=world.updates_per_client,
+        synchronisations=world.synchronisations,
+        longest_queue=max(processor.longest for processor in world.processors),
+        bytes=dict(zip(WAYS, (world.links.bytes_down, world.links.bytes_up, world.links.bytes_between), strict=True)),
+        messages=dict(sorted(world.messages.items())),
+        servers=[
+            server_totals(
+                scenario.world.regions[places.server_regions[i]],
+                world.processors[i].server,
+                clients=len(places.clients_of(i)),
+                updates=world.updates_per_server[i],
+                longest_queue=world.processors[i].longest,
+            )
+            for i in places.learners
+        ],
+        duration=scenario.duration,
+        events=world.clock.happened,
+    )

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
-from spyker import __version__
 from spyker.experiments.claims import Verdict
 from spyker.experiments.item import Profile, Section
 from spyker.experiments.items import ITEMS, PAPER
 from spyker.experiments.items.readings import BY_AVERAGE, BY_MEAN
 from spyker.experiments.reading import OPEN, READING, SEARCH
 from spyker.experiments.reproduce import Plan, count, markdown
+from spyker.version import __version__
 
 
 def document(

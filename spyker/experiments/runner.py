@@ -21,21 +21,21 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
-from spyker import __version__
 from spyker.config.scenario import Scenario, dump
 from spyker.config.sections import ScenarioError
 from spyker.emulate.clock import Stop
 from spyker.emulate.judge import DivergedError
-from spyker.emulate.run import run
+from spyker.emulate.record import record
 from spyker.experiments.errors import RunFailedError
 from spyker.learn.engine import Here, keep_memory
-from spyker.learn.registry import code_of, recipe, with_targets
+from spyker.learn.registry import code_of, recipe
 from spyker.learn.spawn import spawn
 from spyker.learn.start import available_cores
 from spyker.learn.task import Task
 from spyker.own_code import code_digest
-from spyker.records import Fact, RecordWriter, Run
-from spyker.show.many import ManyProgress
+from spyker.records import Fact, Run, is_record
+from spyker.show.bar import Bar
+from spyker.version import __version__
 
 REPORT_SECONDS = 0.5
 LOCK = ".lock"
@@ -58,8 +58,8 @@ def essence(scenario: Scenario) -> Scenario:
 
 def folder_of(scenario: Scenario, root: Path) -> Path:
     """Where the run of a scenario belongs."""
-    code = code_of(scenario.task) + code_digest(scenario.algorithm)
-    digest = hashlib.sha256(f"{__version__}\n{dump(essence(scenario))}{code}".encode()).hexdigest()[:12]
+    depends = f"{__version__}\n{dump(essence(scenario))}{code_of(scenario.task)}{code_digest(scenario.algorithm)}"
+    digest = hashlib.sha256(depends.encode()).hexdigest()[:12]
     return root / f"{scenario.chosen.name}-{scenario.task.name.rpartition(':')[2]}-{digest}"
 
 
@@ -187,25 +187,32 @@ def _run(place: Path, scenario: Scenario, task: Task, pipe: Connection) -> None:
     """Make a run under a name of this process's own, and rename it when it is done: a process that outlives its parent
     for a moment does not get in the way of whoever resumes.
     """
-    folder = place.with_name(f".{place.name}-{os.getpid()}")
-    writer = RecordWriter(folder, dump(with_targets(scenario, task.metric)))
-    summary, reported = None, 0.0
+    folder, reported = place.with_name(f".{place.name}-{os.getpid()}"), 0.0
 
-    def sink(t: float, fact: Fact, queue: int | None) -> None:
+    def report(t: float, fact: Fact) -> None:
         nonlocal reported
-        writer.write(t, fact, queue)
         now = time.monotonic()
         if now - reported > REPORT_SECONDS:
             reported = now
             pipe.send(t)
 
     try:
-        summary = run(scenario, task, Here(task), sink)
+        record(scenario, task, Here(task), folder, [report])
     except DivergedError as error:
         (folder / "diverged.txt").write_text(f"{error}\n", encoding="utf-8")
-    finally:
-        writer.close(summary)
     folder.rename(place)
+
+
+def check_folder(out: Path, *, resume: bool) -> None:
+    """Go on in a folder that has runs only when asked to."""
+    if out.exists() and not out.is_dir():
+        raise ScenarioError("--out", f"{out} is a file", "Choose another")
+    if out.exists() and any(out.iterdir()):
+        if not resume:
+            raise ScenarioError("--out", f"{out} exists already", "Add --resume to go on there, or choose another")
+        runs = out / "runs"
+        if not runs.is_dir() or not all(is_record(child) for child in runs.iterdir() if child.name[0] != "."):
+            raise ScenarioError("--out", f"{out} holds no runs to go on with", "Choose another")
 
 
 @contextlib.contextmanager
@@ -230,20 +237,23 @@ def with_seeds(scenario: Scenario, seeds: int) -> Sequence[Scenario]:
 
 
 def run_watched(
-    title: str, scenarios: Sequence[Scenario], root: Path, jobs: int | None, stop: Stop
+    title: str, scenarios: Sequence[Scenario], root: Path, jobs: int | None, stop: Stop, *, progress: bool = True
 ) -> list[Run | None]:
     """Run scenarios and show how far they are, by the expected cost of those that are still to be run."""
+    if not progress:
+        return run_all(scenarios, root, jobs, stop=stop)
     plans = {folder_of(scenario, root): scenario for scenario in scenarios}
     finished = {folder for folder in plans if is_finished(folder)}
     work = {folder: expected_cost(scenario) for folder, scenario in plans.items() if folder not in finished}
     done = dict.fromkeys(work, 0.0)
-    with ManyProgress(title, len(plans), sum(work.values())) as progress:
+    with Bar(title, sum(work.values())) as bar:
 
         def report(news: Report) -> None:
             if news.folder in work:
                 done[news.folder] = work[news.folder] * min(1.0, news.done / plans[news.folder].duration)
             if news.finished:
                 finished.add(news.folder)
-            progress.show(len(finished), sum(done.values()))
+            if bar.due():
+                bar.show(sum(done.values()), f"{len(finished)} of {len(plans)} runs")
 
         return run_all(scenarios, root, jobs, report, stop)

@@ -8,8 +8,8 @@ import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from spyker.config.scenario import Scenario, parse_value
-from spyker.config.sections import ScenarioError
+from spyker.config.scenario import Scenario
+from spyker.config.sections import ScenarioError, show
 from spyker.experiments.numbers import Sample, sample
 from spyker.records import Run
 from spyker.show.curves import curve, targets
@@ -23,35 +23,14 @@ class Point:
     scenario: Scenario
 
 
-def split_values(text: str) -> tuple[str, list[object]]:
-    """``key=a,b,c`` as a key and its values. Commas inside brackets and quotes do not separate."""
-    key, equals, rest = text.partition("=")
-    if not equals or not key.strip() or not rest.strip():
-        raise ScenarioError(f"--vary {text}", "has no values", "Write --vary section.key=a,b,c")
-    parts, depth, quote = [""], 0, ""
-    for char in rest:
-        if quote:
-            quote = "" if char == quote else quote
-        elif char in "'\"":
-            quote = char
-        depth += (char in "[{") - (char in "]}")
-        if char == "," and depth == 0 and not quote:
-            parts.append("")
-        else:
-            parts[-1] += char
-    values = [parse_value(part.strip()) for part in parts]
-    if "" in values:
-        raise ScenarioError(f"--vary {text}", "has an empty value", "Write --vary section.key=a,b,c")
-    return key.strip(), values
-
-
-def combinations(varied: Sequence[tuple[str, Sequence[object]]]) -> list[dict[str, object]]:
-    """All combinations, the last key varying fastest."""
-    keys = [key for key, _ in varied]
-    for key in keys:
-        if keys.count(key) > 1:
-            raise ScenarioError("--vary", f"names {key} twice", "Give all values of a key at once")
-    return [dict(zip(keys, values, strict=True)) for values in itertools.product(*(v for _, v in varied))]
+def combinations(vary: Mapping[str, Sequence[object]]) -> list[dict[str, object]]:
+    """All combinations of the values of some keys, the last key varying fastest."""
+    if not vary:
+        raise ScenarioError("--vary", "is missing", "Write --vary section.key=a,b,c")
+    for key, values in vary.items():
+        if isinstance(values, str) or not isinstance(values, Sequence) or not values:
+            raise ScenarioError(f"--vary {key}", f"is {show(values)}", "Give a list of values")
+    return [dict(zip(vary, values, strict=True)) for values in itertools.product(*vary.values())]
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +45,7 @@ class Row:
 def row(point: Point, runs: Sequence[Run | None]) -> Row:
     """Measure the runs of one combination, one per seed."""
     measures: dict[str, Sample] = {}
-    drawn = [None if run is None else curve(run, run.algorithm) for run in runs]
+    drawn = [None if run is None else curve(run, run.start.title) for run in runs]
     metric = next((c.metric for c in drawn if c is not None), None)
     if metric is not None:
         for target in targets([run for run in runs if run is not None]):
@@ -85,15 +64,36 @@ def all_measures(rows: Sequence[Row]) -> list[str]:
     return list(dict.fromkeys(measure for r in rows for measure in r.measures))
 
 
-def as_csv(rows: Sequence[Row]) -> str:
-    """All numbers, one line per combination and seed."""
-    file = io.StringIO()
-    writer = csv.writer(file, lineterminator="\n")
+def lines(rows: Sequence[Row]) -> tuple[list[str], list[list[object]]]:
+    """All numbers, one line per combination and seed, and what stands above them."""
     keys = [key for key in rows[0].values if key != "seed"]
     measures = all_measures(rows)
-    writer.writerow([*keys, "seed", *measures])
+    body: list[list[object]] = []
     for r in rows:
         for i, seed in enumerate(r.seeds):
             numbers = [r.measures[m].numbers[i] if m in r.measures else None for m in measures]
-            writer.writerow([*(r.values[k] for k in keys), seed, *("" if n is None else f"{n:g}" for n in numbers)])
+            body.append([*(r.values[k] for k in keys), seed, *numbers])
+    return [*keys, "seed", *measures], body
+
+
+def as_csv(rows: Sequence[Row]) -> str:
+    """All numbers as a CSV file."""
+    file = io.StringIO()
+    writer = csv.writer(file, lineterminator="\n")
+    heads, body = lines(rows)
+    writer.writerow(heads)
+    first = heads.index("seed") + 1
+    for line in body:
+        writer.writerow([*line[:first], *("" if n is None else f"{n:g}" for n in line[first:])])
     return file.getvalue()
+
+
+def cells(rows: Sequence[Row]) -> tuple[list[str], list[list[str]]]:
+    """What a table for people has: a line per combination, means over the seeds, and not every measure."""
+    shown = [m for m in all_measures(rows) if not m.startswith("updates") and "averaged" not in m]
+    body = []
+    for r in rows:
+        missing = "" if r.measures else "diverged"
+        values = [value if isinstance(value, str) else show(value) for value in r.values.values()]
+        body.append([*values, *(r.measures[m].text() if m in r.measures else missing for m in shown)])
+    return [*(key.rpartition(".")[2] for key in rows[0].values), *shown], body

@@ -6,13 +6,13 @@ Names without a colon are built in, or belong to an installed package that annou
 
 from __future__ import annotations
 
-import difflib
 import importlib
 import sys
 from importlib.metadata import EntryPoint, entry_points
 from typing import Any
 
 from spyker.config.sections import ScenarioError, show
+from spyker.config.suggest import suggest
 
 BUILT_IN: dict[str, str] = {
     name: f"spyker.learn.built_in.{name}" for name in ("digits", "mnist", "cifar10", "wikitext2", "quadratic")
@@ -36,12 +36,8 @@ def check_name(name: str) -> None:
             f"{show(name)} was a function or an object of a Python program, which is not in this file",
             "Run that program again, or put a function that makes the task into a module and write module:function",
         )
-    known = [*BUILT_IN, *installed()]
-    close = difflib.get_close_matches(name, known, 1)
-    guess = f"Did you mean {close[0]!r}? " if close else ""
-    raise ScenarioError(
-        "task.name", f"is {show(name)}", f"{guess}Choose one of {', '.join(known)}, or write module:function"
-    )
+    remedy = suggest(name, [*BUILT_IN, *installed()], "Write module:function, or choose one of")
+    raise ScenarioError("task.name", f"is {show(name)}", remedy)
 
 
 def place_of(name: str) -> str:

@@ -1,16 +1,46 @@
 """The facts that nodes state about themselves. A run record is a stream of these, each with the time it happened.
 
-The host adds what a node cannot know: the time ``t`` and, for an update, the length of the server's ``queue``.
+The host adds what a node cannot know: the time ``t`` and, for an update, the length of the server's ``queue``. An
+algorithm of somebody else's states facts of its own by subclassing :class:`Fact`, as the ones here do:
+
+    @dataclass(frozen=True, slots=True)
+    class Clipped(Fact):
+        kind: ClassVar[str] = "clipped"
+        server: int
+        norm: float
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar, TypeAlias
+from typing import ClassVar
+
+KINDS: dict[str, type[Fact]] = {}
+"""Every kind of fact that was declared, by its name in a record."""
+
+
+class Fact:
+    """Something that happened. Subclasses are dataclasses of numbers, texts, and lists and dictionaries of these."""
+
+    __slots__ = ()
+    kind: ClassVar[str]
+
+    def __init_subclass__(cls) -> None:
+        """Register the kind. A dataclass with slots is made twice; the second one is the class."""
+        kind = cls.__dict__.get("kind")
+        if "kind" not in cls.__annotations__ and kind is None:
+            raise TypeError(f"{cls.__name__} has no kind. Give it one: kind: ClassVar[str] = ...")
+        if taken := {"t", "queue"} & cls.__annotations__.keys():
+            raise TypeError(f"{cls.__name__}.{min(taken)} is what a host adds to a fact. Choose another name")
+        if isinstance(kind, str):
+            other = KINDS.get(kind, cls)
+            if (other.__module__, other.__qualname__) != (cls.__module__, cls.__qualname__):
+                raise TypeError(f"{cls.__name__}.kind is {kind!r}, as that of {other.__module__}.{other.__qualname__}")
+            KINDS[kind] = cls
 
 
 @dataclass(frozen=True, slots=True)
-class UpdateApplied:
+class UpdateApplied(Fact):
     """A client's update became part of a server's model. ``rate`` is the learning rate the client gets next."""
 
     kind: ClassVar[str] = "update"
@@ -24,7 +54,7 @@ class UpdateApplied:
 
 
 @dataclass(frozen=True, slots=True)
-class AgeAnnounced:
+class AgeAnnounced(Fact):
     """A server told all others its age."""
 
     kind: ClassVar[str] = "announce"
@@ -33,7 +63,7 @@ class AgeAnnounced:
 
 
 @dataclass(frozen=True, slots=True)
-class TokenArrived:
+class TokenArrived(Fact):
     """The token reached ``server``, which now may start synchronisation ``bid``."""
 
     kind: ClassVar[str] = "token"
@@ -42,7 +72,7 @@ class TokenArrived:
 
 
 @dataclass(frozen=True, slots=True)
-class SyncStarted:
+class SyncStarted(Fact):
     """``server`` started synchronisation ``bid``."""
 
     kind: ClassVar[str] = "sync"
@@ -51,7 +81,7 @@ class SyncStarted:
 
 
 @dataclass(frozen=True, slots=True)
-class Merged:
+class Merged(Fact):
     """``server`` merged the model of ``peer`` with weight w; ``age`` is its age afterwards."""
 
     kind: ClassVar[str] = "merge"
@@ -63,7 +93,7 @@ class Merged:
 
 
 @dataclass(frozen=True, slots=True)
-class RoundEnded:
+class RoundEnded(Fact):
     """``server`` averaged the answers of its clients: the end of its round number ``round``, counted from 1."""
 
     kind: ClassVar[str] = "round"
@@ -72,11 +102,23 @@ class RoundEnded:
 
 
 @dataclass(frozen=True, slots=True)
-class CloudRoundEnded:
+class CloudRoundEnded(Fact):
     """HierFAVG's cloud averaged the models of its edges for the ``round``-th time."""
 
     kind: ClassVar[str] = "cloud"
     round: int
 
 
-Fact: TypeAlias = UpdateApplied | AgeAnnounced | TokenArrived | SyncStarted | Merged | RoundEnded | CloudRoundEnded
+@dataclass(frozen=True, slots=True)
+class ClientReported(Fact):
+    """What came with a client's update: on how many ``examples`` it trained, if it said so, and what it measured.
+
+    ``version`` is that of the update.
+    """
+
+    kind: ClassVar[str] = "report"
+    server: int
+    client: int
+    version: int
+    examples: int | None
+    metrics: dict[str, float]

@@ -12,7 +12,7 @@ import numpy as np
 
 from spyker.placement import Topology, following
 from spyker.protocol.client import Client
-from spyker.protocol.facts import Fact
+from spyker.protocol.facts import ClientReported, Fact
 from spyker.protocol.forms import Sizes
 from spyker.protocol.messages import (
     Action,
@@ -158,6 +158,9 @@ class Server(ABC):
     def handle(self, sender: int, message: ClientMessage | PeerMessage) -> list[Action]:
         """React to a message and return what is to be done."""
         self.receive(sender, message)
+        if isinstance(message, Update) and message.metrics is not None:
+            report = ClientReported(self.id, sender, message.version, message.examples, dict(message.metrics))
+            self.record(report)
         actions, self._actions = self._actions, []
         return actions
 

@@ -8,6 +8,8 @@ the same model and age, and serves what it stored. ``h_inter`` plays no part, no
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from spyker.protocol.facts import SyncStarted
 from spyker.protocol.messages import ClientMessage, Join, Leave, PeerMessage, PeerModel, Update
 from spyker.protocol.server import Work
@@ -35,7 +37,10 @@ class SyncSpyker(Spyker):
         the meantime, it has never been away: if it has sent something, that will be answered with its next task.
         """
         if self.waiting and isinstance(message, Update | Leave):
-            self.stored.append((sender, message))
+            told = (
+                replace(message, metrics=None) if isinstance(message, Update) else message
+            )  # what it measured was told
+            self.stored.append((sender, told))
             return
         if self.waiting and isinstance(message, Join):
             self.stored = [(k, m) for k, m in self.stored if k != sender or not isinstance(m, Leave)]

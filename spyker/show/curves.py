@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from spyker.records import RecordError, Run
+from spyker.records import Evaluated, RecordError, Run
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,27 +50,26 @@ class Curve:
 
 def targets(runs: Sequence[Run]) -> list[float]:
     """The scores that the runs were meant to reach, each once."""
-    return list(dict.fromkeys(target for run in runs for target in run.scenario["evaluation"]["targets"]))
+    return list(dict.fromkeys(target for run in runs for target in run.start.targets))
 
 
 def curve(run: Run, label: str) -> Curve:
     """Read the evaluations of a run. A run that was killed has them as well."""
-    points = list(run.facts("evaluation"))
+    points = list(run.facts(Evaluated))
     if not points:
         raise RecordError(f"{run.folder} has no evaluation yet. Let it run a little longer")
-    summary = run.summary or {}
-    metric = summary.get("metric", {"name": "score", "higher_is_better": True})
+    scores, summary = [p.fact for p in points], run.summary or {}
     return Curve(
         label,
-        metric["name"],
-        metric["higher_is_better"],
-        [p["t"] for p in points],
-        [p["updates"] for p in points],
-        [p["bytes"] for p in points],
-        [p["mean"] for p in points],
-        [p["worst"] for p in points],
-        [p["best"] for p in points],
-        [p["averaged"] for p in points],
+        run.start.metric,
+        run.start.higher_is_better,
+        [p.t for p in points],
+        [s.updates for s in scores],
+        [s.bytes for s in scores],
+        [s.mean for s in scores],
+        [s.worst for s in scores],
+        [s.best for s in scores],
+        [s.averaged for s in scores],
         summary.get("synchronisations", 0),
         bool(summary.get("finished")),
     )
@@ -78,7 +77,7 @@ def curve(run: Run, label: str) -> Curve:
 
 def curves(runs: Sequence[Run]) -> list[Curve]:
     """One curve per run, named after the algorithm, or after the folder where algorithms repeat."""
-    titles = [str((run.summary or {}).get("title", run.algorithm)) for run in runs]
+    titles = [run.start.title for run in runs]
     if len(set(titles)) < len(titles):
         titles = [run.folder.name for run in runs]
     return [curve(run, title) for run, title in zip(runs, titles, strict=True)]

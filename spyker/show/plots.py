@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import io
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,31 +17,60 @@ COLOURS = ("#D55E00", "#0072B2", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#0
 DASHES = ("-", "--", "-.", ":", (0, (5, 1)), (0, (3, 1, 1, 1)), (0, (1, 1)))
 
 
+class Picture(Figure):
+    """A figure that shows itself in a notebook, whatever Matplotlib's backend is."""
+
+    def _repr_png_(self) -> bytes:
+        file = io.BytesIO()
+        self.savefig(file, format="png", dpi=100)
+        return file.getvalue()
+
+
 def plot_all(curves: Sequence[Curve], targets: Sequence[float], folder: Path) -> list[Path]:
     """Draw all plots of these runs into a folder and name the files."""
     metric = curves[0].metric
     folder.mkdir(parents=True, exist_ok=True)
+    names = {"time": f"{metric}-time.png", "updates": f"{metric}-updates.png", "bytes": "bytes.png"}
+    for what, name in names.items():
+        save(plot(curves, targets, what), folder / name)
+    return [folder / name for name in names.values()]
 
-    def against_time(axes: Axes) -> None:
+
+def plot(curves: Sequence[Curve], targets: Sequence[float], what: str = "time") -> Picture:
+    """The score against ``time`` or ``updates``, or the ``bytes`` that were sent."""
+    metric, figure = curves[0].metric, Picture(figsize=(7.2, 4.5), layout="constrained")
+    axes = figure.add_subplot()
+    if what == "time":
         score(axes, curves, targets, [c.time for c in curves])
-        axes.set_xlabel("virtual time (s)")
-
-    def against_updates(axes: Axes) -> None:
+        label, title = "virtual time (s)", f"{metric} over time, mean of the servers"
+    elif what == "updates":
         score(axes, curves, targets, [c.updates for c in curves])
-        axes.set_xlabel("client updates applied")
+        label, title = "client updates applied", f"{metric} over client updates, mean of the servers"
+    elif what == "bytes":
+        traffic(axes, curves)
+        label, title = "virtual time (s)", "Communication"
+    else:
+        raise ValueError(f"nothing can be drawn against {what!r}. Choose time, updates or bytes")
+    axes.set_xlabel(label)
+    axes.set_title(title[0].upper() + title[1:], loc="left", fontsize=11)
+    axes.set_xlim(left=0)
+    axes.grid(alpha=0.25)
+    axes.spines[["top", "right"]].set_visible(False)
+    axes.legend(frameon=False)
+    return figure
 
-    def traffic(axes: Axes) -> None:
-        for i, c in enumerate(curves):
-            axes.plot(c.time, [b / 1e6 for b in c.bytes], label=c.label, **style(i))
-        axes.set_xlabel("virtual time (s)")
-        axes.set_ylabel("sent over all links (MB)")
-        axes.set_ylim(bottom=0)
 
-    return [
-        save(against_time, f"{metric} over time, mean of the servers", folder / f"{metric}-time.png"),
-        save(against_updates, f"{metric} over client updates, mean of the servers", folder / f"{metric}-updates.png"),
-        save(traffic, "Communication", folder / "bytes.png"),
-    ]
+def save(figure: Figure, path: Path) -> None:
+    """Write a figure in the format that its name says."""
+    figure.savefig(path, dpi=150)
+
+
+def traffic(axes: Axes, curves: Sequence[Curve]) -> None:
+    """What each run has sent so far."""
+    for i, c in enumerate(curves):
+        axes.plot(c.time, [b / 1e6 for b in c.bytes], label=c.label, **style(i))
+    axes.set_ylabel("sent over all links (MB)")
+    axes.set_ylim(bottom=0)
 
 
 def score(axes: Axes, curves: Sequence[Curve], targets: Sequence[float], xs: Sequence[Sequence[float]]) -> None:
@@ -58,17 +88,3 @@ def score(axes: Axes, curves: Sequence[Curve], targets: Sequence[float], xs: Seq
 def style(i: int) -> dict[str, Any]:
     """The look of the i-th run, the same in every plot."""
     return {"color": COLOURS[i % len(COLOURS)], "linestyle": DASHES[i % len(DASHES)], "linewidth": 1.8}
-
-
-def save(draw: Callable[[Axes], None], title: str, path: Path) -> Path:
-    """Make one figure."""
-    figure = Figure(figsize=(7.2, 4.5), layout="constrained")
-    axes = figure.add_subplot()
-    draw(axes)
-    axes.set_title(title[0].upper() + title[1:], loc="left", fontsize=11)
-    axes.set_xlim(left=0)
-    axes.grid(alpha=0.25)
-    axes.spines[["top", "right"]].set_visible(False)
-    axes.legend(frameon=False)
-    figure.savefig(path, dpi=150)
-    return path

@@ -13,7 +13,7 @@ import pytest
 
 from spyker import __version__
 from spyker.cli.main import main
-from spyker.records import Run
+from spyker.records import Evaluated, Run
 
 SPYKER = [sys.executable, "-m", "spyker.cli.main"]
 QUICK = ["--task", "quadratic", "--duration", "3"]
@@ -36,7 +36,7 @@ def test_run_writes_a_record_and_says_where(tmp_path: Path, monkeypatch: pytest.
     assert run.scenario["world"]["clients"] == [3, 2, 2, 2]
     assert run.summary is not None
     assert run.summary["finished"]
-    assert {fact["kind"] for fact in run.facts()} == {"evaluation", "update", "round"}
+    assert {stated.fact.kind for stated in run.facts()} == {"run", "evaluation", "update", "round"}
 
 
 def test_without_out_every_run_gets_a_folder_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -192,7 +192,7 @@ def test_a_training_that_runs_away_fails_with_1_and_leaves_a_readable_record(tmp
     )
     assert done.returncode == 1
     assert "training.rate" in done.stderr
-    assert next(Run(tmp_path / "a").facts("evaluation"))["t"] == 0
+    assert next(Run(tmp_path / "a").facts(Evaluated)).t == 0
 
 
 def test_ctrl_c_leaves_a_readable_run(tmp_path: Path) -> None:
@@ -213,7 +213,7 @@ def test_ctrl_c_leaves_a_readable_run(tmp_path: Path) -> None:
     assert "stopped early" in out
     summary = json.loads((tmp_path / "a" / "summary.json").read_text())
     assert not summary["finished"]
-    assert summary["updates"] == sum(1 for _ in Run(tmp_path / "a").facts("update"))
+    assert summary["updates"] == sum(1 for _ in Run(tmp_path / "a").updates())
 
 
 def test_ctrl_c_while_workers_start_is_quiet(tmp_path: Path) -> None:
@@ -259,7 +259,7 @@ def test_the_number_of_workers_changes_no_byte(tmp_path: Path) -> None:
     for name in ("scenario.toml", "facts.jsonl", "summary.json"):
         alone = (tmp_path / "0" / name).read_bytes()
         assert alone == (tmp_path / "1" / name).read_bytes() == (tmp_path / "2" / name).read_bytes()
-    assert sum(1 for _ in Run(tmp_path / "2").facts("update")) > 500
+    assert sum(1 for _ in Run(tmp_path / "2").updates()) > 500
 
 
 OWN_TASK = """

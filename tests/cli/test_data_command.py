@@ -17,7 +17,6 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     for name in DATASETS:
         monkeypatch.setitem(DATASETS, name, small(name))
         write_files(tmp_path / "data" / name, FILES[name](), ".gz")
-    monkeypatch.setenv("SPYKER_DATA", "")  # so that what --data-dir sets is unset again
     monkeypatch.setenv("COLUMNS", "500")
     monkeypatch.chdir(tmp_path)
     return "data"
@@ -30,7 +29,7 @@ def test_the_list_says_what_is_available_and_where(folder: str, capsys: pytest.C
         assert f"spyker data fetch {name}" in text
     assert main(["data", "fetch", "mnist", "--data-dir", folder]) == 0
     assert "mnist: from folder" in capsys.readouterr().out
-    assert main(["data"]) == 0
+    assert main(["data", "--data-dir", folder]) == 0
     text = capsys.readouterr().out
     assert "in the cache" in text
     assert text.count("to be unpacked at first use") == 2
@@ -62,12 +61,12 @@ def test_verifying_finds_what_is_wrong(folder: str, tmp_path: Path, capsys: pyte
     assert main(["data", "verify", "mnist"]) == 1
     main(["data", "fetch", "mnist", "--data-dir", folder])
     capsys.readouterr()
-    assert main(["data", "verify", "mnist"]) == 0
+    assert main(["data", "verify", "mnist", "--data-dir", folder]) == 0
     assert capsys.readouterr().out.count("as it ought to be") == 8
     path = cache.path_of(DATASETS["mnist"], DATASETS["mnist"].arrays[0])
     path.write_bytes(path.read_bytes()[:-1] + b"?")
     (tmp_path / "data" / "mnist" / "t10k-labels-idx1-ubyte.gz").write_bytes(b"no")
-    assert main(["data", "verify", "mnist"]) == 1
+    assert main(["data", "verify", "mnist", "--data-dir", folder]) == 1
     text = capsys.readouterr().out
     assert text.count("as it ought to be") == 6
     assert "removed, it will be made again" in text
@@ -88,7 +87,7 @@ def test_data_that_cannot_be_had_fails_with_1_and_starts_no_record(
 @pytest.mark.parametrize(
     ("args", "complaint"),
     [
-        (["data", "fetch", "mnits"], "Choose from mnist, cifar10, wikitext2"),
+        (["data", "fetch", "mnits"], "Did you mean 'mnist'?"),
         (["data", "--data-dir", "nowhere"], "--data-dir"),
         (["run", "--data-dir", "nowhere"], "--data-dir"),
         (["compare", "--data-dir", "nowhere"], "--data-dir"),

@@ -198,7 +198,7 @@ def test_a_preset_speaks_where_nothing_else_does(tmp_path: Path, monkeypatch: py
     assert load(None, {"algorithm": "hierfavg"}, preset="mine").training.rate == 0.05
     assert load(file, preset="mine").parameters.client_rate == 0.9
     assert load(None, {"training.rate": 0.7}, preset="mine").training.rate == 0.7
-    with pytest.raises(ScenarioError, match="Choose one of paper, tuned"):
+    with pytest.raises(ScenarioError, match="Choose one of: paper, tuned"):
         load(None, preset="other")
 
 

@@ -12,9 +12,10 @@ import pytest
 from deployment import Deployed, Speaker, deployed, speaking, table, until
 
 from spyker.deploy import spyker_pb2 as pb
-from spyker.deploy.certificates import Authority, make_deployment
+from spyker.deploy.authority import Authority
 from spyker.deploy.channels import LINK, channel, open_stream
-from spyker.deploy.frames import FRAME_LIMIT
+from spyker.deploy.frames import FRAME_LIMIT, PROTOCOL
+from spyker.deploy.issuing import make_deployment
 
 
 @pytest.fixture(scope="module")
@@ -325,7 +326,9 @@ def test_servers_know_each_other_by_their_certificates(tmp_path: Path) -> None:
             async with channel(f"127.0.0.1:{port}", 10.0, credentials) as connection:
                 stream = open_stream(connection, LINK)
                 try:
-                    await stream.write(pb.Frame(peer_hello=pb.PeerHello(protocol=1, server=server)).SerializeToString())
+                    await stream.write(
+                        pb.Frame(peer_hello=pb.PeerHello(protocol=PROTOCOL, server=server)).SerializeToString()
+                    )
                     await stream.read()
                 except grpc.aio.AioRpcError as error:
                     return f"{error.code().name} {error.details()}"

@@ -11,6 +11,8 @@ import pytest
 from deployment import deployed, speaking, table, until
 
 from spyker.deploy.checkpoints import latest
+from spyker.records import Run
+from spyker.records.merge import merge
 
 
 def test_a_killed_server_goes_on_from_what_it_saved(tmp_path: Path) -> None:
@@ -35,9 +37,18 @@ def test_a_killed_server_goes_on_from_what_it_saved(tmp_path: Path) -> None:
             assert resumed["lost"] == sum(v > version for v in applied), "what was applied and not saved is counted"
             assert 0 <= resumed["lost"] < 60
         until(lambda: len(deployment.facts("update")) >= 400)
+        score = deployment.metric("score")
+        assert score in [entry["score"] for entry in deployment.log("server-0", "evaluation")]
         server.send_signal(signal.SIGTERM)
         assert server.wait(20) == 0
         check_exactly_once(deployment.facts())
+        merge([deployment.record(0)], tmp_path / "merged")
+    run = Run(tmp_path / "merged")
+    held = [update.version for _, update, _ in run.updates()]
+    assert run.summary is not None
+    assert held == list(range(1, run.summary["updates"] + 1)), "what was lost does not count in the merged record"
+    times = [stated.t for stated in run.facts()]
+    assert times == sorted(times)
 
 
 def check_exactly_once(facts: list[dict]) -> None:
@@ -253,8 +264,8 @@ def test_what_a_killed_server_had_to_tell_is_told_after_its_restart(tmp_path: Pa
             saved = latest(tmp_path / "server-0" / "state")
             return saved.numbers["outboxes"]["1"]["entries"] if saved is not None else []
 
-        [[sequence, _, _, kind]] = until(waiting)
-        assert (sequence, kind) == (1, "PeerModel")
+        [[sequence, packed]] = until(waiting)
+        assert (sequence, packed["message"]) == (1, "peer-model")
         server.kill()
         server.wait()
         deployment.up(0, "--resume")

@@ -1,5 +1,6 @@
 """What Prometheus gets to see, asked for over HTTP as Prometheus does."""
 
+import math
 import socket
 import urllib.request
 
@@ -9,6 +10,8 @@ from prometheus_client.parser import text_string_to_metric_families
 from spyker.config.sections import ScenarioError
 from spyker.deploy.metrics import Metrics
 from spyker.protocol.facts import CloudRoundEnded, Merged, RoundEnded, SyncStarted, TokenArrived, UpdateApplied
+from spyker.protocol.messages import Token
+from spyker.records import Evaluated
 
 
 class Watch:
@@ -75,16 +78,18 @@ def test_bytes_and_messages_are_counted_by_kind_and_direction(scrape):
     assert (value("received_bytes_total", kind="update"), value("received_messages_total", kind="update")) == (7, 1)
 
 
-@pytest.mark.parametrize(("server", "algorithm", "held"), [(0, "spyker", 1), (1, "spyker", 0), (0, "sync-spyker", 0)])
-def test_the_token_begins_at_the_first_server_of_spyker(scrape, server, algorithm, held):
-    assert scrape(Metrics(server, algorithm))("token_held", server=str(server)) == held
+@pytest.mark.parametrize(("token", "held"), [(Token(0, 1, (0.0,)), 1), (None, 0), (False, 0)])
+def test_the_token_is_where_a_server_that_begins_has_it(scrape, token, held):
+    metrics = Metrics(1, "spyker")
+    metrics.began(token=token)
+    assert scrape(metrics)("token_held", server="1") == held
 
 
 def test_the_token_comes_with_a_fact_and_goes_with_a_message(scrape):
     metrics = Metrics(1, "spyker")
     metrics.fact(TokenArrived(1, 2))
     assert scrape(metrics)("token_held") == 1
-    metrics.sent("Token", 64)
+    metrics.sent("token", 64)
     assert scrape(metrics)("token_held") == 0
     metrics.token(held=True)
     assert scrape(metrics)("token_held") == 1
@@ -92,6 +97,7 @@ def test_the_token_comes_with_a_fact_and_goes_with_a_message(scrape):
 
 def test_spykers_synchronisation_lasts_until_the_token_is_passed_on(scrape, watch):
     metrics = Metrics(1, "spyker", clock=watch)
+    metrics.began(token=None)
     metrics.fact(SyncStarted(1, 2))
     watch.now += 0.5
     metrics.fact(Merged(1, 0, 2, 0.5, 9.0))
@@ -134,6 +140,14 @@ def test_what_only_the_host_knows(scrape):
     assert (value("refusals_total", reason="replayed"), value("refusals_total", reason="not-finite")) == (2, 1)
     assert (value("connected_clients"), value("saved_version"), value("lost_updates_total")) == (12, 340, 5)
     assert (value("checkpoint_seconds_count"), value("checkpoint_seconds_sum")) == (1, 0.02)
+
+
+def test_the_score_is_that_of_the_last_evaluation(scrape):
+    metrics = Metrics(1, "spyker")
+    assert math.isnan(scrape(metrics)("score"))
+    for score in (0.25, 0.75):
+        metrics.fact(Evaluated(9, 100, score, score, score, score, [score]))
+    assert scrape(metrics)("score") == 0.75
 
 
 def test_two_servers_in_one_process_do_not_mix(scrape):

@@ -2,6 +2,8 @@
 
 import io
 import json
+import math
+import time
 import tracemalloc
 from pathlib import Path
 
@@ -14,7 +16,7 @@ from spyker.deploy.log import Log
 from spyker.deploy.tally import Tally
 from spyker.learn.registry import recipe, resolve
 from spyker.protocol.facts import UpdateApplied
-from spyker.records import FACTS, Run, line
+from spyker.records import FACTS, Evaluated, Run, line
 
 
 def make_tally(folder: Path, *, resume: bool = False, said: io.StringIO | None = None) -> Tally:
@@ -56,7 +58,7 @@ def test_a_restart_costs_no_more_after_a_long_life(tmp_path: Path) -> None:
         tracemalloc.stop()
     assert lost == 10
     assert peak < 2_000_000, "the file has seven million bytes"
-    assert [fact["kind"] for fact in Run(tmp_path / "record").facts()][-2:] == ["update", "resumed"]
+    assert [stated.fact.kind for stated in Run(tmp_path / "record").facts()][-2:] == ["update", "resumed"]
 
 
 def test_evaluations_leave_what_the_summary_needs_and_no_more(tmp_path: Path) -> None:
@@ -75,27 +77,101 @@ def test_evaluations_leave_what_the_summary_needs_and_no_more(tmp_path: Path) ->
     assert again.reached == ({"0.1": (1.0, 10), "0.5": (3.0, 30)} if higher else {"0.5": (1.0, 10), "0.1": (2.0, 20)})
 
 
-def test_a_score_that_is_not_a_number_is_left_out_and_reported_once(tmp_path: Path) -> None:
+def test_a_score_that_is_not_a_number_is_recorded_as_such_and_reported_once(tmp_path: Path) -> None:
     said = io.StringIO()
     tally = make_tally(tmp_path / "record", said=said)
-    for score in (float("nan"), float("inf"), 0.25):
+    tally.begin(1.0)
+    for score in (0.25, float("nan"), float("inf")):
         tally.evaluated(1.0, 1, score)
     json.dumps(tally.numbers(), allow_nan=False)
-    assert [fact["mean"] for fact in Run(tmp_path / "record").facts("evaluation")] == [0.25]
-    [report] = map(json.loads, said.getvalue().splitlines())
-    assert (report["level"], report["event"]) == ("error", "not-finite-score")
+    scores = [stated.fact.mean for stated in Run(tmp_path / "record").facts(Evaluated)]
+    assert [None if math.isnan(score) else score for score in scores] == [0.25, None, None]
+    reports = [json.loads(line, parse_constant=pytest.fail) for line in said.getvalue().splitlines()]
+    assert [entry["event"] for entry in reports].count("not-finite-score") == 1
+    told = [(entry["score"], entry["updates"], entry["t"]) for entry in reports if entry["event"] == "evaluation"]
+    assert told == [(0.25, 1, 1.0), (None, 1, 1.0), (None, 1, 1.0)]
+
+
+class Clocks:
+    """What both clocks show."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.wall, self.steady = 1000.0, 5.0
+        monkeypatch.setattr(time, "time", lambda: self.wall)
+        monkeypatch.setattr(time, "monotonic", lambda: self.steady)
+
+    def advance(self, seconds: float) -> None:
+        self.wall += seconds
+        self.steady += seconds
+
+
+def test_time_does_not_jump_when_the_wall_clock_is_set(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    clocks = Clocks(monkeypatch)
+    tally = make_tally(tmp_path / "record")
+    tally.begin(clocks.wall)
+    clocks.advance(2.0)
+    tally.fact(applied(1), 0)
+    clocks.wall -= 3600  # summer is over
+    clocks.advance(1.0)
+    tally.fact(applied(2), 0)
+    tally.close(None)
+    assert [stated.t for stated in Run(tmp_path / "record").facts(UpdateApplied)] == [2.0, 3.0]
+
+
+def test_time_goes_on_in_the_next_life_and_never_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    clocks = Clocks(monkeypatch)
+    tally = make_tally(tmp_path / "record")
+    tally.begin(clocks.wall)
+    clocks.advance(10.0)
+    tally.fact(applied(1), 0)
+    tally.close(None)
+    for down, expected in ((5.0, 15.0), (-3600.0, 15.0)):
+        clocks.wall += down
+        clocks.steady = 0.0  # the machine was started anew
+        tally = make_tally(tmp_path / "record", resume=True)
+        tally.restore(tally.numbers() | {"began": 1000.0})
+        assert tally.now == expected
+        tally.resume(1)
+        tally.close(None)
+
+
+def test_a_life_without_a_checkpoint_keeps_the_time_zero_of_its_record(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clocks = Clocks(monkeypatch)
+    tally = make_tally(tmp_path / "record")
+    tally.begin(clocks.wall)
+    tally.close(None)
+    clocks.advance(5.0)
+    tally = make_tally(tmp_path / "record", resume=True)
+    tally.begin(clocks.wall)
+    assert (tally.now, tally.numbers()["began"]) == (5.0, 1000.0)
+    tally.close(None)
+
+
+def test_a_new_life_ends_what_the_summary_of_the_last_one_says(tmp_path: Path) -> None:
+    tally = make_tally(tmp_path / "record")
+    tally.begin(1.0)
+    tally.close({"finished": True})
+    tally = make_tally(tmp_path / "record", resume=True)
+    assert Run(tmp_path / "record").summary is not None, "it may fail to start"
+    tally.begin(2.0)
+    tally.resume(0)
+    assert Run(tmp_path / "record").summary is None
+    tally.close(None)
 
 
 @pytest.mark.parametrize("resume", [False, True])
 def test_a_start_that_failed_does_not_stand_in_the_way_of_the_next(tmp_path: Path, resume: bool) -> None:
     make_tally(tmp_path / "record").close(None)  # a port was busy, or a certificate missing
     (tmp_path / "record" / "scenario.toml").write_text("what was wrong with it")
+    (tmp_path / "record" / FACTS).write_text('{"t": 0.0, "kind": "ru')  # and it was killed as it began
     tally = make_tally(tmp_path / "record", resume=resume)
     tally.begin(1.0)
     tally.fact(applied(1), 0)
     tally.close(None)
-    assert Run(tmp_path / "record").algorithm == "fedasync"
-    assert len(list(Run(tmp_path / "record").facts())) == 1
+    assert Run(tmp_path / "record").start.algorithm == "fedasync"
+    assert [stated.fact.kind for stated in Run(tmp_path / "record").facts()] == ["run", "update"]
 
 
 def test_a_record_that_has_begun_is_gone_on_with_and_never_overwritten(tmp_path: Path) -> None:
@@ -126,4 +202,5 @@ def test_a_record_that_was_lost_begins_anew_and_can_be_gone_on_with(tmp_path: Pa
         again.restore(tally.numbers())
         again.resume(5)
         again.close(None)
-    assert [fact["kind"] for fact in Run(tmp_path / "record").facts()] == ["resumed"] * 2
+    assert [stated.fact.kind for stated in Run(tmp_path / "record").facts()] == ["run", "resumed", "resumed"]
+    assert Run(tmp_path / "record").start.began == 1.0

@@ -16,6 +16,7 @@ from spyker.protocol.registry import ALGORITHMS
 from spyker.records import Run
 
 SPYKER = [sys.executable, "-m", "spyker.cli.main"]
+HELPERS = str(Path(__file__).parents[1] / "helpers")
 
 
 def scenario_file(folder: Path, algorithm: str, duration: float) -> Path:
@@ -34,15 +35,17 @@ def test_a_full_run_of_each_algorithm(tmp_path: Path, algorithm: str) -> None:
     run = Run(out)
     assert run.summary is not None
     assert run.summary["finished"]
+    assert (run.start.world, run.start.title, run.start.server) == ("deployed", ALGORITHMS[algorithm].title, None)
     assert min(run.summary["updates_per_client"]) > 0, "everybody took part"
     task = recipe(resolve(from_table(table(algorithm, (2, 2))))).make()
     assert run.summary["final"]["mean"] > task.evaluate(task.initial()), "and something was learnt"
-    updates = list(run.facts("update"))
+    updates = list(run.updates())
     assert len(updates) == run.summary["updates"]
-    assert [fact["t"] for fact in run.facts()] == sorted(fact["t"] for fact in run.facts())
+    times = [stated.t for stated in run.facts()]
+    assert times == sorted(times)
     if algorithm not in ("fedasync", "fedavg"):
         assert run.summary["synchronisations"] > 0
-        assert {fact["server"] for fact in updates} == {0, 1}
+        assert {stated.fact.server for stated in updates} == {0, 1}
     plotted = subprocess.run([*SPYKER, "plot", str(out)], capture_output=True, text=True, timeout=60)
     assert plotted.returncode == 0, plotted.stderr
 
@@ -66,6 +69,18 @@ def test_a_model_of_pytorch(tmp_path: Path) -> None:
     config = (tmp_path / "kept" / "server-0" / "config.toml").read_text("utf-8")
     assert "# save after so many updates" in config, "what is kept explains itself"
     assert any(state.glob("checkpoint-*"))
+
+
+def test_a_client_that_fails_is_named_when_the_run_is_over(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([HELPERS, os.environ.get("PYTHONPATH", "")]))
+    task = {"name": "failing_task:make", "trivial": True}
+    path = tmp_path / "scenario.toml"
+    path.write_text(dump(resolve(from_table(table("fedasync", (3,), task=task)))), "utf-8")
+    command = [*SPYKER, "up", str(path), "--paced", "--out", str(tmp_path / "record")]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 1
+    assert "1 of 3 clients failed. client 1: its training failed" in done.stderr
+    assert Run(tmp_path / "record").summary is not None, "the others have learnt something"
 
 
 def test_ctrl_c_stops_everything(tmp_path: Path) -> None:

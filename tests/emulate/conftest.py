@@ -7,6 +7,7 @@ from spyker.config.scenario import from_table
 from spyker.emulate.run import run
 from spyker.learn.registry import resolve
 from spyker.learn.start import start
+from spyker.records import RunStarted
 
 Emulate = Callable[[dict[str, Any]], tuple[list[dict[str, Any]], dict[str, Any]]]
 
@@ -21,6 +22,8 @@ def emulate() -> Emulate:
         facts: list[dict[str, Any]] = []
 
         def sink(t: float, fact: Any, queue: int | None) -> None:
+            if isinstance(fact, RunStarted):
+                return
             fields = {name: getattr(fact, name) for name in fact.__dataclass_fields__}
             facts.append({"t": t, "kind": fact.kind, **fields} | ({} if queue is None else {"queue": queue}))
 

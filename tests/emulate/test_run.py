@@ -11,7 +11,9 @@ from spyker.emulate.run import run
 from spyker.learn.engine import Here
 from spyker.learn.registry import resolve
 from spyker.learn.start import start
+from spyker.placement import Topology
 from spyker.protocol.registry import ALGORITHMS
+from spyker.records import Place, RunStarted
 
 
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
@@ -25,6 +27,33 @@ def test_every_algorithm_learns(emulate: Any, algorithm: str) -> None:
     assert min(summary["updates_per_client"]) > 0
     assert sum(server["version"] for server in summary["servers"]) == summary["updates"]
     assert len(summary["servers"]) == (1 if algorithm.startswith("fed") else 4)
+
+
+@pytest.mark.parametrize("algorithm", ALGORITHMS)
+def test_the_first_fact_says_what_run_it_is(algorithm: str) -> None:
+    table = {"algorithm": algorithm, "task": {"name": "quadratic"}, "seed": 7, "duration": 0.5}
+    world = {"regions": ["a", "b"], "clients": [3, 1], "latency-ms": [[1.0, 9.0], [9.0, 1.0]], "server-region": 1}
+    scenario = resolve(from_table(table | {"world": world, "evaluation": {"interval": 0.25, "targets": [0.5]}}))
+    task, engine = start(scenario)
+    facts: list[Any] = []
+    with engine:
+        summary = run(scenario, task, engine, lambda t, fact, queue: facts.append(fact))
+    first = facts[0]
+    assert [fact for fact in facts if isinstance(fact, RunStarted)] == [first]
+    assert (first.algorithm, first.title, first.world) == (algorithm, ALGORITHMS[algorithm].title, "emulated")
+    assert (first.metric, first.higher_is_better) == (task.metric.name, task.metric.higher_is_better)
+    assert (first.seed, first.targets, first.interval, first.clients) == (7, [0.5], 0.25, 4)
+    assert (first.server, first.began) == (None, None)
+    places = {
+        Topology.SINGLE: [Place(0, "b", 4)],
+        Topology.FLAT: [Place(0, "a", 3), Place(1, "b", 1)],
+        Topology.CLOUD: [Place(0, "a", 3), Place(1, "b", 1), Place(2, "b", None)],
+    }
+    assert first.servers == places[ALGORITHMS[algorithm].topology]
+    with_clients = [place for place in first.servers if place.clients is not None]
+    assert [(server["region"], server["clients"]) for server in summary["servers"]] == [
+        (place.region, place.clients) for place in with_clients
+    ]
 
 
 def test_time_to_target_is_the_first_evaluation_that_reaches_it(emulate: Any) -> None:

@@ -33,7 +33,7 @@ def test_one_run_per_scenario_in_their_order_and_equal_ones_run_once(tmp_path: P
     a, b = scenario(), scenario(algorithm="fedasync")
     news: list[Report] = []
     runs = run_all([a, b, a], tmp_path, jobs=2, report=news.append)
-    assert [run and run.algorithm for run in runs] == ["spyker", "fedasync", "spyker"]
+    assert [run and run.start.algorithm for run in runs] == ["spyker", "fedasync", "spyker"]
     assert runs[0] is not None
     assert runs[2] is not None
     assert runs[0].folder == runs[2].folder

@@ -4,8 +4,9 @@ from pathlib import Path
 import pytest
 
 from spyker.cli.main import main
+from spyker.cli.sweep import split_values
 from spyker.config.sections import ScenarioError
-from spyker.experiments.sweep import combinations, split_values
+from spyker.experiments.sweep import combinations
 
 
 @pytest.mark.parametrize(
@@ -30,10 +31,11 @@ def test_values_that_are_missing_are_refused(text: str) -> None:
 
 
 def test_all_combinations_the_last_key_fastest() -> None:
-    points = combinations([("a", [1, 2]), ("b", [3, 4])])
+    points = combinations({"a": [1, 2], "b": [3, 4]})
     assert points == [{"a": 1, "b": 3}, {"a": 1, "b": 4}, {"a": 2, "b": 3}, {"a": 2, "b": 4}]
-    with pytest.raises(ScenarioError, match="twice"):
-        combinations([("a", [1]), ("a", [2])])
+    for wrong in ({}, {"a": []}, {"a": "12"}, {"a": 1}):
+        with pytest.raises(ScenarioError, match="--vary"):
+            combinations(wrong)  # type: ignore[arg-type]
 
 
 QUICK = ["sweep", "--task", "quadratic", "--duration", "2", "--clients", "8", "--jobs", "1"]
@@ -60,6 +62,7 @@ def test_a_sweep_has_a_line_per_combination_and_seed(tmp_path: Path, capsys: pyt
         (["--vary", "training.rate=0.1,x"], "training.rate"),
         (["--vary", "no.such=1"], "no"),
         ([], "--vary"),
+        (["--vary", "training.rate=0.1", "--vary", "training.rate=0.2"], "twice"),
         (["--vary", "seed=1", "--seeds", "0"], "--seeds"),
         (["--vary", "seed=1", "--jobs", "0"], "--jobs"),
     ],

@@ -9,6 +9,7 @@ import subprocess
 import time
 import urllib.request
 from collections.abc import AsyncIterator, Callable, Iterator
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -27,7 +28,7 @@ from spyker.deploy.wire import outgoing
 from spyker.host.tickets import SAID, Ticket
 from spyker.learn.registry import recipe, resolve
 from spyker.protocol.messages import Update
-from spyker.records import Run
+from spyker.records import RecordError, Run, RunStarted, Stated
 
 DEADLINE = 60.0
 
@@ -53,6 +54,11 @@ def until(condition: Callable[[], Any], seconds: float = DEADLINE) -> Any:
         assert time.monotonic() < deadline, "it did not happen in time"
         time.sleep(0.01)
     return result
+
+
+def as_table(stated: Stated[Any]) -> dict[str, Any]:
+    """A fact as the line of a record has it."""
+    return {"t": stated.t, "kind": stated.fact.kind, **asdict(stated.fact), "queue": stated.queue}
 
 
 class Deployed(Local):
@@ -90,9 +96,10 @@ class Deployed(Local):
     def facts(self, kind: str | None = None, server: int = 0) -> list[dict[str, Any]]:
         """What a server has written down so far."""
         try:
-            return list(Run(self.record(server)).facts(kind))
-        except Exception:
-            return []
+            found = [as_table(stated) for stated in Run(self.record(server)).facts()]
+        except RecordError:
+            return []  # it has not begun
+        return [fact for fact in found if fact["kind"] == kind or (kind is None and fact["kind"] != RunStarted.kind)]
 
     def metric(self, name: str, **labels: str) -> float:
         """What the server tells Prometheus."""

@@ -7,7 +7,7 @@ import io
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
 import grpc.aio
 from deployment import table
@@ -33,7 +33,9 @@ from spyker.protocol.server import Setup
 PARAMETERS = 8  # of the task of table()
 
 
-def make_driver(folder: Path, scenario: dict[str, Any] | None = None, **rules: Any) -> Driver:
+def make_driver(
+    folder: Path, scenario: dict[str, Any] | None = None, *, server: int = 0, said: TextIO | None = None, **rules: Any
+) -> Driver:
     """A server that has not begun, and begins with one client unless told otherwise. Call it where a loop runs."""
     resolved = resolve(from_table(scenario or table()))
     task = recipe(resolved).make()
@@ -41,18 +43,20 @@ def make_driver(folder: Path, scenario: dict[str, Any] | None = None, **rules: A
     setup = Setup(
         len(places.learners), places.client_count, task.initial(), resolved.training.rate, resolved.parameters
     )
-    log = Log(io.StringIO(), server=0)
+    log = Log(said or io.StringIO(), server=server)
     behaviour = Rules(**{"clients": 3, "wait_for": 1} | rules)
-    peers = [j for j in places.servers if j != 0]
-    host = Host(0, lambda roster: resolved.chosen.build(0, setup, roster), Ledger(b"s" * 32, 1), behaviour, peers)
+    peers = [j for j in places.servers if j != server]
+    host = Host(
+        server, lambda roster: resolved.chosen.build(server, setup, roster), Ledger(b"s" * 32, 1), behaviour, peers
+    )
     return Driver(
         host,
         parameters=PARAMETERS,
         buffers=Buffers(PARAMETERS, 1 << 20),
         layout={},
         checkpoints=Checkpoints(folder / "state", 3),
-        tally=Tally(resolved, task, 0, folder / "record", resume=False, log=log),
-        metrics=Metrics(0, resolved.algorithm),
+        tally=Tally(resolved, task, server, folder / "record", resume=False, log=log),
+        metrics=Metrics(server, resolved.algorithm),
         log=log,
     )
 

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 from rich.console import Console
 
-from spyker.show import fetching
+from spyker.show import bar
 from spyker.show.fetching import FetchProgress
 from spyker.show.labels import count_labels, plot_labels
 
@@ -26,15 +26,15 @@ def test_the_picture_of_labels(tmp_path: Path, clients: int) -> None:
 
 def test_fetching_is_told_step_by_step_and_now_and_then(monkeypatch: pytest.MonkeyPatch) -> None:
     console = Console(file=io.StringIO(), width=60)
-    clock = iter([0.0, 1.0, 7.0, 8.0])
-    monkeypatch.setattr(fetching.time, "monotonic", lambda: next(clock))
+    clock = iter([0.0, 0.0, 0.0, 1.0, 8.0, 8.0, 9.0, 9.0])
+    monkeypatch.setattr(bar.time, "monotonic", lambda: next(clock))
     with FetchProgress("mnist", console) as progress:
         progress("downloading", 0, 0)
         progress("downloading", 5_000_000, 9_000_000)
         progress("downloading", 8_000_000, 9_000_000)
         progress("unpacking", 0, 0)
     text = console.file.getvalue()  # type: ignore[attr-defined]
-    assert text == "mnist: downloading\nmnist: downloading (8 of 9 MB)\nmnist: unpacking\n"
+    assert text == "mnist: downloading\nmnist: downloading (8 of 9 MB) · 1 s left\nmnist: unpacking\n"
 
 
 def test_fetching_moves_on_a_terminal() -> None:

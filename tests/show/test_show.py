@@ -1,16 +1,18 @@
 import io
+import math
 from pathlib import Path
 
 import pytest
+from recording import judged, started, write
 from rich.console import Console
 
 from spyker.protocol.facts import SyncStarted, UpdateApplied
-from spyker.records import Evaluated, RecordError, RecordWriter, Run
-from spyker.show import progress
+from spyker.records import Evaluated, RecordError, Run
+from spyker.show import bar
 from spyker.show.curves import Curve, curve, curves
 from spyker.show.plots import plot_all
 from spyker.show.progress import LiveProgress
-from spyker.show.table import as_markdown, for_terminal
+from spyker.show.table import as_markdown, for_terminal, rows
 
 
 def made(label: str, mean: list[float], higher: bool = True) -> Curve:
@@ -78,25 +80,44 @@ def test_plots_are_pictures(tmp_path: Path) -> None:
 
 def test_curves_are_named_after_algorithms_or_after_folders_where_those_repeat(tmp_path: Path) -> None:
     runs = []
-    for folder, algorithm in (("a", "spyker"), ("b", "fedavg"), ("c", "spyker")):
-        writer = RecordWriter(tmp_path / folder, f'algorithm = "{algorithm}"\n')
-        writer.write(0.0, Evaluated(0, 0, 0.1, 0.1, 0.1, 0.1, [0.1]))
-        writer.close(None)
-        runs.append(Run(tmp_path / folder))
-    assert [c.label for c in curves(runs[:2])] == ["spyker", "fedavg"]
+    for folder, title in (("a", "Spyker"), ("b", "FedAvg"), ("c", "Spyker")):
+        runs.append(Run(write(tmp_path / folder, started(title=title), [(0.0, judged(0, 0.1))])))
+    assert [c.label for c in curves(runs[:2])] == ["Spyker", "FedAvg"]
     assert [c.label for c in curves(runs)] == ["a", "b", "c"]
 
 
 def test_a_run_without_any_evaluation_cannot_be_drawn(tmp_path: Path) -> None:
-    RecordWriter(tmp_path / "a", 'algorithm = "spyker"\n').close(None)
     with pytest.raises(RecordError, match="no evaluation"):
-        curve(Run(tmp_path / "a"), "a")
+        curve(Run(write(tmp_path / "a", started(), [])), "a")
+    with pytest.raises(RecordError, match="no facts yet"):
+        curves([Run(write(tmp_path / "b", None, []))])
+
+
+def test_a_run_that_was_killed_is_shown_as_what_it_is(tmp_path: Path) -> None:
+    start = started(metric="perplexity", higher_is_better=False, targets=[90.0])
+    killed = Run(write(tmp_path / "a", start, [(float(t), judged(t, score)) for t, score in ((0, 120.0), (1, 80.0))]))
+    [drawn] = curves([killed])
+    assert (drawn.label, drawn.metric, drawn.reached(90.0)) == ("Spyker", "perplexity", (1.0, 1))
+    heads, [cells] = rows([drawn], killed.start.targets)
+    assert "final perplexity" in heads
+    assert cells[0] == "Spyker (stopped early)"
+    assert plot_all([drawn], [90.0], tmp_path)[0].name == "perplexity-time.png"
+
+
+def test_a_run_whose_score_is_not_a_number_is_shown(tmp_path: Path) -> None:
+    nan = float("nan")
+    facts = [(0.0, judged(0, 0.25)), (1.0, judged(10, nan)), (2.0, judged(20, nan))]
+    [drawn] = curves([Run(write(tmp_path / "a", started(), facts))])
+    assert [None if math.isnan(score) else score for score in drawn.mean] == [0.25, None, None]
+    assert "nan" in as_markdown([drawn], [0.5])
+    assert drawn.reached(0.5) is None
+    assert all(p.stat().st_size > 10_000 for p in plot_all([drawn], [0.5], tmp_path))
 
 
 def test_progress_shows_time_updates_score_synchronisations_and_time_left(monkeypatch: pytest.MonkeyPatch) -> None:
     console = Console(file=io.StringIO(), width=120)
-    clock = iter([0.0, 1.0, 2.0, 3.0, 20.0])
-    monkeypatch.setattr(progress.time, "monotonic", lambda: next(clock))
+    clock = iter([0.0, 1.0, 2.0, 3.0, 20.0, 20.0])
+    monkeypatch.setattr(bar.time, "monotonic", lambda: next(clock))
     with LiveProgress("Spyker", 60.0, "accuracy", console) as live:
         live.fact(1.0, UpdateApplied(0, 0, 0.0, 1.0, 1.0, 1, 0.05))
         live.fact(2.0, SyncStarted(0, 1))

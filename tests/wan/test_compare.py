@@ -7,7 +7,7 @@ import pytest
 
 from spyker.config.scenario import dump, load
 from spyker.protocol.facts import Merged, RoundEnded, SyncStarted, UpdateApplied
-from spyker.records import Evaluated, RecordWriter
+from spyker.records import Evaluated, RecordWriter, run_started
 from wan.compare import Observed, compare, observe
 from wan.costs import Costs, measure, with_costs
 
@@ -35,9 +35,10 @@ def judged(size: int, score: float) -> Evaluated:
 
 def write(folder: Path, began: float, facts: list[tuple[float, object]]) -> Path:
     writer = RecordWriter(folder, dump(SCENARIO))
+    writer.write(0.0, run_started(SCENARIO, "accuracy", True, 0, began))
     for t, fact in facts:
         writer.write(t, fact)  # type: ignore[arg-type]
-    writer.close({"began": began, "parameters": 100})
+    writer.close({"parameters": 100})
     return folder
 
 

@@ -17,7 +17,7 @@ LENGTH = 20
 @functools.lru_cache(maxsize=2)
 def series(run: Run) -> list[tuple[float, int, int]]:
     """Time, server and queue length at every client update."""
-    return [(f["t"], f["server"], f["queue"]) for f in run.facts("update")]
+    return [(t, update.server, queue or 0) for t, update, queue in run.updates()]
 
 
 def lengths(run: Run, since: float = 0.0, until: float = math.inf) -> list[int]:

@@ -13,6 +13,7 @@ from functools import partial
 from pathlib import Path
 
 from spyker.config.sections import ScenarioError, show
+from spyker.config.suggest import suggest
 from spyker.learn.data import cache, unpack
 from spyker.learn.data.catalogue import DATASETS
 from spyker.learn.data.dataset import Array, DataError, Dataset, Report, SourceError
@@ -28,7 +29,7 @@ def silent(what: str, done: int, total: int) -> None:
 def find(name: str) -> Dataset:
     """A dataset by its name."""
     if name not in DATASETS:
-        raise ScenarioError("dataset", f"{show(name)} is unknown", f"Choose from {', '.join(DATASETS)}")
+        raise ScenarioError("dataset", f"{show(name)} is unknown", suggest(name, DATASETS))
     return DATASETS[name]
 
 

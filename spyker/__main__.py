@@ -1,0 +1,7 @@
+"""``python -m spyker`` is ``spyker``."""
+
+import sys
+
+from spyker.cli.main import main
+
+sys.exit(main())

@@ -1,0 +1,26 @@
+"""``spyker merge``: the records of a deployment's servers as one."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import Any
+
+from spyker.records.merge import merge
+
+
+def add_merge(commands: Any) -> None:
+    """``spyker merge``."""
+    parser = commands.add_parser("merge", help="make one record of the records of a deployment's servers")
+    parser.add_argument("records", nargs="+", type=Path, metavar="SERVER_RECORD", help="what deploy.record names")
+    parser.add_argument(
+        "--out", type=Path, required=True, metavar="DIR", help="where the merged record goes, or goes on"
+    )
+    parser.set_defaults(command=command_merge)
+
+
+def command_merge(args: argparse.Namespace) -> int:
+    """Merge what the servers have written, from where the last merge into this folder ended."""
+    merge(args.records, args.out)
+    print(f"record: {args.out}/  ·  to draw it: spyker plot {args.out}")
+    return 0

@@ -1,0 +1,150 @@
+"""``spyker.compare``: several algorithms in the same world; and ``spyker.load``, which reads records back."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from spyker.config.sections import ScenarioError
+from spyker.learn.start import start
+from spyker.library.callbacks import Audience, Callback
+from spyker.library.data import data_from, prepare_data
+from spyker.library.folders import new_folder, place_for_record
+from spyker.library.interrupts import Interrupted, interrupts
+from spyker.library.result import Run, as_frame, as_html, plotted
+from spyker.library.run import emulate, short
+from spyker.library.scenario import AlgorithmLike, Source, TaskLike, read_scenario
+from spyker.protocol.registry import ALGORITHMS
+from spyker.records import find_runs, write_atomically
+from spyker.show.curves import Curve, curves, targets
+from spyker.show.table import as_markdown, rows
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+    from pandas import DataFrame
+
+
+class Comparison(Mapping[str, Run]):
+    """Runs by name, to be looked at together."""
+
+    def __init__(self, runs: Mapping[str, Run], folder: Path) -> None:
+        self._runs, self.folder = dict(runs), folder
+        self.pictures: list[Path] = []  # once they are drawn
+
+    def __getitem__(self, name: str) -> Run:
+        return self._runs[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._runs)
+
+    def __len__(self) -> int:
+        return len(self._runs)
+
+    @cached_property
+    def curves(self) -> list[Curve]:
+        """The evaluations of each run."""
+        return curves([run.record for run in self.values()])
+
+    @property
+    def targets(self) -> Sequence[float]:
+        """The scores that the runs are meant to reach."""
+        return targets([run.record for run in self.values()])
+
+    @cached_property
+    def table(self) -> DataFrame:
+        """One row per run: when it reached each target, where it ended, what it sent. It needs pandas."""
+        lines = []
+        for name, curve in zip(self, self.curves, strict=True):
+            line: dict[str, Any] = {"run": name}
+            for target in self.targets:
+                line[f"time to {target:g}"], line[f"updates to {target:g}"] = curve.reached(target) or (None, None)
+            ends = {f"final {curve.metric}": curve.mean[-1], "worst server": curve.worst[-1], "bytes": curve.bytes[-1]}
+            lines.append(line | ends)
+        return as_frame(lines).set_index("run")
+
+    def plot(self, path: str | Path | None = None, *, against: str = "time") -> Figure:
+        """Draw the scores against ``time`` or ``updates``, or the ``bytes`` sent; write them to ``path`` as well."""
+        return plotted(self.curves, self.targets, path, against)
+
+    def draw(self) -> None:
+        """Write the table and the plots beside the records."""
+        from spyker.show.plots import plot_all  # only now: Matplotlib takes a second to import
+
+        write_atomically(self.folder / "table.md", as_markdown(self.curves, self.targets))
+        self.pictures = plot_all(self.curves, self.targets, self.folder)
+
+    def __repr__(self) -> str:
+        return f"<Comparison: {', '.join(self)} ({self.folder})>"
+
+    def _repr_html_(self) -> str:
+        return as_html(*rows(self.curves, self.targets))
+
+
+def compare(
+    algorithms: Sequence[AlgorithmLike] | None = None,
+    scenario: Source = None,
+    *,
+    task: TaskLike | None = None,
+    clients: int | None = None,
+    duration: float | None = None,
+    seed: int | None = None,
+    preset: str = "paper",
+    settings: Mapping[str, object] | None = None,
+    out: str | os.PathLike[str] | None = None,
+    overwrite: bool = False,
+    workers: int | None = None,
+    engine: str = "local",
+    ray_address: str | None = None,
+    data_dir: str | os.PathLike[str] | None = None,
+    progress: bool = True,
+    callbacks: Sequence[Callback] = (),
+) -> Comparison:
+    """Run several algorithms, by default all, in the same world, one after the other.
+
+    Everything but ``algorithms`` is as in :func:`spyker.run`. ``out`` gets a record for each algorithm, the table as
+    ``table.md`` and the plots. Callbacks watch one run after the other, and ``True`` ends the one that they watch.
+    """
+    audience = Audience(callbacks)
+    with data_from(data_dir):
+        scenarios = [
+            read_scenario(
+                scenario,
+                algorithm=algorithm,
+                task=task,
+                clients=clients,
+                duration=duration,
+                seed=seed,
+                preset=preset,
+                settings=settings,
+            )
+            for algorithm in (ALGORITHMS if algorithms is None else algorithms)
+        ]
+        names = [chosen.chosen.name for chosen in scenarios]
+        if len(set(names)) < len(names) or not names:
+            raise ScenarioError("--algorithms", "names one twice" if names else "is empty", "Name each once")
+        folder = new_folder(f"compare-{short(scenarios[0])}") if out is None else Path(out)
+        done = {}
+        with place_for_record(folder, overwrite=overwrite) as place:
+            prepare_data(scenarios, progress=progress)
+            made, trainers = start(scenarios[0], workers, engine, ray_address)
+            with trainers, interrupts() as stop:
+                place.empty()
+                for name, chosen in zip(names, scenarios, strict=True):
+                    if not stop.interrupted:
+                        done[name] = emulate(chosen, made, trainers, folder / name, stop, audience, progress=progress)
+    comparison = Comparison(done, folder)
+    comparison.draw()
+    if stop.interrupted:
+        raise Interrupted(f"the comparison was stopped; its records are in {folder}", comparison)
+    return comparison
+
+
+def load(folder: str | os.PathLike[str]) -> Run | Comparison:
+    """Read the record in a folder, finished or not; or all those in the folders below it, by their names there."""
+    found = [run.folder for run in find_runs(Path(folder))]
+    if found == [Path(folder)]:
+        return Run(found[0])
+    return Comparison({path.name: Run(path) for path in found}, Path(folder))

@@ -1,0 +1,161 @@
+"""What came of a run, for people who work in Python: DataFrames, plots, and a line that says it all."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from functools import cached_property
+from html import escape
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from spyker import records
+from spyker.protocol.facts import KINDS
+from spyker.records import Evaluated
+from spyker.show.curves import Curve, curves, targets
+from spyker.show.table import rows
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+    from pandas import DataFrame
+
+
+class Reached(NamedTuple):
+    """When a target was reached: in virtual seconds, and after how many client updates."""
+
+    time: float
+    updates: int
+
+
+class Run:
+    """A run: what it was, what happened in it, and what came of it, read from its record.
+
+    The DataFrames have one row per fact, in the order of time, with its fields as columns; they need pandas. What was
+    read once is kept: load the record anew to see more of a run that goes on.
+    """
+
+    def __init__(self, folder: str | Path) -> None:
+        self.record = records.Run(Path(folder))
+
+    @property
+    def folder(self) -> Path:
+        """Where the record is."""
+        return self.record.folder
+
+    @property
+    def scenario(self) -> dict[str, Any]:
+        """The scenario with everything resolved, as it stands in ``scenario.toml``."""
+        return self.record.scenario
+
+    @property
+    def summary(self) -> dict[str, Any] | None:
+        """The totals; none if the run was killed, or goes on still."""
+        return self.record.summary
+
+    def facts(self, *kinds: str | type[records.Fact]) -> Iterator[records.Stated[Any]]:
+        """All facts in their order, each with its time, or those of some kinds, such as ``"update"``."""
+        wanted = {kind if isinstance(kind, str) else kind.kind for kind in kinds}
+        classes = [KINDS[name] for name in wanted if name in KINDS]
+        found = self.record.facts(*(classes if len(classes) == len(wanted) else ()))
+        return (stated for stated in found if not wanted or stated.fact.kind in wanted)
+
+    @cached_property
+    def curve(self) -> DataFrame:
+        """The evaluations, indexed by time: ``updates`` and ``bytes`` so far, and the scores of the servers' models.
+
+        ``mean``, ``worst`` and ``best`` are of the servers; ``averaged`` is the score of the mean of their weights.
+        """
+        frame = self.evaluations.set_index("t")
+        return frame[["updates", "bytes", "mean", "worst", "best", "averaged"]]
+
+    @cached_property
+    def evaluations(self) -> DataFrame:
+        """The evaluations, with a column for every server's score, named ``server 0`` and so on."""
+        flat = []
+        for row in self._rows(Evaluated):
+            servers = row.pop("servers")
+            flat.append(row | {f"server {i}": score for i, score in enumerate(servers)})
+        return as_frame(flat)
+
+    @cached_property
+    def updates(self) -> DataFrame:
+        """The clients' updates, when they became part of a server's model."""
+        return self.frame("update")
+
+    @cached_property
+    def merges(self) -> DataFrame:
+        """The models of other servers that servers merged."""
+        return self.frame("merge")
+
+    def frame(self, kind: str) -> DataFrame:
+        """All facts of any other kind, such as ``round`` or ``sync``."""
+        return as_frame(self._rows(kind))
+
+    def _rows(self, kind: str | type[records.Fact]) -> list[dict[str, Any]]:
+        return [
+            {"t": t, **records.fields(fact)} | ({} if queue is None else {"queue": queue})
+            for t, fact, queue in self.facts(kind)
+        ]
+
+    @cached_property
+    def _curve(self) -> Curve:
+        return curves([self.record])[0]
+
+    @property
+    def finished(self) -> bool:
+        """Whether the run got to its end."""
+        return bool((self.summary or {}).get("finished"))
+
+    @property
+    def targets(self) -> Sequence[float]:
+        """The scores that the scenario wants to be reached."""
+        return targets([self.record])
+
+    def reached(self, target: float) -> Reached | None:
+        """When the mean of the servers first was as good as ``target``, if ever."""
+        hit = self._curve.reached(target)
+        return Reached(*hit) if hit else None
+
+    def plot(self, path: str | Path | None = None, *, against: str = "time") -> Figure:
+        """Draw the score against ``time`` or ``updates``, or the ``bytes`` sent; write it to ``path`` as well."""
+        return plotted([self._curve], self.targets, path, against)
+
+    def __repr__(self) -> str:
+        name = f"{self.scenario['algorithm']} on {self.scenario['task']['name']}"
+        try:
+            points = self._curve
+        except records.RecordError:
+            return f"<Run: {name}, nothing to see yet ({self.folder})>"
+        end = "" if self.finished else ", stopped early"
+        return (
+            f"<Run: {name}, {points.metric} {points.mean[-1]:.3f} after {points.time[-1]:g} s and "
+            f"{points.updates[-1]:,} updates{end} ({self.folder})>"
+        )
+
+    def _repr_html_(self) -> str:
+        return as_html(*rows([self._curve], self.targets))
+
+
+def as_frame(facts: list[dict[str, Any]]) -> DataFrame:
+    """Facts as a DataFrame."""
+    try:
+        import pandas as pd  # an extra
+    except ImportError:
+        raise ImportError("DataFrames need pandas. Install it: pip install 'spyker-fl[pandas]'") from None
+    return pd.DataFrame(facts)
+
+
+def as_html(heads: Sequence[str], body: Sequence[Sequence[str]]) -> str:
+    """A table for a notebook."""
+    lines = ["".join(f"<th>{escape(head)}</th>" for head in heads)]
+    lines += ["".join(f"<td>{escape(cell)}</td>" for cell in cells) for cells in body]
+    return "<table>" + "".join(f"<tr>{line}</tr>" for line in lines) + "</table>"
+
+
+def plotted(drawn: Sequence[Curve], targets: Sequence[float], path: str | Path | None, against: str) -> Figure:
+    """Draw curves and, if a path is given, write the picture there."""
+    from spyker.show.plots import plot, save  # only now: Matplotlib takes a second to import
+
+    figure = plot(drawn, targets, against)
+    if path is not None:
+        save(figure, Path(path))
+    return figure

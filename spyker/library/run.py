@@ -1,0 +1,115 @@
+"""``spyker.run``: one scenario in the emulated world."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from spyker.config.scenario import Scenario
+from spyker.emulate.record import record
+from spyker.learn.engine import Engine
+from spyker.learn.start import start
+from spyker.learn.task import Task
+from spyker.library.callbacks import Audience, Callback
+from spyker.library.data import data_from, prepare_data
+from spyker.library.folders import new_folder, place_for_record
+from spyker.library.interrupts import Interrupted, Interrupts, interrupts
+from spyker.library.result import Run
+from spyker.library.scenario import AlgorithmLike, Source, TaskLike, read_scenario
+from spyker.show.progress import LiveProgress
+
+
+def run(
+    scenario: Source = None,
+    *,
+    algorithm: AlgorithmLike | None = None,
+    task: TaskLike | None = None,
+    clients: int | None = None,
+    duration: float | None = None,
+    seed: int | None = None,
+    preset: str = "paper",
+    settings: Mapping[str, object] | None = None,
+    out: str | os.PathLike[str] | None = None,
+    overwrite: bool = False,
+    workers: int | None = None,
+    engine: str = "local",
+    ray_address: str | None = None,
+    data_dir: str | os.PathLike[str] | None = None,
+    progress: bool = True,
+    callbacks: Sequence[Callback] = (),
+) -> Run:
+    """Run a scenario in the emulated world and read its record back.
+
+    What is said:
+
+    - ``scenario``: a TOML file, a dictionary of what would stand in one, or a :class:`Scenario`; default: the paper's.
+    - ``clients`` (in all, spread evenly over the regions), ``duration`` (virtual seconds) and ``seed`` are laid over
+      it, and so is everything in ``settings``, such as ``{"training.rate": 0.1}``.
+    - ``algorithm``: a name, or a class that extends :class:`Server`.
+    - ``task``: a name, a function ``(clients, seed, training, **options)`` that makes one, or a :class:`Task` itself.
+    - ``preset``: named settings that hold where nothing else is said, ``paper`` or ``tuned``.
+    - ``out``: the folder of the record; by default a new one in ``runs/``. One that exists is refused unless
+      ``overwrite`` lets the record in it go, which happens only when everything else is in order.
+    - ``workers``: training processes, by default one per core, 0 for none; ``engine``: ``local`` or ``ray``, on the
+      cluster at ``ray_address`` or on one that is started here.
+    - ``data_dir``: a folder with datasets.
+    - ``progress``: whether to show how far the run is.
+    - ``callbacks``: functions ``(t, fact)``, or objects with some of ``begin(scenario)``, ``fact(t, fact)`` and
+      ``end(run)``. ``True`` from the function or from ``fact`` ends the run early, in good order.
+
+    Ctrl-C ends the run in good order, too, and then raises ``KeyboardInterrupt``.
+    """
+    audience = Audience(callbacks)
+    with data_from(data_dir):
+        chosen = read_scenario(
+            scenario,
+            algorithm=algorithm,
+            task=task,
+            clients=clients,
+            duration=duration,
+            seed=seed,
+            preset=preset,
+            settings=settings,
+        )
+        folder = new_folder(f"{chosen.chosen.name}-{short(chosen)}") if out is None else Path(out)
+        with place_for_record(folder, overwrite=overwrite) as place:
+            prepare_data([chosen], progress=progress)
+            made, trainers = start(chosen, workers, engine, ray_address)
+            with trainers, interrupts() as stop:
+                place.empty()
+                done = emulate(chosen, made, trainers, folder, stop, audience, progress=progress)
+    if stop.interrupted:
+        raise Interrupted(f"the run was stopped; its record is in {folder}", done)
+    return done
+
+
+def emulate(
+    scenario: Scenario,
+    task: Task,
+    engine: Engine,
+    folder: Path,
+    stop: Interrupts,
+    audience: Audience,
+    *,
+    progress: bool,
+) -> Run:
+    """Make one run for whoever watches it."""
+    with contextlib.ExitStack() as stack:
+        audience.begin(scenario)
+        watches = list(audience.watches)
+        if progress:
+            bar = LiveProgress(scenario.chosen.title, scenario.duration, task.metric.name)
+            watches.append(stack.enter_context(bar).fact)
+        record(scenario, task, engine, folder, watches, stop)
+    stop.requested = stop.interrupted  # what a callback ended is this run alone
+    run = Run(folder)
+    audience.end(run)
+    return run
+
+
+def short(scenario: Scenario) -> str:
+    """A task's name as part of a folder's: a task of the user's own has the name of its module before it."""
+    return re.split(r"[.:]", scenario.task.name)[-1].strip("<>")

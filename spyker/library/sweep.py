@@ -1,0 +1,110 @@
+"""``spyker.sweep``: the same scenario with many values of some keys."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from spyker.config.sections import ScenarioError
+from spyker.experiments.runner import check_folder, held, run_watched, with_seeds
+from spyker.experiments.sweep import Point, Row, as_csv, cells, combinations, lines, row
+from spyker.learn.memory import check_memory
+from spyker.learn.start import available_cores
+from spyker.library.data import data_from, prepare_data
+from spyker.library.folders import Place, new_folder
+from spyker.library.interrupts import Interrupted, interrupts
+from spyker.library.result import as_frame, as_html
+from spyker.library.run import short
+from spyker.library.scenario import AlgorithmLike, Source, TaskLike, read_scenario
+from spyker.records import write_atomically
+
+if TYPE_CHECKING:
+    from pandas import DataFrame
+
+
+class Sweep:
+    """What came of all combinations, in their order; of each one number per seed and measure."""
+
+    def __init__(self, rows: Sequence[Row], folder: Path) -> None:
+        self.rows, self.folder = rows, folder
+
+    @cached_property
+    def table(self) -> DataFrame:
+        """One row per combination and seed. It needs pandas."""
+        heads, body = lines(self.rows)
+        return as_frame([dict(zip(heads, line, strict=True)) for line in body])
+
+    def __repr__(self) -> str:
+        return f"<Sweep: {len(self.rows)} combinations of {', '.join(self.rows[0].values)} ({self.folder})>"
+
+    def _repr_html_(self) -> str:
+        return as_html(*cells(self.rows))
+
+
+def sweep(
+    scenario: Source = None,
+    *,
+    vary: Mapping[str, Sequence[object]],
+    seeds: int = 1,
+    jobs: int | None = None,
+    resume: bool = False,
+    algorithm: AlgorithmLike | None = None,
+    task: TaskLike | None = None,
+    clients: int | None = None,
+    duration: float | None = None,
+    seed: int | None = None,
+    preset: str = "paper",
+    settings: Mapping[str, object] | None = None,
+    out: str | os.PathLike[str] | None = None,
+    data_dir: str | os.PathLike[str] | None = None,
+    progress: bool = True,
+) -> Sweep:
+    """Run all combinations of the values of some keys, such as ``vary={"training.rate": [0.1, 0.2]}``.
+
+    Each is run with so many ``seeds``, counted from the scenario's own, and so many ``jobs`` at a time, by default one
+    per core. Everything else is as in :func:`spyker.run`. ``out`` gets a record for each run, and all numbers as
+    ``sweep.csv``. Finished runs are never repeated: the same ``out`` with ``resume=True`` goes on after an
+    interruption, or adds values.
+    """
+    check_counts(seeds=seeds, jobs=jobs)
+    with data_from(data_dir):
+        points = [
+            Point(
+                values,
+                read_scenario(
+                    scenario,
+                    algorithm=algorithm,
+                    task=task,
+                    clients=clients,
+                    duration=duration,
+                    seed=seed,
+                    preset=preset,
+                    settings=settings,
+                    varied=values,
+                ),
+            )
+            for values in combinations(vary)
+        ]
+        folder = new_folder(f"sweep-{short(points[0].scenario)}") if out is None else Path(out)
+        scenarios = [s for point in points for s in with_seeds(point.scenario, seeds)]
+        check_memory(sorted(scenarios, key=lambda s: s.client_count)[-(jobs or available_cores()) :])
+        with Place(folder / "runs", lambda: check_folder(folder, resume=resume)) as place:
+            prepare_data(scenarios, progress=progress)
+            place.keep()
+        with interrupts() as stop, held(folder / "runs"):
+            runs = run_watched("sweep", scenarios, folder / "runs", jobs, stop, progress=progress)
+    if stop.interrupted:
+        raise Interrupted(f"stopped; to go on: the same again with --out {folder} and --resume")
+    rows = [row(point, runs[i * seeds : (i + 1) * seeds]) for i, point in enumerate(points)]
+    write_atomically(folder / "sweep.csv", as_csv(rows))
+    return Sweep(rows, folder)
+
+
+def check_counts(*, seeds: int | None, jobs: int | None) -> None:
+    """Refuse numbers that make no sense."""
+    for option, value in (("--seeds", seeds), ("--jobs", jobs)):
+        if value is not None and value < 1:
+            raise ScenarioError(option, f"is {value}", "Give at least 1")

@@ -1,0 +1,52 @@
+"""The one format in which a run is written down and read back.
+
+A run record is a folder: ``scenario.toml`` (everything resolved), ``facts.jsonl`` (one fact a line, in the order of
+time, appended as the run goes on; the first says what run it is) and ``summary.json`` (totals, written last). Whoever
+wants a table, a plot or a page reads these; nobody looks into a running world.
+"""
+
+from spyker.protocol.facts import Fact
+from spyker.records.facts import Evaluated, Place, Resumed, RunStarted, UnknownFact, evaluated, run_started
+from spyker.records.files import (
+    FACTS,
+    SCENARIO,
+    SUMMARY,
+    RecordError,
+    check_new,
+    clear,
+    is_record,
+    write_atomically,
+)
+from spyker.records.lines import Stated, fields, line
+from spyker.records.reader import Follower, Run, find_runs, first_fact, follow, read, read_back
+from spyker.records.writer import RecordWriter
+
+__all__ = [
+    "FACTS",
+    "SCENARIO",
+    "SUMMARY",
+    "Evaluated",
+    "Fact",
+    "Follower",
+    "Place",
+    "RecordError",
+    "RecordWriter",
+    "Resumed",
+    "Run",
+    "RunStarted",
+    "Stated",
+    "UnknownFact",
+    "check_new",
+    "clear",
+    "evaluated",
+    "fields",
+    "find_runs",
+    "first_fact",
+    "follow",
+    "is_record",
+    "line",
+    "read",
+    "read_back",
+    "run_started",
+    "write_atomically",
+]

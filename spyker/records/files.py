@@ -1,0 +1,68 @@
+"""The files of a run record, and how they are written so that a kill at any moment leaves a record."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import BinaryIO
+
+SCENARIO, FACTS, SUMMARY = "scenario.toml", "facts.jsonl", "summary.json"
+BLOCK = 1 << 16  # bytes of a file that are read at once
+
+
+class RecordError(Exception):
+    """A record that cannot be written or read; says which folder or file, and what to do."""
+
+
+def write_atomically(path: Path, text: str) -> None:
+    """Write a file such that a kill at any moment leaves the old one or the new one."""
+    temporary = path.with_name(f".{path.name}.{os.getpid()}")
+    with temporary.open("w", encoding="utf-8") as file:
+        file.write(text)
+        file.flush()
+        os.fsync(file.fileno())
+    temporary.replace(path)
+
+
+def is_record(folder: Path) -> bool:
+    """Whether a folder holds a run, finished or not."""
+    return (folder / SCENARIO).is_file()
+
+
+def check_new(folder: Path, *, overwrite: bool) -> None:
+    """Refuse to write where something stands already, unless it is our own and may go."""
+    if folder.exists() and not folder.is_dir():
+        raise RecordError(f"{folder} is a file. Choose another --out")
+    if not folder.exists() or not any(folder.iterdir()):
+        return
+    if not overwrite:
+        raise RecordError(f"{folder} exists already. Choose another --out, or add --overwrite to replace it")
+    if not is_record(folder) and not any(is_record(child) for child in folder.iterdir()):
+        raise RecordError(f"{folder} is not a run record, so --overwrite leaves it alone. Choose another --out")
+
+
+def clear(folder: Path, *, overwrite: bool) -> None:
+    """Make room for a record, if :func:`check_new` allows it."""
+    check_new(folder, overwrite=overwrite)
+    if folder.exists():
+        shutil.rmtree(folder)
+
+
+def drop_torn_line(facts: Path) -> None:
+    """Cut off what a kill left of a last line."""
+    with facts.open("r+b") as file:
+        torn = next(backwards(file))
+        file.truncate(file.seek(0, os.SEEK_END) - len(torn))
+
+
+def backwards(file: BinaryIO) -> Iterator[bytes]:
+    """The lines of a file from the end, of which no more is read than asked for. The first has no newline behind it."""
+    start, rest = file.seek(0, os.SEEK_END), b""
+    while start:
+        end, start = start, max(0, start - BLOCK)
+        file.seek(start)
+        rest, *lines = (file.read(end - start) + rest).split(b"\n")
+        yield from reversed(lines)
+    yield rest

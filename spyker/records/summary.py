@@ -1,0 +1,96 @@
+"""The totals of a run, in both worlds."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from spyker.protocol.server import Server
+from spyker.records.facts import Evaluated, RunStarted
+
+WEIGHTS_SHOWN = 64  # the summary holds the weights of models with up to so many parameters
+WAYS = ("server-to-client", "client-to-server", "server-to-server")
+
+Hit = tuple[float, int]
+"""When a target was reached: the time and the number of updates."""
+
+
+@dataclass(frozen=True, slots=True)
+class Totals:
+    """What whoever ran the nodes has counted."""
+
+    finished: bool
+    time: float
+    parameters: int
+    final: Evaluated | None
+    """The last evaluation."""
+    reached: Mapping[str, Hit]
+    """By target, as :func:`target_name` writes it; those that were not reached are left out."""
+    updates_per_client: Sequence[int]
+    synchronisations: int
+    longest_queue: int
+    bytes: Mapping[str, int]
+    """By way (:data:`WAYS`)."""
+    messages: Mapping[str, int]
+    """By kind."""
+    servers: Sequence[Mapping[str, Any]]
+    """Of those with clients; see :func:`server_totals`."""
+    duration: float | None = None
+    """How long the run was to last, if that was said."""
+    events: int | None = None
+    """What happened in an emulated world."""
+
+
+def summarise(start: RunStarted, totals: Totals) -> dict[str, Any]:
+    """The summary. That of an emulated run has nothing but what follows from the scenario: no machine, no clock."""
+    final, targets = totals.final, [target_name(target) for target in start.targets]
+    hits = {target: totals.reached.get(target) for target in targets}
+    return {
+        "spyker": start.spyker,
+        "algorithm": start.algorithm,
+        "title": start.title,
+        "task": start.task,
+        "seed": start.seed,
+        **known(duration=totals.duration, server=start.server, began=start.began),
+        "finished": totals.finished,
+        "time": round(totals.time, 9),
+        **known(events=totals.events),
+        "parameters": totals.parameters,
+        "metric": {"name": start.metric, "higher_is_better": start.higher_is_better},
+        "final": {key: final and getattr(final, key) for key in ("mean", "worst", "best", "averaged")},
+        "time_to_target": {target: hit and hit[0] for target, hit in hits.items()},
+        "updates_to_target": {target: hit and hit[1] for target, hit in hits.items()},
+        "updates": sum(server["updates"] for server in totals.servers),
+        "updates_per_server": [server["updates"] for server in totals.servers],
+        "updates_per_client": list(totals.updates_per_client),
+        "synchronisations": totals.synchronisations,
+        "longest_queue": totals.longest_queue,
+        "bytes": {"total": sum(totals.bytes.values()), **{way: totals.bytes[way] for way in WAYS}},
+        "messages": dict(totals.messages),
+        "servers": list(totals.servers),
+    }
+
+
+def server_totals(region: str, server: Server, *, clients: int, updates: int, longest_queue: int) -> dict[str, Any]:
+    """What a summary says of one server."""
+    weights = server.weights.snapshot()
+    return {
+        "region": region,
+        "clients": clients,
+        "updates": updates,
+        "age": server.age,
+        "version": server.version,
+        "longest_queue": longest_queue,
+        **({"weights": weights.tolist()} if weights.size <= WEIGHTS_SHOWN else {}),
+    }
+
+
+def known(**values: object) -> dict[str, object]:
+    """Those that are not ``None``."""
+    return {key: value for key, value in values.items() if value is not None}
+
+
+def target_name(target: float) -> str:
+    """A target as a summary writes it."""
+    return f"{target:g}"

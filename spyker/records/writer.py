@@ -1,0 +1,52 @@
+"""Writing a run down as it goes on."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from spyker.protocol.facts import Fact
+from spyker.records.facts import Evaluated, RunStarted
+from spyker.records.files import FACTS, SCENARIO, SUMMARY, check_new, drop_torn_line, write_atomically
+from spyker.records.lines import jsonable, line
+
+MILESTONES = frozenset((RunStarted, Evaluated))
+
+
+class RecordWriter:
+    """Writes one run. Facts reach the disk at every evaluation; a kill loses only what came after the last one.
+
+    With ``at_once`` each fact is written when it happens: what outlives a kill is then all that happened. ``append``
+    goes on with a record that is there.
+    """
+
+    def __init__(self, folder: Path, scenario: str, *, at_once: bool = False, append: bool = False) -> None:
+        facts = folder / FACTS
+        if append and facts.exists():
+            drop_torn_line(facts)
+        else:
+            check_new(folder, overwrite=False)
+            folder.mkdir(parents=True, exist_ok=True)
+            write_atomically(folder / SCENARIO, scenario)
+        self.folder = folder
+        self._facts = facts.open("ab", buffering=0) if at_once else facts.open("ab", buffering=1 << 20)
+
+    @property
+    def size(self) -> int:
+        """Bytes of all facts up to now."""
+        return self._facts.tell()
+
+    def write(self, t: float, fact: Fact, queue: int | None = None) -> None:
+        """Append a fact."""
+        self._facts.write(line(t, fact, queue).encode())
+        if type(fact) in MILESTONES:
+            self._facts.flush()
+
+    def close(self, summary: Mapping[str, Any] | None) -> None:
+        """Finish the stream of facts and, if the run got that far, write the summary."""
+        self._facts.close()
+        if summary is not None:
+            text = json.dumps(jsonable(summary), indent=2, allow_nan=False)
+            write_atomically(self.folder / SUMMARY, text + "\n")

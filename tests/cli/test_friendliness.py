@@ -1,0 +1,210 @@
+"""What people do wrong, and what happens to them: one line that helps, an exit code, and nothing lost."""
+
+import resource
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from spyker.cli.main import main
+from spyker.records import Run
+
+QUICK = ["--task", "quadratic", "--duration", "3"]
+PROGRAM = [sys.executable, "-m", "spyker"]
+NOWHERE = "/proc/spyker-record"  # where nobody can make a folder, not even root
+
+
+def files(folder: Path) -> dict[str, bytes]:
+    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+def refused(args: list[str], capsys: pytest.CaptureFixture[str]) -> str:
+    """The one line that a command says when it refuses to do anything."""
+    assert main(args) == 2
+    message = capsys.readouterr().err
+    assert message.startswith("spyker: ")
+    assert message.count("\n") == 1
+    return message
+
+
+MANY = [*QUICK, "--vary", "seed=1,2", "--jobs", "1"]
+
+
+@pytest.mark.parametrize(
+    ("command", "out"),
+    [
+        (["run", *QUICK, "--overwrite"], "notes.txt"),
+        (["run", *QUICK], "notes.txt"),
+        (["run", *QUICK], "notes.txt/run"),
+        (["run", *QUICK, "--overwrite"], "notes.txt/run"),
+        (["run", *QUICK], NOWHERE),
+        (["compare", *QUICK, "--overwrite"], "notes.txt"),
+        (["compare", *QUICK], "notes.txt/run"),
+        (["compare", *QUICK], NOWHERE),
+        (["sweep", *MANY], "notes.txt/run"),
+        (["sweep", *MANY], NOWHERE),
+        (["reproduce", "latency"], "notes.txt/run"),
+    ],
+)
+def test_a_record_that_cannot_be_written_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], command: list[str], out: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "notes.txt").write_text("mine")
+    assert out.split("/")[-1] in refused([*command, "--out", out], capsys)
+    assert files(tmp_path) == {"notes.txt": b"mine"}
+
+
+def test_plots_that_cannot_be_written_are_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["run", *QUICK, "--out", str(tmp_path / "a")]) == 0
+    capsys.readouterr()
+    (tmp_path / "notes.txt").write_text("mine")
+    for out in (tmp_path / "notes.txt", tmp_path / "notes.txt" / "plots", Path(NOWHERE)):
+        assert out.name in refused(["plot", str(tmp_path / "a"), "--out", str(out)], capsys)
+
+
+def limited(size: int, *args: str, cwd: Path) -> subprocess.CompletedProcess[str]:
+    """Run a command whose files cannot grow beyond a size, as on a disk that is full."""
+
+    def limit() -> None:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (size, size))
+
+    return subprocess.run([*PROGRAM, *args], cwd=cwd, capture_output=True, text=True, timeout=100, preexec_fn=limit)
+
+
+@pytest.mark.parametrize("command", ["run", "compare"])
+def test_a_full_disk_is_noticed_before_anything_is_begun_or_lost(tmp_path: Path, command: str) -> None:
+    args = [command, *QUICK, "--out", "a"]
+    done = limited(0, *args, cwd=tmp_path)
+    assert done.returncode == 2, done.stderr
+    assert done.stderr.count("\n") == 1
+    assert not list(tmp_path.iterdir())
+    assert limited(1 << 30, *args, cwd=tmp_path).returncode == 0
+    before = files(tmp_path)
+    done = limited(0, *args, "--overwrite", cwd=tmp_path)
+    assert (done.returncode, done.stderr.count("\n")) == (2, 1)
+    assert files(tmp_path) == before
+
+
+def test_a_disk_that_becomes_full_fails_the_run_and_leaves_what_it_took(tmp_path: Path) -> None:
+    done = limited(40_000, "run", *QUICK, "--out", "a", cwd=tmp_path)
+    assert done.returncode == 1, done.stderr
+    assert done.stderr.count("\n") == 1
+    assert "facts.jsonl" in done.stderr
+    assert next(Run(tmp_path / "a").facts("evaluation"))["t"] == 0
+
+
+MARKED = """
+from pathlib import Path
+from spyker.learn.built_in.quadratic import Options, make as quadratic
+
+def make(clients, seed, training, broken=False):
+    Path("made.txt").write_text("the task was made")
+    if broken:
+        raise RuntimeError("this task is broken")
+    return quadratic(Options(), clients, seed, training)
+"""
+
+
+def test_where_the_record_goes_is_tried_before_the_task_is_made(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "marked.py").write_text(MARKED)
+    monkeypatch.chdir(tmp_path)
+    refused(["run", "--task", "marked:make", "--out", NOWHERE], capsys)
+    assert not (tmp_path / "made.txt").exists()
+
+
+@pytest.mark.parametrize("command", ["run", "compare"])
+def test_whatever_goes_wrong_before_a_run_costs_no_record(tmp_path: Path, command: str) -> None:
+    (tmp_path / "marked.py").write_text(MARKED)
+
+    def again(*args: str) -> int:
+        todo = [*PROGRAM, command, "--out", "a", "--overwrite", "--duration", "2", *args]
+        return subprocess.run(todo, cwd=tmp_path, capture_output=True, timeout=100).returncode
+
+    assert again("--task", "quadratic") == 0
+    before = files(tmp_path / "a")
+    assert again("--task", "marked:make", "--set", "task.broken=true") == 1
+    assert again("--task", "marked:make", "--set", "task.brocken=true") == 2
+    assert again("--task", "mnist", "--data-dir", "nowhere") == 2
+    assert again("--task", "digits", "--workers", "-1") == 2
+    assert again("--task", "digits", "--engine", "ray", "--ray-address", "nowhere:1") == 2
+    assert files(tmp_path / "a") == before
+
+
+def test_a_folder_that_was_made_for_a_run_that_never_began_is_gone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    refused(["run", "--clients", "100000", "--out", "new/deep/a"], capsys)
+    assert not (tmp_path / "new").exists()
+
+
+@pytest.mark.parametrize(
+    ("args", "meant"),
+    [
+        (["run", "--algorithm", "spiker"], "spyker"),
+        (["run", "--set", "algorithm=fedsync"], "fedasync"),
+        (["compare", "--algorithms", "spyker,hierfawg"], "hierfavg"),
+        (["sweep", "--vary", "algorithm=spyker,fedagv"], "fedavg"),
+        (["run", "--preset", "tunde"], "tuned"),
+        (["run", "--set", "training.optimiser=adma"], "adam"),
+        (["reproduce", "latecny"], "latency"),
+        (["data", "fetch", "mnits"], "mnist"),
+    ],
+)
+def test_a_name_that_is_nearly_right_is_guessed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], args: list[str], meant: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert f"Did you mean {meant!r}?" in refused(args, capsys)
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_name_that_is_far_off_gets_all_there_are(capsys: pytest.CaptureFixture[str]) -> None:
+    assert "spyker, sync-spyker, fedasync, fedavg, hierfavg" in refused(["run", "--algorithm", "xyz"], capsys)
+
+
+def test_a_full_standard_output_fails_in_one_line(tmp_path: Path) -> None:
+    with Path("/dev/full").open("w") as full:
+        done = subprocess.run(
+            [*PROGRAM, "scenario"], stdout=full, stderr=subprocess.PIPE, text=True, cwd=tmp_path, timeout=60
+        )
+    assert done.returncode == 1
+    assert done.stderr == "spyker: standard output: No space left on device\n"
+
+
+@pytest.mark.parametrize("command", ["scenario", "plot a"])
+def test_a_reader_that_has_seen_enough_is_no_error(tmp_path: Path, command: str) -> None:
+    assert subprocess.run([*PROGRAM, "run", *QUICK, "--out", "a"], cwd=tmp_path, timeout=60).returncode == 0
+    process = subprocess.Popen(
+        [*PROGRAM, *command.split()], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=tmp_path
+    )
+    assert process.stdout is not None
+    assert process.stderr is not None
+    process.stdout.close()  # as head does, long before the command has anything to say
+    assert process.stderr.read() == ""
+    assert process.wait(60) == 1
+
+
+def test_the_module_is_the_program(tmp_path: Path) -> None:
+    for args in (["--help"], ["run", "--help"]):
+        texts = [
+            subprocess.run([sys.executable, "-m", module, *args], capture_output=True, text=True, cwd=tmp_path)
+            for module in ("spyker", "spyker.cli.main")
+        ]
+        assert texts[0].returncode == 0
+        assert texts[0].stdout == texts[1].stdout
+        assert texts[0].stdout.startswith("usage: spyker")
+
+
+def test_the_help_says_what_a_task_may_be(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "200")
+    for command in ("run", "compare", "sweep"):
+        with pytest.raises(SystemExit):
+            main([command, "--help"])
+        text = capsys.readouterr().out
+        assert "module:function" in text
+        assert "entry point" in text

@@ -1,0 +1,38 @@
+"""Training for the clients of a process."""
+
+import asyncio
+
+import numpy as np
+from remembering_task import Remembering
+
+from spyker.deploy.training_thread import TrainingThread
+from spyker.protocol.messages import Train
+
+
+def order(step: int) -> Train:
+    return Train(np.zeros(3, np.float32), 0.1, step)
+
+
+def test_a_client_finds_what_its_last_training_left() -> None:
+    async def scene() -> None:
+        training = TrainingThread(Remembering(0))
+        await training.train(0, order(0))
+        again, other = await asyncio.gather(training.train(0, order(1)), training.train(1, order(0)))
+        assert (again.examples, again.metrics) == (10, {"count": 2.0})
+        assert (other.examples, other.metrics) == (11, {"count": 1.0}), "clients have their own"
+
+    asyncio.run(scene())
+
+
+def test_a_training_that_nobody_wants_leaves_its_client_as_it_was() -> None:
+    async def scene() -> None:
+        training = TrainingThread(Remembering(0), delays=[60.0])
+        unwanted = asyncio.create_task(training.train(0, order(0)))
+        await asyncio.wait((unwanted,), timeout=0.2)  # it is trained, and being paced
+        unwanted.cancel()
+        await asyncio.wait((unwanted,))
+        assert unwanted.cancelled()
+        training.delays = None
+        assert (await training.train(0, order(0))).metrics == {"count": 1.0}
+
+    asyncio.run(scene())
