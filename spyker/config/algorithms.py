@@ -1,23 +1,17 @@
-"""Algorithms by name: those that come with Spyker, those of installed packages, and a class of one's own.
-
-A package offers algorithms as entry points of the group ``spyker.algorithms``. A name with a colon, ``module:Class``,
-is a class that Python finds from the current folder.
-"""
+"""Algorithms by name. An algorithm is a class; see :class:`~spyker.protocol.server.Server`."""
 
 from __future__ import annotations
 
 import functools
-import importlib
-import sys
-from importlib.metadata import entry_points
 from typing import Any
 
+from spyker.config.names import Names
 from spyker.config.sections import ScenarioError, show
-from spyker.config.suggest import suggest
+from spyker.own_code import code_digest
 from spyker.protocol.registry import ALGORITHMS
 from spyker.protocol.server import Server
 
-GROUP = "spyker.algorithms"
+NAMES = Names(ALGORITHMS, "spyker.algorithms", "module:Class")
 
 
 @functools.cache
@@ -25,23 +19,16 @@ def find_algorithm(name: str, where: str = "algorithm") -> type[Server]:
     """The algorithm of this name."""
     if name in ALGORITHMS:
         return ALGORITHMS[name]
-    offered = {entry.name: entry.value for entry in entry_points(group=GROUP)}
-    place = offered.get(name, name)
-    if ":" not in place:
-        remedy = suggest(name, [*ALGORITHMS, *offered], "Write module:Class, or choose one of")
-        raise ScenarioError(where, f"{show(name)} is no algorithm", remedy)
-    module, _, attribute = place.partition(":")
-    if "" not in sys.path:
-        sys.path.insert(0, "")
-    try:
-        found: Any = getattr(importlib.import_module(module), attribute)
-    except (ImportError, AttributeError) as error:
-        raise ScenarioError(
-            where, f"{show(name)} cannot be imported ({error})", "Run from the folder that holds the module"
-        ) from None
+    NAMES.check(name, where)
+    found: Any = NAMES.find(name, where)
     if not (isinstance(found, type) and issubclass(found, Server)):
         raise ScenarioError(where, f"{show(name)} is no algorithm", "Name a class that extends spyker.Server")
     return found
+
+
+def algorithm_code(name: str) -> str:
+    """A digest of the code of the user's own that an algorithm depends on; empty for a built-in one."""
+    return "" if name in ALGORITHMS else code_digest(NAMES.place(name))
 
 
 def parameter_sections(chosen: type[Server]) -> dict[str, type[Any]]:

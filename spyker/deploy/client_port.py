@@ -20,6 +20,7 @@ from spyker.deploy import spyker_pb2 as pb
 from spyker.deploy.certificates import credential_digest
 from spyker.deploy.driver import Driver
 from spyker.deploy.frames import PROTOCOL, send, split
+from spyker.deploy.streams import STREAM_OVER
 from spyker.deploy.wire import Incoming
 from spyker.host.refusal import Refusal
 from spyker.host.tickets import Ticket
@@ -27,7 +28,6 @@ from spyker.protocol.forms import Array, Sizes
 from spyker.protocol.messages import ClientMessage, Message
 
 HELLO_SECONDS = 10.0
-STREAM_OVER = (grpc.aio.UsageError, grpc.aio.InternalError, grpc.aio.AbortError, asyncio.InvalidStateError)
 CODES = {"credential": grpc.StatusCode.UNAUTHENTICATED, "agreement": grpc.StatusCode.FAILED_PRECONDITION}
 
 

@@ -8,25 +8,18 @@ import asyncio
 from typing import Any
 
 import grpc
-import grpc.aio
 
 from spyker.deploy import spyker_pb2 as pb
+from spyker.deploy.backoff import Backoff
 from spyker.deploy.channels import LINK, channel, open_stream
 from spyker.deploy.driver import Driver
-from spyker.deploy.frames import PROTOCOL, send, split
+from spyker.deploy.frames import PROTOCOL, send
+from spyker.deploy.streams import CONNECTION_LOST, read_body, why
 from spyker.deploy.wire import outgoing
 from spyker.host.refusal import Refusal, RolledBack
 
-RETRY_SECONDS = 0.5
 HANDSHAKE_SECONDS = 10.0
-LINK_DOWN = (
-    TimeoutError,
-    grpc.aio.AioRpcError,
-    grpc.aio.UsageError,
-    grpc.aio.InternalError,  # what a write raises depends on the moment at which the other side ended the stream
-    asyncio.InvalidStateError,
-    Refusal,
-)
+FIRST_PAUSE, LONGEST_PAUSE = 0.25, 2.0  # seconds between two attempts to connect
 
 
 class PeerLink:
@@ -49,22 +42,22 @@ class PeerLink:
 
     async def run(self) -> None:
         """Keep the other server informed, for ever, unless one of the two was rolled back."""
-        log = self.driver.log
+        log, backoff = self.driver.log, Backoff(FIRST_PAUSE, LONGEST_PAUSE)
         async with channel(self.address, self.keepalive, self.credentials) as connection:
             while True:
                 try:
-                    await self._speak(open_stream(connection, LINK))
+                    await self._speak(open_stream(connection, LINK), backoff)
                 except RolledBack as refusal:
                     log.error("link-refused", peer=self.peer, address=self.address, error=str(refusal))
                     return
-                except LINK_DOWN as error:
-                    said = error.details() if isinstance(error, grpc.aio.AioRpcError) else repr(error)
-                    if said != self._complaint:  # once, not twice a second
-                        self._complaint = str(said)
+                except CONNECTION_LOST as error:
+                    _, said = why(error)
+                    if said != self._complaint:  # once, not at every attempt
+                        self._complaint = said
                         log.warning("link-down", peer=self.peer, address=self.address, error=said)
-                await asyncio.sleep(RETRY_SECONDS)
+                await backoff.wait()
 
-    async def _speak(self, stream: Any) -> None:
+    async def _speak(self, stream: Any, backoff: Backoff) -> None:
         host, news = self.driver.host, self.driver.news[self.peer]
         reader = None
         try:
@@ -76,6 +69,7 @@ class PeerLink:
             host.know(self.peer, welcome.lineage)
             host.outboxes[self.peer].connected(self.peer, welcome.received)
             self._complaint = ""
+            backoff.reset()
             self.driver.log.info("link-up", peer=self.peer, address=self.address)
             reader = asyncio.create_task(self._read_acks(stream))
             while not reader.done():
@@ -109,15 +103,3 @@ class PeerLink:
             if ack.sequence > outbox.sent:
                 raise Refusal("malformed", f"an acknowledgement of message {ack.sequence}, which was not sent")
             outbox.acknowledge(ack.sequence)
-
-
-async def read_body(stream: Any, kind: str) -> Any:
-    """Read a frame that must have a body of this kind."""
-    data = await stream.read()
-    if data is grpc.aio.EOF:
-        code, said = await stream.code(), await stream.details()
-        raise Refusal("ended", f"the other side ended the stream ({code.name.lower()}: {said})")
-    _, frame = split(data)
-    if frame is None or frame.WhichOneof("body") != kind:
-        raise Refusal("malformed", f"expected {kind}")
-    return getattr(frame, kind)

@@ -15,6 +15,7 @@ from spyker.deploy.certificates import server_of
 from spyker.deploy.driver import Driver
 from spyker.deploy.frames import PROTOCOL, split
 from spyker.deploy.peer_link import HANDSHAKE_SECONDS
+from spyker.deploy.streams import STREAM_OVER
 from spyker.deploy.wire import Incoming
 from spyker.host.refusal import Refusal
 from spyker.protocol.forms import Sizes
@@ -103,7 +104,7 @@ class PeerPort:
 
     async def _acknowledge(self, j: int, context: Any) -> None:
         news, told = self.driver.acks[j], 0
-        with contextlib.suppress(grpc.aio.UsageError, asyncio.InvalidStateError):
+        with contextlib.suppress(*STREAM_OVER):
             while True:
                 news.clear()
                 sequence = self.driver.host.acknowledged.get(j, 0)

@@ -82,6 +82,7 @@ class ServerProcess:
         self.learns = deploy.server in self.places.learners
         self.peers = [j for j in self.places.servers if j != deploy.server]
         self.log = Log(server=deploy.server)
+        self.log.speak_for_all()
         state = config.path(deploy.state)
         try:
             self.checkpoints = Checkpoints(state, deploy.keep)

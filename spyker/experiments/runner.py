@@ -21,6 +21,7 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
+from spyker.config.algorithms import algorithm_code
 from spyker.config.scenario import Scenario, dump
 from spyker.config.sections import ScenarioError
 from spyker.emulate.clock import Stop
@@ -32,7 +33,6 @@ from spyker.learn.registry import code_of, recipe
 from spyker.learn.spawn import spawn
 from spyker.learn.start import available_cores
 from spyker.learn.task import Task
-from spyker.own_code import code_digest
 from spyker.records import Fact, Run, is_record
 from spyker.show.bar import Bar
 from spyker.version import __version__
@@ -58,7 +58,7 @@ def essence(scenario: Scenario) -> Scenario:
 
 def folder_of(scenario: Scenario, root: Path) -> Path:
     """Where the run of a scenario belongs."""
-    depends = f"{__version__}\n{dump(essence(scenario))}{code_of(scenario.task)}{code_digest(scenario.algorithm)}"
+    depends = f"{__version__}\n{dump(essence(scenario))}{code_of(scenario.task)}{algorithm_code(scenario.algorithm)}"
     digest = hashlib.sha256(depends.encode()).hexdigest()[:12]
     return root / f"{scenario.chosen.name}-{scenario.task.name.rpartition(':')[2]}-{digest}"
 

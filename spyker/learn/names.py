@@ -1,58 +1,24 @@
-"""From the name of a task to the function that makes it.
-
-Names without a colon are built in, or belong to an installed package that announces them as entry points of the group
-``spyker.tasks``. A name with a colon, ``module:function``, is found from the current folder.
-"""
+"""Tasks by name. One that is not built in is a function that makes it."""
 
 from __future__ import annotations
 
-import importlib
-import sys
-from importlib.metadata import EntryPoint, entry_points
-from typing import Any
-
+from spyker.config.names import Names
 from spyker.config.sections import ScenarioError, show
-from spyker.config.suggest import suggest
 
 BUILT_IN: dict[str, str] = {
     name: f"spyker.learn.built_in.{name}" for name in ("digits", "mnist", "cifar10", "wikitext2", "quadratic")
 }
 """Modules with a section ``Options`` and a function ``make(options, clients, seed, training)``."""
-GROUP = "spyker.tasks"
-
-
-def installed() -> dict[str, EntryPoint]:
-    """The tasks of installed packages, by name."""
-    return {entry.name: entry for entry in entry_points(group=GROUP)}
+NAMES = Names(BUILT_IN, "spyker.tasks", "module:function")
+WHERE = "task.name"
 
 
 def check_name(name: str) -> None:
     """Refuse a name that nobody has."""
-    if ":" in name or name in BUILT_IN or name in installed():
-        return
-    if "." in name:
+    if "." in name and ":" not in name:
         raise ScenarioError(
-            "task.name",
+            WHERE,
             f"{show(name)} was a function or an object of a Python program, which is not in this file",
             "Run that program again, or put a function that makes the task into a module and write module:function",
         )
-    remedy = suggest(name, [*BUILT_IN, *installed()], "Write module:function, or choose one of")
-    raise ScenarioError("task.name", f"is {show(name)}", remedy)
-
-
-def place_of(name: str) -> str:
-    """Where the function of a task stands that is not built in, as ``module:function``."""
-    return name if ":" in name else installed()[name].value
-
-
-def find_function(name: str) -> Any:
-    """The function that makes a task that is not built in."""
-    module, _, function = place_of(name).partition(":")
-    if "" not in sys.path:
-        sys.path.insert(0, "")
-    try:
-        return getattr(importlib.import_module(module), function)
-    except (ImportError, AttributeError) as error:
-        raise ScenarioError(
-            "task.name", f"{show(name)} cannot be imported ({error})", "Run from the folder that holds the module"
-        ) from None
+    NAMES.check(name, WHERE)

@@ -19,7 +19,7 @@ from spyker.config.sections import ScenarioError, kebab, read, show, to_toml
 from spyker.learn.by_value import ByValue
 from spyker.learn.data.dataset import Array
 from spyker.learn.guard import Guard, TaskFailedError, own_traceback
-from spyker.learn.names import BUILT_IN, check_name, find_function, place_of
+from spyker.learn.names import BUILT_IN, NAMES, WHERE, check_name
 from spyker.learn.task import Metric, Task
 from spyker.own_code import code_digest
 
@@ -41,7 +41,7 @@ class Recipe:
         elif given is not None and isinstance(given.value, Task):
             return given.value
         else:
-            function = find_function(name) if given is None else given.value
+            function = NAMES.find(name, WHERE) if given is None else given.value
             named = {key.replace("-", "_"): value for key, value in options.items()}
             named |= {"clients": self.clients, "seed": self.seed, "training": self.training}
             try:
@@ -132,7 +132,7 @@ def client_labels(scenario: Scenario) -> list[Array]:
 def code_of(choice: TaskChoice) -> str:
     """A digest of the code of the user's own that a task depends on; empty for a built-in one."""
     if choice.given is None:
-        return "" if choice.name in BUILT_IN else code_digest(place_of(choice.name))
+        return "" if choice.name in BUILT_IN else code_digest(NAMES.place(choice.name))
     module = getattr(choice.given.value, "__module__", "__main__")
     return hashlib.sha256(choice.given.packed()).hexdigest() + code_digest(f"{module}:")
 

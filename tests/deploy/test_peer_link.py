@@ -66,7 +66,8 @@ async def until(condition: Callable[[], object]) -> None:
 def test_a_link_survives_a_callee_that_ends_the_stream_at_any_moment(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(peer_link, "RETRY_SECONDS", 0.0)
+    monkeypatch.setattr(peer_link, "LONGEST_PAUSE", 0.0)
+    monkeypatch.setattr(peer_link, "FIRST_PAUSE", 0.0)
     calls = 0
     enough = asyncio.Event()
 
@@ -146,7 +147,8 @@ def test_a_peer_that_has_what_it_saved_or_more_is_told_the_rest(tmp_path: Path, 
 
 
 def test_a_callee_that_began_anew_is_refused_until_it_is_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(peer_link, "RETRY_SECONDS", 0.0)
+    monkeypatch.setattr(peer_link, "LONGEST_PAUSE", 0.0)
+    monkeypatch.setattr(peer_link, "FIRST_PAUSE", 0.0)
     calls: list[int] = []
     said = io.StringIO()
 

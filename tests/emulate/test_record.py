@@ -10,7 +10,7 @@ from spyker.config.scenario import from_table
 from spyker.emulate.record import RecordLostError, record
 from spyker.learn.engine import Here
 from spyker.learn.registry import recipe, resolve
-from spyker.records import Run
+from spyker.records import Evaluated, Run
 
 SCENARIO = resolve(from_table({"task": {"name": "quadratic"}, "duration": 5.0}))
 
@@ -45,5 +45,5 @@ def test_a_record_that_the_disk_takes_no_more_of_is_an_error_that_names_it(tmp_p
             make(tmp_path / "a", fill_the_disk)
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, before)
-    times = [fact["t"] for fact in Run(tmp_path / "a").facts("evaluation")]
+    times = [t for t, _, _ in Run(tmp_path / "a").facts(Evaluated)]
     assert times == [0.0, 1.0, 2.0]

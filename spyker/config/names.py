@@ -1,0 +1,52 @@
+"""What a scenario names and Python finds: algorithms and tasks that are built in, installed, or one's own.
+
+A package offers its own as entry points. A name with a colon, ``module:attribute``, is found from the current folder.
+"""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from collections.abc import Iterable
+from dataclasses import dataclass
+from importlib.metadata import entry_points
+from typing import Any
+
+from spyker.config.sections import ScenarioError, show
+from spyker.config.suggest import suggest
+
+
+@dataclass(frozen=True, slots=True)
+class Names:
+    """All names of one sort."""
+
+    built_in: Iterable[str]
+    group: str
+    """That of the entry points."""
+    form: str
+    """How one's own is written, such as ``module:Class``."""
+
+    def installed(self) -> dict[str, str]:
+        """What installed packages offer, as ``module:attribute`` by name."""
+        return {entry.name: entry.value for entry in entry_points(group=self.group)}
+
+    def check(self, name: str, where: str) -> None:
+        """Refuse a name that nobody has, and guess what was meant."""
+        known = [*self.built_in, *self.installed()]
+        if ":" not in name and name not in known:
+            raise ScenarioError(where, f"is {show(name)}", suggest(name, known, f"Write {self.form}, or choose one of"))
+
+    def place(self, name: str) -> str:
+        """Where something stands that is not built in, as ``module:attribute``."""
+        return name if ":" in name else self.installed()[name]
+
+    def find(self, name: str, where: str) -> Any:
+        """Import what is not built in."""
+        module, _, attribute = self.place(name).partition(":")
+        if "" not in sys.path:
+            sys.path.insert(0, "")
+        try:
+            return getattr(importlib.import_module(module), attribute)
+        except (ImportError, AttributeError) as error:
+            remedy = "Run from the folder that holds the module"
+            raise ScenarioError(where, f"{show(name)} cannot be imported ({error})", remedy) from None
