@@ -98,8 +98,10 @@ def test_tasks_of_installed_packages_are_found(
     scenario = resolve(load(None, {"task.noise-level": 0.2}, task="noisy"))
     assert recipe(scenario).make().noise == 0.2  # type: ignore[attr-defined]
     assert resolve(from_table(tomllib.loads(dump(scenario)))) == scenario
-    with pytest.raises(ScenarioError, match=r"Did you mean 'noisy'\? Choose one of digits, .*, noisy, gone, or"):
+    with pytest.raises(ScenarioError, match=r"Did you mean 'noisy'\?"):
         resolve(load(None, task="nosiy"))
+    with pytest.raises(ScenarioError, match=r"module:function, or choose one of.* digits.* noisy, gone"):
+        resolve(load(None, task="xyz"))
     with pytest.raises(ScenarioError, match=r'"gone" cannot be imported'):
         recipe(resolve(load(None, task="gone"))).make()
     command = ["run", "--task", "noisy", "--clients", "4", "--duration", "1", "--workers", "1", "--out", "r"]
@@ -107,9 +109,9 @@ def test_tasks_of_installed_packages_are_found(
 
 
 def test_an_unknown_name_gets_a_suggestion() -> None:
-    with pytest.raises(ScenarioError, match=r"Did you mean 'cifar10'\? Choose one of digits, mnist, cifar10"):
+    with pytest.raises(ScenarioError, match=r"Did you mean 'cifar10'\?"):
         resolve(load(None, task="cifar-10"))
-    with pytest.raises(ScenarioError, match=r'is "xyz"\. Choose one of'):
+    with pytest.raises(ScenarioError, match=r'is "xyz"\. Write module:function, or choose one of'):
         resolve(load(None, task="xyz"))
 
 
