@@ -10,7 +10,7 @@ from spyker.config.scenario import from_table
 from spyker.emulate.record import RecordLostError, record
 from spyker.learn.engine import Here
 from spyker.learn.registry import recipe, resolve
-from spyker.records import Run
+from spyker.records import Evaluated, Run
 
 SCENARIO = resolve(from_table({"task": {"name": "quadratic"}, "duration": 5.0}))
 
@@ -26,7 +26,7 @@ def test_who_watches_is_told_what_is_written_and_may_end_the_run(tmp_path: Path)
     assert summary == Run(tmp_path / "a").summary
     assert not summary["finished"]
     assert 1 <= summary["time"] < 1.5
-    assert [(round(t, 9), kind) for t, kind in told] == [(f["t"], f["kind"]) for f in Run(tmp_path / "a").facts()]
+    assert [(round(t, 9), kind) for t, kind in told] == [(t, fact.kind) for t, fact, _ in Run(tmp_path / "a").facts()]
 
 
 def test_only_true_ends_a_run(tmp_path: Path) -> None:
@@ -45,5 +45,4 @@ def test_a_record_that_the_disk_takes_no_more_of_is_an_error_that_names_it(tmp_p
             make(tmp_path / "a", fill_the_disk)
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, before)
-    times = [fact["t"] for fact in Run(tmp_path / "a").facts("evaluation")]
-    assert times == [0.0, 1.0, 2.0]
+    assert [stated.t for stated in Run(tmp_path / "a").facts(Evaluated)] == [0.0, 1.0, 2.0]
