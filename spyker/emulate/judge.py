@@ -12,9 +12,8 @@ import numpy as np
 
 from spyker.config.scenario import Evaluation
 from spyker.emulate.clock import Clock
-from spyker.emulate.world import Sink, World
+from spyker.emulate.world import Emulation, Sink
 from spyker.learn.engine import Engine, EvaluateJob
-from spyker.protocol.server import Server
 from spyker.records import Evaluated, Fact, RunStarted, evaluated
 from spyker.vectors import average
 
@@ -42,14 +41,14 @@ class Judge:
             self.settle()
         self.sink(t, fact, queue)
 
-    def evaluate(self, world: World, servers: Sequence[Server]) -> None:
-        """Begin an evaluation now and see to the next one."""
+    def evaluate(self, world: Emulation, servers: Sequence[int]) -> None:
+        """Begin an evaluation of these servers' models now and see to the next one."""
         self.settle()
-        models = [server.weights.snapshot() for server in servers]
-        for server, model in zip(servers, models, strict=True):
+        models = [world.processors[i].server.weights.snapshot() for i in servers]
+        for i, model in zip(servers, models, strict=True):
             if not np.isfinite(model).all():
                 raise DivergedError(
-                    f"the model of server {server.id} is not finite any more at t = {self.clock.now:g} s: training "
+                    f"the model of server {i} is not finite any more at t = {self.clock.now:g} s: training "
                     "diverged. Lower training.rate (--set training.rate=…)"
                 )
         jobs = [EvaluateJob(model) for model in models]

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Mapping
 from typing import TypeAlias
 
 from spyker.emulate.clock import Clock
+from spyker.emulate.timers import Timers
 from spyker.protocol.messages import Action, ClientMessage, PeerMessage, ServeAgain
 from spyker.protocol.server import Server, Work
 
@@ -15,34 +17,33 @@ Arrival: TypeAlias = tuple[int, ClientMessage | PeerMessage | str]
 Perform: TypeAlias = Callable[["Processor", list[Action]], None]
 
 
-class Processor:
-    """Serves a server's messages. The effects of a message happen when its cost has elapsed."""
+class Service(ABC):
+    """Serves what waits, wherever it waits. The effects of a message happen when its cost has elapsed."""
 
-    __slots__ = ("_busy", "_timers", "clock", "costs", "longest", "perform", "queue", "server")
+    __slots__ = ("_busy", "clock", "costs", "longest")
 
-    def __init__(self, server: Server, clock: Clock, costs: Mapping[Work, float], perform: Perform) -> None:
-        self.server = server
-        self.clock = clock
-        self.costs = costs
-        self.perform = perform
-        self.queue: deque[Arrival] = deque()  # the first one is in service
+    def __init__(self, clock: Clock, costs: Mapping[Work, float]) -> None:
+        self.clock, self.costs = clock, costs
         self.longest = 0
         self._busy = False
-        self._timers: dict[str, object] = {}  # those that run, each with a mark of its own
 
-    def arrive(self, sender: int, message: ClientMessage | PeerMessage | str) -> None:
-        """A message arrives: it waits for its turn."""
-        self.queue.append((sender, message))
-        if len(self.queue) > self.longest:
-            self.longest = len(self.queue)
-        if not self._busy:
-            self._serve()
+    @property
+    @abstractmethod
+    def server(self) -> Server:
+        """The server whose messages these are."""
+
+    @abstractmethod
+    def _next(self) -> Work | None:
+        """How heavy the first message is; none, if none waits."""
+
+    @abstractmethod
+    def _handle(self) -> None:
+        """Let the first message take effect. It still counts as queued while it does."""
 
     def _serve(self) -> None:
         """Start on the first message; messages that cost nothing are done with at once."""
-        while self.queue:
-            sender, message = self.queue[0]
-            cost = 0.0 if isinstance(message, str) else self.costs[self.server.work(sender, message)]
+        while (work := self._next()) is not None:
+            cost = self.costs[work]
             if cost > 0:
                 self._busy = True
                 self.clock.at(self.clock.now + cost, self._done, None, None)
@@ -54,10 +55,41 @@ class Processor:
         self._handle()
         self._serve()
 
-    def _handle(self) -> None:
-        """Let the first message take effect. It still counts as queued while it does."""
+
+class Processor(Service):
+    """Serves the messages of a server that never dies."""
+
+    __slots__ = ("_server", "perform", "queue", "timers")
+
+    def __init__(self, server: Server, clock: Clock, costs: Mapping[Work, float], perform: Perform) -> None:
+        super().__init__(clock, costs)
+        self._server = server
+        self.perform = perform
+        self.queue: deque[Arrival] = deque()  # the first one is in service
+        self.timers = Timers(clock, lambda timer: self.arrive(server.id, timer))
+
+    @property
+    def server(self) -> Server:
+        """Always the same one."""
+        return self._server
+
+    def arrive(self, sender: int, message: ClientMessage | PeerMessage | str) -> None:
+        """A message arrives: it waits for its turn."""
+        self.queue.append((sender, message))
+        if len(self.queue) > self.longest:
+            self.longest = len(self.queue)
+        if not self._busy:
+            self._serve()
+
+    def _next(self) -> Work | None:
+        if not self.queue:
+            return None
         sender, message = self.queue[0]
-        server = self.server
+        return Work.NOTHING if isinstance(message, str) else self._server.work(sender, message)
+
+    def _handle(self) -> None:
+        sender, message = self.queue[0]
+        server = self._server
         actions = server.expire(message) if isinstance(message, str) else server.handle(sender, message)
         self.perform(self, actions)
         self.queue.popleft()
@@ -65,19 +97,3 @@ class Processor:
             if isinstance(action, ServeAgain):
                 self.queue.extendleft(reversed(action.messages))
                 self.longest = max(self.longest, len(self.queue))
-
-    # --- Timers ----------------------------------------------------------------------------------------------------
-
-    def start_timer(self, timer: str, seconds: float) -> None:
-        """Let a timer run, from now."""
-        self._timers[timer] = mark = object()
-        self.clock.at(self.clock.now + seconds, self._ring, timer, mark)
-
-    def stop_timer(self, timer: str) -> None:
-        """Let it be."""
-        self._timers.pop(timer, None)
-
-    def _ring(self, timer: str, mark: object) -> None:
-        if self._timers.get(timer) is mark:  # it was neither stopped nor started again
-            del self._timers[timer]
-            self.arrive(self.server.id, timer)

@@ -2,82 +2,106 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from spyker.config.scenario import Scenario, latency_seconds
 from spyker.emulate.clock import Clock, Stop
+from spyker.emulate.hosted import HostedWorld
 from spyker.emulate.judge import Judge
 from spyker.emulate.links import Links
-from spyker.emulate.world import Sink, World
+from spyker.emulate.world import Emulation, Sink, World
 from spyker.learn.engine import Engine
 from spyker.learn.registry import with_targets
 from spyker.learn.speeds import delays
 from spyker.learn.task import Task
 from spyker.placement import Placement
-from spyker.protocol.server import Setup, Work
+from spyker.protocol.server import Server, Setup, Work
 from spyker.records import run_started
 from spyker.records.summary import WAYS, Totals, server_totals, summarise, target_name
-from spyker.vectors import Vector
 
 
-def run(scenario: Scenario, task: Task, engine: Engine, sink: Sink, stop: Stop | None = None) -> dict[str, Any]:
+def run(
+    scenario: Scenario,
+    task: Task,
+    engine: Engine,
+    sink: Sink,
+    stop: Stop | None = None,
+    fate: Callable[[HostedWorld], None] | None = None,
+) -> dict[str, Any]:
     """Run a resolved scenario, tell ``sink`` every fact, and return the summary.
 
-    A run that ``stop`` ends early has a summary of what happened until then.
+    A run that ``stop`` ends early has a summary of what happened until then. With ``fate`` servers are whole processes,
+    and it may arrange what happens to them before they begin.
     """
     scenario = with_targets(scenario, task.metric)
     places = scenario.placement()
-    initial = task.initial()
+    clock = Clock(scenario.duration)
+    started = run_started(scenario, task.metric.name, task.metric.higher_is_better)
+    judge = Judge(clock, engine, started, scenario.evaluation, sink)
+    world = make_world(scenario, task, engine, clock, judge.fact, places, hosted=fate is not None)
+    if fate is not None:
+        assert isinstance(world, HostedWorld)
+        fate(world)
+    try:
+        sink(0.0, started, None)
+        world.start()
+        judge.evaluate(world, places.learners)
+        finished = clock.run(stop or Stop())
+        judge.settle()
+    finally:
+        engine.cancel()
+    return summarise(started, count(scenario, task.initial().size, world, judge, places, finished))
+
+
+def make_world(
+    scenario: Scenario, task: Task, engine: Engine, clock: Clock, sink: Sink, places: Placement, *, hosted: bool
+) -> Emulation:
+    """The world of a scenario, of bare servers or of whole processes."""
     setup = Setup(
         len(places.learners),
         places.client_count,
-        initial,
+        task.initial(),
         scenario.training.rate,
         scenario.parameters,
         scenario.seed,
         task.mix,
     )
-    rosters: dict[int, dict[int, int]] = {i: {} for i in places.servers}
-    for k, home in enumerate(places.homes):
-        if home is not None:
-            rosters[home][k] = task.size(k)
-    servers = [scenario.chosen.build(i, setup, roster) for i, roster in rosters.items()]
-    learners = [servers[i] for i in places.learners]  # without the cloud
-    clock = Clock(scenario.duration)
-    started = run_started(scenario, task.metric.name, task.metric.higher_is_better)
-    judge = Judge(clock, engine, started, scenario.evaluation, sink)
-    world = World(
-        servers,
-        [scenario.chosen.client(k, home or 0) for k, home in enumerate(places.homes)],
-        links=Links(latency_seconds(scenario.world), scenario.world.bandwidth_mbit * 1e6, places),
-        delays=delays(scenario),
-        costs={
+    clients = [scenario.chosen.client(k, home or 0) for k, home in enumerate(places.homes)]
+    surroundings: dict[str, Any] = {
+        "links": Links(latency_seconds(scenario.world), scenario.world.bandwidth_mbit * 1e6, places),
+        "delays": delays(scenario),
+        "costs": {
             Work.NOTHING: 0.0,
             Work.MIX: scenario.world.mix_ms / 1000,
             Work.AVERAGE: scenario.world.average_ms / 1000,
         },
-        engine=engine,
-        clock=clock,
-        sink=judge.fact,
-    )
-    try:
-        sink(0.0, started, None)
-        world.start()
-        judge.evaluate(world, learners)
-        finished = clock.run(stop or Stop())
-        judge.settle()
-    finally:
-        engine.cancel()
-    return summarise(started, count(scenario, initial, world, judge, places, finished))
+        "engine": engine,
+        "clock": clock,
+        "sink": sink,
+    }
+
+    def build(i: int, roster: Mapping[int, int]) -> Server:
+        return scenario.chosen.build(i, setup, roster)
+
+    if hosted:
+        return HostedWorld(build, clients, task.size, places, **surroundings)
+    rosters: dict[int, dict[int, int]] = {i: {} for i in places.servers}
+    for k, home in enumerate(places.homes):
+        if home is not None:
+            rosters[home][k] = task.size(k)
+    return World([build(i, roster) for i, roster in rosters.items()], clients, **surroundings)
 
 
-def count(scenario: Scenario, initial: Vector, world: World, judge: Judge, places: Placement, finished: bool) -> Totals:
+def count(
+    scenario: Scenario, parameters: int, world: Emulation, judge: Judge, places: Placement, finished: bool
+) -> Totals:
     """The totals of a run."""
     reached = {target_name(target): judge.reached(target) for target in scenario.evaluation.targets or ()}
     return Totals(
         finished=finished,
         time=world.clock.now,
-        parameters=initial.size,
+        parameters=parameters,
         final=judge.history[-1][1],
         reached={target: hit for target, hit in reached.items() if hit is not None},
         updates_per_client=world.updates_per_client,

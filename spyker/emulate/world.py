@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from array import array
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 from spyker.emulate.clock import Clock
 from spyker.emulate.links import Links
-from spyker.emulate.processor import Processor
+from spyker.emulate.processor import Processor, Service
 from spyker.learn.engine import Engine, TrainJob
 from spyker.protocol.client import Client
 from spyker.protocol.facts import CloudRoundEnded, SyncStarted, UpdateApplied
@@ -17,18 +18,21 @@ from spyker.protocol.forms import declaration, size_in_bytes
 from spyker.protocol.messages import Action, Message, Model, Record, StartTimer, StopTimer, ToClient, ToServer, Train
 from spyker.protocol.server import Server, Work
 from spyker.records import Fact
+from spyker.vectors import Vector
 
 Sink: TypeAlias = Callable[[float, Fact, int | None], None]
 """Takes a fact: its time, the fact itself and, for an update, the length of the server's queue."""
 
 
-class World:
-    """Servers, clients and everything between them. ``sink`` is told every fact."""
+class Emulation(ABC):
+    """What happens between nodes, whatever they are made of. ``sink`` is told every fact."""
+
+    processors: Sequence[Service]
 
     def __init__(
         self,
-        servers: Sequence[Server],
-        clients: Sequence[Client],
+        servers: int,
+        clients: int,
         *,
         links: Links,
         delays: Sequence[float],
@@ -38,20 +42,18 @@ class World:
         sink: Sink,
     ) -> None:
         self.clock, self.links, self.engine, self.delays, self.sink = clock, links, engine, delays, sink
-        self.clients = clients
+        self.costs = costs
         self.states: dict[int, bytes | None] = {}  # of those clients that keep one
-        self.processors = [Processor(server, clock, costs, self._perform) for server in servers]
         self.messages: Counter[str] = Counter()
         self._sizes: dict[type[Message], int] = {}  # of those kinds of messages that are all of one size
         self.updates = 0
-        self.updates_per_client = array("q", bytes(8 * len(clients)))
-        self.updates_per_server = [0] * len(servers)
+        self.updates_per_client = array("q", bytes(8 * clients))
+        self.updates_per_server = [0] * servers
         self.synchronisations = 0
 
+    @abstractmethod
     def start(self) -> None:
         """At time 0 every server does what it does first."""
-        for processor in self.processors:
-            self._perform(processor, processor.server.start())
 
     def _size(self, message: Message) -> int:
         """Count a message and return its size in bytes."""
@@ -64,6 +66,52 @@ class World:
                 self._sizes[kind] = size
         return size
 
+    def _record(self, fact: Fact, queue: int) -> None:
+        """Count a fact and hand it on. So many messages wait at its server."""
+        if isinstance(fact, UpdateApplied):
+            self.updates += 1
+            self.updates_per_client[fact.client] += 1
+            self.updates_per_server[fact.server] += 1
+            self.sink(self.clock.now, fact, queue)
+            return
+        if isinstance(fact, SyncStarted):  # servers may start the same one independently
+            self.synchronisations = max(self.synchronisations, fact.bid)
+        elif isinstance(fact, CloudRoundEnded):
+            self.synchronisations += 1
+        self.sink(self.clock.now, fact, None)
+
+    def _train(self, k: int, order: Train, ended: Callable[[Any, TrainJob], None], trainee: Any) -> None:
+        """A client begins to train. The training is submitted now and its result awaited when it is due."""
+        due = self.clock.now + self.delays[k]
+        if due <= self.clock.end:
+            job = TrainJob(k, order.weights, order.rate, order.step, self.states.get(k))
+            self.engine.submit(job, due)
+            self.clock.at(due, ended, trainee, job)
+
+    def _trained(self, job: TrainJob) -> Vector:
+        """What came of a training; what its client keeps for the next one stays here."""
+        weights = self.engine.trained(job)
+        if job.state is not job.left:
+            self.states[job.client] = job.left
+        return weights
+
+
+class World(Emulation):
+    """Servers that never die, their clients, and connections that never break."""
+
+    processors: Sequence[Processor]
+
+    def __init__(self, servers: Sequence[Server], clients: Sequence[Client], **surroundings: Any) -> None:
+        """What surrounds them is that of every :class:`Emulation`."""
+        super().__init__(len(servers), len(clients), **surroundings)
+        self.clients = clients
+        self.processors = [Processor(server, self.clock, self.costs, self._perform) for server in servers]
+
+    def start(self) -> None:
+        """At time 0 every server does what it does first."""
+        for processor in self.processors:
+            self._perform(processor, processor.server.start())
+
     def _perform(self, processor: Processor, actions: Iterable[Action]) -> None:
         """Do what a server asked for."""
         now, clock, me = self.clock.now, self.clock, processor.server.id
@@ -72,45 +120,25 @@ class World:
                 arrival = self.links.down(now, me, action.client, self._size(action.message))
                 clock.at(arrival, self._model_arrives, action.client, action.message)
             elif isinstance(action, Record):
-                self._record(action.fact, processor)
+                self._record(action.fact, len(processor.queue))
             elif isinstance(action, ToServer):
                 arrival = self.links.between(now, me, action.server, self._size(action.message))
                 clock.at(arrival, self.processors[action.server].arrive, me, action.message)
             elif isinstance(action, StartTimer):
-                processor.start_timer(action.timer, action.seconds)
+                processor.timers.start(action.timer, action.seconds)
             elif isinstance(action, StopTimer):
-                processor.stop_timer(action.timer)
-
-    def _record(self, fact: Fact, processor: Processor) -> None:
-        """Count a fact and hand it on."""
-        if isinstance(fact, UpdateApplied):
-            self.updates += 1
-            self.updates_per_client[fact.client] += 1
-            self.updates_per_server[fact.server] += 1
-            self.sink(self.clock.now, fact, len(processor.queue))
-            return
-        if isinstance(fact, SyncStarted):  # servers may start the same one independently
-            self.synchronisations = max(self.synchronisations, fact.bid)
-        elif isinstance(fact, CloudRoundEnded):
-            self.synchronisations += 1
-        self.sink(self.clock.now, fact, None)
+                processor.timers.stop(action.timer)
 
     def _model_arrives(self, k: int, model: Model) -> None:
-        """A client begins to train. The training is submitted now and its result awaited when it is due."""
+        """A client does what its server asks for."""
         client = self.clients[k]
-        due = self.clock.now + self.delays[k]
         for action in client.handle(client.server, model):
-            if isinstance(action, Train) and due <= self.clock.end:
-                job = TrainJob(k, action.weights, action.rate, action.step, self.states.get(k))
-                self.engine.submit(job, due)
-                self.clock.at(due, self._training_ends, client, job)
+            if isinstance(action, Train):
+                self._train(k, action, self._training_ends, client)
 
     def _training_ends(self, client: Client, job: TrainJob) -> None:
         """A client answers its server."""
-        weights = self.engine.trained(job)
-        if job.state is not job.left:
-            self.states[client.id] = job.left
-        for action in client.trained(weights, job.examples, job.metrics):
+        for action in client.trained(self._trained(job), job.examples, job.metrics):
             if isinstance(action, ToServer):
                 arrival = self.links.up(self.clock.now, client.id, action.server, self._size(action.message))
                 self.clock.at(arrival, self.processors[action.server].arrive, client.id, action.message)

@@ -37,10 +37,9 @@ class SyncSpyker(Spyker):
         the meantime, it has never been away: if it has sent something, that will be answered with its next task.
         """
         if self.waiting and isinstance(message, Update | Leave):
-            told = (
-                replace(message, metrics=None) if isinstance(message, Update) else message
-            )  # what it measured was told
-            self.stored.append((sender, told))
+            if isinstance(message, Update) and message.metrics is not None:
+                message = replace(message, metrics=None)  # which have been told
+            self.stored.append((sender, message))
             return
         if self.waiting and isinstance(message, Join):
             self.stored = [(k, m) for k, m in self.stored if k != sender or not isinstance(m, Leave)]

@@ -36,7 +36,7 @@ def save(tmp_path):
         numbers = {
             "id": server,
             "layout": layout_numbers(task),
-            "server": {"age": version + 0.5, "version": version},
+            "server": {"age": version + 0.5, "version": version, "weights": {"array": "weights"}},
         }
         folder = tmp_path / f"state-{server}"
         Checkpoints(folder, keep=2).save(numbers, {"weights": weights, "average": weights * 0})

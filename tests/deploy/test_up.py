@@ -69,6 +69,10 @@ def test_a_model_of_pytorch(tmp_path: Path) -> None:
     config = (tmp_path / "kept" / "server-0" / "config.toml").read_text("utf-8")
     assert "# save after so many updates" in config, "what is kept explains itself"
     assert any(state.glob("checkpoint-*"))
+    command = [*SPYKER, "export", str(state), "--out", str(tmp_path / "model")]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0, done.stderr
+    assert f"version {summary['updates']}," in done.stdout, "the last model is there, for anybody to use"
 
 
 def test_a_client_that_fails_is_named_when_the_run_is_over(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

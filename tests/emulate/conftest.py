@@ -9,14 +9,17 @@ from spyker.learn.registry import resolve
 from spyker.learn.start import start
 from spyker.records import RunStarted
 
-Emulate = Callable[[dict[str, Any]], tuple[list[dict[str, Any]], dict[str, Any]]]
+Emulate = Callable[..., tuple[list[dict[str, Any]], dict[str, Any]]]
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def emulate() -> Emulate:
-    """Run a scenario given as a table; return its facts, as dictionaries, and its summary."""
+    """Run a scenario given as a table; return its facts, as dictionaries, and its summary.
 
-    def emulate(table: dict[str, Any]) -> tuple[list[dict[str, Any]], dict[str, Any]]:
+    With ``fate`` servers are processes; see :func:`spyker.emulate.run.run`.
+    """
+
+    def emulate(table: dict[str, Any], fate: Any = None) -> tuple[list[dict[str, Any]], dict[str, Any]]:
         scenario = resolve(from_table(table))
         task, engine = start(scenario)
         facts: list[dict[str, Any]] = []
@@ -28,7 +31,7 @@ def emulate() -> Emulate:
             facts.append({"t": t, "kind": fact.kind, **fields} | ({} if queue is None else {"queue": queue}))
 
         with engine:
-            summary = run(scenario, task, engine, sink)
+            summary = run(scenario, task, engine, sink, fate=fate)
         return facts, summary
 
     return emulate

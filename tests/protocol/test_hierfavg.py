@@ -7,7 +7,7 @@ import pytest
 from actions import sent, stated, update, vector
 
 from spyker.protocol.facts import CloudRoundEnded, RoundEnded
-from spyker.protocol.messages import EdgeModel, Join, Leave, PeerModel, ToClient
+from spyker.protocol.messages import EdgeIdle, EdgeModel, Join, Leave, PeerModel, ToClient
 from spyker.protocol.server import Work
 
 
@@ -267,3 +267,74 @@ def test_an_edge_that_its_last_client_left_still_sends_its_model(edge):
     server.handle(0, Leave())
     ((_, model),) = sent(server.handle(1, Leave()))
     assert (model.weights.tolist(), model.size) == ([4.0], 1)
+
+
+# --- An edge without clients ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("leaves_first", [True, False])
+def test_the_cloud_does_not_wait_for_an_edge_whose_last_client_left_before_it_answered(build, settle, leaves_first):
+    servers = build("hierfavg", [[1], [1]], edge_rounds=1)
+    for server in servers:
+        list(server.start())
+    scenes = [(1, Leave()), (0, update(4))]
+    done = []
+    for client, message in scenes if leaves_first else reversed(scenes):
+        done += settle(servers, client, servers[client].handle(client, message))
+    assert [action.client for _, action in done if isinstance(action, ToClient)] == [0], "the next round begins"
+    assert servers[0].weights.snapshot().tolist() == servers[1].weights.snapshot().tolist() == [4.0]
+
+
+def test_an_edge_without_clients_says_so_once_for_every_time_that_happens(edge):
+    server = edge()
+    assert sent(server.handle(0, Leave())) == []
+    assert sent(server.handle(1, Leave())) == [(2, EdgeIdle())]
+    assert sent(server.handle(5, Join(1))) == []
+    assert sent(server.handle(5, Leave())) == [(2, EdgeIdle())]
+
+
+def test_an_edge_whose_clients_left_while_it_waited_says_so_when_the_cloud_has_answered(edge):
+    server = edge(edge_rounds=1)
+    play(server)
+    assert sent(server.handle(0, Leave()) + server.handle(1, Leave())) == []
+    assert sent(server.handle(2, PeerModel(vector(9), 3.5, 1))) == [(2, EdgeIdle())]
+
+
+def test_an_edge_that_begins_without_clients_says_so(build):
+    first, *_ = build("hierfavg", [[], [1]])
+    assert sent(first.start()) == [(2, EdgeIdle())]
+
+
+def test_newcomers_that_train_an_older_model_are_not_disturbed_by_the_clouds(edge):
+    server = edge()
+    server.handle(0, Leave())
+    server.handle(1, Leave())
+    server.handle(5, Join(1))
+    assert server.handle(2, PeerModel(vector(9), 3.5, 1)) == []
+    assert server.weights.snapshot().tolist() == [0.0]
+    assert server.age == 0.0
+
+
+def test_the_cloud_never_averages_nothing(cloud):
+    for edge in range(3):
+        assert cloud.handle(edge, EdgeIdle()) == []
+    assert len(sent(cloud.handle(0, EdgeModel(vector(2), 1.0, 1)))) == 3
+
+
+def test_the_cloud_waits_again_for_an_edge_that_has_sent_a_model(cloud):
+    cloud.handle(2, EdgeIdle())
+    cloud.handle(0, EdgeModel(vector(1), 1.0, 1))
+    assert len(sent(cloud.handle(1, EdgeModel(vector(3), 1.0, 1)))) == 3
+    cloud.handle(2, EdgeModel(vector(1), 1.0, 1))
+    cloud.handle(0, EdgeModel(vector(1), 1.0, 1))
+    assert len(sent(cloud.handle(1, EdgeModel(vector(1), 1.0, 1)))) == 3
+    cloud.handle(0, EdgeModel(vector(1), 1.0, 1))
+    assert cloud.handle(1, EdgeModel(vector(1), 1.0, 1)) == [], "edge 2 has clients again"
+
+
+def test_the_word_of_the_last_edge_without_clients_costs_the_aggregation(cloud):
+    assert cloud.work(2, EdgeIdle()) is Work.NOTHING
+    cloud.handle(2, EdgeIdle())
+    cloud.handle(0, EdgeModel(vector(1), 1.0, 1))
+    assert cloud.work(1, EdgeIdle()) is Work.AVERAGE
+    assert cloud.work(1, EdgeModel(vector(1), 1.0, 1)) is Work.AVERAGE

@@ -24,13 +24,16 @@ servers is a FIFO link. A client gets what its server sends at once and answers 
 In a trace, ``0 <- 1: …`` says that server 0 handles a message of server 1. What it does stands below it, in order:
 ``-> 1: …`` is a message sent, ``fact: …`` one recorded, ``state: …`` what became of its model. Numbers are rounded to
 four decimals. A command may go on in the next line after a backslash.
+
+A script that begins with ``hosts`` in place of ``servers`` moves whole server processes; see ``hosted.py``.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from typing import Any
 
 import numpy as np
 
@@ -43,10 +46,8 @@ from spyker.protocol.hierfavg import Cloud
 from spyker.protocol.messages import (
     Action,
     Age,
-    EdgeModel,
     Join,
     Leave,
-    PeerModel,
     Record,
     ServeAgain,
     ToClient,
@@ -58,12 +59,12 @@ from spyker.protocol.spyker import Spyker
 from spyker.protocol.sync_spyker import SyncSpyker
 
 SEPARATOR = "----"
-KINDS = {Age: "announcement", PeerModel: "peer-model", EdgeModel: "edge-model"}
+KINDS = {Age: "announcement"}
 
 
 def run(script: str) -> str:
     """The script with the traces that its commands have now. Whatever else stands in it stays as it is."""
-    stage, result = Stage(), []
+    stage, result = stage_for(script), []
     lines = iter(script.splitlines())
     for line in lines:
         result.append(line)
@@ -80,6 +81,16 @@ def run(script: str) -> str:
     return "\n".join(result).rstrip() + "\n"
 
 
+def stage_for(script: str) -> Stage:
+    """Bare servers or, if the first command wants them, whole processes."""
+    first = next((line for line in script.splitlines() if line.strip() and not line.startswith("#")), "")
+    if first.startswith("hosts"):
+        from hosted import HostedStage  # it is a kind of Stage
+
+        return HostedStage()
+    return Stage()
+
+
 class Stage:
     """Servers, clients and the messages in flight."""
 
@@ -89,6 +100,12 @@ class Stage:
         verb, *words = re.findall(r"[\w-]+=\[[^]]*\]|\S+", command)
         named = dict(word.split("=", 1) for word in words if "=" in word)
         plain = [word for word in words if "=" not in word]
+        if not self.command(verb, plain, named):
+            raise ValueError(f"cannot understand {command!r}")
+        return self.trace
+
+    def command(self, verb: str, plain: list[str], named: dict[str, str]) -> bool:
+        """Execute one command, if there is such a command."""
         match verb, plain:
             case "servers", [count]:
                 self.begin(int(count), **named)
@@ -103,8 +120,8 @@ class Stage:
             case "state", []:
                 self.state(**named)
             case _:
-                raise ValueError(f"cannot understand {command!r}")
-        return self.trace
+                return False
+        return True
 
     # --- commands --------------------------------------------------------------------------------------------------
 
@@ -124,19 +141,23 @@ class Stage:
         counts = [int(number) for number in clients.split(",")]
         if len(counts) != count or (chosen.topology is Topology.SINGLE and count != 1):
             raise ValueError(f"{count} servers, {len(counts)} numbers of clients, {chosen.topology.value}")
-        self.homes = [i for i, number in enumerate(counts) for _ in range(number)]
-        points = [int(size) for size in sizes.split(",")] if sizes else [1] * len(self.homes)
-        pairs = list(zip(self.homes, enumerate(points), strict=True))
-        rosters = tuple(dict(entry for home, entry in pairs if home == i) for i in range(count))
+        homes = [i for i, number in enumerate(counts) for _ in range(number)]
+        points = [int(size) for size in sizes.split(",")] if sizes else [1] * len(homes)
+        pairs = list(zip(homes, enumerate(points), strict=True))
+        rosters = [dict(entry for home, entry in pairs if home == i) for i in range(count)]
         table = {key: parse_value(value) for key, value in parameters.items()}
         given = read(chosen.Parameters, table, algorithm)
-        setup = Setup(count, len(self.homes), vector(weights), float(rate), given, int(seed))
+        setup = Setup(count, len(homes), vector(weights), float(rate), given, int(seed))
         self.count = count
-        rosters += ({},) * (chosen.topology is Topology.CLOUD)
-        self.servers = [chosen.build(i, setup, roster) for i, roster in enumerate(rosters)]
-        self.clients = {k: Client(k, home) for k, home in enumerate(self.homes)}
+        rosters += [{}] * (chosen.topology is Topology.CLOUD)
+        self.play(rosters, lambda i, roster: chosen.build(i, setup, roster))
+
+    def play(self, rosters: list[dict[int, int]], build: Callable[[int, dict[int, int]], Server]) -> None:
+        """Everybody is there, and begins."""
+        self.servers = [build(i, roster) for i, roster in enumerate(rosters)]
+        self.clients = {k: Client(k, i) for i, roster in enumerate(rosters) for k in roster}
         self.idle = set(self.clients)
-        self.in_flight: list[tuple[int, int, object]] = []  # sender, receiver, message, in the order of sending
+        self.in_flight: list[tuple[int, int, Any]] = []  # sender, receiver, message, in the order of sending
         for server in self.servers:
             self.trace.append(f"{self.name(server.id)} starts")
             self.perform(server, server.start())
@@ -232,7 +253,7 @@ def show(value: object) -> str:
 
 def describe(thing: object, kind: str = "", leave_out: str = "") -> str:
     """A message or a fact: its kind and all of its fields that say something."""
-    kind = kind or KINDS.get(type(thing), type(thing).__name__.lower())
+    kind = kind or KINDS.get(type(thing), type(thing).kind)
     fields = [field.name for field in dataclasses.fields(thing) if field.name != leave_out]
     fields = [name for name in fields if getattr(thing, name) is not None]
     return " ".join([kind, *(f"{name}={show(getattr(thing, name))}" for name in fields)])

@@ -1,0 +1,144 @@
+"""What survives when processes are killed and connections break."""
+
+from typing import Any
+
+import pytest
+from gossip import Gossip
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from processes import FATES, PEACE, Blow, arrange, gossip_world, play
+from test_hosted import heterogeneous
+
+from spyker.emulate.hosted import HostedWorld
+from spyker.protocol.facts import UpdateApplied
+from spyker.protocol.forms import Sizes
+from spyker.protocol.messages import Token
+from spyker.protocol.registry import ALGORITHMS
+from spyker.protocol.saving import Unpacker
+from spyker.protocol.spyker import Spyker
+from spyker.records import Resumed
+
+SAVE_SECONDS = st.sampled_from([0.0, 0.013, 0.11])
+CLIENTS = st.sampled_from([[3], [2, 1], [1, 2, 1], [1, 1, 2, 1]])
+
+
+def saved(world: HostedWorld, i: int) -> list[int]:
+    """The answers whose effect is on a server's disk."""
+    checkpoint = world.disks[i].read()
+    if checkpoint is None:
+        return []
+    numbers, vectors = checkpoint
+    found: list[int] = Unpacker(vectors, Gossip.kinds(), Sizes(2, 1)).unpack(numbers["server"]["applied"])
+    return found
+
+
+class Watcher:
+    """Looks at a world of gossiping servers again and again."""
+
+    def __init__(self, world: HostedWorld) -> None:
+        self.world = world
+        self.before: list[list[int]] = [[] for _ in world.places.servers]
+        self.look()
+
+    def look(self) -> None:
+        world, now = self.world, self.world.clock.now
+        for i, process in enumerate(world.processors):
+            on_disk = saved(world, i)
+            assert on_disk[: len(self.before[i])] == self.before[i], "what was saved is never lost"
+            self.before[i] = on_disk
+            server = process.server
+            assert isinstance(server, Gossip)
+            if process.alive:
+                assert server.applied[: len(on_disk)] == on_disk
+                assert len(set(server.applied)) == len(server.applied), "no answer counts twice"
+                for j, heard in server.heard.items():
+                    assert heard == saved(world, j)[: len(heard)], "nobody is told what could be lost, nor twice"
+        world.schedule(now + 0.0301, self.look)
+
+
+@settings(max_examples=40, deadline=None)
+@given(clients=CLIENTS, fate=FATES, save_seconds=SAVE_SECONDS)
+def test_each_answer_counts_once_and_everybody_is_told_once_in_order(
+    clients: list[int], fate: list[Blow], save_seconds: float
+) -> None:
+    world, facts = gossip_world(clients)
+    arrange(world, fate, save_seconds)
+    watcher = Watcher(world)
+    marks: list[list[int]] = []
+    world.schedule(3.0, lambda: marks.extend(list(process.server.applied) for process in world.processors))
+    play(world)
+    assert not world.refused["lineage"]
+    everything = [answer for process in world.processors for answer in process.server.applied]
+    assert len(everything) == len(set(everything)), "nor does one count at two servers"
+    assert world.updates == len(everything)
+    assert world.updates_per_client.tolist() == [
+        sum(answer // 1000 == k for answer in everything) for k in range(sum(clients))
+    ]
+    for i, process in enumerate(world.processors):
+        for j, heard in process.server.heard.items():
+            assert heard[: len(marks[j])] == marks[j], f"server {i} has heard all that server {j} had to say by then"
+    for k, home in enumerate(world.places.homes):
+        lately = world.processors[home].server.applied[len(marks[home]) :]
+        assert k in {answer // 1000 for answer in lately}, "in the end every client trains on, where it is"
+    versions_rise(facts, len(clients))
+    watcher.look()
+
+
+def versions_rise(facts: list[tuple[float, Any]], servers: int) -> None:
+    """Every update is the next one of what its server has, and a restart takes back what was not saved."""
+    versions = [0] * servers
+    for _, fact in facts:
+        if isinstance(fact, UpdateApplied):
+            assert fact.version == versions[fact.server] + 1 or fact.version == 1
+            versions[fact.server] = fact.version
+        elif isinstance(fact, Resumed):
+            assert fact.version == versions[fact.server] - fact.lost
+            versions[fact.server] = fact.version
+
+
+def tokens(world: HostedWorld) -> int:
+    """How many there are, at the servers and on the way."""
+    count = 0
+    for process in world.processors:
+        server = process.server
+        assert isinstance(server, Spyker)
+        count += server.token is not None
+        for j, box in process.host.outboxes.items():
+            handled = world.processors[j].host._handled.get(process.host.id, 0)
+            count += sum(isinstance(p.message, Token) for p in box.entries if p.sequence > handled)
+    return count
+
+
+@settings(max_examples=20, deadline=None)
+@given(fate=FATES, save_seconds=SAVE_SECONDS)
+@pytest.mark.parametrize("algorithm", ALGORITHMS)
+def test_every_algorithm_goes_on_after_everything_is_mended(
+    emulate: Any, algorithm: str, fate: list[Blow], save_seconds: float
+) -> None:
+    table = heterogeneous(algorithm, 1)
+    table["world"] |= {"clients": [2, 1, 2], "bandwidth-mbit": 10.0}
+    table["training"]["delay-ms"] = [30.0, 45.0, 60.0, 20.0, 50.0]
+    table["duration"] = 4.5
+    table |= {section: {"fraction": 1.0} for section in ("fedavg", "hierfavg") if section == algorithm}
+    worlds: list[HostedWorld] = []
+
+    def watched(world: HostedWorld) -> None:
+        worlds.append(world)
+        arrange(world, fate, save_seconds)
+        if algorithm == "spyker":
+            count_tokens(world)
+
+    def count_tokens(world: HostedWorld) -> None:
+        if world.processors and all(process.alive and process.host.server for process in world.processors):
+            assert tokens(world) == 1
+        world.schedule(world.clock.now + 0.0301, count_tokens, world)
+
+    facts, summary = emulate(table, watched)
+    (world,) = worlds
+    assert not world.refused["lineage"]
+    late = [fact for fact in facts if fact["t"] > PEACE + 1.3]
+    assert {fact["client"] for fact in late if fact["kind"] == "update"} == set(range(5)), "everybody trains on"
+    if algorithm in ("spyker", "sync-spyker", "hierfavg"):
+        kind = "cloud" if algorithm == "hierfavg" else "sync"
+        assert [fact for fact in late if fact["kind"] == kind], "and servers exchange their models"
+    assert summary["updates"] == sum(summary["updates_per_client"])

@@ -1,0 +1,329 @@
+"""A stage on which a script moves whole server processes by hand: they have disks, and are killed.
+
+A script that begins with ``hosts`` instead of ``servers`` has these commands, next to ``deliver`` and ``state``:
+
+``hosts 2 algorithm=spyker clients=1,1 h-inter=2``
+    Begin anew, with the words that ``servers`` understands. Clients come to their servers, and servers to each other.
+``update client=0 weights=[1]``
+    Client 0 has trained what it holds, and answers if its server is there. Otherwise it keeps the answer.
+``leave client=0``, ``part client=0``, ``come client=0``
+    A client says goodbye; its connection breaks; it comes back with what it holds, or to another ``server=1``.
+``save 0``, ``fail 0``
+    The checkpoint that server 0 began is on its disk now; or it could not be written.
+``expire retry server=0``
+    A timer of server 0 runs out: one of its host (``save``, ``retry``, ``away:3`` for client 3), or of its algorithm.
+``crash 0``, ``restart 0``
+    The process is killed: what is not on its disk is gone. A new one takes its place, and everybody comes back to it.
+``cut 0-1``, ``heal 0-1``
+    The connections between two servers break, and what is in flight is lost; they connect again.
+
+``keeps for 1: …`` is a message that a server may not send yet, and ``(#3)`` the number of one that it sends.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import scripted
+from scripted import describe, extras_of, model_of, show, vector
+
+from spyker.host.effects import Acknowledge, Close, Effect, Give, Refused, Save, Tell, Welcome, WriteDown
+from spyker.host.holding import Holding
+from spyker.host.host import AWAY, RETRY, SERVERS, Host, Rules
+from spyker.host.refusal import Refusal
+from spyker.host.tickets import Ledger
+from spyker.protocol.client import Client
+from spyker.protocol.messages import StartTimer, StopTimer
+
+
+class Connection:
+    """Of a client, to one life of a server."""
+
+    def __init__(self, client: int, server: int) -> None:
+        self.client, self.server = client, server
+
+
+class HostedStage(scripted.Stage):
+    """Hosts, their disks, clients with what they hold, and the messages in flight."""
+
+    def command(self, verb: str, plain: list[str], named: dict[str, str]) -> bool:
+        match verb, plain:
+            case "hosts", [count]:
+                self.begin(int(count), **named)
+            case (("save" | "fail" | "crash" | "restart"), [server]):
+                getattr(self, verb)(self.number(server), **named)
+            case (("cut" | "heal"), [pair]):
+                getattr(self, verb)(*(self.number(server) for server in pair.split("-")), **named)
+            case "expire", [timer]:
+                self.expire(timer, **named)
+            case (("part" | "come"), []):
+                getattr(self, verb)(**named)
+            case "servers" | "join", _:
+                return False
+            case _:
+                return super().command(verb, plain, named)
+        return True
+
+    # --- commands --------------------------------------------------------------------------------------------------
+
+    def play(self, rosters: list[dict[int, int]], build: Any) -> None:
+        """Everybody is there."""
+        self.build = build
+        self.homes = {k: i for i, roster in enumerate(rosters) for k in roster}
+        self.points = {k: size for roster in rosters for k, size in roster.items()}
+        self.rules = [Rules(len(self.homes), lineage=str(i), wait_for=len(r)) for i, r in enumerate(rosters)]
+        self.hosts: list[Host | None] = [None] * len(rosters)
+        self.lives = [0] * len(rosters)
+        self.disks: list[tuple[str, dict[str, Any]] | None] = [None] * len(rosters)
+        self.saving: list[Save | None] = [None] * len(rosters)
+        self.timers: list[set[str]] = [set() for _ in rosters]
+        self.shown: dict[tuple[int, int], int] = {}  # messages that a server keeps, up to which they were shown
+        self.holdings = {k: Holding(Client(k, home)) for k, home in self.homes.items()}
+        self.connections: dict[int, Connection] = {}
+        self.linked: set[tuple[int, int]] = set()
+        self.in_flight = []
+        for i, roster in enumerate(rosters):
+            self.trace.append(f"{self.name(i)} starts")
+            self.new_life(i).begin()
+            for k in roster:
+                self.connect(k)
+            self.go_on(i)
+        self.link_all()
+
+    def update(self, *, client: str, weights: str) -> None:
+        k = int(client)
+        task = self.holdings[k].task
+        assert task is not None, f"client {k} has nothing to train"
+        self.holdings[k].trained(task, vector(weights))
+        self.offer(k)
+
+    def leave(self, *, client: str) -> None:
+        self.disconnect(int(client), "leave")
+        self.holdings[int(client)].drop()
+
+    def part(self, *, client: str) -> None:
+        self.disconnect(int(client), "part")
+
+    def come(self, *, client: str, server: str = "") -> None:
+        k = int(client)
+        if server:
+            self.homes[k] = int(server)
+        self.connect(k)
+        self.go_on(self.homes[k])
+
+    def save(self, i: int) -> None:
+        checkpoint, self.saving[i] = self.saving[i], None
+        assert checkpoint is not None, f"server {i} has begun no checkpoint"
+        self.disks[i] = json.dumps(checkpoint.numbers), {name: v.copy() for name, v in checkpoint.vectors.items()}
+        self.trace.append(f"{self.name(i)} has saved version {checkpoint.numbers['server']['version']}")
+        self.host(i).saved()
+        self.go_on(i)
+
+    def fail(self, i: int) -> None:
+        self.saving[i] = None
+        self.host(i).save_failed()
+        self.go_on(i)
+
+    def expire(self, timer: str, *, server: str) -> None:
+        i = self.number(server)
+        name = timer if timer in self.timers[i] else f"{SERVERS}{timer}"
+        self.timers[i].remove(name)
+        self.host(i).expire(name)
+        self.go_on(i)
+
+    def crash(self, i: int) -> None:
+        self.hosts[i], self.saving[i] = None, None
+        self.timers[i].clear()
+        for k in [k for k, connection in self.connections.items() if connection.server == i]:
+            del self.connections[k]
+        self.unlink(lambda pair: i in pair)
+
+    def restart(self, i: int) -> None:
+        host = self.new_life(i)
+        disk = self.disks[i]
+        if disk is None:
+            self.trace.append(f"{self.name(i)} begins anew")
+            host.begin()
+        else:
+            host.resume(json.loads(disk[0]), disk[1])
+            assert host.server is not None
+            self.trace.append(f"{self.name(i)} goes on: {model_of(host.server)}")
+        self.shown |= {(i, j): box.last for j, box in host.outboxes.items()}
+        self.go_on(i)
+        for k in [k for k, home in self.homes.items() if home == i and k not in self.connections]:
+            self.connect(k)
+            self.go_on(i)
+        self.link_all()
+
+    def cut(self, a: int, b: int) -> None:
+        self.unlink(lambda pair: set(pair) == {a, b})
+
+    def heal(self, a: int, b: int) -> None:
+        self.link_all()
+
+    def state(self) -> None:
+        for i, host in enumerate(self.hosts):
+            if host is None:
+                self.trace.append(f"{self.name(i)}: down")
+                continue
+            assert host.server is not None
+            self.trace.append(f"{self.name(i)}: {model_of(host.server)} {extras_of(host.server)}".rstrip())
+            for j, box in host.outboxes.items():
+                for posted in box.entries:
+                    self.trace.append(f"  keeps for {self.name(j)}: {describe(posted.message)} (#{posted.sequence})")
+        for sender, receiver, posted in self.in_flight:
+            what = f"{describe(posted.message)} (#{posted.sequence})"
+            self.trace.append(f"in flight {self.name(sender)}->{self.name(receiver)}: {what}")
+        for k, holding in self.holdings.items():
+            if holding.task is not None and holding.task.answer is not None:
+                self.trace.append(f"client {k} holds: {describe(holding.task.answer)}")
+
+    # --- what they have in common ----------------------------------------------------------------------------------
+
+    def number(self, name: str) -> int:
+        return self.count if name == "cloud" else int(name)
+
+    def host(self, i: int) -> Host:
+        host = self.hosts[i]
+        assert host is not None, f"server {i} is down"
+        return host
+
+    def new_life(self, i: int) -> Host:
+        self.lives[i] += 1
+        peers = [j for j in range(len(self.hosts)) if j != i]
+        secret = Ledger(str(i).encode(), self.lives[i])
+        host = self.hosts[i] = Host(i, lambda roster: self.build(i, roster), secret, self.rules[i], peers)
+        return host
+
+    def connect(self, k: int) -> None:
+        home = self.homes[k]
+        self.connections[k] = Connection(k, home)
+        self.host(home).come(k, self.connections[k], self.points[k], self.holdings[k].connect(home))
+
+    def disconnect(self, k: int, how: str) -> None:
+        connection = self.connections.pop(k)
+        getattr(self.host(connection.server), how)(k, connection)
+        self.go_on(connection.server)
+
+    def offer(self, k: int) -> None:
+        """A client sends what it has to say, if it can."""
+        connection, holding = self.connections.get(k), self.holdings[k]
+        if connection is None:
+            self.trace.append(f"client {k} keeps its answer")
+            return
+        offered = holding.offer()
+        if offered is not None:
+            ticket, answer = offered
+            host = self.host(connection.server)
+            try:
+                host.answer(k, host.check(k, ticket).number, answer)
+            except Refusal as refusal:
+                self.trace.append(f"{self.name(connection.server)} refuses client {k}: {refusal.reason}")
+            self.go_on(connection.server)
+
+    def link_all(self) -> None:
+        up = [i for i, host in enumerate(self.hosts) if host is not None]
+        for i, j in ((i, j) for i in up for j in up if i != j and (i, j) not in self.linked):
+            received = self.host(j).admit_peer(i, b"", b"", str(i))
+            self.host(i).know(j, str(j))
+            self.host(i).outboxes[j].connected(j, received)
+            self.host(i).outboxes[j].acknowledge(self.host(j).acknowledged.get(i, 0))
+            self.linked.add((i, j))
+            self.tell(i, j)
+
+    def unlink(self, concerned: Any) -> None:
+        self.linked = {pair for pair in self.linked if not concerned(pair)}
+        self.in_flight = [flying for flying in self.in_flight if not concerned(flying[:2])]
+
+    def deliver_at(self, position: int) -> None:
+        sender, receiver, posted = self.in_flight.pop(position)
+        if posted.sequence <= self.host(receiver).received.get(sender, 0):
+            self.trace.append(f"{self.name(receiver)} drops {describe(posted.message)} (#{posted.sequence})")
+        self.host(receiver).hear(sender, posted.sequence, posted.message)
+        self.go_on(receiver)
+
+    # --- driving a host ----------------------------------------------------------------------------------------------
+
+    def go_on(self, i: int) -> None:
+        """Do what a host asks for, and have served what waits."""
+        host = self.host(i)
+        self.carry_out(i)
+        while host.ready:
+            assert host.server is not None
+            before = model_of(host.server)
+            self.trace.append(f"{self.name(i)} <- {self.served(host)}")
+            host.finish(host.compute())
+            self.carry_out(i, before)
+
+    def served(self, host: Host) -> str:
+        """What comes next."""
+        arrival = host._queue[0]
+        if arrival.timer is not None:
+            return f"timer {arrival.timer}"
+        who = self.name(arrival.sender) if arrival.peer else f"client {arrival.sender}"
+        if arrival.message is None:
+            return f"{who} comes" + (" and holds a task" if arrival.holding is not None else "")
+        return f"{who}{', stored' if arrival.again else ''}: {describe(arrival.message)}"
+
+    def carry_out(self, i: int, before: str | None = None) -> None:
+        host, moved = self.host(i), []
+        while effects := host.take():
+            for effect in effects:
+                if isinstance(effect, Save):
+                    self.show_kept(i, before)
+                    before = None
+                self.one(i, effect, moved)
+        self.show_kept(i, before)
+        for k in moved:
+            self.offer(k)
+
+    def show_kept(self, i: int, before: str | None) -> None:
+        host = self.host(i)
+        for j, box in host.outboxes.items():
+            for posted in box.entries:
+                if posted.sequence > self.shown.get((i, j), 0):
+                    self.trace.append(f"  keeps for {self.name(j)}: {describe(posted.message)}")
+            self.shown[i, j] = box.last
+        if before is not None and host.server is not None and model_of(host.server) != before:
+            self.trace.append(f"  state: {model_of(host.server)}")
+
+    def one(self, i: int, effect: Effect, moved: list[int]) -> None:
+        match effect:
+            case Welcome(connection, keep):
+                holding = self.holdings[connection.client]
+                if holding.task is not None:
+                    self.trace.append(f"  -> client {connection.client}: {'go on' if keep else 'forget that'}")
+                holding.welcomed(i, keep=keep)
+                moved += [connection.client] * keep
+            case Give(connection, ticket, message):
+                self.holdings[connection.client].assigned(i, ticket, message)
+                self.trace.append(f"  -> client {connection.client}: {describe(message)}")
+            case WriteDown(fact):
+                self.trace.append(f"  fact: {describe(fact, fact.kind, leave_out='server')}")
+            case Refused(k, refusal):
+                self.trace.append(f"  refuses the task of client {k}: {refusal.reason}")
+            case Close(connection, reason):
+                self.trace.append(f"  closes the connection of client {connection.client}: {reason}")
+            case Save():
+                self.saving[i] = effect
+                self.trace.append("  begins a checkpoint")
+            case Tell(j):
+                self.tell(i, j)
+            case Acknowledge(j, sequence):
+                if (j, i) in self.linked:
+                    self.trace.append(f"  -> {self.name(j)}: acknowledges #{sequence}")
+                    self.host(j).outboxes[i].acknowledge(sequence)
+            case StartTimer(timer, seconds):
+                self.timers[i].add(timer)
+                if timer == RETRY or timer.startswith((AWAY, SERVERS)):
+                    self.trace.append(f"  timer {timer.removeprefix(SERVERS)}: {show(seconds)} s")
+            case StopTimer(timer):
+                self.timers[i].discard(timer)
+
+    def tell(self, i: int, j: int) -> None:
+        if (i, j) not in self.linked:
+            return
+        while (posted := self.host(i).next_for(j)) is not None:
+            self.trace.append(f"  {self.name(i)} -> {self.name(j)}: {describe(posted.message)} (#{posted.sequence})")
+            self.in_flight.append((i, j, posted))
