@@ -71,15 +71,15 @@ class Run:
     def evaluations(self) -> DataFrame:
         """The evaluations, with a column for every server's score, named ``server 0`` and so on."""
         flat = []
-        for row in self._rows(Evaluated):
+        for row in map(as_row, self.facts(Evaluated)):
             servers = row.pop("servers")
             flat.append(row | {f"server {i}": score for i, score in enumerate(servers)})
         return as_frame(flat)
 
     @cached_property
     def updates(self) -> DataFrame:
-        """The clients' updates, when they became part of a server's model."""
-        return self.frame("update")
+        """The clients' updates, when they became part of a server's model; without those that a restart made void."""
+        return as_frame([as_row(stated) for stated in self.record.updates()])
 
     @cached_property
     def merges(self) -> DataFrame:
@@ -88,13 +88,7 @@ class Run:
 
     def frame(self, kind: str) -> DataFrame:
         """All facts of any other kind, such as ``round`` or ``sync``."""
-        return as_frame(self._rows(kind))
-
-    def _rows(self, kind: str | type[records.Fact]) -> list[dict[str, Any]]:
-        return [
-            {"t": t, **records.fields(fact)} | ({} if queue is None else {"queue": queue})
-            for t, fact, queue in self.facts(kind)
-        ]
+        return as_frame([as_row(stated) for stated in self.facts(kind)])
 
     @cached_property
     def _curve(self) -> Curve:
@@ -133,6 +127,12 @@ class Run:
 
     def _repr_html_(self) -> str:
         return as_html(*rows([self._curve], self.targets))
+
+
+def as_row(stated: records.Stated[Any]) -> dict[str, Any]:
+    """A fact and when it was stated, by field."""
+    queue = {} if stated.queue is None else {"queue": stated.queue}
+    return {"t": stated.t, **records.fields(stated.fact), **queue}
 
 
 def as_frame(facts: list[dict[str, Any]]) -> DataFrame:

@@ -12,7 +12,7 @@ from spyker.vectors import Vector
 class Client:
     """Client C_k: trains what its server sends and answers with the result."""
 
-    __slots__ = ("_received", "id", "server", "step")
+    __slots__ = ("received", "id", "server", "step")
     hears: ClassVar[tuple[type[ServerMessage], ...]] = (Model,)
     """What a server may say to one."""
 
@@ -20,12 +20,12 @@ class Client:
         self.id = id
         self.server = server
         self.step = 0
-        self._received: Model | None = None
+        self.received: Model | None = None
 
     def handle(self, sender: int, message: ServerMessage) -> list[Action]:
         """Procedure LocalTraining(W_i, A_i, η_k), up to the training itself."""
         assert isinstance(message, Model)
-        self._received = message
+        self.received = message
         step, self.step = self.step, self.step + 1
         return [Train(message.weights, message.rate, step)]
 
@@ -33,7 +33,7 @@ class Client:
         self, weights: Vector, examples: int | None = None, metrics: Mapping[str, float] | None = None
     ) -> list[Action]:
         """The end of LocalTraining: send (W_k, A_i) to server S_i."""
-        received, self._received = self._received, None
+        received, self.received = self.received, None
         if received is None:
             raise RuntimeError(f"client {self.id} finished a training that it had not begun")
         return [ToServer(self.server, Update(weights, received.age, received.version, examples, metrics))]

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from spyker.cli.main import main
-from spyker.records import Run
+from spyker.records import Evaluated, Run
 
 QUICK = ["--task", "quadratic", "--duration", "3"]
 PROGRAM = [sys.executable, "-m", "spyker"]
@@ -64,6 +64,14 @@ def test_plots_that_cannot_be_written_are_refused(tmp_path: Path, capsys: pytest
         assert out.name in refused(["plot", str(tmp_path / "a"), "--out", str(out)], capsys)
 
 
+@pytest.mark.parametrize("name", ["scenario.toml", "summary.json"])
+def test_a_record_that_cannot_be_read_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str], name: str) -> None:
+    assert main(["run", *QUICK, "--out", str(tmp_path / "a")]) == 0
+    capsys.readouterr()
+    (tmp_path / "a" / name).write_text("{ torn")
+    assert name in refused(["plot", str(tmp_path / "a")], capsys)
+
+
 def limited(size: int, *args: str, cwd: Path) -> subprocess.CompletedProcess[str]:
     """Run a command whose files cannot grow beyond a size, as on a disk that is full."""
 
@@ -92,7 +100,7 @@ def test_a_disk_that_becomes_full_fails_the_run_and_leaves_what_it_took(tmp_path
     assert done.returncode == 1, done.stderr
     assert done.stderr.count("\n") == 1
     assert "facts.jsonl" in done.stderr
-    assert next(Run(tmp_path / "a").facts("evaluation"))["t"] == 0
+    assert next(Run(tmp_path / "a").facts(Evaluated)).t == 0
 
 
 MARKED = """

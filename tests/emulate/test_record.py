@@ -26,7 +26,7 @@ def test_who_watches_is_told_what_is_written_and_may_end_the_run(tmp_path: Path)
     assert summary == Run(tmp_path / "a").summary
     assert not summary["finished"]
     assert 1 <= summary["time"] < 1.5
-    assert [(round(t, 9), kind) for t, kind in told] == [(f["t"], f["kind"]) for f in Run(tmp_path / "a").facts()]
+    assert [(round(t, 9), kind) for t, kind in told] == [(t, fact.kind) for t, fact, _ in Run(tmp_path / "a").facts()]
 
 
 def test_only_true_ends_a_run(tmp_path: Path) -> None:
@@ -45,5 +45,4 @@ def test_a_record_that_the_disk_takes_no_more_of_is_an_error_that_names_it(tmp_p
             make(tmp_path / "a", fill_the_disk)
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, before)
-    times = [t for t, _, _ in Run(tmp_path / "a").facts(Evaluated)]
-    assert times == [0.0, 1.0, 2.0]
+    assert [stated.t for stated in Run(tmp_path / "a").facts(Evaluated)] == [0.0, 1.0, 2.0]
