@@ -11,8 +11,8 @@ from torch import nn
 
 from benchmarks.rates import CLIENTS
 from spyker.config.scenario import load
+from spyker.learn.built_in.models import mnist_cnn
 from spyker.learn.engine import keep_memory
-from spyker.learn.models import mnist_cnn
 from spyker.learn.registry import recipe, resolve
 from spyker.learn.torch_task import TorchTask
 

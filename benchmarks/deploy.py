@@ -21,7 +21,7 @@ from typing import Any
 from benchmarks.flower import environment
 from benchmarks.measure import RESULTS, Result, in_turn
 from spyker.config.scenario import load
-from spyker.deploy.certificates import make_deployment
+from spyker.deploy.issuing import make_deployment
 from spyker.deploy.up import Local
 from spyker.learn.registry import resolve
 from spyker.records import Run

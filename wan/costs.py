@@ -15,12 +15,13 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from spyker.config.scenario import Scenario, latency_seconds
-from spyker.deploy.config import learners, region_clients
-from spyker.emulate.links import BYTES_PER_PARAMETER, HEADER_BYTES
 from spyker.learn.speeds import delays
+from spyker.placement import Topology
 from spyker.protocol.facts import Merged, RoundEnded, SyncStarted
-from spyker.protocol.registry import Topology
+from spyker.protocol.forms import HEADER_BYTES
 from spyker.records import Run
+
+BYTES_PER_PARAMETER = 4
 
 
 @dataclass(frozen=True)
@@ -84,7 +85,8 @@ def with_costs(scenario: Scenario, costs: Costs) -> Scenario:
     """The scenario with these costs in it, where the emulated world has a place for them."""
     slower = tuple(1000 * seconds + costs.update for seconds in delays(scenario))
     scenario = replace(scenario, training=replace(scenario.training, delay_ms=slower))
-    busiest = max(len(region_clients(scenario, i)) for i in range(learners(scenario)))
+    places = scenario.placement()
+    busiest = max(len(places.clients_of(i)) for i in places.learners)
     average = scenario.world.average_ms + costs.sending * busiest
     scenario = replace(scenario, world=replace(scenario.world, average_ms=average))
     if scenario.chosen.topology is Topology.SINGLE:

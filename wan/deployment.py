@@ -15,9 +15,8 @@ from contextlib import ExitStack
 from pathlib import Path
 
 from spyker.config.scenario import Scenario, dump, latency_seconds
-from spyker.deploy.certificates import make_deployment
-from spyker.deploy.config import Deployment, learners, region_clients, server_count, write_config
-from spyker.protocol.registry import Topology
+from spyker.deploy.config import Deployment, write_config
+from spyker.deploy.issuing import make_deployment
 from wan.network import Network
 
 ROOT = Path(__file__).parent.parent
@@ -43,11 +42,7 @@ def clients_place(region: int) -> str:
 
 def places(scenario: Scenario) -> dict[str, int]:
     """All places that a scenario needs, and the region of each."""
-    regions = range(len(scenario.world.regions))
-    topology, elsewhere = scenario.chosen.topology, scenario.world.server_region
-    of_servers = [elsewhere] if topology is Topology.SINGLE else [*regions]
-    if topology is Topology.CLOUD:
-        of_servers.append(elsewhere)
+    regions, of_servers = range(len(scenario.world.regions)), scenario.placement().server_regions
     return {server_place(i): r for i, r in enumerate(of_servers)} | {clients_place(r): r for r in regions}
 
 
@@ -90,7 +85,7 @@ def deploy(scenario: Scenario, folder: Path) -> tuple[list[Path], int]:
             return network.run(place, [*SPYKER, *command], cwd=folder, env=environment, **options)
 
         def attend(region: int, clients: range, place: str, log: str) -> subprocess.Popen[bytes]:
-            server = 0 if scenario.chosen.topology is Topology.SINGLE else region
+            server = scenario.placement().homes[clients[0]]
             address = f"{network.address(server_place(server))}:{CLIENT_PORT}"
             ids = f"{clients[0]}-{clients[-1]}"
             command = ["join", "scenario.toml", "--server", address, "--clients", ids, "--certs", "certs", "--paced"]
@@ -101,7 +96,7 @@ def deploy(scenario: Scenario, folder: Path) -> tuple[list[Path], int]:
         # server, stopped when it has noticed, and let go, all at the same moment, when everybody else is there.
         last = {f"last-{r}": attend(r, clients_of(scenario, r)[-1:], clients_place(r), f"last-{r}") for r in regions}
         wait_for_word("disconnected", last, folder, then=signal.SIGSTOP)
-        names = [server_place(i) for i in range(server_count(scenario))]
+        names = [server_place(i) for i in scenario.placement().servers]
         servers = {name: start(name, ["serve", f"{name}.toml"], name) for name in names}
         wait_for_word("listening", servers, folder)
         clients = {}
@@ -113,7 +108,7 @@ def deploy(scenario: Scenario, folder: Path) -> tuple[list[Path], int]:
         for process in last.values():
             process.send_signal(signal.SIGCONT)
         clients |= last
-        ending = {name: servers[name] for name in list(servers)[: learners(scenario)]} | clients
+        ending = {name: servers[name] for name in list(servers)[: len(scenario.placement().learners)]} | clients
         wait_for_end(ending, folder, 2 * PATIENCE + scenario.duration + MARGIN)
         for process in servers.values():  # HierFAVG's cloud has no reason of its own to end
             process.terminate()
@@ -132,13 +127,14 @@ def clients_of(scenario: Scenario, region: int) -> range:
 def prepare(scenario: Scenario, folder: Path, network: Network) -> list[Path]:
     """Write scenario, certificates and configurations. Returns where the servers will leave records."""
     folder.mkdir(parents=True)
-    count = server_count(scenario)
+    places = scenario.placement()
+    count = len(places.servers)
     addresses = [network.address(server_place(i)) for i in range(count)]
     (folder / "scenario.toml").write_text(dump(scenario), "utf-8")
     hosts = [f"{i}={address}" for i, address in enumerate(addresses)]
     make_deployment(folder / "certs", count, scenario.client_count, hosts)
     for i, address in enumerate(addresses):
-        mine = len(region_clients(scenario, i))
+        mine = len(places.clients_of(i))
         write_config(
             folder / f"server-{i}.toml",
             "scenario.toml",

@@ -13,7 +13,7 @@ from spyker.deploy.errors import DeploymentError
 from spyker.emulate.judge import DivergedError
 from spyker.experiments.errors import RunFailedError
 from spyker.learn.data.dataset import DataError
-from spyker.learn.pool import WorkerDiedError
+from spyker.learn.guard import TaskFailedError
 from spyker.records import RecordError
 
 FAILED, BAD_INPUT, INTERRUPTED = 1, 2, 130
@@ -58,7 +58,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     except (ScenarioError, RecordError) as error:
         print(f"spyker: {error}", file=sys.stderr)
         return BAD_INPUT
-    except (DataError, DivergedError, WorkerDiedError, DeploymentError, RunFailedError) as error:
+    except (DataError, DivergedError, TaskFailedError, DeploymentError, RunFailedError) as error:
         print(f"spyker: {error}", file=sys.stderr)
         return FAILED
     except KeyboardInterrupt:

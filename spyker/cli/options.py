@@ -13,7 +13,8 @@ from spyker.config.presets import PRESETS
 from spyker.config.scenario import Scenario, load, parse_value
 from spyker.config.sections import ScenarioError
 from spyker.learn.data.load import VARIABLE, data_folder
-from spyker.learn.registry import TASKS, resolve
+from spyker.learn.names import BUILT_IN
+from spyker.learn.registry import resolve
 from spyker.learn.start import ENGINES
 
 
@@ -22,7 +23,7 @@ def add_scenario_options(parser: argparse.ArgumentParser, *, algorithm: bool, en
     parser.add_argument("scenario", nargs="?", type=Path, metavar="SCENARIO", help="a TOML file; default: the paper's")
     if algorithm:
         parser.add_argument("--algorithm", metavar="A", help="spyker, sync-spyker, fedasync, fedavg or hierfavg")
-    parser.add_argument("--task", metavar="T", help=f"{', '.join(TASKS)}, or module:function")
+    parser.add_argument("--task", metavar="T", help=f"{', '.join(BUILT_IN)}, an installed one, or module:function")
     parser.add_argument("--clients", type=int, metavar="N", help="so many in all, spread evenly over the regions")
     parser.add_argument("--duration", type=float, metavar="S", help="virtual seconds")
     parser.add_argument("--seed", type=int, metavar="N", help="everything random follows from it")

@@ -19,11 +19,12 @@ from spyker.config.sections import ScenarioError
 from spyker.emulate.clock import Stop
 from spyker.emulate.run import run
 from spyker.learn.engine import Engine
+from spyker.learn.registry import with_targets
 from spyker.learn.start import start
 from spyker.learn.task import Task
 from spyker.protocol.registry import ALGORITHMS
 from spyker.records import Fact, RecordWriter, Run, check_new, clear, write_atomically
-from spyker.show.curves import curves
+from spyker.show.curves import curves, targets
 from spyker.show.progress import LiveProgress
 from spyker.show.table import as_markdown, for_terminal
 
@@ -56,7 +57,7 @@ def command_run(args: argparse.Namespace) -> int:
     with engine, stop_on_signals() as stop:
         clear(out, overwrite=args.overwrite)
         record(scenario, task, engine, out, stop)
-    show_table([Run(out)], scenario)
+    show_table([Run(out)])
     print(f"record: {out}/  ·  to draw it: spyker plot {out}")
     return INTERRUPTED if stop.requested else 0
 
@@ -85,10 +86,10 @@ def command_compare(args: argparse.Namespace) -> int:
             if not stop.requested:
                 record(read_scenario(args, {"algorithm": name}), task, engine, out / name, stop)
                 done.append(Run(out / name))
-    show_table(done, base)
+    show_table(done)
     drawn = curves(done)
-    write_atomically(out / "table.md", as_markdown(drawn, base.evaluation.targets))
-    pictures = plot_all(drawn, base.evaluation.targets, out)
+    write_atomically(out / "table.md", as_markdown(drawn, targets(done)))
+    pictures = plot_all(drawn, targets(done), out)
     print(f"{base.duration:g} virtual seconds × {len(done)} algorithms in {time.monotonic() - began:.0f} s; plots:")
     for picture in pictures:
         print(f"  {picture}")
@@ -97,7 +98,7 @@ def command_compare(args: argparse.Namespace) -> int:
 
 def record(scenario: Scenario, task: Task, engine: Engine, out: Path, stop: Stop) -> None:
     """Run a scenario with live progress and leave its record in ``out``, whatever happens."""
-    writer = RecordWriter(out, dump(scenario))
+    writer = RecordWriter(out, dump(with_targets(scenario, task.metric)))
     summary = None
     try:
         with LiveProgress(scenario.chosen.title, scenario.duration, task.metric.name) as progress:
@@ -111,9 +112,9 @@ def record(scenario: Scenario, task: Task, engine: Engine, out: Path, stop: Stop
         writer.close(summary)
 
 
-def show_table(runs: list[Run], scenario: Scenario) -> None:
+def show_table(runs: list[Run]) -> None:
     """Print the table of some runs."""
-    Console().print(for_terminal(curves(runs), scenario.evaluation.targets))
+    Console().print(for_terminal(curves(runs), targets(runs)))
 
 
 def short(task: str) -> str:

@@ -82,25 +82,23 @@ def command_join(args: argparse.Namespace) -> int:
     scenario = read_scenario(args)
     clients = read_clients(ids, scenario.client_count)
     try:
-        from spyker.deploy.join import attend_scenario
+        from spyker.deploy.client_link import Behaviour
+        from spyker.deploy.client_process import join
     except ModuleNotFoundError as error:
         raise ScenarioError("join", f"needs {error.name}, which is not installed", EXTRA) from None
     prepare_data(scenario)
+    behaviour = Behaviour(args.keepalive, args.stall, args.patience, args.return_after, args.give_up)
     finished = asyncio.run(
-        attend_scenario(
+        join(
             scenario,
             clients,
             tuple(args.servers),
+            behaviour,
             certs=args.certs,
             ca=args.ca,
             credential=args.credential,
             insecure=args.insecure,
             paced=args.paced,
-            patience=args.patience,
-            return_after=args.return_after,
-            give_up=args.give_up,
-            keepalive=args.keepalive,
-            stall=args.stall,
         )
     )
     return 0 if finished else INTERRUPTED

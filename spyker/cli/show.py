@@ -11,7 +11,7 @@ from rich.console import Console
 from spyker.config.scenario import dump, load
 from spyker.learn.registry import resolve
 from spyker.records import find_runs
-from spyker.show.curves import curves
+from spyker.show.curves import curves, targets
 from spyker.show.table import for_terminal
 
 
@@ -31,9 +31,8 @@ def command_plot(args: argparse.Namespace) -> int:
 
     runs = [run for folder in args.runs for run in find_runs(folder)]
     drawn = curves(runs)
-    targets = runs[0].start.targets
-    Console().print(for_terminal(drawn, targets))
-    for picture in plot_all(drawn, targets, args.out or args.runs[0]):
+    Console().print(for_terminal(drawn, targets(runs)))
+    for picture in plot_all(drawn, targets(runs), args.out or args.runs[0]):
         print(picture)
     return 0
 

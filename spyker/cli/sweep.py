@@ -17,6 +17,8 @@ from spyker.cli.run import INTERRUPTED, short, stop_on_signals
 from spyker.config.sections import ScenarioError, show
 from spyker.experiments.runner import held, run_watched, with_seeds
 from spyker.experiments.sweep import Point, Row, all_measures, as_csv, combinations, row, split_values
+from spyker.learn.memory import check_memory
+from spyker.learn.start import available_cores
 from spyker.records import is_record, write_atomically
 
 
@@ -54,6 +56,7 @@ def command_sweep(args: argparse.Namespace) -> int:
     out: Path = args.out or default_out(f"sweep-{short(points[0].scenario.task.name)}")
     check_folder(out, resume=args.resume)
     scenarios = [s for point in points for s in with_seeds(point.scenario, args.seeds)]
+    check_memory(sorted(scenarios, key=lambda s: s.client_count)[-(args.jobs or available_cores()) :])
     for scenario in {s.task.name: s for s in scenarios}.values():
         prepare_data(scenario)
     with stop_on_signals() as stop, held(out / "runs"):

@@ -13,7 +13,7 @@ from spyker.cli.options import add_data_dir, add_set, default_out, read_scenario
 from spyker.cli.run import INTERRUPTED, short, show_table, stop_on_signals
 from spyker.cli.serve import EXTRA
 from spyker.config.sections import ScenarioError
-from spyker.learn.registry import TASKS
+from spyker.learn.names import BUILT_IN
 from spyker.protocol.registry import ALGORITHMS
 from spyker.records import Run, check_new, clear
 from spyker.show.progress import LiveProgress
@@ -24,7 +24,7 @@ def add_up(commands: Any) -> None:
     parser = commands.add_parser("up", help="a whole deployment on this machine: servers and clients as processes")
     parser.add_argument("scenario", nargs="?", type=Path, metavar="SCENARIO", help="a TOML file; default: the paper's")
     parser.add_argument("--algorithm", metavar="A", help=", ".join(ALGORITHMS))
-    parser.add_argument("--task", metavar="T", help=f"{', '.join(TASKS)}, or module:function")
+    parser.add_argument("--task", metavar="T", help=f"{', '.join(BUILT_IN)}, or module:function")
     parser.add_argument("--clients", type=int, metavar="N", help="so many in all, spread evenly over the regions")
     parser.add_argument("--duration", type=float, metavar="S", help="real seconds")
     parser.add_argument("--seed", type=int, metavar="N", help="everything random follows from it")
@@ -67,6 +67,7 @@ def command_up(args: argparse.Namespace) -> int:
             return INTERRUPTED
         clear(out, overwrite=args.overwrite)
         local.merge(out)
-    show_table([Run(out)], scenario)
+    show_table([Run(out)])
     print(f"record: {out}/  ·  to draw it: spyker plot {out}")
+    local.check_clients()
     return INTERRUPTED if stop.requested else 0

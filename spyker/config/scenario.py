@@ -10,10 +10,13 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, TypeAlias
 
+from spyker.config.algorithms import find_algorithm, parameter_sections
 from spyker.config.presets import PRESETS
-from spyker.config.sections import ScenarioError, convert, read, refuse_unknown, show, write
+from spyker.config.sections import ScenarioError, convert, kebab, keys, read, refuse_unknown, show, to_toml, write
 from spyker.parameters import Rule, parameter
-from spyker.protocol.registry import ALGORITHMS, Algorithm, Topology
+from spyker.placement import Placement, Topology
+from spyker.protocol.registry import ALGORITHMS
+from spyker.protocol.server import Server
 
 # One-way latencies in milliseconds between four regions of a cloud provider, rows = from (the paper's Tab. 4).
 PAPER_LATENCY: dict[str, dict[str, float]] = {
@@ -26,7 +29,7 @@ CLIENTS_PER_REGION = 25
 
 
 @dataclass(frozen=True, slots=True)
-class World:
+class Geography:
     """Where everybody is and how fast messages travel."""
 
     regions: tuple[str, ...] = parameter(tuple(PAPER_LATENCY), "the names of the regions")
@@ -83,7 +86,9 @@ class Evaluation:
     """When the servers' models are judged. It takes no virtual time."""
 
     interval: float = parameter(1.0, "virtual seconds between two evaluations", above=0)
-    targets: tuple[float, ...] = parameter((0.9, 0.95), "report when the mean of the servers first reaches these")
+    targets: tuple[float, ...] | None = parameter(
+        None, "report when the mean of the servers first reaches these; unset: what the task's metric suggests"
+    )
     stop_at: float | None = parameter(
         None,
         "end an emulation at the evaluation after the one at which the servers' mean reaches this; unset: never",
@@ -96,26 +101,30 @@ class TaskChoice:
 
     name: str = "digits"
     options: Any = field(default_factory=dict)
+    given: Any = None
+    """What makes the task, if a program gave that instead of a name; the name is then its own."""
 
 
 @dataclass(frozen=True, slots=True)
 class Scenario:
     """A whole scenario, checked."""
 
-    algorithm: str = parameter("spyker", "who learns", choices=tuple(ALGORITHMS))
+    algorithm: str = parameter("spyker", "who learns")
     seed: int = parameter(1, "everything random follows from this", at_least=0)
     duration: float = parameter(60.0, "virtual seconds", above=0)
     task: TaskChoice = field(default_factory=TaskChoice)
-    world: World = field(default_factory=World)
+    world: Geography = field(default_factory=Geography)
     training: Training = field(default_factory=Training)
     evaluation: Evaluation = field(default_factory=Evaluation)
     algorithms: Mapping[str, Any] = field(default_factory=dict)
     """The parameters of every algorithm, by section."""
+    derived: frozenset[str] = field(default=frozenset(), compare=False)
+    """The keys, as section.key, that nobody set and that follow from others."""
 
     @property
-    def chosen(self) -> Algorithm:
+    def chosen(self) -> type[Server]:
         """The algorithm of this scenario."""
-        return ALGORITHMS[self.algorithm]
+        return find_algorithm(self.algorithm)
 
     @property
     def parameters(self) -> Any:
@@ -128,10 +137,14 @@ class Scenario:
         assert self.world.clients is not None
         return sum(self.world.clients)
 
+    def placement(self) -> Placement:
+        """Where servers and clients are when it begins."""
+        assert self.world.clients is not None
+        return Placement.begin(self.chosen.topology, self.world.clients, self.world.server_region)
+
 
 TOP = ("algorithm", "seed", "duration")
-SECTIONS: dict[str, type[Any]] = {"world": World, "training": Training, "evaluation": Evaluation}
-ALGORITHM_SECTIONS: dict[str, type[Any]] = {a.section: a.parameters for a in ALGORITHMS.values()}
+SECTIONS: dict[str, type[Any]] = {"world": Geography, "training": Training, "evaluation": Evaluation}
 
 
 def load(
@@ -176,6 +189,8 @@ def lay_over(table: dict[str, Any], dotted: str, value: object) -> None:
         table = table.setdefault(section, {})
         if not isinstance(table, dict):
             raise ScenarioError(dotted, f"{section!r} is not a section", "Write section.key=value")
+    if sections == ["task"]:  # whose keys may be written in either way
+        key = next((k for k in table if kebab(k) == kebab(key)), key)
     table[key] = value
 
 
@@ -191,7 +206,13 @@ def lay_under(table: dict[str, Any], preset: str) -> None:
 
 def from_table(table: Mapping[str, Any], folder: Path = Path()) -> Scenario:
     """Check a parsed scenario file and fill in what it leaves open. ``folder`` is where it names files from."""
-    refuse_unknown(table, (*TOP, "task", *SECTIONS, *ALGORITHM_SECTIONS), "")
+    algorithm = convert(table.get("algorithm", Scenario().algorithm), str, Rule(""), "algorithm")
+    parameters = parameter_sections(find_algorithm(algorithm))
+    known = SECTIONS | parameters
+    refuse_unknown(table, (*TOP, "task", *known), "", every_key(known))
+    for name, section in known.items():
+        if isinstance(table.get(name), Mapping):
+            refuse_unknown(table[name], keys(section), name, every_key(known))
     table = dict(table)
     top = {key: table[key] for key in TOP if key in table}
     fields = {f.name: f for f in dataclasses.fields(Scenario)}
@@ -205,6 +226,7 @@ def from_table(table: Mapping[str, Any], folder: Path = Path()) -> Scenario:
     else:
         delays = Gaussian()
     sections = {name: read(section, table.get(name, {}), name) for name, section in SECTIONS.items()}
+    given = dict(sections)
     sections["world"] = world = fill_world(sections["world"])
     sections["training"] = replace(sections["training"], delay_ms=delays)
     if isinstance(delays, tuple) and len(delays) != sum(world.clients or ()):
@@ -213,15 +235,31 @@ def from_table(table: Mapping[str, Any], folder: Path = Path()) -> Scenario:
             f"has {len(delays)} entries for {sum(world.clients or ())} clients",
             "Give one delay per client, in the order of regions",
         )
-    algorithms = {name: read(cls, table.get(name, {}), name) for name, cls in ALGORITHM_SECTIONS.items()}
+    algorithms = {name: read(cls, table.get(name, {}), name) for name, cls in parameters.items()}
     scenario = Scenario(**values, task=read_task(table.get("task", {})), **sections, algorithms=algorithms)
-    return replace(scenario, algorithms=resolve_algorithms(scenario))
+    resolved = resolve_algorithms(scenario)
+    return replace(scenario, algorithms=resolved, derived=derived(given | algorithms, sections | resolved))
+
+
+def every_key(sections: Mapping[str, type[Any]]) -> list[str]:
+    """What there is to set, as section.key; the options of tasks are known to them alone."""
+    return [f"{name}.{key}" for name, section in sections.items() for key in keys(section)]
+
+
+def derived(given: Mapping[str, Any], resolved: Mapping[str, Any]) -> frozenset[str]:
+    """The keys of sections that were unset and have a value now."""
+    return frozenset(
+        f"{name}.{kebab(f.name)}"
+        for name, section in given.items()
+        for f in dataclasses.fields(section)
+        if getattr(section, f.name) is None and getattr(resolved[name], f.name) is not None
+    )
 
 
 def resolve_algorithms(scenario: Scenario) -> dict[str, Any]:
     """Let parameters whose default depends on the size of the world take their value."""
     resolved = dict(scenario.algorithms)
-    for algorithm in ALGORITHMS.values():
+    for algorithm in (*ALGORITHMS.values(), scenario.chosen):
         resolve = getattr(resolved[algorithm.section], "resolve", None)
         if resolve is not None:
             servers = 1 if algorithm.topology is Topology.SINGLE else len(scenario.world.regions)
@@ -230,10 +268,13 @@ def resolve_algorithms(scenario: Scenario) -> dict[str, Any]:
 
 
 def read_task(table: object) -> TaskChoice:
-    """The task's name; its options are checked by the task itself."""
+    """The task's name; its options are checked by the task itself. Their keys may have dashes or underscores."""
     if not isinstance(table, Mapping):
         raise ScenarioError("task", f"is {show(table)}, not a section", 'Write [task] and below it name = "digits"')
-    options = dict(table)
+    options = {kebab(key): value for key, value in table.items()}
+    if len(options) < len(table):
+        twice = next(key for key in table if key not in options)
+        raise ScenarioError(f"task.{twice}", f"is task.{kebab(twice)}, which is set as well", "Set it once")
     name = convert(options.pop("name", TaskChoice().name), str, Rule(""), "task.name")
     return TaskChoice(name, options)
 
@@ -257,7 +298,7 @@ def read_delays(value: object, where: str, folder: Path) -> Delays:
     return delays
 
 
-def fill_world(world: World) -> World:
+def fill_world(world: Geography) -> Geography:
     """Check that regions, clients and latencies fit together; take what is missing from the paper."""
     count = len(world.regions)
     if count == 0:
@@ -303,19 +344,26 @@ def split_clients(total: int, regions: int) -> list[int]:
 
 
 def dump(scenario: Scenario, *, comments: bool = False) -> str:
-    """The scenario as a file that reads back as the same scenario."""
+    """The scenario as a file that reads back as the same scenario.
+
+    With comments every key is explained, and what follows from other keys is a comment itself: if those are changed, it
+    follows them.
+    """
     top = [f for f in dataclasses.fields(Scenario) if f.name in TOP]
     parts = [""]
     for f in top:
         doc = f.metadata["rule"].doc + (f": {', '.join(ALGORITHMS)}" if f.name == "algorithm" else "")
         parts[0] += (f"# {doc}\n" if comments else "") + f"{f.name} = {show(getattr(scenario, f.name))}\n"
     options = scenario.task.options
-    name = ("# what is learnt\n" if comments else "") + f"name = {show(scenario.task.name)}\n"
+    name = ("# what is learnt\n" if comments else "") + f"name = {to_toml(scenario.task.name)}\n"
     if isinstance(options, Mapping):
-        options = dataclasses.make_dataclass("Options", options)(**options)
-    parts.append("[task]\n" + name + write(options, comments=comments).lstrip("\n"))
-    parts += [f"[{s}]\n" + write(getattr(scenario, s), comments=comments) for s in SECTIONS]
-    parts += [f"[{s}]\n" + write(p, comments=comments) for s, p in scenario.algorithms.items()]
+        lines = "".join(f"{key} = {to_toml(value)}\n" for key, value in options.items())
+    else:
+        lines = write(options, comments=comments).lstrip("\n")
+    parts.append("[task]\n" + name + lines)
+    for name, section in ({s: getattr(scenario, s) for s in SECTIONS} | dict(scenario.algorithms)).items():
+        follows = [key.partition(".")[2] for key in scenario.derived if key.startswith(f"{name}.")]
+        parts.append(f"[{name}]\n" + write(section, comments=comments, derived=follows if comments else ()))
     return "\n".join(parts)
 
 
@@ -327,7 +375,7 @@ def parse_value(text: str) -> object:
         return text
 
 
-def latency_seconds(world: World) -> Sequence[Sequence[float]]:
+def latency_seconds(world: Geography) -> Sequence[Sequence[float]]:
     """The latency matrix that holds, in seconds."""
     assert world.latency_ms is not None
     matrix = [[ms / 1000 for ms in row] for row in world.latency_ms]

@@ -12,7 +12,7 @@ import math
 import re
 import types
 import typing
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, TypeVar
 
 from spyker.parameters import Rule
@@ -61,15 +61,30 @@ def read(section: type[T], table: object, where: str) -> T:
     return section(**values)
 
 
-def refuse_unknown(table: Mapping[str, object], known: Iterable[str], where: str) -> None:
-    """Refuse a key that nobody reads, and guess what was meant."""
+def keys(section: type[Any]) -> list[str]:
+    """What a section has to set."""
+    return [kebab(field.name) for field in dataclasses.fields(section)]
+
+
+def refuse_unknown(
+    table: Mapping[str, object], known: Iterable[str], where: str, everywhere: Sequence[str] = ()
+) -> None:
+    """Refuse a key that nobody reads, and guess what was meant: a key of this name in one of the sections
+    ``everywhere``, one of a similar name here, or else there.
+    """
     known = sorted(known)
     for key in table:
         if key not in known:
-            close = difflib.get_close_matches(key, known, 1, 0.5)
+            same = [dotted for dotted in everywhere if dotted.rpartition(".")[2] == kebab(key)]
+            near = difflib.get_close_matches(key, known, 1, 0.5)
+            ends = {dotted.rpartition(".")[2]: dotted for dotted in everywhere}
+            far = [ends[end] for end in difflib.get_close_matches(key, ends, 1)]
+            guesses = same or near or far
             field = f"{where}.{key}" if where else key
-            remedy = f"Did you mean {close[0]!r}?" if close else f"Known here: {', '.join(known)}"
-            raise ScenarioError(field, "unknown key", remedy)
+            meant = " or ".join(map(repr, guesses))
+            raise ScenarioError(
+                field, "unknown key", f"Did you mean {meant}?" if guesses else f"Known here: {', '.join(known)}"
+            )
 
 
 def convert(value: object, hint: Any, rule: Rule, where: str) -> Any:
@@ -125,21 +140,30 @@ def to_toml(value: object) -> str:
                 return "[\n" + "".join(f"  {to_toml(row)},\n" for row in value) + "]"
             return "[" + ", ".join(map(to_toml, value)) + "]"
         case Mapping():
-            return "{ " + ", ".join(f"{k} = {to_toml(v)}" for k, v in value.items()) + " }"
+            return "{ " + ", ".join(f"{to_key(k)} = {to_toml(v)}" for k, v in value.items()) + " }"
         case _ if dataclasses.is_dataclass(value):
             fields = dataclasses.fields(value)
             return to_toml({kebab(f.name): getattr(value, f.name) for f in fields})
     return str(value)
 
 
-def write(section: object, *, comments: bool) -> str:
-    """The lines of a section, each with its documentation if wanted. What is unset stands as a comment."""
+def to_key(name: str) -> str:
+    """A key in TOML."""
+    return name if re.fullmatch(r"[A-Za-z0-9_-]+", name) else to_toml(name)
+
+
+def write(section: object, *, comments: bool, derived: Collection[str] = ()) -> str:
+    """The lines of a section, each with its documentation if wanted. What is unset stands as a comment, and so do the
+    ``derived`` keys.
+    """
     lines = []
     for field in dataclasses.fields(section):  # type: ignore[arg-type]
         value, key = getattr(section, field.name), kebab(field.name)
         if comments:
             lines.append(f"# {rule_of(field).doc}")
-        if value is not None:
+        if key in derived:
+            lines.append(f"# {key} = {to_toml(value)}".replace("\n", "\n# ") + "  # follows from other keys")
+        elif value is not None:
             lines.append(f"{key} = {to_toml(value)}")
         elif comments:
             lines.append(f"# {key} =")

@@ -1,13 +1,23 @@
 """The real world: drives the protocol's nodes as processes on a network, with files to restart from.
 
-Read :mod:`~spyker.deploy.host` first: it is what one server process does with one message. Around it stand
+What a process decides stands in :mod:`spyker.host`; here are the sockets, threads and disks for it.
 
-- the borders: :mod:`~spyker.deploy.attend` (clients), :mod:`~spyker.deploy.peers` and :mod:`~spyker.deploy.reception`
-  (other servers) turn streams into messages and refuse what is wrong with them;
-- the ledger: :mod:`~spyker.deploy.tasks`, who was given which task and what may come back;
-- the memory: :mod:`~spyker.deploy.state` and :mod:`~spyker.deploy.checkpoints`, what a restart goes on from;
-- the wire: :mod:`~spyker.deploy.frames`, ``spyker.proto`` and :mod:`~spyker.deploy.channels`.
+A server process, :mod:`~spyker.deploy.serve`:
 
-:mod:`~spyker.deploy.serve` is a whole server process, :mod:`~spyker.deploy.join` a client process, and
-:mod:`~spyker.deploy.up` a deployment on one machine.
+- :mod:`~spyker.deploy.driver` carries out what the host decides; begin there;
+- :mod:`~spyker.deploy.client_port` and :mod:`~spyker.deploy.peer_port` are its borders to clients and to other servers,
+  which turn streams into messages and refuse what is wrong with them; :mod:`~spyker.deploy.peer_link` calls the others;
+- :mod:`~spyker.deploy.checkpoints` and :mod:`~spyker.deploy.identity` are what a restart goes on from.
+
+A client process, :mod:`~spyker.deploy.client_process`:
+
+- :mod:`~spyker.deploy.client_link` connects one client, :mod:`~spyker.deploy.nearest` to the nearest server;
+- :mod:`~spyker.deploy.training_thread` trains for all of them.
+
+Both sides: ``spyker.proto``, :mod:`~spyker.deploy.frames` and :mod:`~spyker.deploy.wire` (what is said),
+:mod:`~spyker.deploy.channels`, :mod:`~spyker.deploy.streams` and :mod:`~spyker.deploy.backoff` (over which connection,
+how that ends, and when to try again), :mod:`~spyker.deploy.certificates` (who is who) and :mod:`~spyker.deploy.log`.
+
+:mod:`~spyker.deploy.up` is a deployment on one machine; :mod:`~spyker.deploy.issuing` makes certificates and
+credentials, and :mod:`~spyker.deploy.export` a model for others.
 """

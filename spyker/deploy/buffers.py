@@ -18,7 +18,7 @@ class Buffers:
 
     Whoever finds none waits, does not read on, and so makes its peer wait. A vector is free again when nobody refers to
     it, be it because it was mixed in or because its stream broke; nobody has to give it back. ``free`` must be called
-    once for each ``take``, when the message is done with, so that others may take their turn.
+    once for each ``turn``, when the message is done with, so that others may take their turn.
     """
 
     def __init__(self, parameters: int, memory: int) -> None:
@@ -27,13 +27,12 @@ class Buffers:
         self._turns = asyncio.Semaphore(self.slots)
         self._vectors: list[Vector] = []
 
-    async def take(self) -> Vector:
-        """A vector to write to, as soon as it is our turn."""
+    async def turn(self) -> None:
+        """Wait for one's turn to receive a model."""
         await self._turns.acquire()
-        return self.vector()
 
     def free(self) -> None:
-        """A message that :meth:`take` was called for has been dealt with."""
+        """A message that :meth:`turn` was awaited for has been dealt with."""
         self._turns.release()
 
     def vector(self) -> Vector:

@@ -28,7 +28,7 @@ from spyker.records import RecordError
 from spyker.vectors import Vector
 
 NUMBERS, VECTORS, LOCK = "numbers.json", "vectors.safetensors", "lock"
-FORMAT = 1
+FORMAT = 2
 NAME = re.compile(r"checkpoint-(\d{6,})")
 BLOCK = 1 << 20  # bytes that are looked at and written while they are in cache
 UNFINISHED, UNWANTED = ".unfinished", ".unwanted"  # what a kill may leave behind, hidden

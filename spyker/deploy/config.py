@@ -18,7 +18,6 @@ from spyker.deploy.channels import refuse_remote
 from spyker.learn.registry import resolve
 from spyker.learn.task import Task
 from spyker.parameters import Rule, parameter
-from spyker.protocol.registry import Topology
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +88,7 @@ def load_config(path: Path) -> Config:
 def check(config: Config) -> Config:
     """Refuse what cannot work before anything is begun."""
     scenario, deploy = config.scenario, config.deploy
-    servers = server_count(scenario)
+    servers = len(scenario.placement().servers)
     if deploy.server >= servers:
         raise ScenarioError(
             "deploy.server", f"is {deploy.server}", f"{scenario.chosen.title} has servers 0 to {servers - 1} here"
@@ -119,35 +118,13 @@ def check_insecure(config: Config) -> None:
     refuse_remote([deploy.listen_clients, deploy.listen_peers, *deploy.peers])
 
 
-def server_count(scenario: Scenario) -> int:
-    """How many server processes an algorithm wants in this world."""
-    regions = len(scenario.world.regions)
-    return {Topology.SINGLE: 1, Topology.FLAT: regions, Topology.CLOUD: regions + 1}[scenario.chosen.topology]
-
-
-def learners(scenario: Scenario) -> int:
-    """How many of them have clients."""
-    return 1 if scenario.chosen.topology is Topology.SINGLE else len(scenario.world.regions)
-
-
-def region_clients(scenario: Scenario, server: int) -> range:
-    """The clients that live where a server is, numbered in the order of regions; all of them, if it is the only one."""
-    counts = scenario.world.clients
-    assert counts is not None
-    if scenario.chosen.topology is Topology.SINGLE:
-        return range(sum(counts))
-    if server >= len(counts):
-        return range(0)
-    first = sum(counts[:server])
-    return range(first, first + counts[server])
-
-
 def wait_for(config: Config) -> int:
     """With how many clients this server begins."""
-    everybody = len(region_clients(config.scenario, config.deploy.server))
-    if config.deploy.wait_for is not None:
-        return config.deploy.wait_for if everybody else 0
-    return min(1, everybody) if config.scenario.algorithm not in ("fedavg", "hierfavg") else everybody
+    deploy, scenario = config.deploy, config.scenario
+    everybody = len(scenario.placement().clients_of(deploy.server))
+    if deploy.wait_for is not None:
+        return deploy.wait_for if everybody else 0
+    return everybody if scenario.chosen.waits_for_everybody else min(1, everybody)
 
 
 def write_config(path: Path, scenario_file: str, deploy: Deployment) -> None:
@@ -181,7 +158,7 @@ def learning_digest(scenario: Scenario) -> bytes:
 def deployment_digest(scenario: Scenario) -> bytes:
     """What servers must agree on."""
     parameters = asdict(scenario.parameters)
-    return digest([learning_digest(scenario).hex(), scenario.algorithm, parameters, server_count(scenario)])
+    return digest([learning_digest(scenario).hex(), scenario.algorithm, parameters, len(scenario.placement().servers)])
 
 
 def digest(value: object) -> bytes:

@@ -7,8 +7,20 @@ class DeploymentError(RuntimeError):
     """It had to end; the message says why and, where there is one, names a remedy."""
 
 
-class NotWantedError(DeploymentError):
+class ClientError(DeploymentError):
+    """A client cannot go on."""
+
+    def __init__(self, client: int, reason: str) -> None:
+        super().__init__(f"client {client}: {reason}")
+        self.reason = reason
+
+
+class NotWantedError(ClientError):
     """No server will ever take this client as it is."""
+
+
+class TrainingFailedError(ClientError):
+    """The task raised an error when it trained for this client."""
 
 
 class ChildError(DeploymentError):

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import sys
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from functools import lru_cache
 from typing import TypeAlias
 
@@ -16,9 +16,11 @@ import numpy as np
 from google.protobuf.message import DecodeError
 
 from spyker.deploy import spyker_pb2 as pb
+from spyker.host.refusal import Refusal
+from spyker.protocol.forms import Array
 from spyker.vectors import Vector
 
-PROTOCOL = 1  # the version of all this; both sides must speak the same
+PROTOCOL = 2  # the version of all this; both sides must speak the same
 CHUNK = 1 << 20
 FRAME_LIMIT = CHUNK + (1 << 16)  # of a whole frame; what is no chunk is small
 LARGEST = 1e30  # of a weight; a mix of bounded weights is bounded, while the difference of two float32 may overflow
@@ -28,14 +30,6 @@ assert sys.byteorder == "little", "weights travel as little-endian float32, stra
 
 Write: TypeAlias = Callable[[bytes], Awaitable[None]]
 Read: TypeAlias = Callable[[], Awaitable[object]]
-
-
-class Refusal(Exception):  # noqa: N818 - an outcome, not a fault of ours
-    """What arrived is refused, counted under ``reason``, and changes nothing."""
-
-    def __init__(self, reason: str, detail: str = "") -> None:
-        super().__init__(f"{reason}: {detail}" if detail else reason)
-        self.reason = reason
 
 
 def with_chunk(chunk: memoryview, body: bytes = b"") -> bytes:
@@ -86,24 +80,26 @@ def split(data: bytes) -> tuple[memoryview | None, pb.Frame | None]:
         raise Refusal("malformed", "not a frame of this protocol") from None
 
 
-async def send(write: Write, body: bytes, vector: Vector | None = None) -> int:
+async def send(write: Write, body: bytes, arrays: Sequence[Array] = ()) -> int:
     """Write a message and return the number of its bytes. Awaits whenever the receiver is slower than we are."""
-    if vector is None:
+    size = len(body)
+    for array in arrays:
+        raw = array.data.cast("B")
+        size += len(raw)
+        for start in range(0, len(raw), CHUNK):
+            await write(with_chunk(raw[start : start + CHUNK], body))
+            body = b""
+    if body:
         await write(body)
-        return len(body)
-    raw = vector.data.cast("B")
-    await write(with_chunk(raw[:CHUNK], body))
-    for start in range(CHUNK, len(raw), CHUNK):
-        await write(with_chunk(raw[start : start + CHUNK]))
-    return len(raw) + len(body)
+    return size
 
 
-def check_finite(piece: Vector) -> float:
+def check_finite(piece: Array) -> float:
     """Refuse weights that are not numbers, or so large that mixing them might not be one; return the sum of squares."""
     with np.errstate(over="ignore", invalid="ignore"):
         square = float(np.dot(piece, piece))
     # One look suffices if this is finite. It may be beyond float32 though the weights are not: then look closer.
-    if not math.isfinite(square) and not (piece.min() >= -LARGEST and piece.max() <= LARGEST):  # NaN is neither
+    if not math.isfinite(square) and not -LARGEST <= float(piece.min()) <= float(piece.max()) <= LARGEST:  # nor is NaN
         raise Refusal("not-finite", f"a weight is not a finite number, or beyond ±{LARGEST:g}")
     return square
 
@@ -122,49 +118,58 @@ def in_one_piece(chunk: memoryview, max_norm: float | None = None) -> Vector:
 
 
 class Intake:
-    """Fills a vector with the chunks of a message, as they come, and looks at every number while it is in cache."""
+    """Fills an array with the chunks of a message, as they come, and looks at every number while it is in cache."""
 
-    __slots__ = ("_filled", "_max_norm", "_square", "_vector")
+    __slots__ = ("_array", "_filled", "_max_norm", "_square")
 
-    def __init__(self, vector: Vector, max_norm: float | None = None) -> None:
-        self._vector, self._max_norm = vector, max_norm
+    def __init__(self, array: Array, max_norm: float | None = None) -> None:
+        self._array, self._max_norm = array, max_norm
         self._filled = 0
         self._square = 0.0
 
     @property
     def whole(self) -> bool:
         """Whether the last number has come."""
-        return self._filled == self._vector.size
+        return self._filled == self._array.size
 
     def add(self, chunk: memoryview) -> None:
         """Take the next chunk, or refuse the message."""
-        count, odd = divmod(len(chunk), 4)
+        count, odd = divmod(len(chunk), self._array.itemsize)
         end = self._filled + count
         if odd or not count:
             raise Refusal("malformed", f"a chunk of {len(chunk)} bytes")
-        if end > self._vector.size:
-            raise Refusal("oversized", f"more than the {self._vector.size:,} weights of the layout")
-        piece = self._vector[self._filled : end]
-        piece[:] = np.frombuffer(chunk, np.float32)
-        self._square += check_finite(piece)
-        if end == self._vector.size:
-            check_norm(self._square, self._max_norm)
+        if end > self._array.size:
+            raise Refusal("oversized", f"more than the {self._array.size:,} numbers that are expected")
+        piece = self._array[self._filled : end]
+        piece[:] = np.frombuffer(chunk, self._array.dtype)
+        if piece.dtype.kind == "f":
+            self._square += check_finite(piece)
+            if end == self._array.size:
+                check_norm(self._square, self._max_norm)
         self._filled = end
 
 
-async def receive(read: Read, chunk: memoryview | None, vector: Vector, max_norm: float | None = None) -> int:
-    """Fill a vector with a message's weights, of which the first chunk is here; return the bytes that were read."""
-    intake, size = Intake(vector, max_norm), 0
-    while True:
-        if chunk is None:
-            raise Refusal("truncated", "another message begins before the weights are complete")
-        intake.add(chunk)
-        if intake.whole:
-            return size
-        data = await read()
-        if not isinstance(data, bytes):  # gRPC has an object of its own for the end of a stream
-            raise Refusal("truncated", "the stream ended before the weights were complete")
-        size += len(data)
-        chunk, frame = split(data)
-        if frame is not None:
-            chunk = None
+async def receive(read: Read, chunk: memoryview | None, arrays: Sequence[Array], max_norm: float | None = None) -> int:
+    """Fill the arrays of a message whose first chunk is here; return the bytes that were read.
+
+    Nobody writes to them afterwards.
+    """
+    size, here = 0, True
+    for array in arrays:
+        intake = Intake(array, max_norm)
+        while not intake.whole:
+            if not here:
+                data = await read()
+                if not isinstance(data, bytes):  # gRPC has an object of its own for the end of a stream
+                    raise Refusal("truncated", "the stream ended before the weights were complete")
+                size += len(data)
+                chunk, frame = split(data)
+                chunk = chunk if frame is None else None
+            if chunk is None:
+                raise Refusal("truncated", "another message begins before the weights are complete")
+            intake.add(chunk)
+            here = False
+        array.flags.writeable = False
+    if here and chunk is not None:
+        raise Refusal("malformed", "a chunk that belongs to no array")
+    return size

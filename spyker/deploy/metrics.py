@@ -22,11 +22,12 @@ from prometheus_client.utils import floatToGoString
 
 from spyker.config.sections import ScenarioError
 from spyker.protocol.facts import CloudRoundEnded, Merged, RoundEnded, SyncStarted, TokenArrived, UpdateApplied
+from spyker.protocol.messages import Token
 from spyker.records import Evaluated, Fact
 
 STALENESS = (0, 1, 2, 5, 10, 20, 50, 100, 200, 500, 1000)
 SECONDS = (0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1, 3, 10, 30, 100)
-TOKEN = "token"
+TOKEN = Token.kind
 GAUGES = {
     "age": "how much training the model embodies",
     "version": "client updates in the model",
@@ -84,7 +85,7 @@ class Metrics(Collector):
             lambda: [0, 0]
         )  # by way and kind: messages, bytes
         self._refusals: Counter[str] = Counter()
-        self.token(held=server_id == 0 and algorithm == "spyker")
+        self._tokens = False  # whether the algorithm has one
         self.registry = CollectorRegistry()
         self.registry.register(self)
 
@@ -102,7 +103,7 @@ class Metrics(Collector):
             case Merged():
                 self._counters["merges"] += 1
                 self._gauges["age"] = fact.age
-                if self._algorithm == "sync-spyker":  # all merges come at once, at the end
+                if not self._tokens:  # all merges come at once, at the end
                     self._sync_ended()
             case TokenArrived():
                 self.token(held=True)
@@ -117,14 +118,22 @@ class Metrics(Collector):
                 self._distributions["round_seconds"].observe(now - self._round_began)
                 self._round_began = now
 
+    def began(self, *, token: object) -> None:
+        """The server began, or went on: with its token, without it (``None``), or, ``False``, it knows of no token.
+
+        Later, facts and messages tell.
+        """
+        self._tokens = token is not False
+        self.token(held=bool(token))
+
     def token(self, *, held: bool) -> None:
-        """Whether the server holds the token. After a resume only its host knows; later, facts and messages tell."""
+        """Whether the server holds the token."""
         self._gauges["token_held"] = held
 
     def sent(self, kind: str, nbytes: int) -> None:
-        """A message went out; ``kind`` is the name of its type."""
+        """A message went out."""
         self._count("sent", kind, nbytes)
-        if kind.lower() == TOKEN:
+        if kind == TOKEN:
             self.token(held=False)
             self._sync_ended()
 

@@ -7,7 +7,7 @@ import contextlib
 import gc
 import signal
 import sys
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -17,33 +17,37 @@ from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 
 from spyker.config.sections import ScenarioError
 from spyker.deploy import spyker_pb2 as pb
-from spyker.deploy.attend import Door
+from spyker.deploy.buffers import Buffers
 from spyker.deploy.certificates import load_credentials
 from spyker.deploy.channels import ATTEND, LINK, handler, listen, options, read_file
 from spyker.deploy.checkpoints import Checkpoint, CheckpointError, Checkpoints
+from spyker.deploy.client_port import ClientPort, Limits
 from spyker.deploy.config import (
     Config,
     check_insecure,
     deployment_digest,
     layout_digest,
-    learners,
+    layout_numbers,
     learning_digest,
-    server_count,
     wait_for,
 )
+from spyker.deploy.driver import Driver
 from spyker.deploy.errors import DeploymentError
 from spyker.deploy.frames import PROTOCOL
-from spyker.deploy.host import Host
 from spyker.deploy.identity import begin_life
 from spyker.deploy.log import Log
 from spyker.deploy.metrics import Metrics
-from spyker.deploy.peers import Link, Outbox
-from spyker.deploy.reception import Reception
+from spyker.deploy.peer_link import PeerLink
+from spyker.deploy.peer_port import PeerPort
 from spyker.deploy.tally import Tally
-from spyker.deploy.tasks import Ledger
+from spyker.host.host import MOST_DATA, Host, Rules
+from spyker.host.tickets import Ledger
 from spyker.learn.engine import keep_memory, single_threaded
 from spyker.learn.registry import recipe
-from spyker.protocol.registry import Topology
+from spyker.protocol.forms import Sizes
+from spyker.protocol.messages import PeerMessage
+from spyker.protocol.server import Server, Setup
+from spyker.vectors import Vector
 
 GRACE_SECONDS = 2.0
 FAREWELL_SECONDS = 5.0
@@ -54,7 +58,7 @@ def serve(config: Config, *, resume: bool, insecure: bool, accept_rollback: bool
     """Be a server until somebody ends it, or its time is up."""
     if insecure:
         check_insecure(config)
-    asyncio.run(Process(config, resume=resume, insecure=insecure, accept_rollback=accept_rollback).run())
+    asyncio.run(ServerProcess(config, resume=resume, insecure=insecure, accept_rollback=accept_rollback).run())
 
 
 def refuse_rollback(checkpoint: Checkpoint) -> None:
@@ -68,12 +72,15 @@ def refuse_rollback(checkpoint: Checkpoint) -> None:
         )
 
 
-class Process:
-    """Everything around the host: ports, links, timers and signals."""
+class ServerProcess:
+    """Everything around the host: ports, links, evaluation and signals."""
 
     def __init__(self, config: Config, *, resume: bool, insecure: bool, accept_rollback: bool) -> None:
         self.config, self.insecure = config, insecure
         scenario, deploy = config.scenario, config.deploy
+        self.places = scenario.placement()
+        self.learns = deploy.server in self.places.learners
+        self.peers = [j for j in self.places.servers if j != deploy.server]
         self.log = Log(server=deploy.server)
         state = config.path(deploy.state)
         try:
@@ -87,9 +94,9 @@ class Process:
                 f"{state} holds checkpoints",
                 "Add --resume to go on from the last, or name another folder",
             )
-        if self.checkpoint is not None and server_count(scenario) > 1 and not accept_rollback:
+        if self.checkpoint is not None and self.peers and not accept_rollback:
             refuse_rollback(self.checkpoint)
-        self.resumed = resume
+        self._nothing_saved = resume and self.checkpoint is None
         keep_memory()
         self.task = recipe(scenario).make()
         single_threaded()
@@ -108,68 +115,107 @@ class Process:
         self._stop = asyncio.Event()
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, self._stop.set)
-        initial = self.task.initial()
-        self.layout = layout_digest(self.task, initial.size)
-        self.host = host = Host(
-            config,
-            self.task,
-            initial,
-            ledger=Ledger(bytes.fromhex(self.identity.secret), self.identity.incarnation),
-            checkpoints=self.checkpoints,
-            tally=self.tally,
-            metrics=self.metrics,
-            log=self.log,
-        )
-        del initial
-        peers = [j for j in self._peers() if j != deploy.server]
-        host.outboxes = {j: Outbox() for j in peers}
+        self.driver = driver = self._drive()
+        host = driver.host
         if self.checkpoint is not None:
             for damage in self.checkpoint.damaged:
                 self.log.error("checkpoint-damaged", detail=damage)
-            host.resume(self.checkpoint)
+            driver.resume(self.checkpoint)
             self.checkpoint = None  # and let go of its vectors
-        elif self.resumed:
-            self.log.warning("nothing-to-resume", state=str(config.path(deploy.state)))
+        else:
+            if self._nothing_saved:
+                self.log.warning("nothing-to-resume", state=str(config.path(deploy.state)))
+            driver.begin()
         if deploy.metrics is not None:
             address, _, port = deploy.metrics.rpartition(":")
             self.log.info("metrics", port=self.metrics.serve(address, int(port)))
-        servers = await self._open_ports(peers)
-        self._link(peers)
-        for duty in (self._begin, self._save_regularly, self._evaluate_regularly, self._end_in_time):
+        servers = await self._open_ports()
+        self._link()
+        for duty in (self._note_loss, self._evaluate_regularly, self._end_in_time, self.port.watch):
             self._watch_over(duty)
-        self._watch_over(lambda: self.door.watch(deploy.stall_timeout))
         finished = False
         try:
             stopped = asyncio.create_task(self._stop.wait())
-            await asyncio.wait((stopped, host.failed), return_when=asyncio.FIRST_COMPLETED)
-            if host.failed.done():
-                self.log.error("failed", error=repr(host.failed.exception()))
-                raise DeploymentError(
-                    f"server {deploy.server} failed: {host.failed.exception()}"
-                ) from host.failed.exception()
-            finished = self.finished
-            await self._drain(finished=finished)
+            await asyncio.wait((stopped, driver.failed), return_when=asyncio.FIRST_COMPLETED)
+            finished = self.finished and not driver.failed.done()
+            if not driver.failed.done():
+                await self._drain(finished=finished)
+            if driver.failed.done():
+                error = driver.failed.exception()
+                self.log.error("failed", error=repr(error))
+                raise DeploymentError(f"server {deploy.server} failed: {error}") from error
         finally:
             for task in self._tasks:
                 task.cancel()
             await asyncio.gather(*(server.stop(GRACE_SECONDS) for server in servers))
-            self.tally.close(host.summary(finished=finished))
-            host.close()
+            self.tally.close(self._summary(finished=finished))
+            driver.close()
             self._judge.shutdown()
             self.log.info("stopped", finished=finished, saved_version=host.saved_version)
 
     finished = False
 
-    def _peers(self) -> range:
-        """The servers that this one may have to talk to."""
-        return range(server_count(self.config.scenario))
+    def _drive(self) -> Driver:
+        """The host of this server, and what drives it."""
+        config, scenario, deploy = self.config, self.config.scenario, self.config.deploy
+        initial: list[Vector] = [self.task.initial()]
+        parameters, memory = initial[0].size, int(deploy.receive_memory_mb * 1e6)
+        self.sizes = Sizes(parameters, len(self.places.learners))
+        models = Buffers(parameters, memory)  # for what mixes result in
+
+        def build(roster: Mapping[int, int]) -> Server:
+            setup = Setup(
+                len(self.places.learners),
+                scenario.client_count,
+                initial.pop(),  # nobody else needs it, and it may be large
+                scenario.training.rate,
+                scenario.parameters,
+                scenario.seed,
+                self.task.mix,
+                lambda vector: models.vector(),
+            )
+            return scenario.chosen.build(deploy.server, setup, roster)
+
+        rules = Rules(
+            clients=scenario.client_count if self.learns else 0,
+            layout=layout_digest(self.task, parameters),
+            learning=learning_digest(scenario),
+            deployment=deployment_digest(scenario),
+            lineage=self.identity.lineage,
+            wait_for=wait_for(config),
+            join_timeout=deploy.join_timeout,
+            client_timeout=deploy.client_timeout,
+            checkpoint_updates=deploy.checkpoint_updates,
+            checkpoint_seconds=deploy.checkpoint_seconds,
+            most_data=min(deploy.max_client_data or MOST_DATA, MOST_DATA),
+        )
+        ledger = Ledger(bytes.fromhex(self.identity.secret), self.identity.incarnation)
+        return Driver(
+            Host(deploy.server, build, ledger, rules, self.peers),
+            parameters=parameters,
+            buffers=Buffers(parameters, memory),
+            layout=layout_numbers(self.task),
+            checkpoints=self.checkpoints,
+            tally=self.tally,
+            metrics=self.metrics,
+            log=self.log,
+        )
+
+    def _summary(self, *, finished: bool) -> dict[str, Any] | None:
+        """The server's own numbers, for the record."""
+        host = self.driver.host
+        if host.server is None:
+            return None
+        members = sum(entry.member for entry in host.ledger.clients.values())
+        return self.tally.summary(host.server, members, finished=finished)
 
     # --- Ports and links -------------------------------------------------------------------------------------------
 
-    async def _open_ports(self, peers: list[int]) -> list[grpc.aio.Server]:
+    async def _open_ports(self) -> list[grpc.aio.Server]:
         config, deploy, scenario = self.config, self.config.deploy, self.config.scenario
         credentials = None
         mine = theirs = None
+        self._credentials: grpc.ChannelCredentials | None = None
         if not self.insecure:
             chain = (
                 read_file(config.path(deploy.key), "deploy.key"),
@@ -179,35 +225,20 @@ class Process:
             credentials = load_credentials(config.path(deploy.credentials))
             mine = grpc.ssl_server_credentials([chain])
             theirs = grpc.ssl_server_credentials([chain], root_certificates=authority, require_client_auth=True)
-            self._credentials: grpc.ChannelCredentials | None = grpc.ssl_channel_credentials(authority, *chain)
-        else:
-            self._credentials = None
-        self.door = Door(
-            self.host,
-            clients=scenario.client_count if deploy.server < learners(scenario) else 0,
-            credentials=credentials,
-            layout=self.layout,
-            learning=learning_digest(scenario),
-        )
+            self._credentials = grpc.ssl_channel_credentials(authority, *chain)
+        limits = Limits(deploy.stall_timeout, deploy.slowest_mbit, deploy.max_norm)
+        self.port = ClientPort(self.driver, self.sizes, scenario.chosen.answers, credentials, limits)
         self.health = health.aio.HealthServicer()
         front = grpc.aio.server(options=options(deploy.keepalive))
-        front.add_generic_rpc_handlers((handler(ATTEND, self.door.attend),))
+        front.add_generic_rpc_handlers((handler(ATTEND, self.port.attend),))
         health_pb2_grpc.add_HealthServicer_to_server(self.health, front)
         servers = [front]
         port = listen(front, deploy.listen_clients, mine)
         back_port = None
-        if peers:
-            reception = Reception(
-                self.host,
-                algorithm=scenario.algorithm,
-                servers=server_count(scenario),
-                layout=self.layout,
-                deployment=deployment_digest(scenario),
-                lineage=self.identity.lineage,
-                secure=not self.insecure,
-            )
+        if self.peers:
+            peers = PeerPort(self.driver, self.sizes, lambda j: self._may_say(j, deploy.server), secure=bool(theirs))
             back = grpc.aio.server(options=options(deploy.keepalive))
-            back.add_generic_rpc_handlers((handler(LINK, reception.link),))
+            back.add_generic_rpc_handlers((handler(LINK, peers.link),))
             back_port = listen(back, deploy.listen_peers, theirs)
             servers.append(back)
         for server in servers:
@@ -216,36 +247,30 @@ class Process:
         self.log.info("listening", clients=port, peers=back_port, insecure=self.insecure)
         return servers
 
-    def _link(self, peers: list[int]) -> None:
-        deploy = self.config.deploy
+    def _may_say(self, sender: int, receiver: int) -> tuple[type[PeerMessage], ...]:
+        return self.config.scenario.chosen.between(sender, receiver, self.sizes.servers)
+
+    def _link(self) -> None:
+        deploy, rules = self.config.deploy, self.driver.host.rules
         hello = pb.PeerHello(
             protocol=PROTOCOL,
             server=deploy.server,
-            layout=self.layout,
-            deployment=deployment_digest(self.config.scenario),
-            lineage=self.identity.lineage,
+            layout=rules.layout,
+            deployment=rules.deployment,
+            lineage=rules.lineage,
         )
-        cloud = len(self._peers()) - 1 if self.config.scenario.chosen.topology is Topology.CLOUD else None
-        for j in peers:
-            if cloud is not None and cloud not in (j, deploy.server):
-                continue  # edges talk to the cloud alone
-            link = Link(
-                j,
-                deploy.peers[j],
-                self.host.outboxes[j],
-                hello,
-                lineages=self.host.lineages,
-                credentials=self._credentials,
-                keepalive=deploy.keepalive,
-                stall=deploy.stall_timeout,
-                log=self.log,
-                on_sent=self._sent_to_peer,
-            )
-            self._watch_over(link.run)
-
-    def _sent_to_peer(self, kind: str, size: int) -> None:
-        self.tally.carried("server-to-server", kind, size)
-        self.metrics.sent(kind, size)
+        for j in self.peers:
+            if self._may_say(deploy.server, j):
+                link = PeerLink(
+                    self.driver,
+                    j,
+                    deploy.peers[j],
+                    hello,
+                    credentials=self._credentials,
+                    keepalive=deploy.keepalive,
+                    stall=deploy.stall_timeout,
+                )
+                self._watch_over(link.run)
 
     # --- Duties ----------------------------------------------------------------------------------------------------
 
@@ -256,37 +281,23 @@ class Process:
             try:
                 await duty()
             except Exception as error:
-                if not self.host.failed.done():
-                    self.host.failed.set_exception(error)
+                self.driver.fail(error)
 
         self._tasks.append(asyncio.create_task(run()))
 
-    async def _begin(self) -> None:
-        """Start once enough clients are there."""
-        host, loop = self.host, asyncio.get_running_loop()
-        if host.server is not None:
-            return
-        wanted, deadline = wait_for(self.config), loop.time() + self.config.deploy.join_timeout
-        self.log.info("waiting", clients=wanted)
-        while len(host.sessions) < wanted and not (host.sessions and loop.time() >= deadline):
-            await asyncio.sleep(0.01)
-        host.start()
-        if self.resumed:  # nothing had been saved
+    async def _note_loss(self) -> None:
+        """A server that was to be resumed and had saved nothing has lost all that it had applied."""
+        if self._nothing_saved:
+            await self.driver.started.wait()
             lost = self.tally.resume(0)
             self.metrics.lost(lost)
             self.log.info("resumed", checkpoint=None, version=0, lost=lost)
 
-    async def _save_regularly(self) -> None:
-        await self.host.started.wait()
-        while True:
-            await asyncio.sleep(self.config.deploy.checkpoint_seconds)
-            self.host.save_soon()
-
     async def _evaluate_regularly(self) -> None:
         """Judge the model at fixed times; a time that comes while another evaluation is under way is left out."""
-        host, interval = self.host, self.config.scenario.evaluation.interval
-        await host.started.wait()
-        if self.config.deploy.server >= learners(self.config.scenario):
+        interval = self.config.scenario.evaluation.interval
+        await self.driver.started.wait()
+        if not self.learns:
             return  # the cloud is not judged
         while True:
             await self.evaluate()
@@ -295,47 +306,39 @@ class Process:
 
     async def evaluate(self) -> None:
         """Judge the model as it is now, in a thread."""
-        host, loop = self.host, asyncio.get_running_loop()
-        taken: asyncio.Future[tuple[float, int, Any]] = loop.create_future()
-
-        def take() -> None:
-            assert host.server is not None
-            if not taken.done():
-                taken.set_result((self.tally.now, self.tally.updates, host.server.weights.snapshot()))
-
-        host.when_idle(take)
-        t, updates, weights = await taken
-        score = await loop.run_in_executor(self._judge, self.task.evaluate, weights)
+        weights = await self.driver.snapshot()
+        t, updates = self.tally.now, self.tally.updates
+        score = await asyncio.get_running_loop().run_in_executor(self._judge, self.task.evaluate, weights)
         self.metrics.fact(self.tally.evaluated(t, updates, score))
 
     async def _end_in_time(self) -> None:
         duration = self.config.deploy.duration
         if duration is None:
             return
-        await self.host.started.wait()
+        await self.driver.started.wait()
         await asyncio.sleep(duration - self.tally.now)
         self.finished = True
         self._stop.set()
 
     async def _drain(self, *, finished: bool) -> None:
         """Take no more answers, serve what is there, save, and tell the clients."""
-        host = self.host
+        driver, host = self.driver, self.driver.host
         self.log.info("draining", finished=finished)
         host.draining = True
         await self.health.enter_graceful_shutdown()
         if host.server is not None:
-            if finished and self.config.deploy.server < learners(self.config.scenario):
-                await self.evaluate()
             try:
                 async with asyncio.timeout(SETTLE_SECONDS):
-                    await host.settle()
+                    if finished and self.learns:
+                        await self.evaluate()
+                    await driver.settle()
             except TimeoutError:
                 raise DeploymentError(f"server {host.id} could not save its state; see its log") from None
-            if host.failed.done():
-                raise DeploymentError(f"server {host.id} failed while it stopped: {host.failed.exception()}")
+            if driver.failed.done():
+                return
         goodbye = pb.Goodbye(finished=finished, saved_version=host.saved_version)
         body = pb.Frame(goodbye=goodbye).SerializeToString()
-        farewells = [asyncio.create_task(session.farewell(body)) for session in list(self.door.live)]
+        farewells = [asyncio.create_task(session.farewell(body)) for session in list(self.port.live)]
         if farewells:
             await asyncio.wait(farewells, timeout=FAREWELL_SECONDS)
         with contextlib.suppress(OSError):

@@ -24,7 +24,7 @@ _sym_db = _symbol_database.Default()
 
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x0cspyker.proto\x12\x06spyker\"\xd6\x02\n\x05\x46rame\x12\r\n\x05\x63hunk\x18\x01 \x01(\x0c\x12\x1e\n\x05hello\x18\x02 \x01(\x0b\x32\r.spyker.HelloH\x00\x12\"\n\x07welcome\x18\x03 \x01(\x0b\x32\x0f.spyker.WelcomeH\x00\x12\x1c\n\x04task\x18\x04 \x01(\x0b\x32\x0c.spyker.TaskH\x00\x12 \n\x06\x61nswer\x18\x05 \x01(\x0b\x32\x0e.spyker.AnswerH\x00\x12\"\n\x07goodbye\x18\x06 \x01(\x0b\x32\x0f.spyker.GoodbyeH\x00\x12\'\n\npeer_hello\x18\x07 \x01(\x0b\x32\x11.spyker.PeerHelloH\x00\x12+\n\x0cpeer_welcome\x18\x08 \x01(\x0b\x32\x13.spyker.PeerWelcomeH\x00\x12\x1c\n\x04peer\x18\t \x01(\x0b\x32\x0c.spyker.PeerH\x00\x12\x1a\n\x03\x61\x63k\x18\n \x01(\x0b\x32\x0b.spyker.AckH\x00\x42\x06\n\x04\x62ody\"C\n\x06Ticket\x12\x0e\n\x06number\x18\x01 \x01(\x04\x12\x0b\n\x03\x61ge\x18\x02 \x01(\x01\x12\x0f\n\x07version\x18\x03 \x01(\x04\x12\x0b\n\x03mac\x18\x04 \x01(\x0c\"z\n\x05Hello\x12\x10\n\x08protocol\x18\x01 \x01(\r\x12\x0e\n\x06\x63lient\x18\x02 \x01(\r\x12\x0c\n\x04size\x18\x03 \x01(\x04\x12\x0e\n\x06layout\x18\x04 \x01(\x0c\x12\x10\n\x08learning\x18\x05 \x01(\x0c\x12\x1f\n\x07holding\x18\x06 \x01(\x0b\x32\x0e.spyker.Ticket\"P\n\x07Welcome\x12\x10\n\x08protocol\x18\x01 \x01(\r\x12\x0e\n\x06server\x18\x02 \x01(\r\x12\x0c\n\x04keep\x18\x03 \x01(\x08\x12\x15\n\rsaved_version\x18\x04 \x01(\x04\"K\n\x04Task\x12\x1e\n\x06ticket\x18\x01 \x01(\x0b\x32\x0e.spyker.Ticket\x12\x0c\n\x04rate\x18\x02 \x01(\x01\x12\x15\n\rsaved_version\x18\x03 \x01(\x04\"(\n\x06\x41nswer\x12\x1e\n\x06ticket\x18\x01 \x01(\x0b\x32\x0e.spyker.Ticket\"2\n\x07Goodbye\x12\x10\n\x08\x66inished\x18\x01 \x01(\x08\x12\x15\n\rsaved_version\x18\x02 \x01(\x04\"b\n\tPeerHello\x12\x10\n\x08protocol\x18\x01 \x01(\r\x12\x0e\n\x06server\x18\x02 \x01(\r\x12\x0e\n\x06layout\x18\x03 \x01(\x0c\x12\x12\n\ndeployment\x18\x04 \x01(\x0c\x12\x0f\n\x07lineage\x18\x05 \x01(\t\"B\n\x0bPeerWelcome\x12\x10\n\x08protocol\x18\x01 \x01(\r\x12\x10\n\x08received\x18\x02 \x01(\x04\x12\x0f\n\x07lineage\x18\x03 \x01(\t\"\xa3\x01\n\x04Peer\x12\x10\n\x08sequence\x18\x01 \x01(\x04\x12\x1a\n\x03\x61ge\x18\x02 \x01(\x0b\x32\x0b.spyker.AgeH\x00\x12\x1e\n\x05token\x18\x03 \x01(\x0b\x32\r.spyker.TokenH\x00\x12\"\n\x05model\x18\x04 \x01(\x0b\x32\x11.spyker.PeerModelH\x00\x12!\n\x04\x65\x64ge\x18\x05 \x01(\x0b\x32\x11.spyker.EdgeModelH\x00\x42\x06\n\x04kind\"\x12\n\x03\x41ge\x12\x0b\n\x03\x61ge\x18\x01 \x01(\x01\"1\n\x05Token\x12\r\n\x05\x65poch\x18\x01 \x01(\x04\x12\x0b\n\x03\x62id\x18\x02 \x01(\x04\x12\x0c\n\x04\x61ges\x18\x03 \x03(\x01\"%\n\tPeerModel\x12\x0b\n\x03\x61ge\x18\x01 \x01(\x01\x12\x0b\n\x03\x62id\x18\x02 \x01(\x04\"&\n\tEdgeModel\x12\x0b\n\x03\x61ge\x18\x01 \x01(\x01\x12\x0c\n\x04size\x18\x02 \x01(\x04\"\x17\n\x03\x41\x63k\x12\x10\n\x08sequence\x18\x01 \x01(\x04\x32\x35\n\x07\x43lients\x12*\n\x06\x41ttend\x12\r.spyker.Frame\x1a\r.spyker.Frame(\x01\x30\x01\x32\x31\n\x05Peers\x12(\n\x04Link\x12\r.spyker.Frame\x1a\r.spyker.Frame(\x01\x30\x01\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x0cspyker.proto\x12\x06spyker\"\xe2\x02\n\x05\x46rame\x12\r\n\x05\x63hunk\x18\x01 \x01(\x0c\x12\x1e\n\x05hello\x18\x02 \x01(\x0b\x32\r.spyker.HelloH\x00\x12\"\n\x07welcome\x18\x03 \x01(\x0b\x32\x0f.spyker.WelcomeH\x00\x12(\n\nassignment\x18\x04 \x01(\x0b\x32\x12.spyker.AssignmentH\x00\x12 \n\x06\x61nswer\x18\x05 \x01(\x0b\x32\x0e.spyker.AnswerH\x00\x12\"\n\x07goodbye\x18\x06 \x01(\x0b\x32\x0f.spyker.GoodbyeH\x00\x12\'\n\npeer_hello\x18\x07 \x01(\x0b\x32\x11.spyker.PeerHelloH\x00\x12+\n\x0cpeer_welcome\x18\x08 \x01(\x0b\x32\x13.spyker.PeerWelcomeH\x00\x12\x1c\n\x04peer\x18\t \x01(\x0b\x32\x0c.spyker.PeerH\x00\x12\x1a\n\x03\x61\x63k\x18\n \x01(\x0b\x32\x0b.spyker.AckH\x00\x42\x06\n\x04\x62ody\"8\n\x07\x43ontent\x12\x0c\n\x04kind\x18\x01 \x01(\t\x12\x0e\n\x06\x66ields\x18\x02 \x01(\x0c\x12\x0f\n\x07lengths\x18\x03 \x03(\x04\"j\n\x05Hello\x12\x10\n\x08protocol\x18\x01 \x01(\r\x12\x0e\n\x06\x63lient\x18\x02 \x01(\r\x12\x0c\n\x04size\x18\x03 \x01(\x04\x12\x0e\n\x06layout\x18\x04 \x01(\x0c\x12\x10\n\x08learning\x18\x05 \x01(\x0c\x12\x0f\n\x07holding\x18\x06 \x01(\x0c\"P\n\x07Welcome\x12\x10\n\x08protocol\x18\x01 \x01(\r\x12\x0e\n\x06server\x18\x02 \x01(\r\x12\x0c\n\x04keep\x18\x03 \x01(\x08\x12\x15\n\rsaved_version\x18\x04 \x01(\x04\"U\n\nAssignment\x12\x0e\n\x06ticket\x18\x01 \x01(\x0c\x12 \n\x07\x63ontent\x18\x02 \x01(\x0b\x32\x0f.spyker.Content\x12\x15\n\rsaved_version\x18\x03 \x01(\x04\":\n\x06\x41nswer\x12\x0e\n\x06ticket\x18\x01 \x01(\x0c\x12 \n\x07\x63ontent\x18\x02 \x01(\x0b\x32\x0f.spyker.Content\"2\n\x07Goodbye\x12\x10\n\x08\x66inished\x18\x01 \x01(\x08\x12\x15\n\rsaved_version\x18\x02 \x01(\x04\"b\n\tPeerHello\x12\x10\n\x08protocol\x18\x01 \x01(\r\x12\x0e\n\x06server\x18\x02 \x01(\r\x12\x0e\n\x06layout\x18\x03 \x01(\x0c\x12\x12\n\ndeployment\x18\x04 \x01(\x0c\x12\x0f\n\x07lineage\x18\x05 \x01(\t\"B\n\x0bPeerWelcome\x12\x10\n\x08protocol\x18\x01 \x01(\r\x12\x10\n\x08received\x18\x02 \x01(\x04\x12\x0f\n\x07lineage\x18\x03 \x01(\t\":\n\x04Peer\x12\x10\n\x08sequence\x18\x01 \x01(\x04\x12 \n\x07\x63ontent\x18\x02 \x01(\x0b\x32\x0f.spyker.Content\"\x17\n\x03\x41\x63k\x12\x10\n\x08sequence\x18\x01 \x01(\x04\x32\x35\n\x07\x43lients\x12*\n\x06\x41ttend\x12\r.spyker.Frame\x1a\r.spyker.Frame(\x01\x30\x01\x32\x31\n\x05Peers\x12(\n\x04Link\x12\r.spyker.Frame\x1a\r.spyker.Frame(\x01\x30\x01\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -32,37 +32,29 @@ _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'spyker_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
   _globals['_FRAME']._serialized_start=25
-  _globals['_FRAME']._serialized_end=367
-  _globals['_TICKET']._serialized_start=369
-  _globals['_TICKET']._serialized_end=436
-  _globals['_HELLO']._serialized_start=438
-  _globals['_HELLO']._serialized_end=560
-  _globals['_WELCOME']._serialized_start=562
-  _globals['_WELCOME']._serialized_end=642
-  _globals['_TASK']._serialized_start=644
-  _globals['_TASK']._serialized_end=719
-  _globals['_ANSWER']._serialized_start=721
-  _globals['_ANSWER']._serialized_end=761
-  _globals['_GOODBYE']._serialized_start=763
-  _globals['_GOODBYE']._serialized_end=813
-  _globals['_PEERHELLO']._serialized_start=815
-  _globals['_PEERHELLO']._serialized_end=913
-  _globals['_PEERWELCOME']._serialized_start=915
-  _globals['_PEERWELCOME']._serialized_end=981
-  _globals['_PEER']._serialized_start=984
-  _globals['_PEER']._serialized_end=1147
-  _globals['_AGE']._serialized_start=1149
-  _globals['_AGE']._serialized_end=1167
-  _globals['_TOKEN']._serialized_start=1169
-  _globals['_TOKEN']._serialized_end=1218
-  _globals['_PEERMODEL']._serialized_start=1220
-  _globals['_PEERMODEL']._serialized_end=1257
-  _globals['_EDGEMODEL']._serialized_start=1259
-  _globals['_EDGEMODEL']._serialized_end=1297
-  _globals['_ACK']._serialized_start=1299
-  _globals['_ACK']._serialized_end=1322
-  _globals['_CLIENTS']._serialized_start=1324
-  _globals['_CLIENTS']._serialized_end=1377
-  _globals['_PEERS']._serialized_start=1379
-  _globals['_PEERS']._serialized_end=1428
+  _globals['_FRAME']._serialized_end=379
+  _globals['_CONTENT']._serialized_start=381
+  _globals['_CONTENT']._serialized_end=437
+  _globals['_HELLO']._serialized_start=439
+  _globals['_HELLO']._serialized_end=545
+  _globals['_WELCOME']._serialized_start=547
+  _globals['_WELCOME']._serialized_end=627
+  _globals['_ASSIGNMENT']._serialized_start=629
+  _globals['_ASSIGNMENT']._serialized_end=714
+  _globals['_ANSWER']._serialized_start=716
+  _globals['_ANSWER']._serialized_end=774
+  _globals['_GOODBYE']._serialized_start=776
+  _globals['_GOODBYE']._serialized_end=826
+  _globals['_PEERHELLO']._serialized_start=828
+  _globals['_PEERHELLO']._serialized_end=926
+  _globals['_PEERWELCOME']._serialized_start=928
+  _globals['_PEERWELCOME']._serialized_end=994
+  _globals['_PEER']._serialized_start=996
+  _globals['_PEER']._serialized_end=1054
+  _globals['_ACK']._serialized_start=1056
+  _globals['_ACK']._serialized_end=1079
+  _globals['_CLIENTS']._serialized_start=1081
+  _globals['_CLIENTS']._serialized_end=1134
+  _globals['_PEERS']._serialized_start=1136
+  _globals['_PEERS']._serialized_end=1185
 # @@protoc_insertion_point(module_scope)

@@ -7,11 +7,11 @@ from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 DESCRIPTOR: _descriptor.FileDescriptor
 
 class Frame(_message.Message):
-    __slots__ = ("chunk", "hello", "welcome", "task", "answer", "goodbye", "peer_hello", "peer_welcome", "peer", "ack")
+    __slots__ = ("chunk", "hello", "welcome", "assignment", "answer", "goodbye", "peer_hello", "peer_welcome", "peer", "ack")
     CHUNK_FIELD_NUMBER: _ClassVar[int]
     HELLO_FIELD_NUMBER: _ClassVar[int]
     WELCOME_FIELD_NUMBER: _ClassVar[int]
-    TASK_FIELD_NUMBER: _ClassVar[int]
+    ASSIGNMENT_FIELD_NUMBER: _ClassVar[int]
     ANSWER_FIELD_NUMBER: _ClassVar[int]
     GOODBYE_FIELD_NUMBER: _ClassVar[int]
     PEER_HELLO_FIELD_NUMBER: _ClassVar[int]
@@ -21,26 +21,24 @@ class Frame(_message.Message):
     chunk: bytes
     hello: Hello
     welcome: Welcome
-    task: Task
+    assignment: Assignment
     answer: Answer
     goodbye: Goodbye
     peer_hello: PeerHello
     peer_welcome: PeerWelcome
     peer: Peer
     ack: Ack
-    def __init__(self, chunk: _Optional[bytes] = ..., hello: _Optional[_Union[Hello, _Mapping]] = ..., welcome: _Optional[_Union[Welcome, _Mapping]] = ..., task: _Optional[_Union[Task, _Mapping]] = ..., answer: _Optional[_Union[Answer, _Mapping]] = ..., goodbye: _Optional[_Union[Goodbye, _Mapping]] = ..., peer_hello: _Optional[_Union[PeerHello, _Mapping]] = ..., peer_welcome: _Optional[_Union[PeerWelcome, _Mapping]] = ..., peer: _Optional[_Union[Peer, _Mapping]] = ..., ack: _Optional[_Union[Ack, _Mapping]] = ...) -> None: ...
+    def __init__(self, chunk: _Optional[bytes] = ..., hello: _Optional[_Union[Hello, _Mapping]] = ..., welcome: _Optional[_Union[Welcome, _Mapping]] = ..., assignment: _Optional[_Union[Assignment, _Mapping]] = ..., answer: _Optional[_Union[Answer, _Mapping]] = ..., goodbye: _Optional[_Union[Goodbye, _Mapping]] = ..., peer_hello: _Optional[_Union[PeerHello, _Mapping]] = ..., peer_welcome: _Optional[_Union[PeerWelcome, _Mapping]] = ..., peer: _Optional[_Union[Peer, _Mapping]] = ..., ack: _Optional[_Union[Ack, _Mapping]] = ...) -> None: ...
 
-class Ticket(_message.Message):
-    __slots__ = ("number", "age", "version", "mac")
-    NUMBER_FIELD_NUMBER: _ClassVar[int]
-    AGE_FIELD_NUMBER: _ClassVar[int]
-    VERSION_FIELD_NUMBER: _ClassVar[int]
-    MAC_FIELD_NUMBER: _ClassVar[int]
-    number: int
-    age: float
-    version: int
-    mac: bytes
-    def __init__(self, number: _Optional[int] = ..., age: _Optional[float] = ..., version: _Optional[int] = ..., mac: _Optional[bytes] = ...) -> None: ...
+class Content(_message.Message):
+    __slots__ = ("kind", "fields", "lengths")
+    KIND_FIELD_NUMBER: _ClassVar[int]
+    FIELDS_FIELD_NUMBER: _ClassVar[int]
+    LENGTHS_FIELD_NUMBER: _ClassVar[int]
+    kind: str
+    fields: bytes
+    lengths: _containers.RepeatedScalarFieldContainer[int]
+    def __init__(self, kind: _Optional[str] = ..., fields: _Optional[bytes] = ..., lengths: _Optional[_Iterable[int]] = ...) -> None: ...
 
 class Hello(_message.Message):
     __slots__ = ("protocol", "client", "size", "layout", "learning", "holding")
@@ -55,8 +53,8 @@ class Hello(_message.Message):
     size: int
     layout: bytes
     learning: bytes
-    holding: Ticket
-    def __init__(self, protocol: _Optional[int] = ..., client: _Optional[int] = ..., size: _Optional[int] = ..., layout: _Optional[bytes] = ..., learning: _Optional[bytes] = ..., holding: _Optional[_Union[Ticket, _Mapping]] = ...) -> None: ...
+    holding: bytes
+    def __init__(self, protocol: _Optional[int] = ..., client: _Optional[int] = ..., size: _Optional[int] = ..., layout: _Optional[bytes] = ..., learning: _Optional[bytes] = ..., holding: _Optional[bytes] = ...) -> None: ...
 
 class Welcome(_message.Message):
     __slots__ = ("protocol", "server", "keep", "saved_version")
@@ -70,21 +68,23 @@ class Welcome(_message.Message):
     saved_version: int
     def __init__(self, protocol: _Optional[int] = ..., server: _Optional[int] = ..., keep: _Optional[bool] = ..., saved_version: _Optional[int] = ...) -> None: ...
 
-class Task(_message.Message):
-    __slots__ = ("ticket", "rate", "saved_version")
+class Assignment(_message.Message):
+    __slots__ = ("ticket", "content", "saved_version")
     TICKET_FIELD_NUMBER: _ClassVar[int]
-    RATE_FIELD_NUMBER: _ClassVar[int]
+    CONTENT_FIELD_NUMBER: _ClassVar[int]
     SAVED_VERSION_FIELD_NUMBER: _ClassVar[int]
-    ticket: Ticket
-    rate: float
+    ticket: bytes
+    content: Content
     saved_version: int
-    def __init__(self, ticket: _Optional[_Union[Ticket, _Mapping]] = ..., rate: _Optional[float] = ..., saved_version: _Optional[int] = ...) -> None: ...
+    def __init__(self, ticket: _Optional[bytes] = ..., content: _Optional[_Union[Content, _Mapping]] = ..., saved_version: _Optional[int] = ...) -> None: ...
 
 class Answer(_message.Message):
-    __slots__ = ("ticket",)
+    __slots__ = ("ticket", "content")
     TICKET_FIELD_NUMBER: _ClassVar[int]
-    ticket: Ticket
-    def __init__(self, ticket: _Optional[_Union[Ticket, _Mapping]] = ...) -> None: ...
+    CONTENT_FIELD_NUMBER: _ClassVar[int]
+    ticket: bytes
+    content: Content
+    def __init__(self, ticket: _Optional[bytes] = ..., content: _Optional[_Union[Content, _Mapping]] = ...) -> None: ...
 
 class Goodbye(_message.Message):
     __slots__ = ("finished", "saved_version")
@@ -119,50 +119,12 @@ class PeerWelcome(_message.Message):
     def __init__(self, protocol: _Optional[int] = ..., received: _Optional[int] = ..., lineage: _Optional[str] = ...) -> None: ...
 
 class Peer(_message.Message):
-    __slots__ = ("sequence", "age", "token", "model", "edge")
+    __slots__ = ("sequence", "content")
     SEQUENCE_FIELD_NUMBER: _ClassVar[int]
-    AGE_FIELD_NUMBER: _ClassVar[int]
-    TOKEN_FIELD_NUMBER: _ClassVar[int]
-    MODEL_FIELD_NUMBER: _ClassVar[int]
-    EDGE_FIELD_NUMBER: _ClassVar[int]
+    CONTENT_FIELD_NUMBER: _ClassVar[int]
     sequence: int
-    age: Age
-    token: Token
-    model: PeerModel
-    edge: EdgeModel
-    def __init__(self, sequence: _Optional[int] = ..., age: _Optional[_Union[Age, _Mapping]] = ..., token: _Optional[_Union[Token, _Mapping]] = ..., model: _Optional[_Union[PeerModel, _Mapping]] = ..., edge: _Optional[_Union[EdgeModel, _Mapping]] = ...) -> None: ...
-
-class Age(_message.Message):
-    __slots__ = ("age",)
-    AGE_FIELD_NUMBER: _ClassVar[int]
-    age: float
-    def __init__(self, age: _Optional[float] = ...) -> None: ...
-
-class Token(_message.Message):
-    __slots__ = ("epoch", "bid", "ages")
-    EPOCH_FIELD_NUMBER: _ClassVar[int]
-    BID_FIELD_NUMBER: _ClassVar[int]
-    AGES_FIELD_NUMBER: _ClassVar[int]
-    epoch: int
-    bid: int
-    ages: _containers.RepeatedScalarFieldContainer[float]
-    def __init__(self, epoch: _Optional[int] = ..., bid: _Optional[int] = ..., ages: _Optional[_Iterable[float]] = ...) -> None: ...
-
-class PeerModel(_message.Message):
-    __slots__ = ("age", "bid")
-    AGE_FIELD_NUMBER: _ClassVar[int]
-    BID_FIELD_NUMBER: _ClassVar[int]
-    age: float
-    bid: int
-    def __init__(self, age: _Optional[float] = ..., bid: _Optional[int] = ...) -> None: ...
-
-class EdgeModel(_message.Message):
-    __slots__ = ("age", "size")
-    AGE_FIELD_NUMBER: _ClassVar[int]
-    SIZE_FIELD_NUMBER: _ClassVar[int]
-    age: float
-    size: int
-    def __init__(self, age: _Optional[float] = ..., size: _Optional[int] = ...) -> None: ...
+    content: Content
+    def __init__(self, sequence: _Optional[int] = ..., content: _Optional[_Union[Content, _Mapping]] = ...) -> None: ...
 
 class Ack(_message.Message):
     __slots__ = ("sequence",)

@@ -11,6 +11,7 @@ from typing import Any
 from spyker.config.scenario import Scenario, dump
 from spyker.config.sections import ScenarioError
 from spyker.deploy.log import Log
+from spyker.learn.registry import with_targets
 from spyker.learn.task import Task
 from spyker.protocol.facts import CloudRoundEnded, SyncStarted, UpdateApplied
 from spyker.protocol.server import Server
@@ -77,6 +78,7 @@ class Tally:
     """Counts and records the facts of one server."""
 
     def __init__(self, scenario: Scenario, task: Task, server: int, folder: Path, *, resume: bool, log: Log) -> None:
+        scenario = with_targets(scenario, task.metric)
         self.scenario, self.task, self.server, self.folder = scenario, task, server, folder
         self._log = log
         self._complained = False

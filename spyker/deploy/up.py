@@ -16,14 +16,16 @@ from types import TracebackType
 from typing import Any
 
 from spyker.config.scenario import Scenario, dump
-from spyker.deploy.certificates import CA, CERTIFICATE, CLIENTS, KEY, make_deployment
-from spyker.deploy.config import Deployment, learners, region_clients, server_count, write_config
+from spyker.deploy.certificates import CA, CERTIFICATE, CLIENTS, KEY
+from spyker.deploy.config import Deployment, write_config
 from spyker.deploy.errors import ChildError
+from spyker.deploy.issuing import make_deployment
 from spyker.records import Evaluated, Fact, Follower, first_fact
 from spyker.records.merge import merge
 
 POLL_SECONDS = 0.1
 STOP_SECONDS = 20.0
+FAILED = 1  # the exit code of a process that was not stopped, but failed
 LOG_TAIL = 2000  # characters of the log of a process that failed
 
 
@@ -46,7 +48,8 @@ class Local:
         self.scenario, self.folder, self.insecure, self.paced = scenario, folder, insecure, paced
         self.servers: list[subprocess.Popen[bytes]] = []
         self.clients: list[subprocess.Popen[bytes]] = []
-        count = server_count(scenario)
+        self.places = scenario.placement()
+        count = len(self.places.servers)
         ports = free_ports(2 * count)
         self.addresses = [f"127.0.0.1:{port}" for port in ports[:count]]
         peers = tuple(f"127.0.0.1:{port}" for port in ports[count:])
@@ -66,7 +69,7 @@ class Local:
                 certificate=f"../certs/server-{i}/{CERTIFICATE}",
                 key=f"../certs/server-{i}/{KEY}",
                 credentials=f"../certs/{CLIENTS}",
-                wait_for=len(region_clients(scenario, i)),
+                wait_for=len(self.places.clients_of(i)),
                 duration=duration,
             )
             write_config(mine / "config.toml", "../scenario.toml", replace(section, **deploy))
@@ -85,8 +88,8 @@ class Local:
         """Start everything: servers, and for each region one process with its clients."""
         for i in range(len(self.addresses)):
             self.servers.append(self.serve(i))
-        for i in range(learners(self.scenario)):
-            ids = region_clients(self.scenario, i)
+        for i in self.places.learners:
+            ids = self.places.clients_of(i)
             self.clients.append(self.join(f"{ids[0]}-{ids[-1]}", [self.addresses[i]]))
 
     def serve(self, server: int, *more: str) -> subprocess.Popen[bytes]:
@@ -157,6 +160,12 @@ class Local:
         """A process that failed takes the others with it."""
         for process in (*self.servers, *self.clients):
             if process.poll():
+                raise ChildError(self._report(process))
+
+    def check_clients(self) -> None:
+        """Complain of client processes that have ended, some of whose clients failed while the others went on."""
+        for process in self.clients:
+            if process.poll() == FAILED:
                 raise ChildError(self._report(process))
 
     def _report(self, process: subprocess.Popen[bytes]) -> str:

@@ -9,28 +9,19 @@ from __future__ import annotations
 from array import array
 from collections.abc import Sequence
 
-HEADER_BYTES = 64
-BYTES_PER_PARAMETER = 4
+from spyker.placement import Placement
 
 
 class Links:
     """All links of a world. A client only ever talks to its own server, so each has one link up and one down."""
 
-    def __init__(
-        self,
-        latency: Sequence[Sequence[float]],
-        bandwidth: float,
-        server_regions: Sequence[int],
-        client_regions: Sequence[int],
-        client_servers: Sequence[int],
-    ) -> None:
+    def __init__(self, latency: Sequence[Sequence[float]], bandwidth: float, places: Placement) -> None:
         self.latency = latency
         self.seconds_per_byte = 8 / bandwidth
-        self.server_regions = server_regions
-        self.client_regions = client_regions
-        self.client_servers = client_servers
-        self._down_free = array("d", bytes(8 * len(client_regions)))
-        self._up_free = array("d", bytes(8 * len(client_regions)))
+        self.server_regions = places.server_regions
+        self.client_regions = places.client_regions
+        self._down_free = array("d", bytes(8 * len(places.homes)))
+        self._up_free = array("d", bytes(8 * len(places.homes)))
         self._peer_free: dict[tuple[int, int], float] = {}
         self.bytes_down = self.bytes_up = self.bytes_between = 0
 
@@ -39,19 +30,17 @@ class Links:
         """Everything handed over to any link so far."""
         return self.bytes_down + self.bytes_up + self.bytes_between
 
-    def down(self, now: float, client: int, size: int) -> float:
+    def down(self, now: float, server: int, client: int, size: int) -> float:
         """When a message from its server reaches a client."""
         self.bytes_down += size
-        server = self.server_regions[self.client_servers[client]]
         self._down_free[client] = free = max(now, self._down_free[client]) + size * self.seconds_per_byte
-        return free + self.latency[server][self.client_regions[client]]
+        return free + self.latency[self.server_regions[server]][self.client_regions[client]]
 
-    def up(self, now: float, client: int, size: int) -> float:
+    def up(self, now: float, client: int, server: int, size: int) -> float:
         """When a message from a client reaches its server."""
         self.bytes_up += size
-        server = self.server_regions[self.client_servers[client]]
         self._up_free[client] = free = max(now, self._up_free[client]) + size * self.seconds_per_byte
-        return free + self.latency[self.client_regions[client]][server]
+        return free + self.latency[self.client_regions[client]][self.server_regions[server]]
 
     def between(self, now: float, sender: int, receiver: int, size: int) -> float:
         """When a message from one server reaches another."""
@@ -59,3 +48,10 @@ class Links:
         free = max(now, self._peer_free.get((sender, receiver), 0.0)) + size * self.seconds_per_byte
         self._peer_free[sender, receiver] = free
         return free + self.latency[self.server_regions[sender]][self.server_regions[receiver]]
+
+    def renew(self, client: int) -> None:
+        """A client has come, or turned to another server: its links are new ones."""
+        for free in (self._down_free, self._up_free):
+            if client == len(free):
+                free.append(0.0)
+            free[client] = 0.0

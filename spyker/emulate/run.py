@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 from spyker.config.scenario import Scenario, latency_seconds
@@ -11,42 +10,14 @@ from spyker.emulate.judge import Judge
 from spyker.emulate.links import Links
 from spyker.emulate.world import Sink, World
 from spyker.learn.engine import Engine
+from spyker.learn.registry import with_targets
 from spyker.learn.speeds import delays
 from spyker.learn.task import Task
-from spyker.protocol.client import Client
-from spyker.protocol.registry import Topology
+from spyker.placement import Placement
 from spyker.protocol.server import Setup, Work
 from spyker.records import run_started
-from spyker.records.summary import WAYS, Totals, kebab_kind, server_totals, summarise, target_name
+from spyker.records.summary import WAYS, Totals, server_totals, summarise, target_name
 from spyker.vectors import Vector
-
-
-@dataclass(frozen=True, slots=True)
-class Places:
-    """Where servers and clients are, and who belongs to whom. Clients are numbered in the order of regions."""
-
-    server_regions: list[int]
-    client_regions: list[int]
-    client_servers: list[int]
-    rosters: tuple[dict[int, int], ...]
-
-
-def place(scenario: Scenario, task: Task) -> Places:
-    """Put servers where the algorithm wants them and give each client to its nearest."""
-    world, topology = scenario.world, scenario.chosen.topology
-    assert world.clients is not None
-    client_regions = [region for region, count in enumerate(world.clients) for _ in range(count)]
-    sizes = [task.size(k) for k in range(len(client_regions))]
-    if topology is Topology.SINGLE:
-        everybody = dict(enumerate(sizes))
-        return Places([world.server_region], client_regions, [0] * len(sizes), (everybody,))
-    rosters: tuple[dict[int, int], ...] = tuple({} for _ in world.regions)
-    for k, region in enumerate(client_regions):
-        rosters[region][k] = sizes[k]
-    server_regions = list(range(len(world.regions)))
-    if topology is Topology.CLOUD:
-        server_regions.append(world.server_region)
-    return Places(server_regions, client_regions, client_regions, rosters)
 
 
 def run(scenario: Scenario, task: Task, engine: Engine, sink: Sink, stop: Stop | None = None) -> dict[str, Any]:
@@ -54,24 +25,31 @@ def run(scenario: Scenario, task: Task, engine: Engine, sink: Sink, stop: Stop |
 
     A run that ``stop`` ends early has a summary of what happened until then.
     """
-    places = place(scenario, task)
+    scenario = with_targets(scenario, task.metric)
+    places = scenario.placement()
     initial = task.initial()
-    setup = Setup(places.rosters, initial, scenario.training.rate, scenario.parameters, scenario.seed, task.mix)
-    servers = [scenario.chosen.build(i, setup) for i in range(len(places.server_regions))]
-    learners = servers[: setup.servers]  # without the cloud
+    setup = Setup(
+        len(places.learners),
+        places.client_count,
+        initial,
+        scenario.training.rate,
+        scenario.parameters,
+        scenario.seed,
+        task.mix,
+    )
+    rosters: dict[int, dict[int, int]] = {i: {} for i in places.servers}
+    for k, home in enumerate(places.homes):
+        if home is not None:
+            rosters[home][k] = task.size(k)
+    servers = [scenario.chosen.build(i, setup, roster) for i, roster in rosters.items()]
+    learners = [servers[i] for i in places.learners]  # without the cloud
     clock = Clock(scenario.duration)
     started = run_started(scenario, task.metric.name, task.metric.higher_is_better)
     judge = Judge(clock, engine, started, scenario.evaluation, sink)
     world = World(
         servers,
-        [Client(k, server) for k, server in enumerate(places.client_servers)],
-        links=Links(
-            latency_seconds(scenario.world),
-            scenario.world.bandwidth_mbit * 1e6,
-            places.server_regions,
-            places.client_regions,
-            places.client_servers,
-        ),
+        [scenario.chosen.client(k, home or 0) for k, home in enumerate(places.homes)],
+        links=Links(latency_seconds(scenario.world), scenario.world.bandwidth_mbit * 1e6, places),
         delays=delays(scenario),
         costs={
             Work.NOTHING: 0.0,
@@ -80,7 +58,6 @@ def run(scenario: Scenario, task: Task, engine: Engine, sink: Sink, stop: Stop |
         },
         engine=engine,
         clock=clock,
-        parameters=initial.size,
         sink=judge.fact,
     )
     try:
@@ -94,9 +71,9 @@ def run(scenario: Scenario, task: Task, engine: Engine, sink: Sink, stop: Stop |
     return summarise(started, count(scenario, initial, world, judge, places, finished))
 
 
-def count(scenario: Scenario, initial: Vector, world: World, judge: Judge, places: Places, finished: bool) -> Totals:
+def count(scenario: Scenario, initial: Vector, world: World, judge: Judge, places: Placement, finished: bool) -> Totals:
     """The totals of a run."""
-    reached = {target_name(target): judge.reached(target) for target in scenario.evaluation.targets}
+    reached = {target_name(target): judge.reached(target) for target in judge.start.targets}
     return Totals(
         finished=finished,
         time=world.clock.now,
@@ -107,16 +84,16 @@ def count(scenario: Scenario, initial: Vector, world: World, judge: Judge, place
         synchronisations=world.synchronisations,
         longest_queue=max(processor.longest for processor in world.processors),
         bytes=dict(zip(WAYS, (world.links.bytes_down, world.links.bytes_up, world.links.bytes_between), strict=True)),
-        messages={kebab_kind(kind.__name__): count for kind, count in world.messages.items() if count},
+        messages=dict(sorted(world.messages.items())),
         servers=[
             server_totals(
                 scenario.world.regions[places.server_regions[i]],
                 world.processors[i].server,
-                clients=len(roster),
+                clients=len(places.clients_of(i)),
                 updates=world.updates_per_server[i],
                 longest_queue=world.processors[i].longest,
             )
-            for i, roster in enumerate(places.rosters)
+            for i in places.learners
         ],
         duration=scenario.duration,
         events=world.clock.happened,

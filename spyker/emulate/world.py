@@ -3,23 +3,23 @@
 from __future__ import annotations
 
 from array import array
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TypeAlias
 
 from spyker.emulate.clock import Clock
-from spyker.emulate.links import BYTES_PER_PARAMETER, HEADER_BYTES, Links
+from spyker.emulate.links import Links
 from spyker.emulate.processor import Processor
 from spyker.learn.engine import Engine, TrainJob
 from spyker.protocol.client import Client
 from spyker.protocol.facts import CloudRoundEnded, SyncStarted, UpdateApplied
-from spyker.protocol.messages import Action, Age, Join, Leave, Message, Model, Record, ToClient, Token, ToServer, Train
+from spyker.protocol.forms import declaration, size_in_bytes
+from spyker.protocol.messages import Action, Message, Model, Record, StartTimer, StopTimer, ToClient, ToServer, Train
 from spyker.protocol.server import Server, Work
 from spyker.records import Fact
 
 Sink: TypeAlias = Callable[[float, Fact, int | None], None]
 """Takes a fact: its time, the fact itself and, for an update, the length of the server's queue."""
-
-LIGHT = frozenset((Age, Token, Join, Leave))  # messages without a model
 
 
 class World:
@@ -35,14 +35,14 @@ class World:
         costs: Mapping[Work, float],
         engine: Engine,
         clock: Clock,
-        parameters: int,
         sink: Sink,
     ) -> None:
         self.clock, self.links, self.engine, self.delays, self.sink = clock, links, engine, delays, sink
         self.clients = clients
+        self.states: dict[int, bytes | None] = {}  # of those clients that keep one
         self.processors = [Processor(server, clock, costs, self._perform) for server in servers]
-        self.model_bytes = BYTES_PER_PARAMETER * parameters + HEADER_BYTES
-        self.messages: dict[type[Message], int] = dict.fromkeys(Message.__args__, 0)
+        self.messages: Counter[str] = Counter()
+        self._sizes: dict[type[Message], int] = {}  # of those kinds of messages that are all of one size
         self.updates = 0
         self.updates_per_client = array("q", bytes(8 * len(clients)))
         self.updates_per_server = [0] * len(servers)
@@ -56,21 +56,30 @@ class World:
     def _size(self, message: Message) -> int:
         """Count a message and return its size in bytes."""
         kind = type(message)
-        self.messages[kind] += 1
-        return HEADER_BYTES if kind in LIGHT else self.model_bytes
+        self.messages[kind.kind] += 1
+        size = self._sizes.get(kind)
+        if size is None:
+            size = size_in_bytes(message)
+            if declaration(kind).fixed:
+                self._sizes[kind] = size
+        return size
 
     def _perform(self, processor: Processor, actions: Iterable[Action]) -> None:
         """Do what a server asked for."""
         now, clock, me = self.clock.now, self.clock, processor.server.id
         for action in actions:
             if isinstance(action, ToClient):
-                arrival = self.links.down(now, action.client, self._size(action.message))
+                arrival = self.links.down(now, me, action.client, self._size(action.message))
                 clock.at(arrival, self._model_arrives, action.client, action.message)
             elif isinstance(action, Record):
                 self._record(action.fact, processor)
             elif isinstance(action, ToServer):
                 arrival = self.links.between(now, me, action.server, self._size(action.message))
                 clock.at(arrival, self.processors[action.server].arrive, me, action.message)
+            elif isinstance(action, StartTimer):
+                processor.start_timer(action.timer, action.seconds)
+            elif isinstance(action, StopTimer):
+                processor.stop_timer(action.timer)
 
     def _record(self, fact: Fact, processor: Processor) -> None:
         """Count a fact and hand it on."""
@@ -92,13 +101,16 @@ class World:
         due = self.clock.now + self.delays[k]
         for action in client.handle(client.server, model):
             if isinstance(action, Train) and due <= self.clock.end:
-                job = TrainJob(k, action.weights, action.rate, action.step)
+                job = TrainJob(k, action.weights, action.rate, action.step, self.states.get(k))
                 self.engine.submit(job, due)
                 self.clock.at(due, self._training_ends, client, job)
 
     def _training_ends(self, client: Client, job: TrainJob) -> None:
         """A client answers its server."""
-        for action in client.trained(self.engine.trained(job)):
+        weights = self.engine.trained(job)
+        if job.state is not job.left:
+            self.states[client.id] = job.left
+        for action in client.trained(weights, job.examples, job.metrics):
             if isinstance(action, ToServer):
-                arrival = self.links.up(self.clock.now, client.id, self._size(action.message))
+                arrival = self.links.up(self.clock.now, client.id, action.server, self._size(action.message))
                 self.clock.at(arrival, self.processors[action.server].arrive, client.id, action.message)

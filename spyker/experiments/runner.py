@@ -22,17 +22,18 @@ from pathlib import Path
 from typing import Any
 
 from spyker import __version__
-from spyker.config.scenario import ALGORITHM_SECTIONS, Scenario, dump
+from spyker.config.scenario import Scenario, dump
 from spyker.config.sections import ScenarioError
 from spyker.emulate.clock import Stop
 from spyker.emulate.judge import DivergedError
 from spyker.emulate.run import run
 from spyker.experiments.errors import RunFailedError
 from spyker.learn.engine import Here, keep_memory
-from spyker.learn.registry import recipe
+from spyker.learn.registry import code_of, recipe, with_targets
+from spyker.learn.spawn import spawn
 from spyker.learn.start import available_cores
 from spyker.learn.task import Task
-from spyker.learn.workers import interrupts_ignored
+from spyker.own_code import code_digest
 from spyker.records import Fact, RecordWriter, Run
 from spyker.show.many import ManyProgress
 
@@ -51,15 +52,15 @@ class Report:
 
 def essence(scenario: Scenario) -> Scenario:
     """The scenario without the parameters of algorithms that do not run."""
-    kept = scenario.chosen.section
-    algorithms = {name: p if name == kept else ALGORITHM_SECTIONS[name]() for name, p in scenario.algorithms.items()}
-    return replace(scenario, algorithms=algorithms)
+    section = scenario.chosen.section
+    return replace(scenario, algorithms={section: scenario.algorithms[section]})
 
 
 def folder_of(scenario: Scenario, root: Path) -> Path:
     """Where the run of a scenario belongs."""
-    digest = hashlib.sha256(f"{__version__}\n{dump(essence(scenario))}".encode()).hexdigest()[:12]
-    return root / f"{scenario.algorithm}-{scenario.task.name.rpartition(':')[2]}-{digest}"
+    depends = f"{__version__}\n{dump(essence(scenario))}{code_of(scenario.task)}{code_digest(scenario.algorithm)}"
+    digest = hashlib.sha256(depends.encode()).hexdigest()[:12]
+    return root / f"{scenario.chosen.name}-{scenario.task.name.rpartition(':')[2]}-{digest}"
 
 
 def is_finished(folder: Path) -> bool:
@@ -124,8 +125,7 @@ class Hand:
         context = multiprocessing.get_context("spawn")
         self.pipe, theirs = context.Pipe()
         self.process = context.Process(target=_work, args=(theirs,), daemon=True)
-        with interrupts_ignored():
-            self.process.start()
+        spawn(self.process)
         theirs.close()
         self.folder: Path | None = None
         self.scenario: Scenario | None = None
@@ -188,7 +188,8 @@ def _run(place: Path, scenario: Scenario, task: Task, pipe: Connection) -> None:
     for a moment does not get in the way of whoever resumes.
     """
     folder = place.with_name(f".{place.name}-{os.getpid()}")
-    writer, summary, reported = RecordWriter(folder, dump(scenario)), None, 0.0
+    writer = RecordWriter(folder, dump(with_targets(scenario, task.metric)))
+    summary, reported = None, 0.0
 
     def sink(t: float, fact: Fact, queue: int | None) -> None:
         nonlocal reported

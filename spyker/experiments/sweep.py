@@ -12,7 +12,7 @@ from spyker.config.scenario import Scenario, parse_value
 from spyker.config.sections import ScenarioError
 from spyker.experiments.numbers import Sample, sample
 from spyker.records import Run
-from spyker.show.curves import curve
+from spyker.show.curves import curve, targets
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +69,7 @@ def row(point: Point, runs: Sequence[Run | None]) -> Row:
     drawn = [None if run is None else curve(run, run.start.title) for run in runs]
     metric = next((c.metric for c in drawn if c is not None), None)
     if metric is not None:
-        for target in point.scenario.evaluation.targets:
+        for target in targets([run for run in runs if run is not None]):
             hits = [None if c is None else c.reached(target) for c in drawn]
             measures[f"time to {target:g}"] = sample(hit and hit[0] for hit in hits)
             measures[f"updates to {target:g}"] = sample(hit and hit[1] for hit in hits)

@@ -10,11 +10,13 @@ import contextlib
 import ctypes
 import sys
 from abc import ABC, abstractmethod
+from collections.abc import Mapping
 from dataclasses import dataclass
 from types import TracebackType
-from typing import TypeAlias
+from typing import TypeAlias, cast
 
-from spyker.learn.task import Task
+from spyker.learn.guard import Guard
+from spyker.learn.task import Task, Trained
 from spyker.vectors import Vector
 
 M_TRIM_THRESHOLD, M_TOP_PAD, M_MMAP_THRESHOLD = -1, -2, -3  # as in <malloc.h>
@@ -29,7 +31,22 @@ class TrainJob:
     weights: Vector
     rate: float
     step: int
+    state: bytes | None = None
+    """What the client's last training left behind, if the task keeps anything."""
     result: Vector | None = None
+    examples: int | None = None
+    metrics: Mapping[str, float] | None = None
+    left: bytes | None = None
+    """The client's state after this training."""
+
+    def finish(self, answer: Vector | Trained) -> Vector:
+        """Note what came of it."""
+        if isinstance(answer, Trained):
+            self.result, self.examples, self.metrics = answer.weights, answer.examples, answer.metrics
+            self.left = cast("bytes | None", answer.state)  # as the guard left it
+        else:
+            self.result = answer
+        return self.result
 
 
 @dataclass(slots=True, eq=False)
@@ -38,6 +55,10 @@ class EvaluateJob:
 
     weights: Vector
     result: float | None = None
+
+    def finish(self, answer: float) -> None:
+        """Note what came of it."""
+        self.result = answer
 
 
 Job: TypeAlias = TrainJob | EvaluateJob
@@ -52,7 +73,7 @@ class Engine(ABC):
 
     @abstractmethod
     def trained(self, job: TrainJob) -> Vector:
-        """The result of a training that was submitted."""
+        """The weights that a training led to, which was submitted; what else it left is in the job then."""
 
     @abstractmethod
     def score(self, job: EvaluateJob) -> float:
@@ -78,16 +99,16 @@ class Here(Engine):
 
     def __init__(self, task: Task) -> None:
         single_threaded()
-        self.task = task
+        self.task = Guard(task)
 
     def submit(self, job: Job, due: float) -> None:
         """Evaluate at once, since somebody watches; train when it is due."""
         if isinstance(job, EvaluateJob):
-            job.result = self.task.evaluate(job.weights)
+            job.finish(self.task.evaluate(job.weights))
 
     def trained(self, job: TrainJob) -> Vector:
         """Train now."""
-        return self.task.train(job.client, job.weights, job.rate, job.step)
+        return job.finish(self.task.train(job.client, job.weights, job.rate, job.step, job.state))
 
     def score(self, job: EvaluateJob) -> float:
         """What was computed when the job was submitted."""

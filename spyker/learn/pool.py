@@ -15,13 +15,14 @@ from collections.abc import Iterable, Sequence
 from typing import Generic, NamedTuple, TypeVar
 
 from spyker.learn.engine import Engine, EvaluateJob, Job, TrainJob
+from spyker.learn.guard import TaskFailedError
 from spyker.vectors import Vector
 
 DEPTH = 2  # jobs per worker: one that it computes and one that waits for it
 LOSSES = 3  # a worker that is lost so often without having finished a job ends the run
 
 
-class WorkerDiedError(RuntimeError):
+class WorkerDiedError(TaskFailedError):
     """A worker ended before its time, and there is no use in starting another."""
 
 
@@ -40,7 +41,7 @@ class Order(NamedTuple):
 class Worker(ABC):
     """The caller's side of one worker, which answers in the order in which it was asked.
 
-    Each method may raise :class:`WorkerLostError`, or :class:`WorkerDiedError` where the fault is the task's own.
+    Each method may raise :class:`WorkerLostError`, or :class:`TaskFailedError` where the fault is the task's own.
     """
 
     def __init__(self, number: int) -> None:
@@ -48,6 +49,10 @@ class Worker(ABC):
         self.orders: deque[Order] = deque()  # in flight
         self.ready = True  # to be given jobs
         self.losses = 0  # since it last finished a job
+
+    def takes(self, job: Job) -> bool:
+        """Whether it can be given this job now."""
+        return self.ready and len(self.orders) < DEPTH
 
     @abstractmethod
     def begin(self) -> None:
@@ -65,10 +70,10 @@ class Worker(ABC):
     def end(self) -> None:
         """End it, if it has not ended; what it is computing is of no use to anybody."""
 
-    def answered(self, answer: Vector | float) -> None:
-        """Note the result of the first of ``orders``."""
-        self.orders.popleft().job.result = answer
+    def next_job(self) -> Job:
+        """The job of the first of ``orders``, whose answer is there."""
         self.losses = 0
+        return self.orders.popleft().job
 
 
 W = TypeVar("W", bound=Worker)
@@ -126,7 +131,7 @@ class Pool(Engine, Generic[W]):
     def _feed(self) -> None:
         while self._waiting:
             worker = min(self.workers, key=lambda w: len(w.orders) if w.ready else DEPTH)
-            if not worker.ready or len(worker.orders) == DEPTH:
+            if not worker.takes(self._waiting[0].job):
                 return
             order = heapq.heappop(self._waiting)
             worker.orders.append(order)

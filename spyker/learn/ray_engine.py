@@ -14,6 +14,7 @@ import sys
 import weakref
 from collections import deque
 from collections.abc import Iterable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -22,9 +23,10 @@ from ray.exceptions import RayError, RayTaskError
 
 from spyker.config.sections import ScenarioError, show
 from spyker.learn.engine import Job, TrainJob, keep_memory, single_threaded
-from spyker.learn.pool import Pool, Worker, WorkerDiedError, WorkerLostError
+from spyker.learn.guard import Guard, TaskFailedError
+from spyker.learn.pool import Pool, Worker, WorkerLostError
 from spyker.learn.registry import Recipe
-from spyker.learn.task import Task
+from spyker.learn.task import Trained
 from spyker.vectors import Vector
 
 SMALL = 100_000  # bytes; Ray's own limit for what it sends along with a call, which is faster than its store
@@ -32,20 +34,20 @@ KNOCK_SECONDS = 10.0
 PATIENCE = 60.0  # seconds without a single actor, after which the user is told
 
 
-class Trainer:
+class RayTrainer:
     """The actor: a task, somewhere in the cluster."""
 
-    task: Task
+    task: Guard
 
     def make(self, recipe: Recipe) -> None:
         """Make the task. Not in the constructor: what fails here is the task's own fault and arrives as such."""
         keep_memory()
-        self.task = recipe.make()
+        self.task = recipe.guarded()
         single_threaded()
 
-    def train(self, client: int, weights: Vector, rate: float, step: int) -> Vector:
+    def train(self, client: int, weights: Vector, rate: float, step: int, state: bytes | None) -> Vector | Trained:
         """Train."""
-        return self.task.train(client, weights, rate, step)
+        return self.task.train(client, weights, rate, step, state)
 
     def evaluate(self, weights: Vector) -> float:
         """Evaluate."""
@@ -86,14 +88,14 @@ class Actor(Worker):
     def begin(self) -> None:
         """Ask Ray for an actor. It is ready when it has found its place and made the task."""
         self.ready = False
-        self.actor = ray.remote(num_cpus=1)(Trainer).remote()
+        self.actor = ray.remote(num_cpus=1)(RayTrainer).remote()
         self.answers = deque([self.actor.make.remote(self._recipe)])  # references, in the order of the questions
 
     def give(self, job: Job) -> None:
         """Send the actor a job."""
         weights = self._store.put(job.weights)
         if isinstance(job, TrainJob):
-            self.answers.append(self.actor.train.remote(job.client, weights, job.rate, job.step))
+            self.answers.append(self.actor.train.remote(job.client, weights, job.rate, job.step, job.state))
         else:
             self.answers.append(self.actor.evaluate.remote(weights))
 
@@ -103,13 +105,20 @@ class Actor(Worker):
             answer = ray.get(self.answers.popleft())
         except RayTaskError as error:
             if not isinstance(error.cause, RayError):
-                raise WorkerDiedError(f"the task failed on the Ray cluster:\n{error}") from None
+                raise TaskFailedError(str(error.cause)) from None
             raise self._loss(error.cause) from None
         except RayError as error:
             raise self._loss(error) from None
-        if self.ready:
-            self.answered(np.array(answer) if isinstance(self.orders[0].job, TrainJob) else answer)
-        self.ready = True
+        if not self.ready:
+            self.ready = True
+            return
+        job = self.next_job()
+        if not isinstance(job, TrainJob):
+            job.finish(answer)
+        elif isinstance(answer, Trained):
+            job.finish(replace(answer, weights=np.array(answer.weights)))
+        else:
+            job.finish(np.array(answer))
 
     def end(self) -> None:
         """End the actor."""

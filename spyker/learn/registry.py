@@ -1,27 +1,27 @@
-"""All tasks by name. A name with a colon, ``module:function``, is a task of the user's own.
+"""From a scenario to its task.
 
-A built-in task is a module with a section ``Options`` and a function ``make(options, clients, seed, training)``. A
-user's function is called as ``function(clients=…, seed=…, training=…, **options)`` and returns a
-:class:`~spyker.learn.task.Task`.
+A task that is not built in is made by a function, called as ``function(clients=…, seed=…, training=…, **options)``,
+which returns a :class:`~spyker.learn.task.Task`. A program may give the function itself, or a task that is made
+already, instead of a name.
 """
 
 from __future__ import annotations
 
+import hashlib
 import importlib
 import inspect
-import sys
-from collections.abc import Mapping
+import tomllib
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from typing import Any
 
 from spyker.config.scenario import Scenario, TaskChoice, Training
-from spyker.config.sections import ScenarioError, read, show
+from spyker.config.sections import ScenarioError, kebab, read, show, to_toml
+from spyker.learn.by_value import ByValue
 from spyker.learn.data.dataset import Array
-from spyker.learn.task import Task
-
-TASKS: dict[str, str] = {
-    name: f"spyker.learn.{name}" for name in ("digits", "mnist", "cifar10", "wikitext2", "quadratic")
-}
+from spyker.learn.guard import Guard, TaskFailedError, own_traceback
+from spyker.learn.names import BUILT_IN, check_name, find_function, place_of
+from spyker.learn.task import Metric, Task
+from spyker.own_code import code_digest
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,11 +35,13 @@ class Recipe:
 
     def make(self) -> Task:
         """Make the task."""
-        name, options = self.choice.name, self.choice.options
-        if name in TASKS:
-            task = importlib.import_module(TASKS[name]).make(options, self.clients, self.seed, self.training)
+        name, options, given = self.choice.name, self.choice.options, self.choice.given
+        if given is None and name in BUILT_IN:
+            task = importlib.import_module(BUILT_IN[name]).make(options, self.clients, self.seed, self.training)
+        elif given is not None and isinstance(given.value, Task):
+            return given.value
         else:
-            function = find_function(name)
+            function = find_function(name) if given is None else given.value
             named = {key.replace("-", "_"): value for key, value in options.items()}
             named |= {"clients": self.clients, "seed": self.seed, "training": self.training}
             try:
@@ -51,41 +53,88 @@ class Recipe:
             raise ScenarioError("task.name", f"{name} returned {type(task).__name__}", "Return a spyker Task")
         return task
 
+    def guarded(self) -> Guard:
+        """Make the task in a worker, from where errors travel as text."""
+        try:
+            return Guard(self.make())
+        except Exception as error:
+            name = self.choice.name
+            raise TaskFailedError(f"task {name}, making it in a worker:\n{own_traceback(error)}") from error
 
-def find_function(name: str) -> Any:
-    """A user's function, from a module that Python finds from the current folder."""
-    module, _, function = name.partition(":")
-    if "" not in sys.path:
-        sys.path.insert(0, "")
-    try:
-        return getattr(importlib.import_module(module), function)
-    except (ImportError, AttributeError) as error:
+
+def choose(task: str | Callable[..., Task] | Task, options: Mapping[str, object] | None = None) -> TaskChoice:
+    """A task by its name, or one that a program holds: a function that makes it, or the task itself."""
+    keys = {kebab(key): value for key, value in (options or {}).items()}
+    if isinstance(task, str):
+        return TaskChoice(task, keys)
+    if isinstance(task, Task):
+        if keys:
+            raise ScenarioError("task", "is an object, which takes no options", "Give a function that makes it")
+        return TaskChoice(f"{type(task).__module__}.{type(task).__qualname__}", keys, ByValue(task))
+    if not callable(task):
         raise ScenarioError(
-            "task.name", f"{show(name)} cannot be imported ({error})", "Run from the folder that holds the module"
-        ) from None
+            "task", f"is {task!r:.60}", "Give a name, a function that makes a task, or an object of the class Task"
+        )
+    return TaskChoice(name_of(task), keys, ByValue(task))
+
+
+def name_of(function: Callable[..., Task]) -> str:
+    """The name of a function, by which it can be found again if it stands in a module."""
+    module = getattr(function, "__module__", None) or type(function).__module__
+    name = getattr(function, "__qualname__", None) or type(function).__qualname__
+    return f"{module}.{name}" if module == "__main__" or not name.isidentifier() else f"{module}:{name}"
 
 
 def resolve(scenario: Scenario) -> Scenario:
     """Check the task's options and fill in what they leave open."""
-    name, options = scenario.task.name, scenario.task.options
-    if name in TASKS:
-        if isinstance(options, Mapping):
-            options = read(importlib.import_module(TASKS[name]).Options, options, "task")
-    elif ":" not in name:
+    choice = scenario.task
+    if choice.given is None:
+        check_name(choice.name)
+        if choice.name in BUILT_IN:
+            if isinstance(choice.options, Mapping):
+                section = importlib.import_module(BUILT_IN[choice.name]).Options
+                choice = replace(choice, options=read(section, choice.options, "task"))
+            return replace(scenario, task=choice)
+    for key, value in choice.options.items():
+        check_option(key, value)
+    return scenario
+
+
+def check_option(key: str, value: object) -> None:
+    """An option of a task that is not built in must be fit for an argument, and for a scenario file."""
+    if not key.replace("-", "_").isidentifier():
+        raise ScenarioError(f"task.{key}", "is not the name of an argument", "Use letters, digits and dashes")
+    try:
+        tomllib.loads(f"value = {to_toml(value)}")
+    except tomllib.TOMLDecodeError:
         raise ScenarioError(
-            "task.name", f"is {show(name)}", f"Choose one of {', '.join(TASKS)}, or write module:function"
-        )
-    return replace(scenario, task=TaskChoice(name, options))
+            f"task.{key}", f"is {value!r:.60}, which a scenario file cannot hold", "Give numbers, texts, lists or dicts"
+        ) from None
+
+
+def with_targets(scenario: Scenario, metric: Metric) -> Scenario:
+    """The scenario with the targets of what is measured, where it names none."""
+    if scenario.evaluation.targets is not None:
+        return scenario
+    return replace(scenario, evaluation=replace(scenario.evaluation, targets=metric.targets))
 
 
 def client_labels(scenario: Scenario) -> list[Array]:
     """The labels that each client has, for a task whose data has labels."""
     name = scenario.task.name
-    function = getattr(importlib.import_module(TASKS[name]), "client_labels", None) if name in TASKS else None
+    function = getattr(importlib.import_module(BUILT_IN[name]), "client_labels", None) if name in BUILT_IN else None
     if function is None:
         raise ScenarioError("task.name", f"{show(name)} has no labels to show", "Choose digits, mnist or cifar10")
     labels: list[Array] = function(scenario.task.options, scenario.client_count, scenario.seed)
     return labels
+
+
+def code_of(choice: TaskChoice) -> str:
+    """A digest of the code of the user's own that a task depends on; empty for a built-in one."""
+    if choice.given is None:
+        return "" if choice.name in BUILT_IN else code_digest(place_of(choice.name))
+    module = getattr(choice.given.value, "__module__", "__main__")
+    return hashlib.sha256(choice.given.packed()).hexdigest() + code_digest(f"{module}:")
 
 
 def recipe(scenario: Scenario) -> Recipe:

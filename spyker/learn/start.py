@@ -7,6 +7,7 @@ import os
 from spyker.config.scenario import Scenario
 from spyker.config.sections import ScenarioError, show
 from spyker.learn.engine import Engine, Here
+from spyker.learn.memory import check_memory
 from spyker.learn.registry import Recipe, recipe
 from spyker.learn.task import Task
 from spyker.learn.workers import Workers
@@ -28,6 +29,7 @@ def start(
     task whose training costs next to nothing runs in this process in any case.
     """
     check(workers, engine, ray_address)
+    check_memory([scenario])
     plan = recipe(scenario)
     task = plan.make()
     count = available_cores() if workers is None else workers

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from spyker.vectors import Vector, mix
@@ -14,15 +15,34 @@ class Metric:
 
     name: str
     higher_is_better: bool = True
+    targets: tuple[float, ...] = ()
+    """Scores worth reporting when they are reached, where a scenario names none."""
+
+
+@dataclass(frozen=True, slots=True)
+class Trained:
+    """What a training may return instead of bare weights."""
+
+    weights: Vector
+    examples: int | None = None
+    """How many examples it used, if not as many as :meth:`Task.size` says."""
+    metrics: Mapping[str, float] | None = None
+    """What the client measured, by name."""
+    state: object | None = None
+    """What the client will find in its next training: anything that can be pickled."""
 
 
 class Task(ABC):
     """Something that a number of clients can learn together.
 
     ``train`` and ``evaluate`` are pure functions of their arguments, so that they may run anywhere, in any order.
+
+    A task whose clients remember something from one training to the next declares one more parameter, ``train(self,
+    client, weights, rate, step, state=None)``: it is given a copy of the ``state`` that the client's last training
+    returned in :class:`Trained`, whoever computed that.
     """
 
-    metric = Metric("accuracy")
+    metric = Metric("accuracy", targets=(0.9, 0.95))
     trivial = False
     """Whether training costs so little that sending it to a worker process would cost more."""
 
@@ -39,7 +59,7 @@ class Task(ABC):
         """d_k, the number of data points of a client."""
 
     @abstractmethod
-    def train(self, client: int, weights: Vector, rate: float, step: int) -> Vector:
+    def train(self, client: int, weights: Vector, rate: float, step: int) -> Vector | Trained:
         """Train a model on the data of a client; ``step`` counts its trainings and seeds this one."""
 
     @abstractmethod

@@ -110,6 +110,14 @@ class TorchTask(Task):
                 part.grad = shaped(self.gradient[start:stop], part.shape)
             start = stop
 
+    def __getstate__(self) -> dict[str, object]:
+        """Without the views of the flat vectors, which would come back as copies."""
+        return {key: value for key, value in vars(self).items() if key not in ("flat", "gradient", "trained")}
+
+    def __setstate__(self, state: dict[str, object]) -> None:
+        vars(self).update(state)
+        self._flatten()
+
     def mix(self, target: Vector, source: Vector, weight: float, out: Vector) -> None:
         """One vectorised pass, which is twice as fast on large models as NumPy's three in blocks."""
         torch.lerp(torch.from_numpy(target), torch.from_numpy(source), weight, out=torch.from_numpy(out))

@@ -1,7 +1,7 @@
 """Training in worker processes.
 
 Each worker makes the task for itself from its recipe and computes with one torch thread. Weights pass through shared
-memory; a pipe carries a few bytes per job.
+memory; a pipe carries a few bytes per job, and behind them whatever else a task gives its clients and gets from them.
 """
 
 from __future__ import annotations
@@ -10,25 +10,29 @@ import contextlib
 import ctypes
 import multiprocessing
 import multiprocessing.connection
-import signal
+import pickle
 import struct
-import threading
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from multiprocessing.connection import Connection
 from typing import Any
 
 import numpy as np
 
 from spyker.learn.engine import Job, TrainJob, keep_memory, single_threaded
+from spyker.learn.guard import Guard, TaskFailedError
 from spyker.learn.pool import DEPTH, Pool, Worker, WorkerDiedError, WorkerLostError
 from spyker.learn.registry import Recipe
+from spyker.learn.spawn import spawn
+from spyker.learn.task import Trained
 from spyker.vectors import Vector
 
-ORDER = struct.Struct("<qdq")  # client (-1: evaluate), rate, step
-ANSWER = struct.Struct("<d")  # score
+ORDER = struct.Struct("<qdq")  # client (-1: evaluate), rate, step; then its state, if it has one
+ANSWER = struct.Struct("<cd")  # what this is, score; then what else there is to say
+WEIGHTS, TRAINED, FAILED = b"w", b"t", b"f"  # weights or a score; more than that, pickled; an error, as text
+SMALL = 16_384  # bytes that surely fit into a pipe whose other end is not being read
 
 
-class Process(Worker):
+class WorkerProcess(Worker):
     """A worker that is a process of this machine."""
 
     def __init__(self, number: int, recipe: Recipe, parameters: int) -> None:
@@ -43,29 +47,45 @@ class Process(Worker):
         memory = context.RawArray(ctypes.c_float, DEPTH * self._parameters)
         self.slots = _slots(memory)
         self.process = context.Process(target=_serve, args=(theirs, memory, self._recipe), daemon=True)
-        with interrupts_ignored():  # which the new process inherits: Ctrl-C is for the caller, who then ends it
-            self.process.start()
+        spawn(self.process)
         theirs.close()
+
+    def takes(self, job: Job) -> bool:
+        """A large state waits until the worker reads: it might be sending one itself, and both would wait for ever."""
+        large = isinstance(job, TrainJob) and job.state is not None and len(job.state) > SMALL
+        return super().takes(job) and not (large and self.orders)
 
     def give(self, job: Job) -> None:
         """Put the weights where the worker sees them and tell it what to do with them."""
         np.copyto(self.slots[self.given % DEPTH], job.weights)
         self.given += 1
-        order = (job.client, job.rate, job.step) if isinstance(job, TrainJob) else (-1, 0.0, 0)
+        if isinstance(job, TrainJob):
+            order = ORDER.pack(job.client, job.rate, job.step) + (job.state or b"")
+        else:
+            order = ORDER.pack(-1, 0.0, 0)
         try:
-            self.pipe.send_bytes(ORDER.pack(*order))
+            self.pipe.send_bytes(order)
         except OSError:
             raise self._death() from None
 
     def take(self) -> None:
         """Receive the answer to the oldest job."""
         try:
-            (score,) = ANSWER.unpack(self.pipe.recv_bytes())
+            answer = self.pipe.recv_bytes()
         except (EOFError, OSError):
             raise self._death() from None
+        kind, score = ANSWER.unpack_from(answer)
+        if kind == FAILED:
+            raise TaskFailedError(answer[ANSWER.size :].decode())
         slot = self.slots[self.taken % DEPTH]
         self.taken += 1
-        self.answered(slot.copy() if isinstance(self.orders[0].job, TrainJob) else score)
+        job = self.next_job()
+        if not isinstance(job, TrainJob):
+            job.finish(score)
+        elif kind == TRAINED:
+            job.finish(Trained(slot.copy(), *pickle.loads(answer[ANSWER.size :])))
+        else:
+            job.finish(slot.copy())
 
     def end(self) -> None:
         """End the process."""
@@ -77,38 +97,23 @@ class Process(Worker):
         self.process.join(10)
         code = self.process.exitcode
         if code is not None and code >= 0:  # nobody killed it
-            return WorkerDiedError(
-                f"training worker {self.number} ended unexpectedly (exit code {code}); its own error stands above"
-            )
+            return WorkerDiedError(f"training worker {self.number} ended by itself (exit code {code})")
         return WorkerLostError(
             f"training worker {self.number} was killed (exit code {code}; if the machine ran out of memory, use fewer "
             "--workers)"
         )
 
 
-class Workers(Pool[Process]):
+class Workers(Pool[WorkerProcess]):
     """A fixed number of processes that share the work."""
 
     def __init__(self, recipe: Recipe, parameters: int, count: int) -> None:
-        super().__init__([Process(i, recipe, parameters) for i in range(count)])
+        super().__init__([WorkerProcess(i, recipe, parameters) for i in range(count)])
 
-    def having_news(self, *, wait: bool) -> Iterable[Process]:
+    def having_news(self, *, wait: bool) -> Iterable[WorkerProcess]:
         """The workers whose pipe has an answer, or is broken."""
-        by_pipe: dict[Any, Process] = {worker.pipe: worker for worker in self.workers}
+        by_pipe: dict[Any, WorkerProcess] = {worker.pipe: worker for worker in self.workers}
         return [by_pipe[pipe] for pipe in multiprocessing.connection.wait(by_pipe, None if wait else 0)]
-
-
-@contextlib.contextmanager
-def interrupts_ignored() -> Iterator[None]:
-    """Let Ctrl-C pass for a moment. Only the main thread can, and only it would be interrupted."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGINT, before)
 
 
 def _slots(memory: Any) -> list[Vector]:
@@ -119,21 +124,35 @@ def _slots(memory: Any) -> list[Vector]:
 def _serve(pipe: Connection, memory: Any, recipe: Recipe) -> None:
     """The worker's side: do what is ordered, in its order, for as long as anybody listens."""
     keep_memory()
-    task = recipe.make()
-    single_threaded()
     slots, turn = _slots(memory), 0
-    while True:
+    with contextlib.suppress(EOFError, OSError):  # nobody listens any more
         try:
-            client, rate, step = ORDER.unpack(pipe.recv_bytes())
-        except (EOFError, OSError):
+            task = recipe.guarded()
+        except TaskFailedError as error:
+            pipe.send_bytes(_failure(error))
             return
-        weights, score = slots[turn], 0.0
+        single_threaded()
+        while True:
+            order = pipe.recv_bytes()
+            pipe.send_bytes(_answer(task, order, slots[turn]))
+            turn = (turn + 1) % DEPTH
+
+
+def _answer(task: Guard, order: bytes, weights: Vector) -> bytes:
+    """Do one job: what to say about it. Trained weights take the place of those that were given."""
+    client, rate, step = ORDER.unpack_from(order)
+    try:
         if client < 0:
-            score = task.evaluate(weights)
-        else:
-            np.copyto(weights, task.train(client, weights, rate, step))
-        turn = (turn + 1) % DEPTH
-        try:
-            pipe.send_bytes(ANSWER.pack(score))
-        except OSError:
-            return
+            return ANSWER.pack(WEIGHTS, task.evaluate(weights))
+        trained = task.train(client, weights, rate, step, order[ORDER.size :] or None)
+    except TaskFailedError as error:
+        return _failure(error)
+    if not isinstance(trained, Trained):
+        np.copyto(weights, trained)
+        return ANSWER.pack(WEIGHTS, 0.0)
+    np.copyto(weights, trained.weights)
+    return ANSWER.pack(TRAINED, 0.0) + pickle.dumps((trained.examples, trained.metrics, trained.state))
+
+
+def _failure(error: TaskFailedError) -> bytes:
+    return ANSWER.pack(FAILED, 0.0) + str(error).encode(errors="replace")

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import ClassVar
 
-from spyker.protocol.messages import Action, Model, ToServer, Train, Update
+from spyker.protocol.messages import Action, Model, ServerMessage, ToServer, Train, Update
 from spyker.vectors import Vector
 
 
@@ -12,6 +13,8 @@ class Client:
     """Client C_k: trains what its server sends and answers with the result."""
 
     __slots__ = ("_received", "id", "server", "step")
+    hears: ClassVar[tuple[type[ServerMessage], ...]] = (Model,)
+    """What a server may say to one."""
 
     def __init__(self, id: int, server: int) -> None:
         self.id = id
@@ -19,8 +22,9 @@ class Client:
         self.step = 0
         self._received: Model | None = None
 
-    def handle(self, sender: int, message: Model) -> list[Action]:
+    def handle(self, sender: int, message: ServerMessage) -> list[Action]:
         """Procedure LocalTraining(W_i, A_i, η_k), up to the training itself."""
+        assert isinstance(message, Model)
         self._received = message
         step, self.step = self.step, self.step + 1
         return [Train(message.weights, message.rate, step)]

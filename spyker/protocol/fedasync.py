@@ -7,13 +7,13 @@ new model back at once. The paper's proximal term is part of local training: ``p
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
 from dataclasses import dataclass
 
 from spyker.parameters import parameter
+from spyker.placement import Topology
 from spyker.protocol.facts import UpdateApplied
-from spyker.protocol.messages import Action, ClientMessage, Leave, PeerMessage, ToClient, Update
-from spyker.protocol.server import Server, Setup, Work
+from spyker.protocol.messages import ClientMessage, Leave, PeerMessage, Update
+from spyker.protocol.server import Server
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,15 +44,9 @@ class FedAsyncParameters:
 class FedAsync(Server):
     """The only server."""
 
-    def __init__(self, id: int, setup: Setup) -> None:
-        super().__init__(id, setup)
-        self.parameters: FedAsyncParameters = setup.parameters
-        self.clients = tuple(setup.rosters[id])
-
-    def start(self) -> Iterator[Action]:
-        """Send W⁰ to every client."""
-        model = self.model(self.rate)
-        return (ToClient(k, model) for k in self.clients)
+    topology = Topology.SINGLE
+    Parameters = FedAsyncParameters
+    parameters: FedAsyncParameters
 
     def receive(self, sender: int, message: ClientMessage | PeerMessage) -> None:
         """Mix an update in; answer it, or a newcomer, with the current model. Who leaves is not missed."""
@@ -66,7 +60,3 @@ class FedAsync(Server):
             self.version += 1
             self.record(UpdateApplied(self.id, sender, staleness, weight, self.age, self.version, self.rate))
         self.send_client(sender, self.model(self.rate))
-
-    def work(self, sender: int, message: ClientMessage | PeerMessage) -> Work:
-        """Mixing costs time."""
-        return Work.MIX if isinstance(message, Update) else Work.NOTHING

@@ -9,16 +9,16 @@ the others grow; if nobody is left who could answer, the round begins anew.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-
-import numpy as np
+from typing import Any, ClassVar
 
 from spyker.parameters import parameter
+from spyker.placement import Topology
 from spyker.protocol.facts import RoundEnded, UpdateApplied
 from spyker.protocol.messages import Action, ClientMessage, Join, Leave, PeerMessage, Update
-from spyker.protocol.server import Server, Setup, State, Work
-from spyker.vectors import accumulate
+from spyker.protocol.server import Server, Setup, Work
+from spyker.protocol.weights import Weights
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,15 +31,19 @@ class FedAvgParameters:
 class FedAvg(Server):
     """The only server; in HierFAVG, the part of an edge that faces its clients."""
 
-    def __init__(self, id: int, setup: Setup) -> None:
-        super().__init__(id, setup)
-        self.fraction: float = setup.parameters.fraction
+    topology = Topology.SINGLE
+    Parameters: ClassVar[type[Any]] = FedAvgParameters
+    waits_for_everybody = True
+
+    def __init__(self, id: int, setup: Setup, roster: Mapping[int, int]) -> None:
+        super().__init__(id, setup, roster)
         self.random = setup.generator(id)
-        self.sizes = dict(setup.rosters[id])  # d_k
+        self.sizes = dict(roster)  # d_k
         self.round = 0  # rounds that have ended
         self.shares: dict[int, float] = {}  # d_k/d of the clients in this round
         self.awaited: set[int] = set()
         self.answered: list[int] = []
+        self.average = Weights.zeros(setup.weights)  # Σ d_k/d · W_k of the answers so far
         self.idle = False  # there is nobody to begin a round with
 
     def start(self) -> Iterator[Action]:
@@ -56,7 +60,8 @@ class FedAvg(Server):
             case Update() if sender in self.awaited:
                 self.awaited.remove(sender)
                 self.answered.append(sender)
-                accumulate(self.average, message.weights, self.shares[sender])
+                self.sizes[sender] = message.examples or self.sizes[sender]  # for the rounds to come
+                self.average.add(message.weights, self.shares[sender])
                 if not self.awaited:
                     self.end_round()
             case Join():
@@ -91,7 +96,7 @@ class FedAvg(Server):
             return
         rest = sum(self.shares.values())
         self.shares = {j: share / rest for j, share in self.shares.items()}
-        self.average *= np.float32(1 / rest)
+        self.average.scale(1 / rest)
         if not self.awaited:
             self.end_round()
 
@@ -101,20 +106,20 @@ class FedAvg(Server):
         if self.idle:
             return
         chosen = sorted(self.sizes)
-        if self.fraction < 1:
-            count = max(1, round(self.fraction * len(chosen)))
+        if self.parameters.fraction < 1:
+            count = max(1, round(self.parameters.fraction * len(chosen)))
             chosen = sorted(self.random.choice(chosen, count, replace=False).tolist())
         self.awaited = set(chosen)
         size = sum(self.sizes[k] for k in chosen)  # d
         self.shares = {k: self.sizes[k] / size for k in chosen}
         model = self.model(self.rate)
-        self.average = np.zeros_like(model.weights)  # Σ d_k/d · W_k of the answers so far
+        self.average = Weights.zeros(model.weights)
         for k in chosen:
             self.send_client(k, model)
 
     def end_round(self) -> None:
         """W ← Σ d_k/d · W_k."""
-        self.weights.replace(self.average)
+        self.weights.replace(self.average.snapshot())
         for k in self.answered:
             self.age += 1
             self.version += 1
@@ -127,37 +132,3 @@ class FedAvg(Server):
     def after_round(self) -> None:
         """Go on with the next round."""
         self.begin_round()
-
-    # --- A restart -------------------------------------------------------------------------------------------------
-
-    def state(self) -> State:
-        """The round as far as it has come. Its average is written in place and therefore copied."""
-        state = super().state()
-        state.numbers.update(
-            random=self.random.bit_generator.state,
-            sizes=list(self.sizes.items()),
-            round=self.round,
-            shares=list(self.shares.items()),
-            awaited=sorted(self.awaited),
-            answered=list(self.answered),
-            idle=self.idle,
-        )
-        if self.answered:
-            state.vectors["average"] = self.average.copy()
-        return state
-
-    def restore(self, state: State) -> None:
-        """Go on in the middle of the round."""
-        super().restore(state)
-        numbers = state.numbers
-        self.random.bit_generator.state = numbers["random"]
-        self.sizes = dict(numbers["sizes"])
-        self.round = numbers["round"]
-        self.shares = dict(numbers["shares"])
-        self.awaited = set(numbers["awaited"])
-        self.answered = list(numbers["answered"])
-        self.idle = numbers["idle"]
-        if self.answered:
-            self.average = np.array(state.vectors["average"])
-        else:
-            self.average = np.zeros_like(state.vectors["weights"])

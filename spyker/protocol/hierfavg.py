@@ -2,20 +2,24 @@
 
 Every region has an edge server that runs FedAvg rounds with its clients. After every ``edge_rounds`` rounds all edges
 send their models to the cloud, which averages them by data size and sends the result back. Everybody waits for it.
+
+The paper's clients never leave. Here an edge that all clients have left says so, and the cloud goes on without it until
+it has a model again.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 import numpy as np
 
 from spyker.parameters import parameter
+from spyker.placement import Topology
 from spyker.protocol.facts import CloudRoundEnded
 from spyker.protocol.fedavg import FedAvg
-from spyker.protocol.messages import Action, ClientMessage, EdgeModel, PeerMessage, PeerModel
-from spyker.protocol.server import Server, Setup, State, Work
+from spyker.protocol.messages import Action, ClientMessage, EdgeIdle, EdgeModel, PeerMessage, PeerModel
+from spyker.protocol.server import Server, Setup, Work
 from spyker.vectors import accumulate
 
 
@@ -30,25 +34,57 @@ class HierFAVGParameters:
 class Edge(FedAvg):
     """An edge server: FedAvg below, the cloud above."""
 
-    def __init__(self, id: int, setup: Setup) -> None:
-        super().__init__(id, setup)
-        self.edge_rounds: int = setup.parameters.edge_rounds
-        self.cloud = setup.servers  # the id of the server after the last edge
+    name, title = "hierfavg", "HierFAVG"
+    topology = Topology.CLOUD
+    Parameters = HierFAVGParameters
+    hears, says = (PeerModel,), (EdgeModel, EdgeIdle)
+
+    @classmethod
+    def build(cls, id: int, setup: Setup, roster: Mapping[int, int]) -> Server:
+        """An edge, or the cloud behind the last edge."""
+        return cls(id, setup, roster) if id < setup.servers else Cloud(id, setup, roster)
+
+    @classmethod
+    def between(cls, sender: int, receiver: int, servers: int) -> tuple[type[PeerMessage], ...]:
+        """Edges talk to the cloud alone."""
+        return Cloud.hears if receiver == servers else cls.hears if sender == servers else ()
+
+    def __init__(self, id: int, setup: Setup, roster: Mapping[int, int]) -> None:
+        super().__init__(id, setup, roster)
+        self.waiting = False  # for the cloud
+
+    @property
+    def cloud(self) -> int:
+        """The server after the last edge."""
+        return self.n
+
+    def begin_round(self) -> None:
+        """As in FedAvg; without anybody to begin a round with, the cloud need not wait."""
+        super().begin_round()
+        if self.idle:
+            self.send_server(self.cloud, EdgeIdle())
 
     def after_round(self) -> None:
         """Every ``edge_rounds`` rounds, ask the cloud and wait."""
-        if self.round % self.edge_rounds:
+        if self.round % self.parameters.edge_rounds:
             self.begin_round()
         else:
+            self.waiting = True
             size = max(1, sum(self.sizes.values()))  # an edge that all clients have left still has a model
             self.send_server(self.cloud, EdgeModel(self.weights.snapshot(), self.age, size))
 
     def receive(self, sender: int, message: ClientMessage | PeerMessage) -> None:
-        """The cloud's model replaces the edge's and starts the next round."""
+        """The cloud's model replaces the edge's and starts the next round.
+
+        An edge that was not waited for takes the model as well, unless newcomers train an older one already.
+        """
         if isinstance(message, PeerModel):
-            self.weights.replace(message.weights)
-            self.age = message.age
-            self.begin_round()
+            if self.waiting or self.idle:
+                self.weights.replace(message.weights)
+                self.age = message.age
+            if self.waiting:
+                self.waiting = False
+                self.begin_round()
         else:
             super().receive(sender, message)
 
@@ -56,24 +92,33 @@ class Edge(FedAvg):
 class Cloud(Server):
     """Averages the edges' models. It has no clients of its own."""
 
-    def __init__(self, id: int, setup: Setup) -> None:
-        super().__init__(id, setup)
+    hears, says = (EdgeModel, EdgeIdle), (PeerModel,)
+
+    def __init__(self, id: int, setup: Setup, roster: Mapping[int, int]) -> None:
+        super().__init__(id, setup, roster)
         self.round = 0
         self.models: dict[int, EdgeModel] = {}
+        self.away: set[int] = set()  # edges without clients
 
     def start(self) -> Iterator[Action]:
         """The edges begin."""
         return iter(())
 
     def receive(self, sender: int, message: ClientMessage | PeerMessage) -> None:
-        """Keep an edge's model; when all are there, average them and send the result to all edges."""
-        if not isinstance(message, EdgeModel):
-            return
-        self.models[sender] = message
-        if len(self.models) < self.n:
-            return
+        """Keep an edge's model; when all that have clients are there, average them and send the result to all edges."""
+        match message:
+            case EdgeModel():
+                self.away.discard(sender)
+                self.models[sender] = message
+            case EdgeIdle():
+                self.away.add(sender)
+        if self.models and len(self.models.keys() | self.away) == self.n:
+            self.average()
+
+    def average(self) -> None:
+        """W ← Σ D_j/D · W_j."""
         size = sum(model.size for model in self.models.values())
-        average = np.zeros_like(message.weights)
+        average = np.zeros_like(self.weights.snapshot())
         self.age = 0.0
         for _, model in sorted(self.models.items()):
             accumulate(average, model.weights, model.size / size)
@@ -85,24 +130,6 @@ class Cloud(Server):
         self.send_all_servers(PeerModel(self.weights.snapshot(), self.age, self.round))
 
     def work(self, sender: int, message: ClientMessage | PeerMessage) -> Work:
-        """The last edge's model costs the aggregation."""
-        return Work.AVERAGE if len(self.models.keys() | {sender}) == self.n else Work.NOTHING
-
-    def state(self) -> State:
-        """The models that wait for the others."""
-        state = super().state()
-        state.numbers["round"] = self.round
-        state.numbers["models"] = [(j, model.age, model.size) for j, model in self.models.items()]
-        state.vectors.update({f"model-{j}": model.weights for j, model in self.models.items()})
-        return state
-
-    def restore(self, state: State) -> None:
-        """Go on with the models that are there."""
-        super().restore(state)
-        self.round = state.numbers["round"]
-        self.models = {j: EdgeModel(state.vectors[f"model-{j}"], age, size) for j, age, size in state.numbers["models"]}
-
-
-def hierfavg(id: int, setup: Setup) -> Server:
-    """Server number ``id``: an edge, or the cloud behind the last edge."""
-    return Edge(id, setup) if id < setup.servers else Cloud(id, setup)
+        """The last edge's model costs the aggregation, and so does the word of the last that has none."""
+        ends = self.models or isinstance(message, EdgeModel)
+        return Work.AVERAGE if ends and len(self.models.keys() | self.away | {sender}) == self.n else Work.NOTHING

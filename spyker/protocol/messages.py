@@ -1,97 +1,145 @@
 """Everything that nodes say to each other, and everything they ask of their host.
 
-Servers are numbered from 0 and so are clients; a message's type tells which of the two its sender is. Weights are one
-contiguous float32 vector. All of this is data: frozen, and free of behaviour.
+Servers are numbered from 0 and so are clients; a message's base class tells which of the two its sender is. All of this
+is data: frozen, and free of behaviour.
+
+A message is a frozen dataclass, and its fields with their types are all that there is to say about it. Its form on the
+wire, in a checkpoint and in the emulated world's bytes, and what a border refuses, follow from that
+(:mod:`~spyker.protocol.forms`). So a new kind of message is a class like those below, wherever it stands, and the name
+of that class among what a server ``hears``.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import Annotated, ClassVar, TypeAlias
 
 from spyker.protocol.facts import Fact
+from spyker.protocol.forms import ECHOED, PER_SERVER, Within
 from spyker.vectors import Vector
+
+AgeOf: TypeAlias = Annotated[float, Within(0, 1e15)]
+"""It grows by one per update; up to here that makes a difference to a double."""
+Whole: TypeAlias = Annotated[int, Within(0, 1 << 53)]
+"""Whole numbers up to here are exact in JSON and in a double."""
+Count: TypeAlias = Annotated[int, Within(1, 1 << 53)]
+
+
+class Message:
+    """What a node says to another."""
+
+    __slots__ = ()
+    kind: ClassVar[str]
+    """Its name on the wire, in records and in metrics; by default the class's, in kebab-case."""
+
+    def __init_subclass__(cls) -> None:
+        if "kind" not in cls.__dict__:
+            cls.kind = re.sub(r"(?<=[a-z])(?=[A-Z])", "-", cls.__name__).lower()
+
+
+class ServerMessage(Message):
+    """From a server to one of its clients."""
+
+    __slots__ = ()
+
+
+class ClientMessage(Message):
+    """From a client to its server."""
+
+    __slots__ = ()
+
+
+class PeerMessage(Message):
+    """From a server to another."""
+
+    __slots__ = ()
+    only_the_latest_counts: ClassVar[bool] = False
+    """Whether one that could not be sent yet is pointless once there is a newer one of its kind."""
+
 
 # --- Messages between a server and its clients -----------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Model:
-    """Server to client: train this. The paper's (W_i, A_i, η_k)."""
+class Model(ServerMessage):
+    """Train this. The paper's (W_i, A_i, η_k)."""
 
     weights: Vector
-    age: float
-    version: int
-    rate: float
+    age: AgeOf
+    version: Whole
+    rate: Annotated[float, Within(0, 1e15)]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Update:
-    """Client to server: the weights after training, with the age and version of the model it started from.
+class Update(ClientMessage):
+    """The weights after training, with the age and version of the model it started from.
 
     A task may tell more: on how many ``examples`` the client has trained this time, and whatever ``metrics`` it has.
     """
 
     weights: Vector
-    age: float
-    version: int
-    examples: int | None = None
+    age: Annotated[float, ECHOED]
+    version: Annotated[int, ECHOED]
+    examples: Count | None = None
     metrics: Mapping[str, float] | None = None
 
 
 @dataclass(frozen=True, slots=True)
-class Join:
-    """Client to server: take me in. ``size`` is the number of data points the client trains on."""
+class Join(ClientMessage):
+    """Take me in. ``size`` is the number of data points the client trains on."""
 
-    size: int
+    size: Count
 
 
 @dataclass(frozen=True, slots=True)
-class Leave:
-    """Client to server: do not wait for me, nor count me. A host says it for a client that it gave up."""
+class Leave(ClientMessage):
+    """Do not wait for me, nor count me. A host says it for a client that it gave up."""
 
 
 # --- Messages between servers ----------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
-class Age:
+class Age(PeerMessage):
     """An announcement of the sender's age, so that the holder of the token may start a synchronisation."""
 
-    age: float
+    only_the_latest_counts = True
+    age: AgeOf
 
 
 @dataclass(frozen=True, slots=True)
-class Token:
+class Token(PeerMessage):
     """The right to start synchronisation number ``bid``. Exactly one exists in each ``epoch``."""
 
-    epoch: int
-    bid: int
-    ages: tuple[float, ...]
+    epoch: Whole
+    bid: Count
+    ages: Annotated[tuple[AgeOf, ...], PER_SERVER]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class PeerModel:
+class PeerModel(PeerMessage):
     """A server's model for synchronisation number ``bid``: an immutable snapshot."""
 
     weights: Vector
-    age: float
-    bid: int
+    age: AgeOf
+    bid: Count
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class EdgeModel:
+class EdgeModel(PeerMessage):
     """HierFAVG, edge to cloud: the edge's model and the number of data points behind it."""
 
     weights: Vector
-    age: float
-    size: int
+    age: AgeOf
+    size: Count
 
 
-ClientMessage: TypeAlias = Update | Join | Leave
-PeerMessage: TypeAlias = Age | Token | PeerModel | EdgeModel
-Message: TypeAlias = Model | ClientMessage | PeerMessage
+@dataclass(frozen=True, slots=True)
+class EdgeIdle(PeerMessage):
+    """HierFAVG, edge to cloud: nobody is left to train here, so do not wait for my model until one comes."""
+
 
 # --- Actions: what a node asks of its host -----------------------------------------------------------------------
 
@@ -101,7 +149,7 @@ class ToClient:
     """Send ``message`` to a client."""
 
     client: int
-    message: Model
+    message: ServerMessage
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,4 +183,19 @@ class ServeAgain:
     messages: tuple[tuple[int, ClientMessage], ...]
 
 
-Action: TypeAlias = ToClient | ToServer | Train | Record | ServeAgain
+@dataclass(frozen=True, slots=True)
+class StartTimer:
+    """Call ``expire(timer)`` in so many seconds. A timer of the same name that runs already begins anew."""
+
+    timer: str
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class StopTimer:
+    """Do not call ``expire(timer)`` any more."""
+
+    timer: str
+
+
+Action: TypeAlias = ToClient | ToServer | Train | Record | ServeAgain | StartTimer | StopTimer

@@ -1,4 +1,4 @@
-"""What the servers of all algorithms have in common."""
+"""What the servers of all algorithms have in common, and what an algorithm says about itself."""
 
 from __future__ import annotations
 
@@ -6,31 +6,44 @@ import enum
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
+from spyker.placement import Topology, following
+from spyker.protocol.client import Client
 from spyker.protocol.facts import Fact
+from spyker.protocol.forms import Sizes
 from spyker.protocol.messages import (
     Action,
     ClientMessage,
+    Join,
+    Leave,
+    Message,
     Model,
     PeerMessage,
     Record,
     ServeAgain,
+    ServerMessage,
+    StartTimer,
+    StopTimer,
     ToClient,
     ToServer,
+    Update,
 )
+from spyker.protocol.saving import State, Unpacker, pack
 from spyker.protocol.weights import Weights
 from spyker.vectors import Mix, Vector, mix
 
 
 @dataclass(frozen=True, slots=True)
 class Setup:
-    """What every server is told before it starts. All servers of a deployment get the same one."""
+    """What every server is told before it starts. All servers get the same one, in both worlds."""
 
-    rosters: tuple[Mapping[int, int], ...]
-    """For each server, its clients and the number of data points each has."""
+    servers: int
+    """n, the number of servers that have clients."""
+    clients: int
+    """n_C, the number of clients of all servers together."""
     weights: Vector
     """W⁰: one and the same for all."""
     rate: float
@@ -44,19 +57,14 @@ class Setup:
     empty: Callable[[Vector], Vector] = np.empty_like
     """Where a mix finds memory for its result, if the host has some that was used before."""
 
-    @property
-    def servers(self) -> int:
-        """n, the number of servers that have clients."""
-        return len(self.rosters)
-
-    @property
-    def clients(self) -> int:
-        """n_C, the number of clients of all servers together."""
-        return sum(len(roster) for roster in self.rosters)
-
     def generator(self, server: int) -> np.random.Generator:
         """The random numbers of one server."""
         return np.random.default_rng((self.seed, server))
+
+
+@dataclass(frozen=True, slots=True)
+class NoParameters:
+    """Of an algorithm that has none."""
 
 
 class Work(enum.Enum):
@@ -67,43 +75,85 @@ class Work(enum.Enum):
     AVERAGE = "average"
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class State:
-    """Everything that a server knows at one moment and was not told by its :class:`Setup`."""
-
-    numbers: dict[str, Any]
-    """What JSON can hold. Python writes and reads floats in it without loss."""
-    vectors: dict[str, Vector]
-    """Float32 vectors that nobody writes to afterwards."""
-
-
 class Server(ABC):
     """A state machine that is told what happened and answers with actions.
 
     Subclasses write their procedures as the papers do, "send this, then do that": what they send and record is
-    collected and becomes the answer of :meth:`handle`.
+    collected and becomes the answer of :meth:`handle`. A subclass *is* an algorithm: what a host must know of it, it
+    says in the class attributes below.
+
+    Its state is its attributes, all but those that :class:`Setup` gave and those whose names begin with an underscore.
     """
 
-    def __init__(self, id: int, setup: Setup) -> None:
+    name: ClassVar[str]
+    """How it is called in scenarios and folders; by default the class's name in lower case."""
+    title: ClassVar[str]
+    """How it is called in tables and figures; by default the class's name."""
+    section: ClassVar[str]
+    """The section of a scenario file that holds its parameters; by default its name."""
+    topology: ClassVar[Topology] = Topology.FLAT
+    """Which servers it wants."""
+    Parameters: ClassVar[type[Any]] = NoParameters
+    """Its parameters: a frozen dataclass whose fields were made with :func:`spyker.parameters.parameter`."""
+    hears: ClassVar[tuple[type[PeerMessage], ...]] = ()
+    """What other servers may say to one."""
+    says: ClassVar[tuple[type[PeerMessage], ...]] = ()
+    """What one says to other servers; by default what it hears."""
+    answers: ClassVar[type[ClientMessage]] = Update
+    """What its clients answer with."""
+    client: ClassVar[type[Client]] = Client
+    """What its clients do."""
+    waits_for_everybody: ClassVar[bool] = False
+    """Whether it should not begin before all clients are there."""
+    GIVEN: ClassVar[frozenset[str]] = frozenset({"id", "n", "ring", "rate", "parameters"})
+
+    def __init_subclass__(cls) -> None:
+        for attribute, default in (("name", cls.__name__.lower()), ("title", cls.__name__)):
+            if attribute not in cls.__dict__:
+                setattr(cls, attribute, default)
+        if "section" not in cls.__dict__:
+            cls.section = cls.name
+        if "hears" in cls.__dict__ and "says" not in cls.__dict__:
+            cls.says = cls.hears
+
+    @classmethod
+    def build(cls, id: int, setup: Setup, roster: Mapping[int, int]) -> Server:
+        """Make server number ``id``, which begins with these clients, of so many data points each."""
+        return cls(id, setup, roster)
+
+    @classmethod
+    def between(cls, sender: int, receiver: int, servers: int) -> tuple[type[PeerMessage], ...]:
+        """What one server may say to another, where so many have clients."""
+        return cls.hears
+
+    def __init__(self, id: int, setup: Setup, roster: Mapping[int, int]) -> None:
         self.id = id
         self.n = setup.servers
+        self.ring = range(setup.servers)  # the servers that have clients
         self.rate = setup.rate
+        self.parameters = setup.parameters
         self.weights = Weights(setup.weights, setup.mix, setup.empty)
         self.age: float = 0.0
         self.version = 0
+        self._roster = roster
         self._actions: list[Action] = []
 
-    @abstractmethod
     def start(self) -> Iterator[Action]:
-        """Yield the first actions, once, before anything is handled."""
+        """Yield the first actions, once, before anything is handled: W⁰ goes to every client."""
+        model = self.model(self.rate)
+        return (ToClient(k, model) for k in self._roster)
 
     @abstractmethod
     def receive(self, sender: int, message: ClientMessage | PeerMessage) -> None:
         """React to a message: change state, send, record."""
 
-    @abstractmethod
+    def expired(self, timer: str) -> None:
+        """React to a timer that was started and has run out."""
+        raise NotImplementedError(f"{type(self).__name__} started the timer {timer!r} and has no expired()")
+
     def work(self, sender: int, message: ClientMessage | PeerMessage) -> Work:
-        """How heavy handling ``message`` would be if it were handled now."""
+        """How heavy handling ``message`` would be if it were handled now; unless told otherwise, updates are mixed."""
+        return Work.MIX if isinstance(message, Update) else Work.NOTHING
 
     def handle(self, sender: int, message: ClientMessage | PeerMessage) -> list[Action]:
         """React to a message and return what is to be done."""
@@ -111,27 +161,59 @@ class Server(ABC):
         actions, self._actions = self._actions, []
         return actions
 
+    def expire(self, timer: str) -> list[Action]:
+        """React to a timer and return what is to be done."""
+        self.expired(timer)
+        actions, self._actions = self._actions, []
+        return actions
+
+    # --- A restart -------------------------------------------------------------------------------------------------
+
     def state(self) -> State:
         """What a fresh server must be given to go on from here, as if it were this one.
 
         It costs next to nothing: vectors are snapshots. A host takes it between two messages; messages that the
-        server asked to be served again have been served by then, for they are no longer part of it.
+        server asked to be served again are no longer part of it, but the host's.
         """
-        return State({"age": self.age, "version": self.version}, {"weights": self.weights.snapshot()})
+        vectors: dict[str, Any] = {}
+        return State({name: pack(getattr(self, name), name, vectors) for name in self._kept()}, vectors)
 
     def restore(self, state: State) -> None:
         """Go on from ``state``, in place of ``start()``. The setup must be the one that the saved server had."""
-        weights, expected = state.vectors["weights"], self.weights.snapshot().size
-        if weights.size != expected:
-            raise ValueError(f"the saved model has {weights.size:,} weights, and this server's has {expected:,}")
-        self.weights.replace(weights)
-        self.age, self.version = state.numbers["age"], state.numbers["version"]
+        expected, kept = self.weights.snapshot().size, self._kept()
+        if state.numbers.keys() != set(kept):
+            unlike = sorted(state.numbers.keys() ^ set(kept))
+            raise ValueError(f"the saved state is another version's: it differs in {', '.join(unlike)}")
+        saved = Unpacker(state.vectors, self.kinds(), Sizes(expected, self.n))
+        for name in kept:
+            value, current = saved.unpack(state.numbers[name]), getattr(self, name)
+            if not isinstance(current, Weights):
+                setattr(self, name, value)
+            elif value.size != expected:
+                raise ValueError(f"the saved model has {value.size:,} weights, and this server's has {expected:,}")
+            else:
+                current.replace(value)
+
+    def _kept(self) -> list[str]:
+        return [name for name in vars(self) if name not in self.GIVEN and not name.startswith("_")]
+
+    @classmethod
+    def kinds(cls) -> dict[str, type[Message]]:
+        """The messages that one may be told or say to other servers, by the names of their kinds."""
+        kinds: tuple[type[Message], ...] = (cls.answers, Join, Leave, *cls.hears, *cls.says)
+        return {kind.kind: kind for kind in kinds}
+
+    # --- What subclasses say ---------------------------------------------------------------------------------------
 
     def model(self, rate: float) -> Model:
         """The current model, ready to be sent to a client."""
         return Model(self.weights.snapshot(), self.age, self.version, rate)
 
-    def send_client(self, client: int, message: Model) -> None:
+    def next_server(self) -> int:
+        """Who follows on the ring."""
+        return following(self.ring, self.id)
+
+    def send_client(self, client: int, message: ServerMessage) -> None:
         """Send to one client."""
         self._actions.append(ToClient(client, message))
 
@@ -140,8 +222,8 @@ class Server(ABC):
         self._actions.append(ToServer(server, message))
 
     def send_all_servers(self, message: PeerMessage) -> None:
-        """Send to every other server that has clients, in the order of ids."""
-        self._actions.extend(ToServer(j, message) for j in range(self.n) if j != self.id)
+        """Send to every other server that has clients, in the order of the ring."""
+        self._actions.extend(ToServer(j, message) for j in self.ring if j != self.id)
 
     def record(self, fact: Fact) -> None:
         """State a fact."""
@@ -150,3 +232,11 @@ class Server(ABC):
     def serve_again(self, messages: tuple[tuple[int, ClientMessage], ...]) -> None:
         """Have stored client messages served before anything that arrived after them."""
         self._actions.append(ServeAgain(messages))
+
+    def start_timer(self, timer: str, seconds: float) -> None:
+        """Have :meth:`expired` called in so many seconds, unless the timer is started again or stopped."""
+        self._actions.append(StartTimer(timer, seconds))
+
+    def stop_timer(self, timer: str) -> None:
+        """Let a timer be."""
+        self._actions.append(StopTimer(timer))

@@ -21,24 +21,24 @@ Where this differs from the paper's pseudocode a comment says so; ``docs/differe
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from typing import ClassVar
 
 from spyker.parameters import parameter
+from spyker.placement import Topology
 from spyker.protocol.facts import AgeAnnounced, Merged, SyncStarted, TokenArrived, UpdateApplied
 from spyker.protocol.messages import (
-    Action,
     Age,
     ClientMessage,
     Join,
     Leave,
     PeerMessage,
     PeerModel,
-    ToClient,
     Token,
     Update,
 )
-from spyker.protocol.server import Server, Setup, State, Work
+from spyker.protocol.server import Server, Setup, Work
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,17 +68,16 @@ class SpykerParameters:
 class Spyker(Server):
     """Server S_i."""
 
-    def __init__(self, id: int, setup: Setup) -> None:
-        super().__init__(id, setup)
+    topology = Topology.FLAT
+    Parameters = SpykerParameters
+    hears: ClassVar[tuple[type[PeerMessage], ...]] = (Age, Token, PeerModel)
+
+    def __init__(self, id: int, setup: Setup, roster: Mapping[int, int]) -> None:
+        super().__init__(id, setup, roster)
         self.parameters: SpykerParameters = setup.parameters.resolve(setup.clients, setup.servers)
-        self.updates = dict.fromkeys(setup.rosters[id], 0)  # u[k]
+        self.updates = dict.fromkeys(roster, 0)  # u[k]
         self.updates_sum = 0  # Σ u[k], so that the mean costs no loop
         self.server_init()
-
-    def start(self) -> Iterator[Action]:
-        """Send W⁰ to every client."""
-        model = self.model(self.rate)
-        return (ToClient(k, model) for k in self.updates)
 
     def receive(self, sender: int, message: ClientMessage | PeerMessage) -> None:
         """Call the paper's procedure for this kind of message."""
@@ -208,7 +207,7 @@ class Spyker(Server):
             self.heard.add(j)
             if len(self.heard) == self.n:
                 self.ages[self.id] = self.age
-                self.send_server((self.id + 1) % self.n, replace(self.token, ages=tuple(self.ages)))
+                self.send_server(self.next_server(), replace(self.token, ages=tuple(self.ages)))
                 self.token = None
                 self.ongoing_synchro = False
 
@@ -219,47 +218,6 @@ class Spyker(Server):
         self.weights.mix(message.weights, p.peer_rate * weight)
         self.age = merge_age(self.age, message.age, p.peer_rate * weight)
         self.record(Merged(self.id, j, message.bid, weight, self.age))
-
-    # --- A restart: not in the paper -------------------------------------------------------------------------------
-
-    def state(self) -> State:
-        """What Algorithm 1 counts, and what :meth:`server_init` sets up for Algorithm 2."""
-        state = super().state()
-        state.numbers["updates"] = list(self.updates.items())
-        self.save_server(state)
-        return state
-
-    def restore(self, state: State) -> None:
-        """Go on where the saved server was."""
-        super().restore(state)
-        self.updates = dict(state.numbers["updates"])
-        self.updates_sum = sum(self.updates.values())
-        self.restore_server(state)
-
-    def save_server(self, state: State) -> None:
-        """Add the variables of Algorithm 2."""
-        token = self.token
-        state.numbers.update(
-            token=None if token is None else {"epoch": token.epoch, "bid": token.bid, "ages": list(token.ages)},
-            heard=sorted(self.heard),
-            ages=list(self.ages),
-            last_broadcast=self.last_broadcast,
-            ongoing_synchro=self.ongoing_synchro,
-            age_prev=self.age_prev,
-            age_announced=self.age_announced,
-        )
-
-    def restore_server(self, state: State) -> None:
-        """Set the variables of Algorithm 2, in the order of :meth:`server_init`."""
-        numbers = state.numbers
-        token = numbers["token"]
-        self.token = None if token is None else Token(token["epoch"], token["bid"], tuple(token["ages"]))
-        self.heard = set(numbers["heard"])
-        self.ages = list(numbers["ages"])
-        self.last_broadcast = numbers["last_broadcast"]
-        self.ongoing_synchro = numbers["ongoing_synchro"]
-        self.age_prev = numbers["age_prev"]
-        self.age_announced = numbers["age_announced"]
 
 
 def merge_weight(age: float, peer_age: float, activation: float) -> float:

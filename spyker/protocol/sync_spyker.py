@@ -10,12 +10,15 @@ from __future__ import annotations
 
 from spyker.protocol.facts import SyncStarted
 from spyker.protocol.messages import ClientMessage, Join, Leave, PeerMessage, PeerModel, Update
-from spyker.protocol.server import State, Work
+from spyker.protocol.server import Work
 from spyker.protocol.spyker import Spyker
 
 
 class SyncSpyker(Spyker):
     """A server that holds its clients back while servers exchange models."""
+
+    name, title, section = "sync-spyker", "Sync-Spyker", "spyker"
+    hears = (PeerModel,)
 
     def server_init(self) -> None:
         """At the start nobody synchronises."""
@@ -79,32 +82,3 @@ class SyncSpyker(Spyker):
         self.waiting = False
         self.serve_again(tuple(self.stored))
         self.stored.clear()
-
-    # --- A restart ---------------------------------------------------------------------------------------------------
-
-    def save_server(self, state: State) -> None:
-        """Add the synchronisation as far as it has come: what is stored, and the models that are there."""
-        state.numbers.update(
-            bid=self.bid,
-            waiting=self.waiting,
-            count=self.count,
-            stored=[(k, [m.age, m.version] if isinstance(m, Update) else None) for k, m in self.stored],
-            models=[(bid, j, model.age) for bid, models in self.models.items() for j, model in models.items()],
-        )
-        for position, (_, message) in enumerate(self.stored):
-            if isinstance(message, Update):
-                state.vectors[f"stored-{position}"] = message.weights
-        for bid, models in self.models.items():
-            state.vectors.update({f"model-{bid}-{j}": model.weights for j, model in models.items()})
-
-    def restore_server(self, state: State) -> None:
-        """Go on in the middle of the synchronisation, if there is one."""
-        numbers, vectors = state.numbers, state.vectors
-        self.bid, self.waiting, self.count = numbers["bid"], numbers["waiting"], numbers["count"]
-        self.stored = [
-            (k, Leave() if update is None else Update(vectors[f"stored-{position}"], *update))
-            for position, (k, update) in enumerate(numbers["stored"])
-        ]
-        self.models = {}
-        for bid, j, age in numbers["models"]:
-            self.models.setdefault(bid, {})[j] = PeerModel(vectors[f"model-{bid}-{j}"], age, bid)

@@ -26,6 +26,13 @@ class Weights:
         self._mix = mix
         self._empty = empty
 
+    @classmethod
+    def zeros(cls, like: Vector) -> Weights:
+        """As many zeros as a vector has entries."""
+        weights = cls(np.zeros_like(like))
+        weights._handed_out = False
+        return weights
+
     def snapshot(self) -> Vector:
         """The vector as it is now, read-only and unchanged from now on."""
         self._vector.flags.writeable = False

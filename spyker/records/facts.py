@@ -10,7 +10,6 @@ from typing import Any, ClassVar
 from spyker import __version__
 from spyker.config.scenario import Scenario
 from spyker.protocol.facts import Fact
-from spyker.protocol.registry import Topology
 
 FORMAT = 1
 EMULATED, DEPLOYED = "emulated", "deployed"
@@ -72,7 +71,7 @@ def run_started(
         places(scenario),
         scenario.client_count,
         scenario.seed,
-        list(scenario.evaluation.targets),
+        list(scenario.evaluation.targets or ()),
         scenario.evaluation.interval,
         EMULATED if began is None else DEPLOYED,
         server,
@@ -81,15 +80,11 @@ def run_started(
 
 
 def places(scenario: Scenario) -> list[Place]:
-    """The servers that the algorithm of a resolved scenario wants, in the order of their ids."""
-    world, topology = scenario.world, scenario.chosen.topology
-    assert world.clients is not None
-    if topology is Topology.SINGLE:
-        return [Place(0, world.regions[world.server_region], sum(world.clients))]
-    found = [Place(i, region, n) for i, (region, n) in enumerate(zip(world.regions, world.clients, strict=True))]
-    if topology is Topology.CLOUD:
-        found.append(Place(len(found), world.regions[world.server_region], None))
-    return found
+    """The servers of a resolved scenario, in the order of their ids."""
+    placement = scenario.placement()
+    regions = [scenario.world.regions[region] for region in placement.server_regions]
+    clients = {i: len(placement.clients_of(i)) for i in placement.learners}
+    return [Place(i, regions[i], clients.get(i)) for i in placement.servers]
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -95,8 +94,3 @@ def known(**values: object) -> dict[str, object]:
 def target_name(target: float) -> str:
     """A target as a summary writes it."""
     return f"{target:g}"
-
-
-def kebab_kind(name: str) -> str:
-    """``PeerModel`` as ``peer-model``."""
-    return re.sub(r"(?<=[a-z])(?=[A-Z])", "-", name).lower()

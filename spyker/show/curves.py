@@ -48,6 +48,11 @@ class Curve:
         return hit
 
 
+def targets(runs: Sequence[Run]) -> list[float]:
+    """The scores that the runs were meant to reach, each once."""
+    return list(dict.fromkeys(target for run in runs for target in run.start.targets))
+
+
 def curve(run: Run, label: str) -> Curve:
     """Read the evaluations of a run. A run that was killed has them as well."""
     points = list(run.facts(Evaluated))

@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
+from spyker.config.algorithms import parameter_sections
 from spyker.config.presets import PRESETS
 from spyker.config.scenario import (
-    ALGORITHM_SECTIONS,
     SECTIONS,
     Gaussian,
     dump,
@@ -19,6 +19,7 @@ from spyker.config.scenario import (
 from spyker.config.sections import ScenarioError, kebab
 from spyker.learn.registry import resolve
 from spyker.protocol.registry import ALGORITHMS
+from spyker.protocol.spyker import Spyker
 
 
 def test_an_empty_file_is_the_papers_world(tmp_path: Path) -> None:
@@ -59,10 +60,28 @@ def test_a_dumped_scenario_reads_back_as_the_same(tmp_path: Path, comments: bool
 def test_the_printed_default_names_and_explains_every_key() -> None:
     text = dump(resolve(load(None)), comments=True)
     table = tomllib.loads(text)
-    for name, section in (SECTIONS | ALGORITHM_SECTIONS).items():
+    for name, section in (SECTIONS | parameter_sections(Spyker)).items():
         for field in dataclasses.fields(section):
-            assert kebab(field.name) in table[name] or f"\n# {kebab(field.name)} =\n" in text  # or it is unset
+            assert kebab(field.name) in table[name] or f"\n# {kebab(field.name)} =" in text  # or it is unset
             assert field.metadata["rule"].doc in text
+
+
+def test_a_printed_scenario_follows_what_is_changed_in_it(tmp_path: Path) -> None:
+    path = tmp_path / "printed.toml"
+    path.write_text(dump(resolve(load(None)), comments=True))
+    assert "\n# h-inter = 5.0  # follows from other keys\n" in path.read_text()
+    two: dict[str, object] = {"world.regions": ["Paris", "Sydney"]}
+    assert resolve(load(path)) == resolve(load(None))
+    assert resolve(load(path, clients=200)) == resolve(load(None, clients=200))
+    assert resolve(load(path, two)) == resolve(load(None, two))
+    path.write_text(dump(resolve(load(None, {"spyker.h-inter": 5.0})), comments=True))
+    assert load(path, clients=200).parameters.h_inter == 5  # that was said, and stays
+
+
+def test_a_record_holds_what_follows_from_other_keys() -> None:
+    table = tomllib.loads(dump(resolve(load(None))))
+    assert table["spyker"]["h-inter"] == 5
+    assert table["world"]["clients"] == [25, 25, 25, 25]
 
 
 def test_regions_of_the_paper_bring_their_latencies() -> None:
@@ -110,7 +129,13 @@ def test_values_on_the_command_line_are_toml_or_else_text() -> None:
 
 NAN = float("nan")
 BAD: list[tuple[dict[str, object], str, str]] = [
-    ({"sed": 1}, "sed", "seed"),
+    ({"sed": 1}, "sed", "Did you mean 'seed'?"),
+    ({"rate": 1}, "rate", "Did you mean 'training.rate'?"),
+    ({"h_inter": 1}, "h_inter", "Did you mean 'spyker.h-inter'?"),
+    ({"client-rate": 1}, "client-rate", "Did you mean 'spyker.client-rate' or 'fedasync.client-rate'?"),
+    ({"bandwith": 1}, "bandwith", "Did you mean 'world.bandwidth-mbit'?"),
+    ({"spyker": {"epochs": 1}}, "spyker.epochs", "Did you mean 'training.epochs'?"),
+    ({"xyz": 1}, "xyz", "Known here: algorithm"),
     ({"world": {"latency": 1}}, "world.latency", "latency-ms"),
     ({"spyker": {"h_inter": 1}}, "spyker.h_inter", "h-inter"),
     ({"world": 3}, "world", "[world]"),

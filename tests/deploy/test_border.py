@@ -12,9 +12,10 @@ import pytest
 from deployment import Deployed, Speaker, deployed, speaking, table, until
 
 from spyker.deploy import spyker_pb2 as pb
-from spyker.deploy.certificates import Authority, make_deployment
+from spyker.deploy.authority import Authority
 from spyker.deploy.channels import LINK, channel, open_stream
-from spyker.deploy.frames import FRAME_LIMIT
+from spyker.deploy.frames import FRAME_LIMIT, PROTOCOL
+from spyker.deploy.issuing import make_deployment
 
 
 @pytest.fixture(scope="module")
@@ -34,7 +35,6 @@ def refused(server: Deployed, reason: str, attack: Attack, *, client: int = 0, c
     async def scene() -> None:
         async with speaking(server, 1) as honest:  # it also makes the server begin
             task = await honest.enter()
-            before = task.ticket.version
             refusals, updates = server.metric("refusals_total", reason=reason), server.metric("updates_total")
             async with speaking(server, client) as stranger:
                 await attack(stranger)
@@ -44,9 +44,8 @@ def refused(server: Deployed, reason: str, attack: Attack, *, client: int = 0, c
             until(lambda: server.metric("refusals_total", reason=reason) == refusals + 1)
             assert server.metric("updates_total") == updates
             await honest.answer(task.ticket)
-            assert (await honest.read()).task.ticket.version == before + 1, (
-                "an honest answer is the only one that counts"
-            )
+            following = await honest.task()
+            assert following.said.version == task.said.version + 1, "an honest answer is the only one that counts"
 
     asyncio.run(scene())
     assert server.log("server-0", "refused")[-1]["reason"] == reason
@@ -57,21 +56,21 @@ def test_an_answer_is_taken_once(server: Deployed) -> None:
         async with speaking(server, 2) as client:
             task = await client.enter()
             await client.answer(task.ticket)
-            following = (await client.read()).task
+            following = await client.task()
             updates = server.metric("updates_total")
             await client.answer(task.ticket)
             assert await client.refusal() == (
                 "INVALID_ARGUMENT",
-                f"replayed: task {task.ticket.number} has been answered already",
+                f"replayed: task {task.said.number} has been answered already",
             )
             assert server.metric("updates_total") == updates
         async with speaking(server, 2) as client:  # it comes back and offers the same thing again
-            client.hello.holding.CopyFrom(task.ticket)
+            client.hello.holding = task.ticket
             await client.say(hello=client.hello)
             assert not (await client.read()).welcome.keep
-            again = (await client.read()).task
-            assert again.ticket.number > following.ticket.number
-            assert again.ticket.version == following.ticket.version, "no second application, the current model again"
+            again = await client.task()
+            assert again.said.number > following.said.number
+            assert again.said.version == following.said.version, "no second application, the current model again"
 
     asyncio.run(scene())
 
@@ -79,8 +78,7 @@ def test_an_answer_is_taken_once(server: Deployed) -> None:
 def test_a_task_that_was_never_given(server: Deployed) -> None:
     async def unknown(client: Speaker) -> None:
         task = await client.enter()
-        task.ticket.number += 1
-        await client.answer(task.ticket)
+        await client.answer(task.forged(number=task.said.number + 1))
 
     refused(server, "unknown-task", unknown)
 
@@ -101,10 +99,36 @@ def test_the_task_of_another_client(server: Deployed) -> None:
 def test_an_age_that_was_made_up(server: Deployed) -> None:
     async def younger(client: Speaker) -> None:
         task = await client.enter()
-        task.ticket.age += 1000.0
-        await client.answer(task.ticket)
+        await client.answer(task.forged(age=task.said.age + 1000.0))
 
     refused(server, "unknown-task", younger)
+
+
+@pytest.mark.parametrize("ticket", [b"", b"short", bytes(1000)])
+def test_a_ticket_of_another_form(server: Deployed, ticket: bytes) -> None:
+    async def nonsense(client: Speaker) -> None:
+        await client.enter()
+        await client.answer(ticket)
+
+    refused(server, "unknown-task", nonsense)
+
+
+def test_a_message_that_no_client_sends(server: Deployed) -> None:
+    async def strange(client: Speaker) -> None:
+        answer, _ = client.reply((await client.enter()).ticket)
+        answer.content.kind = "token"
+        await client.say(answer=answer)
+
+    refused(server, "malformed", strange)
+
+
+def test_a_field_that_the_message_does_not_have(server: Deployed) -> None:
+    async def talkative(client: Speaker) -> None:
+        answer, arrays = client.reply((await client.enter()).ticket)
+        answer.content.fields = b'{"weight": 1000}'
+        await client.say(answer=answer, chunk=arrays[0].tobytes())
+
+    refused(server, "malformed", talkative)
 
 
 def test_a_task_that_another_one_took_the_place_of(server: Deployed) -> None:
@@ -171,14 +195,14 @@ def test_a_connection_that_breaks_in_the_middle_of_a_message(server: Deployed) -
             client.stream.cancel()
             until(lambda: server.metric("refusals_total", reason="truncated") == refusals + 1)
             await honest.answer(task.ticket)
-            assert (await honest.read()).task.ticket.version == task.ticket.version + 1
+            assert (await honest.task()).said.version == task.said.version + 1
 
     asyncio.run(scene())
 
 
 def test_bytes_that_are_no_weights(server: Deployed) -> None:
     async def odd(client: Speaker) -> None:
-        answer = pb.Answer(ticket=(await client.enter()).ticket)
+        answer, _ = client.reply((await client.enter()).ticket)
         await client.say(chunk=b"123", answer=answer)
 
     refused(server, "malformed", odd)
@@ -194,7 +218,8 @@ def test_bytes_that_are_no_frame(server: Deployed) -> None:
 
 def test_a_frame_beyond_the_size_limit(server: Deployed) -> None:
     async def oversized(client: Speaker) -> None:
-        await client.say(chunk=bytes(FRAME_LIMIT), answer=pb.Answer(ticket=(await client.enter()).ticket))
+        answer, _ = client.reply((await client.enter()).ticket)
+        await client.say(chunk=bytes(FRAME_LIMIT), answer=answer)
 
     refused(server, "oversized", oversized)
 
@@ -301,7 +326,9 @@ def test_servers_know_each_other_by_their_certificates(tmp_path: Path) -> None:
             async with channel(f"127.0.0.1:{port}", 10.0, credentials) as connection:
                 stream = open_stream(connection, LINK)
                 try:
-                    await stream.write(pb.Frame(peer_hello=pb.PeerHello(protocol=1, server=server)).SerializeToString())
+                    await stream.write(
+                        pb.Frame(peer_hello=pb.PeerHello(protocol=PROTOCOL, server=server)).SerializeToString()
+                    )
                     await stream.read()
                 except grpc.aio.AioRpcError as error:
                     return f"{error.code().name} {error.details()}"

@@ -13,14 +13,8 @@ from cryptography.x509.oid import ExtendedKeyUsageOID
 
 from spyker.cli.main import main
 from spyker.config.sections import ScenarioError
-from spyker.deploy.certificates import (
-    credential_digest,
-    load_credential,
-    load_credentials,
-    make_deployment,
-    renew,
-    server_of,
-)
+from spyker.deploy.certificates import credential_digest, load_credential, load_credentials, server_of
+from spyker.deploy.issuing import make_deployment, renew
 
 
 @pytest.fixture(scope="module")

@@ -13,7 +13,8 @@ from spyker.deploy import spyker_pb2 as pb
 from spyker.deploy.frames import CHUNK, FRAME_LIMIT, Intake, Refusal, in_one_piece, send, split, with_chunk
 
 SCHEMA = Path(frames.__file__).with_name("spyker.proto")
-BODY = pb.Frame(answer=pb.Answer(ticket=pb.Ticket(number=7, age=1.5, version=3, mac=b"mac"))).SerializeToString()
+CONTENT = pb.Content(kind="update", fields=b"{}")
+BODY = pb.Frame(answer=pb.Answer(ticket=b"ticket", content=CONTENT)).SerializeToString()
 
 
 def test_the_generated_code_is_that_of_the_schema(tmp_path: Path) -> None:
@@ -41,7 +42,7 @@ def test_a_chunk_is_found_wherever_it_stands() -> None:
     found, frame = split(BODY + chunk)
     assert found == b"abc"
     assert frame is not None
-    assert frame.answer.ticket.number == 7
+    assert frame.answer.ticket == b"ticket"
 
 
 @pytest.mark.parametrize(
@@ -83,7 +84,7 @@ def test_a_vector_arrives_as_it_was_sent(count: int) -> None:
         assert len(frame) <= FRAME_LIMIT
         written.append(frame)
 
-    size = asyncio.run(send(write, BODY, vector))
+    size = asyncio.run(send(write, BODY, [vector]))
     assert size == 4 * count + len(BODY)
     received = np.empty(count, np.float32)
     intake = Intake(received, max_norm=1e6)

@@ -75,7 +75,7 @@ def test_an_answer_that_was_saved_is_not_applied_again(tmp_path: Path) -> None:
             async with speaking(deployment, 0) as saved, speaking(deployment, 1) as lost:
                 one, other = await saved.enter(), await lost.enter()
                 await saved.answer(one.ticket)
-                version = (await saved.read()).task.ticket.version
+                version = (await saved.task()).said.version
                 until(lambda: deployment.metric("saved_version") >= version)
                 return one.ticket, other.ticket
 
@@ -86,18 +86,18 @@ def test_an_answer_that_was_saved_is_not_applied_again(tmp_path: Path) -> None:
 
         async def after() -> None:
             async with speaking(deployment, 0) as client:
-                client.hello.holding.CopyFrom(one)
+                client.hello.holding = one
                 await client.say(hello=client.hello)
                 assert not (await client.read()).welcome.keep, "it was applied and saved"
-                assert (await client.read()).task.ticket.version == 1
+                assert (await client.task()).said.version == 1
                 await client.answer(one)
                 assert (await client.refusal())[1].startswith("replayed")
             async with speaking(deployment, 1) as client:
-                client.hello.holding.CopyFrom(other)
+                client.hello.holding = other
                 await client.say(hello=client.hello)
                 assert (await client.read()).welcome.keep, "its task was given in an earlier life, and never answered"
                 await client.answer(other)
-                assert (await client.read()).task.ticket.version == 2
+                assert (await client.task()).said.version == 2
 
         asyncio.run(after())
 
@@ -264,8 +264,8 @@ def test_what_a_killed_server_had_to_tell_is_told_after_its_restart(tmp_path: Pa
             saved = latest(tmp_path / "server-0" / "state")
             return saved.numbers["outboxes"]["1"]["entries"] if saved is not None else []
 
-        [[sequence, _, _, kind]] = until(waiting)
-        assert (sequence, kind) == (1, "PeerModel")
+        [[sequence, packed]] = until(waiting)
+        assert (sequence, packed["message"]) == (1, "peer-model")
         server.kill()
         server.wait()
         deployment.up(0, "--resume")

@@ -10,6 +10,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from spyker.config.sections import ScenarioError
 from spyker.deploy.metrics import Metrics
 from spyker.protocol.facts import CloudRoundEnded, Merged, RoundEnded, SyncStarted, TokenArrived, UpdateApplied
+from spyker.protocol.messages import Token
 from spyker.records import Evaluated
 
 
@@ -77,16 +78,18 @@ def test_bytes_and_messages_are_counted_by_kind_and_direction(scrape):
     assert (value("received_bytes_total", kind="update"), value("received_messages_total", kind="update")) == (7, 1)
 
 
-@pytest.mark.parametrize(("server", "algorithm", "held"), [(0, "spyker", 1), (1, "spyker", 0), (0, "sync-spyker", 0)])
-def test_the_token_begins_at_the_first_server_of_spyker(scrape, server, algorithm, held):
-    assert scrape(Metrics(server, algorithm))("token_held", server=str(server)) == held
+@pytest.mark.parametrize(("token", "held"), [(Token(0, 1, (0.0,)), 1), (None, 0), (False, 0)])
+def test_the_token_is_where_a_server_that_begins_has_it(scrape, token, held):
+    metrics = Metrics(1, "spyker")
+    metrics.began(token=token)
+    assert scrape(metrics)("token_held", server="1") == held
 
 
 def test_the_token_comes_with_a_fact_and_goes_with_a_message(scrape):
     metrics = Metrics(1, "spyker")
     metrics.fact(TokenArrived(1, 2))
     assert scrape(metrics)("token_held") == 1
-    metrics.sent("Token", 64)
+    metrics.sent("token", 64)
     assert scrape(metrics)("token_held") == 0
     metrics.token(held=True)
     assert scrape(metrics)("token_held") == 1
@@ -94,6 +97,7 @@ def test_the_token_comes_with_a_fact_and_goes_with_a_message(scrape):
 
 def test_spykers_synchronisation_lasts_until_the_token_is_passed_on(scrape, watch):
     metrics = Metrics(1, "spyker", clock=watch)
+    metrics.began(token=None)
     metrics.fact(SyncStarted(1, 2))
     watch.now += 0.5
     metrics.fact(Merged(1, 0, 2, 0.5, 9.0))

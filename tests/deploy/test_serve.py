@@ -35,7 +35,7 @@ def state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def begin(folder: Path, clients: tuple[int, ...], *, accept_rollback: bool = False) -> None:
     config = Config(resolve(from_table(table("spyker", clients))), Deployment(), folder)
-    serve.Process(config, resume=True, insecure=True, accept_rollback=accept_rollback)
+    serve.ServerProcess(config, resume=True, insecure=True, accept_rollback=accept_rollback)
 
 
 def test_a_server_with_peers_does_not_go_back_by_itself(tmp_path: Path, state: Path) -> None:

@@ -216,8 +216,8 @@ class Watch:
             self.answers[me].append(sender)
         original(processor, sender, message)
 
-    def trained(self, original, client, weights):
-        actions = original(client, weights)
+    def trained(self, original, client, weights, *more):
+        actions = original(client, weights, *more)
         self.sent[("client", client.id), ("server", client.server)] += [action.message for action in actions]
         return actions
 

@@ -11,7 +11,8 @@ from spyker.emulate.run import run
 from spyker.learn.engine import Here
 from spyker.learn.registry import resolve
 from spyker.learn.start import start
-from spyker.protocol.registry import ALGORITHMS, Topology
+from spyker.placement import Topology
+from spyker.protocol.registry import ALGORITHMS
 from spyker.records import Place, RunStarted
 
 

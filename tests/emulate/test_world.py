@@ -6,6 +6,7 @@ import pytest
 
 from spyker.config.scenario import load
 from spyker.learn.speeds import delays
+from spyker.protocol.spyker import Spyker
 
 
 def times(facts: list[dict[str, Any]], kind: str, **fields: int) -> list[float]:
@@ -49,6 +50,21 @@ def test_the_model_after_two_updates_by_hand(emulate: Any, one_region: Any) -> N
     assert [f["staleness"] for f in facts if f["kind"] == "update"] == [0, 1]
     assert summary["servers"][0]["weights"] == pytest.approx([0.3848528], rel=1e-6)
     assert (summary["servers"][0]["age"], summary["servers"][0]["version"]) == (2, 2)
+
+
+def test_an_update_says_what_the_training_said_besides_weights(
+    emulate: Any, one_region: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    handled: list[Any] = []
+    handle = Spyker.handle
+
+    def listen(self: Spyker, sender: int, message: Any) -> Any:
+        handled.append((sender, message.examples, message.metrics))
+        return handle(self, sender, message)
+
+    monkeypatch.setattr(Spyker, "handle", listen)
+    emulate(one_region(2, duration=0.25, task={"name": "remembering_task:make"}))
+    assert handled == [(k, 10 + k, {"count": n}) for n in (1.0, 2.0) for k in (0, 1)]
 
 
 def test_fedavg_waits_for_the_slowest_and_pays_once_a_round(emulate: Any, one_region: Any) -> None:

@@ -105,3 +105,24 @@ def test_folders_that_hold_something_else_are_refused(tmp_path: Path, capsys: py
         assert main([*QUICK, "--vary", "training.rate=0.1", "--out", str(tmp_path / place), "--resume"]) == 2
         assert complaint in capsys.readouterr().err
     assert (tmp_path / "other" / "runs" / "notes.txt").read_text() == "kept"
+
+
+@pytest.mark.parametrize("changed", ["own_rate.py", "own_help.py", None])
+def test_a_task_whose_code_has_changed_is_run_again(
+    changed: str | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "own_rate.py").write_text(
+        "from stub_task import Stub\nimport own_help\ndef make(clients, seed, training):\n    return Stub(own_help.N)\n"
+    )
+    (tmp_path / "own_help.py").write_text("N = 3\n")
+    monkeypatch.chdir(tmp_path)
+    arguments = ["sweep", "--task", "own_rate:make", *QUICK[3:], "--vary", "seed=1", "--out", "s"]
+    assert main(arguments) == 0
+    (run,) = (tmp_path / "s" / "runs").glob("[!.]*")
+    if changed is not None:
+        with (tmp_path / changed).open("a") as file:
+            file.write("N = 4\n")
+    assert main([*arguments, "--resume"]) == 0
+    runs = set((tmp_path / "s" / "runs").glob("[!.]*"))
+    assert run in runs
+    assert len(runs) == (1 if changed is None else 2)

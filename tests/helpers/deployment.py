@@ -11,7 +11,7 @@ import urllib.request
 from collections.abc import AsyncIterator, Callable, Iterator
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import grpc
 import grpc.aio
@@ -24,7 +24,10 @@ from spyker.deploy.channels import ATTEND, channel, open_stream
 from spyker.deploy.config import layout_digest, learning_digest
 from spyker.deploy.frames import PROTOCOL, send, split
 from spyker.deploy.up import Local, free_ports
+from spyker.deploy.wire import outgoing
+from spyker.host.tickets import SAID, Ticket
 from spyker.learn.registry import recipe, resolve
+from spyker.protocol.messages import Update
 from spyker.records import RecordError, Run, RunStarted, Stated
 
 DEADLINE = 60.0
@@ -108,6 +111,21 @@ class Deployed(Local):
         return 0.0
 
 
+class Given(NamedTuple):
+    """A task that a server gave. Its ticket is opaque to clients, but not to a test."""
+
+    ticket: bytes
+
+    @property
+    def said(self) -> Ticket:
+        """What the ticket says."""
+        return Ticket._make(SAID.unpack(self.ticket[: SAID.size]))
+
+    def forged(self, **changes: Any) -> bytes:
+        """A ticket that says something else."""
+        return SAID.pack(*self.said._replace(**changes)) + self.ticket[SAID.size :]
+
+
 class Speaker:
     """A client made by hand."""
 
@@ -134,16 +152,28 @@ class Speaker:
             raise AssertionError(f"{(await self.stream.code()).name}: {await self.stream.details()}")
         return pb.Frame.FromString(data)
 
-    async def enter(self) -> pb.Task:
+    async def task(self) -> Given:
+        """The task that comes next."""
+        frame = await self.read()
+        assert frame.WhichOneof("body") == "assignment"
+        return Given(frame.assignment.ticket)
+
+    async def enter(self) -> Given:
         """Say Hello and receive a task."""
         await self.say(hello=self.hello)
         assert (await self.read()).WhichOneof("body") == "welcome"
-        return (await self.read()).task
+        return await self.task()
 
-    async def answer(self, ticket: pb.Ticket, weights: Any = None) -> None:
-        """Answer a task."""
+    def reply(self, ticket: bytes, weights: Any = None) -> tuple[pb.Answer, list[Any]]:
+        """An answer to a task, and the weights that follow it."""
         vector = np.ones(self.parameters, np.float32) if weights is None else np.asarray(weights, np.float32)
-        await send(self.stream.write, pb.Frame(answer=pb.Answer(ticket=ticket)).SerializeToString(), vector)
+        content, arrays = outgoing(Update(vector, 0.0, 0), echoed=False)
+        return pb.Answer(ticket=ticket, content=content), arrays
+
+    async def answer(self, ticket: bytes, weights: Any = None) -> None:
+        """Answer a task."""
+        answer, arrays = self.reply(ticket, weights)
+        await send(self.stream.write, pb.Frame(answer=answer).SerializeToString(), arrays)
 
     async def refusal(self) -> tuple[str, str]:
         """How the server ended the stream."""

@@ -1,4 +1,4 @@
-"""A host in the process of the test, and its door behind a real socket."""
+"""A host in the process of the test, its driver, and its port for clients behind a real socket."""
 
 from __future__ import annotations
 
@@ -7,53 +7,70 @@ import io
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
 import grpc.aio
 from deployment import table
 
 from spyker.config.scenario import from_table
 from spyker.deploy import spyker_pb2 as pb
-from spyker.deploy.attend import Door
+from spyker.deploy.buffers import Buffers
 from spyker.deploy.channels import ATTEND, channel, handler, open_stream
 from spyker.deploy.checkpoints import Checkpoints
-from spyker.deploy.config import Config, Deployment
+from spyker.deploy.client_port import ClientPort, Limits
+from spyker.deploy.driver import Driver
 from spyker.deploy.frames import PROTOCOL
-from spyker.deploy.host import Host
 from spyker.deploy.log import Log
 from spyker.deploy.metrics import Metrics
 from spyker.deploy.tally import Tally
-from spyker.deploy.tasks import Ledger
+from spyker.host.host import Host, Rules
+from spyker.host.tickets import Ledger
 from spyker.learn.registry import recipe, resolve
+from spyker.protocol.forms import Sizes
+from spyker.protocol.messages import Update
+from spyker.protocol.server import Setup
+
+PARAMETERS = 8  # of the task of table()
 
 
-def make_host(folder: Path, scenario: dict[str, Any] | None = None, **deploy: Any) -> Host:
-    """A server that has not begun. Call it where a loop runs."""
+def make_driver(
+    folder: Path, scenario: dict[str, Any] | None = None, *, server: int = 0, said: TextIO | None = None, **rules: Any
+) -> Driver:
+    """A server that has not begun, and begins with one client unless told otherwise. Call it where a loop runs."""
     resolved = resolve(from_table(scenario or table()))
     task = recipe(resolved).make()
-    log = Log(io.StringIO(), server=0)
-    return Host(
-        Config(resolved, Deployment(**deploy), folder),
-        task,
-        task.initial(),
-        ledger=Ledger(b"s" * 32, 1),
+    places = resolved.placement()
+    setup = Setup(
+        len(places.learners), places.client_count, task.initial(), resolved.training.rate, resolved.parameters
+    )
+    log = Log(said or io.StringIO(), server=server)
+    behaviour = Rules(**{"clients": 3, "wait_for": 1} | rules)
+    peers = [j for j in places.servers if j != server]
+    host = Host(
+        server, lambda roster: resolved.chosen.build(server, setup, roster), Ledger(b"s" * 32, 1), behaviour, peers
+    )
+    return Driver(
+        host,
+        parameters=PARAMETERS,
+        buffers=Buffers(PARAMETERS, 1 << 20),
+        layout={},
         checkpoints=Checkpoints(folder / "state", 3),
-        tally=Tally(resolved, task, 0, folder / "record", resume=False, log=log),
-        metrics=Metrics(0, resolved.algorithm),
+        tally=Tally(resolved, task, server, folder / "record", resume=False, log=log),
+        metrics=Metrics(server, resolved.algorithm),
         log=log,
     )
 
 
 @asynccontextmanager
-async def at_the_door(host: Host, **hello: Any) -> AsyncIterator[Any]:
+async def at_the_port(driver: Driver, limits: Limits | None = None, **hello: Any) -> AsyncIterator[Any]:
     """A stream, in plaintext, of client 0 that has said Hello."""
-    door = Door(host, clients=3, credentials=None, layout=b"", learning=b"")
+    port = ClientPort(driver, Sizes(PARAMETERS, 1), Update, None, limits or Limits())
     server = grpc.aio.server()
-    server.add_generic_rpc_handlers((handler(ATTEND, door.attend),))
-    port = server.add_insecure_port("127.0.0.1:0")
+    server.add_generic_rpc_handlers((handler(ATTEND, port.attend),))
+    number = server.add_insecure_port("127.0.0.1:0")
     await server.start()
-    watch = asyncio.create_task(door.watch(host.config.deploy.stall_timeout))
-    async with channel(f"127.0.0.1:{port}", 10.0, None) as connection:
+    watch = asyncio.create_task(port.watch())
+    async with channel(f"127.0.0.1:{number}", 10.0, None) as connection:
         stream = open_stream(connection, ATTEND)
         greeting = pb.Hello(**{"protocol": PROTOCOL, "client": 0, "size": 1} | hello)
         await stream.write(pb.Frame(hello=greeting).SerializeToString())

@@ -15,8 +15,8 @@ import numpy as np
 from spyker.learn.task import Task
 
 class Fragile(Task):
-    def __init__(self, raises, dies):
-        self.raises, self.dies = raises, dies
+    def __init__(self, raises, dies, returns):
+        self.raises, self.dies, self.returns = raises, dies, returns
         self.meet("the making")
 
     def meet(self, what):
@@ -33,13 +33,13 @@ class Fragile(Task):
 
     def train(self, client, weights, rate, step):
         self.meet(f"client {client}")
-        return weights + np.float32(client)
+        return None if self.returns else weights + np.float32(client)
 
     def evaluate(self, weights):
         return float(weights.sum())
 
-def make(clients, seed, training, raises=None, dies=None):
-    return Fragile(raises, dies)
+def make(clients, seed, training, raises=None, dies=None, returns=None):
+    return Fragile(raises, dies, returns)
 """
 
 

@@ -14,14 +14,15 @@ from torch import nn
 
 from spyker.config.scenario import Training, load
 from spyker.config.sections import ScenarioError, read
-from spyker.learn import models
+from spyker.learn.built_in import models
+from spyker.learn.built_in.wikitext2 import perplexity
 from spyker.learn.data import unpack
 from spyker.learn.data.catalogue import DATASETS
 from spyker.learn.data.load import fetch
 from spyker.learn.data.load import load as load_data
-from spyker.learn.registry import TASKS, client_labels, resolve
+from spyker.learn.names import BUILT_IN
+from spyker.learn.registry import client_labels, resolve
 from spyker.learn.torch_task import Later, TorchTask
-from spyker.learn.wikitext2 import perplexity
 
 REAL = Path(os.environ.get("SPYKER_TEST_DATA") or Path(__file__).parents[3] / "shared" / "data")
 
@@ -58,7 +59,7 @@ def small_data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def make(name: str, clients: int, training: Training | None = None, **options: object) -> TorchTask:
-    module = importlib.import_module(TASKS[name])
+    module = importlib.import_module(BUILT_IN[name])
     task = module.make(read(module.Options, options, "task"), clients, 1, training or Training())
     assert isinstance(task, TorchTask)
     return task

@@ -20,8 +20,8 @@ from spyker.config.sections import ScenarioError
 from spyker.learn.data import cache, sources
 from spyker.learn.data.dataset import DataError, Dataset, Mirror, Package, SourceError
 from spyker.learn.data.load import fetch, find, verify, whereabouts
-from spyker.learn.data.mnist import from_wheel, idx
-from spyker.learn.data.wikitext2 import parse as parse_text
+from spyker.learn.data.mnist_files import from_wheel, idx
+from spyker.learn.data.wikitext2_files import parse as parse_text
 
 TINY, CONTENT = tiny()
 

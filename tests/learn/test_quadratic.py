@@ -3,7 +3,7 @@ import pytest
 
 from spyker.config.scenario import Training
 from spyker.config.sections import ScenarioError
-from spyker.learn.quadratic import Options, Quadratic
+from spyker.learn.built_in.quadratic import Options, Quadratic
 
 
 def test_training_goes_towards_the_optimum_by_hand() -> None:

@@ -11,11 +11,14 @@ from typing import Any
 
 import numpy as np
 import pytest
+import remembering_task
 
 from spyker.cli.main import main
+from spyker.config.scenario import TaskChoice, Training
 from spyker.config.sections import ScenarioError
 from spyker.learn.engine import Engine, EvaluateJob, Here, TrainJob
-from spyker.learn.pool import LOSSES, WorkerDiedError
+from spyker.learn.guard import TaskFailedError
+from spyker.learn.pool import LOSSES
 from spyker.learn.registry import Recipe
 from spyker.learn.workers import Workers
 
@@ -132,6 +135,27 @@ def test_the_command_leaves_the_same_bytes(cluster: Any, tmp_path: Path, monkeyp
         assert (tmp_path / "local" / name).read_bytes() == (tmp_path / "ray" / name).read_bytes()
 
 
+def test_a_clients_state_comes_back_whoever_trains_it(cluster: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(Path(remembering_task.__file__).parent)
+    plan = Recipe(TaskChoice("remembering_task:make", {}), clients=4, seed=1, training=Training())
+    task = plan.make()
+
+    def results(engine: Engine) -> list[Any]:
+        states: dict[int, Any] = {}
+        found: list[Any] = []
+        with engine:
+            for step in range(3):
+                jobs = [TrainJob(k, task.initial(), 0.1, step, states.get(k)) for k in range(4)]
+                for job in jobs:
+                    engine.submit(job, due=step)
+                for job in jobs:
+                    found.append((engine.trained(job).tobytes(), job.examples, job.metrics))
+                    states[job.client] = job.left
+        return found
+
+    assert results(RayEngine(plan, count=2, address=cluster.address)) == results(Here(task))
+
+
 @pytest.mark.parametrize(
     ("curse", "complaint"),
     [
@@ -147,7 +171,7 @@ def test_a_task_that_always_fails_ends_the_run_with_its_own_error(
     job = TrainJob(4, np.zeros(3, np.float32), 0.1, 0)
     with RayEngine(fragile(**curse), address=cluster.address) as engine:
         engine.submit(job, due=0)
-        with pytest.raises(WorkerDiedError, match=complaint):
+        with pytest.raises(TaskFailedError, match=complaint):
             engine.trained(job)
 
 

@@ -6,12 +6,16 @@ from typing import Any
 import numpy as np
 import pytest
 
-from spyker.config.scenario import TaskChoice, Training
-from spyker.learn.digits import Options
+from spyker.config.scenario import TaskChoice, Training, from_table
+from spyker.emulate.run import run
+from spyker.learn.built_in.digits import Options
 from spyker.learn.engine import Engine, EvaluateJob, Here, TrainJob
+from spyker.learn.guard import TaskFailedError
 from spyker.learn.pool import LOSSES, Order, WorkerDiedError
-from spyker.learn.registry import Recipe
+from spyker.learn.registry import Recipe, resolve
+from spyker.learn.start import start
 from spyker.learn.workers import Workers
+from spyker.records import line
 
 RECIPE = Recipe(TaskChoice("digits", Options()), clients=10, seed=1, training=Training())
 
@@ -70,11 +74,11 @@ def test_a_task_that_cannot_be_made_ends_the_run_at_once(
     with Workers(fragile(raises="the making"), 3, 2) as workers:
         job = TrainJob(0, np.zeros(3, np.float32), 0.1, 0)
         workers.submit(job, due=0)
-        with pytest.raises(WorkerDiedError, match=r"worker \d ended unexpectedly \(exit code 1\).*stands above"):
+        with pytest.raises(
+            TaskFailedError, match=r"^task fragile:make, making it in a worker:\n(.|\n)*Error: the making is cursed$"
+        ):
             workers.trained(job)
-    errors = capfd.readouterr().err
-    assert "ArithmeticError: the making is cursed" in errors
-    assert "takes its place" not in errors
+    assert capfd.readouterr().err == ""
 
 
 @pytest.mark.timeout(30)
@@ -106,9 +110,40 @@ def test_a_training_that_fails_ends_the_run_with_its_own_error(
     with Workers(fragile(raises="client 7"), 3, 2) as workers:
         job = TrainJob(7, np.zeros(3, np.float32), 0.1, 0)
         workers.submit(job, due=0)
-        with pytest.raises(WorkerDiedError, match="exit code 1"):
+        with pytest.raises(TaskFailedError) as failure:
             workers.trained(job)
-    assert "ArithmeticError: client 7 is cursed" in capfd.readouterr().err
+    assert capfd.readouterr().err == ""
+    text = str(failure.value)
+    assert text.startswith("task Fragile, training client 7:\nTraceback")
+    assert 'fragile.py", line ' in text
+    assert text.endswith("ArithmeticError: client 7 is cursed")
+
+
+@pytest.mark.parametrize("count", [1, 3])
+@pytest.mark.parametrize("ballast", [0, 1 << 20])
+@pytest.mark.timeout(60)
+def test_a_clients_state_comes_back_whoever_trains_it(count: int, ballast: int) -> None:
+    """With a megabyte each, too, which no pipe holds: neither side may wait for the other."""
+    scenario = resolve(
+        from_table(
+            {
+                "duration": 1.0,
+                "task": {"name": "remembering_task:make", "ballast": ballast},
+                "world": {"regions": ["Paris"], "clients": [7]},
+            }
+        )
+    )
+    task, here = start(scenario, workers=0)
+
+    def facts(engine: Engine) -> list[str]:
+        lines: list[str] = []
+        with engine:
+            run(scenario, task, engine, lambda t, fact, queue: lines.append(line(t, fact, queue)))
+        return lines
+
+    right = facts(here)
+    assert sum('"client": 3' in text for text in right) > 3
+    assert facts(start(scenario, workers=count)[1]) == right
 
 
 def test_cancelled_jobs_do_not_delay_the_next_run() -> None:

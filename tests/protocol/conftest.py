@@ -5,8 +5,9 @@ from collections import deque
 import numpy as np
 import pytest
 
+from spyker.placement import Topology
 from spyker.protocol.messages import ToServer, Update
-from spyker.protocol.registry import ALGORITHMS, Topology
+from spyker.protocol.registry import ALGORITHMS
 from spyker.protocol.server import Setup
 
 
@@ -20,8 +21,10 @@ def build_servers(algorithm, sizes, initial=(0.0,), rate=0.05, seed=0, **paramet
         rosters.append(dict(enumerate(of_one_server, first)))
         first += len(of_one_server)
     entry = ALGORITHMS[algorithm]
-    setup = Setup(tuple(rosters), np.array(initial, np.float32), rate, entry.parameters(**parameters), seed)
-    return [entry.build(id, setup) for id in range(setup.servers + (entry.topology is Topology.CLOUD))]
+    given = entry.Parameters(**parameters)
+    setup = Setup(len(rosters), sum(map(len, rosters)), np.array(initial, np.float32), rate, given, seed)
+    rosters += [{}] * (entry.topology is Topology.CLOUD)
+    return [entry.build(id, setup, roster) for id, roster in enumerate(rosters)]
 
 
 def grow_age(server, client, updates):

@@ -14,9 +14,10 @@ from actions import update, vector
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from spyker.protocol.hierfavg import Cloud
 from spyker.protocol.messages import Join, Leave, PeerModel, ServeAgain, ToClient, ToServer, Update
 from spyker.protocol.registry import ALGORITHMS
-from spyker.protocol.server import State
+from spyker.protocol.saving import State
 
 SIZES = {"fedasync": [[1, 2, 3]], "fedavg": [[1, 2, 3, 4]]}
 PARAMETERS = {
@@ -133,7 +134,7 @@ def walk(build, algorithm, seen):
     random = np.random.default_rng(1)
     for _ in range(600):
         history.step(int(random.integers(12)), int(random.integers(51)), int(random.integers(-4, 5)))
-        if any(seen(server.state()) for server in history.servers):
+        if any(seen(server) for server in history.servers):
             return True
     return False
 
@@ -141,12 +142,13 @@ def walk(build, algorithm, seen):
 @pytest.mark.parametrize(
     ("algorithm", "seen"),
     [
-        ("spyker", lambda s: s.numbers["ongoing_synchro"] and len(s.numbers["heard"]) > 1),
-        ("spyker", lambda s: s.numbers["token"] is None and s.numbers["age_announced"] > 0),
-        ("sync-spyker", lambda s: {"stored-0", "stored-1"} <= s.vectors.keys() and len(s.numbers["models"]) > 1),
-        ("sync-spyker", lambda s: any(update is None for _, update in s.numbers["stored"])),
-        ("fedavg", lambda s: "average" in s.vectors and s.numbers["awaited"]),
-        ("hierfavg", lambda s: "model-0" in s.vectors and "model-1" in s.vectors),
+        ("spyker", lambda s: s.ongoing_synchro and len(s.heard) > 1),
+        ("spyker", lambda s: s.token is None and s.age_announced > 0),
+        ("sync-spyker", lambda s: len(s.stored) > 1 and len(s.models) > 0),
+        ("sync-spyker", lambda s: any(isinstance(message, Leave) for _, message in s.stored)),
+        ("fedavg", lambda s: s.answered and s.awaited),
+        ("hierfavg", lambda s: isinstance(s, Cloud) and len(s.models) > 1),
+        ("hierfavg", lambda s: isinstance(s, Cloud) and s.away and s.models),
     ],
 )
 def test_histories_like_these_reach_the_states_that_matter(build, algorithm, seen):
@@ -177,6 +179,7 @@ def test_a_model_of_another_size_is_refused(build):
 def test_the_stored_models_of_other_servers_are_part_of_a_state(build):
     first, _, _ = build("sync-spyker", [[1], [1], [1]])
     first.handle(2, PeerModel(vector(5), 1.0, 1))
-    state = first.state()
-    assert state.numbers["models"] == [(1, 2, 1.0), (1, 0, 0.0)]
-    assert state.vectors["model-1-2"].tolist() == [5.0]
+    state = through_a_file(first.state())
+    again, _, _ = build("sync-spyker", [[1], [1], [1]])
+    again.restore(state)
+    assert plain(again.models) == plain({1: {2: PeerModel(vector(5), 1.0, 1), 0: PeerModel(vector(0), 0.0, 1)}})

@@ -36,6 +36,7 @@ import numpy as np
 
 from spyker.config.scenario import parse_value
 from spyker.config.sections import read
+from spyker.placement import Topology
 from spyker.protocol.client import Client
 from spyker.protocol.fedavg import FedAvg
 from spyker.protocol.hierfavg import Cloud
@@ -51,7 +52,7 @@ from spyker.protocol.messages import (
     ToClient,
     ToServer,
 )
-from spyker.protocol.registry import ALGORITHMS, Topology
+from spyker.protocol.registry import ALGORITHMS
 from spyker.protocol.server import Server, Setup
 from spyker.protocol.spyker import Spyker
 from spyker.protocol.sync_spyker import SyncSpyker
@@ -128,9 +129,11 @@ class Stage:
         pairs = list(zip(self.homes, enumerate(points), strict=True))
         rosters = tuple(dict(entry for home, entry in pairs if home == i) for i in range(count))
         table = {key: parse_value(value) for key, value in parameters.items()}
-        setup = Setup(rosters, vector(weights), float(rate), read(chosen.parameters, table, algorithm), int(seed))
+        given = read(chosen.Parameters, table, algorithm)
+        setup = Setup(count, len(self.homes), vector(weights), float(rate), given, int(seed))
         self.count = count
-        self.servers = [chosen.build(i, setup) for i in range(count + (chosen.topology is Topology.CLOUD))]
+        rosters += ({},) * (chosen.topology is Topology.CLOUD)
+        self.servers = [chosen.build(i, setup, roster) for i, roster in enumerate(rosters)]
         self.clients = {k: Client(k, home) for k, home in enumerate(self.homes)}
         self.idle = set(self.clients)
         self.in_flight: list[tuple[int, int, object]] = []  # sender, receiver, message, in the order of sending

@@ -1,4 +1,4 @@
-"""The door of a server that runs in this process: what it believes, and how long it waits."""
+"""The port for clients of a server that runs in this process: what it believes, and how long it waits."""
 
 import asyncio
 import contextlib
@@ -7,10 +7,12 @@ from typing import Any
 
 import grpc.aio
 import pytest
-from hosting import at_the_door, make_host
+from hosting import at_the_port, make_driver
 
 from spyker.deploy import spyker_pb2 as pb
-from spyker.deploy.attend import MOST_DATA
+from spyker.deploy.client_port import Limits
+from spyker.host.host import MOST_DATA
+from spyker.protocol.messages import Update
 
 
 async def ending(stream: Any) -> str:
@@ -25,11 +27,11 @@ async def ending(stream: Any) -> str:
 @pytest.mark.parametrize(("size", "most"), [(0, None), (MOST_DATA + 1, None), (2**61, None), (101, 100)])
 def test_claims_of_data_beyond_measure_are_refused(tmp_path: Path, size: int, most: int | None) -> None:
     async def scene() -> None:
-        host = make_host(tmp_path, max_client_data=most)
-        async with at_the_door(host, size=size) as stream:
+        driver = make_driver(tmp_path, wait_for=2, most_data=most or MOST_DATA)
+        async with at_the_port(driver, size=size) as stream:
             assert "FAILED_PRECONDITION agreement" in await ending(stream)
-        assert host.sizes == {}
-        host.close()
+        assert driver.host.sessions == {}
+        driver.close()
 
     asyncio.run(scene())
 
@@ -37,11 +39,11 @@ def test_claims_of_data_beyond_measure_are_refused(tmp_path: Path, size: int, mo
 @pytest.mark.parametrize(("size", "most"), [(MOST_DATA, None), (100, 100)])
 def test_claims_of_data_up_to_the_limit_are_believed(tmp_path: Path, size: int, most: int | None) -> None:
     async def scene() -> None:
-        host = make_host(tmp_path, max_client_data=most)
-        async with at_the_door(host, size=size) as stream:
+        driver = make_driver(tmp_path, wait_for=2, most_data=most or MOST_DATA)
+        async with at_the_port(driver, size=size) as stream:
             assert pb.Frame.FromString(await stream.read()).HasField("welcome")
-            assert host.sizes == {0: size}
-        host.close()
+            assert driver.host.ledger.entry(0).size == size
+        driver.close()
 
     asyncio.run(scene())
 
@@ -50,19 +52,20 @@ def test_a_client_that_trickles_is_disconnected(tmp_path: Path) -> None:
     """It never stops for as long as stall-timeout, and yet holds memory for a model."""
 
     async def scene() -> None:
-        host = make_host(tmp_path, stall_timeout=1.0)
-        async with at_the_door(host) as stream:
+        driver = make_driver(tmp_path)
+        driver.begin()
+        async with at_the_port(driver, Limits(stall=1.0)) as stream:
             await stream.read()  # the welcome
-            host.start()
-            ticket = pb.Frame.FromString(await stream.read()).task.ticket
-            await stream.write(pb.Frame(chunk=bytes(4), answer=pb.Answer(ticket=ticket)).SerializeToString())
+            ticket = pb.Frame.FromString(await stream.read()).assignment.ticket
+            answer = pb.Answer(ticket=ticket, content=pb.Content(kind=Update.kind, fields=b"{}"))
+            await stream.write(pb.Frame(chunk=bytes(4), answer=answer).SerializeToString())
             with contextlib.suppress(grpc.aio.AioRpcError, asyncio.InvalidStateError, grpc.aio.UsageError):
                 for _ in range(7):  # the model has 8 weights
                     await asyncio.sleep(0.3)
                     await stream.write(pb.Frame(chunk=bytes(4)).SerializeToString())
             assert "ABORTED a model arrived more slowly" in await ending(stream)
-        await host.settle()
-        assert host.tally.updates == 0
-        host.close()
+        await driver.settle()
+        assert driver.tally.updates == 0
+        driver.close()
 
     asyncio.run(scene())

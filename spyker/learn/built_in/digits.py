@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 
 from spyker.config.scenario import Training
+from spyker.learn.built_in.images import parts
 from spyker.learn.data.dataset import Array
-from spyker.learn.images import parts
 from spyker.learn.partition import PartitionOptions
 from spyker.learn.task import Task
 
@@ -26,7 +26,7 @@ def make(options: Any, clients: int, seed: int, training: Training) -> Task:
     """The task for so many clients."""
     import torch
 
-    from spyker.learn.models import digits_cnn
+    from spyker.learn.built_in.models import digits_cnn
     from spyker.learn.torch_task import TorchTask
 
     all_images, all_labels, held_out = read()

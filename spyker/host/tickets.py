@@ -1,8 +1,9 @@
 """Who was given which task, and what may come back.
 
-Every task has a number that rises over all incarnations of a server, and a MAC under a secret that only this server
-has. So an answer proves by itself that its task was given, even if the server lost the memory of having given it: a
-restarted server accepts what an earlier incarnation asked for, once, and nobody else's nor anything older.
+Every task has a ticket: a number that rises over all incarnations of a server, the age and version of the model, and a
+MAC under a secret that only this server has. To a client it is a word to be repeated. So an answer proves by itself
+that its task was given, even if the server lost the memory of having given it: a restarted server accepts what an
+earlier incarnation asked for, once, and nobody else's nor anything older.
 """
 
 from __future__ import annotations
@@ -13,13 +14,22 @@ import struct
 from collections.abc import Iterable
 from dataclasses import dataclass
 from hashlib import blake2b
+from typing import NamedTuple
 
-from spyker.deploy import spyker_pb2 as pb
-from spyker.deploy.frames import Refusal
+from spyker.host.refusal import Refusal
 
-SIGNED = struct.Struct("<QQdQ")  # client, number, age, version
+SAID = struct.Struct("<QdQ")  # number, age, version
+CLIENT = struct.Struct("<Q")
 MAC_BYTES = 32
 INCARNATION_BITS = 32
+
+
+class Ticket(NamedTuple):
+    """What a ticket says."""
+
+    number: int
+    age: float
+    version: int
 
 
 @dataclass(slots=True)
@@ -58,18 +68,21 @@ class Ledger:
             entry = self.clients[client] = Entry()
         return entry
 
-    def give(self, client: int, age: float, version: int) -> pb.Ticket:
-        """A new task, which supersedes whatever the client was given before."""
+    def give(self, client: int, age: float, version: int) -> bytes:
+        """A ticket for a new task, which supersedes whatever the client was given before."""
         number = next(self._numbers)
         self.entry(client).given = number
-        return pb.Ticket(number=number, age=age, version=version, mac=self._mac(client, number, age, version))
+        said = SAID.pack(number, age, version)
+        return said + self._mac(client, said)
 
-    def check(self, client: int, ticket: pb.Ticket) -> Entry:
+    def check(self, client: int, ticket: bytes) -> Ticket:
         """Refuse an answer to anything but the last task that this client was given and has not answered."""
-        mac = self._mac(client, ticket.number, ticket.age, ticket.version)
-        if not hmac.compare_digest(mac, ticket.mac):
-            raise Refusal("unknown-task", f"task {ticket.number} was not given to client {client} by this server")
-        return self._check_number(client, ticket.number)
+        said = ticket[: SAID.size]
+        if not hmac.compare_digest(self._mac(client, said), ticket[SAID.size :]):
+            raise Refusal("unknown-task", f"this task was not given to client {client} by this server")
+        read = Ticket._make(SAID.unpack(said))
+        self._check_number(client, read.number)
+        return read
 
     def _check_number(self, client: int, number: int) -> Entry:
         entry = self.entry(client)
@@ -79,13 +92,13 @@ class Ledger:
             raise Refusal("superseded", f"task {entry.given} took the place of task {number}")
         return entry
 
-    def take(self, client: int, ticket: pb.Ticket) -> None:
+    def take(self, client: int, number: int) -> None:
         """An answer that passed :meth:`check` has arrived in full: from now on it is a repetition."""
-        entry = self._check_number(client, ticket.number)
-        entry.given = entry.taken = ticket.number
+        entry = self._check_number(client, number)
+        entry.given = entry.taken = number
 
-    def _mac(self, client: int, number: int, age: float, version: int) -> bytes:
-        return blake2b(SIGNED.pack(client, number, age, version), key=self._secret, digest_size=MAC_BYTES).digest()
+    def _mac(self, client: int, said: bytes) -> bytes:
+        return blake2b(CLIENT.pack(client) + said, key=self._secret, digest_size=MAC_BYTES).digest()
 
     def numbers(self) -> list[list[int]]:
         """For a checkpoint. What was taken and not handled is not part of it: it will be offered again."""

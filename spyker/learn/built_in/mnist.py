@@ -1,4 +1,4 @@
-"""``cifar10``: CIFAR-10, 32 × 32 photographs of ten kinds of things, and a small CNN."""
+"""``mnist``: MNIST, 28 × 28 handwritten digits, and the CNN of the paper."""
 
 from __future__ import annotations
 
@@ -6,25 +6,25 @@ from dataclasses import dataclass
 from typing import Any
 
 from spyker.config.scenario import Training
+from spyker.learn.built_in.images import ImageOptions, labels_of, make_images
 from spyker.learn.data.dataset import Array
-from spyker.learn.images import ImageOptions, labels_of, make_images
 from spyker.learn.task import Task
 
-MEAN, DEVIATION = (0.4914, 0.4822, 0.4465), (0.2470, 0.2435, 0.2616)  # of the training images
+MEAN, DEVIATION = (0.1307,), (0.3081,)  # of the training images
 
 
 @dataclass(frozen=True, slots=True)
 class Options(ImageOptions):
-    """The options of ``cifar10``."""
+    """The options of ``mnist``."""
 
 
 def make(options: Any, clients: int, seed: int, training: Training) -> Task:
     """The task for so many clients."""
-    from spyker.learn.models import cifar10_cnn
+    from spyker.learn.built_in.models import mnist_cnn
 
-    return make_images("cifar10", cifar10_cnn, MEAN, DEVIATION, options, clients, seed, training)
+    return make_images("mnist", mnist_cnn, MEAN, DEVIATION, options, clients, seed, training)
 
 
 def client_labels(options: Any, clients: int, seed: int) -> list[Array]:
     """The labels that each client has."""
-    return labels_of("cifar10", options, clients, seed)
+    return labels_of("mnist", options, clients, seed)

@@ -44,7 +44,7 @@ def make(options: Any, clients: int, seed: int, training: Training) -> Task:
     from torch import Tensor
     from torch.nn.functional import cross_entropy
 
-    from spyker.learn.models import CharacterLSTM
+    from spyker.learn.built_in.models import CharacterLSTM
     from spyker.learn.torch_task import Examples, Later, TorchTask
 
     data = load("wikitext2")

@@ -9,7 +9,8 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import grpc
@@ -17,46 +18,72 @@ import grpc.aio
 
 from spyker.deploy import spyker_pb2 as pb
 from spyker.deploy.certificates import credential_digest
-from spyker.deploy.frames import PROTOCOL, Refusal, in_one_piece, receive, send, split
-from spyker.deploy.host import Host
-from spyker.vectors import Vector
+from spyker.deploy.driver import Driver
+from spyker.deploy.frames import PROTOCOL, send, split
+from spyker.deploy.wire import Incoming
+from spyker.host.refusal import Refusal
+from spyker.host.tickets import Ticket
+from spyker.protocol.forms import Array, Sizes
+from spyker.protocol.messages import ClientMessage, Message
 
 HELLO_SECONDS = 10.0
-MOST_DATA = 1 << 31  # data points of one client; in an average by size, more would silence everybody else
 STREAM_OVER = (grpc.aio.UsageError, grpc.aio.InternalError, grpc.aio.AbortError, asyncio.InvalidStateError)
 CODES = {"credential": grpc.StatusCode.UNAUTHENTICATED, "agreement": grpc.StatusCode.FAILED_PRECONDITION}
 
 
-class Door:
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What a client may take its time for, and what it may send."""
+
+    stall: float = 30.0
+    """Who reads or writes nothing for so many seconds is disconnected."""
+    slowest_mbit: float = 0.5
+    """And who takes longer for a model than at this rate."""
+    max_norm: float | None = None
+    """Models whose norm exceeds this are refused."""
+
+
+class ClientPort:
     """Lets clients in."""
 
     def __init__(
-        self, host: Host, *, clients: int, credentials: dict[str, int] | None, layout: bytes, learning: bytes
+        self,
+        driver: Driver,
+        sizes: Sizes,
+        answers: type[ClientMessage],
+        credentials: dict[str, int] | None,
+        limits: Limits,
     ) -> None:
         """``credentials`` tell, by the digest of a credential, whose it is. Without any, clients are who they say."""
-        self.host, self.clients, self.credentials = host, clients, credentials
-        self.layout, self.learning = layout, learning
-        self.live: set[LiveSession] = set()
+        self.driver, self.sizes, self.kinds = driver, sizes, {answers.kind: answers}
+        self.credentials, self.limits = credentials, limits
+        self.live: set[ClientSession] = set()
 
     async def attend(self, requests: object, context: Any) -> None:
         """One stream, from Hello to its end."""
-        host, session, k = self.host, None, None
+        driver, session, k = self.driver, None, None
         try:
             k = self.identify(context)
             hello = await self._hello(context, k)
             k = hello.client
-            session = LiveSession(host, k, context)
+            session = ClientSession(self, k, context)
             self.live.add(session)
-            host.greet(k, session, hello.size, hello.holding if hello.HasField("holding") else None)
+            driver.host.come(k, session, hello.size, hello.holding or None)
+            self._tell()
             await session.run()
         except Refusal as refusal:
-            host.refused(k, refusal)
+            driver.refused(k, refusal)
             await context.abort(CODES.get(refusal.reason, grpc.StatusCode.INVALID_ARGUMENT), str(refusal))
         finally:
             if session is not None:
                 self.live.discard(session)
                 session.end()
-                host.part(session.client, session)
+                driver.host.part(session.client, session)
+                self._tell()
+
+    def _tell(self) -> None:
+        self.driver.metrics.clients(len(self.driver.host.sessions))
+        self.driver.go_on()
 
     def identify(self, context: Any) -> int | None:
         """Whose credential came with the call."""
@@ -85,38 +112,31 @@ class Door:
             raise Refusal("agreement", f"this server speaks version {PROTOCOL} of the protocol, not {hello.protocol}")
         if expected is not None and hello.client != expected:
             raise Refusal("credential", f"the credential of client {expected} does not speak for client {hello.client}")
-        if hello.client >= self.clients:
-            raise Refusal("agreement", f"client {hello.client} of {self.clients}, counted from 0")
-        if hello.layout != self.layout:
-            raise Refusal("agreement", "the layout of the weights is another one; use the same task everywhere")
-        if hello.learning != self.learning:
-            raise Refusal("agreement", "task, training or seed differ; use the same scenario everywhere")
-        most = min(self.host.config.deploy.max_client_data or MOST_DATA, MOST_DATA)
-        if not 0 < hello.size <= most:
-            raise Refusal("agreement", f"a client with {hello.size:,} data points; 1 to {most:,} are allowed")
+        self.driver.host.admit(hello.client, hello.size, hello.layout, hello.learning)
         return hello
 
-    async def watch(self, stall: float) -> None:
+    async def watch(self) -> None:
         """Disconnect whoever stopped reading, or stopped in the middle of a message, or takes too long for it."""
+        stall = self.limits.stall
         while True:
             await asyncio.sleep(min(1.0, stall / 4))
             now = time.monotonic()
             for session in list(self.live):
                 complaint = session.stalled(now, stall)
                 if complaint is not None:
-                    self.host.metrics.refused("stalled")
-                    self.host.log.warning("stalled", client=session.client, detail=complaint)
+                    self.driver.metrics.refused("stalled")
+                    self.driver.log.warning("stalled", client=session.client, detail=complaint)
                     session.close(complaint)
 
 
-class LiveSession:
+class ClientSession:
     """A client's connection, while it lasts."""
 
-    def __init__(self, host: Host, client: int, context: Any) -> None:
-        self.host, self.client, self.context = host, client, context
+    def __init__(self, port: ClientPort, client: int, context: Any) -> None:
+        self.port, self.driver, self.client, self.context = port, port.driver, client, context
         self._notes: deque[bytes] = deque()
-        self._model: tuple[bytes, Vector] | None = None  # to be sent; the newest takes the place of an older one
-        self._model_bytes = 4 * host.buffers.parameters
+        # What to train; the newest takes the place of one that was not sent.
+        self._assignment: tuple[bytes, Sequence[Array], str] | None = None
         self._news = asyncio.Event()
         self._sending = False
         self._handing_over = False  # an answer; the reply, if it comes at once, is sent by whoever read the answer
@@ -128,14 +148,16 @@ class LiveSession:
         self._sender = asyncio.create_task(self._send())
         self._sender.add_done_callback(self._sender_ended)
 
-    def give(self, body: bytes, weights: Vector | None) -> None:
-        """Send this when the client is ready for it."""
-        if weights is None:
-            self._notes.append(body)
-        else:
-            self._model = body, weights
+    def give(self, body: bytes, arrays: Sequence[Array], kind: str) -> None:
+        """Send a task when the client is ready for it."""
+        self._assignment = body, arrays, kind
         if not self._handing_over:
             self._news.set()
+
+    def note(self, body: bytes) -> None:
+        """Send a word."""
+        self._notes.append(body)
+        self._news.set()
 
     def close(self, reason: str) -> None:
         """Abort the stream."""
@@ -147,17 +169,17 @@ class LiveSession:
         """A sender that failed must not leave a client waiting for ever."""
         error = None if sender.cancelled() else sender.exception()
         if error is not None:
-            self.host.log.error("sender-failed", client=self.client, error=repr(error))
+            self.driver.log.error("sender-failed", client=self.client, error=repr(error))
             self.close("the server could not send")
 
     def end(self) -> None:
         """The stream is over."""
         self._sender.cancel()
-        self._model = None
+        self._assignment = None
 
     async def farewell(self, body: bytes) -> None:
         """Send a last word, and wait until it is sent."""
-        self._model = None
+        self._assignment = None
         self._notes.append(body)
         self._news.set()
         while (self._notes or self._sending) and not self._sender.done():
@@ -179,7 +201,9 @@ class LiveSession:
             await self._read()
         except asyncio.CancelledError:
             if self._reading_since is not None:
-                self.host.refused(self.client, Refusal("truncated", "the connection broke in the middle of a message"))
+                self.driver.refused(
+                    self.client, Refusal("truncated", "the connection broke in the middle of a message")
+                )
             if self._closed is None:
                 raise  # the connection is gone
             if self._task is not None:
@@ -188,64 +212,68 @@ class LiveSession:
                 await self.context.abort(grpc.StatusCode.ABORTED, self._closed)
 
     async def _read(self) -> None:
-        host, k, read = self.host, self.client, self.context.read
+        driver, port, k, read = self.driver, self.port, self.client, self.context.read
+        host, max_norm = driver.host, port.limits.max_norm
         while True:
             data = await read()
             if data is grpc.aio.EOF:
                 return
             chunk, frame = split(data)
-            kind = None if frame is None else frame.WhichOneof("body")
-            if kind == "goodbye":
+            said = None if frame is None else frame.WhichOneof("body")
+            if said == "goodbye":
                 host.leave(k, self)
                 return
-            if frame is None or kind != "answer":
+            if frame is None or said != "answer":
                 raise Refusal("malformed", "neither an answer nor a goodbye")
-            ticket = frame.answer.ticket
-            host.ledger.check(k, ticket)
-            size = len(data)
+            answer = frame.answer
+            ticket = host.check(k, answer.ticket)
+            incoming = Incoming(answer.content, chunk, port.kinds, port.sizes)
+            size, kind = len(data), incoming.kind.kind
             if host.draining:
                 await asyncio.Event().wait()  # until the farewell; the client will offer this again
-            if chunk is not None and len(chunk) == self._model_bytes:
-                self._hand_over(ticket, in_one_piece(chunk, host.config.deploy.max_norm), None)
+            if incoming.whole:
+                self._hand_over(ticket, incoming.now(max_norm, age=ticket.age, version=ticket.version), None)
             else:
-                size += await self._receive(ticket, chunk)
-            host.tally.carried("client-to-server", "update", size)
-            host.metrics.received("update", size)
-            del chunk, data
-            if self._model is not None or self._notes:
+                size += await self._receive(ticket, incoming)
+            driver.tally.carried("client-to-server", kind, size)
+            driver.metrics.received(kind, size)
+            del chunk, data, frame, answer, incoming
+            if self._assignment is not None or self._notes:
                 try:
                     await self._flush()
                 except STREAM_OVER:
                     return
 
-    async def _receive(self, ticket: pb.Ticket, chunk: memoryview | None) -> int:
-        """Receive the rest of a model whose first chunk is here, and return how many bytes that was."""
-        host, deploy = self.host, self.host.config.deploy
+    async def _receive(self, ticket: Ticket, incoming: Incoming) -> int:
+        """Receive the rest of an answer whose first chunk is here, and return how many bytes that was."""
+        driver, limits, buffers = self.driver, self.port.limits, self.driver.buffers
 
         async def read() -> object:
             self._reading_since = time.monotonic()
             return await self.context.read()
 
-        vector = await host.buffers.take()
+        await buffers.turn()
         try:
             self._reading_since = time.monotonic()
-            self._read_by = (
-                self._reading_since + deploy.stall_timeout + self._model_bytes * 8 / (deploy.slowest_mbit * 1e6)
+            self._read_by = self._reading_since + limits.stall + incoming.bytes * 8 / (limits.slowest_mbit * 1e6)
+            message, size = await incoming.later(
+                read, buffers.vector, limits.max_norm, age=ticket.age, version=ticket.version
             )
-            size = await receive(read, chunk, vector, deploy.max_norm)
             self._reading_since = None
-            if host.draining:
+            if driver.host.draining:
                 await asyncio.Event().wait()
-            self._hand_over(ticket, vector, host.buffers.free)
+            self._hand_over(ticket, message, buffers.free)
         except BaseException:
-            host.buffers.free()
+            buffers.free()
             raise
         return size
 
-    def _hand_over(self, ticket: pb.Ticket, vector: Vector, done: Callable[[], None] | None) -> None:
+    def _hand_over(self, ticket: Ticket, message: Message, receipt: Callable[[], None] | None) -> None:
         self._handing_over = True
         try:
-            self.host.answer(self.client, ticket, vector, done)
+            assert isinstance(message, ClientMessage)
+            self.driver.host.answer(self.client, ticket.number, message, receipt)
+            self.driver.go_on()
         finally:
             self._handing_over = False
 
@@ -265,15 +293,15 @@ class LiveSession:
             return
         self._sending = True
         try:
-            while self._notes or self._model is not None:
+            while self._notes or self._assignment is not None:
                 if self._notes:
                     await send(self._write, self._notes.popleft())
-                elif self._model is not None:
-                    (body, weights), self._model = self._model, None
-                    size = await send(self._write, body, weights)
-                    del weights
-                    self.host.tally.carried("server-to-client", "model", size)
-                    self.host.metrics.sent("model", size)
+                elif self._assignment is not None:
+                    (body, arrays, kind), self._assignment = self._assignment, None
+                    size = await send(self._write, body, arrays)
+                    del arrays
+                    self.driver.tally.carried("server-to-client", kind, size)
+                    self.driver.metrics.sent(kind, size)
         finally:
             self._sending = False
 

@@ -1,0 +1,301 @@
+"""A client's connection to its server: hello and welcome, tasks and answers, again and again.
+
+What a client keeps over all its connections, and what it answers, a :class:`~spyker.host.holding.Holding` decides.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import time
+import traceback
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import grpc
+import grpc.aio
+
+from spyker.deploy import spyker_pb2 as pb
+from spyker.deploy.backoff import Backoff
+from spyker.deploy.buffers import Buffers
+from spyker.deploy.channels import ATTEND, open_stream
+from spyker.deploy.errors import NotWantedError, TrainingFailedError
+from spyker.deploy.frames import PROTOCOL, send, split
+from spyker.deploy.log import Log
+from spyker.deploy.nearest import Ranking
+from spyker.deploy.streams import CONNECTION_LOST, Ended, read_body, read_frame, why
+from spyker.deploy.training_thread import TrainingThread
+from spyker.deploy.wire import Incoming, outgoing
+from spyker.host.holding import Held, Holding
+from spyker.host.refusal import Refusal
+from spyker.protocol.client import Client
+from spyker.protocol.forms import Sizes
+from spyker.protocol.messages import ServerMessage
+
+WELCOME_SECONDS = 60.0
+LEAVE_SECONDS = 2.0
+NEARER = 0.7  # of the round-trip time is worth a change; measurements vary
+FINAL = (grpc.StatusCode.UNAUTHENTICATED, grpc.StatusCode.FAILED_PRECONDITION)  # trying again would not help
+
+
+@dataclass(frozen=True, slots=True)
+class Behaviour:
+    """How the clients of a process behave."""
+
+    keepalive: float
+    """Seconds between two pings."""
+    stall: float
+    """Seconds after which a server that takes nothing is left; a busy one may well let its clients wait."""
+    patience: float
+    """Seconds for which a client waits for its server to come back before it turns to another one."""
+    return_after: float
+    """Seconds after which a client that had to turn to another server looks whether a nearer one is back."""
+    give_up: float | None = None
+    """Seconds without any server after which a client ends; None: never."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Shared:
+    """What all clients of a process have in common."""
+
+    behaviour: Behaviour
+    training: TrainingThread
+    ranking: Ranking
+    buffers: Buffers
+    sizes: Sizes
+    layout: bytes
+    """A digest of what the numbers of a model mean."""
+    learning: bytes
+    """A digest of what clients and servers must agree on."""
+    log: Log
+
+
+class ClientLink:
+    """Connects one client, for as long as it is wanted."""
+
+    def __init__(
+        self, client: Client, shared: Shared, connect: Callable[[str], grpc.aio.Channel], credential: str | None
+    ) -> None:
+        """``connect`` gives this client's own connection to an address."""
+        self.id, self.shared, self.connect, self.log = client.id, shared, connect, shared.log
+        self.holding = Holding(client)
+        self.metadata = () if credential is None else (("authorization", f"Bearer {credential}"),)
+        self._hears = {kind.kind: kind for kind in client.hears}
+        self._seen = time.monotonic()  # when a server last said anything
+        self._failure: TrainingFailedError | None = None
+        self._training: asyncio.Task[None] | None = None
+        self._wake = asyncio.Event()  # there may be something to say
+        self._speaking = asyncio.Lock()
+        self._stream: Any = None
+
+    async def run(self) -> None:
+        """Attend one server after the other until one says that there is nothing left to do."""
+        backoff, finished = Backoff(), False
+        address = await self.shared.ranking.best()
+        try:
+            while not finished:
+                seen = self._seen
+                try:
+                    finished = await self._attend(address)
+                except CONNECTION_LOST as error:
+                    self._lost(address, error)
+                if self._failure is not None:
+                    raise self._failure
+                if not finished:
+                    if self._seen > seen:
+                        backoff.reset()
+                    await backoff.wait()
+                    address = await self._next(address)
+        finally:
+            self._drop()
+
+    def _lost(self, address: str, error: BaseException) -> None:
+        """A connection broke."""
+        if self._failure is not None:
+            return  # we have said goodbye, or tried to
+        code, said = why(error)
+        self.log.warning("disconnected", client=self.id, address=address, code=code.name, error=said)
+        if code in FINAL:
+            raise NotWantedError(self.id, f"{address} refused it: {said}")
+        if code is grpc.StatusCode.INVALID_ARGUMENT:
+            self._drop()  # it was refused, and would be again
+
+    async def _next(self, address: str) -> str:
+        """Where to go after a connection broke: back, for some time, then to the nearest one that answers."""
+        behaviour, ranking = self.shared.behaviour, self.shared.ranking
+        away = time.monotonic() - self._seen
+        if behaviour.give_up is not None and away > behaviour.give_up:
+            raise NotWantedError(self.id, f"no server has answered for {behaviour.give_up:g} s")
+        if self.holding.task is not None and away < behaviour.patience:
+            return address
+        return await ranking.best(fresh=True)
+
+    async def leave(self) -> None:
+        """Tell the server that this client will not come back."""
+        stream = self._stream
+        if stream is None:
+            return
+        with contextlib.suppress(*CONNECTION_LOST):
+            async with asyncio.timeout(LEAVE_SECONDS), self._speaking:  # nothing is said after this
+                await stream.write(pb.Frame(goodbye=pb.Goodbye()).SerializeToString())
+                await stream.done_writing()
+                await stream.code()
+
+    # --- One connection --------------------------------------------------------------------------------------------
+
+    async def _attend(self, address: str) -> bool:
+        """One stream, from Hello to its end. True if there is nothing to come back for."""
+        stream = open_stream(self.connect(address), ATTEND, self.metadata)
+        answering: asyncio.Task[None] | None = None
+        try:
+            await self._enter(stream, address)
+            self._stream = stream
+            answering = asyncio.create_task(self._answer_all(stream))
+            answering.add_done_callback(lambda task: stream.cancel())
+            return await self._work(stream, address)
+        except asyncio.CancelledError:
+            if answering is not None and answering.done() and not answering.cancelled():
+                error = answering.exception()
+                if error is not None:
+                    raise error from None  # that is why the stream was cancelled
+            task = asyncio.current_task()
+            if task is not None and task.cancelling():
+                raise
+            raise Ended(grpc.StatusCode.CANCELLED, "the connection was given up") from None
+        finally:
+            self._stream = None
+            if answering is not None:
+                answering.cancel()
+            stream.cancel()
+
+    async def _enter(self, stream: Any, address: str) -> None:
+        """Say Hello, and offer what we hold."""
+        ticket = self.holding.connect(address)
+        if ticket is None:
+            self._drop()
+        hello = pb.Hello(
+            protocol=PROTOCOL,
+            client=self.id,
+            size=self.shared.training.task.size(self.id),
+            layout=self.shared.layout,
+            learning=self.shared.learning,
+            holding=ticket or b"",
+        )
+        await stream.write(pb.Frame(hello=hello).SerializeToString())
+        async with asyncio.timeout(WELCOME_SECONDS):
+            welcome = await read_body(stream, "welcome")
+        self._seen = time.monotonic()
+        if welcome.protocol != PROTOCOL:
+            raise Refusal("protocol", f"the server speaks version {welcome.protocol}, not {PROTOCOL}")
+        self.holding.welcomed(welcome.server, keep=welcome.keep)
+        if not welcome.keep:
+            self._drop()
+        self.log.info("attending", client=self.id, address=address, server=welcome.server, kept=welcome.keep)
+
+    async def _work(self, stream: Any, address: str) -> bool:
+        """Take one task after the other. True if there is nothing to come back for."""
+        return_after = self.shared.behaviour.return_after
+        look = time.monotonic() + return_after
+        while True:
+            chunk, frame = split(await self._read(stream))
+            kind = None if frame is None else frame.WhichOneof("body")
+            if frame is not None and kind == "goodbye":
+                said = frame.goodbye
+                self.log.info("goodbye", client=self.id, finished=said.finished, saved_version=said.saved_version)
+                return bool(said.finished)
+            if frame is None or kind != "assignment":
+                raise Refusal("malformed", "neither a task nor a goodbye")
+            self._drop()  # the server has the answer, or does not want it; and the new model needs the room
+            message = await self._receive(stream, frame.assignment.content, chunk)
+            if time.monotonic() >= look:
+                look = time.monotonic() + return_after
+                if await self._nearer(address):
+                    await self.leave()
+                    return False
+            await self._begin(self.holding.assigned(address, frame.assignment.ticket, message))
+            del chunk, message  # they may be large, and are not wanted once the next one comes
+            await self._answer(stream)
+
+    async def _nearer(self, address: str) -> bool:
+        """Whether a server that is clearly nearer than this one can be reached again."""
+        ranking = self.shared.ranking
+        best = await ranking.best(fresh=True)
+        here, there = ranking.seconds.get(address), ranking.seconds.get(best)
+        return here is not None and there is not None and there < NEARER * here
+
+    async def _read(self, stream: Any) -> bytes:
+        data = await read_frame(stream)
+        self._seen = time.monotonic()
+        return data
+
+    async def _receive(self, stream: Any, content: pb.Content, chunk: memoryview | None) -> ServerMessage:
+        incoming = Incoming(content, chunk, self._hears, self.shared.sizes)
+        if incoming.whole:
+            message = incoming.now()
+        else:
+            message, _ = await incoming.later(lambda: self._read(stream), self.shared.buffers.vector)
+        assert isinstance(message, ServerMessage)
+        return message
+
+    # --- Training and answering ------------------------------------------------------------------------------------
+
+    async def _begin(self, held: Held) -> None:
+        """Begin with a task; if that takes no time, finish it."""
+        if self.shared.training.at_once:
+            await self._train(held)
+        else:
+            self._training = asyncio.create_task(self._train(held))
+            self._training.add_done_callback(lambda task: self._wake.set())
+
+    async def _train(self, held: Held) -> None:
+        try:
+            job = await self.shared.training.train(self.id, held.order)
+        except Exception as error:
+            self._fail(error)
+        else:
+            assert job.result is not None
+            self.holding.trained(held, job.result, job.examples, job.metrics)
+
+    def _fail(self, error: Exception) -> None:
+        """The task cannot train for this client, so there is nothing left for it but to leave."""
+        reason = f"its training failed ({type(error).__name__}: {error})"
+        self._failure = TrainingFailedError(self.id, reason)
+        trace = "".join(traceback.format_exception(error))
+        self.log.error("training-failed", client=self.id, error=repr(error), traceback=trace)
+        self._wake.set()
+
+    def _drop(self) -> None:
+        """Hold nothing any more."""
+        self.holding.drop()
+        if self._training is not None:
+            self._training.cancel()
+            self._training = None
+
+    async def _answer_all(self, stream: Any) -> None:
+        """Send every answer as soon as it is there, and goodbye if there will be none."""
+        while self._failure is None:
+            await self._answer(stream)
+            await self._wake.wait()
+            self._wake.clear()
+        await self.leave()
+
+    async def _answer(self, stream: Any) -> None:
+        """Send the answer, if there is one that was not sent."""
+        offer = self.holding.offer()
+        if offer is None:
+            return
+        ticket, message = offer
+        content, arrays = outgoing(message, echoed=False)
+        body = pb.Frame(answer=pb.Answer(ticket=ticket, content=content)).SerializeToString()
+        stall = self.shared.behaviour.stall
+
+        async def write(frame: bytes) -> None:
+            try:
+                async with asyncio.timeout(stall):
+                    await stream.write(frame)
+            except TimeoutError:
+                raise Ended(grpc.StatusCode.DEADLINE_EXCEEDED, f"nothing was taken for {stall:g} s") from None
+
+        async with self._speaking:  # the answer to a task that was superseded may be on its way
+            await send(write, body, arrays)

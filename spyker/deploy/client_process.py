@@ -1,0 +1,166 @@
+"""A client process: some clients of a scenario, until no server wants them any more or somebody ends it."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import signal
+import traceback
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import grpc
+import grpc.aio
+
+from spyker.config.scenario import Scenario
+from spyker.config.sections import ScenarioError
+from spyker.deploy.buffers import Buffers
+from spyker.deploy.certificates import CA, CREDENTIAL, load_credential
+from spyker.deploy.channels import channel, read_file, refuse_remote
+from spyker.deploy.client_link import Behaviour, ClientLink, Shared
+from spyker.deploy.config import check_address, layout_digest, learning_digest
+from spyker.deploy.errors import ClientError, DeploymentError
+from spyker.deploy.log import Log
+from spyker.deploy.nearest import Ranking
+from spyker.deploy.training_thread import TrainingThread
+from spyker.learn.engine import keep_memory
+from spyker.learn.registry import recipe
+from spyker.learn.speeds import delays
+from spyker.protocol.forms import Sizes
+
+RECEIVE_MEMORY = 1 << 30  # bytes of buffers that are kept for the next model
+
+
+class Connections(dict[str, grpc.aio.Channel]):
+    """One client's connections by address, made when they are first asked for.
+
+    Clients of one process do not share any: what is large and slow on the way to one would hold up all the others.
+    """
+
+    def __init__(self, keepalive: float, credentials: grpc.ChannelCredentials | None) -> None:
+        super().__init__()
+        self._keepalive, self._credentials = keepalive, credentials
+
+    def __missing__(self, address: str) -> grpc.aio.Channel:
+        self[address] = channel(address, self._keepalive, self._credentials)
+        return self[address]
+
+    async def close(self) -> None:
+        """Close all of them."""
+        for each in self.values():
+            await each.close()
+
+
+class ClientProcess:
+    """All clients of this process. One that fails does not keep the others from going on."""
+
+    def __init__(self, links: Sequence[ClientLink], log: Log) -> None:
+        self.links, self.log = links, log
+        self._failures: dict[str, list[int]] = {}  # the clients that failed, by reason
+
+    async def run(self) -> bool:
+        """Be these clients until none is wanted any more, or somebody ends this process: then return False."""
+        stop = asyncio.Event()
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, stop.set)
+        running = [asyncio.create_task(self._be(link)) for link in self.links]
+        everybody = asyncio.gather(*running, return_exceptions=True)
+        stopped = asyncio.create_task(stop.wait())
+        await asyncio.wait((everybody, stopped), return_when=asyncio.FIRST_COMPLETED)
+        if stop.is_set():
+            await asyncio.gather(*(link.leave() for link in self.links))
+            for task in running:
+                task.cancel()
+        await everybody
+        stopped.cancel()
+        if self._failures:
+            count = sum(map(len, self._failures.values()))
+            reasons = "; ".join(f"{name_all(ids)}: {reason}" for reason, ids in self._failures.items())
+            raise DeploymentError(f"{count} of {len(self.links)} clients failed. {reasons}")
+        return not stop.is_set()
+
+    async def _be(self, link: ClientLink) -> None:
+        try:
+            await link.run()
+        except ClientError as error:
+            self._failed(link.id, error.reason)
+        except Exception as error:  # a fault of ours, which must not pass unseen until the others have ended
+            self._failed(link.id, "".join(traceback.format_exception(error)))
+
+    def _failed(self, client: int, reason: str) -> None:
+        self.log.error("client-failed", client=client, error=reason)
+        self._failures.setdefault(reason, []).append(client)
+
+
+def name_all(clients: Sequence[int]) -> str:
+    """Some clients, by their numbers."""
+    numbers = ", ".join(map(str, sorted(clients)))
+    return f"clients {numbers}" if len(clients) > 1 else f"client {numbers}"
+
+
+async def join(
+    scenario: Scenario,
+    clients: Sequence[int],
+    servers: tuple[str, ...],
+    behaviour: Behaviour,
+    *,
+    certs: Path | None = None,
+    ca: Path | None = None,
+    credential: Path | None = None,
+    insecure: bool = False,
+    paced: bool = False,
+) -> bool:
+    """Be some clients of a scenario."""
+    for address in servers:
+        check_address(address, "--server")
+    secrets: Mapping[int, str] = {}
+    verified = None
+    if insecure:
+        refuse_remote(servers)
+    else:
+        secrets, authority = read_secrets(clients, certs, ca, credential)
+        verified = grpc.ssl_channel_credentials(authority)
+    log = Log()
+    log.speak_for_all()
+    keep_memory()
+    task = recipe(scenario).make()
+    training = TrainingThread(task, delays(scenario) if paced else None)
+    gc.freeze()  # what is here stays, and need not be looked through time and again
+    parameters = task.initial().size
+    connections = {k: Connections(behaviour.keepalive, verified) for k in clients}
+    probes = Connections(behaviour.keepalive, verified)
+    shared = Shared(
+        behaviour,
+        training,
+        Ranking(servers, probes.__getitem__),
+        Buffers(parameters, max(RECEIVE_MEMORY, 4 * parameters * len(clients))),  # each will hold one, after all
+        Sizes(parameters, len(scenario.placement().learners)),
+        layout_digest(task, parameters),
+        learning_digest(scenario),
+        log,
+    )
+    client = scenario.chosen.client
+    links = [ClientLink(client(k, 0), shared, own.__getitem__, secrets.get(k)) for k, own in connections.items()]
+    try:
+        return await ClientProcess(links, log).run()
+    finally:
+        for own in (*connections.values(), probes):
+            await own.close()
+
+
+def read_secrets(
+    clients: Sequence[int], certs: Path | None, ca: Path | None, credential: Path | None
+) -> tuple[dict[int, str], bytes]:
+    """The credentials of clients, and the authority by which they know their servers."""
+    if certs is not None:
+        folders = {k: certs / f"client-{k}" for k in clients}
+        authority = ca or folders[clients[0]] / CA
+        return {k: load_credential(folder / CREDENTIAL) for k, folder in folders.items()}, read_file(
+            authority, "--certs"
+        )
+    if ca is None or credential is None:
+        raise ScenarioError("--certs", "is missing", "Name the folder that spyker certs made, or --ca and --credential")
+    if len(clients) > 1:
+        raise ScenarioError("--credential", "is for one client", "Give --certs a folder with one client-K for each")
+    return {clients[0]: load_credential(credential)}, read_file(ca, "--ca")

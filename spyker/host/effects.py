@@ -1,0 +1,100 @@
+"""What a host asks of the world that drives it. All of this is data.
+
+``session`` is whatever the world called a client's connection when it told of it, and ``receipt`` whatever it handed
+over with a message.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+from spyker.host.refusal import Refusal
+from spyker.protocol.facts import Fact
+from spyker.protocol.forms import Array
+from spyker.protocol.messages import ServerMessage, StartTimer, StopTimer
+
+
+@dataclass(frozen=True, slots=True)
+class Welcome:
+    """Let a client in. ``keep`` says that its answer to the task that it holds is wanted."""
+
+    session: Any
+    keep: bool
+    saved_version: int
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Give:
+    """Give a client a task; one that was not sent yet gives way to it."""
+
+    session: Any
+    ticket: bytes
+    message: ServerMessage
+    saved_version: int
+
+
+@dataclass(frozen=True, slots=True)
+class Close:
+    """End a client's connection."""
+
+    session: Any
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Started:
+    """The server begins, with so many clients: this is time zero."""
+
+    clients: int
+
+
+@dataclass(frozen=True, slots=True)
+class WriteDown:
+    """Write a fact down. So many messages wait, or are in service."""
+
+    fact: Fact
+    queue: int
+
+
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """A client was refused something, and stays connected."""
+
+    client: int
+    refusal: Refusal
+
+
+@dataclass(frozen=True, slots=True)
+class Done:
+    """A message that came with a receipt has been dealt with."""
+
+    receipt: Any
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Save:
+    """Write a checkpoint, and say ``saved()`` when it would survive a power cut, or ``save_failed()``."""
+
+    numbers: dict[str, Any]
+    vectors: dict[str, Array]
+
+
+@dataclass(frozen=True, slots=True)
+class Tell:
+    """There is something that another server may be told now: ask ``next_for(peer)``."""
+
+    peer: int
+
+
+@dataclass(frozen=True, slots=True)
+class Acknowledge:
+    """Tell another server that the effects of its messages up to this one are saved."""
+
+    peer: int
+    sequence: int
+
+
+Effect: TypeAlias = (
+    Welcome | Give | Close | Started | WriteDown | Refused | Done | Save | Tell | Acknowledge | StartTimer | StopTimer
+)

@@ -1,0 +1,112 @@
+"""Between engines and a task, which is somebody else's code: it is called as it wants to be called, what it returns is
+checked, and its errors say where they come from.
+"""
+
+from __future__ import annotations
+
+import inspect
+import math
+import pickle
+import traceback
+from collections.abc import Mapping
+from dataclasses import replace
+from numbers import Real
+from typing import Any, NoReturn
+
+import cloudpickle
+import numpy as np
+
+from spyker.learn.task import Task, Trained
+from spyker.vectors import Vector
+
+FLOAT32 = np.dtype(np.float32)
+
+
+class TaskFailedError(RuntimeError):
+    """There is no result to be had from a task. Says which task, doing what, and why."""
+
+
+class Guard:
+    """A task, behind its checks.
+
+    A client's state is bytes on this side: whoever keeps it need not know what it is, and a training is given a copy,
+    wherever it runs.
+    """
+
+    def __init__(self, task: Task) -> None:
+        self.task = task
+        self._stateful = "state" in inspect.signature(task.train).parameters
+
+    def train(
+        self, client: int, weights: Vector, rate: float, step: int, state: bytes | None = None
+    ) -> Vector | Trained:
+        """Train. The result is :class:`Trained`, its state bytes, where there is more to it than weights."""
+        try:
+            if self._stateful:
+                kept = None if state is None else pickle.loads(state)
+                answer: Any = self.task.train(client, weights, rate, step, state=kept)  # type: ignore[call-arg]
+            else:
+                answer = self.task.train(client, weights, rate, step)
+        except Exception as error:
+            self._fail(f"training client {client}", error)
+        extended = isinstance(answer, Trained)
+        trained = answer.weights if extended else answer
+        if not isinstance(trained, np.ndarray) or trained.dtype != FLOAT32 or trained.shape != weights.shape:
+            self._refuse(
+                client,
+                describe(trained),
+                f"Return a NumPy array of {weights.size} float32, or Trained(weights=…) with such weights",
+            )
+        return self._checked(client, answer) if extended else trained
+
+    def evaluate(self, weights: Vector) -> float:
+        """Evaluate."""
+        try:
+            return float(self.task.evaluate(weights))
+        except Exception as error:
+            self._fail("evaluating a model", error)
+
+    def _checked(self, client: int, answer: Trained) -> Trained:
+        examples, metrics = answer.examples, answer.metrics
+        if examples is not None and (isinstance(examples, bool) or not isinstance(examples, int) or examples < 1):
+            self._refuse(client, f"examples = {examples!r}", "Give their number, at least 1, or leave it out")
+        if metrics is not None:
+            if not isinstance(metrics, Mapping):
+                self._refuse(client, f"metrics = {metrics!r}", "Give a dict of names and numbers")
+            for name, value in metrics.items():
+                if not isinstance(name, str) or not isinstance(value, Real) or not math.isfinite(value):
+                    self._refuse(client, f"the metric {name!r}: {value!r}", "Give finite numbers under names")
+            metrics = {name: float(value) for name, value in metrics.items()}
+        if answer.state is None:
+            return replace(answer, metrics=metrics)
+        if not self._stateful:
+            self._refuse(client, "a state that train would not be given", "Declare train(…, step, state=None)")
+        try:
+            return replace(answer, metrics=metrics, state=cloudpickle.dumps(answer.state))
+        except Exception as error:
+            self._fail(f"pickling the state of client {client}", error)
+
+    def _refuse(self, client: int, returned: str, remedy: str) -> NoReturn:
+        raise TaskFailedError(f"task {self.name}, training client {client}: returned {returned}. {remedy}")
+
+    def _fail(self, doing: str, error: Exception) -> NoReturn:
+        raise TaskFailedError(f"task {self.name}, {doing}:\n{own_traceback(error)}") from error
+
+    @property
+    def name(self) -> str:
+        """The task's class."""
+        return type(self.task).__qualname__
+
+
+def describe(answer: object) -> str:
+    """What was returned in place of weights."""
+    if isinstance(answer, np.ndarray):
+        return f"an array of {answer.dtype} in the shape {answer.shape}"
+    return f"{answer!r:.60} ({type(answer).__name__})"
+
+
+def own_traceback(error: Exception) -> str:
+    """An error with its traceback, from the first frame that is not ours."""
+    trace = error.__traceback__
+    below = trace.tb_next if trace is not None else None
+    return "".join(traceback.format_exception(type(error), error, below or trace)).rstrip()

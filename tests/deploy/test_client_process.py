@@ -1,0 +1,59 @@
+"""Client processes: what becomes of one whose clients fail."""
+
+import os
+import signal
+from contextlib import AbstractContextManager
+from pathlib import Path
+
+import pytest
+from deployment import Deployed, deployed, table, until
+
+
+@pytest.fixture(autouse=True)
+def find_the_task(monkeypatch: pytest.MonkeyPatch) -> None:
+    """For the processes, too."""
+    helpers = str(Path(__file__).parents[1] / "helpers")
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([helpers, os.environ.get("PYTHONPATH", "")]))
+
+
+def begin(folder: Path, algorithm: str, *, trivial: bool) -> AbstractContextManager[Deployed]:
+    task = {"name": "failing_task:make", "trivial": trivial}
+    return deployed(table(algorithm, task=task), folder, wait_for=3, client_timeout=600.0)
+
+
+@pytest.mark.parametrize(("trivial", "paced"), [(True, True), (False, True), (True, False)])
+def test_a_client_whose_training_fails_leaves_and_is_told_at_once(tmp_path: Path, trivial: bool, paced: bool) -> None:
+    with begin(tmp_path, "fedavg", trivial=trivial) as deployment:
+        server = deployment.up()
+        deployment.paced = paced
+        process = deployment.attend("0-2")
+        (failed,) = until(lambda: deployment.log("clients-0-2", "training-failed"))
+        assert failed["client"] == 1
+        assert "the data of this client is damaged" in failed["error"]
+        assert "failing_task.py" in failed["traceback"]
+        assert "in train" in failed["traceback"]
+
+        def later() -> bool:
+            """A round of FedAvg waits for all its clients, and nobody has been away for client-timeout."""
+            return len([fact for fact in deployment.facts("update") if fact["client"] != 1]) >= 20
+
+        until(later)
+        assert process.poll() is None, "the others go on"
+        server.send_signal(signal.SIGTERM)
+        assert server.wait(20) == 0
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(20) == 1
+        last = (tmp_path / "clients-0-2.log").read_text().splitlines()[-1]
+        assert last.startswith("spyker: 1 of 3 clients failed. client 1: ")
+        assert "the data of this client is damaged" in last
+
+
+def test_clients_that_no_server_takes_are_named(tmp_path: Path) -> None:
+    with deployed(table(), tmp_path) as deployment:
+        deployment.up()
+        process = deployment.join("0-2", deployment.addresses, "--set", "seed=5")
+        assert process.wait(30) == 1
+        last = (tmp_path / "clients-0-2.log").read_text().splitlines()[-1]
+        assert last.startswith("spyker: 3 of 3 clients failed. clients 0, 1, 2: ")
+        assert "agreement" in last
+        assert {line["client"] for line in deployment.log("clients-0-2", "client-failed")} == {0, 1, 2}
