@@ -21,6 +21,8 @@ from spyker.protocol.facts import Merged, RoundEnded, SyncStarted
 from spyker.protocol.forms import HEADER_BYTES
 from spyker.records import Run
 
+BYTES_PER_PARAMETER = 4
+
 
 @dataclass(frozen=True)
 class Costs:

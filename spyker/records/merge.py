@@ -267,7 +267,8 @@ class Merger:
             if self.start.good(self.final.mean, target):
                 self.reached.setdefault(target_name(target), (round(t, 9), updates))
         more = any(stream.evaluations and stream.head is not None for stream in self.streams)
-        self.due = self.start.interval * (math.floor(t / self.start.interval) + 1) if more else None
+        turn = math.floor(t / self.start.interval + 1e-9)  # t may be a product of the two, and their quotient less
+        self.due = self.start.interval * (turn + 1) if more else None
 
     def state(self) -> dict[str, Any]:
         """From where the next merge goes on."""

@@ -1,11 +1,11 @@
 """Who was given what, and what may come back: over several lives of a server."""
 
 import pytest
+from spyker.deploy.peers import Outbox, from_wire, to_wire
+from spyker.deploy.tasks import Ledger
 
 from spyker.deploy import spyker_pb2 as pb
 from spyker.deploy.frames import Refusal
-from spyker.deploy.peers import Outbox, from_wire, to_wire
-from spyker.deploy.tasks import Ledger
 from spyker.protocol.messages import Age, Token
 
 SECRET = b"s" * 32
