@@ -60,7 +60,7 @@ class FedBuff(Server):
         self.count = 0  # of the updates in it
 
     def receive(self, sender: int, message: ClientMessage | PeerMessage) -> None:
-        """Collect an update, move if there are enough, and answer. A newcomer gets the model; who leaves is not missed."""
+        """Collect an update, move if there are enough, and answer. A newcomer is given the model."""
         if isinstance(message, Update):
             staleness = self.age - message.age
             weight = math.pow(1 + staleness, -self.parameters.staleness_exponent)

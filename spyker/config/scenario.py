@@ -156,11 +156,13 @@ def load(
     task: str | None = None,
     clients: int | None = None,
     preset: str = "paper",
+    others: Sequence[str] = (),
 ) -> Scenario:
     """Read a scenario file, or what would stand in one, or the defaults, with ``{"section.key": value}`` laid over it.
 
     ``task`` chooses another task; options that the file has for its own no longer apply. ``clients`` are spread evenly
-    over the regions. What is said nowhere else comes from the ``preset``.
+    over the regions. What is said nowhere else comes from the ``preset``. There may be parameters of ``others``, too:
+    algorithms that run in the same world at another time.
     """
     path = source if isinstance(source, Path) else None
     table: dict[str, Any] = copy.deepcopy(dict(source)) if isinstance(source, Mapping) else {}
@@ -182,7 +184,7 @@ def load(
         world = table.get("world", {})
         regions = world.get("regions", PAPER_LATENCY) if isinstance(world, dict) else ()
         lay_over(table, "world.clients", split_clients(clients, len(regions) if isinstance(regions, Sized) else 0))
-    return from_table(table, path.parent if path else Path())
+    return from_table(table, path.parent if path else Path(), others)
 
 
 def lay_over(table: dict[str, Any], dotted: str, value: object) -> None:
@@ -207,15 +209,21 @@ def lay_under(table: dict[str, Any], preset: str) -> None:
             table[section].setdefault(key, value)
 
 
-def from_table(table: Mapping[str, Any], folder: Path = Path()) -> Scenario:
-    """Check a parsed scenario file and fill in what it leaves open. ``folder`` is where it names files from."""
+def from_table(table: Mapping[str, Any], folder: Path = Path(), others: Sequence[str] = ()) -> Scenario:
+    """Check a parsed scenario file and fill in what it leaves open. ``folder`` is where it names files from.
+
+    Parameters of ``others`` are checked, and not kept.
+    """
     algorithm = convert(table.get("algorithm", Scenario().algorithm), str, Rule(""), "algorithm")
     parameters = parameter_sections(find_algorithm(algorithm))
-    known = SECTIONS | parameters
+    elsewhere = {name: p for other in others for name, p in parameter_sections(find_algorithm(other)).items()}
+    known = SECTIONS | elsewhere | parameters
     refuse_unknown(table, (*TOP, "task", *known), "", every_key(known))
     for name, section in known.items():
         if isinstance(table.get(name), Mapping):
             refuse_unknown(table[name], keys(section), name, every_key(known))
+    for name in elsewhere.keys() - parameters.keys():
+        read(elsewhere[name], table.get(name, {}), name)
     table = dict(table)
     top = {key: table[key] for key in TOP if key in table}
     fields = {f.name: f for f in dataclasses.fields(Scenario)}

@@ -108,6 +108,7 @@ def compare(
     ``table.md`` and the plots. Callbacks watch one run after the other, and ``True`` ends the one that they watch.
     """
     audience = Audience(callbacks)
+    chosen_ones = list(ALGORITHMS) if algorithms is None else list(algorithms)
     with data_from(data_dir):
         scenarios = [
             read_scenario(
@@ -119,8 +120,9 @@ def compare(
                 seed=seed,
                 preset=preset,
                 settings=settings,
+                others=chosen_ones,
             )
-            for algorithm in (ALGORITHMS if algorithms is None else algorithms)
+            for algorithm in chosen_ones
         ]
         names = [chosen.chosen.name for chosen in scenarios]
         if len(set(names)) < len(names) or not names:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -43,8 +43,12 @@ def read_scenario(
     preset: str = "paper",
     settings: Mapping[str, object] | None = None,
     varied: Mapping[str, object] | None = None,
+    others: Sequence[AlgorithmLike] = (),
 ) -> Scenario:
-    """The scenario of ``source`` with everything else laid over it, ``varied`` last of all, checked."""
+    """The scenario of ``source`` with everything else laid over it, ``varied`` last of all, checked.
+
+    There may be parameters of ``others``, algorithms that run in the same world at another time.
+    """
     if isinstance(source, Scenario):
         if task is None and source.task.given is not None:
             task = source.task.given.value
@@ -56,7 +60,8 @@ def read_scenario(
     said = {key: value for key, value in direct.items() if value is not None}
     overrides = {**(settings or {}), **said, **(varied or {})}
     called = None if task is None else choose(task).name
-    scenario = load(source, overrides, task=called, clients=clients, preset=preset)
+    beside = [algorithm_name(other) for other in others]
+    scenario = load(source, overrides, task=called, clients=clients, preset=preset, others=beside)
     if task is not None:
         scenario = replace(scenario, task=choose(task, scenario.task.options))
     return resolve(scenario)

@@ -12,7 +12,7 @@ from spyker.vectors import Vector
 class Client:
     """Client C_k: trains what its server sends and answers with the result."""
 
-    __slots__ = ("received", "id", "server", "step")
+    __slots__ = ("id", "received", "server", "step")
     hears: ClassVar[tuple[type[ServerMessage], ...]] = (Model,)
     """What a server may say to one."""
 
