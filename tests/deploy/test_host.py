@@ -1,7 +1,6 @@
 """A host in this process."""
 
 import asyncio
-import json
 import threading
 from pathlib import Path
 
@@ -12,10 +11,6 @@ from hosting import make_host
 
 from spyker.deploy import host as module
 from spyker.deploy import spyker_pb2 as pb
-from spyker.deploy.checkpoints import Checkpoint
-from spyker.deploy.peers import Outbox
-from spyker.deploy.state import from_checkpoint, to_checkpoint
-from spyker.protocol.messages import Age
 from spyker.vectors import Vector
 
 
@@ -68,25 +63,3 @@ def test_no_answer_with_a_large_model_is_worked_on_in_the_loop(
 
     asyncio.run(scene())
     assert threads == [("Update", "mix")] * 3 + [("Leave", "mix")]
-
-
-def test_a_server_remembers_what_others_have_saved(tmp_path: Path) -> None:
-    async def scene() -> None:
-        hosts = [make_host(tmp_path / name, table("spyker", (1, 1))) for name in ("before", "after")]
-        for host in hosts:
-            host.outboxes = {1: Outbox()}
-        first, second = hosts
-        first.start()
-        for age in (1.0, 2.0, 3.0):
-            first.outboxes[1].post(Age(age))
-            first.outboxes[1].sent = first.outboxes[1].last
-        first.outboxes[1].acknowledge(2)
-        numbers, vectors = to_checkpoint(first)
-        second.server = second.build({})
-        from_checkpoint(second, Checkpoint(1, json.loads(json.dumps(numbers)), vectors))
-        box = second.outboxes[1]
-        assert (box.acked, box.last, [posted.sequence for posted in box.entries]) == (2, 3, [3])
-        for host in hosts:
-            host.close()
-
-    asyncio.run(scene())

@@ -15,11 +15,11 @@ import pytest
 from spyker.deploy import peers
 from spyker.deploy import spyker_pb2 as pb
 from spyker.deploy.channels import LINK, handler
-from spyker.deploy.frames import PROTOCOL, Refusal
+from spyker.deploy.frames import PROTOCOL
 from spyker.deploy.log import Log
-from spyker.deploy.peers import Link, Outbox, check_message, kinds_between, to_wire
+from spyker.deploy.peers import Link, Outbox
 from spyker.deploy.reception import Reception
-from spyker.protocol.messages import Age, EdgeModel, PeerMessage, PeerModel, Token
+from spyker.protocol.messages import PeerModel, Token
 
 Callee = Callable[[Any, Any], Awaitable[None]]
 
@@ -170,62 +170,6 @@ def test_a_callee_that_is_new_here_is_remembered() -> None:
 
     asyncio.run(scene())
     assert lineages == {1: "first"}
-
-
-# --- What a message may be --------------------------------------------------------------------------------------------
-
-
-VECTOR = np.ones(10, np.float32)
-EVERYTHING = frozenset({"age", "token", "model", "edge"})
-
-
-def peer(message: PeerMessage, sequence: int = 1) -> pb.Peer:
-    return pb.Frame.FromString(to_wire(sequence, message)[0]).peer
-
-
-@pytest.mark.parametrize(
-    "message",
-    [Age(0.0), Age(1e14), Token(0, 1, (0.0, 1.5, 2.0)), PeerModel(VECTOR, 0.0, 1), EdgeModel(VECTOR, 3.0, 1)],
-)
-def test_what_servers_say_to_each_other_is_accepted(message: PeerMessage) -> None:
-    check_message(peer(message), EVERYTHING, 3)
-
-
-@pytest.mark.parametrize(
-    "message",
-    [
-        *(Age(age) for age in (float("nan"), float("inf"), -1.0, 1e15)),
-        Token(0, 1, (0.0, 0.0)),
-        Token(0, 1, (0.0,) * 4),
-        Token(0, 1, (0.0, 0.0, float("nan"))),
-        Token(0, 0, (0.0,) * 3),
-        Token(0, 2**53, (0.0,) * 3),
-        PeerModel(VECTOR, float("inf"), 1),
-        PeerModel(VECTOR, 1.0, 0),
-        PeerModel(VECTOR, 1.0, 2**64 - 1),
-        EdgeModel(VECTOR, -1.0, 1),
-        EdgeModel(VECTOR, 1.0, 0),
-        EdgeModel(VECTOR, 1.0, 2**53),
-    ],
-    ids=str,
-)
-def test_what_no_server_says_is_refused(message: PeerMessage) -> None:
-    with pytest.raises(Refusal, match="malformed"):
-        check_message(peer(message), EVERYTHING, 3)
-
-
-def test_a_message_has_a_number_and_a_kind() -> None:
-    for bad in (peer(Age(1.0), 0), peer(Age(1.0), 2**53), pb.Peer(sequence=1)):
-        with pytest.raises(Refusal, match="malformed"):
-            check_message(bad, EVERYTHING, 3)
-
-
-def test_every_algorithm_has_its_kinds_of_messages() -> None:
-    assert kinds_between("spyker", 3, 0, 1) == {"age", "token", "model"}
-    assert kinds_between("sync-spyker", 3, 0, 1) == {"model"}
-    assert kinds_between("hierfavg", 3, 2, 0) == {"model"}, "the cloud to an edge"
-    assert kinds_between("hierfavg", 3, 0, 2) == {"edge"}, "an edge to the cloud"
-    assert kinds_between("hierfavg", 3, 0, 1) == set(), "edges have nothing to say to each other"
 
 
 def test_a_poisonous_message_is_refused_at_the_border_and_counted() -> None:
