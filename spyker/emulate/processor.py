@@ -59,14 +59,14 @@ class Service(ABC):
 class Processor(Service):
     """Serves the messages of a server that never dies."""
 
-    __slots__ = ("_server", "_timers", "perform", "queue")
+    __slots__ = ("_server", "_timers", "id", "perform", "queue")
 
     def __init__(self, server: Server, clock: Clock, costs: Mapping[Work, float], perform: Perform) -> None:
         super().__init__(clock, costs)
-        self._server = server
+        self._server, self.id = server, server.id
         self.perform = perform
         self.queue: deque[Arrival] = deque()  # the first one is in service
-        self._timers = Timers(clock, lambda timer: self.arrive(server.id, timer))
+        self._timers = Timers(clock, lambda timer: self.arrive(self.id, timer))
 
     @property
     def server(self) -> Server:
@@ -106,5 +106,5 @@ class Processor(Service):
     def stop_timer(self, timer: str) -> None:
         """Let a timer be, also if it waits for its turn; it may be the one in service."""
         self._timers.stop(timer)
-        if (self._server.id, timer) in self.queue:
+        if (self.id, timer) in self.queue:
             self.queue = deque(a for n, a in enumerate(self.queue) if n == 0 or a[1] != timer)

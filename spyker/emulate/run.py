@@ -35,7 +35,7 @@ def run(
     and it may arrange what happens to them before they begin.
     """
     places = scenario.placement()
-    clock = Clock(scenario.duration)
+    clock = Clock(scenario.duration, places.client_count)
     judge = Judge(clock, engine, task.metric, scenario.evaluation, sink)
     world = make_world(scenario, task, engine, clock, judge.fact, places, hosted=fate is not None)
     if fate is not None:

@@ -105,7 +105,7 @@ class World(Emulation):
 
     def _perform(self, processor: Processor, actions: Iterable[Action]) -> None:
         """Do what a server asked for."""
-        now, clock, me = self.clock.now, self.clock, processor.server.id
+        now, clock, me = self.clock.now, self.clock, processor.id
         for action in actions:
             if isinstance(action, ToClient):
                 arrival = self.links.down(now, me, action.client, self._size(action.message))
