@@ -70,8 +70,8 @@ class Placement:
 
     def add_client(self, region: int, server: int) -> int:
         """A client comes; its number."""
-        self.client_regions.append(region)
         self.homes.append(self._known(server))
+        self.client_regions.append(region)
         return len(self.homes) - 1
 
     def move_client(self, client: int, server: int | None) -> None:

@@ -59,14 +59,14 @@ class Service(ABC):
 class Processor(Service):
     """Serves the messages of a server that never dies."""
 
-    __slots__ = ("_server", "perform", "queue", "timers")
+    __slots__ = ("_server", "_timers", "id", "perform", "queue")
 
     def __init__(self, server: Server, clock: Clock, costs: Mapping[Work, float], perform: Perform) -> None:
         super().__init__(clock, costs)
-        self._server = server
+        self._server, self.id = server, server.id
         self.perform = perform
         self.queue: deque[Arrival] = deque()  # the first one is in service
-        self.timers = Timers(clock, lambda timer: self.arrive(server.id, timer))
+        self._timers = Timers(clock, lambda timer: self.arrive(self.id, timer))
 
     @property
     def server(self) -> Server:
@@ -97,3 +97,14 @@ class Processor(Service):
             if isinstance(action, ServeAgain):
                 self.queue.extendleft(reversed(action.messages))
                 self.longest = max(self.longest, len(self.queue))
+
+    def start_timer(self, timer: str, seconds: float) -> None:
+        """Let a timer run, from now."""
+        self.stop_timer(timer)
+        self._timers.start(timer, seconds)
+
+    def stop_timer(self, timer: str) -> None:
+        """Let a timer be, also if it waits for its turn; it may be the one in service."""
+        self._timers.stop(timer)
+        if (self.id, timer) in self.queue:
+            self.queue = deque(a for n, a in enumerate(self.queue) if n == 0 or a[1] != timer)

@@ -36,7 +36,7 @@ def run(
     """
     scenario = with_targets(scenario, task.metric)
     places = scenario.placement()
-    clock = Clock(scenario.duration)
+    clock = Clock(scenario.duration, places.client_count)
     started = run_started(scenario, task.metric.name, task.metric.higher_is_better)
     judge = Judge(clock, engine, started, scenario.evaluation, sink)
     world = make_world(scenario, task, engine, clock, judge.fact, places, hosted=fate is not None)

@@ -114,7 +114,7 @@ class World(Emulation):
 
     def _perform(self, processor: Processor, actions: Iterable[Action]) -> None:
         """Do what a server asked for."""
-        now, clock, me = self.clock.now, self.clock, processor.server.id
+        now, clock, me = self.clock.now, self.clock, processor.id
         for action in actions:
             if isinstance(action, ToClient):
                 arrival = self.links.down(now, me, action.client, self._size(action.message))
@@ -125,9 +125,9 @@ class World(Emulation):
                 arrival = self.links.between(now, me, action.server, self._size(action.message))
                 clock.at(arrival, self.processors[action.server].arrive, me, action.message)
             elif isinstance(action, StartTimer):
-                processor.timers.start(action.timer, action.seconds)
+                processor.start_timer(action.timer, action.seconds)
             elif isinstance(action, StopTimer):
-                processor.timers.stop(action.timer)
+                processor.stop_timer(action.timer)
 
     def _model_arrives(self, k: int, model: Model) -> None:
         """A client does what its server asks for."""

@@ -129,7 +129,7 @@ class Host:
         self._handled: dict[int, int] = {}  # per peer, the number of the last message that was handled
         self._sizes: dict[int, int] = {}  # of the clients that wait for the start
         self._queue: deque[Arrival] = deque()
-        self._timers: dict[str, float] = {}  # of the server, those that run
+        self._timers: dict[str, float] = {}  # of the server, those that run or wait for their turn
         self._effects: list[Effect] = []
         self._overdue = False  # it waits no longer for clients that are not there
         self._changed = False  # since the last checkpoint
@@ -301,14 +301,18 @@ class Host:
                 self._start()
         elif timer.startswith(AWAY):
             self._give_up(int(timer.removeprefix(AWAY)))
-        else:
-            name = timer.removeprefix(SERVERS)
-            self._timers.pop(name, None)
+        elif (name := timer.removeprefix(SERVERS)) in self._timers:
             self._queue.append(Arrival(self.id, timer=name))
 
     def _start_timer(self, timer: str, seconds: float) -> None:
+        self._stop_timer(timer)
         self._timers[timer] = seconds
         self._effects.append(StartTimer(f"{SERVERS}{timer}", seconds))
+
+    def _stop_timer(self, timer: str) -> None:
+        """A timer of the server does not run any more, nor does it wait for its turn; it may be the one in service."""
+        if self._timers.pop(timer, None) is not None:
+            self._queue = deque(a for n, a in enumerate(self._queue) if n == 0 or a.timer != timer)
 
     # --- One message at a time ---------------------------------------------------------------------------------------
 
@@ -360,6 +364,8 @@ class Host:
         arrival = self._queue[0]
         if arrival.again:
             pass  # it was taken note of when it was served first
+        elif arrival.timer is not None:
+            del self._timers[arrival.timer]
         elif arrival.session is not None:
             actions = self._welcome_back(arrival)
         elif arrival.peer:
@@ -416,7 +422,7 @@ class Host:
             elif isinstance(action, StartTimer):
                 self._start_timer(action.timer, action.seconds)
             elif isinstance(action, StopTimer):
-                self._timers.pop(action.timer, None)
+                self._stop_timer(action.timer)
                 self._effects.append(StopTimer(f"{SERVERS}{action.timer}"))
 
     def _give(self, k: int, message: ServerMessage) -> None:

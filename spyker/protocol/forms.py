@@ -169,8 +169,12 @@ def number(field: str, value: object, kind: type, bounds: Within | None) -> int 
     """A finite number within its bounds."""
     if isinstance(value, bool) or not isinstance(value, int if kind is int else int | float):
         raise Malformed(f"the {field} {value!r:.60}, which is no {'whole ' if kind is int else ''}number")
-    if not math.isfinite(value) or (bounds is not None and not bounds.least <= value < bounds.below):
-        raise Malformed(f"the {field} {value:g}")
+    try:
+        sensible = math.isfinite(value) and (bounds is None or bounds.least <= value < bounds.below)
+    except OverflowError:  # a whole number beyond all floats
+        sensible = False
+    if not sensible:
+        raise Malformed(f"the {field} {value!r:.60}")
     return kind(value)  # type: ignore[no-any-return]
 
 

@@ -142,3 +142,110 @@ def test_every_algorithm_goes_on_after_everything_is_mended(
         kind = "cloud" if algorithm == "hierfavg" else "sync"
         assert [fact for fact in late if fact["kind"] == kind], "and servers exchange their models"
     assert summary["updates"] == sum(summary["updates_per_client"])
+
+
+# --- One promise at a time --------------------------------------------------------------------------------------------
+
+
+def updates(facts: list[tuple[float, Any]], since: float, until: float = 9.0, **wanted: int) -> list[Any]:
+    """The updates of a time, of a server or a client."""
+    found = [fact for t, fact in facts if since <= t < until and isinstance(fact, UpdateApplied)]
+    return [fact for fact in found if all(getattr(fact, name) == value for name, value in wanted.items())]
+
+
+def test_a_killed_process_does_nothing_and_its_clients_come_back_when_there_is_a_new_one() -> None:
+    world, facts = gossip_world([2, 1])
+    world.reconnect = 0.2
+    world.schedule(1.0, world.crash, 0)
+    world.schedule(2.0, world.restart, 0)
+    play(world)
+    assert not updates(facts, 1.0, 2.2, server=0)
+    assert {fact.client for fact in updates(facts, 2.2, server=0)} == {0, 1}
+    assert updates(facts, 1.0, 2.0, server=1), "the other one goes on"
+    ((t, resumed),) = [(t, fact) for t, fact in facts if isinstance(fact, Resumed)]
+    assert (t, resumed.server) == (2.0, 0)
+    assert resumed.version + resumed.lost == len(updates(facts, 0.0, 1.0, server=0))
+
+
+def test_a_process_that_was_killed_before_its_first_checkpoint_begins_anew() -> None:
+    world, facts = gossip_world([2, 1])
+    world.reconnect = 0.1
+    world.disks[0].seconds = 0.5
+    world.schedule(0.4, world.crash, 0)
+    world.schedule(0.6, world.restart, 0)
+    play(world)
+    assert not [fact for _, fact in facts if isinstance(fact, Resumed)]
+    assert updates(facts, 0.6, server=0)[0].version == 1
+    assert not world.refused["lineage"]
+    assert world.processors[1].server.heard[0], "nobody had heard of what was lost"
+
+
+def test_a_server_that_lost_its_disk_is_refused_by_the_others_and_serves_its_clients() -> None:
+    world, facts = gossip_world([2, 1])
+    world.reconnect = 0.1
+    world.schedule(1.0, lambda: world.crash(0, lose_disk=True))
+    world.schedule(1.5, world.restart, 0)
+    play(world)
+    assert world.refused["lineage"] == 2, "in both directions"
+    assert world.refused["unknown-task"] == 0, "it begins anew, and clients get a first task"
+    assert {fact.client for fact in updates(facts, 1.6, server=0)} == {0, 1}
+    assert len(world.processors[1].server.heard[0]) <= len(updates(facts, 0.0, 1.0, server=0))
+
+
+def test_after_a_cut_the_exchange_goes_on_where_it_was() -> None:
+    world, facts = gossip_world([2, 1])
+    world.reconnect = 0.1
+    heard = []
+    world.schedule(1.0, world.cut, 0, 1)
+    world.schedule(1.99, lambda: heard.append(list(world.processors[1].server.heard[0])))
+    world.schedule(2.0, world.heal, 0, 1)
+    play(world)
+    assert len(heard[0]) < len(updates(facts, 0.0, 1.0, server=0))
+    told = world.processors[0].server.applied
+    assert world.processors[1].server.heard[0] == told[: len(world.processors[1].server.heard[0])]
+    assert len(world.processors[1].server.heard[0]) > len(updates(facts, 0.0, 3.5, server=0))
+
+
+def test_a_region_that_is_cut_off_trains_on_and_its_answers_arrive_later() -> None:
+    world, facts = gossip_world([2, 1])
+    world.reconnect = 0.1
+    world.schedule(1.0, world.cut_region, 0, 0)
+    world.schedule(2.0, world.heal_region, 0, 0)
+    play(world)
+    assert len(updates(facts, 1.01, 2.1, server=0)) == 0
+    assert len(updates(facts, 2.1, 2.12, server=0)) == 2, "what was trained in the meantime"
+    assert world.processors[0].host.ledger.entry(0).member
+
+
+def test_a_moved_client_trains_on_at_the_other_server() -> None:
+    world, facts = gossip_world([2, 1])
+    world.reconnect = 0.1
+    world.schedule(1.0, world.move, 0, 1)
+    play(world)
+    assert not updates(facts, 1.0, server=0, client=0)
+    assert len(updates(facts, 1.1, server=1, client=0)) > 10
+    assert not world.processors[0].host.ledger.entry(0).member
+    assert world.places.clients_of(1) == [0, 2]
+
+
+def test_a_client_that_left_comes_back_elsewhere() -> None:
+    world, facts = gossip_world([2, 1])
+    world.schedule(0.5, world.leave, 0)
+    world.schedule(1.0, world.come, 0, 1)
+    play(world)
+    assert not updates(facts, 0.5, 1.0, client=0)
+    assert {fact.server for fact in updates(facts, 1.0, client=0)} == {1}
+
+
+def test_a_full_disk_stops_what_servers_tell_each_other_until_there_is_room() -> None:
+    world, _ = gossip_world([2, 1])
+    heard = []
+
+    def fill(full: bool) -> None:
+        world.disks[0].full = full
+        heard.append(len(world.processors[1].server.heard[0]))
+
+    for time, full in ((1.0, True), (1.1, True), (2.5, False)):
+        world.schedule(time, fill, full)
+    play(world)
+    assert heard[1] == heard[2] < len(world.processors[1].server.heard[0])

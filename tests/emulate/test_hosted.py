@@ -52,6 +52,18 @@ def test_without_faults_the_facts_are_those_of_bare_servers(emulate: Any, algori
     assert bare_summary["synchronisations"] > 1 or algorithm in ("fedavg", "fedasync")
 
 
+@pytest.mark.parametrize("algorithm", ALGORITHMS)
+def test_nor_does_it_matter_that_many_things_happen_at_the_same_time(emulate: Any, algorithm: str) -> None:
+    """All clients are equally fast, all regions equally far, and messages of any size take no time."""
+    table = heterogeneous(algorithm, 1)
+    table["training"]["delay-ms"] = [10.0] * 11
+    table["world"] |= {
+        "latency-ms": [[1.0 if i == j else 10.0 for j in range(3)] for i in range(3)],
+        "bandwidth-mbit": 1e12,
+    }
+    assert emulate(table, nothing)[0] == emulate(table)[0]
+
+
 def test_a_slow_disk_delays_what_servers_tell_each_other_and_not_what_clients_are_told(emulate: Any) -> None:
     table = heterogeneous("spyker", 1)
 

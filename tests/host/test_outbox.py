@@ -1,0 +1,114 @@
+"""Messages between servers: each once, in order, and not before it is saved."""
+
+import json
+
+import numpy as np
+import pytest
+
+from spyker.host.outbox import Outbox
+from spyker.host.refusal import RolledBack
+from spyker.protocol.forms import Sizes
+from spyker.protocol.messages import Age, PeerModel, Token
+from spyker.protocol.saving import Unpacker
+from spyker.protocol.spyker import Spyker
+
+
+def filled(count: int) -> Outbox:
+    """An outbox with models that may be sent."""
+    box = Outbox()
+    for bid in range(1, count + 1):
+        box.post(PeerModel(np.full(2, bid, np.float32), 1.0, bid))
+    box.commit(box.last)
+    return box
+
+
+def everything(box: Outbox) -> list[int]:
+    """Send what may be sent."""
+    numbers = []
+    while (posted := box.next()) is not None:
+        box.sent = posted.sequence
+        numbers.append(posted.sequence)
+    return numbers
+
+
+def test_nothing_is_sent_before_it_is_saved_and_nothing_forgotten_before_it_is_acknowledged() -> None:
+    box = Outbox()
+    box.post(Token(0, 1, (0.0, 0.0)))
+    assert box.next() is None
+    assert box.commit(box.last)
+    assert not box.commit(box.last), "that is no news"
+    posted = box.next()
+    assert posted is not None
+    box.sent = posted.sequence
+    assert box.next() is None
+    assert box.entries, "it may have to be sent again"
+    box.connected(1, 0)  # the connection broke, and the other side has nothing
+    assert box.next() is posted
+    box.acknowledge(posted.sequence)
+    assert not box.entries
+
+
+def test_what_was_posted_after_a_checkpoint_waits_for_the_next() -> None:
+    box = filled(2)
+    box.post(Age(1.0))
+    assert everything(box) == [1, 2]
+    box.commit(3)
+    assert everything(box) == [3]
+
+
+def test_an_announcement_that_was_never_sent_gives_way_to_a_newer_one() -> None:
+    box = Outbox()
+    for age in range(1000):
+        box.post(Age(float(age)))
+    [posted] = box.entries
+    assert posted.message == Age(999.0)
+
+
+def test_an_announcement_that_may_have_been_sent_stays() -> None:
+    box = Outbox()
+    box.post(Age(1.0))
+    box.commit(box.last)
+    box.sent = box.last
+    box.post(Age(2.0))
+    assert [posted.sequence for posted in box.entries] == [1, 2]
+
+
+def test_an_announcement_does_not_overtake() -> None:
+    box = Outbox()
+    for message in (Age(1.0), Token(0, 1, (0.0,)), Age(2.0)):
+        box.post(message)
+    assert [type(posted.message) for posted in box.entries] == [Age, Token, Age]
+
+
+@pytest.mark.parametrize(("received", "whose"), [(2, "its state is an older one"), (6, "of this server is an older")])
+def test_a_rollback_is_noticed_and_changes_nothing(received: int, whose: str) -> None:
+    box = filled(5)
+    box.acknowledge(3)
+    with pytest.raises(RolledBack, match=whose):
+        box.connected(1, received)
+    assert box.sent == 0
+
+
+@pytest.mark.parametrize("received", [3, 4, 5])
+def test_a_peer_that_has_what_it_saved_or_more_is_told_the_rest(received: int) -> None:
+    box = filled(5)
+    box.acknowledge(3)
+    box.connected(1, received)
+    assert everything(box) == list(range(received + 1, 6))
+
+
+def test_an_outbox_survives_a_checkpoint() -> None:
+    box, vectors = filled(3), {}
+    box.sent = box.last
+    box.acknowledge(2)
+    box.post(Token(0, 4, (1.0, 2.0)))
+    numbers = json.loads(json.dumps(box.numbers("outbox-1", vectors)))
+    again = Outbox()
+    again.restore(numbers, Unpacker(vectors, Spyker.kinds(), Sizes(2, 2)))
+    assert (again.acked, again.last, again.committed, again.sent) == (2, 4, 4, 0)
+    model, token = (posted.message for posted in again.entries)
+    assert isinstance(model, PeerModel)
+    assert model.weights.tolist() == [3.0, 3.0]
+    assert token == Token(0, 4, (1.0, 2.0))
+    again.connected(1, 2)
+    assert everything(again) == [3, 4]
