@@ -24,7 +24,7 @@ from spyker.config.scenario import load
 from spyker.deploy.issuing import make_deployment
 from spyker.deploy.up import Local
 from spyker.learn.registry import resolve
-from spyker.records import Run
+from spyker.records import RunRecord
 
 WARM_UP = 0.2  # of the time
 # parameters: (name, clients, seconds, rounds of Flower, bar over the echo, bar over Flower)
@@ -58,7 +58,7 @@ def spyker_rate(parameters: int, clients: int, seconds: float) -> float:
     with scratch() as folder, Local(scenario, folder, insecure=False, paced=False, duration=seconds) as local:
         local.start()
         local.watch(lambda t, fact: None, lambda: False)
-        times = [stated.t for stated in Run(local.record(0)).updates()]
+        times = [stated.t for stated in RunRecord(local.record(0)).updates()]
     return rate(times, clients)
 
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from spyker.protocol.facts import CloudRoundEnded, Merged, RoundEnded, SyncStarted, UpdateApplied
-from spyker.records import Evaluated, Run
+from spyker.records import Evaluated, RunRecord
 
 COUNTS, SYNCHRONISATIONS, ACCURACY = 0.05, 0.10, 0.03
 """Worlds agree if versions, ages and bytes differ by at most 5 %, synchronisations by at most 10 % or one, and the
@@ -47,7 +47,7 @@ def observe(folders: Sequence[Path], until: float, interval: float) -> Observed:
     curves: list[list[tuple[float, float]]] = []
     last: dict[int, float] = {}
     cycles: list[float] = []
-    runs = [Run(folder) for folder in folders]
+    runs = [RunRecord(folder) for folder in folders]
     zeros = [run.start.began or 0.0 for run in runs]
     for run, zero in zip(runs, zeros, strict=True):
         # HierFAVG's cloud waits for nobody, so its record begins before there is anything to do.

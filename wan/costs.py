@@ -19,7 +19,7 @@ from spyker.learn.speeds import delays
 from spyker.placement import Topology
 from spyker.protocol.facts import Merged, RoundEnded, SyncStarted
 from spyker.protocol.forms import HEADER_BYTES
-from spyker.records import Run
+from spyker.records import RunRecord
 
 BYTES_PER_PARAMETER = 4
 
@@ -49,7 +49,7 @@ def of_fedavg(record: Path, scenario: Scenario, update: float) -> float:
     assert counts is not None
     regions = [region for region, count in enumerate(counts) for _ in range(count)]
     slowest = max(d + latency[server][r] + latency[r][server] for d, r in zip(training, regions, strict=True))
-    ends = [stated.t for stated in Run(record).facts(RoundEnded)]
+    ends = [stated.t for stated in RunRecord(record).facts(RoundEnded)]
     rounds = [b - a for a, b in itertools.pairwise(ends)]
     return max(0.0, 1000 * (statistics.median(rounds) - slowest) - update) / len(training)
 
@@ -57,7 +57,7 @@ def of_fedavg(record: Path, scenario: Scenario, update: float) -> float:
 def of_spyker(records: Sequence[Path], scenario: Scenario) -> tuple[float, float]:
     """``update`` and ``saving``."""
     latency, training = latency_seconds(scenario.world), delays(scenario)
-    runs = [Run(folder) for folder in records]
+    runs = [RunRecord(folder) for folder in records]
     began = [run.start.began or 0.0 for run in runs]
     size = 4 * (runs[0].summary or {})["parameters"] + HEADER_BYTES
     transfer = 8 * size / (1e6 * scenario.world.bandwidth_mbit)

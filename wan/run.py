@@ -21,7 +21,7 @@ from spyker.emulate.run import run
 from spyker.learn.registry import resolve, with_targets
 from spyker.learn.start import start
 from spyker.protocol.registry import ALGORITHMS
-from spyker.records import RecordWriter, Run
+from spyker.records import RecordWriter, RunRecord
 from spyker.show.curves import targets
 from wan.compare import Observed, Row, as_markdown, compare, observe
 from wan.costs import Costs, measure, with_costs
@@ -116,13 +116,13 @@ def both_worlds(scenario: Scenario, costs: Costs, out: Path) -> Outcome:
     title = scenario.chosen.title
     print(f"{title}: {scenario.duration:g} s in network namespaces ...", flush=True)
     records, carried = deploy(scenario, out / "real")
-    began = [Run(folder).start.began or 0.0 for folder in records[: len(scenario.placement().learners)]]
+    began = [RunRecord(folder).start.began or 0.0 for folder in records[: len(scenario.placement().learners)]]
     print(f"{title}: the same in the emulated world ...", flush=True)
     emulate(with_costs(scenario, costs), out / "emulated")
     interval = scenario.evaluation.interval
     emulated = observe([out / "emulated"], scenario.duration, interval)
     real = observe(records, scenario.duration, interval)
-    rows = compare(emulated, real, targets([Run(out / "emulated")]), scenario.world.regions)
+    rows = compare(emulated, real, targets([RunRecord(out / "emulated")]), scenario.world.regions)
     outcome = Outcome(title, emulated, real, rows, max(began) - min(began), carried)
     print(summary(outcome) + "\n" + as_markdown(rows))
     return outcome

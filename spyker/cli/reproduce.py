@@ -22,7 +22,7 @@ from spyker.experiments.profiles import PROFILES
 from spyker.experiments.reproduce import count, plan, tell
 from spyker.experiments.runner import check_folder, folder_of, held, run_watched
 from spyker.library.data import data_from, prepare_data
-from spyker.library.folders import Place
+from spyker.library.folders import OutFolder
 from spyker.library.interrupts import interrupts
 from spyker.library.sweep import check_counts
 from spyker.records import write_atomically
@@ -70,7 +70,7 @@ def command_reproduce(args: argparse.Namespace) -> int:
     plans = [plan(ITEMS[name], profile, seeds) for name in names]
     scenarios = [scenario for p in plans for scenario in p.all()]
     with data_from(args.data_dir):
-        with Place(out / "runs", lambda: check_folder(out, resume=args.resume)) as folder:
+        with OutFolder(out / "runs", lambda: check_folder(out, resume=args.resume)) as folder:
             prepare_data(scenarios)
             folder.keep()
         print(f"profile {profile.name}, {count(seeds, 'seed')}: {profile.says}")

@@ -10,7 +10,7 @@ from rich.console import Console
 
 from spyker.config.scenario import dump, load
 from spyker.learn.registry import resolve
-from spyker.library.folders import Place
+from spyker.library.folders import OutFolder
 from spyker.records import find_runs
 from spyker.show.curves import curves
 from spyker.show.table import for_terminal
@@ -33,7 +33,7 @@ def command_plot(args: argparse.Namespace) -> int:
     runs = [run for folder in args.runs for run in find_runs(folder)]
     drawn = curves(runs)
     targets = runs[0].start.targets
-    with Place(args.out or args.runs[0]) as place:
+    with OutFolder(args.out or args.runs[0]) as place:
         place.keep()
         pictures = plot_all(drawn, targets, place.folder)
     Console().print(for_terminal(drawn, targets))

@@ -13,18 +13,17 @@ from matplotlib.figure import Figure
 
 from spyker.experiments.claims import Claim
 from spyker.experiments.numbers import Sample, sample
-from spyker.records import Run
+from spyker.protocol.fedasync import FedAsync
+from spyker.protocol.fedavg import FedAvg
+from spyker.protocol.hierfavg import Edge
+from spyker.protocol.spyker import Spyker
+from spyker.protocol.sync_spyker import SyncSpyker
+from spyker.records import RunRecord
 from spyker.show.curves import Curve, curve
 
 Settings = Mapping[str, object]
 NOT_IN_PAPER = "not in the paper"
-ALGORITHM_TITLES = {
-    "spyker": "Spyker",
-    "sync-spyker": "Sync-Spyker",
-    "fedasync": "FedAsync",
-    "hierfavg": "HierFAVG",
-    "fedavg": "FedAvg",
-}
+ALGORITHM_TITLES = {a.name: a.title for a in (Spyker, SyncSpyker, FedAsync, Edge, FedAvg)}  # of the paper
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +73,7 @@ class Section:
 class Results:
     """The finished runs of an item, by label; one run per seed, ``None`` where training diverged."""
 
-    def __init__(self, runs: Mapping[str, Sequence[Run | None]], settings: Mapping[str, Settings]) -> None:
+    def __init__(self, runs: Mapping[str, Sequence[RunRecord | None]], settings: Mapping[str, Settings]) -> None:
         self.runs, self.settings = runs, settings
         self._curves: dict[str, list[Curve | None]] = {}
         self.numbers: dict[tuple[str, str], Sample] = {}
@@ -95,7 +94,7 @@ class Results:
         self.numbers[label, name] = found = sample(None if c is None else of(c) for c in self.curves(label))
         return found
 
-    def count(self, label: str, name: str, of: Callable[[Run], float | None]) -> Sample:
+    def count(self, label: str, name: str, of: Callable[[RunRecord], float | None]) -> Sample:
         """Measure something on every seed's run record, and keep it for the CSV file."""
         self.numbers[label, name] = found = sample(None if run is None else of(run) for run in self.runs[label])
         return found

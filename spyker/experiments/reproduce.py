@@ -14,7 +14,7 @@ from spyker.experiments.item import NOT_IN_PAPER, Item, Profile, Results, Sectio
 from spyker.experiments.reading import READING
 from spyker.experiments.runner import with_seeds
 from spyker.learn.registry import resolve
-from spyker.records import Run, write_atomically
+from spyker.records import RunRecord, write_atomically
 from spyker.show.paper import save_figure
 
 
@@ -46,7 +46,9 @@ def plan(item: Item, profile: Profile, seeds: int) -> Plan:
     return Plan(item, settings, {name: with_seeds(resolve(load(None, s)), seeds) for name, s in settings.items()})
 
 
-def tell(plan: Plan, runs: Mapping[str, Sequence[Run | None]], folder: Path, profile: Profile, seeds: int) -> Section:
+def tell(
+    plan: Plan, runs: Mapping[str, Sequence[RunRecord | None]], folder: Path, profile: Profile, seeds: int
+) -> Section:
     """Write an item's figure, numbers and section into its folder."""
     results = Results(runs, plan.settings)
     section = plan.item.tell(results)

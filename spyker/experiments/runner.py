@@ -33,7 +33,8 @@ from spyker.learn.registry import code_of, recipe
 from spyker.learn.spawn import spawn
 from spyker.learn.start import available_cores
 from spyker.learn.task import Task
-from spyker.records import Fact, Run, is_record
+from spyker.records import Fact, RunRecord, is_record
+from spyker.records.facts import FORMAT
 from spyker.show.bar import Bar
 from spyker.version import __version__
 
@@ -58,14 +59,15 @@ def essence(scenario: Scenario) -> Scenario:
 
 def folder_of(scenario: Scenario, root: Path) -> Path:
     """Where the run of a scenario belongs."""
-    depends = f"{__version__}\n{dump(essence(scenario))}{code_of(scenario.task)}{algorithm_code(scenario.algorithm)}"
+    code = code_of(scenario.task) + algorithm_code(scenario.algorithm)
+    depends = f"{__version__} {FORMAT}\n{dump(essence(scenario))}{code}"
     digest = hashlib.sha256(depends.encode()).hexdigest()[:12]
     return root / f"{scenario.chosen.name}-{scenario.task.name.rpartition(':')[2]}-{digest}"
 
 
 def is_finished(folder: Path) -> bool:
     """Whether a run got to its end. The summary is written last, in one step."""
-    return (folder / "summary.json").exists() and bool((Run(folder).summary or {}).get("finished"))
+    return (folder / "summary.json").exists() and bool((RunRecord(folder).summary or {}).get("finished"))
 
 
 def run_all(
@@ -74,7 +76,7 @@ def run_all(
     jobs: int | None = None,
     report: Callable[[Report], None] = lambda _: None,
     stop: Stop | None = None,
-) -> list[Run | None]:
+) -> list[RunRecord | None]:
     """Run what has not been run yet, ``jobs`` at a time; one run per scenario, in their order.
 
     ``None`` stands for a run whose training diverged, and for those that a ``stop`` kept from ending.
@@ -105,7 +107,7 @@ def run_all(
         for hand in hands:
             hand.end()
     folders = [folder_of(scenario, root) for scenario in wanted]
-    return [Run(folder) if is_finished(folder) else None for folder in folders]
+    return [RunRecord(folder) if is_finished(folder) else None for folder in folders]
 
 
 def expected_cost(scenario: Scenario) -> float:
@@ -238,7 +240,7 @@ def with_seeds(scenario: Scenario, seeds: int) -> Sequence[Scenario]:
 
 def run_watched(
     title: str, scenarios: Sequence[Scenario], root: Path, jobs: int | None, stop: Stop, *, progress: bool = True
-) -> list[Run | None]:
+) -> list[RunRecord | None]:
     """Run scenarios and show how far they are, by the expected cost of those that are still to be run."""
     if not progress:
         return run_all(scenarios, root, jobs, stop=stop)

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from spyker.config.scenario import Scenario
 from spyker.config.sections import ScenarioError, show
 from spyker.experiments.numbers import Sample, sample
-from spyker.records import Run
+from spyker.records import RunRecord
 from spyker.show.curves import curve, targets
 
 
@@ -42,7 +42,7 @@ class Row:
     measures: Mapping[str, Sample]
 
 
-def row(point: Point, runs: Sequence[Run | None]) -> Row:
+def row(point: Point, runs: Sequence[RunRecord | None]) -> Row:
     """Measure the runs of one combination, one per seed."""
     measures: dict[str, Sample] = {}
     drawn = [None if run is None else curve(run, run.start.title) for run in runs]

@@ -24,12 +24,12 @@ def new_folder(name: str) -> Path:
     return folder
 
 
-def place_for_record(folder: Path, *, overwrite: bool) -> Place:
+def place_for_record(folder: Path, *, overwrite: bool) -> OutFolder:
     """A place where nothing stands, or a record that may go."""
-    return Place(folder, lambda: check_new(folder, overwrite=overwrite))
+    return OutFolder(folder, lambda: check_new(folder, overwrite=overwrite))
 
 
-class Place:
+class OutFolder:
     """A folder to write into, as a context: what stands there has passed a check, and it can be written to.
 
     If the context ends before somebody says :meth:`keep` or :meth:`empty`, everything is as it was.

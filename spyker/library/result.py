@@ -34,7 +34,7 @@ class Run:
     """
 
     def __init__(self, folder: str | Path) -> None:
-        self.record = records.Run(Path(folder))
+        self.record = records.RunRecord(Path(folder))
 
     @property
     def folder(self) -> Path:

@@ -14,7 +14,7 @@ from spyker.experiments.sweep import Point, Row, as_csv, cells, combinations, li
 from spyker.learn.memory import check_memory
 from spyker.learn.start import available_cores
 from spyker.library.data import data_from, prepare_data
-from spyker.library.folders import Place, new_folder
+from spyker.library.folders import OutFolder, new_folder
 from spyker.library.interrupts import Interrupted, interrupts
 from spyker.library.result import as_frame, as_html
 from spyker.library.run import short
@@ -91,7 +91,7 @@ def sweep(
         folder = new_folder(f"sweep-{short(points[0].scenario)}") if out is None else Path(out)
         scenarios = [s for point in points for s in with_seeds(point.scenario, seeds)]
         check_memory(sorted(scenarios, key=lambda s: s.client_count)[-(jobs or available_cores()) :])
-        with Place(folder / "runs", lambda: check_folder(folder, resume=resume)) as place:
+        with OutFolder(folder / "runs", lambda: check_folder(folder, resume=resume)) as place:
             prepare_data(scenarios, progress=progress)
             place.keep()
         with interrupts() as stop, held(folder / "runs"):

@@ -6,19 +6,18 @@ wants a table, a plot or a page reads these; nobody looks into a running world.
 """
 
 from spyker.protocol.facts import Fact
-from spyker.records.facts import Evaluated, Place, Resumed, RunStarted, UnknownFact, evaluated, run_started
+from spyker.records.facts import Evaluated, Resumed, RunStarted, ServerPlace, UnknownFact, evaluated, run_started
 from spyker.records.files import (
     FACTS,
     SCENARIO,
     SUMMARY,
     RecordError,
     check_new,
-    clear,
     is_record,
     write_atomically,
 )
 from spyker.records.lines import Stated, fields, line
-from spyker.records.reader import Follower, Run, find_runs, first_fact, follow, read, read_back
+from spyker.records.reader import Follower, RunRecord, find_runs, first_fact, follow, read, read_back
 from spyker.records.writer import RecordWriter
 
 __all__ = [
@@ -28,16 +27,15 @@ __all__ = [
     "Evaluated",
     "Fact",
     "Follower",
-    "Place",
     "RecordError",
     "RecordWriter",
     "Resumed",
-    "Run",
+    "RunRecord",
     "RunStarted",
+    "ServerPlace",
     "Stated",
     "UnknownFact",
     "check_new",
-    "clear",
     "evaluated",
     "fields",
     "find_runs",

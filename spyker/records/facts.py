@@ -17,7 +17,7 @@ EMULATED, DEPLOYED = "emulated", "deployed"
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class ServerPlace:
     """A server, where it is, and how many clients it begins with; ``None`` if it never has any, like a cloud."""
 
     id: int
@@ -38,7 +38,7 @@ class RunStarted(Fact):
     metric: str
     higher_is_better: bool
     regions: list[str]
-    servers: list[Place]
+    servers: list[ServerPlace]
     clients: int
     seed: int
     targets: list[float]
@@ -80,12 +80,13 @@ def run_started(
     )
 
 
-def places(scenario: Scenario) -> list[Place]:
+def places(scenario: Scenario) -> list[ServerPlace]:
     """The servers that the algorithm of a resolved scenario wants, in the order of their ids."""
     placed, names = scenario.placement(), scenario.world.regions
     counts = Counter(placed.homes)
     return [
-        Place(i, names[placed.server_regions[i]], counts[i] if i in placed.learners else None) for i in placed.servers
+        ServerPlace(i, names[placed.server_regions[i]], counts[i] if i in placed.learners else None)
+        for i in placed.servers
     ]
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import BinaryIO
@@ -41,13 +40,6 @@ def check_new(folder: Path, *, overwrite: bool) -> None:
         raise RecordError(f"{folder} exists already. Choose another --out, or add --overwrite to replace it")
     if not is_record(folder) and not any(is_record(child) for child in folder.iterdir()):
         raise RecordError(f"{folder} is not a run record, so --overwrite leaves it alone. Choose another --out")
-
-
-def clear(folder: Path, *, overwrite: bool) -> None:
-    """Make room for a record, if :func:`check_new` allows it."""
-    check_new(folder, overwrite=overwrite)
-    if folder.exists():
-        shutil.rmtree(folder)
 
 
 def drop_torn_line(facts: Path) -> None:

@@ -31,7 +31,7 @@ from spyker.protocol.facts import Fact, UpdateApplied
 from spyker.records.facts import Evaluated, Resumed, RunStarted, evaluated
 from spyker.records.files import FACTS, SCENARIO, SUMMARY, RecordError, write_atomically
 from spyker.records.lines import Stated, jsonable, line, parse
-from spyker.records.reader import Follower, Run, read_back
+from spyker.records.reader import Follower, RunRecord, read_back
 from spyker.records.summary import WAYS, Hit, Totals, summarise, target_name
 from spyker.records.writer import RecordWriter
 
@@ -73,7 +73,7 @@ class Stream:
 class Part:
     """The record of one server."""
 
-    run: Run
+    run: RunRecord
     id: int
     began: float
     ahead: float = 0.0
@@ -149,7 +149,7 @@ def read_parts(folders: Sequence[Path]) -> list[Part]:
     """The records of servers of one deployment, in the order of the servers."""
     parts: dict[int, Part] = {}
     for folder in folders:
-        run = Run(folder)
+        run = RunRecord(folder)
         start = run.start
         if start.server is None or start.began is None:
             raise RecordError(f"{folder} is not the record of one deployed server. Name folders of deploy.record")

@@ -138,7 +138,7 @@ def unreadable(path: Path, error: Exception) -> RecordError:
     return RecordError(f"{path} cannot be read ({problem}). Restore it, or make the run again")
 
 
-class Run:
+class RunRecord:
     """A run record, read back. A run that was killed has facts but no summary; damaged lines are ignored."""
 
     def __init__(self, folder: Path) -> None:
@@ -195,11 +195,11 @@ class Run:
                 restarts[fact.server].pop(0)
 
 
-def find_runs(folder: Path) -> list[Run]:
+def find_runs(folder: Path) -> list[RunRecord]:
     """The run in this folder, or else the runs in the folders directly below it, by name."""
     if is_record(folder):
-        return [Run(folder)]
+        return [RunRecord(folder)]
     children = sorted(p for p in folder.iterdir() if is_record(p)) if folder.is_dir() else []
     if not children:
         raise RecordError(f"{folder} holds no run record. Name a folder made by --out")
-    return [Run(child) for child in children]
+    return [RunRecord(child) for child in children]

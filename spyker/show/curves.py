@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from spyker.records import Evaluated, RecordError, Run
+from spyker.records import Evaluated, RecordError, RunRecord
+from spyker.records.facts import EMULATED
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,6 +25,8 @@ class Curve:
     averaged: list[float]
     synchronisations: int
     finished: bool
+    virtual: bool = True
+    """Whether its time is that of an emulated world."""
 
     def good(self, score: float, target: float) -> bool:
         """Whether a score is at least as good as ``target``."""
@@ -48,12 +51,12 @@ class Curve:
         return hit
 
 
-def targets(runs: Sequence[Run]) -> list[float]:
+def targets(runs: Sequence[RunRecord]) -> list[float]:
     """The scores that the runs were meant to reach, each once."""
     return list(dict.fromkeys(target for run in runs for target in run.start.targets))
 
 
-def curve(run: Run, label: str) -> Curve:
+def curve(run: RunRecord, label: str) -> Curve:
     """Read the evaluations of a run. A run that was killed has them as well."""
     points = list(run.facts(Evaluated))
     if not points:
@@ -72,10 +75,11 @@ def curve(run: Run, label: str) -> Curve:
         [s.averaged for s in scores],
         summary.get("synchronisations", 0),
         bool(summary.get("finished")),
+        run.start.world == EMULATED,
     )
 
 
-def curves(runs: Sequence[Run]) -> list[Curve]:
+def curves(runs: Sequence[RunRecord]) -> list[Curve]:
     """One curve per run, named after the algorithm, or after the folder where algorithms repeat."""
     titles = [run.start.title for run in runs]
     if len(set(titles)) < len(titles):

@@ -42,13 +42,13 @@ def plot(curves: Sequence[Curve], targets: Sequence[float], what: str = "time") 
     axes = figure.add_subplot()
     if what == "time":
         score(axes, curves, targets, [c.time for c in curves])
-        label, title = "virtual time (s)", f"{metric} over time, mean of the servers"
+        label, title = seconds(curves), f"{metric} over time, mean of the servers"
     elif what == "updates":
         score(axes, curves, targets, [c.updates for c in curves])
         label, title = "client updates applied", f"{metric} over client updates, mean of the servers"
     elif what == "bytes":
         traffic(axes, curves)
-        label, title = "virtual time (s)", "Communication"
+        label, title = seconds(curves), "Communication"
     else:
         raise ValueError(f"nothing can be drawn against {what!r}. Choose time, updates or bytes")
     axes.set_xlabel(label)
@@ -58,6 +58,11 @@ def plot(curves: Sequence[Curve], targets: Sequence[float], what: str = "time") 
     axes.spines[["top", "right"]].set_visible(False)
     axes.legend(frameon=False)
     return figure
+
+
+def seconds(curves: Sequence[Curve]) -> str:
+    """What an axis of time is called; that of a deployment is real."""
+    return "virtual time (s)" if all(c.virtual for c in curves) else "time (s)"
 
 
 def save(figure: Figure, path: Path) -> None:

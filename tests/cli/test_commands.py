@@ -13,7 +13,7 @@ import pytest
 
 from spyker import __version__
 from spyker.cli.main import main
-from spyker.records import Evaluated, Run
+from spyker.records import Evaluated, RunRecord
 
 SPYKER = [sys.executable, "-m", "spyker.cli.main"]
 QUICK = ["--task", "quadratic", "--duration", "3"]
@@ -30,7 +30,7 @@ def test_version(tmp_path: Path) -> None:
 def test_run_writes_a_record_and_says_where(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     assert main(["run", *QUICK, "--algorithm", "fedavg", "--seed", "5", "--clients", "9", "--out", "here"]) == 0
-    run = Run(tmp_path / "here")
+    run = RunRecord(tmp_path / "here")
     assert run.scenario["algorithm"] == "fedavg"
     assert run.scenario["seed"] == 5
     assert run.scenario["world"]["clients"] == [3, 2, 2, 2]
@@ -65,7 +65,7 @@ def test_compare_runs_all_in_the_same_world_and_draws(
     printed = capsys.readouterr().out
     scenarios = []
     for name in ("spyker", "sync-spyker", "fedasync", "fedavg", "hierfavg"):
-        scenario = Run(tmp_path / "out" / name).scenario
+        scenario = RunRecord(tmp_path / "out" / name).scenario
         assert scenario.pop("algorithm") == name
         scenarios.append(scenario)
     assert all(scenario == scenarios[0] for scenario in scenarios)
@@ -192,7 +192,7 @@ def test_a_training_that_runs_away_fails_with_1_and_leaves_a_readable_record(tmp
     )
     assert done.returncode == 1
     assert "training.rate" in done.stderr
-    assert next(Run(tmp_path / "a").facts(Evaluated)).t == 0
+    assert next(RunRecord(tmp_path / "a").facts(Evaluated)).t == 0
 
 
 def test_ctrl_c_leaves_a_readable_run(tmp_path: Path) -> None:
@@ -213,7 +213,7 @@ def test_ctrl_c_leaves_a_readable_run(tmp_path: Path) -> None:
     assert "stopped early" in out
     summary = json.loads((tmp_path / "a" / "summary.json").read_text())
     assert not summary["finished"]
-    assert summary["updates"] == sum(1 for _ in Run(tmp_path / "a").updates())
+    assert summary["updates"] == sum(1 for _ in RunRecord(tmp_path / "a").updates())
 
 
 def test_ctrl_c_while_workers_start_is_quiet(tmp_path: Path) -> None:
@@ -259,7 +259,7 @@ def test_the_number_of_workers_changes_no_byte(tmp_path: Path) -> None:
     for name in ("scenario.toml", "facts.jsonl", "summary.json"):
         alone = (tmp_path / "0" / name).read_bytes()
         assert alone == (tmp_path / "1" / name).read_bytes() == (tmp_path / "2" / name).read_bytes()
-    assert sum(1 for _ in Run(tmp_path / "2").updates()) > 500
+    assert sum(1 for _ in RunRecord(tmp_path / "2").updates()) > 500
 
 
 OWN_TASK = """

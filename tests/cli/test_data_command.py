@@ -8,7 +8,7 @@ from small_data import FILES, small, write_files
 from spyker.cli.main import main
 from spyker.learn.data import cache
 from spyker.learn.data.catalogue import DATASETS
-from spyker.records import Run
+from spyker.records import RunRecord
 
 
 @pytest.fixture
@@ -124,7 +124,7 @@ def test_the_picture_of_who_gets_what(folder: str, tmp_path: Path, capsys: pytes
 def test_a_run_with_data_of_ones_own(folder: str, tmp_path: Path, task: str, metric: str, settings: list[str]) -> None:
     args = ["--task", task, "--clients", "4", "--duration", "0.5", "--workers", "0", "--data-dir", folder]
     assert main(["run", *args, *settings, "--out", "a"]) == 0
-    run = Run(tmp_path / "a")
+    run = RunRecord(tmp_path / "a")
     assert run.summary is not None
     assert run.summary["metric"]["name"] == metric
     assert run.summary["updates"] > 3

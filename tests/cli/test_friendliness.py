@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from spyker.cli.main import main
-from spyker.records import Evaluated, Run
+from spyker.records import Evaluated, RunRecord
 
 QUICK = ["--task", "quadratic", "--duration", "3"]
 PROGRAM = [sys.executable, "-m", "spyker"]
@@ -100,7 +100,7 @@ def test_a_disk_that_becomes_full_fails_the_run_and_leaves_what_it_took(tmp_path
     assert done.returncode == 1, done.stderr
     assert done.stderr.count("\n") == 1
     assert "facts.jsonl" in done.stderr
-    assert next(Run(tmp_path / "a").facts(Evaluated)).t == 0
+    assert next(RunRecord(tmp_path / "a").facts(Evaluated)).t == 0
 
 
 MARKED = """

@@ -11,7 +11,7 @@ import pytest
 from deployment import deployed, speaking, table, until
 
 from spyker.deploy.checkpoints import latest
-from spyker.records import Run
+from spyker.records import RunRecord
 from spyker.records.merge import merge
 
 
@@ -43,7 +43,7 @@ def test_a_killed_server_goes_on_from_what_it_saved(tmp_path: Path) -> None:
         assert server.wait(20) == 0
         check_exactly_once(deployment.facts())
         merge([deployment.record(0)], tmp_path / "merged")
-    run = Run(tmp_path / "merged")
+    run = RunRecord(tmp_path / "merged")
     held = [update.version for _, update, _ in run.updates()]
     assert run.summary is not None
     assert held == list(range(1, run.summary["updates"] + 1)), "what was lost does not count in the merged record"

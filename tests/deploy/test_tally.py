@@ -16,7 +16,7 @@ from spyker.deploy.log import Log
 from spyker.deploy.tally import Tally
 from spyker.learn.registry import recipe, resolve
 from spyker.protocol.facts import UpdateApplied
-from spyker.records import FACTS, Evaluated, Run, line
+from spyker.records import FACTS, Evaluated, RunRecord, line
 
 
 def make_tally(folder: Path, *, resume: bool = False, said: io.StringIO | None = None) -> Tally:
@@ -58,7 +58,7 @@ def test_a_restart_costs_no_more_after_a_long_life(tmp_path: Path) -> None:
         tracemalloc.stop()
     assert lost == 10
     assert peak < 2_000_000, "the file has seven million bytes"
-    assert [stated.fact.kind for stated in Run(tmp_path / "record").facts()][-2:] == ["update", "resumed"]
+    assert [stated.fact.kind for stated in RunRecord(tmp_path / "record").facts()][-2:] == ["update", "resumed"]
 
 
 def test_evaluations_leave_what_the_summary_needs_and_no_more(tmp_path: Path) -> None:
@@ -84,7 +84,7 @@ def test_a_score_that_is_not_a_number_is_recorded_as_such_and_reported_once(tmp_
     for score in (0.25, float("nan"), float("inf")):
         tally.evaluated(1.0, 1, score)
     json.dumps(tally.numbers(), allow_nan=False)
-    scores = [stated.fact.mean for stated in Run(tmp_path / "record").facts(Evaluated)]
+    scores = [stated.fact.mean for stated in RunRecord(tmp_path / "record").facts(Evaluated)]
     assert [None if math.isnan(score) else score for score in scores] == [0.25, None, None]
     reports = [json.loads(line, parse_constant=pytest.fail) for line in said.getvalue().splitlines()]
     assert [entry["event"] for entry in reports].count("not-finite-score") == 1
@@ -115,7 +115,7 @@ def test_time_does_not_jump_when_the_wall_clock_is_set(tmp_path: Path, monkeypat
     clocks.advance(1.0)
     tally.fact(applied(2), 0)
     tally.close(None)
-    assert [stated.t for stated in Run(tmp_path / "record").facts(UpdateApplied)] == [2.0, 3.0]
+    assert [stated.t for stated in RunRecord(tmp_path / "record").facts(UpdateApplied)] == [2.0, 3.0]
 
 
 def test_time_goes_on_in_the_next_life_and_never_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -154,10 +154,10 @@ def test_a_new_life_ends_what_the_summary_of_the_last_one_says(tmp_path: Path) -
     tally.begin(1.0)
     tally.close({"finished": True})
     tally = make_tally(tmp_path / "record", resume=True)
-    assert Run(tmp_path / "record").summary is not None, "it may fail to start"
+    assert RunRecord(tmp_path / "record").summary is not None, "it may fail to start"
     tally.begin(2.0)
     tally.resume(0)
-    assert Run(tmp_path / "record").summary is None
+    assert RunRecord(tmp_path / "record").summary is None
     tally.close(None)
 
 
@@ -170,8 +170,8 @@ def test_a_start_that_failed_does_not_stand_in_the_way_of_the_next(tmp_path: Pat
     tally.begin(1.0)
     tally.fact(applied(1), 0)
     tally.close(None)
-    assert Run(tmp_path / "record").start.algorithm == "fedasync"
-    assert [stated.fact.kind for stated in Run(tmp_path / "record").facts()] == ["run", "update"]
+    assert RunRecord(tmp_path / "record").start.algorithm == "fedasync"
+    assert [stated.fact.kind for stated in RunRecord(tmp_path / "record").facts()] == ["run", "update"]
 
 
 def test_a_record_that_has_begun_is_gone_on_with_and_never_overwritten(tmp_path: Path) -> None:
@@ -202,5 +202,5 @@ def test_a_record_that_was_lost_begins_anew_and_can_be_gone_on_with(tmp_path: Pa
         again.restore(tally.numbers())
         again.resume(5)
         again.close(None)
-    assert [stated.fact.kind for stated in Run(tmp_path / "record").facts()] == ["run", "resumed", "resumed"]
-    assert Run(tmp_path / "record").start.began == 1.0
+    assert [stated.fact.kind for stated in RunRecord(tmp_path / "record").facts()] == ["run", "resumed", "resumed"]
+    assert RunRecord(tmp_path / "record").start.began == 1.0

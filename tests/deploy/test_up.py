@@ -13,7 +13,7 @@ from deployment import table, until
 from spyker.config.scenario import dump, from_table
 from spyker.learn.registry import recipe, resolve
 from spyker.protocol.registry import ALGORITHMS
-from spyker.records import Run
+from spyker.records import RunRecord
 
 SPYKER = [sys.executable, "-m", "spyker.cli.main"]
 HELPERS = str(Path(__file__).parents[1] / "helpers")
@@ -32,7 +32,7 @@ def test_a_full_run_of_each_algorithm(tmp_path: Path, algorithm: str) -> None:
     done = subprocess.run(command, capture_output=True, text=True, timeout=60)
     assert done.returncode == 0, done.stderr
     assert ALGORITHMS[algorithm].title in done.stdout
-    run = Run(out)
+    run = RunRecord(out)
     assert run.summary is not None
     assert run.summary["finished"]
     assert (run.start.world, run.start.title, run.start.server) == ("deployed", ALGORITHMS[algorithm].title, None)
@@ -62,7 +62,7 @@ def test_a_model_of_pytorch(tmp_path: Path) -> None:
     command = [*SPYKER, "up", str(scenario), "--out", str(out), "--keep", str(tmp_path / "kept")]
     done = subprocess.run(command, capture_output=True, text=True, timeout=90)
     assert done.returncode == 0, done.stderr
-    summary = Run(out).summary
+    summary = RunRecord(out).summary
     assert summary is not None
     assert summary["final"]["mean"] > 0.2, "guessing is right in a tenth"
     state = tmp_path / "kept" / "server-0" / "state"
@@ -84,7 +84,7 @@ def test_a_client_that_fails_is_named_when_the_run_is_over(tmp_path: Path, monke
     done = subprocess.run(command, capture_output=True, text=True, timeout=60)
     assert done.returncode == 1
     assert "1 of 3 clients failed. client 1: its training failed" in done.stderr
-    assert Run(tmp_path / "record").summary is not None, "the others have learnt something"
+    assert RunRecord(tmp_path / "record").summary is not None, "the others have learnt something"
 
 
 def test_ctrl_c_stops_everything(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ from spyker.config.scenario import from_table
 from spyker.emulate.record import RecordLostError, record
 from spyker.learn.engine import Here
 from spyker.learn.registry import recipe, resolve
-from spyker.records import Evaluated, Run
+from spyker.records import Evaluated, RunRecord
 
 SCENARIO = resolve(from_table({"task": {"name": "quadratic"}, "duration": 5.0}))
 
@@ -23,10 +23,12 @@ def make(folder: Path, *watches: Any) -> dict[str, Any]:
 def test_who_watches_is_told_what_is_written_and_may_end_the_run(tmp_path: Path) -> None:
     told: list[tuple[float, str]] = []
     summary = make(tmp_path / "a", lambda t, fact: told.append((t, fact.kind)), lambda t, fact: t >= 1)
-    assert summary == Run(tmp_path / "a").summary
+    assert summary == RunRecord(tmp_path / "a").summary
     assert not summary["finished"]
     assert 1 <= summary["time"] < 1.5
-    assert [(round(t, 9), kind) for t, kind in told] == [(t, fact.kind) for t, fact, _ in Run(tmp_path / "a").facts()]
+    assert [(round(t, 9), kind) for t, kind in told] == [
+        (t, fact.kind) for t, fact, _ in RunRecord(tmp_path / "a").facts()
+    ]
 
 
 def test_only_true_ends_a_run(tmp_path: Path) -> None:
@@ -45,4 +47,4 @@ def test_a_record_that_the_disk_takes_no_more_of_is_an_error_that_names_it(tmp_p
             make(tmp_path / "a", fill_the_disk)
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, before)
-    assert [stated.t for stated in Run(tmp_path / "a").facts(Evaluated)] == [0.0, 1.0, 2.0]
+    assert [stated.t for stated in RunRecord(tmp_path / "a").facts(Evaluated)] == [0.0, 1.0, 2.0]

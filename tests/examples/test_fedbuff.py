@@ -16,7 +16,7 @@ from spyker.deploy.checkpoints import latest
 from spyker.protocol.facts import RoundEnded, UpdateApplied
 from spyker.protocol.messages import Model, ToClient, ToServer, Update
 from spyker.protocol.server import Server, Setup
-from spyker.records import Run
+from spyker.records import RunRecord
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 SPYKER = [sys.executable, "-m", "spyker"]
@@ -78,7 +78,7 @@ def test_it_stands_in_every_table_and_plot(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
     assert "FedBuff" in done.stdout
     assert "| FedBuff |" in (out / "table.md").read_text()
-    run = Run(out / "fedbuff")
+    run = RunRecord(out / "fedbuff")
     assert run.summary is not None
     assert run.summary["final"]["mean"] > 0.3
     assert run.scenario["fedbuff"]["buffer"] == 4
@@ -102,7 +102,7 @@ def test_it_is_deployed(tmp_path: Path) -> None:
     command = [*SPYKER, "up", "--algorithm", NAME, "--task", "quadratic", "--clients", "4", "--duration", "3"]
     done = subprocess.run([*command, "--out", str(out)], capture_output=True, text=True, timeout=90, cwd=EXAMPLES)
     assert done.returncode == 0, done.stderr
-    summary = Run(out).summary
+    summary = RunRecord(out).summary
     assert summary is not None
     assert summary["title"] == "FedBuff"
     assert min(summary["updates_per_client"]) > 0
@@ -125,5 +125,5 @@ def test_it_survives_the_death_of_its_server(tmp_path: Path) -> None:
         until(lambda: len(deployment.facts("update")) >= 120)
         server.send_signal(signal.SIGTERM)
         assert server.wait(20) == 0
-        held = [update.version for _, update, _ in Run(deployment.record(0)).updates()]
+        held = [update.version for _, update, _ in RunRecord(deployment.record(0)).updates()]
         assert held == list(range(1, len(held) + 1)), "none is lost that was saved, and none counts twice"

@@ -14,7 +14,7 @@ from spyker.experiments.items import ITEMS, PAPER
 from spyker.experiments.profiles import PROFILES
 from spyker.experiments.reproduce import Plan, plan, tell
 from spyker.experiments.runner import folder_of, run_all
-from spyker.records import Run
+from spyker.records import RunRecord
 
 DIGITS = {"task.name": "digits"}
 MINIATURE = Profile(
@@ -34,7 +34,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[Plan], di
     runs = {folder_of(s, out / "runs"): r for s, r in zip(scenarios, run_all(scenarios, out / "runs"), strict=True)}
     sections = {}
     for p in plans:
-        mine: dict[str, Sequence[Run | None]] = {
+        mine: dict[str, Sequence[RunRecord | None]] = {
             label: [runs[folder_of(s, out / "runs")] for s in seeded] for label, seeded in p.scenarios.items()
         }
         sections[p.item.name] = tell(p, mine, out / p.item.name, MINIATURE, 1)

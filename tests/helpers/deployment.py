@@ -28,7 +28,7 @@ from spyker.deploy.wire import outgoing
 from spyker.host.tickets import SAID, Ticket
 from spyker.learn.registry import recipe, resolve
 from spyker.protocol.messages import Update
-from spyker.records import RecordError, Run, RunStarted, Stated
+from spyker.records import RecordError, RunRecord, RunStarted, Stated
 
 DEADLINE = 60.0
 
@@ -96,7 +96,7 @@ class Deployed(Local):
     def facts(self, kind: str | None = None, server: int = 0) -> list[dict[str, Any]]:
         """What a server has written down so far."""
         try:
-            found = [as_table(stated) for stated in Run(self.record(server)).facts()]
+            found = [as_table(stated) for stated in RunRecord(self.record(server)).facts()]
         except RecordError:
             return []  # it has not begun
         return [fact for fact in found if fact["kind"] == kind or (kind is None and fact["kind"] != RunStarted.kind)]

@@ -8,7 +8,7 @@ from typing import Any
 
 from spyker import __version__
 from spyker.protocol.facts import UpdateApplied
-from spyker.records import Evaluated, Fact, Place, RecordWriter, RunStarted
+from spyker.records import Evaluated, Fact, RecordWriter, RunStarted, ServerPlace
 
 SCENARIO = 'algorithm = "spyker"\n'
 
@@ -24,7 +24,7 @@ def started(server: int | None = None, began: float | None = None, **changes: An
         "metric": "accuracy",
         "higher_is_better": True,
         "regions": ["here", "there"],
-        "servers": [Place(0, "here", 2), Place(1, "there", 2)],
+        "servers": [ServerPlace(0, "here", 2), ServerPlace(1, "there", 2)],
         "clients": 4,
         "seed": 1,
         "targets": [0.5],

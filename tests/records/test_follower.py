@@ -6,7 +6,7 @@ from pathlib import Path
 from recording import applied, judged, started, write
 
 from spyker.protocol.facts import UpdateApplied
-from spyker.records import FACTS, Follower, RecordWriter, Run, follow, line
+from spyker.records import FACTS, Follower, RecordWriter, RunRecord, follow, line
 
 
 def versions(follower: Follower) -> list[int]:
@@ -59,7 +59,7 @@ def test_a_follower_goes_on_where_another_had_come_to(tmp_path: Path) -> None:
 def test_lines_longer_than_what_is_read_at_once(tmp_path: Path) -> None:
     long = judged(1, 0.5).__class__(1, 2, 0.5, 0.5, 0.5, 0.5, [0.125] * 30_000)
     write(tmp_path / "run", started(), [(1.0, applied(0, 1)), (2.0, long), (3.0, applied(0, 2))])
-    assert [stated.fact for stated in Run(tmp_path / "run").facts()][1:] == [applied(0, 1), long, applied(0, 2)]
+    assert [stated.fact for stated in RunRecord(tmp_path / "run").facts()][1:] == [applied(0, 1), long, applied(0, 2)]
 
 
 def test_memory_does_not_grow_with_the_record(tmp_path: Path) -> None:

@@ -14,11 +14,22 @@ from recording import applied, judged, started, write
 
 from spyker.cli.main import main
 from spyker.protocol.facts import CloudRoundEnded, Fact, UpdateApplied
-from spyker.records import FACTS, SUMMARY, Evaluated, Place, RecordError, Resumed, Run, RunStarted, UnknownFact, line
+from spyker.records import (
+    FACTS,
+    SUMMARY,
+    Evaluated,
+    RecordError,
+    Resumed,
+    RunRecord,
+    RunStarted,
+    ServerPlace,
+    UnknownFact,
+    line,
+)
 from spyker.records.merge import Merger, merge
 from spyker.show.curves import curve
 
-CLOUD = {"servers": [Place(0, "here", 2), Place(1, "there", 2), Place(2, "here", None)]}
+CLOUD = {"servers": [ServerPlace(0, "here", 2), ServerPlace(1, "there", 2), ServerPlace(2, "here", None)]}
 
 
 def totals(updates: int, **changes: Any) -> dict[str, Any]:
@@ -46,7 +57,7 @@ def test_records_are_aligned_by_the_time_at_which_they_began(tmp_path: Path) -> 
     one = write(tmp_path / "0", started(0, 1000.0), first)
     two = write(tmp_path / "1", started(1, 1000.5), second)
     merge([two, one], tmp_path / "all")
-    run = Run(tmp_path / "all")
+    run = RunRecord(tmp_path / "all")
     assert run.start == started(None, 1000.0)
     assert run.summary is None
     assert [(t, update.server, queue) for t, update, queue in run.updates()] == [(1.0, 0, 1), (1.5, 1, 1)]
@@ -60,7 +71,7 @@ def test_records_are_aligned_by_the_time_at_which_they_began(tmp_path: Path) -> 
 def test_regular_times_come_once(tmp_path: Path) -> None:
     facts = [(round(0.1 * n, 9), judged(n, 0.5)) for n in range(3, 12)]
     merge([write(tmp_path / "0", started(0, 1000.0, interval=0.1), facts)], tmp_path / "all")
-    assert curve(Run(tmp_path / "all"), "merged").time == [t for t, _ in facts]
+    assert curve(RunRecord(tmp_path / "all"), "merged").time == [t for t, _ in facts]
 
 
 def test_what_a_restart_made_void_is_kept_and_does_not_count(tmp_path: Path) -> None:
@@ -75,7 +86,7 @@ def test_what_a_restart_made_void_is_kept_and_does_not_count(tmp_path: Path) -> 
         (6.0, judged(2, 0.5)),
     ]
     merge([write(tmp_path / "0", started(0, 1000.0), facts)], tmp_path / "all")
-    run = Run(tmp_path / "all")
+    run = RunRecord(tmp_path / "all")
     assert [(t, update.version) for t, update, _ in run.updates()] == [(1.0, 1), (5.0, 2)]
     assert sum(1 for _ in run.facts(UpdateApplied)) == 4
     assert [restart.lost for _, restart, _ in run.facts(Resumed)] == [2]
@@ -88,7 +99,7 @@ def test_the_summary_is_made_of_the_servers_own(tmp_path: Path) -> None:
     two = write(tmp_path / "1", started(1, 1000.5, **CLOUD), [(0.0, judged(0, 0.25))], totals(0, finished=False))
     three = write(tmp_path / "2", started(2, 1000.0, **CLOUD), [(1.0, CloudRoundEnded(1))], totals(0))
     merge([one, two, three], tmp_path / "all")
-    summary = Run(tmp_path / "all").summary
+    summary = RunRecord(tmp_path / "all").summary
     assert summary is not None
     assert (summary["finished"], summary["time"], summary["updates"]) == (False, 10.5, 1)
     assert (summary["updates_per_server"], summary["updates_per_client"]) == ([1, 0], [1, 0, 0, 0])
@@ -163,7 +174,7 @@ def test_merging_time_and_again_leaves_what_one_merge_leaves(tmp_path: Path, see
             servers[0].end()
             merge(folders, tmp_path / "all")
             servers[0].go_on()
-    times = [stated.t for stated in Run(tmp_path / "all").facts()]
+    times = [stated.t for stated in RunRecord(tmp_path / "all").facts()]
     assert times == sorted(times)
     merge(folders, tmp_path / "all")
     assert content(tmp_path / "all") == content(tmp_path / "once-7"), "there was nothing new"

@@ -14,10 +14,10 @@ from spyker.records import (
     RecordError,
     RecordWriter,
     Resumed,
-    Run,
+    RunRecord,
     Stated,
     UnknownFact,
-    clear,
+    check_new,
     evaluated,
     find_runs,
     line,
@@ -52,7 +52,7 @@ def test_what_is_written_reads_back(tmp_path: Path) -> None:
     writer.write(0.5, SyncStarted(1, 2))
     writer.write(1.0, EVALUATED)
     writer.close({"updates": 9})
-    run = Run(tmp_path / "run")
+    run = RunRecord(tmp_path / "run")
     assert run.scenario == {"algorithm": "spyker"}
     assert run.summary == {"updates": 9}
     assert list(run.facts()) == [Stated(0.5, SyncStarted(1, 2)), Stated(1.0, EVALUATED)]
@@ -63,7 +63,7 @@ def test_facts_are_on_disk_at_every_evaluation(tmp_path: Path) -> None:
     writer = RecordWriter(tmp_path / "run", 'algorithm = "spyker"\n')
     writer.write(0.5, UPDATE, 1)
     writer.write(1.0, EVALUATED)
-    assert [stated.fact for stated in Run(tmp_path / "run").facts()] == [UPDATE, EVALUATED]  # not closed yet
+    assert [stated.fact for stated in RunRecord(tmp_path / "run").facts()] == [UPDATE, EVALUATED]  # not closed yet
     writer.close(None)
 
 
@@ -73,7 +73,7 @@ def test_a_killed_run_is_readable_without_its_summary_and_its_torn_last_line(tmp
     writer.close(None)
     with (tmp_path / "run" / "facts.jsonl").open("a") as file:
         file.write('{"t": 1.5, "kind": "upd')
-    run = Run(tmp_path / "run")
+    run = RunRecord(tmp_path / "run")
     assert run.summary is None
     assert [stated.fact for stated in run.facts()] == [EVALUATED]
 
@@ -86,7 +86,7 @@ def test_damaged_lines_say_nothing_against_the_others(tmp_path: Path) -> None:
         file.write(b'{"t": 0.6, "kind": "evaluation", "mean": nan}\n{"t": \xff}\n\x00\x00\n17\n')
     writer.write(1.0, EVALUATED)
     writer.close(None)
-    run = Run(tmp_path / "run")
+    run = RunRecord(tmp_path / "run")
     assert [stated.fact for stated in run.facts()] == [SyncStarted(1, 2), EVALUATED]
     assert [stated.fact for stated in read_back(tmp_path / "run")] == [EVALUATED, SyncStarted(1, 2)]
 
@@ -106,17 +106,15 @@ def test_an_existing_folder_is_never_overwritten_silently(tmp_path: Path) -> Non
     with pytest.raises(RecordError, match="--overwrite"):
         RecordWriter(tmp_path / "run", "seed = 2\n")
     with pytest.raises(RecordError, match="--overwrite"):
-        clear(tmp_path / "run", overwrite=False)
+        check_new(tmp_path / "run", overwrite=False)
+    check_new(tmp_path / "run", overwrite=True)
     assert (tmp_path / "run" / "scenario.toml").read_text() == "seed = 1\n"
-    clear(tmp_path / "run", overwrite=True)
-    RecordWriter(tmp_path / "run", "seed = 2\n").close({})
-    assert (tmp_path / "run" / "scenario.toml").read_text() == "seed = 2\n"
 
 
 def test_overwriting_spares_what_is_not_a_record(tmp_path: Path) -> None:
     (tmp_path / "thesis.tex").write_text("years of work")
     with pytest.raises(RecordError, match="not a run record"):
-        clear(tmp_path, overwrite=True)
+        check_new(tmp_path, overwrite=True)
     assert (tmp_path / "thesis.tex").exists()
 
 
@@ -248,14 +246,14 @@ def test_a_broken_file_is_named(tmp_path: Path, name: str, content: bytes) -> No
     write(tmp_path / "run", started(), [], {})
     (tmp_path / "run" / name).write_bytes(content)
     with pytest.raises(RecordError, match=rf"{name} cannot be read \(.+\)\. Restore it"):
-        Run(tmp_path / "run")
+        RunRecord(tmp_path / "run")
 
 
 def test_facts_that_cannot_be_read_are_named(tmp_path: Path) -> None:
     write(tmp_path / "run", started(), [])
     (tmp_path / "run" / "facts.jsonl").unlink()
     (tmp_path / "run" / "facts.jsonl").mkdir()
-    run = Run(tmp_path / "run")
+    run = RunRecord(tmp_path / "run")
     for read in (run.facts, run.updates, lambda: read_back(run.folder)):
         with pytest.raises(RecordError, match=r"facts\.jsonl cannot be read"):
             list(read())
@@ -263,7 +261,7 @@ def test_facts_that_cannot_be_read_are_named(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("first", [[(0.0, EVALUATED)], [(0.0, started(format=7))]])
 def test_a_record_of_another_format_is_named_with_what_to_do(tmp_path: Path, first: list[tuple[float, Fact]]) -> None:
-    run = Run(write(tmp_path / "run", None, first))
+    run = RunRecord(write(tmp_path / "run", None, first))
     with pytest.raises(RecordError, match=r"run/facts\.jsonl has .*format.*run/scenario\.toml again"):
         run.start.title  # noqa: B018
 
@@ -284,6 +282,6 @@ def test_updates_that_a_restart_made_void_do_not_count(tmp_path: Path) -> None:
         (7.0, applied(0, 2)),
         (8.0, Resumed(1, 2, 0)),
     ]
-    run = Run(write(tmp_path / "run", started(), facts))
+    run = RunRecord(write(tmp_path / "run", started(), facts))
     held = [(t, update.server, update.version) for t, update, _ in run.updates()]
     assert held == [(1.0, 0, 1), (1.1, 1, 1), (5.5, 1, 2), (7.0, 0, 2)]

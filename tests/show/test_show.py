@@ -7,7 +7,7 @@ from recording import judged, started, write
 from rich.console import Console
 
 from spyker.protocol.facts import SyncStarted, UpdateApplied
-from spyker.records import Evaluated, RecordError, Run
+from spyker.records import Evaluated, RecordError, RunRecord
 from spyker.show import bar
 from spyker.show.curves import Curve, curve, curves
 from spyker.show.plots import plot_all
@@ -81,21 +81,23 @@ def test_plots_are_pictures(tmp_path: Path) -> None:
 def test_curves_are_named_after_algorithms_or_after_folders_where_those_repeat(tmp_path: Path) -> None:
     runs = []
     for folder, title in (("a", "Spyker"), ("b", "FedAvg"), ("c", "Spyker")):
-        runs.append(Run(write(tmp_path / folder, started(title=title), [(0.0, judged(0, 0.1))])))
+        runs.append(RunRecord(write(tmp_path / folder, started(title=title), [(0.0, judged(0, 0.1))])))
     assert [c.label for c in curves(runs[:2])] == ["Spyker", "FedAvg"]
     assert [c.label for c in curves(runs)] == ["a", "b", "c"]
 
 
 def test_a_run_without_any_evaluation_cannot_be_drawn(tmp_path: Path) -> None:
     with pytest.raises(RecordError, match="no evaluation"):
-        curve(Run(write(tmp_path / "a", started(), [])), "a")
+        curve(RunRecord(write(tmp_path / "a", started(), [])), "a")
     with pytest.raises(RecordError, match="no facts yet"):
-        curves([Run(write(tmp_path / "b", None, []))])
+        curves([RunRecord(write(tmp_path / "b", None, []))])
 
 
 def test_a_run_that_was_killed_is_shown_as_what_it_is(tmp_path: Path) -> None:
     start = started(metric="perplexity", higher_is_better=False, targets=[90.0])
-    killed = Run(write(tmp_path / "a", start, [(float(t), judged(t, score)) for t, score in ((0, 120.0), (1, 80.0))]))
+    killed = RunRecord(
+        write(tmp_path / "a", start, [(float(t), judged(t, score)) for t, score in ((0, 120.0), (1, 80.0))])
+    )
     [drawn] = curves([killed])
     assert (drawn.label, drawn.metric, drawn.reached(90.0)) == ("Spyker", "perplexity", (1.0, 1))
     heads, [cells] = rows([drawn], killed.start.targets)
@@ -107,7 +109,7 @@ def test_a_run_that_was_killed_is_shown_as_what_it_is(tmp_path: Path) -> None:
 def test_a_run_whose_score_is_not_a_number_is_shown(tmp_path: Path) -> None:
     nan = float("nan")
     facts = [(0.0, judged(0, 0.25)), (1.0, judged(10, nan)), (2.0, judged(20, nan))]
-    [drawn] = curves([Run(write(tmp_path / "a", started(), facts))])
+    [drawn] = curves([RunRecord(write(tmp_path / "a", started(), facts))])
     assert [None if math.isnan(score) else score for score in drawn.mean] == [0.25, None, None]
     assert "nan" in as_markdown([drawn], [0.5])
     assert drawn.reached(0.5) is None

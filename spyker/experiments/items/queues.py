@@ -7,7 +7,7 @@ import math
 
 from spyker.experiments.claims import Claim, Kind, truth
 from spyker.experiments.item import Item, Results, Section, Table
-from spyker.records import Run
+from spyker.records import RunRecord
 from spyker.show.paper import legend, panels, steps
 
 EARLY = (0.3, 0.6)  # seconds
@@ -15,12 +15,12 @@ LENGTH = 20
 
 
 @functools.lru_cache(maxsize=2)
-def series(run: Run) -> list[tuple[float, int, int]]:
+def series(run: RunRecord) -> list[tuple[float, int, int]]:
     """Time, server and queue length at every client update."""
     return [(t, update.server, queue or 0) for t, update, queue in run.updates()]
 
 
-def lengths(run: Run, since: float = 0.0, until: float = math.inf) -> list[int]:
+def lengths(run: RunRecord, since: float = 0.0, until: float = math.inf) -> list[int]:
     """Queue lengths in a span of time."""
     return [length for t, _, length in series(run) if since <= t <= until]
 

@@ -7,13 +7,13 @@ import statistics
 from spyker.experiments.claims import Claim, Kind, truth
 from spyker.experiments.item import Item, Results, Section, Table
 from spyker.experiments.items.queues import WITHOUT_DATA
-from spyker.records import Run
+from spyker.records import RunRecord
 from spyker.show.paper import density, kernel_density, legend, panels
 
 PAPER = {"FedAsync": (200, 1700), "Spyker": (300, 1400)}  # where most clients are, and the fast ones
 
 
-def updates(run: Run) -> list[float]:
+def updates(run: RunRecord) -> list[float]:
     """The updates of each client."""
     return [float(n) for n in (run.summary or {})["updates_per_client"]]
 

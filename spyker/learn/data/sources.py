@@ -49,7 +49,7 @@ def from_mirror(dataset: Dataset, mirror: Mirror, scratch: Path, report: Report)
     return dataset.parse(content)
 
 
-class Bar:
+class DownloadBar:
     """What pooch wants of a progress bar."""
 
     def __init__(self, what: str, report: Report) -> None:
@@ -77,7 +77,7 @@ def download(url: str, checksum: str | None, scratch: Path, report: Report) -> P
     pooch.get_logger().setLevel(logging.ERROR)
     what = f"downloading {url}"
     report(what, 0, 0)
-    downloader = pooch.HTTPDownloader(progressbar=Bar(what, report), timeout=(CONNECT_SECONDS, SILENCE_SECONDS))
+    downloader = pooch.HTTPDownloader(progressbar=DownloadBar(what, report), timeout=(CONNECT_SECONDS, SILENCE_SECONDS))
     name, host = urlsplit(url).path.rpartition("/")[2], urlsplit(url).netloc
     try:
         # A folder of its own, for pooch takes a file of that name for a finished download.
