@@ -13,7 +13,7 @@ from spyker.learn.registry import resolve
 from spyker.learn.start import start
 from spyker.placement import Topology
 from spyker.protocol.registry import ALGORITHMS
-from spyker.records import Place, RunStarted
+from spyker.records import RunStarted, ServerPlace
 
 
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
@@ -45,9 +45,9 @@ def test_the_first_fact_says_what_run_it_is(algorithm: str) -> None:
     assert (first.seed, first.targets, first.interval, first.clients) == (7, [0.5], 0.25, 4)
     assert (first.server, first.began) == (None, None)
     places = {
-        Topology.SINGLE: [Place(0, "b", 4)],
-        Topology.FLAT: [Place(0, "a", 3), Place(1, "b", 1)],
-        Topology.CLOUD: [Place(0, "a", 3), Place(1, "b", 1), Place(2, "b", None)],
+        Topology.SINGLE: [ServerPlace(0, "b", 4)],
+        Topology.FLAT: [ServerPlace(0, "a", 3), ServerPlace(1, "b", 1)],
+        Topology.CLOUD: [ServerPlace(0, "a", 3), ServerPlace(1, "b", 1), ServerPlace(2, "b", None)],
     }
     assert first.servers == places[ALGORITHMS[algorithm].topology]
     with_clients = [place for place in first.servers if place.clients is not None]
