@@ -152,7 +152,8 @@ def test_more_clients_than_data_are_refused() -> None:
 
 def test_options_out_of_range_are_refused() -> None:
     for options, message in (
-        ({"partition": "drichlet"}, "Choose one of: pathological, iid, dirichlet, shard"),
+        ({"partition": "drichlet"}, "Did you mean 'dirichlet'"),
+        ({"partition": "xyz"}, "Choose one of: pathological, iid, dirichlet, shard"),
         ({"alpha": 0}, "at least 0.001"),
         ({"shards-per-client": 0}, "at least 1"),
         ({"images-per-client": 0}, "at least 1"),
