@@ -26,7 +26,7 @@ from spyker.deploy.log import Log
 from spyker.deploy.nearest import Ranking
 from spyker.deploy.streams import CONNECTION_LOST, Ended, read_body, read_frame, why
 from spyker.deploy.training_thread import TrainingThread
-from spyker.deploy.wire import Incoming, outgoing
+from spyker.deploy.wire import Border, outgoing
 from spyker.host.holding import Held, Holding
 from spyker.host.refusal import Refusal
 from spyker.protocol.client import Client
@@ -81,7 +81,7 @@ class ClientLink:
         self.id, self.shared, self.connect, self.log = client.id, shared, connect, shared.log
         self.holding = Holding(client)
         self.metadata = () if credential is None else (("authorization", f"Bearer {credential}"),)
-        self._hears = {kind.kind: kind for kind in client.hears}
+        self._border = Border(client.hears, shared.sizes)
         self._seen = time.monotonic()  # when a server last said anything
         self._failure: TrainingFailedError | None = None
         self._training: asyncio.Task[None] | None = None
@@ -230,7 +230,7 @@ class ClientLink:
         return data
 
     async def _receive(self, stream: Any, content: pb.Content, chunk: memoryview | None) -> ServerMessage:
-        incoming = Incoming(content, chunk, self._hears, self.shared.sizes)
+        incoming = self._border.arrive(content, chunk)
         if incoming.whole:
             message = incoming.now()
         else:
@@ -289,14 +289,14 @@ class ClientLink:
         ticket, message = offer
         content, arrays = outgoing(message, echoed=False)
         body = pb.Frame(answer=pb.Answer(ticket=ticket, content=content)).SerializeToString()
-        stall = self.shared.behaviour.stall
+        stall, loop = self.shared.behaviour.stall, asyncio.get_running_loop()
 
         async def write(frame: bytes) -> None:
+            stalled = loop.call_later(stall, stream.cancel)
             try:
-                async with asyncio.timeout(stall):
-                    await stream.write(frame)
-            except TimeoutError:
-                raise Ended(grpc.StatusCode.DEADLINE_EXCEEDED, f"nothing was taken for {stall:g} s") from None
+                await stream.write(frame)
+            finally:
+                stalled.cancel()
 
         async with self._speaking:  # the answer to a task that was superseded may be on its way
             await send(write, body, arrays)

@@ -21,7 +21,7 @@ from spyker.deploy.certificates import credential_digest
 from spyker.deploy.driver import Driver
 from spyker.deploy.frames import PROTOCOL, send, split
 from spyker.deploy.streams import STREAM_OVER
-from spyker.deploy.wire import Incoming
+from spyker.deploy.wire import Border, Incoming
 from spyker.host.refusal import Refusal
 from spyker.host.tickets import Ticket
 from spyker.protocol.forms import Array, Sizes
@@ -55,7 +55,7 @@ class ClientPort:
         limits: Limits,
     ) -> None:
         """``credentials`` tell, by the digest of a credential, whose it is. Without any, clients are who they say."""
-        self.driver, self.sizes, self.kinds = driver, sizes, {answers.kind: answers}
+        self.driver, self.border = driver, Border([answers], sizes)
         self.credentials, self.limits = credentials, limits
         self.live: set[ClientSession] = set()
 
@@ -227,7 +227,7 @@ class ClientSession:
                 raise Refusal("malformed", "neither an answer nor a goodbye")
             answer = frame.answer
             ticket = host.check(k, answer.ticket)
-            incoming = Incoming(answer.content, chunk, port.kinds, port.sizes)
+            incoming = port.border.arrive(answer.content, chunk)
             size, kind = len(data), incoming.kind.kind
             if host.draining:
                 await asyncio.Event().wait()  # until the farewell; the client will offer this again

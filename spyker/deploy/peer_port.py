@@ -16,7 +16,7 @@ from spyker.deploy.driver import Driver
 from spyker.deploy.frames import PROTOCOL, split
 from spyker.deploy.peer_link import HANDSHAKE_SECONDS
 from spyker.deploy.streams import STREAM_OVER
-from spyker.deploy.wire import Incoming
+from spyker.deploy.wire import Border
 from spyker.host.refusal import Refusal
 from spyker.protocol.forms import Sizes
 from spyker.protocol.messages import PeerMessage
@@ -75,7 +75,7 @@ class PeerPort:
 
     async def _read(self, j: int, context: Any) -> None:
         driver, host = self.driver, self.driver.host
-        kinds = {kind.kind: kind for kind in self.kinds(j)}
+        border = Border(self.kinds(j), self.sizes)
         while True:
             data = await context.read()
             if data is grpc.aio.EOF:
@@ -86,7 +86,7 @@ class PeerPort:
             peer, size = frame.peer, len(data)
             if not 0 < peer.sequence < 1 << 53:
                 raise Refusal("malformed", f"the sequence {peer.sequence}")
-            incoming = Incoming(peer.content, chunk, kinds, self.sizes)
+            incoming = border.arrive(peer.content, chunk)
             if incoming.whole:
                 message = incoming.now()
             else:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import numpy as np
@@ -25,28 +25,45 @@ def outgoing(message: Message, *, echoed: bool = True) -> tuple[pb.Content, list
     return pb.Content(kind=kind.kind, fields=json.dumps(numbers).encode(), lengths=lengths(arrays, kind)), arrays
 
 
-class Incoming:
-    """A message whose first frame is here. What is wrong with it is refused before anything is read or kept."""
+class Border:
+    """What may come over a connection: messages of some kinds."""
 
-    __slots__ = ("_chunk", "_content", "_shapes", "_sizes", "kind")
+    def __init__(self, kinds: Iterable[type[Message]], sizes: Sizes) -> None:
+        self.kinds = {kind.kind: kind for kind in kinds}
+        self.sizes = sizes
+        self._shapes = {kind: expected(kind, (), sizes) for kind in self.kinds.values() if declaration(kind).fixed}
+
+    def arrive(self, content: pb.Content, chunk: memoryview | None) -> Incoming:
+        """A message begins to arrive. What is wrong with it is refused before anything is read or kept."""
+        kind = self.kinds.get(content.kind)
+        if kind is None:
+            allowed = ", ".join(sorted(self.kinds)) or "nothing"
+            raise Refusal("malformed", f"a message of the kind {content.kind!r:.60}; it may be {allowed}")
+        shapes = self._shapes.get(kind)
+        if shapes is None or content.lengths:
+            try:
+                shapes = expected(kind, content.lengths, self.sizes)
+            except Malformed as error:
+                raise Refusal("malformed", f"{error}, in a message of the kind {kind.kind}") from None
+        return Incoming(kind, content.fields, chunk, shapes, self.sizes)
+
+
+class Incoming:
+    """A message whose first frame is here."""
+
+    __slots__ = ("_chunk", "_fields", "_shapes", "_sizes", "bytes", "kind")
 
     def __init__(
-        self, content: pb.Content, chunk: memoryview | None, kinds: Mapping[str, type[Message]], sizes: Sizes
+        self,
+        kind: type[Message],
+        fields: bytes,
+        chunk: memoryview | None,
+        shapes: list[tuple[np.dtype[Any], int]],
+        sizes: Sizes,
     ) -> None:
-        kind = kinds.get(content.kind)
-        if kind is None:
-            allowed = ", ".join(sorted(kinds)) or "nothing"
-            raise Refusal("malformed", f"a message of the kind {content.kind!r:.60}; it may be {allowed}")
-        self.kind, self._content, self._chunk, self._sizes = kind, content, chunk, sizes
-        try:
-            self._shapes = expected(kind, content.lengths, sizes)
-        except Malformed as error:
-            raise Refusal("malformed", f"{error}, in a message of the kind {kind.kind}") from None
-
-    @property
-    def bytes(self) -> int:
+        self.kind, self._fields, self._chunk, self._shapes, self._sizes = kind, fields, chunk, shapes, sizes
+        self.bytes = sum(dtype.itemsize * count for dtype, count in shapes)
         """How much its arrays take."""
-        return sum(dtype.itemsize * count for dtype, count in self._shapes)
 
     @property
     def whole(self) -> bool:
@@ -78,12 +95,11 @@ class Incoming:
         size = await receive(read, self._chunk, arrays, max_norm)
         return self._message(arrays, echoed), size
 
-    def _message(self, arrays: list[Array], echoed: Mapping[str, Any]) -> Message:
-        wanted = declaration(self.kind).echoed
+    def _message(self, arrays: list[Array], known: Mapping[str, Any]) -> Message:
         try:
-            numbers = json.loads(self._content.fields)
-            if isinstance(numbers, dict):
-                numbers |= {name: value for name, value in echoed.items() if name in wanted}
-            return put_together(self.kind, numbers, arrays, self._sizes)
+            numbers = {} if self._fields == b"{}" else json.loads(self._fields)
+            wanted = declaration(self.kind).echoed
+            known = {name: value for name, value in known.items() if name in wanted}
+            return put_together(self.kind, numbers, arrays, self._sizes, known)
         except (Malformed, ValueError, RecursionError) as error:
             raise Refusal("malformed", f"{error}, in a message of the kind {self.kind.kind}") from None

@@ -85,12 +85,12 @@ class Processor(Service):
         if not self.queue:
             return None
         sender, message = self.queue[0]
-        return Work.NOTHING if isinstance(message, str) else self._server.work(sender, message)
+        return Work.NOTHING if type(message) is str else self._server.work(sender, message)  # type: ignore[arg-type]
 
     def _handle(self) -> None:
         sender, message = self.queue[0]
         server = self._server
-        actions = server.expire(message) if isinstance(message, str) else server.handle(sender, message)
+        actions = server.expire(message) if type(message) is str else server.handle(sender, message)  # type: ignore[arg-type]
         self.perform(self, actions)
         self.queue.popleft()
         for action in actions:

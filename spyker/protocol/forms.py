@@ -18,6 +18,7 @@ import types
 import typing
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import numpy as np
@@ -30,6 +31,7 @@ HEADER_BYTES = 64
 MOST_ENTRIES, LONGEST_NAME = 256, 256  # of a table of numbers; of a text, or of a name in a table
 Array = npt.NDArray[Any]
 M = TypeVar("M", bound="Message")
+NOTHING: Mapping[str, Any] = MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,14 +97,12 @@ class Form(NamedTuple):
 class Declaration(NamedTuple):
     """What the fields of a kind of message say."""
 
-    forms: tuple[Form, ...]
+    forms: dict[str, Form]
     arrays: tuple[ArrayForm, ...]
-    echoed: tuple[str, ...]
-
-    @property
-    def fixed(self) -> bool:
-        """Whether all messages of this kind are of the same size."""
-        return all(array.up_to is None for array in self.arrays)
+    echoed: frozenset[str]
+    required: frozenset[str]
+    fixed: bool
+    """Whether all messages of this kind are of the same size."""
 
 
 _READ: dict[type[Any], Declaration] = {}
@@ -118,7 +118,8 @@ def declaration(kind: type[Message]) -> Declaration:
 
 def read_class(kind: type[Message]) -> Declaration:
     """Read a message class."""
-    forms, arrays, echoed = [], [], []
+    forms: dict[str, Form] = {}
+    arrays, echoed = [], []
     for name, hint in typing.get_type_hints(kind, include_extras=True).items():
         if typing.get_origin(hint) is typing.ClassVar:
             continue
@@ -132,8 +133,10 @@ def read_class(kind: type[Message]) -> Declaration:
             (dtype,) = typing.get_args(typing.get_args(inner)[1])
             arrays.append(ArrayForm(name, np.dtype(dtype), next((m for m in marks if isinstance(m, UpTo)), None)))
         else:
-            forms.append(Form(name, optional, reader(kind, name, inner, marks)))
-    return Declaration(tuple(forms), tuple(arrays), tuple(echoed))
+            forms[name] = Form(name, optional, reader(kind, name, inner, marks))
+    required = frozenset(name for name, form in forms.items() if not form.optional)
+    fixed = all(array.up_to is None for array in arrays)
+    return Declaration(forms, tuple(arrays), frozenset(echoed), required, fixed)
 
 
 def unwrap(hint: Any) -> tuple[Any, tuple[Any, ...]]:
@@ -221,10 +224,10 @@ def take_apart(message: Message, *, echoed: bool = True) -> tuple[dict[str, Any]
     """A message as numbers that JSON can hold and arrays; without what the receiver knows, if it is sent back."""
     said = declaration(type(message))
     numbers = {}
-    for form in said.forms:
-        value = getattr(message, form.name)
-        if value is not None and (echoed or form.name not in said.echoed):
-            numbers[form.name] = dict(value) if isinstance(value, Mapping) else value
+    for name in said.forms:
+        value = getattr(message, name)
+        if value is not None and (echoed or name not in said.echoed):
+            numbers[name] = dict(value) if isinstance(value, Mapping) else value
     return numbers, [getattr(message, array.name) for array in said.arrays]
 
 
@@ -243,21 +246,29 @@ def expected(kind: type[Message], claimed: Sequence[int], sizes: Sizes) -> list[
     return found
 
 
-def put_together(kind: type[M], numbers: object, arrays: Sequence[Array], sizes: Sizes) -> M:
-    """The message back again, checked. Arrays are of the types and lengths that were :func:`expected`."""
+def put_together(
+    kind: type[M],
+    numbers: object,
+    arrays: Sequence[Array],
+    sizes: Sizes,
+    known: Mapping[str, Any] = MappingProxyType({}),
+) -> M:
+    """The message back again, checked. Arrays are of the types and lengths that were :func:`expected`.
+
+    What is ``known`` holds, whatever the numbers say.
+    """
     said = declaration(kind)
-    given = instance("content", numbers, dict)
-    known = {form.name for form in said.forms}
-    for name in given:
-        if name not in known:
+    values: dict[str, Any] = {form.name: array for form, array in zip(said.arrays, arrays, strict=True)}
+    values.update(known)
+    for name, value in instance("content", numbers, dict).items():
+        form = said.forms.get(name)
+        if form is None:
             raise Malformed(f"a field {name!r:.60} that {kind.kind} does not have")
-    values: dict[str, Any] = {}
-    for form in said.forms:
-        if form.name in given:
-            values[form.name] = form.read(form.name, given[form.name], sizes)
-        elif not form.optional:
-            raise Malformed(f"no {form.name}")
-    values |= {form.name: array for form, array in zip(said.arrays, arrays, strict=True)}
+        if name not in known:
+            values[name] = form.read(name, value, sizes)
+    missing = said.required - values.keys()
+    if missing:
+        raise Malformed(f"no {min(missing)}")
     return kind(**values)
 
 

@@ -99,6 +99,6 @@ class Unpacker:
             case {"message": name, "fields": fields}:
                 kind = self.kinds[name]
                 arrays = [self.unpack(fields[form.name]) for form in declaration(kind).arrays]
-                numbers = {form.name: fields[form.name] for form in declaration(kind).forms if form.name in fields}
+                numbers = {name: fields[name] for name in declaration(kind).forms if name in fields}
                 return put_together(kind, numbers, arrays, self.sizes)
         raise ValueError(f"{packed!r:.100} is nothing that was saved by this version")

@@ -159,7 +159,7 @@ class Server(ABC):
     def handle(self, sender: int, message: ClientMessage | PeerMessage) -> list[Action]:
         """React to a message and return what is to be done."""
         self.receive(sender, message)
-        if isinstance(message, Update) and message.metrics is not None:
+        if type(message) is Update and message.metrics is not None:
             report = ClientReported(self.id, sender, message.version, message.examples, dict(message.metrics))
             self.record(report)
         actions, self._actions = self._actions, []

@@ -14,7 +14,7 @@ again leaves what merging once at the end would have left, byte by byte. The exc
 was started again: then all is merged from the beginning.
 
 Updates that a restart made void are in the merged record, as is the fact ``resumed`` that says so; see
-:meth:`~spyker.records.reader.Run.updates`.
+:meth:`~spyker.records.reader.RunRecord.updates`.
 """
 
 from __future__ import annotations

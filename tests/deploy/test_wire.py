@@ -12,7 +12,7 @@ import pytest
 
 from spyker.deploy import spyker_pb2 as pb
 from spyker.deploy.frames import CHUNK, send, split
-from spyker.deploy.wire import Incoming, outgoing
+from spyker.deploy.wire import Border, outgoing
 from spyker.host.refusal import Refusal
 from spyker.protocol.forms import Sizes, UpTo
 from spyker.protocol.messages import Age, EdgeModel, Message, Model, PeerMessage, PeerModel, Token, Update
@@ -31,9 +31,7 @@ class Sketch(PeerMessage):
     bid: int
 
 
-KINDS: dict[str, type[Message]] = {
-    kind.kind: kind for kind in (Age, Token, PeerModel, EdgeModel, Model, Update, Sketch)
-}
+KINDS: tuple[type[Message], ...] = (Age, Token, PeerModel, EdgeModel, Model, Update, Sketch)
 
 
 def frames_of(message: Message, *, echoed: bool = True) -> list[bytes]:
@@ -53,7 +51,7 @@ def arrive(frames: Sequence[bytes], sizes: Sizes = SIZES, **echoed: Any) -> Mess
     rest = iter(frames[1:])
     chunk, frame = split(frames[0])
     assert frame is not None
-    incoming = Incoming(frame.peer.content, chunk, KINDS, sizes)
+    incoming = Border(KINDS, sizes).arrive(frame.peer.content, chunk)
     if incoming.whole:
         return incoming.now(**echoed)
 
