@@ -26,7 +26,7 @@ from spyker.deploy.log import Log
 from spyker.deploy.nearest import Ranking
 from spyker.deploy.streams import CONNECTION_LOST, Ended, read_body, read_frame, why
 from spyker.deploy.training_thread import TrainingThread
-from spyker.deploy.wire import Border, outgoing
+from spyker.deploy.wire import Border, fill
 from spyker.host.holding import Held, Holding
 from spyker.host.refusal import Refusal
 from spyker.protocol.client import Client
@@ -88,6 +88,14 @@ class ClientLink:
         self._wake = asyncio.Event()  # there may be something to say
         self._speaking = asyncio.Lock()
         self._stream: Any = None
+        self._writing_since: float | None = None
+
+    def look_after(self) -> None:
+        """End a connection whose other side has taken nothing for too long."""
+        since, stream = self._writing_since, self._stream
+        if stream is not None and since is not None and time.monotonic() - since > self.shared.behaviour.stall:
+            self.log.warning("stalled", client=self.id)
+            stream.cancel()
 
     async def run(self) -> None:
         """Attend one server after the other until one says that there is nothing left to do."""
@@ -164,7 +172,7 @@ class ClientLink:
                 raise
             raise Ended(grpc.StatusCode.CANCELLED, "the connection was given up") from None
         finally:
-            self._stream = None
+            self._stream = self._writing_since = None
             if answering is not None:
                 answering.cancel()
             stream.cancel()
@@ -287,16 +295,15 @@ class ClientLink:
         if offer is None:
             return
         ticket, message = offer
-        content, arrays = outgoing(message, echoed=False)
-        body = pb.Frame(answer=pb.Answer(ticket=ticket, content=content)).SerializeToString()
-        stall, loop = self.shared.behaviour.stall, asyncio.get_running_loop()
+        frame = pb.Frame()
+        frame.answer.ticket = ticket
+        arrays = fill(frame.answer.content, message, echoed=False)
+        body = frame.SerializeToString()
 
         async def write(frame: bytes) -> None:
-            stalled = loop.call_later(stall, stream.cancel)
-            try:
-                await stream.write(frame)
-            finally:
-                stalled.cancel()
+            self._writing_since = time.monotonic()
+            await stream.write(frame)
+            self._writing_since = None
 
         async with self._speaking:  # the answer to a task that was superseded may be on its way
             await send(write, body, arrays)

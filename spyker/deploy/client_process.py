@@ -29,6 +29,7 @@ from spyker.learn.speeds import delays
 from spyker.protocol.forms import Sizes
 
 RECEIVE_MEMORY = 1 << 30  # bytes of buffers that are kept for the next model
+WATCH_SECONDS = 1.0
 
 
 class Connections(dict[str, grpc.aio.Channel]):
@@ -67,6 +68,7 @@ class ClientProcess:
         running = [asyncio.create_task(self._be(link)) for link in self.links]
         everybody = asyncio.gather(*running, return_exceptions=True)
         stopped = asyncio.create_task(stop.wait())
+        watching = asyncio.create_task(self._watch())
         await asyncio.wait((everybody, stopped), return_when=asyncio.FIRST_COMPLETED)
         if stop.is_set():
             await asyncio.gather(*(link.leave() for link in self.links))
@@ -74,11 +76,18 @@ class ClientProcess:
                 task.cancel()
         await everybody
         stopped.cancel()
+        watching.cancel()
         if self._failures:
             count = sum(map(len, self._failures.values()))
             reasons = "; ".join(f"{name_all(ids)}: {reason}" for reason, ids in self._failures.items())
             raise DeploymentError(f"{count} of {len(self.links)} clients failed. {reasons}")
         return not stop.is_set()
+
+    async def _watch(self) -> None:
+        while True:  # a watch over all costs less than a timeout for every frame
+            await asyncio.sleep(WATCH_SECONDS)
+            for link in self.links:
+                link.look_after()
 
     async def _be(self, link: ClientLink) -> None:
         try:

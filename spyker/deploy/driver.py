@@ -19,7 +19,7 @@ from spyker.deploy.frames import PROTOCOL
 from spyker.deploy.log import Log
 from spyker.deploy.metrics import Metrics
 from spyker.deploy.tally import Tally
-from spyker.deploy.wire import outgoing
+from spyker.deploy.wire import fill
 from spyker.host.effects import (
     Acknowledge,
     Close,
@@ -140,9 +140,10 @@ class Driver:
                     self.tally.fact(effect.fact, effect.queue)
                     self.metrics.fact(effect.fact, effect.queue)
                 case Give():
-                    content, arrays = outgoing(effect.message)
-                    task = pb.Assignment(ticket=effect.ticket, content=content, saved_version=effect.saved_version)
-                    effect.session.give(pb.Frame(assignment=task).SerializeToString(), arrays, content.kind)
+                    frame = pb.Frame()
+                    frame.assignment.ticket, frame.assignment.saved_version = effect.ticket, effect.saved_version
+                    arrays = fill(frame.assignment.content, effect.message)
+                    effect.session.give(frame.SerializeToString(), arrays, effect.message.kind)
                 case Done():
                     effect.receipt()
                 case Save():

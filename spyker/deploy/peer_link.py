@@ -15,7 +15,7 @@ from spyker.deploy.channels import LINK, channel, open_stream
 from spyker.deploy.driver import Driver
 from spyker.deploy.frames import PROTOCOL, send
 from spyker.deploy.streams import CONNECTION_LOST, read_body, why
-from spyker.deploy.wire import outgoing
+from spyker.deploy.wire import fill
 from spyker.host.refusal import Refusal, RolledBack
 
 HANDSHAKE_SECONDS = 10.0
@@ -75,9 +75,10 @@ class PeerLink:
             while not reader.done():
                 news.clear()
                 while (posted := host.next_for(self.peer)) is not None:
-                    content, arrays = outgoing(posted.message)
-                    body = pb.Frame(peer=pb.Peer(sequence=posted.sequence, content=content)).SerializeToString()
-                    self._sent(content.kind, await send(lambda frame: self._write(stream, frame), body, arrays))
+                    frame, kind = pb.Frame(), posted.message.kind
+                    frame.peer.sequence = posted.sequence
+                    arrays, body = fill(frame.peer.content, posted.message), frame.SerializeToString()
+                    self._sent(kind, await send(lambda frame: self._write(stream, frame), body, arrays))
                     del posted, arrays
                 waiting = asyncio.create_task(news.wait())
                 await asyncio.wait((waiting, reader), return_when=asyncio.FIRST_COMPLETED)

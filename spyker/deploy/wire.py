@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
@@ -11,18 +10,31 @@ import numpy as np
 from spyker.deploy import spyker_pb2 as pb
 from spyker.deploy.frames import Read, in_one_piece, receive
 from spyker.host.refusal import Refusal
-from spyker.protocol.forms import Array, Malformed, Sizes, declaration, expected, lengths, put_together, take_apart
+from spyker.protocol.forms import (
+    Array,
+    Malformed,
+    Sizes,
+    as_json,
+    declaration,
+    expected,
+    lengths,
+    put_together,
+    take_apart,
+)
 from spyker.protocol.messages import Message
 from spyker.vectors import Vector
 
 SINGLE = np.dtype(np.float32)
 
 
-def outgoing(message: Message, *, echoed: bool = True) -> tuple[pb.Content, list[Array]]:
-    """A message as what goes into a frame's body, and the arrays that follow it."""
+def fill(content: pb.Content, message: Message, *, echoed: bool = True) -> list[Array]:
+    """Put a message into a frame's body, and return the arrays that follow it."""
     numbers, arrays = take_apart(message, echoed=echoed)
     kind = type(message)
-    return pb.Content(kind=kind.kind, fields=json.dumps(numbers).encode(), lengths=lengths(arrays, kind)), arrays
+    content.kind, content.fields = kind.kind, as_json(numbers)
+    if not declaration(kind).fixed:
+        content.lengths.extend(lengths(arrays, kind))
+    return arrays
 
 
 class Border:
@@ -97,9 +109,8 @@ class Incoming:
 
     def _message(self, arrays: list[Array], known: Mapping[str, Any]) -> Message:
         try:
-            numbers = {} if self._fields == b"{}" else json.loads(self._fields)
             wanted = declaration(self.kind).echoed
             known = {name: value for name, value in known.items() if name in wanted}
-            return put_together(self.kind, numbers, arrays, self._sizes, known)
-        except (Malformed, ValueError, RecursionError) as error:
+            return put_together(self.kind, self._fields, arrays, self._sizes, known)
+        except Malformed as error:
             raise Refusal("malformed", f"{error}, in a message of the kind {self.kind.kind}") from None

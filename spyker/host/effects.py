@@ -6,8 +6,7 @@ over with a message.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 from spyker.host.refusal import Refusal
 from spyker.protocol.facts import Fact
@@ -15,8 +14,7 @@ from spyker.protocol.forms import Array
 from spyker.protocol.messages import ServerMessage, StartTimer, StopTimer
 
 
-@dataclass(frozen=True, slots=True)
-class Welcome:
+class Welcome(NamedTuple):
     """Let a client in. ``keep`` says that its answer to the task that it holds is wanted."""
 
     session: Any
@@ -24,8 +22,7 @@ class Welcome:
     saved_version: int
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Give:
+class Give(NamedTuple):
     """Give a client a task; one that was not sent yet gives way to it."""
 
     session: Any
@@ -34,61 +31,53 @@ class Give:
     saved_version: int
 
 
-@dataclass(frozen=True, slots=True)
-class Close:
+class Close(NamedTuple):
     """End a client's connection."""
 
     session: Any
     reason: str
 
 
-@dataclass(frozen=True, slots=True)
-class Started:
+class Started(NamedTuple):
     """The server begins, with so many clients: this is time zero."""
 
     clients: int
 
 
-@dataclass(frozen=True, slots=True)
-class WriteDown:
+class WriteDown(NamedTuple):
     """Write a fact down. So many messages wait, or are in service."""
 
     fact: Fact
     queue: int
 
 
-@dataclass(frozen=True, slots=True)
-class Refused:
+class Refused(NamedTuple):
     """A client was refused something, and stays connected."""
 
     client: int
     refusal: Refusal
 
 
-@dataclass(frozen=True, slots=True)
-class Done:
+class Done(NamedTuple):
     """A message that came with a receipt has been dealt with."""
 
     receipt: Any
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Save:
+class Save(NamedTuple):
     """Write a checkpoint, and say ``saved()`` when it would survive a power cut, or ``save_failed()``."""
 
     numbers: dict[str, Any]
     vectors: dict[str, Array]
 
 
-@dataclass(frozen=True, slots=True)
-class Tell:
+class Tell(NamedTuple):
     """There is something that another server may be told now: ask ``next_for(peer)``."""
 
     peer: int
 
 
-@dataclass(frozen=True, slots=True)
-class Acknowledge:
+class Acknowledge(NamedTuple):
     """Tell another server that the effects of its messages up to this one are saved."""
 
     peer: int

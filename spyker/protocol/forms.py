@@ -5,22 +5,24 @@ which, and marks in ``Annotated`` say what makes sense:
 
 - ``weights: Vector`` is a float32 array as long as the model; ``Annotated[npt.NDArray[np.uint8], UpTo(1000)]`` an array
   of bytes of any length up to 1,000, and ``UpTo(None)`` one up to the model's length. A message may have several.
-- ``Within(0, 10)`` bounds a number, or each number of a tuple. Whatever it says, numbers are finite.
+- ``msgspec.Meta(ge=0, lt=10)`` bounds a number, or each number of a tuple. Whatever it says, numbers are finite.
 - ``PER_SERVER`` is a tuple with one entry for each server that has clients.
 - ``ECHOED`` is a field of a client's message that repeats what the server said; the server's host knows it.
 - ``| None`` is a field that may be missing.
+
+All but the arrays is JSON, which msgspec reads and checks.
 """
 
 from __future__ import annotations
 
-import math
 import types
 import typing
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, TypeVar
 
+import msgspec
 import numpy as np
 import numpy.typing as npt
 
@@ -28,18 +30,12 @@ if TYPE_CHECKING:
     from spyker.protocol.messages import Message
 
 HEADER_BYTES = 64
-MOST_ENTRIES, LONGEST_NAME = 256, 256  # of a table of numbers; of a text, or of a name in a table
+MOST_ENTRIES, LONGEST_NAME = 256, 256  # of a table or a tuple; of a text, or of a name in a table
 Array = npt.NDArray[Any]
 M = TypeVar("M", bound="Message")
 NOTHING: Mapping[str, Any] = MappingProxyType({})
-
-
-@dataclass(frozen=True, slots=True)
-class Within:
-    """At least ``least``, and less than ``below``."""
-
-    least: float
-    below: float
+Name = Annotated[str, msgspec.Meta(max_length=LONGEST_NAME)]
+PLAIN = (int, float, bool)
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,22 +81,16 @@ class ArrayForm(NamedTuple):
         return claimed
 
 
-class Form(NamedTuple):
-    """A field that is no array."""
-
-    name: str
-    optional: bool
-    read: Callable[[str, object, Sizes], object]
-    """Checks what arrived and makes the field of it."""
-
-
 class Declaration(NamedTuple):
     """What the fields of a kind of message say."""
 
-    forms: dict[str, Form]
+    names: tuple[str, ...]
+    """Of the fields that are no arrays."""
+    read: msgspec.json.Decoder[Any]
+    """Makes an object with these fields of JSON, or says what is wrong."""
     arrays: tuple[ArrayForm, ...]
     echoed: frozenset[str]
-    required: frozenset[str]
+    per_server: frozenset[str]
     fixed: bool
     """Whether all messages of this kind are of the same size."""
 
@@ -118,8 +108,8 @@ def declaration(kind: type[Message]) -> Declaration:
 
 def read_class(kind: type[Message]) -> Declaration:
     """Read a message class."""
-    forms: dict[str, Form] = {}
-    arrays, echoed = [], []
+    fields: list[tuple[str, Any] | tuple[str, Any, Any]] = []
+    arrays, echoed, per_server = [], set(), set()
     for name, hint in typing.get_type_hints(kind, include_extras=True).items():
         if typing.get_origin(hint) is typing.ClassVar:
             continue
@@ -127,94 +117,43 @@ def read_class(kind: type[Message]) -> Declaration:
         if optional:
             (hint,) = (part for part in typing.get_args(hint) if part is not types.NoneType)
         inner, marks = unwrap(hint)
-        if ECHOED in marks:
-            echoed.append(name)
         if typing.get_origin(inner) is np.ndarray:
             (dtype,) = typing.get_args(typing.get_args(inner)[1])
             arrays.append(ArrayForm(name, np.dtype(dtype), next((m for m in marks if isinstance(m, UpTo)), None)))
-        else:
-            forms[name] = Form(name, optional, reader(kind, name, inner, marks))
-    required = frozenset(name for name, form in forms.items() if not form.optional)
+            continue
+        echoed |= {name} if ECHOED in marks else set()
+        per_server |= {name} if PER_SERVER in marks else set()
+        bounded = bound(kind, name, inner, marks)
+        fields.append((name, bounded | None, None) if optional or ECHOED in marks else (name, bounded))
+    struct = msgspec.defstruct(kind.__name__, fields, forbid_unknown_fields=True, kw_only=True)
     fixed = all(array.up_to is None for array in arrays)
-    return Declaration(forms, tuple(arrays), frozenset(echoed), required, fixed)
+    names = tuple(field[0] for field in fields)
+    read = msgspec.json.Decoder(struct)
+    return Declaration(names, read, tuple(arrays), frozenset(echoed), frozenset(per_server), fixed)
 
 
 def unwrap(hint: Any) -> tuple[Any, tuple[Any, ...]]:
     """A type without its marks, and the marks."""
-    if typing.get_origin(hint) is typing.Annotated:
+    if typing.get_origin(hint) is Annotated:
         inner, *marks = typing.get_args(hint)
         return inner, tuple(marks)
     return hint, ()
 
 
-def reader(kind: type[Message], name: str, hint: Any, marks: Sequence[Any]) -> Callable[[str, object, Sizes], object]:
-    """What reads a field of this type."""
-    if hint in (int, float):
-        bounds = next((mark for mark in marks if isinstance(mark, Within)), None)
-        return lambda field, value, sizes: number(field, value, hint, bounds)
-    if hint is bool:
-        return lambda field, value, sizes: instance(field, value, bool)
+def bound(kind: type[Message], name: str, hint: Any, marks: Sequence[Any]) -> Any:
+    """A type whose values have bounds."""
+    if hint in PLAIN:
+        bounds = [mark for mark in marks if isinstance(mark, msgspec.Meta)]
+        return Annotated[(hint, *bounds)] if bounds else hint
     if hint is str:
-        return lambda field, value, sizes: short(field, instance(field, value, str))
+        return Name
     if typing.get_origin(hint) is tuple:
-        entry, entry_marks = unwrap(typing.get_args(hint)[0])
-        read = reader(kind, name, entry, entry_marks)
-        return lambda field, value, sizes: entries(field, value, sizes, read, PER_SERVER in marks)
+        inner, inner_marks = unwrap(typing.get_args(hint)[0])
+        entries: Any = tuple.__class_getitem__((bound(kind, name, inner, inner_marks), ...))
+        return entries if PER_SERVER in marks else Annotated[entries, msgspec.Meta(max_length=MOST_ENTRIES)]
     if typing.get_origin(hint) in (Mapping, dict):
-        return lambda field, value, sizes: table(field, value)
+        return Annotated[dict[Name, float], msgspec.Meta(max_length=MOST_ENTRIES)]
     raise TypeError(f"{kind.__name__}.{name} is declared as {hint}, which no message can hold; see {__name__}")
-
-
-# --- What arrives -----------------------------------------------------------------------------------------------------
-
-
-def number(field: str, value: object, kind: type, bounds: Within | None) -> int | float:
-    """A finite number within its bounds."""
-    if isinstance(value, bool) or not isinstance(value, int if kind is int else int | float):
-        raise Malformed(f"the {field} {value!r:.60}, which is no {'whole ' if kind is int else ''}number")
-    try:
-        sensible = math.isfinite(value) and (bounds is None or bounds.least <= value < bounds.below)
-    except OverflowError:  # a whole number beyond all floats
-        sensible = False
-    if not sensible:
-        raise Malformed(f"the {field} {value!r:.60}")
-    return kind(value)  # type: ignore[no-any-return]
-
-
-def instance(field: str, value: object, kind: type) -> Any:
-    """Something of this type."""
-    if not isinstance(value, kind):
-        raise Malformed(f"the {field} {value!r:.60}, which is no {kind.__name__}")
-    return value
-
-
-def short(field: str, text: str) -> str:
-    """A text that is not too long."""
-    if len(text) > LONGEST_NAME:
-        raise Malformed(f"the {field} with {len(text):,} characters")
-    return text
-
-
-def entries(
-    field: str, value: object, sizes: Sizes, read: Callable[[str, object, Sizes], object], per_server: bool
-) -> tuple[object, ...]:
-    """A tuple."""
-    listed = instance(field, value, list) if not isinstance(value, tuple) else value
-    if per_server and len(listed) != sizes.servers:
-        raise Malformed(f"{len(listed)} {field} for {sizes.servers} servers")
-    if len(listed) > max(MOST_ENTRIES, sizes.servers):
-        raise Malformed(f"{len(listed):,} {field}")
-    return tuple(read(field, entry, sizes) for entry in listed)
-
-
-def table(field: str, value: object) -> dict[str, float]:
-    """Numbers by name."""
-    if len(instance(field, value, dict)) > MOST_ENTRIES:
-        raise Malformed(f"{len(value):,} {field}")  # type: ignore[arg-type]
-    return {
-        short(field, instance(field, name, str)): number(f"{field} {name:.60}", entry, float, None)
-        for name, entry in value.items()  # type: ignore[attr-defined]
-    }
 
 
 # --- There and back ---------------------------------------------------------------------------------------------------
@@ -224,17 +163,29 @@ def take_apart(message: Message, *, echoed: bool = True) -> tuple[dict[str, Any]
     """A message as numbers that JSON can hold and arrays; without what the receiver knows, if it is sent back."""
     said = declaration(type(message))
     numbers = {}
-    for name in said.forms:
+    for name in said.names:
         value = getattr(message, name)
         if value is not None and (echoed or name not in said.echoed):
-            numbers[name] = dict(value) if isinstance(value, Mapping) else value
+            numbers[name] = value
     return numbers, [getattr(message, array.name) for array in said.arrays]
+
+
+def as_json(numbers: dict[str, Any]) -> bytes:
+    """The numbers as they travel."""
+    return msgspec.json.encode(numbers, enc_hook=plain)
+
+
+def plain(value: Any) -> Any:
+    """What JSON can hold of the same meaning: for a number of NumPy's, or a table that is no dictionary."""
+    return dict(value) if isinstance(value, Mapping) else value.item()
 
 
 def lengths(arrays: Sequence[Array], kind: type[Message]) -> list[int]:
     """What a receiver cannot know of a message's arrays: the lengths of those that vary."""
-    forms = declaration(kind).arrays
-    return [array.size for form, array in zip(forms, arrays, strict=True) if form.up_to is not None]
+    said = declaration(kind)
+    if said.fixed:
+        return []
+    return [array.size for form, array in zip(said.arrays, arrays, strict=True) if form.up_to is not None]
 
 
 def expected(kind: type[Message], claimed: Sequence[int], sizes: Sizes) -> list[tuple[np.dtype[Any], int]]:
@@ -247,28 +198,27 @@ def expected(kind: type[Message], claimed: Sequence[int], sizes: Sizes) -> list[
 
 
 def put_together(
-    kind: type[M],
-    numbers: object,
-    arrays: Sequence[Array],
-    sizes: Sizes,
-    known: Mapping[str, Any] = MappingProxyType({}),
+    kind: type[M], numbers: bytes, arrays: Sequence[Array], sizes: Sizes, known: Mapping[str, Any] = NOTHING
 ) -> M:
     """The message back again, checked. Arrays are of the types and lengths that were :func:`expected`.
 
     What is ``known`` holds, whatever the numbers say.
     """
     said = declaration(kind)
-    values: dict[str, Any] = {form.name: array for form, array in zip(said.arrays, arrays, strict=True)}
+    try:
+        read = said.read.decode(numbers)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise Malformed(str(error)) from None
+    values: dict[str, Any] = msgspec.structs.asdict(read)
     values.update(known)
-    for name, value in instance("content", numbers, dict).items():
-        form = said.forms.get(name)
-        if form is None:
-            raise Malformed(f"a field {name!r:.60} that {kind.kind} does not have")
-        if name not in known:
-            values[name] = form.read(name, value, sizes)
-    missing = said.required - values.keys()
-    if missing:
-        raise Malformed(f"no {min(missing)}")
+    for name in said.echoed:
+        if values[name] is None:
+            raise Malformed(f"no {name}")
+    for name in said.per_server:
+        if len(values[name]) != sizes.servers:
+            raise Malformed(f"{len(values[name])} {name} for {sizes.servers} servers")
+    for form, array in zip(said.arrays, arrays, strict=True):
+        values[form.name] = array
     return kind(**values)
 
 

@@ -16,15 +16,17 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated, ClassVar, TypeAlias
 
+from msgspec import Meta
+
 from spyker.protocol.facts import Fact
-from spyker.protocol.forms import ECHOED, PER_SERVER, Within
+from spyker.protocol.forms import ECHOED, PER_SERVER
 from spyker.vectors import Vector
 
-AgeOf: TypeAlias = Annotated[float, Within(0, 1e15)]
+AgeOf: TypeAlias = Annotated[float, Meta(ge=0, lt=1e15)]
 """It grows by one per update; up to here that makes a difference to a double."""
-Whole: TypeAlias = Annotated[int, Within(0, 1 << 53)]
+Whole: TypeAlias = Annotated[int, Meta(ge=0, lt=1 << 53)]
 """Whole numbers up to here are exact in JSON and in a double."""
-Count: TypeAlias = Annotated[int, Within(1, 1 << 53)]
+Count: TypeAlias = Annotated[int, Meta(ge=1, lt=1 << 53)]
 
 
 class Message:
@@ -69,7 +71,7 @@ class Model(ServerMessage):
     weights: Vector
     age: AgeOf
     version: Whole
-    rate: Annotated[float, Within(0, 1e15)]
+    rate: Annotated[float, Meta(ge=0, lt=1e15)]
 
 
 @dataclass(frozen=True, slots=True, eq=False)

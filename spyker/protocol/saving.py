@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from spyker.protocol.forms import Array, Sizes, declaration, put_together, take_apart
+from spyker.protocol.forms import Array, Sizes, as_json, declaration, plain, put_together, take_apart
 from spyker.protocol.messages import Message
 from spyker.protocol.weights import Weights
 
@@ -55,6 +55,7 @@ def pack(value: object, name: str, vectors: dict[str, Array]) -> Any:
             return {RANDOM: value.bit_generator.state}
         case Message():
             numbers, arrays = take_apart(value)
+            numbers = {key: plain(each) if isinstance(each, Mapping) else each for key, each in numbers.items()}
             forms = declaration(type(value)).arrays
             for form, array in zip(forms, arrays, strict=True):
                 numbers[form.name] = pack(array, f"{name}.{form.name}", vectors)
@@ -99,6 +100,6 @@ class Unpacker:
             case {"message": name, "fields": fields}:
                 kind = self.kinds[name]
                 arrays = [self.unpack(fields[form.name]) for form in declaration(kind).arrays]
-                numbers = {name: fields[name] for name in declaration(kind).forms if name in fields}
-                return put_together(kind, numbers, arrays, self.sizes)
+                numbers = {name: fields[name] for name in declaration(kind).names if name in fields}
+                return put_together(kind, as_json(numbers), arrays, self.sizes)
         raise ValueError(f"{packed!r:.100} is nothing that was saved by this version")

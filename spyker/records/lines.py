@@ -16,6 +16,8 @@ import typing
 from collections.abc import Callable, Mapping
 from typing import Any, Generic, NamedTuple, TypeVar
 
+import msgspec
+
 from spyker.protocol.facts import KINDS, Fact
 from spyker.records.facts import UnknownFact
 
@@ -92,13 +94,16 @@ def jsonable(value: Any) -> Any:
 # --- Reading ---------------------------------------------------------------------------------------------------------
 
 
+_decode = msgspec.json.Decoder().decode  # several times as fast as the standard library's
+
+
 def parse(text: str | bytes) -> Stated[Fact] | None:
     """A line of the facts; nothing if it is damaged, which says nothing against the others."""
     try:
-        table = json.loads(text)
+        table = _decode(text)
         t, kind, queue = table.pop("t"), table.pop("kind"), table.pop("queue", None)
         return Stated(t, _fact(kind, table), queue) if isinstance(t, float | int) and isinstance(kind, str) else None
-    except (ValueError, KeyError, AttributeError, TypeError):
+    except (msgspec.DecodeError, UnicodeDecodeError, KeyError, AttributeError, TypeError):
         return None
 
 

@@ -12,7 +12,7 @@ import pytest
 
 from spyker.deploy import spyker_pb2 as pb
 from spyker.deploy.frames import CHUNK, send, split
-from spyker.deploy.wire import Border, outgoing
+from spyker.deploy.wire import Border, fill
 from spyker.host.refusal import Refusal
 from spyker.protocol.forms import Sizes, UpTo
 from spyker.protocol.messages import Age, EdgeModel, Message, Model, PeerMessage, PeerModel, Token, Update
@@ -41,9 +41,9 @@ def frames_of(message: Message, *, echoed: bool = True) -> list[bytes]:
     async def write(frame: bytes) -> None:
         frames.append(frame)
 
-    content, arrays = outgoing(message, echoed=echoed)
-    body = pb.Frame(peer=pb.Peer(sequence=1, content=content)).SerializeToString()
-    asyncio.run(send(write, body, arrays))
+    frame = pb.Frame(peer=pb.Peer(sequence=1))
+    arrays = fill(frame.peer.content, message, echoed=echoed)
+    asyncio.run(send(write, frame.SerializeToString(), arrays))
     return frames
 
 
@@ -159,7 +159,7 @@ def test_what_no_declaration_allows_is_refused(content: pb.Content) -> None:
 
 
 def test_weights_of_a_message_that_has_none_are_refused() -> None:
-    content, _ = outgoing(Age(1.0))
-    frame = pb.Frame(chunk=bytes(40), peer=pb.Peer(content=content)).SerializeToString()
+    frame = pb.Frame(chunk=bytes(40))
+    fill(frame.peer.content, Age(1.0))
     with pytest.raises(Refusal, match="weights in a message of the kind age"):
-        arrive([frame])
+        arrive([frame.SerializeToString()])

@@ -24,7 +24,7 @@ from spyker.deploy.channels import ATTEND, channel, open_stream
 from spyker.deploy.config import layout_digest, learning_digest
 from spyker.deploy.frames import PROTOCOL, send, split
 from spyker.deploy.up import Local, free_ports
-from spyker.deploy.wire import outgoing
+from spyker.deploy.wire import fill
 from spyker.host.tickets import SAID, Ticket
 from spyker.learn.registry import recipe, resolve
 from spyker.protocol.messages import Update
@@ -167,8 +167,8 @@ class Speaker:
     def reply(self, ticket: bytes, weights: Any = None) -> tuple[pb.Answer, list[Any]]:
         """An answer to a task, and the weights that follow it."""
         vector = np.ones(self.parameters, np.float32) if weights is None else np.asarray(weights, np.float32)
-        content, arrays = outgoing(Update(vector, 0.0, 0), echoed=False)
-        return pb.Answer(ticket=ticket, content=content), arrays
+        answer = pb.Answer(ticket=ticket)
+        return answer, fill(answer.content, Update(vector, 0.0, 0), echoed=False)
 
     async def answer(self, ticket: bytes, weights: Any = None) -> None:
         """Answer a task."""
