@@ -63,7 +63,7 @@ class Border:
 class Incoming:
     """A message whose first frame is here."""
 
-    __slots__ = ("_chunk", "_fields", "_shapes", "_sizes", "bytes", "kind")
+    __slots__ = ("_chunk", "_fields", "_shapes", "_sizes", "kind")
 
     def __init__(
         self,
@@ -74,15 +74,19 @@ class Incoming:
         sizes: Sizes,
     ) -> None:
         self.kind, self._fields, self._chunk, self._shapes, self._sizes = kind, fields, chunk, shapes, sizes
-        self.bytes = sum(dtype.itemsize * count for dtype, count in shapes)
+
+    @property
+    def bytes(self) -> int:
         """How much its arrays take."""
+        return sum(dtype.itemsize * count for dtype, count in self._shapes)
 
     @property
     def whole(self) -> bool:
         """Whether there is nothing more to read: it has no arrays, or one single-precision array in one chunk."""
         if not self._shapes:
             return True
-        return len(self._shapes) == 1 and self._shapes[0][0] == SINGLE and len(self._chunk or b"") == self.bytes > 0
+        dtype, count = self._shapes[0]
+        return len(self._shapes) == 1 and dtype == SINGLE and len(self._chunk or b"") == 4 * count > 0
 
     def now(self, max_norm: float | None = None, **echoed: Any) -> Message:
         """The message, if it is whole; ``echoed`` is what its sender need not repeat."""
