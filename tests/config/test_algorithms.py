@@ -1,0 +1,74 @@
+"""Algorithms that are found by name, wherever they are."""
+
+from pathlib import Path
+
+import pytest
+
+from spyker.config.algorithms import algorithm_code, find_algorithm
+from spyker.config.scenario import dump, from_table, load
+from spyker.config.sections import ScenarioError
+from spyker.protocol.registry import ALGORITHMS
+
+OWN = """
+from dataclasses import dataclass
+from spyker import Server
+from spyker.parameters import parameter
+
+@dataclass(frozen=True, slots=True)
+class Gain:
+    gain: float = parameter(2.0, "by how much", above=0)
+
+class Loud(Server):
+    Parameters = Gain
+
+    def receive(self, sender, message):
+        pass
+
+nothing = 1
+"""
+
+
+@pytest.fixture
+def own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder with a module of somebody's own, and a distribution that announces what is in it."""
+    (tmp_path / "own_algorithms.py").write_text(OWN)
+    about = tmp_path / "loud_fl-1.0.dist-info"
+    about.mkdir()
+    (about / "METADATA").write_text("Metadata-Version: 2.1\nName: loud-fl\nVersion: 1.0\n")
+    (about / "entry_points.txt").write_text("[spyker.algorithms]\nloud = own_algorithms:Loud\n")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    find_algorithm.cache_clear()
+    yield tmp_path
+    find_algorithm.cache_clear()
+
+
+@pytest.mark.parametrize("name", ["loud", "own_algorithms:Loud"])
+def test_an_algorithm_of_somebody_elses_has_its_section_in_a_scenario(own: Path, name: str) -> None:
+    scenario = load(None, {"algorithm": name, "loud.gain": 3.0})
+    assert (scenario.chosen.title, scenario.chosen.name, scenario.parameters.gain) == ("Loud", "loud", 3.0)
+    assert "[loud]\ngain = 3.0\n" in dump(scenario)
+    assert algorithm_code(name), "results depend on its code"
+    with pytest.raises(ScenarioError, match=r"loud\.gain: is -1"):
+        load(None, {"algorithm": name, "loud.gain": -1})
+
+
+def test_every_algorithm_that_comes_with_spyker_has_its_own_name() -> None:
+    assert list(ALGORITHMS) == ["spyker", "sync-spyker", "fedasync", "fedavg", "hierfavg"]
+    assert not any(algorithm_code(name) for name in ALGORITHMS)
+
+
+@pytest.mark.parametrize(
+    ("name", "remedy"),
+    [
+        ("spiker", "Did you mean 'spyker'"),
+        ("lowd", "Did you mean 'loud'"),
+        ("xyz", "Write module:Class, or choose one of: spyker, .*, hierfavg, loud"),
+        ("own_algorithms:Quiet", "cannot be imported"),
+        ("no_such_module:Loud", "cannot be imported"),
+        ("own_algorithms:nothing", "Name a class that extends spyker.Server"),
+        ("own_algorithms:Gain", "Name a class that extends spyker.Server"),
+    ],
+)
+def test_what_is_no_algorithm_is_refused(own: Path, name: str, remedy: str) -> None:
+    with pytest.raises(ScenarioError, match=remedy):
+        from_table({"algorithm": name})
