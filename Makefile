@@ -5,7 +5,7 @@ PROFILE ?= quick
 # The first of these that exists is used to make the environment.
 BASE := $(firstword $(shell command -v $(PYTHON) python3 python))
 
-.PHONY: demo test reproduce bench wan lint clean
+.PHONY: demo test reproduce bench against wan lint clean
 
 demo: .venv/installed
 	$(BIN)/spyker compare examples/demo.toml --out runs/demo --overwrite
@@ -24,6 +24,10 @@ reproduce: .venv/installed
 
 bench: .venv/installed-deploy
 	$(BIN)/python -m benchmarks.run $(ONLY)
+
+# Is anything slower than it was? make against REVISION=…
+against: .venv/installed-deploy
+	$(BIN)/python -m benchmarks.against $(REVISION)
 
 # As root, on Linux: the same scenario in network namespaces and in the emulated world.
 wan: .venv/installed-deploy

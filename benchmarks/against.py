@@ -18,7 +18,7 @@ from pathlib import Path
 from benchmarks.measure import RESULTS, Result, write
 
 ROOT = Path(__file__).parent.parent
-EVENTS = "import json; from benchmarks.event_engine import one; print(one({}, 4)['events_per_second'])"
+EVENTS = "from benchmarks.event_engine import one; print(one({}, 4)['events_per_second'])"
 UPDATES = "from benchmarks.deploy import spyker_rate; print(spyker_rate({}, {}, {}))"
 PROGRAMS = {
     "events/s, 10,000 clients": EVENTS.format(10_000),

@@ -60,7 +60,11 @@ def command_compare(args: argparse.Namespace) -> int:
         runs, code = stop.result, INTERRUPTED
     show_table(list(runs.values()), runs.targets)
     duration = next(iter(runs.values())).scenario["duration"]
-    print(f"{duration:g} virtual seconds × {len(runs)} algorithms in {time.monotonic() - began:.0f} s; plots:")
+    if code:
+        print("stopped; what was not run is missing")
+    else:
+        print(f"{duration:g} virtual seconds × {len(runs)} algorithms in {time.monotonic() - began:.0f} s")
+    print("plots:")
     for picture in runs.pictures:
         print(f"  {picture}")
     return code

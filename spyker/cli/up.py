@@ -13,6 +13,8 @@ from spyker.cli.options import ALGORITHM_HELP, TASK_HELP, add_data_dir, add_set,
 from spyker.cli.run import show_run
 from spyker.cli.serve import EXTRA
 from spyker.config.sections import ScenarioError
+from spyker.learn.names import BUILT_IN
+from spyker.learn.registry import recipe
 from spyker.library.data import data_from, prepare_data
 from spyker.library.folders import new_folder, place_for_record
 from spyker.library.interrupts import interrupts
@@ -55,6 +57,8 @@ def command_up(args: argparse.Namespace) -> int:
         out: Path = args.out or new_folder(f"up-{scenario.chosen.name}-{short(scenario)}")
         if args.keep is not None and args.keep.exists() and any(args.keep.iterdir()):
             raise ScenarioError("--keep", f"{args.keep} is not empty", "Name a new folder")
+        if scenario.task.name not in BUILT_IN:
+            recipe(scenario).call()  # before processes do, one by one
         place = stack.enter_context(place_for_record(out, overwrite=args.overwrite))
         prepare_data([scenario])
         folder = args.keep or Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="spyker-")))

@@ -27,8 +27,8 @@ def find_algorithm(name: str, where: str = "algorithm") -> type[Server]:
 
 
 def algorithm_code(name: str) -> str:
-    """A digest of the code of the user's own that an algorithm depends on; empty for a built-in one."""
-    return "" if name in ALGORITHMS else code_digest(NAMES.place(name))
+    """What code an algorithm depends on that is not ours, as a digest or a release; empty for a built-in one."""
+    return "" if name in ALGORITHMS else NAMES.release(name) + code_digest(NAMES.place(name))
 
 
 def parameter_sections(chosen: type[Server]) -> dict[str, type[Any]]:

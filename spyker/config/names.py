@@ -36,6 +36,13 @@ class Names:
         if ":" not in name and name not in known:
             raise ScenarioError(where, f"is {show(name)}", suggest(name, known, f"Write {self.form}, or choose one of"))
 
+    def release(self, name: str) -> str:
+        """Which release of which package offers something, if one does."""
+        for entry in entry_points(group=self.group):
+            if entry.name == name and entry.dist is not None:
+                return f"{entry.dist.name} {entry.dist.version}"
+        return ""
+
     def place(self, name: str) -> str:
         """Where something stands that is not built in, as ``module:attribute``."""
         return name if ":" in name else self.installed()[name]
@@ -46,7 +53,12 @@ class Names:
         if "" not in sys.path:
             sys.path.insert(0, "")
         try:
-            return getattr(importlib.import_module(module), attribute)
-        except (ImportError, AttributeError) as error:
+            imported = importlib.import_module(module)
+        except ImportError as error:
             remedy = "Run from the folder that holds the module"
             raise ScenarioError(where, f"{show(name)} cannot be imported ({error})", remedy) from None
+        if not hasattr(imported, attribute):
+            there = [each for each in vars(imported) if not each.startswith("_")]
+            problem = f"{show(name)} cannot be imported ({module} has no {attribute!r})"
+            raise ScenarioError(where, problem, suggest(attribute, there, "It has"))
+        return getattr(imported, attribute)

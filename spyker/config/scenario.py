@@ -349,6 +349,8 @@ def fill_world(world: Geography) -> Geography:
 
 def split_clients(total: int, regions: int) -> list[int]:
     """Spread clients over regions as evenly as possible, the first regions getting one more."""
+    if isinstance(total, bool) or not isinstance(total, int):
+        raise ScenarioError("clients", f"is {show(total)}, not a whole number", "Say how many clients there are in all")
     if total < max(1, regions):
         raise ScenarioError("--clients", f"is {total} for {regions} regions", "Give each region at least one")
     return [total // regions + (i < total % regions) for i in range(regions)]

@@ -24,14 +24,16 @@ import numpy as np
 from safetensors import SafetensorError
 from safetensors.numpy import load_file
 
+from spyker.protocol.forms import Array
 from spyker.records import RecordError
-from spyker.vectors import Vector
 
 NUMBERS, VECTORS, LOCK = "numbers.json", "vectors.safetensors", "lock"
 FORMAT = 2
 NAME = re.compile(r"checkpoint-(\d{6,})")
 BLOCK = 1 << 20  # bytes that are looked at and written while they are in cache
 UNFINISHED, UNWANTED = ".unfinished", ".unwanted"  # what a kill may leave behind, hidden
+
+TYPES = {"b1": "BOOL"} | {f"{k}{n}": f"{k.upper()}{8 * n}" for k in "fiu" for n in (1, 2, 4, 8) if (k, n) != ("f", 1)}
 
 log = logging.getLogger(__name__)
 
@@ -46,7 +48,7 @@ class Checkpoint:
 
     number: int
     numbers: dict[str, Any]
-    vectors: dict[str, Vector]
+    vectors: dict[str, Array]
     damaged: tuple[str, ...] = ()
     """Later checkpoints that could not be read, and why. What they held beyond this one is lost."""
 
@@ -66,7 +68,7 @@ class Checkpoints:
             raise CheckpointError(f"{folder} is in use by another process. Stop it, or name another folder") from None
         self._clear_leftovers()
 
-    def save(self, numbers: Mapping[str, Any], vectors: Mapping[str, Vector]) -> int:
+    def save(self, numbers: Mapping[str, Any], vectors: Mapping[str, Array]) -> int:
         """Write a checkpoint and return its number once it would survive a power cut.
 
         This blocks, for as long as the disk takes, without holding up other threads. A vector that appears under
@@ -138,7 +140,7 @@ def numbers_in(folder: Path) -> list[int]:
     return sorted(int(match[1]) for path in folder.iterdir() if (match := NAME.fullmatch(path.name)))
 
 
-def write(folder: Path, numbers: Mapping[str, Any], vectors: Mapping[str, Vector]) -> None:
+def write(folder: Path, numbers: Mapping[str, Any], vectors: Mapping[str, Array]) -> None:
     """Write both files and force them to the disk."""
     names: dict[int, str] = {}  # under which name a vector is in the file
     same = {key: names.setdefault(id(vector), key) for key, vector in vectors.items()}
@@ -152,21 +154,21 @@ def write(folder: Path, numbers: Mapping[str, Any], vectors: Mapping[str, Vector
         sync(path)
 
 
-def write_vectors(path: Path, vectors: Mapping[str, Vector]) -> dict[str, int]:
+def write_vectors(path: Path, vectors: Mapping[str, Array]) -> dict[str, int]:
     """Write a safetensors file straight from memory, and return checksums. The library's own function copies it all
     first, which a server with a large model would feel.
     """
     header, end = {}, 0
     for key, vector in vectors.items():
-        begin, end = end, end + 4 * vector.size
-        header[key] = {"dtype": "F32", "shape": [vector.size], "data_offsets": [begin, end]}
+        begin, end = end, end + vector.nbytes
+        header[key] = {"dtype": TYPES[vector.dtype.str[1:]], "shape": vector.shape, "data_offsets": [begin, end]}
     words = json.dumps(header).encode()
     words += b" " * (-len(words) % 8)  # so that the numbers are aligned
     checksums = {}
     with path.open("wb", buffering=0) as file:
         file.write(struct.pack("<Q", len(words)) + words)
         for key, vector in vectors.items():
-            raw, checksum = np.ascontiguousarray(vector, np.float32).data.cast("B"), 0
+            raw, checksum = np.ascontiguousarray(vector).reshape(-1).view(np.uint8).data, 0
             for start in range(0, len(raw), BLOCK):
                 block = raw[start : start + BLOCK]
                 checksum = zlib.crc32(block, checksum)
@@ -176,7 +178,7 @@ def write_vectors(path: Path, vectors: Mapping[str, Vector]) -> dict[str, int]:
     return checksums
 
 
-def read(folder: Path) -> tuple[dict[str, Any], dict[str, Vector]]:
+def read(folder: Path) -> tuple[dict[str, Any], dict[str, Array]]:
     """Read both files back; whatever is not as it was written is an error."""
     content, checksum, _ = (folder / NUMBERS).read_text(encoding="utf-8").split("\n")
     if zlib.crc32(content.encode()) != int(checksum):
@@ -186,7 +188,7 @@ def read(folder: Path) -> tuple[dict[str, Any], dict[str, Vector]]:
         raise ValueError(f"{NUMBERS} has format {table['format']}, and this version of Spyker reads {FORMAT}")
     distinct = load_file(folder / VECTORS)
     for key, expected in table["checksums"].items():
-        if zlib.crc32(distinct[key].data) != expected:
+        if zlib.crc32(distinct[key].reshape(-1).view(np.uint8).data) != expected:
             raise ValueError(f"{key} in {VECTORS} is not as it was written")
     return table["numbers"], {key: distinct[at] for key, at in table["vectors"].items()}
 

@@ -259,11 +259,10 @@ class ClientLink:
     async def _train(self, held: Held) -> None:
         try:
             job = await self.shared.training.train(self.id, held.order)
-        except Exception as error:
-            self._fail(error)
-        else:
             assert job.result is not None
             self.holding.trained(held, job.result, job.examples, job.metrics)
+        except Exception as error:
+            self._fail(error)
 
     def _fail(self, error: Exception) -> None:
         """The task cannot train for this client, so there is nothing left for it but to leave."""

@@ -68,8 +68,7 @@ class ClientPort:
             k = hello.client
             session = ClientSession(self, k, context)
             self.live.add(session)
-            driver.host.come(k, session, hello.size, hello.holding or None)
-            self._tell()
+            self._tell(driver.host.come, k, session, hello.size, hello.holding or None)
             await session.run()
         except Refusal as refusal:
             driver.refused(k, refusal)
@@ -78,12 +77,11 @@ class ClientPort:
             if session is not None:
                 self.live.discard(session)
                 session.end()
-                driver.host.part(session.client, session)
-                self._tell()
+                self._tell(driver.host.part, session.client, session)
 
-    def _tell(self) -> None:
+    def _tell(self, event: Callable[..., None], *about: Any) -> None:
+        self.driver.tell(event, *about)
         self.driver.metrics.clients(len(self.driver.host.sessions))
-        self.driver.go_on()
 
     def identify(self, context: Any) -> int | None:
         """Whose credential came with the call."""
@@ -221,7 +219,7 @@ class ClientSession:
             chunk, frame = split(data)
             said = None if frame is None else frame.WhichOneof("body")
             if said == "goodbye":
-                host.leave(k, self)
+                driver.tell(host.leave, k, self)
                 return
             if frame is None or said != "answer":
                 raise Refusal("malformed", "neither an answer nor a goodbye")
@@ -272,8 +270,7 @@ class ClientSession:
         self._handing_over = True
         try:
             assert isinstance(message, ClientMessage)
-            self.driver.host.answer(self.client, ticket.number, message, receipt)
-            self.driver.go_on()
+            self.driver.tell(self.driver.host.answer, self.client, ticket.number, message, receipt)
         finally:
             self._handing_over = False
 

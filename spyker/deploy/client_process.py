@@ -71,7 +71,7 @@ class ClientProcess:
         watching = asyncio.create_task(self._watch())
         await asyncio.wait((everybody, stopped), return_when=asyncio.FIRST_COMPLETED)
         if stop.is_set():
-            await asyncio.gather(*(link.leave() for link in self.links))
+            await asyncio.gather(*(link.leave() for link in self.links), return_exceptions=True)
             for task in running:
                 task.cancel()
         await everybody

@@ -1,7 +1,7 @@
 """Carries out what a host decides: threads for what takes long, a disk, timers, a record and metrics.
 
-Nothing is decided here. Whoever tells the host something calls :meth:`Driver.go_on` afterwards, which performs what the
-host wants done and has it serve what waits. Large models are mixed in a thread, so that streams go on in the meantime.
+Nothing is decided here. The host is told things through :meth:`Driver.tell`, which then performs what it wants done and
+has it serve what waits. Large models are mixed in a thread, so that streams go on in the meantime.
 """
 
 from __future__ import annotations
@@ -74,8 +74,7 @@ class Driver:
     def begin(self) -> None:
         """Begin anew."""
         self.log.info("waiting", clients=self.host.rules.wait_for)
-        self.host.begin()
-        self.go_on()
+        self.tell(self.host.begin)
 
     def resume(self, checkpoint: Checkpoint) -> None:
         """Go on from a checkpoint."""
@@ -186,12 +185,14 @@ class Driver:
 
     def _expire(self, timer: str) -> None:
         self._timers.pop(timer, None)
-        self._tell(self.host.expire, timer)
+        self.tell(self.host.expire, timer)
 
-    def _tell(self, event: Callable[..., None], *about: object) -> None:
-        """Tell the host of something that is nobody's fault but ours."""
+    def tell(self, event: Callable[..., None], *about: Any) -> None:
+        """Tell the host of something, and go on. What it refuses is the fault of whoever came; the rest is ours."""
         try:
             event(*about)
+        except Refusal:
+            raise
         except Exception as error:
             self.fail(error)
         self.go_on()
@@ -229,9 +230,9 @@ class Driver:
         error = done.exception()
         if error is not None:
             self.log.error("checkpoint-failed", error=repr(error))
-            self._tell(self.host.save_failed)
+            self.tell(self.host.save_failed)
         else:
-            self._tell(self.host.saved)
+            self.tell(self.host.saved)
             self.metrics.saved(self.host.saved_version, time.monotonic() - began)
         self._progress.set()
 

@@ -92,14 +92,13 @@ class PeerPort:
             else:
                 message, more = await incoming.later(context.read, driver.buffers.vector)
                 size += more
-            driver.metrics.received(message.kind, size)
             if host.draining:
                 await asyncio.Event().wait()  # until the stream is ended; it will be sent again
+            driver.metrics.received(message.kind, size)
             done = asyncio.Event()
             assert isinstance(message, PeerMessage)
-            host.hear(j, peer.sequence, message, done.set)
+            driver.tell(host.hear, j, peer.sequence, message, done.set)
             del message, incoming, chunk, data, frame
-            driver.go_on()
             await done.wait()  # one at a time: a peer that is faster than we are has to wait
 
     async def _acknowledge(self, j: int, context: Any) -> None:

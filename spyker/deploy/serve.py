@@ -13,6 +13,7 @@ from typing import Any
 
 import grpc
 import grpc.aio
+import numpy as np
 from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 
 from spyker.config.sections import ScenarioError
@@ -121,7 +122,13 @@ class ServerProcess:
         if self.checkpoint is not None:
             for damage in self.checkpoint.damaged:
                 self.log.error("checkpoint-damaged", detail=damage)
-            driver.resume(self.checkpoint)
+            try:
+                driver.resume(self.checkpoint)
+            except (ValueError, KeyError, TypeError) as error:
+                raise DeploymentError(
+                    f"server {deploy.server} cannot go on from checkpoint {self.checkpoint.number}: {error}. Use the "
+                    "version and the scenario that it was written with, or begin anew in another folder"
+                ) from error
             self.checkpoint = None  # and let go of its vectors
         else:
             if self._nothing_saved:
@@ -142,9 +149,9 @@ class ServerProcess:
             if not driver.failed.done():
                 await self._drain(finished=finished)
             if driver.failed.done():
-                error = driver.failed.exception()
-                self.log.error("failed", error=repr(error))
-                raise DeploymentError(f"server {deploy.server} failed: {error}") from error
+                failure = driver.failed.exception()
+                self.log.error("failed", error=repr(failure))
+                raise DeploymentError(f"server {deploy.server} failed: {failure}") from failure
         finally:
             for task in self._tasks:
                 task.cancel()
@@ -173,7 +180,7 @@ class ServerProcess:
                 scenario.parameters,
                 scenario.seed,
                 self.task.mix,
-                lambda vector: models.vector(),
+                lambda vector: models.vector() if vector.size == parameters else np.empty_like(vector),
             )
             return scenario.chosen.build(deploy.server, setup, roster)
 
@@ -321,6 +328,13 @@ class ServerProcess:
         self.finished = True
         self._stop.set()
 
+    async def _settle(self) -> None:
+        try:
+            async with asyncio.timeout(SETTLE_SECONDS):
+                await self.driver.settle()
+        except TimeoutError:
+            raise DeploymentError(f"server {self.driver.host.id} could not save its state; see its log") from None
+
     async def _drain(self, *, finished: bool) -> None:
         """Take no more answers, serve what is there, save, and tell the clients."""
         driver, host = self.driver, self.driver.host
@@ -328,13 +342,13 @@ class ServerProcess:
         host.draining = True
         await self.health.enter_graceful_shutdown()
         if host.server is not None:
-            try:
-                async with asyncio.timeout(SETTLE_SECONDS):
-                    if finished and self.learns:
-                        await self.evaluate()
-                    await driver.settle()
-            except TimeoutError:
-                raise DeploymentError(f"server {host.id} could not save its state; see its log") from None
+            await self._settle()  # whatever becomes of the evaluation
+            if finished and self.learns and not driver.failed.done():
+                try:
+                    await self.evaluate()
+                except Exception as error:
+                    driver.fail(error)
+                await self._settle()
             if driver.failed.done():
                 return
         goodbye = pb.Goodbye(finished=finished, saved_version=host.saved_version)

@@ -13,7 +13,7 @@ from spyker.config.sections import ScenarioError
 from spyker.deploy.log import Log
 from spyker.learn.registry import with_targets
 from spyker.learn.task import Task
-from spyker.protocol.facts import CloudRoundEnded, SyncStarted, UpdateApplied
+from spyker.protocol.facts import UpdateApplied
 from spyker.protocol.server import Server
 from spyker.records import (
     FACTS,
@@ -30,7 +30,7 @@ from spyker.records import (
     read_back,
     run_started,
 )
-from spyker.records.summary import WAYS, Hit, Totals, server_totals, summarise, target_name
+from spyker.records.summary import WAYS, Hit, Totals, server_totals, summarise, synchronised, target_name
 
 
 def make_room(folder: Path, server: int, *, resume: bool) -> None:
@@ -113,19 +113,15 @@ class Tally:
         self._before = max(time.time() - self.start.began, newest(self.folder))  # the wall clock may have been set back
         self._life = time.monotonic()
 
-    def fact(self, fact: Fact, queue: int) -> int:
-        """Write a fact down; 1 if it is an update, otherwise 0."""
+    def fact(self, fact: Fact, queue: int) -> None:
+        """Count a fact and write it down."""
         if isinstance(fact, UpdateApplied):
             self.updates += 1
             self.updates_per_client[fact.client] += 1
             self._write(self.now, fact, queue)
-            return 1
-        if isinstance(fact, SyncStarted):
-            self.synchronisations = max(self.synchronisations, fact.bid)
-        elif isinstance(fact, CloudRoundEnded):
-            self.synchronisations += 1
-        self._write(self.now, fact)
-        return 0
+        else:
+            self.synchronisations = synchronised(self.synchronisations, fact)
+            self._write(self.now, fact)
 
     def waiting(self, queue: int) -> None:
         """So many messages wait, or are in service."""

@@ -13,11 +13,12 @@ from spyker.emulate.links import Links
 from spyker.emulate.processor import Processor, Service
 from spyker.learn.engine import Engine, TrainJob
 from spyker.protocol.client import Client
-from spyker.protocol.facts import CloudRoundEnded, SyncStarted, UpdateApplied
+from spyker.protocol.facts import UpdateApplied
 from spyker.protocol.forms import declaration, size_in_bytes
 from spyker.protocol.messages import Action, Message, Model, Record, StartTimer, StopTimer, ToClient, ToServer, Train
 from spyker.protocol.server import Server, Work
 from spyker.records import Fact
+from spyker.records.summary import synchronised
 from spyker.vectors import Vector
 
 Sink: TypeAlias = Callable[[float, Fact, int | None], None]
@@ -74,10 +75,7 @@ class Emulation(ABC):
             self.updates_per_server[fact.server] += 1
             self.sink(self.clock.now, fact, queue)
             return
-        if isinstance(fact, SyncStarted):  # servers may start the same one independently
-            self.synchronisations = max(self.synchronisations, fact.bid)
-        elif isinstance(fact, CloudRoundEnded):
-            self.synchronisations += 1
+        self.synchronisations = synchronised(self.synchronisations, fact)
         self.sink(self.clock.now, fact, None)
 
     def _train(self, k: int, order: Train, ended: Callable[[Any, TrainJob], None], trainee: Any) -> None:

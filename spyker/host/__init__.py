@@ -10,7 +10,7 @@ duties:
 1. Tell it, one at a time, what happens: a client or a server came or went, a message arrived, a timer ran out, a
    checkpoint is on the disk or could not be written. Who somebody is, the world verifies; whether they agree, the host.
 2. While something waits in its queue, have it served: ``finish(compute())``. ``compute`` may run in a thread, since
-   the host touches its server nowhere else meanwhile; events may go on. How heavy it is, ``work()`` says.
+   the host does not touch its server between the two; events may go on. How heavy it is, ``work()`` says.
 3. After each of these, carry out what ``take()`` returns, in its order.
 4. Save before you send: hand a message to another server only when ``next_for(peer)`` offers it, which it does once a
    checkpoint that holds it was reported as saved.

@@ -328,11 +328,12 @@ class Host:
 
     @property
     def light(self) -> bool:
-        """Whether no vector is gone through for the first message in the queue, whatever the algorithm."""
+        """Whether no vector is gone through for the first message in the queue."""
         arrival = self._queue[0]
         if arrival.message is None:
             return arrival.timer is None
-        return not declaration(type(arrival.message)).arrays and not isinstance(arrival.message, Leave)
+        arrays = declaration(type(arrival.message)).arrays
+        return not arrays and not isinstance(arrival.message, Leave) and self.work() is Work.NOTHING
 
     def work(self) -> Work:
         """How heavy the first message in the queue is."""

@@ -10,7 +10,7 @@ import pickle
 import traceback
 from collections.abc import Mapping
 from dataclasses import replace
-from numbers import Real
+from numbers import Integral, Real
 from typing import Any, NoReturn
 
 import cloudpickle
@@ -20,6 +20,7 @@ from spyker.learn.task import Task, Trained
 from spyker.vectors import Vector
 
 FLOAT32 = np.dtype(np.float32)
+MOST_EXAMPLES, MOST_METRICS, LONGEST_NAME = 1 << 53, 256, 256  # what a message can carry
 
 
 class TaskFailedError(RuntimeError):
@@ -68,14 +69,17 @@ class Guard:
 
     def _checked(self, client: int, answer: Trained) -> Trained:
         examples, metrics = answer.examples, answer.metrics
-        if examples is not None and (isinstance(examples, bool) or not isinstance(examples, int) or examples < 1):
-            self._refuse(client, f"examples = {examples!r}", "Give their number, at least 1, or leave it out")
+        if examples is not None:
+            if isinstance(examples, bool) or not isinstance(examples, Integral) or not 1 <= examples < MOST_EXAMPLES:
+                self._refuse(client, f"examples = {examples!r}", "Give their number, at least 1, or leave it out")
+            answer = replace(answer, examples=int(examples))
         if metrics is not None:
-            if not isinstance(metrics, Mapping):
-                self._refuse(client, f"metrics = {metrics!r}", "Give a dict of names and numbers")
+            if not isinstance(metrics, Mapping) or len(metrics) > MOST_METRICS:
+                self._refuse(client, f"metrics = {metrics!r:.60}", f"Give a dict of up to {MOST_METRICS} numbers")
             for name, value in metrics.items():
-                if not isinstance(name, str) or not isinstance(value, Real) or not math.isfinite(value):
-                    self._refuse(client, f"the metric {name!r}: {value!r}", "Give finite numbers under names")
+                number = isinstance(value, Real) and math.isfinite(value)
+                if not isinstance(name, str) or len(name) > LONGEST_NAME or not number:
+                    self._refuse(client, f"the metric {name!r:.60}: {value!r}", "Give finite numbers, each with a name")
             metrics = {name: float(value) for name, value in metrics.items()}
         if answer.state is None:
             return replace(answer, metrics=metrics)

@@ -13,11 +13,13 @@ import inspect
 import tomllib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from typing import Any
 
 from spyker.config.scenario import Scenario, TaskChoice, Training
 from spyker.config.sections import ScenarioError, kebab, read, show, to_toml
+from spyker.config.suggest import suggest
 from spyker.learn.by_value import ByValue
-from spyker.learn.data.dataset import Array
+from spyker.learn.data.dataset import Array, DataError
 from spyker.learn.guard import Guard, TaskFailedError, own_traceback
 from spyker.learn.names import BUILT_IN, NAMES, WHERE, check_name
 from spyker.learn.task import Metric, Task
@@ -41,22 +43,41 @@ class Recipe:
         elif given is not None and isinstance(given.value, Task):
             return given.value
         else:
-            function = NAMES.find(name, WHERE) if given is None else given.value
-            named = {key.replace("-", "_"): value for key, value in options.items()}
-            named |= {"clients": self.clients, "seed": self.seed, "training": self.training}
+            function, named = self.call()
             try:
-                inspect.signature(function).bind(**named)
-            except TypeError as error:
-                raise ScenarioError("task", f"{name} does not take these options: {error}", "Mend [task]") from None
-            task = function(**named)
+                task = function(**named)
+            except (ScenarioError, DataError):
+                raise
+            except Exception as error:
+                raise TaskFailedError(f"task {name}, making it:\n{own_traceback(error)}") from error
         if not isinstance(task, Task):
             raise ScenarioError("task.name", f"{name} returned {type(task).__name__}", "Return a spyker Task")
         return task
+
+    def call(self) -> tuple[Callable[..., Task], dict[str, Any]]:
+        """The function that makes a task that is not built in, and what it is given; an error if that does not fit."""
+        name, given = self.choice.name, self.choice.given
+        function = NAMES.find(name, WHERE) if given is None else given.value
+        if not callable(function):
+            raise ScenarioError(WHERE, f"{name} is {type(function).__name__}", "Name a function that makes a task")
+        told = {"clients": self.clients, "seed": self.seed, "training": self.training}
+        options = {key.replace("-", "_"): value for key, value in self.choice.options.items()}
+        try:
+            signature = inspect.signature(function)
+            signature.bind(**options, **told)
+        except TypeError as error:
+            known = [kebab(key) for key in signature.parameters if key not in told]
+            unknown = next((kebab(key) for key in options if kebab(key) not in known), None)
+            remedy = "Mend [task]" if unknown is None else suggest(unknown, known, "Options of the function are")
+            raise ScenarioError("task", f"{name} does not take these options: {error}", remedy) from None
+        return function, options | told
 
     def guarded(self) -> Guard:
         """Make the task in a worker, from where errors travel as text."""
         try:
             return Guard(self.make())
+        except TaskFailedError:
+            raise
         except Exception as error:
             name = self.choice.name
             raise TaskFailedError(f"task {name}, making it in a worker:\n{own_traceback(error)}") from error
@@ -132,7 +153,7 @@ def client_labels(scenario: Scenario) -> list[Array]:
 def code_of(choice: TaskChoice) -> str:
     """A digest of the code of the user's own that a task depends on; empty for a built-in one."""
     if choice.given is None:
-        return "" if choice.name in BUILT_IN else code_digest(NAMES.place(choice.name))
+        return "" if choice.name in BUILT_IN else NAMES.release(choice.name) + code_digest(NAMES.place(choice.name))
     module = getattr(choice.given.value, "__module__", "__main__")
     return hashlib.sha256(choice.given.packed()).hexdigest() + code_digest(f"{module}:")
 

@@ -49,8 +49,8 @@ def pack(value: object, name: str, vectors: dict[str, Array]) -> Any:
         case np.ndarray():
             vectors[name] = value.copy() if value.flags.writeable else value
             return {ARRAY: name}
-        case np.integer() | np.floating():
-            return value.item()
+        case np.generic():
+            return pack(value.item(), name, vectors)
         case np.random.Generator():
             return {RANDOM: value.bit_generator.state}
         case Message():
@@ -100,6 +100,9 @@ class Unpacker:
             case {"message": name, "fields": fields}:
                 kind = self.kinds[name]
                 arrays = [self.unpack(fields[form.name]) for form in declaration(kind).arrays]
+                for form, array in zip(declaration(kind).arrays, arrays, strict=True):
+                    if array.dtype != form.dtype:
+                        raise ValueError(f"{form.name} of a saved {name} is {array.dtype}, not {form.dtype}")
                 numbers = {name: fields[name] for name in declaration(kind).names if name in fields}
                 return put_together(kind, as_json(numbers), arrays, self.sizes)
         raise ValueError(f"{packed!r:.100} is nothing that was saved by this version")

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from spyker.protocol.facts import CloudRoundEnded, Fact, SyncStarted
 from spyker.protocol.server import Server
 from spyker.records.facts import Evaluated, RunStarted
 
@@ -89,6 +90,13 @@ def server_totals(region: str, server: Server, *, clients: int, updates: int, lo
 def known(**values: object) -> dict[str, object]:
     """Those that are not ``None``."""
     return {key: value for key, value in values.items() if value is not None}
+
+
+def synchronised(before: int, fact: Fact) -> int:
+    """How many synchronisations there were, after a fact. Servers may start the same one independently."""
+    if isinstance(fact, SyncStarted):
+        return max(before, fact.bid)
+    return before + isinstance(fact, CloudRoundEnded)
 
 
 def target_name(target: float) -> str:

@@ -40,7 +40,10 @@ class RecordWriter:
 
     def write(self, t: float, fact: Fact, queue: int | None = None) -> None:
         """Append a fact."""
-        self._facts.write(line(t, fact, queue).encode())
+        text = line(t, fact, queue).encode()
+        written = self._facts.write(text)
+        while written < len(text):  # a disk that is nearly full may take a part of it
+            written += self._facts.write(text[written:])
         if type(fact) in MILESTONES:
             self._facts.flush()
 

@@ -60,7 +60,7 @@ def curve(run: RunRecord, label: str) -> Curve:
     """Read the evaluations of a run. A run that was killed has them as well."""
     points = list(run.facts(Evaluated))
     if not points:
-        raise RecordError(f"{run.folder} has no evaluation yet. Let it run a little longer")
+        raise RecordError(f"{run.folder} has no evaluation. Let it run longer, or run it again if it has ended")
     scores, summary = [p.fact for p in points], run.summary or {}
     return Curve(
         label,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from rich.console import Console
 
 from spyker.protocol.facts import CloudRoundEnded, SyncStarted, UpdateApplied
-from spyker.records import Evaluated, Fact
+from spyker.records import Evaluated, Fact, RunStarted
 from spyker.show.bar import Bar
 
 
@@ -22,7 +22,9 @@ class LiveProgress(Bar):
 
     def fact(self, t: float, fact: Fact) -> None:
         """Take note of a fact."""
-        if isinstance(fact, UpdateApplied):
+        if isinstance(fact, RunStarted):
+            self.metric = fact.metric
+        elif isinstance(fact, UpdateApplied):
             self.updates += 1
         elif isinstance(fact, SyncStarted):
             self.syncs = max(self.syncs, fact.bid)

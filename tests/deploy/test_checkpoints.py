@@ -234,3 +234,14 @@ def test_a_checkpoint_of_a_later_format_is_named(folder):
     path.write_text(f"{content}\n{zlib.crc32(content.encode())}\n")
     with pytest.raises(CheckpointError, match="has format 3, and this version of Spyker reads 2"):
         latest(folder)
+
+
+@pytest.mark.parametrize("dtype", ["f2", "f4", "f8", "u1", "u4", "i8", "b1"])
+def test_arrays_of_any_type_and_shape_come_back_as_they_were(folder, dtype):
+    """Compressed messages wait in outboxes, and a server of one's own may keep whatever it likes."""
+    array = np.arange(6).astype(dtype).reshape(2, 3)
+    empty = np.zeros(0, dtype)
+    Checkpoints(folder, keep=1).save({}, {"array": array, "empty": empty})
+    found = latest(folder).vectors
+    assert (found["array"].dtype, found["array"].tolist()) == (array.dtype, array.tolist())
+    assert (found["empty"].dtype, found["empty"].size) == (array.dtype, 0)

@@ -149,3 +149,21 @@ def test_a_full_disk_is_tried_again_when_the_timer_says_so(tmp_path: Path, monke
         return len(tries)
 
     assert asyncio.run(scene()) <= 4, "a disk that is full is not asked a hundred times a second"
+
+
+def test_a_server_that_cannot_be_made_ends_the_process(tmp_path: Path) -> None:
+    """It is no fault of the client that comes, and waiting for others would not help."""
+
+    def fails(roster: object) -> Server:
+        raise ArithmeticError("no such algorithm")
+
+    async def scene() -> None:
+        driver = make_driver(tmp_path)
+        driver.host._build = fails
+        driver.begin()
+        driver.tell(driver.host.come, 0, Remembered(), 1)
+        with pytest.raises(ArithmeticError):
+            driver.failed.result()
+        driver.close()
+
+    asyncio.run(scene())

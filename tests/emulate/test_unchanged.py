@@ -1,8 +1,8 @@
 """The same facts, byte for byte, as long as nobody means to change them.
 
 Each digest is of the facts of a run, without the first, which says the version, and without evaluations, whose last
-bits depend on how a processor adds. Who changes what an algorithm does, or what the emulated world does with it, changes a
-digest, and says so in the changelog.
+bits depend on how a processor adds. Who changes what an algorithm does, or what the emulated world does with it,
+changes a digest, and says so in the changelog.
 """
 
 import hashlib
@@ -16,11 +16,13 @@ from spyker.learn.registry import resolve
 from spyker.learn.start import start
 from spyker.records import Evaluated, Fact, RunStarted, line
 
-SETTINGS = {
+SETTINGS: dict[str, Any] = {
     "duration": 3.0,
     "training.delay-ms": "heterogeneous",
     "world.clients": [9, 3, 3, 3],
     "spyker.h-intra": 20.0,
+    "hierfavg.fraction": 0.5,
+    "fedavg.fraction": 0.4,
 }
 DIGESTS: dict[str, str] = {
     "spyker": "2d0540a05e8615a9",

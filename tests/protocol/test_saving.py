@@ -127,3 +127,10 @@ def test_only_messages_that_the_server_knows_are_made() -> None:
         Unpacker({}, Spyker.kinds(), SIZES).unpack({"message": "edge-idle", "fields": {}})
     with pytest.raises(Malformed, match="2 servers"):
         Unpacker({}, Spyker.kinds(), SIZES).unpack(pack(Token(0, 1, (0.0,)), "name", {}) | {})
+
+
+@pytest.mark.parametrize("value", [np.float32("nan"), np.float64("inf"), np.int32(7), np.bool_(True)])
+def test_numbers_of_numpy_are_kept_as_plain_ones(value):
+    packed = json.loads(json.dumps(pack(value, "x", {}), allow_nan=False))
+    found = Unpacker({}, {}, Sizes(1, 1)).unpack(packed)
+    assert repr(found) == repr(value.item())
