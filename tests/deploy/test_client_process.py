@@ -8,6 +8,8 @@ from pathlib import Path
 import pytest
 from deployment import Deployed, deployed, table, until
 
+from spyker.deploy.checkpoints import latest
+
 
 @pytest.fixture(autouse=True)
 def find_the_task(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -57,3 +59,28 @@ def test_clients_that_no_server_takes_are_named(tmp_path: Path) -> None:
         assert last.startswith("spyker: 3 of 3 clients failed. clients 0, 1, 2: ")
         assert "agreement" in last
         assert {line["client"] for line in deployment.log("clients-0-2", "client-failed")} == {0, 1, 2}
+
+
+@pytest.mark.parametrize("paced", [True, False])
+def test_a_client_whose_algorithm_fails_is_told_of_as_well(tmp_path: Path, paced: bool) -> None:
+    with deployed(table("failing_client:Fails"), tmp_path, wait_for=3) as deployment:
+        deployment.up()
+        deployment.paced = paced
+        process = deployment.attend("0-2")
+        (failed,) = until(lambda: deployment.log("clients-0-2", "training-failed"))
+        assert failed["client"] == 1
+        assert "no difference can be taken" in failed["error"]
+        until(lambda: {fact["client"] for fact in deployment.facts("update")} == {0, 2})
+        assert process.poll() is None, "the others go on"
+
+
+def test_a_server_whose_last_evaluation_fails_has_saved_before(tmp_path: Path) -> None:
+    scenario = table(task={"name": "failing_client:judge"}, evaluation={"interval": 1e6})
+    with deployed(scenario, tmp_path, wait_for=3, duration=2.0, checkpoint_updates=10**6) as deployment:
+        server = deployment.up()
+        deployment.attend("0-2")
+        assert server.wait(40) == 1
+        assert "beyond judgement" in (tmp_path / "server-0.log").read_text()
+        saved = latest(tmp_path / "server-0" / "state")
+        assert saved is not None
+        assert saved.numbers["server"]["version"] == len(deployment.facts("update")) > 0
