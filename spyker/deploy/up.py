@@ -27,7 +27,7 @@ POLL_SECONDS = 0.1
 STOP_SECONDS = 20.0
 FAREWELL_SECONDS = 5.0  # between a server's goodbye to its clients and its end
 FAILED = 1  # the exit code of a process that was not stopped, but failed
-LOG_TAIL = 2000  # characters of the log of a process that failed
+LOG_LINES = 10  # of the log of a process that failed
 
 
 def free_ports(count: int) -> list[int]:
@@ -49,6 +49,7 @@ class Local:
         self.scenario, self.folder, self.insecure, self.paced = scenario, folder, insecure, paced
         self.servers: list[subprocess.Popen[bytes]] = []
         self.clients: list[subprocess.Popen[bytes]] = []
+        self._names: dict[int, str] = {}  # of processes, by their number
         self._whole = time.monotonic()  # when no client process had failed yet
         self.places = scenario.placement()
         count = len(self.places.servers)
@@ -113,7 +114,7 @@ class Local:
     def _spawn(self, name: str, *command: str) -> subprocess.Popen[bytes]:
         """Start one process, deaf to our Ctrl-C: it is we who end it."""
         with (self.folder / f"{name}.log").open("ab") as log:
-            return subprocess.Popen(
+            process = subprocess.Popen(
                 [sys.executable, "-m", "spyker.cli.main", *command],
                 stdin=subprocess.DEVNULL,
                 stdout=log,
@@ -121,6 +122,8 @@ class Local:
                 start_new_session=True,
                 env=os.environ | {"PYTHONUNBUFFERED": "1"},
             )
+        self._names[process.pid] = name
+        return process
 
     def stop(self) -> None:
         """Let the servers save and say goodbye, then end the clients, and kill what does not listen."""
@@ -175,10 +178,12 @@ class Local:
                 raise ChildError(self._report(process))
 
     def _report(self, process: subprocess.Popen[bytes]) -> str:
-        name = f"server-{self.servers.index(process)}" if process in self.servers else "clients"
-        logs = sorted(self.folder.glob(f"{name}*.log"))
-        tails = "\n".join(f"{log.name}: …{log.read_text('utf-8', 'replace')[-LOG_TAIL:]}" for log in logs)
-        return f"a process of the deployment ({name}) ended with exit code {process.returncode}; its log says:\n{tails}"
+        """What a process said last, to people if it did."""
+        name = self._names[process.pid]
+        lines = (self.folder / f"{name}.log").read_text("utf-8", "replace").splitlines()
+        said = [line for line in lines if line.startswith("spyker: ")][-1:] or lines[-LOG_LINES:]
+        words = "\n".join(said)
+        return f"a process of the deployment ({name}) ended with exit code {process.returncode}; it said:\n{words}"
 
     def record(self, server: int) -> Path:
         """The folder of a server's record."""
