@@ -62,8 +62,8 @@ class Recipe:
             raise ScenarioError(WHERE, f"{name} is {type(function).__name__}", "Name a function that makes a task")
         told = {"clients": self.clients, "seed": self.seed, "training": self.training}
         options = {key.replace("-", "_"): value for key, value in self.choice.options.items()}
+        signature = inspect.signature(function)
         try:
-            signature = inspect.signature(function)
             signature.bind(**options, **told)
         except TypeError as error:
             known = [kebab(key) for key in signature.parameters if key not in told]

@@ -75,7 +75,7 @@ def test_a_task_that_cannot_be_made_ends_the_run_at_once(
         job = TrainJob(0, np.zeros(3, np.float32), 0.1, 0)
         workers.submit(job, due=0)
         with pytest.raises(
-            TaskFailedError, match=r"^task fragile:make, making it in a worker:\n(.|\n)*Error: the making is cursed$"
+            TaskFailedError, match=r"^task fragile:make, making it:\n(.|\n)*Error: the making is cursed$"
         ):
             workers.trained(job)
     assert capfd.readouterr().err == ""
