@@ -14,13 +14,13 @@ from typing import TYPE_CHECKING
 from spyker.version import __version__
 
 if TYPE_CHECKING:
+    from spyker.api.compare import compare, load
+    from spyker.api.result import Run
+    from spyker.api.run import run
+    from spyker.api.sweep import sweep
     from spyker.config.scenario import Scenario
     from spyker.learn.task import Metric, Task, Trained
     from spyker.learn.torch_task import TorchTask
-    from spyker.library.compare import compare, load
-    from spyker.library.result import Run
-    from spyker.library.run import run
-    from spyker.library.sweep import sweep
     from spyker.protocol.server import Server
 
 __all__ = [
@@ -40,16 +40,16 @@ __all__ = [
 
 _HOMES = {
     "Metric": "spyker.learn.task",
-    "Run": "spyker.library.result",
+    "Run": "spyker.api.result",
     "Scenario": "spyker.config.scenario",
     "Server": "spyker.protocol.server",
     "Task": "spyker.learn.task",
     "TorchTask": "spyker.learn.torch_task",
     "Trained": "spyker.learn.task",
-    "compare": "spyker.library.compare",
-    "load": "spyker.library.compare",
-    "run": "spyker.library.run",
-    "sweep": "spyker.library.sweep",
+    "compare": "spyker.api.compare",
+    "load": "spyker.api.compare",
+    "run": "spyker.api.run",
+    "sweep": "spyker.api.sweep",
 }
 
 

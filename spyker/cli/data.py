@@ -10,6 +10,8 @@ from rich import box
 from rich.console import Console
 from rich.table import Table
 
+from spyker.api.data import data_from, prepare_data
+from spyker.api.scenario import read_scenario
 from spyker.cli.codes import FAILED
 from spyker.cli.options import add_data_dir, add_set, said
 from spyker.config.sections import ScenarioError
@@ -18,8 +20,6 @@ from spyker.learn.data.dataset import DataError
 from spyker.learn.data.load import fetch, find, verify, whereabouts
 from spyker.learn.partition import PARTITIONS
 from spyker.learn.registry import client_labels
-from spyker.library.data import data_from, prepare_data
-from spyker.library.scenario import read_scenario
 from spyker.show.fetching import FetchProgress
 
 

@@ -11,6 +11,10 @@ from rich import box
 from rich.console import Console
 from rich.table import Table
 
+from spyker.api.data import data_from, prepare_data
+from spyker.api.folders import OutFolder
+from spyker.api.interrupts import interrupts
+from spyker.api.sweep import check_counts
 from spyker.cli.codes import INTERRUPTED
 from spyker.cli.options import add_data_dir
 from spyker.cli.sweep import add_many_options
@@ -21,10 +25,6 @@ from spyker.experiments.items import ITEMS, PAPER
 from spyker.experiments.profiles import PROFILES
 from spyker.experiments.reproduce import count, plan, tell
 from spyker.experiments.runner import check_folder, folder_of, held, run_watched
-from spyker.library.data import data_from, prepare_data
-from spyker.library.folders import OutFolder
-from spyker.library.interrupts import interrupts
-from spyker.library.sweep import check_counts
 from spyker.records import write_atomically
 
 GROUPS = {"paper": [item.name for item in PAPER], "all": list(ITEMS)}

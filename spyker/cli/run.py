@@ -10,10 +10,10 @@ from typing import Any
 from rich.console import Console
 
 import spyker
+from spyker.api.interrupts import Interrupted
+from spyker.api.result import Run
 from spyker.cli.codes import INTERRUPTED
 from spyker.cli.options import add_scenario_options, said, where
-from spyker.library.interrupts import Interrupted
-from spyker.library.result import Run
 from spyker.protocol.registry import ALGORITHMS
 from spyker.show.curves import curves
 from spyker.show.table import for_terminal

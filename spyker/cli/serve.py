@@ -7,11 +7,11 @@ import asyncio
 from pathlib import Path
 from typing import Any
 
+from spyker.api.data import data_from, prepare_data
+from spyker.api.scenario import read_scenario
 from spyker.cli.codes import INTERRUPTED
 from spyker.cli.options import add_data_dir, add_set, read_settings
 from spyker.config.sections import ScenarioError
-from spyker.library.data import data_from, prepare_data
-from spyker.library.scenario import read_scenario
 
 EXTRA = "Install what deployments need: pip install 'spyker-fl[deploy]'"
 

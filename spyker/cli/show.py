@@ -8,9 +8,9 @@ from typing import Any
 
 from rich.console import Console
 
+from spyker.api.folders import OutFolder
 from spyker.config.scenario import dump, load
 from spyker.learn.registry import resolve
-from spyker.library.folders import OutFolder
 from spyker.records import find_runs
 from spyker.show.curves import curves
 from spyker.show.table import for_terminal

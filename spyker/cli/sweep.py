@@ -10,12 +10,12 @@ from rich.console import Console
 from rich.table import Table
 
 import spyker
+from spyker.api.interrupts import Interrupted
 from spyker.cli.codes import INTERRUPTED
 from spyker.cli.options import add_scenario_options, said, where
 from spyker.config.scenario import parse_value
 from spyker.config.sections import ScenarioError
 from spyker.experiments.sweep import cells
-from spyker.library.interrupts import Interrupted
 
 
 def add_sweep(commands: Any) -> None:

@@ -8,6 +8,12 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
+from spyker.api.data import data_from, prepare_data
+from spyker.api.folders import new_folder, place_for_record
+from spyker.api.interrupts import interrupts
+from spyker.api.result import Run
+from spyker.api.run import short
+from spyker.api.scenario import read_scenario
 from spyker.cli.codes import INTERRUPTED
 from spyker.cli.options import ALGORITHM_HELP, TASK_HELP, add_data_dir, add_set, said
 from spyker.cli.run import show_run
@@ -15,12 +21,6 @@ from spyker.cli.serve import EXTRA
 from spyker.config.sections import ScenarioError
 from spyker.learn.names import BUILT_IN
 from spyker.learn.registry import recipe
-from spyker.library.data import data_from, prepare_data
-from spyker.library.folders import new_folder, place_for_record
-from spyker.library.interrupts import interrupts
-from spyker.library.result import Run
-from spyker.library.run import short
-from spyker.library.scenario import read_scenario
 from spyker.show.progress import LiveProgress
 
 

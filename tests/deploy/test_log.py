@@ -51,10 +51,10 @@ def test_two_logs_of_one_process_stay_apart() -> None:
 
 def test_what_libraries_say_is_json_too(spoken: tuple[Log, io.StringIO]) -> None:
     _, stream = spoken
-    logging.getLogger("some.library").warning("%d things", 5)
+    logging.getLogger("another.package").warning("%d things", 5)
     (line,) = lines(stream)
     del line["time"]
-    assert line == {"level": "warning", "event": "log", "server": 3, "logger": "some.library", "message": "5 things"}
+    assert line == {"level": "warning", "event": "log", "server": 3, "logger": "another.package", "message": "5 things"}
 
 
 def test_warnings_are_json_too(spoken: tuple[Log, io.StringIO]) -> None:

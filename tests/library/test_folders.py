@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from spyker.library.folders import OutFolder, new_folder, place_for_record
+from spyker.api.folders import OutFolder, new_folder, place_for_record
 from spyker.records import RecordError, RecordWriter
 
 

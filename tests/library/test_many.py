@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 import spyker
+from spyker.api.compare import Comparison
 from spyker.config.sections import ScenarioError
-from spyker.library.compare import Comparison
 from spyker.records import RecordError
 
 QUICK: dict[str, Any] = {"task": "quadratic", "duration": 2.0, "clients": 8, "progress": False}

@@ -12,10 +12,10 @@ from typing import Any
 import pytest
 
 import spyker
+from spyker.api.scenario import read_scenario
 from spyker.config.scenario import dump
 from spyker.config.sections import ScenarioError
 from spyker.learn.built_in.quadratic import Options, make
-from spyker.library.scenario import read_scenario
 from spyker.protocol.facts import UpdateApplied
 from spyker.protocol.fedasync import FedAsync
 from spyker.protocol.messages import Update

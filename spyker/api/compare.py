@@ -8,15 +8,15 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from spyker.api.callbacks import Audience, Callback
+from spyker.api.data import data_from, prepare_data
+from spyker.api.folders import new_folder, place_for_record
+from spyker.api.interrupts import Interrupted, interrupts
+from spyker.api.result import Run, as_frame, as_html, plotted
+from spyker.api.run import emulate, short
+from spyker.api.scenario import AlgorithmLike, Source, TaskLike, read_scenario
 from spyker.config.sections import ScenarioError
 from spyker.learn.start import start
-from spyker.library.callbacks import Audience, Callback
-from spyker.library.data import data_from, prepare_data
-from spyker.library.folders import new_folder, place_for_record
-from spyker.library.interrupts import Interrupted, interrupts
-from spyker.library.result import Run, as_frame, as_html, plotted
-from spyker.library.run import emulate, short
-from spyker.library.scenario import AlgorithmLike, Source, TaskLike, read_scenario
 from spyker.protocol.registry import ALGORITHMS
 from spyker.records import find_runs, write_atomically
 from spyker.show.curves import Curve, curves, targets

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Protocol, TypeAlias, runtime_checkable
 
+from spyker.api.result import Run
 from spyker.config.scenario import Scenario
 from spyker.config.sections import ScenarioError
 from spyker.emulate.record import Watch
-from spyker.library.result import Run
 from spyker.records import Fact
 
 

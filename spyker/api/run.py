@@ -8,17 +8,17 @@ import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from spyker.api.callbacks import Audience, Callback
+from spyker.api.data import data_from, prepare_data
+from spyker.api.folders import new_folder, place_for_record
+from spyker.api.interrupts import Interrupted, Interrupts, interrupts
+from spyker.api.result import Run
+from spyker.api.scenario import AlgorithmLike, Source, TaskLike, read_scenario
 from spyker.config.scenario import Scenario
 from spyker.emulate.record import record
 from spyker.learn.engine import Engine
 from spyker.learn.start import start
 from spyker.learn.task import Task
-from spyker.library.callbacks import Audience, Callback
-from spyker.library.data import data_from, prepare_data
-from spyker.library.folders import new_folder, place_for_record
-from spyker.library.interrupts import Interrupted, Interrupts, interrupts
-from spyker.library.result import Run
-from spyker.library.scenario import AlgorithmLike, Source, TaskLike, read_scenario
 from spyker.show.progress import LiveProgress
 
 

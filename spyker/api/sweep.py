@@ -8,17 +8,17 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from spyker.api.data import data_from, prepare_data
+from spyker.api.folders import OutFolder, new_folder
+from spyker.api.interrupts import Interrupted, interrupts
+from spyker.api.result import as_frame, as_html
+from spyker.api.run import short
+from spyker.api.scenario import AlgorithmLike, Source, TaskLike, read_scenario
 from spyker.config.sections import ScenarioError
 from spyker.experiments.runner import check_folder, held, run_watched, with_seeds
 from spyker.experiments.sweep import Point, Row, as_csv, cells, combinations, lines, row
 from spyker.learn.memory import check_memory
 from spyker.learn.start import available_cores
-from spyker.library.data import data_from, prepare_data
-from spyker.library.folders import OutFolder, new_folder
-from spyker.library.interrupts import Interrupted, interrupts
-from spyker.library.result import as_frame, as_html
-from spyker.library.run import short
-from spyker.library.scenario import AlgorithmLike, Source, TaskLike, read_scenario
 from spyker.records import write_atomically
 
 if TYPE_CHECKING:
