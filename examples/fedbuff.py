@@ -62,7 +62,7 @@ class FedBuff(Server):
     def receive(self, sender: int, message: ClientMessage | PeerMessage) -> None:
         """Collect an update, move if there are enough, and answer. A newcomer is given the model."""
         if isinstance(message, Update):
-            staleness = self.age - message.age
+            staleness = max(0.0, self.age - message.age)  # a restarted server may be younger than what it gave
             weight = math.pow(1 + staleness, -self.parameters.staleness_exponent)
             self.sum.add(message.weights, weight)
             self.count += 1

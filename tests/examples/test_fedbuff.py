@@ -61,6 +61,11 @@ def test_the_model_moves_by_the_mean_of_k_differences_each_weighed_by_its_stalen
     assert given.message.weights.tolist() == [3, 3], "(1, 2) + 0.5 / 2 · (½ · (8, 0) + (4, 4))"
 
 
+def test_an_answer_to_a_model_that_a_crash_took_back_counts_as_fresh() -> None:
+    fact, _ = answer(make(buffer=2, staleness_exponent=0.5), 0, 1, 0, age=1.0)
+    assert (fact.staleness, fact.weight) == (0.0, 1.0)
+
+
 def test_a_client_answers_with_how_far_it_came() -> None:
     client = importlib.import_module("fedbuff").Difference(3, 0)
     client.handle(0, Model(np.array([1, 2], np.float32), 5.0, 6, 0.1))
