@@ -1,5 +1,6 @@
 """What a program holds and other processes need: it travels together with the code that they could not import, such as
-that of a notebook's cells.
+that of a notebook's cells. It goes from a program to the workers that it started, and never to or from a disk or a
+stranger: what is unpickled here is the caller's own.
 """
 
 from __future__ import annotations

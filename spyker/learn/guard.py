@@ -44,7 +44,7 @@ class Guard:
         """Train. The result is :class:`Trained`, its state bytes, where there is more to it than weights."""
         try:
             if self._stateful:
-                kept = None if state is None else pickle.loads(state)  # made below, by this run: no disk, no stranger
+                kept = None if state is None else pickle.loads(state)  # made below, by this run
                 answer: Any = self.task.train(client, weights, rate, step, state=kept)  # type: ignore[call-arg]
             else:
                 answer = self.task.train(client, weights, rate, step)

@@ -10,12 +10,12 @@ import contextlib
 import ctypes
 import multiprocessing
 import multiprocessing.connection
-import pickle
 import struct
 from collections.abc import Iterable
 from multiprocessing.connection import Connection
 from typing import Any
 
+import msgspec
 import numpy as np
 
 from spyker.learn.engine import Job, TrainJob, keep_memory, single_threaded
@@ -28,7 +28,7 @@ from spyker.vectors import Vector
 
 ORDER = struct.Struct("<qdq")  # client (-1: evaluate), rate, step; then its state, if it has one
 ANSWER = struct.Struct("<cd")  # what this is, score; then what else there is to say
-WEIGHTS, TRAINED, FAILED = b"w", b"t", b"f"  # weights or a score; more than that, pickled; an error, as text
+WEIGHTS, TRAINED, FAILED = b"w", b"t", b"f"  # weights or a score; more than that; an error, as text
 SMALL = 16_384  # bytes that surely fit into a pipe whose other end is not being read
 
 
@@ -83,7 +83,7 @@ class WorkerProcess(Worker):
         if not isinstance(job, TrainJob):
             job.finish(score)
         elif kind == TRAINED:
-            job.finish(Trained(slot.copy(), *pickle.loads(answer[ANSWER.size :])))
+            job.finish(Trained(slot.copy(), *msgspec.msgpack.decode(answer[ANSWER.size :])))
         else:
             job.finish(slot.copy())
 
@@ -151,7 +151,7 @@ def _answer(task: Guard, order: bytes, weights: Vector) -> bytes:
         np.copyto(weights, trained)
         return ANSWER.pack(WEIGHTS, 0.0)
     np.copyto(weights, trained.weights)
-    return ANSWER.pack(TRAINED, 0.0) + pickle.dumps((trained.examples, trained.metrics, trained.state))
+    return ANSWER.pack(TRAINED, 0.0) + msgspec.msgpack.encode((trained.examples, trained.metrics, trained.state))
 
 
 def _failure(error: TaskFailedError) -> bytes:
