@@ -18,12 +18,11 @@ from dataclasses import dataclass
 from spyker import Server
 from spyker.parameters import parameter
 from spyker.placement import Topology
-from spyker.protocol.client import Client
+from spyker.protocol.client import Difference
 from spyker.protocol.facts import RoundEnded, UpdateApplied
-from spyker.protocol.messages import Action, ClientMessage, Join, Model, PeerMessage, Update
+from spyker.protocol.messages import ClientMessage, Join, PeerMessage, Update
 from spyker.protocol.server import Setup
 from spyker.protocol.weights import Weights
-from spyker.vectors import Vector
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,17 +32,6 @@ class FedBuffParameters:
     buffer: int = parameter(10, "K: how many updates the server collects before it moves", at_least=1)
     server_rate: float = parameter(1.0, "η_g: how far it then moves along their mean", above=0)
     staleness_exponent: float = parameter(0.5, "a: an update that is τ steps old counts (1 + τ)^(-a)", at_least=0)
-
-
-class Difference(Client):
-    """A client that answers with the difference between what it trained and what it was given."""
-
-    def trained(
-        self, weights: Vector, examples: int | None = None, metrics: Mapping[str, float] | None = None
-    ) -> list[Action]:
-        """The end of a training."""
-        assert isinstance(self.received, Model)
-        return super().trained(weights - self.received.weights, examples, metrics)
 
 
 class FedBuff(Server):

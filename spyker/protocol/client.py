@@ -1,4 +1,4 @@
-"""Algorithm 1 of the paper, the client's side. It is the same in every algorithm."""
+"""Algorithm 1 of the paper, the client's side; and the client of algorithms that add up how far trainings went."""
 
 from __future__ import annotations
 
@@ -37,3 +37,19 @@ class Client:
         if received is None:
             raise RuntimeError(f"client {self.id} finished a training that it had not begun")
         return [ToServer(self.server, Update(weights, received.age, received.version, examples, metrics))]
+
+
+class Difference(Client):
+    """A client that answers with the difference between what it trained and what it was given.
+
+    So its server need not remember what it gave to whom, and adds the answer to whatever its model has become.
+    """
+
+    __slots__ = ()
+
+    def trained(
+        self, weights: Vector, examples: int | None = None, metrics: Mapping[str, float] | None = None
+    ) -> list[Action]:
+        """The end of a training: send (W_k − W, A)."""
+        given = weights if self.received is None else self.received.weights
+        return super().trained(weights - given, examples, metrics)
