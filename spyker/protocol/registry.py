@@ -5,6 +5,7 @@ from __future__ import annotations
 from spyker.protocol.fedasync import FedAsync
 from spyker.protocol.fedavg import FedAvg
 from spyker.protocol.fedavgm import FedAvgM
+from spyker.protocol.fedbuff import FedBuff
 from spyker.protocol.hierfavg import Edge
 from spyker.protocol.hierfavgm import HierFAVGM
 from spyker.protocol.server import Server
@@ -12,7 +13,7 @@ from spyker.protocol.spyker import Spyker
 from spyker.protocol.sync_spyker import SyncSpyker
 
 PAPER = (Spyker, SyncSpyker, FedAsync, FedAvg, Edge)
-RIVALS = (FedAvgM, HierFAVGM)
+RIVALS = (FedBuff, FedAvgM, HierFAVGM)
 ALGORITHMS: dict[str, type[Server]] = {algorithm.name: algorithm for algorithm in (*PAPER, *RIVALS)}
 OF_THE_PAPER = tuple(algorithm.name for algorithm in PAPER)
 """Those that Spyker's paper compares, which are compared unless others are named."""

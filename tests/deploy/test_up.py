@@ -26,7 +26,7 @@ def scenario_file(folder: Path, algorithm: str, duration: float) -> Path:
     return path
 
 
-@pytest.mark.parametrize("algorithm", [*OF_THE_PAPER, "hierfavgm"])
+@pytest.mark.parametrize("algorithm", [*OF_THE_PAPER, "fedbuff", "hierfavgm"])
 def test_a_full_run_of_each_algorithm(tmp_path: Path, algorithm: str) -> None:
     out = tmp_path / "record"
     command = [*SPYKER, "up", str(scenario_file(tmp_path, algorithm, 4.0)), "--paced", "--out", str(out)]

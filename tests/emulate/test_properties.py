@@ -48,6 +48,7 @@ def some(low, high):
 
 
 MIXING = {"client-rate": some(0.1, 1), "staleness-exponent": some(0, 2)}
+BUFFER = {"buffer": st.integers(1, 4)}
 MOMENTUM = {"server-rate": some(0.1, 1), "momentum": some(0, 0.9)}
 PARAMETERS = {
     "spyker": MIXING
@@ -61,6 +62,7 @@ PARAMETERS = {
     "fedasync": MIXING | {"staleness": st.sampled_from(["constant", "polynomial", "hinge"])},
     "fedavg": {"fraction": some(0.1, 1)},
     "hierfavg": {"fraction": some(0.1, 1), "edge-rounds": st.integers(1, 3)},
+    "fedbuff": BUFFER | {"server-rate": some(0.1, 1), "staleness-exponent": some(0, 2)},
     "fedavgm": MOMENTUM | {"fraction": some(0.1, 1)},
     "hierfavgm": MOMENTUM | {"fraction": some(0.1, 1), "edge-rounds": st.integers(1, 3)},
 }

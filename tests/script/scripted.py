@@ -41,6 +41,7 @@ from spyker.config.scenario import parse_value
 from spyker.config.sections import read
 from spyker.placement import Topology
 from spyker.protocol.fedavg import FedAvg
+from spyker.protocol.fedbuff import FedBuff
 from spyker.protocol.hierfavg import Cloud
 from spyker.protocol.messages import (
     Action,
@@ -288,6 +289,8 @@ def special_of(server: Server) -> str:
             if server.token is not None:
                 text += f" token={server.token.bid}"
             return text + (f" synchronising, heard={show(sorted(server.heard))}" if server.ongoing_synchro else "")
+        case FedBuff():
+            return f"collected={server.count} sum={show(server.sum._vector)}"
         case FedAvg():
             return f"rounds={server.round} awaited={show(sorted(server.awaited))}"
         case Cloud():
