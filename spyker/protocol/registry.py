@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from spyker.protocol.fadas import FADAS
 from spyker.protocol.fedasync import FedAsync
 from spyker.protocol.fedavg import FedAvg
 from spyker.protocol.fedavgm import FedAvgM
@@ -13,7 +14,7 @@ from spyker.protocol.spyker import Spyker
 from spyker.protocol.sync_spyker import SyncSpyker
 
 PAPER = (Spyker, SyncSpyker, FedAsync, FedAvg, Edge)
-RIVALS = (FedBuff, FedAvgM, HierFAVGM)
+RIVALS = (FedBuff, FADAS, FedAvgM, HierFAVGM)
 ALGORITHMS: dict[str, type[Server]] = {algorithm.name: algorithm for algorithm in (*PAPER, *RIVALS)}
 OF_THE_PAPER = tuple(algorithm.name for algorithm in PAPER)
 """Those that Spyker's paper compares, which are compared unless others are named."""

@@ -27,6 +27,7 @@ PARAMETERS = {
     "fedavg": {"fraction": 0.6},
     "hierfavg": {"fraction": 0.6, "edge_rounds": 2},
     "fedbuff": {"buffer": 3},
+    "fadas": {"buffer": 3},
     "fedavgm": {"fraction": 0.6},
     "hierfavgm": {"fraction": 0.6, "edge_rounds": 2},
 }
@@ -152,6 +153,7 @@ def walk(build, algorithm, seen):
         ("sync-spyker", lambda s: any(isinstance(message, Leave) for _, message in s.stored)),
         ("fedavg", lambda s: s.answered and s.awaited),
         ("fedbuff", lambda s: s.count > 1 and s.age > 1),
+        ("fadas", lambda s: s.count > 1 and s.stalest > 1),
         ("hierfavg", lambda s: isinstance(s, Cloud) and len(s.models) > 1),
         ("hierfavg", lambda s: isinstance(s, Cloud) and s.away and s.models),
         ("hierfavgm", lambda s: isinstance(s, Cloud) and s.models and s.momentum.snapshot().any()),
