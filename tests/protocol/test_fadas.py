@@ -7,12 +7,16 @@ from spyker.protocol.facts import UpdateApplied
 from spyker.protocol.messages import Join, Leave, ToClient, Update
 
 
+def make(build, threshold):
+    given = {"server_rate": 0.5, "first_moment": 0.5, "second_moment": 0.75, "delay_threshold": threshold}
+    (one,) = build("fadas", [[1, 1]], initial=(0.0, 3.0), buffer=2, **given)
+    return one
+
+
 @pytest.fixture
 def server(build):
     """M = 2, η = 0.5, β₁ = 0.5, β₂ = 0.75, τ_c = 1."""
-    given = {"server_rate": 0.5, "first_moment": 0.5, "second_moment": 0.75, "delay_threshold": 1.0}
-    (one,) = build("fadas", [[1, 1]], initial=(0.0, 3.0), buffer=2, **given)
-    return one
+    return make(build, 1.0)
 
 
 def step(server, first, second, age=None):
@@ -44,11 +48,13 @@ def test_a_step_with_a_stale_update_is_shorter_and_the_next_is_not(server):
     assert step(server, 0, 0) == pytest.approx(1.25)
 
 
-def test_up_to_the_threshold_a_step_is_as_long_as_any(server):
-    # Δ = 0 twice, the second time τ = 1 old: m = 1, then 0.5; W = 0.5 + 0.25 + 0.5 · 0.5/2
+@pytest.mark.parametrize(("threshold", "weight"), [(2.0, 0.875), (1.9, 0.8125)])
+def test_up_to_the_threshold_a_step_is_as_long_as_any(build, threshold, weight):
+    # Δ = 0 twice, the second time τ = 2 old: m = 1, then 0.5; W = 0.5 + 0.25 + 0.5 · 0.5/2, or 0.25 · 0.5/2
+    server = make(build, threshold)
     step(server, 2, 6)
     step(server, 0, 0)
-    assert step(server, 0, 0, age=1.0) == pytest.approx(0.875)
+    assert step(server, 0, 0, age=0.0) == pytest.approx(weight)
 
 
 def test_a_weight_that_never_moved_stays(server):
