@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from spyker.protocol.asyncfeded import AsyncFedED
 from spyker.protocol.fadas import FADAS
 from spyker.protocol.fedasync import FedAsync
 from spyker.protocol.fedasyncm import FedAsyncM
@@ -15,7 +16,7 @@ from spyker.protocol.spyker import Spyker
 from spyker.protocol.sync_spyker import SyncSpyker
 
 PAPER = (Spyker, SyncSpyker, FedAsync, FedAvg, Edge)
-RIVALS = (FedBuff, FADAS, FedAsyncM, FedAvgM, HierFAVGM)
+RIVALS = (FedBuff, FADAS, AsyncFedED, FedAsyncM, FedAvgM, HierFAVGM)
 ALGORITHMS: dict[str, type[Server]] = {algorithm.name: algorithm for algorithm in (*PAPER, *RIVALS)}
 OF_THE_PAPER = tuple(algorithm.name for algorithm in PAPER)
 """Those that Spyker's paper compares, which are compared unless others are named."""
