@@ -25,7 +25,7 @@ class Kernel:
         self.classes = math.prod(shapes[-1].result)
         self._library = library()
         self._library.spyker_memory.restype = ctypes.c_int64
-        self._memory = np.empty(self._library.spyker_memory(self.shapes, len(shapes)), np.uint8)
+        self._memory = np.zeros(self._library.spyker_memory(self.shapes, len(shapes)), np.uint8)
 
     def __reduce__(self) -> tuple[type[Kernel], tuple[list[Shape]]]:
         """Another process loads the library for itself."""
