@@ -72,8 +72,8 @@ def test_every_world_can_be_run_and_takes_settings_that_are_searched(course: Cou
 def test_the_whole_race_is_the_size_that_was_asked_for() -> None:
     assert [world.name for world in FULL.worlds.values() if world.searched] == [IID, TWO_LABELS, "uneven"]
     for world in FULL.worlds.values():
-        assert world.seeds >= {"paper": 5, "others": 3, "sizes": 2}[world.stage]
-        if world.stage != "sizes":
+        assert world.seeds >= {"paper": 5, "others": 3, "size": 2, "tasks": 3}[world.stage]
+        if world.compact:
             assert world.settings["task.images-per-client"] == 60
 
 

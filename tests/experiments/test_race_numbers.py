@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 import pytest
 
@@ -109,6 +110,8 @@ def test_beyond_the_papers_worlds_run_those_that_were_near_in_one_of_them() -> N
     assert list(race.field(race.worlds[0])) == names
     # FedAsync is within twice the best in one world. Sync-Spyker, 2.5 times, is the best of nobody.
     assert list(race.field(race.worlds[2])) == [OURS, "fedasync"]
+    task = replace(race.worlds[2], stage="tasks")
+    assert list(race.field(task)) == [OURS, "fedasync"]
     times[IID].pop("FedAvg")
     assert list(race.field(race.worlds[2])) == names, "not decided yet"
 

@@ -101,7 +101,7 @@ def count(ratios: Sequence[Estimate], limit: float) -> str:
 
 def compact(places: Sequence[Standing]) -> list[Standing]:
     """Those of the worlds that the median is taken over: all of the same task and size."""
-    return [place for place in places if place.world.stage != "sizes"]
+    return [place for place in places if place.world.compact]
 
 
 def against_paper(places: Sequence[Standing]) -> Bar:

@@ -42,7 +42,7 @@ def figure(race: Race) -> Figure:
         lines(left, curves, "time", "virtual time (s)", "accuracy", (place.world.target,), looks)
         left.set_title("Two labels per client, the paper's latencies", loc="left", fontsize=10)
         left.legend(frameon=False, fontsize=8, loc="lower right")
-    compact = [p for p in places if p.world.stage != "sizes"]
+    compact = [p for p in places if p.world.compact]
     if compact:
         series: dict[str, tuple[list[float | None], dict[str, Any]]] = {
             title(OURS): ([mean(p.ours) for p in compact], OUR_LOOK),

@@ -92,8 +92,9 @@ class Race:
         return found
 
     def field(self, world: World) -> Sequence[str]:
-        """The algorithms that run in a world: in the paper's all, elsewhere those that were near the best in one of
-        these, the best of the paper's five, and the rival with momentum. All, as long as that is not decided.
+        """The algorithms that run in a world. All in the paper's; then those that were near the best in one of these;
+        and on other tasks ours, the best of the paper's five and the best of the other rivals. The rival with momentum
+        is always there. All, as long as that is not decided.
         """
         paper = [w for w in self.worlds if w.stage == "paper"]
         if world.stage == "paper" or not paper:
@@ -104,11 +105,14 @@ class Race:
             if any(cell is None for cell in cells):
                 return self.algorithms
             times[algorithm] = [cell.stays.mean().value for cell in cells if cell is not None]
-        fastest = [min(column) for column in zip(*times.values(), strict=True)]
-        near = {a for a, ts in times.items() if any(t <= NEAR * b for t, b in zip(ts, fastest, strict=True))}
-        five = [a for a in self.algorithms if a in PAPER_FIVE and a != OURS]
-        near |= set(sorted(five, key=lambda a: math.prod(times[a]))[:1]) | {OURS, MOMENTUM_RIVAL}
-        return [a for a in self.algorithms if a in near]
+        ranked = sorted(times, key=lambda a: math.prod(times[a]))
+        there = {OURS, MOMENTUM_RIVAL, *[a for a in ranked if a in PAPER_FIVE and a != OURS][:1]}
+        if world.stage == "tasks":
+            there |= set([a for a in ranked if a not in there and a not in PAPER_FIVE][:1])
+        else:
+            fastest = [min(column) for column in zip(*times.values(), strict=True)]
+            there |= {a for a, ts in times.items() if any(t <= NEAR * b for t, b in zip(ts, fastest, strict=True))}
+        return [a for a in self.algorithms if a in there]
 
     def scenarios(self, world: World, entry: Entry) -> Sequence[Scenario]:
         """The runs of an entry in a world, one per seed."""

@@ -23,6 +23,7 @@ EXPONENT = FloatDistribution(0.0, 1.0)
 FRACTION = CategoricalDistribution((1.0, 0.5, 0.25))
 SERVER_RATE = FloatDistribution(0.1, 3.0, log=True)
 MOMENTUM = FloatDistribution(0.0, 0.95)
+BUFFER = IntDistribution(2, 50, log=True)
 
 SPACES: dict[str, Mapping[str, BaseDistribution]] = {
     "spyker": {
@@ -56,6 +57,18 @@ SPACES: dict[str, Mapping[str, BaseDistribution]] = {
         "hierfavgm.server-rate": SERVER_RATE,
         "hierfavgm.momentum": MOMENTUM,
     },
+    "fedbuff": {
+        "training.rate": RATE,
+        "fedbuff.buffer": BUFFER,
+        "fedbuff.server-rate": SERVER_RATE,
+        "fedbuff.staleness-exponent": EXPONENT,
+    },
+    "fadas": {
+        "training.rate": RATE,
+        "fadas.buffer": BUFFER,
+        "fadas.server-rate": FloatDistribution(0.001, 0.1, log=True),
+        "fadas.second-moment": CategoricalDistribution((0.99, 0.9, 0.999)),
+    },
 }
 STARTS: dict[str, Settings] = {
     "spyker": {**PRESETS["tuned"]["spyker"], "spyker.staleness-exponent": 0.5},
@@ -74,5 +87,17 @@ STARTS: dict[str, Settings] = {
         "hierfavgm.edge-rounds": 4,
         "hierfavgm.server-rate": 1.0,
         "hierfavgm.momentum": 0.9,
+    },
+    "fedbuff": {
+        "training.rate": 0.2,
+        "fedbuff.buffer": 10,
+        "fedbuff.server-rate": 1.0,
+        "fedbuff.staleness-exponent": 0.5,
+    },
+    "fadas": {
+        "training.rate": 0.1,
+        "fadas.buffer": 10,
+        "fadas.server-rate": 0.03,
+        "fadas.second-moment": 0.99,
     },
 }

@@ -26,6 +26,7 @@ class World:
     takes: str
     """The world whose search gives the settings; one that is searched itself takes its own."""
     stage: str = "others"
+    """One of ``STAGES``: when it is run, and who runs there."""
     seeds: int = 3
     target: float = 0.9
     horizon: float = 15.0
@@ -35,6 +36,11 @@ class World:
     def searched(self) -> bool:
         """Whether settings are searched here."""
         return self.takes == self.name
+
+    @property
+    def compact(self) -> bool:
+        """Whether it is of the one task and size over which medians are taken."""
+        return self.stage in ("paper", "others")
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +58,7 @@ class Course:
     """Who takes part; nothing said: everybody."""
 
 
-STAGES = ("paper", "others", "sizes")
+STAGES = ("paper", "others", "size", "tasks")
 IID, TWO_LABELS, ROOM, IMBALANCE, UNEVEN = "iid", "two-labels", "room", "imbalance", "uneven"
 MNIST: dict[str, object] = {
     "task.name": "mnist",
@@ -143,14 +149,14 @@ OTHER_WORLDS = (
         takes=TWO_LABELS,
     ),
 )
-SIZES = (
+SIZE_AND_TASKS = (
     World(
         "paper-size",
         "MNIST, 600 images",
         "two labels; every client has 600 images, as in the paper",
         MNIST | {"task.images-per-client": 600},
         takes=TWO_LABELS,
-        stage="sizes",
+        stage="size",
         seeds=2,
         horizon=10.0,
     ),
@@ -167,7 +173,7 @@ SIZES = (
             **KERNEL,
         },
         takes=IID,
-        stage="sizes",
+        stage="tasks",
         target=0.45,
         horizon=60.0,
     ),
@@ -182,7 +188,7 @@ SIZES = (
             "evaluation.interval": INTERVAL,
         },
         takes=IID,
-        stage="sizes",
+        stage="tasks",
         target=20.0,
         horizon=60.0,
     ),
@@ -190,7 +196,7 @@ SIZES = (
 FULL = Course(
     "full",
     "",
-    {world.name: world for world in (*PAPER_WORLDS, *OTHER_WORLDS, *SIZES)},
+    {world.name: world for world in (*PAPER_WORLDS, *OTHER_WORLDS, *SIZE_AND_TASKS)},
     trials=12,
     held_back={"task.validation-images": 1000},
 )
