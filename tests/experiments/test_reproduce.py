@@ -29,7 +29,7 @@ MINIATURE = Profile(
 @pytest.fixture(scope="module")
 def made(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[Plan], dict[str, Section]]:
     out = tmp_path_factory.mktemp("reproduce")
-    plans = [plan(item, MINIATURE, 1) for item in ITEMS.values()]
+    plans = [plan(item, MINIATURE) for item in ITEMS.values()]
     scenarios = [s for p in plans for s in p.all()]
     runs = {folder_of(s, out / "runs"): r for s, r in zip(scenarios, run_all(scenarios, out / "runs"), strict=True)}
     sections = {}
@@ -37,7 +37,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[Plan], di
         mine: dict[str, Sequence[RunRecord | None]] = {
             label: [runs[folder_of(s, out / "runs")] for s in seeded] for label, seeded in p.scenarios.items()
         }
-        sections[p.item.name] = tell(p, mine, out / p.item.name, MINIATURE, 1)
+        sections[p.item.name] = tell(p, mine, out / p.item.name)
     return out, plans, sections
 
 
@@ -70,7 +70,7 @@ def test_items_share_identical_runs(made: tuple[Path, list[Plan], dict[str, Sect
 @pytest.mark.timeout(400)
 def test_the_document_has_every_section_and_every_claim(made: tuple[Path, list[Plan], dict[str, Section]]) -> None:
     _, plans, sections = made
-    text = document(plans, sections, MINIATURE, 1, lambda name: f"{name}.png")
+    text = document(plans, sections, lambda name: f"{name}.png")
     for name, section in sections.items():
         assert f"![{section.caption}]({name}.png)" in text
         assert all(claim.sentence in text for claim in section.claims)
