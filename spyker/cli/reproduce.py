@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import shutil
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,7 @@ from spyker.api.folders import OutFolder
 from spyker.api.interrupts import interrupts
 from spyker.api.sweep import check_counts
 from spyker.cli.codes import INTERRUPTED
-from spyker.cli.options import add_data_dir
+from spyker.cli.options import add_data_dir, add_set, read_settings
 from spyker.cli.sweep import add_many_options
 from spyker.config.sections import ScenarioError
 from spyker.config.suggest import suggest
@@ -47,7 +48,7 @@ def add_reproduce(commands: Any) -> None:
         "items", nargs="*", metavar="ITEM", help=f"paper (all of its items), all, or some of: {', '.join(ITEMS)}"
     )
     parser.add_argument("--list", action="store_true", help="say what each item shows and how long it takes")
-    parser.add_argument("--profile", choices=list(PROFILES), default="quick", help="default: quick")
+    parser.add_argument("--profile", choices=list(PROFILES), default="quick", help="default: quick, a smoke test")
     parser.add_argument("--seeds", type=int, metavar="K", help="so many seeds each; default: the profile's")
     parser.add_argument("--out", type=Path, metavar="DIR", help="default: runs/reproduce-PROFILE")
     parser.add_argument("--document", type=Path, metavar="FILE", help="also write the whole as one Markdown document")
@@ -58,6 +59,7 @@ def add_reproduce(commands: Any) -> None:
     )
     add_many_options(parser)
     add_data_dir(parser)
+    add_set(parser)
     parser.set_defaults(command=command_reproduce)
 
 
@@ -71,6 +73,7 @@ def command_reproduce(args: argparse.Namespace) -> int:
         if name not in ITEMS and name not in GROUPS:
             raise ScenarioError("ITEM", f"{name!r} is unknown", suggest(name, [*GROUPS, *ITEMS]))
     profile = PROFILES[args.profile]
+    profile = replace(profile, settings={**profile.settings, **read_settings(args.settings)})
     groups = {group: [name for name in names if profile.name in ITEMS[name].minutes] for group, names in GROUPS.items()}
     names = list(dict.fromkeys(name for word in args.items for name in groups.get(word, [word])))
     check_counts(seeds=args.seeds, jobs=args.jobs)

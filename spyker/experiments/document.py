@@ -57,7 +57,7 @@ def summary(sections: Mapping[str, Section]) -> list[str]:
     head = "| | the paper says | there | here | verdict |\n| --- | --- | ---: | ---: | --- |\n"
     first, second = [c for _, c in claims if not c.again], [c for _, c in claims if c.again]
     said = f"Of {count(len(first), 'claim')} of the paper {tally(first)}."
-    again = f" Read in a second way, {tally(second)} of {len(second)}." if second else ""
+    again = f" Of {count(len(second), 'second reading')} {tally(second)}." if second else ""
     return [f"{said}{again}\n", head + "".join(rows)]
 
 

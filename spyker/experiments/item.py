@@ -74,8 +74,9 @@ class Section:
     notes: str = ""
     gains: Mapping[str, Gain] = field(default_factory=dict)
     """Where Spyker and FedAsync were compared: what was to be expected, and what came of it."""
-    tokens: Mapping[str, tuple[int, int]] = field(default_factory=dict)
-    """For each run of Spyker, how often the token arrived, and how often that started a synchronisation at once."""
+    tokens: Mapping[tuple[str, str], tuple[int, int]] = field(default_factory=dict)
+    """By network and run of Spyker, how often the token arrived, and how often that started a synchronisation at once.
+    """
 
 
 class Results:
@@ -210,7 +211,7 @@ class Item:
     """Every run's name and what is special about it."""
     tell: Callable[[Results], Section]
     minutes: Mapping[str, float]
-    """By profile, how long it takes on two cores, alone; a profile that is not named leaves the item out."""
+    """By profile, how long it takes on two cores, alone; a profile that is not named leaves the item out of ``all``."""
     sizes: Mapping[str, Settings] = field(default_factory=dict)
     """By profile, what its runs have in common."""
     scaled: Mapping[str, Mapping[str, float]] = field(default_factory=dict)

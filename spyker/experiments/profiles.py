@@ -25,7 +25,7 @@ STANDARD = Profile(
     seeds=5,
     says="100 clients, an evaluation every 0.25 s, and runs that end when they have reached what is asked for. A "
     "client has 60 images of MNIST, 100 of CIFAR-10 or 1,025 characters of WikiText-2, fewer than the paper's; "
-    "learning rates of 0.2, 0.1 and 1 instead of 0.05 make up for the steps that this takes away",
+    "learning rates of 0.2, 0.2 and 1 instead of 0.05 make up for the steps that this takes away",
     tasks={
         "mnist": {
             "task.training-images": 6_000,
@@ -37,16 +37,16 @@ STANDARD = Profile(
         "cifar10": {
             "task.training-images": 10_000,
             "task.test-images": 500,
-            "training.rate": 0.1,
+            "training.rate": 0.2,
             "evaluation.interval": 0.25,
-            "evaluation.stop-at": 0.4,
+            "evaluation.stop-at": 0.35,
         },
         "wikitext2": {
             "task.characters-per-client": 1_025,
             "task.evaluation-characters": 10_000,
             "training.rate": 1.0,
             "evaluation.interval": 0.25,
-            "evaluation.stop-at": 20.0,
+            "evaluation.stop-at": 25.0,
         },
     },
     fewer_seeds={"cifar10": 3, "wikitext2": 3, "readings": 3, "sensitivity": 2},

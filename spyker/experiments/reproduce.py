@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import csv
 import io
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from spyker.config.scenario import Scenario, load
+from spyker.config.sections import show
 from spyker.experiments.claims import table
 from spyker.experiments.item import NOT_IN_PAPER, Item, Profile, Results, Section, Settings
+from spyker.experiments.numbers import Range
 from spyker.experiments.reading import READING
 from spyker.experiments.runner import with_seeds
 from spyker.experiments.speed import tokens
@@ -64,14 +67,15 @@ def tell(plan: Plan, runs: Mapping[str, Sequence[RunRecord | None]], folder: Pat
     return section
 
 
-def count_tokens(results: Results) -> dict[str, tuple[int, int]]:
+def count_tokens(results: Results) -> dict[tuple[str, str], tuple[int, int]]:
     """What the token did in the runs of Spyker with the paper's thresholds."""
-    ours = [
-        label
-        for label, settings in results.settings.items()
-        if settings["algorithm"] == "spyker" and not {"spyker.h-inter", "spyker.h-intra"} & settings.keys()
-    ]
-    return {run.folder.name: tokens(run) for label in ours for run in results.runs[label] if run is not None}
+    found = {}
+    for label, settings in results.settings.items():
+        if settings["algorithm"] == "spyker" and not {"spyker.h-inter", "spyker.h-intra"} & settings.keys():
+            uniform = {"world.uniform-latency", "world.latency-ms"} & settings.keys()
+            network = "uniform latencies" if uniform else "the paper's latencies"
+            found |= {(network, run.folder.name): tokens(run) for run in results.runs[label] if run is not None}
+    return found
 
 
 def numbers(section: Section) -> str:
@@ -81,8 +85,16 @@ def numbers(section: Section) -> str:
     seeds = max((len(s.numbers) for s in section.numbers.values()), default=0)
     writer.writerow(["run", "measure", *(f"seed {i + 1}" for i in range(seeds))])
     for (label, measure), found in section.numbers.items():
-        writer.writerow([label, measure, *("" if n is None else f"{n:.6g}" for n in found.numbers)])
+        writer.writerow([label, measure, *map(cell, found.ranges)])
     return file.getvalue()
+
+
+def cell(known: Range) -> str:
+    """What is known of a number: itself, a bound or nothing."""
+    low, high = known
+    if low == high:
+        return f"{low:.6g}"
+    return f">{low:.6g}" if low > -math.inf else f"<{high:.6g}" if high < math.inf else ""
 
 
 def markdown(plan: Plan, section: Section, picture: str) -> str:
@@ -102,10 +114,13 @@ def markdown(plan: Plan, section: Section, picture: str) -> str:
 
 def command(plans: Sequence[Plan], items: str) -> str:
     """What was typed to make these."""
-    usual = all(p.seeds == p.profile.fewer_seeds.get(p.item.name, p.profile.seeds) for p in plans)
-    return f"spyker reproduce {items} --profile {plans[0].profile.name}" + (
-        "" if usual else f" --seeds {plans[0].seeds}"
-    )
+    profile = plans[0].profile
+    usual = all(p.seeds == profile.fewer_seeds.get(p.item.name, profile.seeds) for p in plans)
+    options = [] if usual else [f"--seeds {plans[0].seeds}"]
+    options += [
+        f"--set {key}={value if isinstance(value, str) else show(value)}" for key, value in profile.settings.items()
+    ]
+    return " ".join(["spyker reproduce", items, "--profile", profile.name, *options])
 
 
 def count(number: int, noun: str) -> str:

@@ -12,10 +12,10 @@ from __future__ import annotations
 
 import statistics
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from spyker.experiments.numbers import Sample, sample, times
+from spyker.experiments.numbers import Sample, sample
 from spyker.protocol.facts import SyncStarted, TokenArrived
 from spyker.records import RunRecord
 
@@ -40,12 +40,13 @@ class Gain:
     fedasync: Sequence[Pace]
     predicted: Sample
     limit: Sample
+    """If Spyker's servers moved by a whole Δ per round trip: so it is with weights that are as large as can be."""
     measured: Sample
     paper: float | None = None
 
 
-def pace(run: RunRecord) -> Pace:
-    """Count what a run did."""
+def pace(run: RunRecord) -> Pace | None:
+    """Count what a run did; nothing, if it ended too soon for that."""
     section = run.scenario[run.scenario["algorithm"]]
     scale, full = float(section["client-rate"]), float(run.scenario["training"]["rate"])
     weights: dict[int, dict[int, list[float]]] = defaultdict(lambda: defaultdict(list))
@@ -55,7 +56,9 @@ def pace(run: RunRecord) -> Pace:
         moments.append(t)
         weights[update.server][update.client].append(scale * update.weight)
         steps[update.server] += scale * update.weight * update.rate / full
-    seconds = moments[-1] - moments[0]
+    seconds = moments[-1] - moments[0] if moments else 0.0
+    if not seconds:
+        return None
     servers = list(weights.values())
     every = [w for server in servers for mine in server.values() for w in mine]
     pulled = {i: sum(map(statistics.fmean, server.values())) for i, server in weights.items()}  # w·N
@@ -70,16 +73,20 @@ def gain(
     spyker: Sequence[RunRecord | None], fedasync: Sequence[RunRecord | None], measured: Sample, paper: float | None
 ) -> Gain:
     """What the model says of runs that differ in their algorithm alone, seed by seed."""
-    ours, theirs = ([None if run is None else pace(run) for run in runs] for runs in (spyker, fedasync))
+    pairs = [(mine and pace(mine), theirs and pace(theirs)) for mine, theirs in zip(spyker, fedasync, strict=True)]
+    known = [(mine, theirs) for mine, theirs in pairs if mine and theirs]
 
-    def less_time(what: str) -> Sample:
-        mine, others = (
-            sample(None if p is None else float(getattr(p, what)) for p in paces) for paces in (ours, theirs)
-        )
-        return sample(None if n is None else 100 * (1 - n) for n in times(others, mine).numbers)
+    def less_time(speed: Callable[[Pace], float]) -> Sample:
+        return sample(100 * (1 - theirs.speed / speed(mine)) if mine and theirs else None for mine, theirs in pairs)
 
-    known = [[p for p in paces if p is not None] for paces in (ours, theirs)]
-    return Gain(known[0], known[1], less_time("speed"), less_time("trips"), measured, paper)
+    return Gain(
+        [mine for mine, _ in known],
+        [theirs for _, theirs in known],
+        less_time(lambda mine: mine.speed),
+        less_time(lambda mine: mine.trips),
+        measured,
+        paper,
+    )
 
 
 def tokens(run: RunRecord) -> tuple[int, int]:

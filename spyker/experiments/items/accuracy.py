@@ -113,7 +113,7 @@ MNIST = Item(
     task="mnist",
     runs=RUNS,
     tell=lambda results: tell((0.9, 0.95), "MNIST", results),
-    minutes={"quick": 2, "standard": 0, "full": 489},
+    minutes={"quick": 2, "standard": 5, "full": 489},
     sizes={"quick": {"duration": 8.0}, "standard": {"duration": 40.0}, "full": {"duration": 120.0}},
 )
 CIFAR10 = Item(
@@ -123,8 +123,8 @@ CIFAR10 = Item(
     task="cifar10",
     runs=RUNS,
     tell=lambda results: tell((), "CIFAR-10", results, CIFAR10_LEAST),
-    minutes={"quick": 1, "standard": 0, "full": 2485},
-    sizes={"quick": {"duration": 8.0}, "standard": {"duration": 60.0}, "full": {"duration": 120.0}},
+    minutes={"quick": 1, "standard": 30, "full": 2485},
+    sizes={"quick": {"duration": 8.0}, "standard": {"duration": 40.0}, "full": {"duration": 120.0}},
 )
 WIKITEXT2 = Item(
     name="wikitext2",
@@ -133,6 +133,6 @@ WIKITEXT2 = Item(
     task="wikitext2",
     runs=RUNS,
     tell=lambda results: tell((), "WikiText-2", results),
-    minutes={"quick": 1, "standard": 0, "full": 938},
+    minutes={"quick": 1, "standard": 8, "full": 938},
     sizes={"quick": {"duration": 10.0}, "standard": {"duration": 40.0}, "full": {"duration": 120.0}},
 )

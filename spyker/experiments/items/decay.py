@@ -61,6 +61,6 @@ DECAY = Item(
         WITHOUT: {**HETEROGENEOUS, "spyker.decay": 0.0},
     },
     tell=tell,
-    minutes={"quick": 1, "standard": 0, "full": 308},
+    minutes={"quick": 1, "standard": 2, "full": 308},
     sizes={"quick": {"duration": 8.0}, "standard": {"duration": 40.0}, "full": {"duration": 120.0}},
 )

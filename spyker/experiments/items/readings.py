@@ -150,7 +150,7 @@ READINGS = Item(
         for name, title in (("spyker", "Spyker"), ("fedasync", "FedAsync"))
     },
     tell=tell_readings,
-    minutes={"quick": 4, "standard": 0, "full": 700},
+    minutes={"quick": 4, "standard": 5, "full": 700},
     sizes={"quick": {"duration": 8.0}, "standard": {"duration": 40.0}, "full": {"duration": 120.0}},
     # some never get there
     scaled={f"{title}, {s}": {"duration": 0.5} for title in ("Spyker", "FedAsync") for s in SPLITS if s != SHARED},
@@ -164,5 +164,5 @@ SENSITIVITY = Item(
     runs={f"Spyker, {n}": {**ONE, **s, "algorithm": "spyker"} for n, s in (BOTH | SPYKER_ONLY).items()}
     | {f"FedAsync, {n}": {**ONE, **s, "algorithm": "fedasync"} for n, s in (BOTH | FEDASYNC_ONLY).items()},
     tell=tell_sensitivity,
-    minutes={"quick": 4, "standard": 0, "full": 8},
+    minutes={"quick": 4, "standard": 4, "full": 8},
 )
