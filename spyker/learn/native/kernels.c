@@ -44,6 +44,7 @@
 
 typedef float vec __attribute__((vector_size(LANES * 4), may_alias));
 typedef float loose __attribute__((vector_size(LANES * 4), may_alias, aligned(4))); /* anywhere in memory */
+typedef float half __attribute__((vector_size(LANES * 2), may_alias, aligned(4)));
 typedef int32_t ints __attribute__((vector_size(LANES * 4), may_alias));
 #define INLINE static inline __attribute__((always_inline))
 #define UNROLL _Pragma("GCC unroll 8")
@@ -186,6 +187,18 @@ INLINE void gather(const int rows, const int vectors, const float *images, ptrdi
         *(vec *)(sums + y * sums_pitch + x * LANES) = sum[y][x];
 }
 
+/* The same with rows of half a vector, which seldom lie across two lines of the cache. */
+INLINE void gather_narrow(const int rows, const float *images, ptrdiff_t pitch, const int32_t *at, const float *listed,
+                          int count, float *sums, ptrdiff_t sums_pitch) {
+    half sum[ROWS];
+    UNROLL for (int y = 0; y < rows; y++) sum[y] = *(half *)(sums + y * sums_pitch);
+    for (int i = 0; i < count; i++) {
+        const float *from = images + at[i];
+        UNROLL for (int y = 0; y < rows; y++) sum[y] += listed[i] * *(const half *)(from + y * pitch);
+    }
+    UNROLL for (int y = 0; y < rows; y++) *(half *)(sums + y * sums_pitch) = sum[y];
+}
+
 /* The gradients of the input: add the channel's weights to it for everything in the list. */
 typedef void Scatter(float *images, ptrdiff_t pitch, const int32_t *at, const float *listed, int count,
                      const float *weights, ptrdiff_t weights_pitch);
@@ -196,9 +209,10 @@ INLINE void scatter(const int rows, const int vectors, float *images, ptrdiff_t 
     UNROLL for (int y = 0; y < rows; y++) UNROLL for (int x = 0; x < vectors; x++)
         w[y][x] = *(const vec *)(weights + y * weights_pitch + x * LANES);
     for (int i = 0; i < count; i++) {
+        const float g = listed[i];
         float *to = images + at[i];
         UNROLL for (int y = 0; y < rows; y++) UNROLL for (int x = 0; x < vectors; x++)
-            *(loose *)(to + y * pitch + x * LANES) += listed[i] * w[y][x];
+            *(loose *)(to + y * pitch + x * LANES) += g * w[y][x];
     }
 }
 
@@ -217,8 +231,12 @@ INLINE void scatter(const int rows, const int vectors, float *images, ptrdiff_t 
         scatter(r, v, images, pitch, at, listed, count, weights, weights_pitch); \
     }
 #define DEFINE_ROWS(r) \
+    static void gather_##r##_0(const float *images, ptrdiff_t pitch, const int32_t *at, const float *listed, int count, \
+                               float *sums, ptrdiff_t sums_pitch) { \
+        gather_narrow(r, images, pitch, at, listed, count, sums, sums_pitch); \
+    } \
     DEFINE_LISTS(r, 1) DEFINE_LISTS(r, 2) DEFINE_LISTS(r, 3) DEFINE_LISTS(r, 4) DEFINE_LISTS(r, 5) DEFINE_LISTS(r, 6)
-#define TABLE(f, r) {0, f##_##r##_1, f##_##r##_2, f##_##r##_3, f##_##r##_4, f##_##r##_5, f##_##r##_6}
+#define TABLE(f, r, narrow) {narrow, f##_##r##_1, f##_##r##_2, f##_##r##_3, f##_##r##_4, f##_##r##_5, f##_##r##_6}
 DEFINE_TILE(1, 1) DEFINE_TILE(2, 1) DEFINE_TILE(3, 1) DEFINE_TILE(1, 4) DEFINE_TILE(2, 4) DEFINE_TILE(3, 4)
 #if CHANNELS == 6
 DEFINE_TILE(4, 1) DEFINE_TILE(5, 1) DEFINE_TILE(6, 1) DEFINE_TILE(4, 4) DEFINE_TILE(5, 4) DEFINE_TILE(6, 4)
@@ -230,9 +248,9 @@ static Tile *const WINDOW[] = {0, tile_1_4, tile_2_4, tile_3_4};
 #endif
 DEFINE_ROWS(1) DEFINE_ROWS(2) DEFINE_ROWS(3) DEFINE_ROWS(4) DEFINE_ROWS(5)
 static Gather *const GATHER[][VECTORS + 1] = {
-    {0}, TABLE(gather, 1), TABLE(gather, 2), TABLE(gather, 3), TABLE(gather, 4), TABLE(gather, 5)};
+    {0}, TABLE(gather, 1, gather_1_0), TABLE(gather, 2, gather_2_0), TABLE(gather, 3, gather_3_0), TABLE(gather, 4, gather_4_0), TABLE(gather, 5, gather_5_0)};
 static Scatter *const SCATTER[][VECTORS + 1] = {
-    {0}, TABLE(scatter, 1), TABLE(scatter, 2), TABLE(scatter, 3), TABLE(scatter, 4), TABLE(scatter, 5)};
+    {0}, TABLE(scatter, 1, 0), TABLE(scatter, 2, 0), TABLE(scatter, 3, 0), TABLE(scatter, 4, 0), TABLE(scatter, 5, 0)};
 
 /* Memory is carved out of one piece that the caller gives; without it, only the size is counted. */
 static void *carve(char *memory, ptrdiff_t *used, ptrdiff_t bytes) {
@@ -407,6 +425,7 @@ static void backward(const Net *net, Layer *l) {
     const int pitch = l->in_columns * l->depth, step = s.pool ? 2 : 1;
     const int fit = (STRIP / ((int)sizeof(vec) * pitch) - s.kernel + 1) / step, strip = fit < 1 ? 1 : fit;
     const int wide = l->patch_row / LANES, across = parts(wide, VECTORS), most = parts(wide, across);
+    const int narrow = s.kernel * l->depth <= LANES / 2;
     const int down = parts(s.kernel, smaller(ROWS, SUMS / most));
     if (l->d_images) memset(l->d_images, 0, sizeof(vec) * l->image);
     for (int first = 0; first < l->out_rows; first += strip)
@@ -418,7 +437,7 @@ static void backward(const Net *net, Layer *l) {
                     const int x = part(wide, across, a), vectors = part(wide, across, a + 1) - x;
                     const ptrdiff_t here = ((ptrdiff_t)channel * s.kernel + y) * l->patch_row + x * LANES;
                     const ptrdiff_t there = (ptrdiff_t)y * pitch + x * LANES;
-                    GATHER[rows][vectors](l->images + there, pitch, net->at, net->listed, count, l->d_patches + here,
+                    GATHER[rows][narrow ? 0 : vectors](l->images + there, pitch, net->at, net->listed, count, l->d_patches + here,
                                           l->patch_row);
                     if (l->d_images)
                         SCATTER[rows][vectors](l->d_images + there, pitch, net->at, net->listed, count,
