@@ -13,40 +13,15 @@
    No fast-math: what is not a number must stay visible. */
 
 #include <math.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <string.h>
 #ifdef __AVX512F__
 #include <immintrin.h>
 #endif
 
-#if defined(__AVX512F__)
-#define LANES 16
-#define REGISTERS 32
-#elif defined(__AVX__)
-#define LANES 8
-#define REGISTERS 16
-#else
-#define LANES 4
-#define REGISTERS 32
-#endif
-#if REGISTERS == 32
-#define CHANNELS 6 /* of tile(): 6 x 4 sums, 4 inputs and a weight are in registers at once */
-#define SUMS 25    /* of gather() and scatter() */
-#else
-#define CHANNELS 3
-#define SUMS 12
-#endif
-#define ROWS 5    /* of gather() and scatter(), at most */
-#define VECTORS 6 /* ... in each row */
+#include "loops.h"
+
 #define STRIP (192 << 10) /* bytes of a block's images that a list of gradients refers to, at most */
 #define MOST_LAYERS 64
-
-typedef float vec __attribute__((vector_size(LANES * 4), may_alias));
-typedef float loose __attribute__((vector_size(LANES * 4), may_alias, aligned(4))); /* anywhere in memory */
-typedef int32_t ints __attribute__((vector_size(LANES * 4), may_alias));
-#define INLINE static inline __attribute__((always_inline))
-#define UNROLL _Pragma("GCC unroll 8")
 
 /* What the caller says of a layer. The weights of a layer lie as [out][y][x][in], behind them the bias. */
 typedef struct {
@@ -68,171 +43,22 @@ typedef struct {
     vec *input;                /* [in][in_rows][in_columns] */
     vec *output;               /* in the middle of the next layer's input */
     int out_pitch, out_plane;  /* how far apart are its rows, its channels */
-    ints *chosen;              /* [out][out_rows][out_columns]: where in the pool was the largest, in floats of `images` */
+    ints *chosen;              /* [out][out_rows][out_columns]: which pixel of the pool, in floats of an image */
     vec *d_output;             /* [out][out_rows][out_columns] */
     float *images, *d_images;  /* [LANES][in_rows][in_columns][depth] */
 } Layer;
 
 typedef struct {
     Layer layers[MOST_LAYERS], *first, *last;
-    int32_t *at; /* where gradients that are not zero belong, in floats of `images` */
-    float *listed; /* those gradients */
+    int32_t *at; /* the memory of a list */
+    float *gradients;
 } Net;
-
-INLINE vec either(ints condition, vec yes, vec no) { return (vec)((condition & (ints)yes) | (~condition & (ints)no)); }
 
 INLINE int smaller(int a, int b) { return a < b ? a : b; }
 
 /* n in parts of nearly the same size, none larger than `most`: how many, and where one begins. */
 INLINE int parts(int n, int most) { return (n + most - 1) / most; }
 INLINE int part(int n, int count, int i) { return (int)((int64_t)n * i / count); }
-
-/* Turn LANES vectors about: what is in lane i of vector j comes to lane j of vector i. */
-#if LANES == 16
-#define EACH(f, s) f(s, 0), f(s, 1), f(s, 2), f(s, 3), f(s, 4), f(s, 5), f(s, 6), f(s, 7), f(s, 8), f(s, 9), f(s, 10), \
-                   f(s, 11), f(s, 12), f(s, 13), f(s, 14), f(s, 15)
-#elif LANES == 8
-#define EACH(f, s) f(s, 0), f(s, 1), f(s, 2), f(s, 3), f(s, 4), f(s, 5), f(s, 6), f(s, 7)
-#else
-#define EACH(f, s) f(s, 0), f(s, 1), f(s, 2), f(s, 3)
-#endif
-#define LOW(s, lane) ((lane) & (s) ? LANES + (lane) - (s) : (lane))
-#define HIGH(s, lane) ((lane) & (s) ? LANES + (lane) : (lane) + (s))
-#ifdef __clang__
-#define SHUFFLE(f, s, a, b) __builtin_shufflevector(a, b, EACH(f, s))
-#else
-#define SHUFFLE(f, s, a, b) __builtin_shuffle(a, b, (ints){EACH(f, s)})
-#endif
-#define SWAP(s) \
-    _Pragma("GCC unroll 16") for (int i = 0; i < LANES; i++) if (!(i & (s))) { \
-        vec low = SHUFFLE(LOW, s, v[i], v[i + (s)]), high = SHUFFLE(HIGH, s, v[i], v[i + (s)]); \
-        v[i] = low; \
-        v[i + (s)] = high; \
-    }
-INLINE void transpose(vec v[LANES]) {
-    SWAP(1)
-    SWAP(2)
-#if LANES >= 8
-    SWAP(4)
-#endif
-#if LANES >= 16
-    SWAP(8)
-#endif
-}
-
-/* A row of pixels of all images of a block: from [image][x][channel] to lanes, `step` vectors from channel to channel. */
-static void to_lanes(const float *images, int image, int width, int depth, int channels, vec *lanes, ptrdiff_t step) {
-    for (int done = 0, x = 0, c = 0; done < width * depth; done += LANES) {
-        vec v[LANES];
-        UNROLL for (int i = 0; i < LANES; i++) v[i] = *(const loose *)(images + (ptrdiff_t)i * image + done);
-        transpose(v);
-        for (int i = 0; i < LANES && x < width; i++) {
-            if (c < channels) lanes[c * step + x] = v[i];
-            if (++c == depth) c = 0, x++;
-        }
-    }
-}
-
-/* The way back. Behind the row it writes zeros: up to a vector, where there is padding or a row to come. */
-static void to_images(float *images, int image, int width, int depth, int channels, const vec *lanes, ptrdiff_t step) {
-    for (int done = 0, x = 0, c = 0; done < width * depth; done += LANES) {
-        vec v[LANES];
-        for (int i = 0; i < LANES; i++) {
-            v[i] = c < channels && x < width ? lanes[c * step + x] : (vec){0};
-            if (++c == depth) c = 0, x++;
-        }
-        transpose(v);
-        UNROLL for (int i = 0; i < LANES; i++) *(loose *)(images + (ptrdiff_t)i * image + done) = v[i];
-    }
-}
-
-/* The outputs of some channels at some pixels of all images of a block, without bias. */
-typedef void Tile(const Layer *l, const vec *const *at, const float *weights, vec *sums);
-
-INLINE void tile(const int channels, const int pixels, const Layer *l, const vec *const *at, const float *w, vec *sums) {
-    vec sum[CHANNELS][4];
-    const vec *from[4];
-    UNROLL for (int p = 0; p < pixels; p++) from[p] = at[p];
-    UNROLL for (int m = 0; m < channels; m++) UNROLL for (int p = 0; p < pixels; p++) sum[m][p] = (vec){0};
-    const int kernel = l->s.kernel;
-    const ptrdiff_t pitch = l->in_columns, plane = pitch * l->in_rows;
-    for (int c = 0; c < l->s.in; c++)
-        for (int y = 0; y < kernel; y++) {
-            const ptrdiff_t row = c * plane + y * pitch;
-            for (ptrdiff_t i = row; i < row + kernel; i++, w += channels) {
-                vec v[4];
-                UNROLL for (int p = 0; p < pixels; p++) v[p] = from[p][i];
-                UNROLL for (int m = 0; m < channels; m++) UNROLL for (int p = 0; p < pixels; p++) sum[m][p] += w[m] * v[p];
-            }
-        }
-    UNROLL for (int m = 0; m < channels; m++) UNROLL for (int p = 0; p < pixels; p++) sums[m * pixels + p] = sum[m][p];
-}
-
-/* The gradients of one channel's weights, in `rows` rows of `vectors` vectors: the sum over the list. */
-typedef void Gather(const float *images, ptrdiff_t pitch, const int32_t *at, const float *listed, int count, float *sums,
-                    ptrdiff_t sums_pitch);
-
-INLINE void gather(const int rows, const int vectors, const float *images, ptrdiff_t pitch, const int32_t *at,
-                   const float *listed, int count, float *sums, ptrdiff_t sums_pitch) {
-    vec sum[ROWS][VECTORS];
-    UNROLL for (int y = 0; y < rows; y++) UNROLL for (int x = 0; x < vectors; x++)
-        sum[y][x] = *(vec *)(sums + y * sums_pitch + x * LANES);
-    for (int i = 0; i < count; i++) {
-        const float *from = images + at[i];
-        UNROLL for (int y = 0; y < rows; y++) UNROLL for (int x = 0; x < vectors; x++)
-            sum[y][x] += listed[i] * *(const loose *)(from + y * pitch + x * LANES);
-    }
-    UNROLL for (int y = 0; y < rows; y++) UNROLL for (int x = 0; x < vectors; x++)
-        *(vec *)(sums + y * sums_pitch + x * LANES) = sum[y][x];
-}
-
-/* The gradients of the input: add the channel's weights to it for everything in the list. */
-typedef void Scatter(float *images, ptrdiff_t pitch, const int32_t *at, const float *listed, int count,
-                     const float *weights, ptrdiff_t weights_pitch);
-
-INLINE void scatter(const int rows, const int vectors, float *images, ptrdiff_t pitch, const int32_t *at,
-                    const float *listed, int count, const float *weights, ptrdiff_t weights_pitch) {
-    vec w[ROWS][VECTORS];
-    UNROLL for (int y = 0; y < rows; y++) UNROLL for (int x = 0; x < vectors; x++)
-        w[y][x] = *(const vec *)(weights + y * weights_pitch + x * LANES);
-    for (int i = 0; i < count; i++) {
-        float *to = images + at[i];
-        UNROLL for (int y = 0; y < rows; y++) UNROLL for (int x = 0; x < vectors; x++)
-            *(loose *)(to + y * pitch + x * LANES) += listed[i] * w[y][x];
-    }
-}
-
-/* One function for each size, and tables of them. */
-#define DEFINE_TILE(m, p) \
-    static void tile_##m##_##p(const Layer *l, const vec *const *at, const float *w, vec *sums) { \
-        tile(m, p, l, at, w, sums); \
-    }
-#define DEFINE_LISTS(r, v) \
-    static void gather_##r##_##v(const float *images, ptrdiff_t pitch, const int32_t *at, const float *listed, int count, \
-                                 float *sums, ptrdiff_t sums_pitch) { \
-        gather(r, v, images, pitch, at, listed, count, sums, sums_pitch); \
-    } \
-    static void scatter_##r##_##v(float *images, ptrdiff_t pitch, const int32_t *at, const float *listed, int count, \
-                                  const float *weights, ptrdiff_t weights_pitch) { \
-        scatter(r, v, images, pitch, at, listed, count, weights, weights_pitch); \
-    }
-#define DEFINE_ROWS(r) \
-    DEFINE_LISTS(r, 1) DEFINE_LISTS(r, 2) DEFINE_LISTS(r, 3) DEFINE_LISTS(r, 4) DEFINE_LISTS(r, 5) DEFINE_LISTS(r, 6)
-#define TABLE(f, r) {0, f##_##r##_1, f##_##r##_2, f##_##r##_3, f##_##r##_4, f##_##r##_5, f##_##r##_6}
-DEFINE_TILE(1, 1) DEFINE_TILE(2, 1) DEFINE_TILE(3, 1) DEFINE_TILE(1, 4) DEFINE_TILE(2, 4) DEFINE_TILE(3, 4)
-#if CHANNELS == 6
-DEFINE_TILE(4, 1) DEFINE_TILE(5, 1) DEFINE_TILE(6, 1) DEFINE_TILE(4, 4) DEFINE_TILE(5, 4) DEFINE_TILE(6, 4)
-static Tile *const SINGLE[] = {0, tile_1_1, tile_2_1, tile_3_1, tile_4_1, tile_5_1, tile_6_1};
-static Tile *const WINDOW[] = {0, tile_1_4, tile_2_4, tile_3_4, tile_4_4, tile_5_4, tile_6_4};
-#else
-static Tile *const SINGLE[] = {0, tile_1_1, tile_2_1, tile_3_1};
-static Tile *const WINDOW[] = {0, tile_1_4, tile_2_4, tile_3_4};
-#endif
-DEFINE_ROWS(1) DEFINE_ROWS(2) DEFINE_ROWS(3) DEFINE_ROWS(4) DEFINE_ROWS(5)
-static Gather *const GATHER[][VECTORS + 1] = {
-    {0}, TABLE(gather, 1), TABLE(gather, 2), TABLE(gather, 3), TABLE(gather, 4), TABLE(gather, 5)};
-static Scatter *const SCATTER[][VECTORS + 1] = {
-    {0}, TABLE(scatter, 1), TABLE(scatter, 2), TABLE(scatter, 3), TABLE(scatter, 4), TABLE(scatter, 5)};
 
 /* Memory is carved out of one piece that the caller gives; without it, only the size is counted. */
 static void *carve(char *memory, ptrdiff_t *used, ptrdiff_t bytes) {
@@ -261,7 +87,8 @@ static ptrdiff_t lay_out(Net *net, const Shape *shapes, int count, float *weight
         l->weights = weights;
         l->bias = s.bias ? weights + s.out * taps : 0;
         weights += s.out * (taps + s.bias);
-        const ptrdiff_t outputs = (ptrdiff_t)s.out * l->out_rows * l->out_columns, patches = s.out * s.kernel * l->patch_row;
+        const ptrdiff_t outputs = (ptrdiff_t)s.out * l->out_rows * l->out_columns;
+        const ptrdiff_t patches = (ptrdiff_t)s.out * s.kernel * l->patch_row;
         l->packed = carve(memory, &used, sizeof(float) * s.out * taps);
         l->d_patches = carve(memory, &used, sizeof(float) * patches);
         l->d_bias = carve(memory, &used, sizeof(float) * s.out);
@@ -289,7 +116,7 @@ static ptrdiff_t lay_out(Net *net, const Shape *shapes, int count, float *weight
         }
     }
     net->at = carve(memory, &used, sizeof(ints) * (longest + 1));
-    net->listed = carve(memory, &used, sizeof(vec) * (longest + 1));
+    net->gradients = carve(memory, &used, sizeof(vec) * (longest + 1));
     return used + 64;
 }
 
@@ -316,6 +143,7 @@ static void forward(Layer *l) {
     const int single = l->rows * l->columns == 1, pixels = single ? 1 : 4;
     const int rows = s.pool ? l->out_rows * 2 : l->rows, columns = s.pool ? l->out_columns * 2 : l->columns;
     const int offsets[] = {0, l->depth, l->in_columns * l->depth, (l->in_columns + 1) * l->depth};
+    const Input in = {s.in, s.kernel, l->in_columns, (ptrdiff_t)l->in_rows * l->in_columns};
     vec sums[CHANNELS * 4];
     const float *w = l->packed;
     for (int b = 0, n = parts(s.out, CHANNELS); b < n; b++) {
@@ -326,7 +154,7 @@ static void forward(Layer *l) {
                 const int right = x + 1 < l->columns, below = y + 1 < l->rows;
                 const vec *at = l->input + y * l->in_columns + x, *under = at + below * l->in_columns;
                 const vec *const window[] = {at, at + right, under, under + right};
-                (single ? SINGLE : WINDOW)[size](l, window, w, sums);
+                (single ? SINGLE : WINDOW)[size](&in, window, w, sums);
                 for (int m = 0; m < size; m++) {
                     const ptrdiff_t channel = first + m;
                     const float bias = l->bias ? l->bias[channel] : 0;
@@ -366,7 +194,7 @@ static void arrange(Layer *l) {
 }
 
 /* List the gradients of a channel's results that are not zero, in some rows of its output. */
-static int list(const Net *net, const Layer *l, int channel, int first, int last) {
+static List list(const Net *net, const Layer *l, int channel, int first, int last) {
     const int step = l->s.pool ? 2 : 1;
     const ptrdiff_t row = (ptrdiff_t)channel * l->out_rows + first;
     const vec *d = l->d_output + row * l->out_columns;
@@ -386,19 +214,19 @@ static int list(const Net *net, const Layer *l, int channel, int first, int last
 #ifdef __AVX512F__
             const __mmask16 live = _mm512_testn_epi32_mask((__m512i)dead, (__m512i)dead);
             _mm512_storeu_si512(net->at + count, _mm512_maskz_compress_epi32(live, (__m512i)at));
-            _mm512_storeu_ps(net->listed + count, _mm512_maskz_compress_ps(live, (__m512)*d));
+            _mm512_storeu_ps(net->gradients + count, _mm512_maskz_compress_ps(live, (__m512)*d));
             count += __builtin_popcount(live);
 #else
             for (int i = 0; i < LANES; i++) {
                 net->at[count] = at[i];
-                net->listed[count] = (*d)[i];
+                net->gradients[count] = (*d)[i];
                 count += 1 + dead[i];
             }
 #endif
         }
     }
     for (int i = 0; i < LANES; i++) l->d_bias[channel] += sum[i];
-    return count;
+    return (List){net->at, net->gradients, count};
 }
 
 /* From the gradients of a layer's output to those of its weights and, unless it is the first, of its input. */
@@ -407,28 +235,28 @@ static void backward(const Net *net, Layer *l) {
     const int pitch = l->in_columns * l->depth, step = s.pool ? 2 : 1;
     const int fit = (STRIP / ((int)sizeof(vec) * pitch) - s.kernel + 1) / step, strip = fit < 1 ? 1 : fit;
     const int wide = l->patch_row / LANES, across = parts(wide, VECTORS), most = parts(wide, across);
+    const int narrow = s.kernel * l->depth <= LANES / 2;
     const int down = parts(s.kernel, smaller(ROWS, SUMS / most));
     if (l->d_images) memset(l->d_images, 0, sizeof(vec) * l->image);
     for (int first = 0; first < l->out_rows; first += strip)
         for (int channel = 0; channel < s.out; channel++) {
-            const int count = list(net, l, channel, first, smaller(first + strip, l->out_rows));
+            const List live = list(net, l, channel, first, smaller(first + strip, l->out_rows));
             for (int b = 0; b < down; b++)
                 for (int a = 0; a < across; a++) {
                     const int y = part(s.kernel, down, b), rows = part(s.kernel, down, b + 1) - y;
                     const int x = part(wide, across, a), vectors = part(wide, across, a + 1) - x;
                     const ptrdiff_t here = ((ptrdiff_t)channel * s.kernel + y) * l->patch_row + x * LANES;
                     const ptrdiff_t there = (ptrdiff_t)y * pitch + x * LANES;
-                    GATHER[rows][vectors](l->images + there, pitch, net->at, net->listed, count, l->d_patches + here,
-                                          l->patch_row);
+                    Gather *const sum = narrow ? NARROW[rows] : GATHER[rows][vectors];
+                    sum(&live, l->images + there, pitch, l->d_patches + here, l->patch_row);
                     if (l->d_images)
-                        SCATTER[rows][vectors](l->d_images + there, pitch, net->at, net->listed, count,
-                                               l->patches + here, l->patch_row);
+                        SCATTER[rows][vectors](&live, l->d_images + there, pitch, l->patches + here, l->patch_row);
                 }
         }
     if (!l->d_images) return;
     for (int y = 0; y < s.height; y++)
-        to_lanes(l->d_images + ((y + s.padding) * l->in_columns + s.padding) * l->depth, l->image, s.width, l->depth, s.in,
-                 l[-1].d_output + y * s.width, (ptrdiff_t)s.height * s.width);
+        to_lanes(l->d_images + ((y + s.padding) * l->in_columns + s.padding) * l->depth, l->image, s.width, l->depth,
+                 s.in, l[-1].d_output + y * s.width, (ptrdiff_t)s.height * s.width);
 }
 
 /* Bring images into memory, as they are and in lanes. Strides are in floats, of image, channel, row and column. */
@@ -510,7 +338,8 @@ void spyker_train(const Shape *shapes, int layers, char *memory, float *weights,
                 judge(net.last, labels, which, here, batch);
                 for (Layer *l = net.last; l >= net.first; l--) backward(&net, l);
             }
-            for (Layer *l = net.first; l <= net.last; l++) descend(l, received + (l->weights - weights), rate, proximal);
+            for (Layer *l = net.first; l <= net.last; l++)
+                descend(l, received + (l->weights - weights), rate, proximal);
         }
 }
 
@@ -528,6 +357,6 @@ void spyker_outputs(const Shape *shapes, int layers, char *memory, float *weight
         read_images(net.first, images, strides, which, here);
         for (Layer *l = net.first; l <= net.last; l++) forward(l);
         for (int i = 0; i < here; i++)
-            for (int c = 0; c < classes; c++) outputs[(done + i) * classes + c] = ((const float *)(net.last->output + c))[i];
+            for (int c = 0; c < classes; c++) outputs[(done + i) * classes + c] = net.last->output[c][i];
     }
 }

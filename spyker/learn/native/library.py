@@ -19,6 +19,7 @@ from spyker.config.sections import ScenarioError
 from spyker.learn.data.cache import VARIABLE, cache_folder
 
 SOURCE = Path(__file__).with_name("kernels.c")
+HEADERS = tuple(SOURCE.with_name(name) for name in ("loops.h", "vectors.h"))
 OPTIONS = ("-O3", "-march=native", "-std=gnu11", "-fPIC", "-shared")
 COMPILERS = ("cc", "gcc", "clang")
 
@@ -28,7 +29,8 @@ def library() -> ctypes.CDLL:
     """The library, loaded once per process and compiled unless the cache has it."""
     compiler = find_compiler()
     about = run(compiler, *OPTIONS, "-dM", "-E", "-x", "c", os.devnull)  # its version, and what the processor can do
-    digest = hashlib.sha256("\0".join([SOURCE.read_text(), *OPTIONS, about]).encode()).hexdigest()
+    source = [path.read_text("ascii") for path in (SOURCE, *HEADERS)]
+    digest = hashlib.sha256("\0".join([*source, *OPTIONS, about]).encode()).hexdigest()
     path = cache_folder() / "native" / f"kernels-{digest[:16]}.so"
     try:
         if not path.exists():
