@@ -10,8 +10,7 @@ from matplotlib.figure import Figure
 from spyker.experiments.race.bars import Standing, best_in_room, standing
 from spyker.experiments.race.board import Cell
 from spyker.experiments.race.lineup import Race, title
-from spyker.experiments.race.spaces import MOMENTUM_TITLE, OURS
-from spyker.experiments.race.worlds import TWO_LABELS
+from spyker.experiments.race.worlds import MOMENTUM_TITLE, OURS, TWO_LABELS
 from spyker.show.paper import PRINT, dots, lines
 from spyker.show.plots import COLOURS
 

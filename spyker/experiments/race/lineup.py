@@ -14,8 +14,7 @@ from spyker.experiments.chains import Chain
 from spyker.experiments.item import Settings
 from spyker.experiments.race.board import Cell, read_cell
 from spyker.experiments.race.search import Trial, best, search
-from spyker.experiments.race.spaces import MOMENTUM_RIVAL, OURS, PAPER_FIVE
-from spyker.experiments.race.worlds import IMBALANCE, STAY, TWO_LABELS, Course, World
+from spyker.experiments.race.worlds import IMBALANCE, MOMENTUM_RIVAL, OURS, PAPER_FIVE, STAY, TWO_LABELS, Course, World
 from spyker.experiments.runner import with_seeds
 from spyker.learn.registry import resolve
 

@@ -11,9 +11,9 @@ from spyker.experiments.race.bars import Bar, Standing, bars, standing
 from spyker.experiments.race.board import Cell
 from spyker.experiments.race.lineup import Race, title
 from spyker.experiments.race.search import best
-from spyker.experiments.race.spaces import MOMENTUM_TITLE, OURS, STARTS
+from spyker.experiments.race.spaces import STARTS
 from spyker.experiments.race.statistics import difference, ratio
-from spyker.experiments.race.worlds import World
+from spyker.experiments.race.worlds import MOMENTUM_TITLE, OURS, World
 
 NOT_RUN = "–"
 VERDICTS = {True: "met", False: "**missed**", None: "open"}
@@ -56,6 +56,24 @@ def bar_table(race: Race) -> Table:
 def row(bar: Bar) -> list[str]:
     """One bar."""
     return [f"({bar.name})", bar.promise, bar.measured, VERDICTS[bar.met]]
+
+
+def ratio_table(race: Race) -> Table:
+    """Our time as a share of others', and what our defaults take, world by world."""
+    rows = []
+    for world in race.worlds:
+        place = standing(race, world)
+        if place is None:
+            rows.append([world.title, *[NOT_RUN] * 4])
+            continue
+        rival = place.rival
+        cells = [place.papers and place.papers[1], place.momentum, rival and rival[1]]
+        shares = [NOT_RUN if cell is None else ratio(place.ours.stays, cell.stays).between() for cell in cells]
+        defaults = NOT_RUN if place.defaults is None else ratio(place.defaults.stays, place.ours.stays).between()
+        rows.append([world.title, *shares[:2], shares[2] + (f", {rival[0]}" if rival else ""), defaults])
+    names = ["best of the paper's five", MOMENTUM_TITLE, "best rival of any kind"]
+    heads = [f"{title(OURS)} / {name}" for name in names]
+    return Table("", ["world", *heads, f"defaults / {title(OURS)}"], rows)
 
 
 def world_table(race: Race, world: World) -> Table:

@@ -1,4 +1,6 @@
-"""The worlds of the race: where it is run, on which data, to which target, and how long it may take there."""
+"""The worlds of the race: where it is run, on which data, to which target, and how long it may take there; and who is
+who in it.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +9,9 @@ from dataclasses import dataclass, field
 
 from spyker.experiments.item import Settings
 
+OURS = "spyker"
+PAPER_FIVE = ("spyker", "sync-spyker", "fedasync", "fedavg", "hierfavg")
+MOMENTUM_RIVAL, MOMENTUM_TITLE = "hierfavgm", "HierFAVGM"
 INTERVAL = 0.25  # virtual seconds between two evaluations
 STAY = 2.0  # virtual seconds for which a target must hold
 KERNEL: dict[str, object] = {}  # what trains the pictures; nothing said: PyTorch
@@ -175,7 +180,7 @@ SIZE_AND_TASKS = (
         takes=IID,
         stage="tasks",
         target=0.45,
-        horizon=60.0,
+        horizon=40.0,
     ),
     World(
         "wikitext2",
@@ -190,7 +195,7 @@ SIZE_AND_TASKS = (
         takes=IID,
         stage="tasks",
         target=20.0,
-        horizon=60.0,
+        horizon=30.0,
     ),
 )
 FULL = Course(
@@ -233,5 +238,5 @@ QUICK = Course(
         )
     },
     trials=2,
-    algorithms=("spyker", "fedasync", "fedavg"),
+    algorithms=(OURS, "fedasync", "fedavg"),
 )
