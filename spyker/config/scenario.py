@@ -80,6 +80,12 @@ class Training:
         choices=("sgd", "momentum", "adam"),
     )
     device: str = parameter("cpu", "where PyTorch computes: cpu, cuda or cuda:N")
+    kernel: str = parameter(
+        "torch",
+        "who computes: torch; or native, faster on a CPU, for models made of Conv2d, MaxPool2d(2), ReLU, Flatten and "
+        "Linear, with sgd, where there is a C compiler",
+        choices=("torch", "native"),
+    )
     proximal: float = parameter(
         0.0, "μ: pulls the training towards the received model by μ/2 · ‖W - W_received‖²", at_least=0
     )
