@@ -11,14 +11,13 @@ from spyker.experiments.race.lineup import Race, defaults_label, end_label, titl
 from spyker.experiments.race.statistics import Estimate, interval, ratio
 from spyker.experiments.race.worlds import (
     IMBALANCE,
-    MOMENTUM_RIVAL,
-    MOMENTUM_TITLE,
     OURS,
-    PAPER_FIVE,
     ROOM,
     TWO_LABELS,
     World,
 )
+from spyker.protocol.hierfavgm import HierFAVGM
+from spyker.protocol.registry import OF_THE_PAPER
 
 PAPERS_SHARE, MOMENTUM_SHARE, ROOM_SHARE, DEFAULTS_SHARE, POINTS_LOST = 0.5, 0.8, 1.25, 1.5, 1.0
 
@@ -51,7 +50,7 @@ class Standing:
         """The best rival of any kind."""
         known = [pair for pair in (self.papers, self.other) if pair is not None]
         if self.momentum is not None:
-            known.append((MOMENTUM_TITLE, self.momentum))
+            known.append((HierFAVGM.title, self.momentum))
         return min(known, key=lambda pair: pair[1].stays.mean().value, default=None)
 
 
@@ -66,12 +65,12 @@ def standing(race: Race, world: World) -> Standing | None:
         return min(cells, key=lambda pair: pair[1].stays.mean().value, default=None)
 
     rivals = [a for a in race.field(world) if a != OURS]
-    others = [a for a in rivals if a not in PAPER_FIVE and a != MOMENTUM_RIVAL]
+    others = [a for a in rivals if a not in OF_THE_PAPER and a != HierFAVGM.name]
     return Standing(
         world,
         ours,
-        quickest([a for a in rivals if a in PAPER_FIVE]),
-        race.cell(world, title(MOMENTUM_RIVAL)) if MOMENTUM_RIVAL in rivals else None,
+        quickest([a for a in rivals if a in OF_THE_PAPER]),
+        race.cell(world, HierFAVGM.title) if HierFAVGM.name in rivals else None,
         quickest(others),
         race.cell(world, defaults_label()),
     )
@@ -131,7 +130,7 @@ def never_slower(places: Sequence[Standing]) -> Bar:
 
 def against_momentum(places: Sequence[Standing]) -> Bar:
     """(b)."""
-    promise = f"at most {MOMENTUM_SHARE:g} of {MOMENTUM_TITLE}, HierFAVG with momentum, median over worlds"
+    promise = f"at most {MOMENTUM_SHARE:g} of {HierFAVGM.title}, HierFAVG with momentum, median over worlds"
     ratios = [ratio(place.ours.stays, place.momentum.stays) for place in compact(places) if place.momentum]
     return median_bar("b", promise, ratios, MOMENTUM_SHARE)
 

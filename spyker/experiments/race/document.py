@@ -21,7 +21,8 @@ from spyker.experiments.race.tables import (
     winners,
     world_table,
 )
-from spyker.experiments.race.worlds import INTERVAL, MOMENTUM_TITLE, OURS, STAY, World
+from spyker.experiments.race.worlds import INTERVAL, OURS, STAY, World
+from spyker.protocol.hierfavgm import HierFAVGM
 from spyker.records import write_atomically
 from spyker.show.paper import save_figure
 from spyker.version import __version__
@@ -98,9 +99,9 @@ def rules(race: Race) -> str:
             "algorithms, so that differences and ratios are paired by seed. ± and brackets are 95 % confidence "
             "intervals by Student's t, for ratios on logarithms.",
             f"**Field.** In the paper's worlds everybody runs; elsewhere, to save time, those who took at most "
-            f"{NEAR:g} times the best's time in one of these, the best of the paper's five, {MOMENTUM_TITLE}, and "
+            f"{NEAR:g} times the best's time in one of these, the best of the paper's five, {HierFAVGM.title}, and "
             "ours; on other tasks than MNIST ours, the best of the paper's five, of the others the best, and "
-            f"{MOMENTUM_TITLE}.",
+            f"{HierFAVGM.title}.",
             f"**Defaults** are {title(OURS)} with nothing set but the algorithm.",
             "**Medians** of the bars are over all worlds of the same task and size, one room included.",
         )

@@ -13,7 +13,8 @@ from spyker.experiments.race.lineup import Race, title
 from spyker.experiments.race.search import best
 from spyker.experiments.race.spaces import STARTS
 from spyker.experiments.race.statistics import difference, ratio
-from spyker.experiments.race.worlds import MOMENTUM_TITLE, OURS, World
+from spyker.experiments.race.worlds import OURS, World
+from spyker.protocol.hierfavgm import HierFAVGM
 
 NOT_RUN = "–"
 VERDICTS = {True: "met", False: "**missed**", None: "open"}
@@ -21,7 +22,7 @@ VERDICTS = {True: "met", False: "**missed**", None: "open"}
 
 def summary(race: Race) -> Table:
     """The table of the README: our time in every world, and who was nearest."""
-    heads = ["world", title(OURS), "best of the paper's five", MOMENTUM_TITLE, "best other rival"]
+    heads = ["world", title(OURS), "best of the paper's five", HierFAVGM.title, "best other rival"]
     return Table("", heads, [summary_row(world, standing(race, world)) for world in race.worlds])
 
 
@@ -37,7 +38,7 @@ def summary_row(world: World, place: Standing | None) -> list[str]:
         time, factor = theirs.stays.mean().around(" s"), ratio(theirs.stays, place.ours.stays)
         return f"{name + ': ' if named else ''}{time} ({factor.mark}{factor.value:.1f} ×)"
 
-    momentum = None if place.momentum is None else (MOMENTUM_TITLE, place.momentum)
+    momentum = None if place.momentum is None else (HierFAVGM.title, place.momentum)
     return [
         world.title,
         f"**{place.ours.stays.mean().around(' s')}**",
@@ -71,7 +72,7 @@ def ratio_table(race: Race) -> Table:
         shares = [NOT_RUN if cell is None else ratio(place.ours.stays, cell.stays).between() for cell in cells]
         defaults = NOT_RUN if place.defaults is None else ratio(place.defaults.stays, place.ours.stays).between()
         rows.append([world.title, *shares[:2], shares[2] + (f", {rival[0]}" if rival else ""), defaults])
-    names = ["best of the paper's five", MOMENTUM_TITLE, "best rival of any kind"]
+    names = ["best of the paper's five", HierFAVGM.title, "best rival of any kind"]
     heads = [f"{title(OURS)} / {name}" for name in names]
     return Table("", ["world", *heads, f"defaults / {title(OURS)}"], rows)
 
