@@ -11,8 +11,20 @@ from spyker.cli.main import main
 from spyker.config.scenario import load
 from spyker.experiments.race.document import BEGIN, END
 from spyker.experiments.race.search import MARGIN, SEED
-from spyker.experiments.race.spaces import OURS, RATE, SPACES, STARTS
-from spyker.experiments.race.worlds import FULL, IID, IMBALANCE, QUICK, ROOM, STAGES, STAY, TWO_LABELS, Course, World
+from spyker.experiments.race.spaces import RATE, SPACES, STARTS
+from spyker.experiments.race.worlds import (
+    FULL,
+    IID,
+    IMBALANCE,
+    OURS,
+    QUICK,
+    ROOM,
+    STAGES,
+    STAY,
+    TWO_LABELS,
+    Course,
+    World,
+)
 from spyker.learn.registry import resolve
 from spyker.protocol.registry import ALGORITHMS
 from spyker.records import find_runs

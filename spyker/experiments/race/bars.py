@@ -8,9 +8,16 @@ from dataclasses import dataclass
 
 from spyker.experiments.race.board import Cell
 from spyker.experiments.race.lineup import Race, defaults_label, end_label, title
-from spyker.experiments.race.spaces import MOMENTUM_RIVAL, MOMENTUM_TITLE, OURS, PAPER_FIVE
 from spyker.experiments.race.statistics import Estimate, interval, ratio
-from spyker.experiments.race.worlds import IMBALANCE, ROOM, TWO_LABELS, World
+from spyker.experiments.race.worlds import (
+    IMBALANCE,
+    OURS,
+    ROOM,
+    TWO_LABELS,
+    World,
+)
+from spyker.protocol.hierfavgm import HierFAVGM
+from spyker.protocol.registry import OF_THE_PAPER
 
 PAPERS_SHARE, MOMENTUM_SHARE, ROOM_SHARE, DEFAULTS_SHARE, POINTS_LOST = 0.5, 0.8, 1.25, 1.5, 1.0
 
@@ -43,12 +50,8 @@ class Standing:
         """The best rival of any kind."""
         known = [pair for pair in (self.papers, self.other) if pair is not None]
         if self.momentum is not None:
-            known.append((MOMENTUM_TITLE, self.momentum))
+            known.append((HierFAVGM.title, self.momentum))
         return min(known, key=lambda pair: pair[1].stays.mean().value, default=None)
-
-    def against(self, cell: Cell | None) -> Estimate | None:
-        """How many times somebody's time ours is."""
-        return None if cell is None else ratio(self.ours.stays, cell.stays)
 
 
 def standing(race: Race, world: World) -> Standing | None:
@@ -62,12 +65,12 @@ def standing(race: Race, world: World) -> Standing | None:
         return min(cells, key=lambda pair: pair[1].stays.mean().value, default=None)
 
     rivals = [a for a in race.field(world) if a != OURS]
-    others = [a for a in rivals if a not in PAPER_FIVE and a != MOMENTUM_RIVAL]
+    others = [a for a in rivals if a not in OF_THE_PAPER and a != HierFAVGM.name]
     return Standing(
         world,
         ours,
-        quickest([a for a in rivals if a in PAPER_FIVE]),
-        race.cell(world, title(MOMENTUM_RIVAL)) if MOMENTUM_RIVAL in rivals else None,
+        quickest([a for a in rivals if a in OF_THE_PAPER]),
+        race.cell(world, HierFAVGM.title) if HierFAVGM.name in rivals else None,
         quickest(others),
         race.cell(world, defaults_label()),
     )
@@ -91,7 +94,7 @@ def median_bar(name: str, promise: str, ratios: Sequence[Estimate], limit: float
     if not ratios:
         return Bar(name, promise, "not run yet", None)
     middle = statistics.median(r.value for r in ratios)
-    return Bar(name, promise, f"{middle:.2f} ({count(ratios, limit)} worlds alone are within it)", middle <= limit)
+    return Bar(name, promise, f"{middle:.2f}; {count(ratios, limit)} worlds are within it", middle <= limit)
 
 
 def count(ratios: Sequence[Estimate], limit: float) -> str:
@@ -107,7 +110,7 @@ def compact(places: Sequence[Standing]) -> list[Standing]:
 def against_paper(places: Sequence[Standing]) -> Bar:
     """(a), its first half."""
     promise = f"time to the target at most {PAPERS_SHARE:g} of the best of the paper's five, median over worlds"
-    ratios = [r for place in compact(places) if place.papers and (r := place.against(place.papers[1])) is not None]
+    ratios = [ratio(place.ours.stays, place.papers[1].stays) for place in compact(places) if place.papers]
     return median_bar("a", promise, ratios, PAPERS_SHARE)
 
 
@@ -127,8 +130,8 @@ def never_slower(places: Sequence[Standing]) -> Bar:
 
 def against_momentum(places: Sequence[Standing]) -> Bar:
     """(b)."""
-    promise = f"at most {MOMENTUM_SHARE:g} of {MOMENTUM_TITLE}, HierFAVG with momentum, median over worlds"
-    ratios = [r for place in compact(places) if (r := place.against(place.momentum)) is not None]
+    promise = f"at most {MOMENTUM_SHARE:g} of {HierFAVGM.title}, HierFAVG with momentum, median over worlds"
+    ratios = [ratio(place.ours.stays, place.momentum.stays) for place in compact(places) if place.momentum]
     return median_bar("b", promise, ratios, MOMENTUM_SHARE)
 
 

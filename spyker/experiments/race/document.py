@@ -11,9 +11,18 @@ from spyker.experiments.race.bars import bars
 from spyker.experiments.race.figure import figure
 from spyker.experiments.race.lineup import NEAR, Race, title
 from spyker.experiments.race.search import MARGIN, PENALTY, RANDOM_TRIALS
-from spyker.experiments.race.spaces import MOMENTUM_TITLE, OURS
-from spyker.experiments.race.tables import bar_table, starts, summary, times_csv, trials_csv, winners, world_table
-from spyker.experiments.race.worlds import INTERVAL, STAY, World
+from spyker.experiments.race.tables import (
+    bar_table,
+    ratio_table,
+    starts,
+    summary,
+    times_csv,
+    trials_csv,
+    winners,
+    world_table,
+)
+from spyker.experiments.race.worlds import INTERVAL, OURS, STAY, World
+from spyker.protocol.hierfavgm import HierFAVGM
 from spyker.records import write_atomically
 from spyker.show.paper import save_figure
 from spyker.version import __version__
@@ -40,9 +49,12 @@ def document(race: Race, picture: str) -> str:
         f"Ours is {title(OURS)}. Every algorithm is tuned in the same way, unless a line says otherwise. A bar that is "
         "missed says so.\n",
         bar_table(race).markdown(),
+        "World by world, with 95 % confidence intervals:\n",
+        ratio_table(race).markdown(),
         f"![{CAPTION}]({picture})\n\n{CAPTION}\n",
         summary(race).markdown(),
-        "In brackets: how many times our time that is, as the geometric mean over seeds.\n",
+        "± is half of a 95 % confidence interval; in brackets: how many times our time that is, as the geometric mean "
+        "over seeds.\n",
         "## Rules\n",
         rules(race) + "\n",
         *(absent(race, where, worlds) for where, worlds in left_out.items()),
@@ -87,9 +99,9 @@ def rules(race: Race) -> str:
             "algorithms, so that differences and ratios are paired by seed. ± and brackets are 95 % confidence "
             "intervals by Student's t, for ratios on logarithms.",
             f"**Field.** In the paper's worlds everybody runs; elsewhere, to save time, those who took at most "
-            f"{NEAR:g} times the best's time in one of these, the best of the paper's five, {MOMENTUM_TITLE}, and "
+            f"{NEAR:g} times the best's time in one of these, the best of the paper's five, {HierFAVGM.title}, and "
             "ours; on other tasks than MNIST ours, the best of the paper's five, of the others the best, and "
-            f"{MOMENTUM_TITLE}.",
+            f"{HierFAVGM.title}.",
             f"**Defaults** are {title(OURS)} with nothing set but the algorithm.",
             "**Medians** of the bars are over all worlds of the same task and size, one room included.",
         )

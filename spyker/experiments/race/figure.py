@@ -10,8 +10,8 @@ from matplotlib.figure import Figure
 from spyker.experiments.race.bars import Standing, best_in_room, standing
 from spyker.experiments.race.board import Cell
 from spyker.experiments.race.lineup import Race, title
-from spyker.experiments.race.spaces import MOMENTUM_TITLE, OURS
-from spyker.experiments.race.worlds import TWO_LABELS
+from spyker.experiments.race.worlds import OURS, TWO_LABELS
+from spyker.protocol.hierfavgm import HierFAVGM
 from spyker.show.paper import PRINT, dots, lines
 from spyker.show.plots import COLOURS
 
@@ -47,7 +47,7 @@ def figure(race: Race) -> Figure:
         series: dict[str, tuple[list[float | None], dict[str, Any]]] = {
             title(OURS): ([mean(p.ours) for p in compact], OUR_LOOK),
             "best of the paper's five": ([mean(p.papers and p.papers[1]) for p in compact], PAPERS_LOOK),
-            MOMENTUM_TITLE: ([mean(p.momentum) for p in compact], MOMENTUM_LOOK),
+            HierFAVGM.title: ([mean(p.momentum) for p in compact], MOMENTUM_LOOK),
             "best other rival": ([mean(p.other and p.other[1]) for p in compact], OTHER_LOOK),
         }
         known = {label: pair for label, pair in series.items() if any(n is not None for n in pair[0])}
@@ -65,7 +65,7 @@ def labelled(place: Standing) -> dict[str, tuple[Cell, dict[str, Any]]]:
         if pair is not None:
             found[pair[0]] = pair[1], look
     if place.momentum is not None:
-        found[MOMENTUM_TITLE] = place.momentum, MOMENTUM_LOOK
+        found[HierFAVGM.title] = place.momentum, MOMENTUM_LOOK
     return found
 
 

@@ -14,10 +14,11 @@ from spyker.experiments.chains import Chain
 from spyker.experiments.item import Settings
 from spyker.experiments.race.board import Cell, read_cell
 from spyker.experiments.race.search import Trial, best, search
-from spyker.experiments.race.spaces import MOMENTUM_RIVAL, OURS, PAPER_FIVE
-from spyker.experiments.race.worlds import IMBALANCE, STAY, TWO_LABELS, Course, World
+from spyker.experiments.race.worlds import IMBALANCE, OURS, STAY, TWO_LABELS, Course, World
 from spyker.experiments.runner import with_seeds
 from spyker.learn.registry import resolve
+from spyker.protocol.hierfavgm import HierFAVGM
+from spyker.protocol.registry import OF_THE_PAPER
 
 NEAR = 2.0  # how many times the best's time is near enough to take part beyond the paper's worlds
 
@@ -106,9 +107,9 @@ class Race:
                 return self.algorithms
             times[algorithm] = [cell.stays.mean().value for cell in cells if cell is not None]
         ranked = sorted(times, key=lambda a: math.prod(times[a]))
-        there = {OURS, MOMENTUM_RIVAL, *[a for a in ranked if a in PAPER_FIVE and a != OURS][:1]}
+        there = {OURS, HierFAVGM.name, *[a for a in ranked if a in OF_THE_PAPER and a != OURS][:1]}
         if world.stage == "tasks":
-            there |= set([a for a in ranked if a not in there and a not in PAPER_FIVE][:1])
+            there |= set([a for a in ranked if a not in there and a not in OF_THE_PAPER][:1])
         else:
             fastest = [min(column) for column in zip(*times.values(), strict=True)]
             there |= {a for a, ts in times.items() if any(t <= NEAR * b for t, b in zip(ts, fastest, strict=True))}

@@ -13,10 +13,6 @@ from optuna.distributions import BaseDistribution, CategoricalDistribution, Floa
 from spyker.config.presets import PRESETS
 from spyker.experiments.item import Settings
 
-OURS = "spyker"
-PAPER_FIVE = ("spyker", "sync-spyker", "fedasync", "fedavg", "hierfavg")
-MOMENTUM_RIVAL, MOMENTUM_TITLE = "hierfavgm", "HierFAVGM"
-
 RATE = FloatDistribution(0.02, 0.6, log=True)
 MIXING = FloatDistribution(0.1, 1.0, log=True)
 EXPONENT = FloatDistribution(0.0, 1.0)

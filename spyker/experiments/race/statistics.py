@@ -26,18 +26,19 @@ class Estimate:
     """``>`` or ``<`` where the truth lies beyond: somebody did not get there. ``?`` if that says nothing at all."""
 
     def around(self, unit: str = "") -> str:
-        """For a table, as value ± half of the interval."""
-        if self.mark and self.low == self.high:
+        """For a table, as value ± half of the interval; a bound has none."""
+        if self.mark:
             return f"{self.mark} {self.value:.3g}{unit}"
         spread = "" if self.low is None else f" ± {self.value - self.low:.2g}"
-        return f"{self.mark} {self.value:.3g}{spread}{unit}".strip()
+        return f"{self.value:.3g}{spread}{unit}"
 
     def between(self) -> str:
-        """For a table, as value and interval."""
+        """For a table, as value and interval; a bound has none."""
         if self.mark == "?":
             return "?"
-        interval = "" if self.low is None or self.high is None else f" ({self.low:.2f}–{self.high:.2f})"
-        return f"{self.mark} {self.value:.2f}{interval}".strip()
+        if self.mark or self.low is None or self.high is None:
+            return f"{self.mark} {self.value:.2f}".strip()
+        return f"{self.value:.2f} ({self.low:.2f}–{self.high:.2f})"
 
 
 @dataclass(frozen=True, slots=True)

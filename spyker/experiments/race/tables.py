@@ -11,9 +11,10 @@ from spyker.experiments.race.bars import Bar, Standing, bars, standing
 from spyker.experiments.race.board import Cell
 from spyker.experiments.race.lineup import Race, title
 from spyker.experiments.race.search import best
-from spyker.experiments.race.spaces import MOMENTUM_TITLE, OURS, STARTS
+from spyker.experiments.race.spaces import STARTS
 from spyker.experiments.race.statistics import difference, ratio
-from spyker.experiments.race.worlds import World
+from spyker.experiments.race.worlds import OURS, World
+from spyker.protocol.hierfavgm import HierFAVGM
 
 NOT_RUN = "–"
 VERDICTS = {True: "met", False: "**missed**", None: "open"}
@@ -21,7 +22,7 @@ VERDICTS = {True: "met", False: "**missed**", None: "open"}
 
 def summary(race: Race) -> Table:
     """The table of the README: our time in every world, and who was nearest."""
-    heads = ["world", title(OURS), "best of the paper's five", MOMENTUM_TITLE, "best other rival"]
+    heads = ["world", title(OURS), "best of the paper's five", HierFAVGM.title, "best other rival"]
     return Table("", heads, [summary_row(world, standing(race, world)) for world in race.worlds])
 
 
@@ -37,7 +38,7 @@ def summary_row(world: World, place: Standing | None) -> list[str]:
         time, factor = theirs.stays.mean().around(" s"), ratio(theirs.stays, place.ours.stays)
         return f"{name + ': ' if named else ''}{time} ({factor.mark}{factor.value:.1f} ×)"
 
-    momentum = None if place.momentum is None else (MOMENTUM_TITLE, place.momentum)
+    momentum = None if place.momentum is None else (HierFAVGM.title, place.momentum)
     return [
         world.title,
         f"**{place.ours.stays.mean().around(' s')}**",
@@ -56,6 +57,24 @@ def bar_table(race: Race) -> Table:
 def row(bar: Bar) -> list[str]:
     """One bar."""
     return [f"({bar.name})", bar.promise, bar.measured, VERDICTS[bar.met]]
+
+
+def ratio_table(race: Race) -> Table:
+    """Our time as a share of others', and what our defaults take, world by world."""
+    rows = []
+    for world in race.worlds:
+        place = standing(race, world)
+        if place is None:
+            rows.append([world.title, *[NOT_RUN] * 4])
+            continue
+        rival = place.rival
+        cells = [place.papers and place.papers[1], place.momentum, rival and rival[1]]
+        shares = [NOT_RUN if cell is None else ratio(place.ours.stays, cell.stays).between() for cell in cells]
+        defaults = NOT_RUN if place.defaults is None else ratio(place.defaults.stays, place.ours.stays).between()
+        rows.append([world.title, *shares[:2], shares[2] + (f", {rival[0]}" if rival else ""), defaults])
+    names = ["best of the paper's five", HierFAVGM.title, "best rival of any kind"]
+    heads = [f"{title(OURS)} / {name}" for name in names]
+    return Table("", ["world", *heads, f"defaults / {title(OURS)}"], rows)
 
 
 def world_table(race: Race, world: World) -> Table:
