@@ -20,7 +20,7 @@ from spyker.config.sections import ScenarioError
 from spyker.emulate.run import run
 from spyker.learn.registry import resolve, with_targets
 from spyker.learn.start import start
-from spyker.protocol.registry import ALGORITHMS
+from spyker.protocol.registry import ALGORITHMS, OF_THE_PAPER
 from spyker.records import RecordWriter, RunRecord
 from spyker.show.curves import targets
 from wan.compare import Observed, Row, as_markdown, compare, observe
@@ -58,7 +58,8 @@ def main(arguments: list[str]) -> int:
     """Run, compare, print, draw."""
     parser = argparse.ArgumentParser(prog="python -m wan.run", description=(__doc__ or "").splitlines()[0])
     parser.add_argument("scenario", nargs="?", type=Path, default=HERE / "scenario.toml")
-    parser.add_argument("--algorithms", default=",".join(ALGORITHMS), metavar="A,B,…", help="default: all five")
+    default = ",".join(OF_THE_PAPER)
+    parser.add_argument("--algorithms", default=default, metavar="A,B,…", help="default: those of the paper")
     parser.add_argument("--duration", type=float, metavar="S", help="real seconds for each")
     parser.add_argument("--out", type=Path, default=Path("runs/wan"), metavar="DIR", help="default: runs/wan, replaced")
     parser.add_argument("--docs", type=Path, metavar="FILE", help="also write the tables into this document")

@@ -53,10 +53,12 @@ class Table:
     title: str
     heads: Sequence[str]
     rows: Sequence[Sequence[str]]
+    prose: bool = False
+    """Whether the other columns hold words, too, instead of numbers."""
 
     def markdown(self) -> str:
         """As Markdown."""
-        rule = ["---"] + ["---:"] * (len(self.heads) - 1)
+        rule = ["---"] + ["---" if self.prose else "---:"] * (len(self.heads) - 1)
         lines = ["| " + " | ".join(cells) + " |\n" for cells in (self.heads, rule, *self.rows)]
         return (f"{self.title}\n\n" if self.title else "") + "".join(lines)
 

@@ -118,8 +118,8 @@ class FedAvg(Server):
             self.send_client(k, model)
 
     def end_round(self) -> None:
-        """W ← Σ d_k/d · W_k."""
-        self.weights.replace(self.average.snapshot())
+        """Take the answers in and state them."""
+        self.aggregate()
         for k in self.answered:
             self.age += 1
             self.version += 1
@@ -128,6 +128,10 @@ class FedAvg(Server):
         self.round += 1
         self.record(RoundEnded(self.id, self.round))
         self.after_round()
+
+    def aggregate(self) -> None:
+        """W ← Σ d_k/d · W_k."""
+        self.weights.replace(self.average.snapshot())
 
     def after_round(self) -> None:
         """Go on with the next round."""

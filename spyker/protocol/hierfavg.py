@@ -9,8 +9,9 @@ it has a model again.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -31,23 +32,80 @@ class HierFAVGParameters:
     fraction: float = parameter(1.0, "the share of an edge's clients that trains in each round", above=0, at_most=1)
 
 
+class Cloud(Server):
+    """Averages the edges' models. It has no clients of its own."""
+
+    hears: ClassVar[tuple[type[PeerMessage], ...]] = (EdgeModel, EdgeIdle)
+    says: ClassVar[tuple[type[PeerMessage], ...]] = (PeerModel,)
+
+    def __init__(self, id: int, setup: Setup, roster: Mapping[int, int]) -> None:
+        super().__init__(id, setup, roster)
+        self.round = 0
+        self.models: dict[int, EdgeModel] = {}
+        self.away: set[int] = set()  # edges without clients
+
+    def start(self) -> Iterator[Action]:
+        """The edges begin."""
+        return iter(())
+
+    def receive(self, sender: int, message: ClientMessage | PeerMessage) -> None:
+        """Keep an edge's model; when all that have clients are there, average them and send the result to all edges."""
+        match message:
+            case EdgeModel():
+                self.away.discard(sender)
+                self.models[sender] = message
+            case EdgeIdle():
+                self.away.add(sender)
+        if self.models and len(self.models.keys() | self.away) == self.n:
+            self.end_round()
+
+    def end_round(self) -> None:
+        """Average what there is, and tell everybody."""
+        size = sum(model.size for model in self.models.values())
+        self.average([(model, model.size / size) for _, model in sorted(self.models.items())])
+        self.models.clear()
+        self.round += 1
+        self.record(CloudRoundEnded(self.round))
+        self.send_all_servers(self.result())
+
+    def average(self, models: Sequence[tuple[EdgeModel, float]]) -> None:
+        """W ← Σ D_j/D · W_j."""
+        average = np.zeros_like(self.weights.snapshot())
+        self.age = 0.0
+        for model, share in models:
+            accumulate(average, model.weights, share)
+            self.age += model.age * share
+        self.weights.replace(average)
+
+    def result(self) -> PeerModel:
+        """What the edges are told."""
+        return PeerModel(self.weights.snapshot(), self.age, self.round)
+
+    def work(self, sender: int, message: ClientMessage | PeerMessage) -> Work:
+        """The last edge's model costs the aggregation, and so does the word of the last that has none."""
+        ends = self.models or isinstance(message, EdgeModel)
+        return Work.AVERAGE if ends and len(self.models.keys() | self.away | {sender}) == self.n else Work.NOTHING
+
+
 class Edge(FedAvg):
     """An edge server: FedAvg below, the cloud above."""
 
     name, title = "hierfavg", "HierFAVG"
     topology = Topology.CLOUD
-    Parameters = HierFAVGParameters
-    hears, says = (PeerModel,), (EdgeModel, EdgeIdle)
+    Parameters: ClassVar[type[Any]] = HierFAVGParameters
+    hears: ClassVar[tuple[type[PeerMessage], ...]] = (PeerModel,)
+    says: ClassVar[tuple[type[PeerMessage], ...]] = (EdgeModel, EdgeIdle)
+    above: ClassVar[type[Cloud]] = Cloud
 
     @classmethod
     def build(cls, id: int, setup: Setup, roster: Mapping[int, int]) -> Server:
         """An edge, or the cloud behind the last edge."""
-        return cls(id, setup, roster) if id < setup.servers else Cloud(id, setup, roster)
+        return cls(id, setup, roster) if id < setup.servers else cls.above(id, setup, roster)
 
     @classmethod
     def between(cls, sender: int, receiver: int, servers: int) -> tuple[type[PeerMessage], ...]:
         """Edges talk to the cloud alone."""
-        return Cloud.hears if receiver == servers else cls.hears if sender == servers else ()
+        return cls.above.hears if receiver == servers else cls.hears if sender == servers else ()
 
     def __init__(self, id: int, setup: Setup, roster: Mapping[int, int]) -> None:
         super().__init__(id, setup, roster)
@@ -71,7 +129,11 @@ class Edge(FedAvg):
         else:
             self.waiting = True
             size = max(1, sum(self.sizes.values()))  # an edge that all clients have left still has a model
-            self.send_server(self.cloud, EdgeModel(self.weights.snapshot(), self.age, size))
+            self.send_server(self.cloud, self.report(size))
+
+    def report(self, size: int) -> EdgeModel:
+        """What the cloud is told of an edge with so many data points."""
+        return EdgeModel(self.weights.snapshot(), self.age, size)
 
     def receive(self, sender: int, message: ClientMessage | PeerMessage) -> None:
         """The cloud's model replaces the edge's and starts the next round.
@@ -80,56 +142,14 @@ class Edge(FedAvg):
         """
         if isinstance(message, PeerModel):
             if self.waiting or self.idle:
-                self.weights.replace(message.weights)
-                self.age = message.age
+                self.adopt(message)
             if self.waiting:
                 self.waiting = False
                 self.begin_round()
         else:
             super().receive(sender, message)
 
-
-class Cloud(Server):
-    """Averages the edges' models. It has no clients of its own."""
-
-    hears, says = (EdgeModel, EdgeIdle), (PeerModel,)
-
-    def __init__(self, id: int, setup: Setup, roster: Mapping[int, int]) -> None:
-        super().__init__(id, setup, roster)
-        self.round = 0
-        self.models: dict[int, EdgeModel] = {}
-        self.away: set[int] = set()  # edges without clients
-
-    def start(self) -> Iterator[Action]:
-        """The edges begin."""
-        return iter(())
-
-    def receive(self, sender: int, message: ClientMessage | PeerMessage) -> None:
-        """Keep an edge's model; when all that have clients are there, average them and send the result to all edges."""
-        match message:
-            case EdgeModel():
-                self.away.discard(sender)
-                self.models[sender] = message
-            case EdgeIdle():
-                self.away.add(sender)
-        if self.models and len(self.models.keys() | self.away) == self.n:
-            self.average()
-
-    def average(self) -> None:
-        """W ← Σ D_j/D · W_j."""
-        size = sum(model.size for model in self.models.values())
-        average = np.zeros_like(self.weights.snapshot())
-        self.age = 0.0
-        for _, model in sorted(self.models.items()):
-            accumulate(average, model.weights, model.size / size)
-            self.age += model.age * model.size / size
-        self.models.clear()
-        self.weights.replace(average)
-        self.round += 1
-        self.record(CloudRoundEnded(self.round))
-        self.send_all_servers(PeerModel(self.weights.snapshot(), self.age, self.round))
-
-    def work(self, sender: int, message: ClientMessage | PeerMessage) -> Work:
-        """The last edge's model costs the aggregation, and so does the word of the last that has none."""
-        ends = self.models or isinstance(message, EdgeModel)
-        return Work.AVERAGE if ends and len(self.models.keys() | self.away | {sender}) == self.n else Work.NOTHING
+    def adopt(self, message: PeerModel) -> None:
+        """Take over the cloud's model."""
+        self.weights.replace(message.weights)
+        self.age = message.age

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+from spyker.protocol.fadas import FADAS
 from spyker.protocol.fedasync import FedAsync
 from spyker.protocol.fedavg import FedAvg
+from spyker.protocol.fedavgm import FedAvgM
+from spyker.protocol.fedbuff import FedBuff
 from spyker.protocol.hierfavg import Edge
+from spyker.protocol.hierfavgm import HierFAVGM
 from spyker.protocol.server import Server
 from spyker.protocol.spyker import Spyker
 from spyker.protocol.sync_spyker import SyncSpyker
 
-ALGORITHMS: dict[str, type[Server]] = {
-    algorithm.name: algorithm for algorithm in (Spyker, SyncSpyker, FedAsync, FedAvg, Edge)
-}
+PAPER = (Spyker, SyncSpyker, FedAsync, FedAvg, Edge)
+RIVALS = (FedBuff, FADAS, FedAvgM, HierFAVGM)
+ALGORITHMS: dict[str, type[Server]] = {algorithm.name: algorithm for algorithm in (*PAPER, *RIVALS)}
+OF_THE_PAPER = tuple(algorithm.name for algorithm in PAPER)
+"""Those that Spyker's paper compares, which are compared unless others are named."""

@@ -10,6 +10,7 @@ from processes import FATES, PEACE, Blow, arrange, gossip_world, play
 from test_hosted import heterogeneous
 
 from spyker.emulate.hosted import HostedWorld
+from spyker.placement import Topology
 from spyker.protocol.facts import UpdateApplied
 from spyker.protocol.forms import Sizes
 from spyker.protocol.messages import Token
@@ -119,7 +120,8 @@ def test_every_algorithm_goes_on_after_everything_is_mended(
     table["world"] |= {"clients": [2, 1, 2], "bandwidth-mbit": 10.0}
     table["training"]["delay-ms"] = [30.0, 45.0, 60.0, 20.0, 50.0]
     table["duration"] = 4.5
-    table |= {section: {"fraction": 1.0} for section in ("fedavg", "hierfavg") if section == algorithm}
+    if "fraction" in table.get(algorithm, {}):
+        table[algorithm] = {"fraction": 1.0}
     worlds: list[HostedWorld] = []
 
     def watched(world: HostedWorld) -> None:
@@ -138,8 +140,8 @@ def test_every_algorithm_goes_on_after_everything_is_mended(
     assert not world.refused["lineage"]
     late = [fact for fact in facts if fact["t"] > PEACE + 1.3]
     assert {fact["client"] for fact in late if fact["kind"] == "update"} == set(range(5)), "everybody trains on"
-    if algorithm in ("spyker", "sync-spyker", "hierfavg"):
-        kind = "cloud" if algorithm == "hierfavg" else "sync"
+    if ALGORITHMS[algorithm].topology is not Topology.SINGLE:
+        kind = "cloud" if ALGORITHMS[algorithm].topology is Topology.CLOUD else "sync"
         assert [fact for fact in late if fact["kind"] == kind], "and servers exchange their models"
     assert summary["updates"] == sum(summary["updates_per_client"])
 

@@ -28,7 +28,7 @@ from spyker.learn.start import start
 from spyker.protocol.client import Client
 from spyker.protocol.facts import AgeAnnounced, Merged, SyncStarted, TokenArrived, UpdateApplied
 from spyker.protocol.messages import Age, Model, PeerModel, Record, ToClient, Token, ToServer, Update
-from spyker.protocol.registry import ALGORITHMS
+from spyker.protocol.registry import ALGORITHMS, OF_THE_PAPER
 from spyker.protocol.spyker import Spyker
 from spyker.protocol.sync_spyker import SyncSpyker
 from spyker.records import Evaluated, line
@@ -48,6 +48,8 @@ def some(low, high):
 
 
 MIXING = {"client-rate": some(0.1, 1), "staleness-exponent": some(0, 2)}
+BUFFER = {"buffer": st.integers(1, 4)}
+MOMENTUM = {"server-rate": some(0.1, 1), "momentum": some(0, 0.9)}
 PARAMETERS = {
     "spyker": MIXING
     | {
@@ -60,6 +62,10 @@ PARAMETERS = {
     "fedasync": MIXING | {"staleness": st.sampled_from(["constant", "polynomial", "hinge"])},
     "fedavg": {"fraction": some(0.1, 1)},
     "hierfavg": {"fraction": some(0.1, 1), "edge-rounds": st.integers(1, 3)},
+    "fedbuff": BUFFER | {"server-rate": some(0.1, 1), "staleness-exponent": some(0, 2)},
+    "fadas": BUFFER | {"server-rate": some(0.01, 0.1), "delay-threshold": some(1, 4)},
+    "fedavgm": MOMENTUM | {"fraction": some(0.1, 1)},
+    "hierfavgm": MOMENTUM | {"fraction": some(0.1, 1), "edge-rounds": st.integers(1, 3)},
 }
 
 
@@ -446,9 +452,12 @@ def test_weights_are_between_0_and_1_and_rates_within_their_limits(watch):
     return len(updates)
 
 
-@in_every_world(*ALGORITHMS)
+@in_every_world(*OF_THE_PAPER)
 def test_models_stay_between_the_start_and_the_optima(watch):
-    """Training, mixing and averaging are all means of what is there, so nothing can get out of the box around it."""
+    """Training, mixing and averaging are all means of what is there, so nothing can get out of the box around it.
+
+    Adding up differences, or momentum, can.
+    """
     slack = 1e-4 * np.abs(watch.optima).max()
     low, high = np.minimum(watch.optima.min(axis=0), 0) - slack, np.maximum(watch.optima.max(axis=0), 0) + slack
     models = [m.weights for messages in watch.sent.values() for m in messages if isinstance(m, Model | PeerModel)]

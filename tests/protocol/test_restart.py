@@ -14,18 +14,22 @@ from actions import update, vector
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from spyker.placement import Topology
 from spyker.protocol.hierfavg import Cloud
 from spyker.protocol.messages import Join, Leave, PeerModel, ServeAgain, ToClient, ToServer, Update
 from spyker.protocol.registry import ALGORITHMS
 from spyker.protocol.saving import State
 
-SIZES = {"fedasync": [[1, 2, 3]], "fedavg": [[1, 2, 3, 4]]}
 PARAMETERS = {
     "spyker": {"h_inter": 2.0, "h_intra": 4.0},
     "sync-spyker": {"h_intra": 3.0},
     "fedasync": {},
     "fedavg": {"fraction": 0.6},
     "hierfavg": {"fraction": 0.6, "edge_rounds": 2},
+    "fedbuff": {"buffer": 3},
+    "fadas": {"buffer": 3},
+    "fedavgm": {"fraction": 0.6},
+    "hierfavgm": {"fraction": 0.6, "edge_rounds": 2},
 }
 NEWCOMERS = 3
 STEPS = st.lists(st.tuples(st.integers(0, 11), st.integers(0, 50), st.integers(-4, 4)), min_size=1, max_size=90)
@@ -54,7 +58,8 @@ class History:
     """A deployment that is moved by random numbers, and its restored twin, once there is one."""
 
     def __init__(self, build, algorithm):
-        sizes = SIZES.get(algorithm, [[1, 2], [3], [1, 1, 1]])
+        single = ALGORITHMS[algorithm].topology is Topology.SINGLE
+        sizes = [[1, 2, 3, 4]] if single else [[1, 2], [3], [1, 1, 1]]
         self.fresh = lambda: build(algorithm, sizes, initial=(0.0, 1.0), seed=3, **PARAMETERS[algorithm])
         self.servers, self.twins = self.fresh(), []
         self.homes = [i for i, roster in enumerate(sizes) for _ in roster]
@@ -147,8 +152,11 @@ def walk(build, algorithm, seen):
         ("sync-spyker", lambda s: len(s.stored) > 1 and len(s.models) > 0),
         ("sync-spyker", lambda s: any(isinstance(message, Leave) for _, message in s.stored)),
         ("fedavg", lambda s: s.answered and s.awaited),
+        ("fedbuff", lambda s: s.count > 1 and s.age > 1),
+        ("fadas", lambda s: s.count > 1 and s.stalest > 1),
         ("hierfavg", lambda s: isinstance(s, Cloud) and len(s.models) > 1),
         ("hierfavg", lambda s: isinstance(s, Cloud) and s.away and s.models),
+        ("hierfavgm", lambda s: isinstance(s, Cloud) and s.models and s.momentum.snapshot().any()),
     ],
 )
 def test_histories_like_these_reach_the_states_that_matter(build, algorithm, seen):

@@ -33,7 +33,6 @@ from spyker.host.holding import Holding
 from spyker.host.host import AWAY, RETRY, SERVERS, Host, Rules
 from spyker.host.refusal import Refusal
 from spyker.host.tickets import Ledger
-from spyker.protocol.client import Client
 from spyker.protocol.messages import StartTimer, StopTimer
 
 
@@ -79,7 +78,7 @@ class HostedStage(scripted.Stage):
         self.saving: list[Save | None] = [None] * len(rosters)
         self.timers: list[set[str]] = [set() for _ in rosters]
         self.shown: dict[tuple[int, int], int] = {}  # messages that a server keeps, up to which they were shown
-        self.holdings = {k: Holding(Client(k, home)) for k, home in self.homes.items()}
+        self.holdings = {k: Holding(self.client(k, home)) for k, home in self.homes.items()}
         self.connections: dict[int, Connection] = {}
         self.linked: set[tuple[int, int]] = set()
         self.in_flight = []

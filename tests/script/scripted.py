@@ -40,8 +40,8 @@ import numpy as np
 from spyker.config.scenario import parse_value
 from spyker.config.sections import read
 from spyker.placement import Topology
-from spyker.protocol.client import Client
 from spyker.protocol.fedavg import FedAvg
+from spyker.protocol.fedbuff import FedBuff
 from spyker.protocol.hierfavg import Cloud
 from spyker.protocol.messages import (
     Action,
@@ -148,14 +148,14 @@ class Stage:
         table = {key: parse_value(value) for key, value in parameters.items()}
         given = read(chosen.Parameters, table, algorithm)
         setup = Setup(count, len(homes), vector(weights), float(rate), given, int(seed))
-        self.count = count
+        self.count, self.client = count, chosen.client
         rosters += [{}] * (chosen.topology is Topology.CLOUD)
         self.play(rosters, lambda i, roster: chosen.build(i, setup, roster))
 
     def play(self, rosters: list[dict[int, int]], build: Callable[[int, dict[int, int]], Server]) -> None:
         """Everybody is there, and begins."""
         self.servers = [build(i, roster) for i, roster in enumerate(rosters)]
-        self.clients = {k: Client(k, i) for i, roster in enumerate(rosters) for k in roster}
+        self.clients = {k: self.client(k, i) for i, roster in enumerate(rosters) for k in roster}
         self.idle = set(self.clients)
         self.in_flight: list[tuple[int, int, Any]] = []  # sender, receiver, message, in the order of sending
         for server in self.servers:
@@ -171,7 +171,7 @@ class Stage:
 
     def join(self, *, client: str, server: str, size: str = "1") -> None:
         k, home = int(client), int(server)
-        self.clients[k] = Client(k, home)
+        self.clients[k] = self.client(k, home)
         self.idle.add(k)
         self.handle(home, k, Join(int(size)), f"client {k}")
 
@@ -266,6 +266,17 @@ def model_of(server: Server) -> str:
 
 def extras_of(server: Server) -> str:
     """What only the servers of an algorithm have."""
+    return " ".join(text for text in (special_of(server), memory_of(server)) if text)
+
+
+def memory_of(server: Server) -> str:
+    """Momentum, where there is some."""
+    momentum = getattr(server, "momentum", None)
+    return "" if momentum is None else f"momentum={show(momentum._vector)}"
+
+
+def special_of(server: Server) -> str:
+    """What a server waits for, counts and has heard."""
     match server:
         case SyncSpyker():
             text = f"count={server.count} synchronisation={server.bid}"
@@ -278,6 +289,8 @@ def extras_of(server: Server) -> str:
             if server.token is not None:
                 text += f" token={server.token.bid}"
             return text + (f" synchronising, heard={show(sorted(server.heard))}" if server.ongoing_synchro else "")
+        case FedBuff():
+            return f"collected={server.count} sum={show(server.sum._vector)}"
         case FedAvg():
             return f"rounds={server.round} awaited={show(sorted(server.awaited))}"
         case Cloud():

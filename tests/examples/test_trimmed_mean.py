@@ -13,14 +13,13 @@ from deployment import deployed, table, until
 
 import spyker
 from spyker.deploy.checkpoints import latest
-from spyker.protocol.facts import RoundEnded, UpdateApplied
-from spyker.protocol.messages import Model, ToClient, ToServer, Update
+from spyker.protocol.messages import Join, Update
 from spyker.protocol.server import Server, Setup
 from spyker.records import RunRecord
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 SPYKER = [sys.executable, "-m", "spyker"]
-NAME = "fedbuff:FedBuff"
+NAME = "trimmed_mean:TrimmedMean"
 
 
 @pytest.fixture(autouse=True)
@@ -31,75 +30,85 @@ def found(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join((str(EXAMPLES), root)))
 
 
-def make(**parameters: float) -> Server:
-    module = importlib.import_module("fedbuff")
-    setup = Setup(1, 2, np.zeros(2, np.float32), 0.1, module.FedBuffParameters(**parameters))
-    return module.FedBuff(0, setup, {0: 1, 1: 1})
+def make(clients: int = 5, **parameters: float) -> Server:
+    module = importlib.import_module("trimmed_mean")
+    setup = Setup(1, clients, np.zeros(2, np.float32), 0.1, module.TrimmedMeanParameters(**parameters))
+    server = module.TrimmedMean(0, setup, dict.fromkeys(range(clients), 1))
+    list(server.start())
+    return server
 
 
-def answer(server: Server, client: int, *difference: float, age: float = 0.0) -> list:
-    actions = server.handle(client, Update(np.array(difference, np.float32), age, 0))
-    return [getattr(action, "fact", action) for action in actions]
+def play(server: Server, *answers: tuple[float, float]) -> list[float]:
+    """A round: each client answers. The model afterwards."""
+    version = server.version
+    for client, weights in enumerate(answers):
+        server.handle(client, Update(np.array(weights, np.float32), 0.0, version))
+    return server.weights.snapshot().tolist()
 
 
 def test_it_is_small() -> None:
-    assert len((EXAMPLES / "fedbuff.py").read_text().splitlines()) <= 100
+    assert len((EXAMPLES / "trimmed_mean.py").read_text().splitlines()) <= 80
 
 
-def test_the_model_moves_by_the_mean_of_k_differences_each_weighed_by_its_staleness() -> None:
-    server = make(buffer=2, server_rate=0.5, staleness_exponent=1.0)
-    first, given = answer(server, 0, 4, 0)
-    assert isinstance(first, UpdateApplied)
-    assert isinstance(given, ToClient)
-    assert isinstance(given.message, Model)
-    assert given.message.weights.tolist() == [0, 0], "it is answered at once, with the model as it is"
-    _, moved, given = answer(server, 1, 0, 8)
-    assert isinstance(moved, RoundEnded)
-    assert given.message.weights.tolist() == [1, 2], "0.5 / 2 · ((4, 0) + (0, 8))"
-    answer(server, 0, 8, 0, age=0.0)  # one step old: half of it counts
-    *_, given = answer(server, 1, 4, 4, age=1.0)
-    assert given.message.weights.tolist() == [3, 3], "(1, 2) + 0.5 / 2 · (½ · (8, 0) + (4, 4))"
+@pytest.mark.parametrize(
+    ("trim", "expected"),
+    [
+        (0.0, [22, 3]),  # (1 + 2 + 3 + 4 + 100) / 5 and (−9 + 2 + 5 + 8 + 9) / 5
+        (0.2, [3, 5]),  # one at either end: (2 + 3 + 4) / 3 and (2 + 5 + 8) / 3
+        (0.5, [3, 5]),  # the median
+    ],
+)
+def test_the_ends_are_cut_off_weight_by_weight(trim: float, expected: list[float]) -> None:
+    answers = (3, -9), (1, 9), (100, 5), (2, 8), (4, 2)
+    assert play(make(trim=trim), *answers) == pytest.approx(expected)
 
 
-def test_an_answer_to_a_model_that_a_crash_took_back_counts_as_fresh() -> None:
-    fact, _ = answer(make(buffer=2, staleness_exponent=0.5), 0, 1, 0, age=1.0)
-    assert (fact.staleness, fact.weight) == (0.0, 1.0)
+def test_the_median_of_an_even_number_is_between_the_middle_two() -> None:
+    assert play(make(4, trim=0.5), (1, 0), (2, 0), (4, 0), (9, 0)) == [3, 0]
+    assert play(make(1, trim=0.5), (7, 7)) == [7, 7], "who is alone is believed"
 
 
-def test_a_client_answers_with_how_far_it_came() -> None:
-    client = importlib.import_module("fedbuff").Difference(3, 0)
-    client.handle(0, Model(np.array([1, 2], np.float32), 5.0, 6, 0.1))
-    (action,) = client.trained(np.array([4, 4], np.float32))
-    assert isinstance(action, ToServer)
-    assert (action.message.weights.tolist(), action.message.age) == ([3, 2], 5.0)
+def test_a_round_has_nothing_of_an_earlier_one_and_no_client_more_than_its_share() -> None:
+    server = make(2)
+    play(server, (1, 1), (3, 3))
+    assert play(server, (5, 5), (7, 7)) == [6, 6]
+    server.handle(9, Join(1000))
+    play(server, (1, 1), (1, 1))
+    assert set(server.shares.values()) == {1 / 3}  # type: ignore[attr-defined]
+
+
+def test_an_answer_of_another_round_is_not_kept() -> None:
+    server = make(2)
+    server.handle(0, Update(np.full(2, 1e6, np.float32), 0.0, 77))
+    assert play(server, (1, 1), (3, 3)) == [2, 2]
 
 
 def test_it_stands_in_every_table_and_plot(tmp_path: Path) -> None:
     """Beside a built-in one, with a parameter of its own, by a command in another process."""
     out = tmp_path / "compared"
-    command = [*SPYKER, "compare", "--algorithms", f"fedasync,{NAME}", "--set", "fedbuff.buffer=4"]
+    command = [*SPYKER, "compare", "--algorithms", f"fedavg,{NAME}", "--set", "trimmedmean.trim=0.2"]
     command += ["--task", "quadratic", "--duration", "4", "--out", str(out)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=60, cwd=EXAMPLES)
     assert done.returncode == 0, done.stderr
-    assert "FedBuff" in done.stdout
-    assert "| FedBuff |" in (out / "table.md").read_text()
-    run = RunRecord(out / "fedbuff")
+    assert "TrimmedMean" in done.stdout
+    assert "| TrimmedMean |" in (out / "table.md").read_text()
+    run = RunRecord(out / "trimmedmean")
     assert run.summary is not None
     assert run.summary["final"]["mean"] > 0.3
-    assert run.scenario["fedbuff"]["buffer"] == 4
+    assert run.scenario["trimmedmean"]["trim"] == 0.2
     drawn = subprocess.run([*SPYKER, "plot", str(out)], capture_output=True, text=True, timeout=60)
     assert drawn.returncode == 0, drawn.stderr
-    swept = ["sweep", "--vary", f"algorithm={NAME}", "--vary", "fedbuff.buffer=1,8", "--task", "quadratic"]
+    swept = ["sweep", "--vary", f"algorithm={NAME}", "--vary", "trimmedmean.trim=0,0.5", "--task", "quadratic"]
     swept += ["--duration", "1", "--out", str(tmp_path / "swept")]
     done = subprocess.run([*SPYKER, *swept], capture_output=True, text=True, timeout=60, cwd=EXAMPLES)
     assert done.returncode == 0, done.stderr
 
 
 def test_a_parameter_that_it_does_not_have_is_refused() -> None:
-    command = [*SPYKER, "run", "--algorithm", NAME, "--set", "fedbuff.bufer=4"]
+    command = [*SPYKER, "run", "--algorithm", NAME, "--set", "trimmedmean.trimm=0.2"]
     done = subprocess.run(command, capture_output=True, text=True, timeout=60, cwd=EXAMPLES)
     assert done.returncode == 2
-    assert "fedbuff.bufer: unknown key. Did you mean 'buffer'?" in done.stderr
+    assert "trimmedmean.trimm: unknown key. Did you mean 'trim'?" in done.stderr
 
 
 def test_it_is_deployed(tmp_path: Path) -> None:
@@ -109,12 +118,12 @@ def test_it_is_deployed(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
     summary = RunRecord(out).summary
     assert summary is not None
-    assert summary["title"] == "FedBuff"
+    assert summary["title"] == "TrimmedMean"
     assert min(summary["updates_per_client"]) > 0
 
 
 def test_it_survives_the_death_of_its_server(tmp_path: Path) -> None:
-    with deployed(table(NAME, fedbuff={"buffer": 7}), tmp_path, checkpoint_updates=20) as deployment:
+    with deployed(table(NAME), tmp_path, checkpoint_updates=20) as deployment:
         server = deployment.up()
         deployment.attend("0-2")
         until(lambda: len(deployment.facts("update")) >= 60)
@@ -126,7 +135,7 @@ def test_it_survives_the_death_of_its_server(tmp_path: Path) -> None:
         resumed = deployment.log("server-0", "resumed")[-1]
         assert resumed["version"] == saved.numbers["server"]["version"] > 0
         before = saved.numbers["server"]
-        assert before["count"] == before["version"] % 7, "what it has collected so far is saved with it"
+        assert len(before["answers"]) == len(before["answered"]), "what it has collected so far is saved with it"
         until(lambda: len(deployment.facts("update")) >= 120)
         server.send_signal(signal.SIGTERM)
         assert server.wait(20) == 0
