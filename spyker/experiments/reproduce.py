@@ -69,7 +69,7 @@ def tell(plan: Plan, runs: Mapping[str, Sequence[RunRecord | None]], folder: Pat
 
 def count_tokens(results: Results) -> dict[tuple[str, str], tuple[int, int]]:
     """What the token did in the runs of Spyker with the paper's thresholds."""
-    found = {}
+    found: dict[tuple[str, str], tuple[int, int]] = {}
     for label, settings in results.settings.items():
         if settings["algorithm"] == "spyker" and not {"spyker.h-inter", "spyker.h-intra"} & settings.keys():
             uniform = {"world.uniform-latency", "world.latency-ms"} & settings.keys()

@@ -153,6 +153,12 @@ def test_algorithms_are_compared_at_the_best_level_that_all_reach() -> None:
     assert first_of(times_to_it, "fast") == [True]
 
 
+def test_nobody_is_compared_beyond_what_runs_were_to_reach() -> None:
+    results = made_up(fast=[0.2, 0.5, 0.9], slow=[0.1, 0.2, 0.6])
+    results.settings = {label: {"evaluation.stop-at": 0.4} for label in results.labels}
+    assert common_levels(results).numbers == (0.4,)
+
+
 def test_who_does_not_reach_a_level_worth_comparing_is_behind_who_does() -> None:
     results = made_up(fast=[0.2, 0.35, 0.4], slow=[0.1, 0.2, 0.25])
     times_to_it = {label: results.to_level(label, common_levels(results, least=0.3)) for label in results.labels}

@@ -145,6 +145,8 @@ def test_the_command_writes_all_of_it_and_resumes(tmp_path: Path, capsys: pytest
     assert main([*tell_more, "--document", str(tmp_path / "doc.md")]) == 0
     assert "bandwidth: not finished" in capsys.readouterr().out
     assert "## queues" in (tmp_path / "doc.md").read_text()
+    assert main(["reproduce", "queues", "--seeds", "2", "--out", str(tmp_path / "out"), "--tell"]) == 0
+    assert "queues: not finished" in capsys.readouterr().out  # one of two seeds is there
     assert first == {p: p.stat().st_mtime_ns for p in (tmp_path / "out" / "runs").glob("*/facts.jsonl")}
 
 

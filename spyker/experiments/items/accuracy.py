@@ -17,17 +17,19 @@ CIFAR10_LEAST = 0.3  # accuracy; ten classes and a few updates give 0.2, whateve
 
 
 def common_levels(results: Results, least: float | None = None) -> Sample:
-    """For each seed, the best score that all algorithms reached: there they can be compared.
+    """For each seed, the best score that all algorithms reached, but none beyond what they were to reach: there they
+    can be compared.
 
     An accuracy below ``least`` is too close to guessing to compare anything: who does not get there is later than who
     does. So is whoever diverged.
     """
+    goals = [float(str(s["evaluation.stop-at"])) for s in results.settings.values() if "evaluation.stop-at" in s]
     levels: list[float | None] = []
     for curves in zip(*(results.curves(label) for label in results.labels), strict=True):
         known = [c for c in curves if c is not None]
         best = [(max if c.higher_is_better else min)(c.mean) for c in known]
         worst_of_best = min if known and known[0].higher_is_better else max
-        level = worst_of_best(best) if known else None
+        level = worst_of_best([*best, *goals]) if known else None
         levels.append(level if level is None or least is None else max(level, least))
     return sample(levels)
 
@@ -63,9 +65,9 @@ def not_behind(samples: dict[str, Sample], label: str, *, ahead: bool) -> str:
 
 
 def tell(targets: Sequence[float], name: str, results: Results, least: float | None = None) -> Section:
-    """The section of one dataset."""
+    """The section of one dataset. Algorithms are compared at the first target, or else at the best level they share."""
     metric = next((c.metric for label in results.labels for c in results.curves(label) if c is not None), "score")
-    levels = common_levels(results, least)
+    levels = sample([targets[0]] * len(results.curves(SPYKER))) if targets else common_levels(results, least)
     time = {label: results.to_level(label, levels) for label in results.labels}
     updates = {label: results.to_level(label, levels, updates=True) for label in results.labels}
     figure, (left, right) = panels(2)
@@ -73,10 +75,18 @@ def tell(targets: Sequence[float], name: str, results: Results, least: float | N
     lines(left, curves, "time", "virtual time (s)", metric, targets)
     lines(right, curves, "updates", "client updates", metric, targets)
     legend(left)
-    heads = ["", level_head(levels, least), "updates to it", *results.heads(targets), f"final {metric}"]
+    by_level = [] if targets else [level_head(levels, least)]
+    heads = [
+        "",
+        *by_level,
+        *results.heads(targets),
+        "updates to it" if by_level else f"updates to {targets[0]:.0%}",
+        f"final {metric}",
+    ]
     rows = []
     for label in results.labels:
-        cells = [label, time[label].text(".3g", " s"), updates[label].text(".4g"), *results.times(label, targets)]
+        cells = [label, *([] if targets else [time[label].text(".3g", " s")]), *results.times(label, targets)]
+        cells.append(updates[label].text(",.0f"))
         rows.append([*cells, results.final(label).text(".4g")])
     compared = {label: time[label] for label in (SPYKER, *BASELINES)}
     more_updates = times(updates[SPYKER], updates["FedAsync"])
