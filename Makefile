@@ -5,7 +5,7 @@ PROFILE ?= quick
 # The first of these that exists is used to make the environment.
 BASE := $(firstword $(shell command -v $(PYTHON) python3 python))
 
-.PHONY: demo test reproduce bench against wan lint clean
+.PHONY: demo test reproduce race bench against wan lint clean
 
 demo: .venv/installed
 	$(BIN)/spyker compare examples/demo.toml --out runs/demo --overwrite
@@ -21,6 +21,10 @@ lint: .venv/installed-dev
 
 reproduce: .venv/installed
 	$(BIN)/spyker reproduce all --profile $(PROFILE) --out runs/reproduce-$(PROFILE) --resume
+
+# About three hours on two cores; Ctrl-C and the same again go on where it was.
+race: .venv/installed-race
+	$(BIN)/spyker race --out runs/race --resume --document docs/race.md --readme README.md
 
 bench: .venv/installed-deploy
 	$(BIN)/python -m benchmarks.run $(ONLY)
@@ -43,8 +47,12 @@ wan: .venv/installed-deploy
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[deploy]'
 	touch $@
 
+.venv/installed-race: .venv/installed
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[race]'
+	touch $@
+
 .venv/installed-dev: .venv/installed
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[deploy,dev,pandas,ray]'
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[deploy,dev,pandas,race,ray]'
 	touch $@
 
 clean:

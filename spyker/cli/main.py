@@ -24,6 +24,7 @@ COMMANDS = {
     "compare": "spyker.cli.run:add_compare",
     "sweep": "spyker.cli.sweep:add_sweep",
     "reproduce": "spyker.cli.reproduce:add_reproduce",
+    "race": "spyker.cli.race:add_race",
     "plot": "spyker.cli.show:add_plot",
     "scenario": "spyker.cli.show:add_scenario",
     "data": "spyker.cli.data:add_data",

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import argparse
 import shutil
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,16 +18,20 @@ from spyker.api.folders import OutFolder
 from spyker.api.interrupts import interrupts
 from spyker.api.sweep import check_counts
 from spyker.cli.codes import INTERRUPTED
-from spyker.cli.options import add_data_dir
+from spyker.cli.options import add_data_dir, add_set, read_settings
 from spyker.cli.sweep import add_many_options
 from spyker.config.sections import ScenarioError
 from spyker.config.suggest import suggest
+from spyker.experiments import why
 from spyker.experiments.document import document
 from spyker.experiments.items import ITEMS, PAPER
 from spyker.experiments.profiles import PROFILES
-from spyker.experiments.reproduce import count, plan, tell
-from spyker.experiments.runner import check_folder, folder_of, held, run_watched
+from spyker.experiments.reproduce import Plan, count, plan, tell
+from spyker.experiments.runner import check_folder, ended, expected_cost, held, run_of, run_watched
 from spyker.records import write_atomically
+from spyker.show.paper import save_figure
+
+WHY = "why"  # the folder of the figure that belongs to no item
 
 GROUPS = {"paper": [item.name for item in PAPER], "all": list(ITEMS)}
 
@@ -42,12 +48,18 @@ def add_reproduce(commands: Any) -> None:
         "items", nargs="*", metavar="ITEM", help=f"paper (all of its items), all, or some of: {', '.join(ITEMS)}"
     )
     parser.add_argument("--list", action="store_true", help="say what each item shows and how long it takes")
-    parser.add_argument("--profile", choices=list(PROFILES), default="quick", help="default: quick")
+    parser.add_argument("--profile", choices=list(PROFILES), default="quick", help="default: quick, a smoke test")
     parser.add_argument("--seeds", type=int, metavar="K", help="so many seeds each; default: the profile's")
     parser.add_argument("--out", type=Path, metavar="DIR", help="default: runs/reproduce-PROFILE")
     parser.add_argument("--document", type=Path, metavar="FILE", help="also write the whole as one Markdown document")
+    parser.add_argument(
+        "--tell",
+        action="store_true",
+        help="run nothing: write down what the runs in --out show so far, also while they run",
+    )
     add_many_options(parser)
     add_data_dir(parser)
+    add_set(parser)
     parser.set_defaults(command=command_reproduce)
 
 
@@ -60,42 +72,56 @@ def command_reproduce(args: argparse.Namespace) -> int:
     for name in args.items:
         if name not in ITEMS and name not in GROUPS:
             raise ScenarioError("ITEM", f"{name!r} is unknown", suggest(name, [*GROUPS, *ITEMS]))
-    names = list(dict.fromkeys(name for word in args.items for name in GROUPS.get(word, [word])))
+    profile = PROFILES[args.profile]
+    profile = replace(profile, settings={**profile.settings, **read_settings(args.settings)})
+    groups = {group: [name for name in names if profile.name in ITEMS[name].minutes] for group, names in GROUPS.items()}
+    names = list(dict.fromkeys(name for word in args.items for name in groups.get(word, [word])))
     check_counts(seeds=args.seeds, jobs=args.jobs)
     if args.document is not None and (args.document.is_dir() or not args.document.parent.is_dir()):
         raise ScenarioError("--document", f"{args.document} cannot be written", "Name a file in a folder that exists")
-    profile = PROFILES[args.profile]
-    seeds = args.seeds or profile.seeds
     out: Path = args.out or Path("runs") / f"reproduce-{profile.name}"
-    plans = [plan(ITEMS[name], profile, seeds) for name in names]
-    scenarios = [scenario for p in plans for scenario in p.all()]
+    plans = [plan(ITEMS[name], profile, args.seeds) for name in names]
+    if args.tell:
+        check_folder(out, resume=True)
+        return write_down(plans, out, args)
+    # An item's runs together, so that what comes first is done first; the longest of them first.
+    scenarios = [s for p in plans for s in sorted(p.all(), key=expected_cost, reverse=True)]
     with data_from(args.data_dir):
         with OutFolder(out / "runs", lambda: check_folder(out, resume=args.resume)) as folder:
             prepare_data(scenarios)
             folder.keep()
-        print(f"profile {profile.name}, {count(seeds, 'seed')}: {profile.says}")
+        print(f"profile {profile.name}, {count(args.seeds or profile.seeds, 'seed')}: {profile.says}")
         with interrupts() as stop, held(out / "runs"):
-            made = run_watched("reproduce", scenarios, out / "runs", args.jobs, stop)
+            run_watched("reproduce", scenarios, out / "runs", args.jobs, stop, in_order=True)
     if stop.interrupted:
-        print(f"stopped; to go on: the same command with --out {out} --resume")
+        print(f"stopped; to go on: the same command with --out {out} --resume; what there is: with --tell")
         return INTERRUPTED
-    runs = {folder_of(scenario, out / "runs"): run for scenario, run in zip(scenarios, made, strict=True)}
+    return write_down(plans, out, args)
+
+
+def write_down(plans: Sequence[Plan], out: Path, args: argparse.Namespace) -> int:
+    """Tell what came of the items whose runs have ended, and name the others."""
     sections = {}
     for p in plans:
-        mine = {label: [runs[folder_of(s, out / "runs")] for s in seeded] for label, seeded in p.scenarios.items()}
-        sections[p.item.name] = tell(p, mine, out / p.item.name, profile, seeds)
+        if not all(ended(scenario, out / "runs") for scenario in p.all()):
+            print(f"{p.item.name}: not finished")
+            continue
+        runs = {label: [run_of(s, out / "runs") for s in seeded] for label, seeded in p.scenarios.items()}
+        sections[p.item.name] = tell(p, runs, out / p.item.name)
         print(f"{p.item.name}: {out / p.item.name}/")
         for claim in sections[p.item.name].claims:
             print(f"  {claim.verdict.value}: {claim.sentence} (here: {claim.here})")
-    whole = out / ("reproduction.md" if set(names) == set(ITEMS) else f"reproduction-{'-'.join(args.items)}.md")
-    write_atomically(whole, document(plans, sections, profile, seeds, lambda name: f"{name}/figure.png"))
+    (out / WHY).mkdir(exist_ok=True)
+    save_figure(why.figure(why.gains(sections.values())), out / WHY / "figure")
+    whole = out / ("reproduction.md" if "all" in args.items else f"reproduction-{'-'.join(args.items)}.md")
+    write_atomically(whole, document(plans, sections, lambda name: f"{name}/figure.png"))
     if args.document is not None:
         pictures = args.document.parent / "images" / args.document.stem
         pictures.mkdir(parents=True, exist_ok=True)
-        for name in names:
+        for name in (*sections, WHY):
             shutil.copyfile(out / name / "figure.png", pictures / f"{name}.png")
         place = f"images/{args.document.stem}"
-        write_atomically(args.document, document(plans, sections, profile, seeds, lambda name: f"{place}/{name}.png"))
+        write_atomically(args.document, document(plans, sections, lambda name: f"{place}/{name}.png"))
     print(f"all of it: {args.document or whole}")
     return 0
 
@@ -103,13 +129,13 @@ def command_reproduce(args: argparse.Namespace) -> int:
 def list_items() -> int:
     """What there is, and what it takes."""
     table = Table(box=box.SIMPLE_HEAD, header_style="bold", padding=(0, 1, 0, 0))
-    for head in ("item", "in the paper", "what it shows", "quick", "full"):
+    for head in ("item", "in the paper", "what it shows", *PROFILES):
         table.add_column(head)
     for item in ITEMS.values():
-        table.add_row(item.name, item.paper, item.shows, *(duration(minutes) for minutes in item.minutes))
+        minutes = [duration(item.minutes[name]) if name in item.minutes else "–" for name in PROFILES]
+        table.add_row(item.name, item.paper, item.shows, *minutes)
     Console().print(table)
-    print("Times are for two cores; those of full are estimates. Items share runs, so that together they take less:")
-    print("quick 20 min for the paper's items and 41 min for all, full about 200 h.")
+    print("Times are for two cores; those of full are estimates. Items share runs, so that together they take less.")
     for profile in PROFILES.values():
         print(f"{profile.name} ({count(profile.seeds, 'seed')}): {profile.says}")
     return 0

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 PRESETS: dict[str, Mapping[str, Mapping[str, object]]] = {
     "paper": {},
-    # Each algorithm's best of eight on held-back MNIST images; docs/reproduction.md has the search.
+    # Each algorithm's best of eight on held-back MNIST images; spyker reproduce tuning makes the search.
     "tuned": {
         "spyker": {"training.rate": 0.3, "spyker.client-rate": 0.6, "spyker.h-inter": 1.0},
         "sync-spyker": {"training.rate": 0.3, "spyker.client-rate": 0.6, "spyker.h-intra": 100.0},

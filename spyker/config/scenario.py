@@ -9,9 +9,10 @@ import tomllib
 from collections.abc import Mapping, Sequence, Sized
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any
 
 from spyker.config.algorithms import find_algorithm, parameter_sections
+from spyker.config.delays import Delays, Gaussian, read_delays
 from spyker.config.presets import PRESETS
 from spyker.config.sections import ScenarioError, convert, kebab, keys, read, refuse_unknown, show, to_toml, write
 from spyker.config.suggest import suggest
@@ -31,6 +32,15 @@ CLIENTS_PER_REGION = 25
 
 
 @dataclass(frozen=True, slots=True)
+class Outage:
+    """A region that is cut off for a while."""
+
+    region: int = parameter(0, "which one, numbered from 0", at_least=0)
+    start: float = parameter(0.0, "when it begins, in virtual seconds", at_least=0)
+    seconds: float = parameter(5.0, "how long it lasts", above=0)
+
+
+@dataclass(frozen=True, slots=True)
 class Geography:
     """Where everybody is and how fast messages travel."""
 
@@ -44,20 +54,11 @@ class Geography:
     server_region: int = parameter(0, "where a single server, or HierFAVG's cloud, stands", at_least=0)
     mix_ms: float = parameter(2.0, "what it costs a server to mix in a client update or a peer's model", at_least=0)
     average_ms: float = parameter(15.0, "what FedAvg's and HierFAVG's aggregation costs, once a round", at_least=0)
-
-
-@dataclass(frozen=True, slots=True)
-class Gaussian:
-    """Training delays drawn once per client from a normal distribution."""
-
-    mean: float = parameter(150.0, "in ms", at_least=0)
-    std: float = parameter(7.5, "in ms", at_least=0)
-    floor: float = parameter(15.0, "no client is faster than this, in ms", at_least=0)
-
-
-Delays: TypeAlias = Gaussian | tuple[float, ...]
-DELAY_PRESETS: dict[str, Gaussian] = {"paper": Gaussian(), "heterogeneous": Gaussian(std=60.0)}
-DELAY_RULE = Rule("", at_least=0)
+    outage: Outage | None = parameter(
+        None,
+        "{ region, start, seconds }: nothing passes between the region and the others, while life inside goes on; "
+        "connections are made anew a second after it ends; emulations only",
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,8 +67,9 @@ class Training:
 
     delay_ms: Delays = parameter(
         Gaussian(),
-        "how long a training takes: a distribution, a list with one entry per client, 'paper', 'heterogeneous', "
-        "or the name of a file with one number a line",
+        "how long a training takes: a distribution, normal { mean, std, floor } or log-normal { median, ratio }, "
+        "a list with one entry per client, 'paper', 'heterogeneous', 'uneven', or the name of a file with one number "
+        "a line",
     )
     rate: float = parameter(0.05, "η_init: the learning rate", above=0)
     epochs: int = parameter(1, "T_k: passes over the client's data", at_least=1)
@@ -78,6 +80,12 @@ class Training:
         choices=("sgd", "momentum", "adam"),
     )
     device: str = parameter("cpu", "where PyTorch computes: cpu, cuda or cuda:N")
+    kernel: str = parameter(
+        "torch",
+        "who computes: torch; or native, faster on a CPU, for models made of Conv2d, MaxPool2d(2), ReLU, Flatten and "
+        "Linear, with sgd, where there is a C compiler",
+        choices=("torch", "native"),
+    )
     proximal: float = parameter(
         0.0, "μ: pulls the training towards the received model by μ/2 · ‖W - W_received‖²", at_least=0
     )
@@ -94,6 +102,9 @@ class Evaluation:
     stop_at: float | None = parameter(
         None,
         "end an emulation at the evaluation after the one at which the servers' mean reaches this; unset: never",
+    )
+    stop_after: float = parameter(
+        0.0, "with stop-at: not before the mean has stayed there for so many virtual seconds", at_least=0
     )
 
 
@@ -290,25 +301,6 @@ def read_task(table: object) -> TaskChoice:
     return TaskChoice(name, options)
 
 
-def read_delays(value: object, where: str, folder: Path) -> Delays:
-    """Training delays: a distribution, a list, a preset's name or a file's."""
-    if isinstance(value, Mapping):
-        return read(Gaussian, value, where)
-    if isinstance(value, str):
-        if value in DELAY_PRESETS:
-            return DELAY_PRESETS[value]
-        try:
-            value = [float(word) for word in (folder / value).read_text(encoding="utf-8").split()]
-        except (OSError, ValueError) as error:
-            raise ScenarioError(
-                where,
-                f"{show(value)} is neither {' nor '.join(DELAY_PRESETS)} nor a readable file of numbers ({error})",
-                "Write one delay in milliseconds per line, one line per client",
-            ) from None
-    delays: tuple[float, ...] = convert(value, tuple[float, ...], DELAY_RULE, where)
-    return delays
-
-
 def fill_world(world: Geography) -> Geography:
     """Check that regions, clients and latencies fit together; take what is missing from the paper."""
     count = len(world.regions)
@@ -343,6 +335,10 @@ def fill_world(world: Geography) -> Geography:
     if world.server_region >= count:
         raise ScenarioError(
             "world.server-region", f"is {world.server_region}", f"Regions are numbered from 0 to {count - 1}"
+        )
+    if world.outage is not None and world.outage.region >= count:
+        raise ScenarioError(
+            "world.outage.region", f"is {world.outage.region}", f"Regions are numbered from 0 to {count - 1}"
         )
     return replace(world, clients=clients, latency_ms=latency)
 

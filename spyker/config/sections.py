@@ -93,6 +93,8 @@ def convert(value: object, hint: Any, rule: Rule, where: str) -> Any:
     origin, arguments = typing.get_origin(hint), typing.get_args(hint)
     if origin in (typing.Union, types.UnionType):  # only ever "something or unset"
         return convert(value, arguments[0], rule, where)
+    if isinstance(hint, type) and dataclasses.is_dataclass(hint):
+        return read(hint, value, where)
     if origin is tuple:
         if not isinstance(value, list | tuple):
             raise ScenarioError(where, f"is {show(value)}, not a list", "Write it in square brackets")

@@ -148,11 +148,12 @@ def layout_digest(task: Task, parameters: int) -> bytes:
 
 
 def learning_digest(scenario: Scenario) -> bytes:
-    """What a client and its server must agree on. How fast a client is, and on what device, is its own affair."""
-    training = replace(scenario.training, delay_ms=(), device="cpu")
+    """What a client and its server must agree on. How fast a client is, and what computes there, is its own affair."""
+    training = asdict(replace(scenario.training, delay_ms=(), device="cpu"))
+    del training["kernel"]
     options = scenario.task.options
     options = options if isinstance(options, dict) else asdict(options)
-    return digest([scenario.task.name, options, scenario.seed, scenario.client_count, asdict(training)])
+    return digest([scenario.task.name, options, scenario.seed, scenario.client_count, training])
 
 
 def deployment_digest(scenario: Scenario) -> bytes:

@@ -160,6 +160,31 @@ class HostedWorld(Emulation):
         self._region_cuts.discard((server, region))
         self._connect_soon(k for k in self.places.clients_of(server) if self._region(k) == region)
 
+    def isolate(self, region: int) -> None:
+        """Let no message pass between a region and the others; inside, life goes on."""
+        servers, clients = self._across(region)
+        for pair in servers:
+            self.cut(*pair)
+        for pair in clients:
+            self.cut_region(*pair)
+
+    def rejoin(self, region: int) -> None:
+        """Let messages pass between a region and the others again."""
+        servers, clients = self._across(region)
+        for pair in servers:
+            self.heal(*pair)
+        for pair in clients:
+            self.heal_region(*pair)
+
+    def _across(self, region: int) -> tuple[list[tuple[int, int]], list[tuple[int, int]]]:
+        """Pairs of servers, and of a server and a region, between which lies the border of a region."""
+        inside = {i: self.places.server_regions[i] == region for i in self.places.servers}
+        regions = sorted(set(self.places.client_regions))
+        return (
+            [(i, j) for i in inside for j in inside if inside[i] and not inside[j]],
+            [(i, other) for i in inside for other in regions if inside[i] != (other == region)],
+        )
+
     # --- What may happen to clients ----------------------------------------------------------------------------------
 
     def leave(self, client: int) -> None:

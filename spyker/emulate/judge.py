@@ -17,6 +17,8 @@ from spyker.learn.engine import Engine, EvaluateJob
 from spyker.records import Evaluated, Fact, RunStarted, evaluated
 from spyker.vectors import average
 
+ROUNDING = 1e-9  # seconds, of times that are sums
+
 
 class DivergedError(RuntimeError):
     """A model stopped being a finite vector: the training ran away."""
@@ -60,7 +62,7 @@ class Judge:
         self._turn += 1
         # Whether to stop is decided one evaluation late, when the scores of the last one are surely there: so it does
         # not depend on how fast they were computed.
-        if self.plan.stop_at is not None and self.reached(self.plan.stop_at) is not None:
+        if self.plan.stop_at is not None and self.stayed(self.plan.stop_at, self.plan.stop_after):
             self.clock.finish()
             return
         following = min(self._turn * self.plan.interval, self.clock.end)
@@ -81,6 +83,15 @@ class Judge:
         for held in self._held:
             self.sink(*held)
         self._held.clear()
+
+    def stayed(self, target: float, seconds: float) -> bool:
+        """Whether the mean of the servers has been as good as ``target`` for so long, up to the last evaluation."""
+        since = None
+        for t, result in reversed(self.history):
+            if not self.start.good(result.mean, target):
+                break
+            since = t
+        return since is not None and self.history[-1][0] - since >= seconds - ROUNDING
 
     def reached(self, target: float) -> tuple[float, int] | None:
         """Time and updates when the mean of the servers first was as good as ``target``."""

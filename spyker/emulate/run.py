@@ -31,18 +31,23 @@ def run(
 ) -> dict[str, Any]:
     """Run a resolved scenario, tell ``sink`` every fact, and return the summary.
 
-    A run that ``stop`` ends early has a summary of what happened until then. With ``fate`` servers are whole processes,
-    and it may arrange what happens to them before they begin.
+    A run that ``stop`` ends early has a summary of what happened until then. With ``fate``, or an outage in the
+    scenario, servers are whole processes, and ``fate`` may arrange what happens to them before they begin.
     """
     scenario = with_targets(scenario, task.metric)
     places = scenario.placement()
     clock = Clock(scenario.duration, places.client_count)
     started = run_started(scenario, task.metric.name, task.metric.higher_is_better)
     judge = Judge(clock, engine, started, scenario.evaluation, sink)
-    world = make_world(scenario, task, engine, clock, judge.fact, places, hosted=fate is not None)
-    if fate is not None:
-        assert isinstance(world, HostedWorld)
-        fate(world)
+    outage = scenario.world.outage
+    hosted = outage is not None or fate is not None
+    world = make_world(scenario, task, engine, clock, judge.fact, places, hosted=hosted)
+    if isinstance(world, HostedWorld):
+        if outage is not None:
+            world.schedule(outage.start, world.isolate, outage.region)
+            world.schedule(outage.start + outage.seconds, world.rejoin, outage.region)
+        if fate is not None:
+            fate(world)
     try:
         sink(0.0, started, None)
         world.start()

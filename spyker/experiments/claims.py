@@ -4,15 +4,19 @@ Most claims have a direction ("Spyker is faster"), and many a size ("by 61 %"). 
 it. The size holds if our effect is at least four fifths of the paper's: a larger one confirms it as well. Other claims
 state a level ("around 300 updates"), which holds if our mean is within a fifth of it, or a limit ("only 1.21 times as
 long"), which holds if our effect is at most five fourths of the paper's.
+
+What was measured may be a bound: a target that a run did not reach in 40 s takes longer than one that was reached in
+12 s. A claim is open only if the bounds do not decide it.
 """
 
 from __future__ import annotations
 
 import enum
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from spyker.experiments.numbers import Sample
+from spyker.experiments.numbers import Range, Sample, before, every, sample
 
 ENOUGH = 0.8
 NOT_REACHED = "a target was not reached"
@@ -22,7 +26,7 @@ class Verdict(enum.Enum):
     """What became of a claim."""
 
     HOLDS = "holds"
-    DIRECTION = "holds in direction, not in size"
+    DIRECTION = "holds in direction"
     FAILS = "does not hold"
     OPEN = "could not be decided"
 
@@ -54,37 +58,58 @@ class Claim:
     """For those, the numbers that were compared."""
     undecided: str = NOT_REACHED
     """Why a claim may remain open."""
+    again: bool = False
+    """Whether this is a second reading of a sentence that is judged already."""
 
     @property
     def verdict(self) -> Verdict:
         """Whether the claim holds here."""
-        if not self.ours.whole or self.ours.mean is None:
+        if not self.ours.ranges:
             return Verdict.OPEN
+        low, high = self.ours.mean_range
         if self.paper is not None and self.kind is Kind.LEVEL:
-            return Verdict.HOLDS if abs(self.ours.mean / self.paper - 1) <= 1 - ENOUGH else Verdict.FAILS
+            return decided(within((low, high), ENOUGH * self.paper, (2 - ENOUGH) * self.paper))
         if self.paper is not None and self.kind is Kind.LIMIT:
-            effect, papers = self.ours.mean - self.neutral, self.paper - self.neutral
-            return Verdict.HOLDS if ENOUGH * effect <= papers else Verdict.FAILS
-        if not all(n > self.neutral for n in self.ours.known):
-            return Verdict.FAILS
-        if self.paper is not None and self.ours.mean - self.neutral < ENOUGH * (self.paper - self.neutral):
-            return Verdict.DIRECTION
-        return Verdict.HOLDS
+            most = self.neutral + (self.paper - self.neutral) / ENOUGH
+            return decided(within((low, high), -math.inf, most))
+        direction = every(before((self.neutral, self.neutral), known) for known in self.ours.ranges)
+        if direction is not True or self.paper is None:
+            return decided(direction)
+        return Verdict.HOLDS if low >= self.neutral + ENOUGH * (self.paper - self.neutral) else Verdict.DIRECTION
 
     @property
     def here(self) -> str:
-        """What was measured, for people."""
-        if not self.yes_or_no or not self.ours.whole:
-            return self.ours.text(form(self.ours.mean), self.unit)
-        yes, seeds = sum(n > self.neutral for n in self.ours.known), len(self.ours.numbers)
-        answer = "yes" if yes == seeds else "no" if not yes else f"in {yes} of {seeds} seeds"
-        return answer if self.measured is None else f"{answer} ({self.measured.text('.3g')})"
+        """What was measured, for people: a size with its interval of 95 %."""
+        if self.yes_or_no and self.ours.known:
+            yes, seeds = sum(n > self.neutral for n in self.ours.known), len(self.ours.numbers)
+            answer = "yes" if yes == seeds else "no" if self.ours.whole and not yes else f"in {yes} of {seeds} seeds"
+            return answer if self.measured is None else f"{answer} ({self.measured.text('.3g')})"
+        mean, interval = self.ours.mean, self.ours.interval
+        if mean is None or interval is None:
+            return self.ours.text(form(mean), self.unit)
+        low, high = (f"{end:{form(end)}}" for end in interval)
+        return f"{mean:{form(mean)}}{self.unit} ({low} to {high})"
+
+    @property
+    def there(self) -> str:
+        """The paper's number, for people."""
+        return "–" if self.paper is None else f"{self.paper:{form(self.paper)}}{self.unit}"
 
     def markdown(self) -> str:
         """One row of a table."""
-        paper = "–" if self.paper is None else f"{self.paper:{form(self.paper)}}{self.unit}"
         why = {Verdict.HOLDS: "", Verdict.OPEN: self.undecided}.get(self.verdict, self.why)
-        return f"| {self.sentence} | {paper} | {self.here} | {self.verdict.value} | {why} |\n"
+        return f"| {self.sentence} | {self.there} | {self.here} | {self.verdict.value} | {why} |\n"
+
+
+def decided(holds: bool | None) -> Verdict:
+    """The verdict on a claim that holds or does not."""
+    return Verdict.OPEN if holds is None else Verdict.HOLDS if holds else Verdict.FAILS
+
+
+def within(mean: Range, least: float, most: float) -> bool | None:
+    """Whether a mean lies between two numbers, which belong to the span; ``None`` where that is not known."""
+    low, high = mean
+    return True if least <= low and high <= most else False if high < least or low > most else None
 
 
 def form(number: float | None) -> str:
@@ -98,10 +123,22 @@ def truth(
     why: str = "",
     measured: Sample | None = None,
     undecided: str = NOT_REACHED,
+    *,
+    again: bool = False,
 ) -> Claim:
     """A claim that is either true or not, seed by seed."""
-    numbers = Sample(tuple(None if h is None else float(h) for h in holds))
-    return Claim(sentence, None, numbers, neutral=0.5, why=why, yes_or_no=True, measured=measured, undecided=undecided)
+    numbers = sample(None if h is None else float(h) for h in holds)
+    return Claim(
+        sentence,
+        None,
+        numbers,
+        neutral=0.5,
+        why=why,
+        yes_or_no=True,
+        measured=measured,
+        undecided=undecided,
+        again=again,
+    )
 
 
 def table(claims: Sequence[Claim], who: str = "the paper says") -> str:

@@ -1,19 +1,35 @@
-"""One number per seed, and what tables and claims make of them."""
+"""One number per seed, and what tables and claims make of them.
+
+A run that ends before it reaches a target tells something all the same: the time is beyond its end. So what is known
+of a seed is a range, which is a single number where something was measured, and comparisons are decided wherever the
+ranges decide them.
+"""
 
 from __future__ import annotations
 
+import math
 import statistics
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from typing import TypeAlias
 
 NOTHING = 1e-9  # what is left of sums that should be zero
+# Student's t for an interval of 95 %, by degrees of freedom from 1; beyond the last it hardly changes.
+STUDENT = (12.71, 4.30, 3.18, 2.78, 2.57, 2.45, 2.36, 2.31, 2.26, 2.23)
+Range: TypeAlias = tuple[float, float]
+UNKNOWN: Range = (-math.inf, math.inf)
 
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """A measurement, once per seed; ``None`` where there was nothing to measure, such as a target never reached."""
+    """A measurement, once per seed: between which two numbers it lies. They are equal where it was measured."""
 
-    numbers: tuple[float | None, ...]
+    ranges: tuple[Range, ...]
+
+    @property
+    def numbers(self) -> tuple[float | None, ...]:
+        """What was measured; ``None`` where there was nothing to measure, such as a target never reached."""
+        return tuple(low if low == high else None for low, high in self.ranges)
 
     @property
     def whole(self) -> bool:
@@ -31,27 +47,74 @@ class Sample:
         return statistics.fmean(self.known) if self.whole else None
 
     @property
+    def mean_range(self) -> Range:
+        """Between what the mean lies."""
+        if not self.ranges:
+            return UNKNOWN
+        low, high = (statistics.fmean(ends) for ends in zip(*self.ranges, strict=True))
+        return low, high
+
+    @property
     def spread(self) -> float | None:
         """The standard deviation over the seeds, if there are several."""
         return statistics.stdev(self.known) if self.whole and len(self.numbers) > 1 else None
 
+    @property
+    def interval(self) -> Range | None:
+        """The mean's interval of 95 %, if there are several seeds."""
+        if self.mean is None or self.spread is None:
+            return None
+        freedom = len(self.numbers) - 1
+        half = STUDENT[min(freedom, len(STUDENT)) - 1] * self.spread / math.sqrt(len(self.numbers))
+        return self.mean - half, self.mean + half
+
     def text(self, form: str = ".4g", unit: str = "") -> str:
-        """For a table: the mean and the spread, or how many seeds got there."""
+        """For a table: the mean and the spread, or its bound and how many seeds got there."""
         if self.mean is None:
-            return f"– ({len(self.known)} of {len(self.numbers)} seeds)" if self.known else "–"
+            low, high = self.mean_range
+            bound = f"> {low:{form}}{unit}" if low > -math.inf else f"< {high:{form}}{unit}" if high < math.inf else "–"
+            return f"{bound} ({len(self.known)} of {len(self.numbers)} seeds)" if self.known else bound
         spread = "" if self.spread is None else f" ± {self.spread:{'.2g' if self.spread < 100 else '.0f'}}"
         mean = 0.0 if abs(self.mean) < NOTHING else self.mean
         return f"{mean:{form}}{spread}{unit}"
 
     def with_(self, other: Sample, combine: Callable[[float, float], float]) -> Sample:
-        """Combine two measurements seed by seed."""
-        pairs = zip(self.numbers, other.numbers, strict=True)
-        return Sample(tuple(None if a is None or b is None else combine(a, b) for a, b in pairs))
+        """Combine two measurements seed by seed, by a function that only rises or only falls with either."""
+        return Sample(tuple(span(a, b, combine) for a, b in zip(self.ranges, other.ranges, strict=True)))
+
+    def at_most(self, limit: float) -> list[bool | None]:
+        """For each seed, whether it is at most this; ``None`` where that is not known."""
+        return [True if high <= limit else False if low >= limit else None for low, high in self.ranges]
 
 
-def sample(numbers: Iterable[float | None]) -> Sample:
+def span(a: Range, b: Range, combine: Callable[[float, float], float]) -> Range:
+    """Between what the combination of two numbers lies."""
+    corners = [combine(x, y) for x in a for y in b]
+    return UNKNOWN if any(math.isnan(c) for c in corners) else (min(corners), max(corners))
+
+
+def sample(numbers: Iterable[float | Range | None]) -> Sample:
     """Numbers as a sample."""
-    return Sample(tuple(numbers))
+    return Sample(tuple(UNKNOWN if n is None else n if isinstance(n, tuple) else (n, n) for n in numbers))
+
+
+def beyond(low: float) -> Range:
+    """What is known of a number that is larger than this."""
+    return low, math.inf
+
+
+def before(a: Range, b: Range) -> bool | None:
+    """Whether ``a`` is the smaller one; ``None`` where that is not known. Ends belong to numbers only."""
+    if b[1] <= a[0]:
+        return False
+    open_ended = a[0] < a[1] or b[0] < b[1]
+    return True if a[1] < b[0] or (a[1] == b[0] and open_ended) else None
+
+
+def every(answers: Iterable[bool | None]) -> bool | None:
+    """Whether all are true; ``None`` where that is not known."""
+    known = list(answers)
+    return False if False in known else None if None in known else True
 
 
 def less(mine: Sample, theirs: Sample) -> Sample:

@@ -14,7 +14,5 @@ client trains, where the single server stands, or whether the accuracy that it p
 of the servers or the average of their models. Here data is IID, the single server stands in Hongkong, and the headline
 is the mean of the servers, because no server ever holds the average of their models."""
 SEARCH = """What is searched for is the 61 %. For the 38 % with uniform latencies `latency` has two readings of
-“uniform”; for the 1.21 × with 200 clients there is the default reading alone (`scalability`). Two reasons why the gain
-is smaller here: a server that mixes a quarter of the clients is noisier than one that mixes all, which is why the
-average of the models is ahead of their mean, and an update that was trained from an old model drags the server back to
-where it was."""
+“uniform”, and for the 1.21 × with 200 clients there are two readings of what a client has when there are more of them:
+`scalability` and `scalability-each`."""

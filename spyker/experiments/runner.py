@@ -76,9 +76,12 @@ def run_all(
     jobs: int | None = None,
     report: Callable[[Report], None] = lambda _: None,
     stop: Stop | None = None,
+    *,
+    in_order: bool = False,
 ) -> list[RunRecord | None]:
     """Run what has not been run yet, ``jobs`` at a time; one run per scenario, in their order.
 
+    The longest are run first, so that no core is idle at the end, unless those that come first are to be done first.
     ``None`` stands for a run whose training diverged, and for those that a ``stop`` kept from ending.
     """
     wanted = list(scenarios)
@@ -90,8 +93,9 @@ def run_all(
             report(Report(folder, scenario.duration, finished=True))
         elif folder not in missing and not is_diverged(folder):
             missing[folder] = scenario
-    # The longest first, so that no core is idle at the end.
-    waiting = sorted(missing.items(), key=lambda item: -expected_cost(item[1]))
+    waiting = list(missing.items())
+    if not in_order:
+        waiting.sort(key=lambda item: -expected_cost(item[1]))
     hands: list[Hand] = []
     try:
         while (waiting or any(hand.folder for hand in hands)) and not stop.requested:
@@ -106,8 +110,19 @@ def run_all(
     finally:
         for hand in hands:
             hand.end()
-    folders = [folder_of(scenario, root) for scenario in wanted]
-    return [RunRecord(folder) if is_finished(folder) else None for folder in folders]
+    return [run_of(scenario, root) for scenario in wanted]
+
+
+def run_of(scenario: Scenario, root: Path) -> RunRecord | None:
+    """The finished run of a scenario."""
+    folder = folder_of(scenario, root)
+    return RunRecord(folder) if is_finished(folder) else None
+
+
+def ended(scenario: Scenario, root: Path) -> bool:
+    """Whether there is nothing left to run of a scenario."""
+    folder = folder_of(scenario, root)
+    return is_finished(folder) or is_diverged(folder)
 
 
 def expected_cost(scenario: Scenario) -> float:
@@ -239,11 +254,18 @@ def with_seeds(scenario: Scenario, seeds: int) -> Sequence[Scenario]:
 
 
 def run_watched(
-    title: str, scenarios: Sequence[Scenario], root: Path, jobs: int | None, stop: Stop, *, progress: bool = True
+    title: str,
+    scenarios: Sequence[Scenario],
+    root: Path,
+    jobs: int | None,
+    stop: Stop,
+    *,
+    progress: bool = True,
+    in_order: bool = False,
 ) -> list[RunRecord | None]:
     """Run scenarios and show how far they are, by the expected cost of those that are still to be run."""
     if not progress:
-        return run_all(scenarios, root, jobs, stop=stop)
+        return run_all(scenarios, root, jobs, stop=stop, in_order=in_order)
     plans = {folder_of(scenario, root): scenario for scenario in scenarios}
     finished = {folder for folder in plans if is_finished(folder)}
     work = {folder: expected_cost(scenario) for folder, scenario in plans.items() if folder not in finished}
@@ -258,4 +280,4 @@ def run_watched(
             if bar.due():
                 bar.show(sum(done.values()), f"{len(finished)} of {len(plans)} runs")
 
-        return run_all(scenarios, root, jobs, report, stop)
+        return run_all(scenarios, root, jobs, report, stop, in_order=in_order)

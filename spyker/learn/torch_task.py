@@ -12,6 +12,7 @@ import re
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import TypeAlias
 
 import numpy as np
@@ -21,6 +22,7 @@ from torch.utils.data import Dataset, TensorDataset
 
 from spyker.config.scenario import Training
 from spyker.config.sections import ScenarioError, show
+from spyker.learn.native.kernel import kernel_for
 from spyker.learn.task import Metric, Task
 from spyker.vectors import Vector
 
@@ -90,6 +92,9 @@ class TorchTask(Task):
         self.test = as_later(test)
         self._flatten()
         self._initial = self.unload()
+        self.native = None
+        if training.kernel == "native":
+            self.native = kernel_for(model, self.clients[0].read()[0].shape[1:], loss, training)
 
     def _flatten(self) -> None:
         """Move the model into one vector."""
@@ -133,11 +138,14 @@ class TorchTask(Task):
     def train(self, client: int, weights: Vector, rate: float, step: int) -> Vector:
         """Minibatches for some epochs, in an order that follows from the seed, the client and the step."""
         inputs, targets = (tensor.to(self.device) for tensor in self.clients[client].read())
+        self.seed_all(int(np.random.SeedSequence((self.seed, client, step)).generate_state(1, np.uint64)[0]))
+        if self.native is not None:
+            orders = [torch.randperm(len(targets)) for _ in range(self.training.epochs)]
+            return self.native.train(weights, inputs, targets, orders, rate, self.training)
         self.load(weights)
         anchor = self.trained.clone() if self.training.proximal else None
         descend = self.descent(rate)
         self.model.train()
-        self.seed_all(int(np.random.SeedSequence((self.seed, client, step)).generate_state(1, np.uint64)[0]))
         for _ in range(self.training.epochs):
             for batch in torch.randperm(len(targets)).to(self.device).split(self.training.batch_size):
                 self.gradient.zero_()
@@ -167,11 +175,12 @@ class TorchTask(Task):
         """The mean score over the test data, finished."""
         self.load(weights)
         self.model.train(mode=False)
+        outputs = self.model if self.native is None else partial(self.native.outputs, weights)
         inputs, targets = self.test.read()
         batches = zip(inputs.split(EVALUATION_BATCH), targets.split(EVALUATION_BATCH), strict=True)
         total = 0.0
         for x, y in batches:
-            total += float(self.score(self.model(x.to(self.device)), y.to(self.device)).sum())
+            total += float(self.score(outputs(x.to(self.device)), y.to(self.device)).sum())
         return self.finish(total / len(targets))
 
     def load(self, weights: Vector) -> None:

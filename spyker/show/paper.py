@@ -34,9 +34,18 @@ def panels(count: int, height: float = 2.9) -> tuple[Figure, list[Axes]]:
 
 
 def lines(
-    axes: Axes, curves: Mapping[str, Sequence[Curve | None]], x: str, xlabel: str, ylabel: str, targets: Sequence[float]
+    axes: Axes,
+    curves: Mapping[str, Sequence[Curve | None]],
+    x: str,
+    xlabel: str,
+    ylabel: str,
+    targets: Sequence[float],
+    looks: Mapping[str, dict[str, Any]] | None = None,
 ) -> None:
-    """One line per run: the mean over the seeds, and the range of the seeds shaded around it."""
+    """One line per run: the mean over the seeds, and the range of the seeds shaded around it.
+
+    ``looks`` are those of some runs, instead of one by their place.
+    """
     for i, (label, seeds) in enumerate(curves.items()):
         known = [c for c in seeds if c is not None]
         if not known:
@@ -44,8 +53,8 @@ def lines(
         end = min(getattr(c, x)[-1] for c in known)
         grid = np.linspace(0, end, POINTS)
         values = np.array([np.interp(grid, getattr(c, x), c.mean) for c in known])
-        look = style(i)
-        axes.plot(grid, values.mean(0), label=label, **look | {"linewidth": 1.4})
+        look = (looks or {}).get(label) or style(i) | {"linewidth": 1.4}
+        axes.plot(grid, values.mean(0), label=label, **look)
         if len(known) > 1:
             axes.fill_between(grid, values.min(0), values.max(0), color=look["color"], alpha=0.18, linewidth=0)
     for target in targets:
@@ -95,6 +104,29 @@ def bars(
     axes.set_xticks(range(len(groups)), groups)
     axes.set_ylabel(ylabel)
     axes.grid(visible=False, axis="x")
+
+
+def dots(
+    axes: Axes,
+    groups: Sequence[str],
+    series: Mapping[str, tuple[Sequence[float | None], Mapping[str, Any]]],
+    xlabel: str,
+) -> None:
+    """One line per group from the top, on which every series has a dot in the colour of its look."""
+    rows = range(len(groups))
+    for row in rows:
+        known = [value for values, _ in series.values() if (value := values[row]) is not None]
+        if known:
+            axes.plot([min(known), max(known)], [row, row], color="0.85", linewidth=2.5, zorder=1)
+    for label, (values, look) in series.items():
+        there = [(v, row) for v, row in zip(values, rows, strict=True) if v is not None]
+        marks: Any = {"s": 42, "color": look["color"], "zorder": look.get("zorder", 3), "edgecolor": "white"}
+        axes.scatter([v for v, _ in there], [row for _, row in there], label=label, linewidth=0.6, **marks)
+    axes.set_yticks(rows, groups)
+    axes.set_ylim(len(groups) - 0.5, -0.5)
+    axes.set_xlim(left=0)
+    axes.set_xlabel(xlabel)
+    axes.grid(visible=False, axis="y")
 
 
 def kernel_density(values: Sequence[float], grid: Array | None = None) -> tuple[Array, Array]:

@@ -5,10 +5,10 @@ from pathlib import Path
 import pytest
 
 from spyker.config.algorithms import parameter_sections
+from spyker.config.delays import Gaussian, LogNormal
 from spyker.config.presets import PRESETS
 from spyker.config.scenario import (
     SECTIONS,
-    Gaussian,
     dump,
     from_table,
     latency_seconds,
@@ -40,6 +40,18 @@ def test_an_empty_file_is_the_papers_world(tmp_path: Path) -> None:
     assert (spyker.h_inter, spyker.h_intra, spyker.decay, spyker.min_rate) == (5, 350, 0.005, 1e-6)
     assert scenario.algorithms["fedavg"].fraction == 1
     assert scenario.algorithms["hierfavg"].edge_rounds == 2
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"training": {"delay-ms": {"ratio": 4.5}}, "evaluation": {"stop-at": 0.5, "stop-after": 1.5}},
+        {"world": {"outage": {"region": 2, "seconds": 0.5}}},
+    ],
+)
+def test_what_has_a_table_of_its_own_reads_back_as_the_same(given: dict[str, object]) -> None:
+    scenario = resolve(from_table(given))
+    assert resolve(from_table(tomllib.loads(dump(scenario)))) == scenario != resolve(from_table({}))
 
 
 @pytest.mark.parametrize("comments", [False, True])
@@ -104,6 +116,8 @@ def test_h_inter_follows_the_number_of_clients_and_servers() -> None:
 
 def test_delays_by_name_and_from_a_file(tmp_path: Path) -> None:
     assert load(None, {"training.delay-ms": "heterogeneous"}).training.delay_ms == Gaussian(150, 60, 15)
+    assert load(None, {"training.delay-ms": "uneven"}).training.delay_ms == LogNormal(150, 10)
+    assert load(None, {"training.delay-ms": {"median": 80}}).training.delay_ms == LogNormal(80, 10)
     (tmp_path / "delays.txt").write_text("100\n150.5\n")
     (tmp_path / "s.toml").write_text(
         '[world]\nregions = ["Paris"]\nclients = [2]\n[training]\ndelay-ms = "delays.txt"\n'
@@ -129,6 +143,13 @@ def test_values_on_the_command_line_are_toml_or_else_text() -> None:
 
 NAN = float("nan")
 BAD: list[tuple[dict[str, object], str, str]] = [
+    ({"training": {"delay-ms": {"ratio": 0.5}}}, "training.delay-ms.ratio", "at least 1"),
+    ({"training": {"delay-ms": {"median": 0}}}, "training.delay-ms.median", "greater than 0"),
+    ({"training": {"delay-ms": {"median": 9, "std": 1}}}, "training.delay-ms.std", "median, ratio"),
+    ({"world": {"outage": {"region": 4}}}, "world.outage.region", "from 0 to 3"),
+    ({"world": {"outage": {"regoin": 1}}}, "world.outage.regoin", "Did you mean 'region'?"),
+    ({"world": {"outage": 5}}, "world.outage", "section"),
+    ({"evaluation": {"stop-after": -1}}, "evaluation.stop-after", "at least 0"),
     ({"sed": 1}, "sed", "Did you mean 'seed'?"),
     ({"rate": 1}, "rate", "Did you mean 'training.rate'?"),
     ({"h_inter": 1}, "h_inter", "Did you mean 'spyker.h-inter'?"),

@@ -6,14 +6,14 @@ import pytest
 
 from spyker.config.scenario import from_table
 from spyker.emulate.clock import Clock, Stop
-from spyker.emulate.judge import DivergedError
+from spyker.emulate.judge import DivergedError, Judge
 from spyker.emulate.run import run
 from spyker.learn.engine import Here
 from spyker.learn.registry import resolve
 from spyker.learn.start import start
 from spyker.placement import Topology
 from spyker.protocol.registry import ALGORITHMS
-from spyker.records import RunStarted, ServerPlace
+from spyker.records import RunStarted, ServerPlace, evaluated, run_started
 
 
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
@@ -84,6 +84,31 @@ def test_a_run_may_stop_at_a_target_one_evaluation_late(workers: int) -> None:
     assert summary["finished"]
     assert summary["time"] == scores[-1][0] == scores[-2][0] + 0.5 < 30
     assert max(t for t, _ in facts) == summary["time"]
+
+
+def test_a_run_may_stop_when_the_target_was_held_for_long_enough(emulate: Any) -> None:
+    table = {"algorithm": "spyker", "task": {"name": "quadratic"}, "training": {"rate": 0.2}, "duration": 30.0}
+    _, whole = emulate(table | {"evaluation": {"interval": 0.1, "targets": [0.5]}})
+    first = whole["time_to_target"]["0.5"]
+    for seconds, later in ((0.0, 0.1), (0.7, 0.8), (0.75, 0.9)):
+        evaluation = {"interval": 0.1, "stop-at": 0.5, "stop-after": seconds}
+        _, summary = emulate(table | {"evaluation": evaluation})
+        assert summary["time"] == pytest.approx(first + later), "decided at the evaluation after"
+
+
+def test_a_target_that_was_lost_again_does_not_count() -> None:
+    scenario = from_table({"evaluation": {"stop-at": 0.5, "stop-after": 2.0}})
+    judge = Judge(Clock(9.0), None, run_started(scenario, "accuracy", True), scenario.evaluation, None)  # type: ignore[arg-type]
+
+    def stops_after(*means: float) -> bool:
+        judge.history[:] = [(t, evaluated(0, 0, [m], m, higher_is_better=True)) for t, m in enumerate(means)]
+        return judge.stayed(0.5, 2.0)
+
+    assert not stops_after(0.0, 0.5, 0.6)
+    assert stops_after(0.0, 0.5, 0.6, 0.5)
+    assert not stops_after(0.0, 0.5, 0.6, 0.4, 0.5, 0.6)
+    assert stops_after(0.0, 0.5, 0.6, 0.4, 0.5, 0.6, 0.7)
+    assert not stops_after(0.0)
 
 
 def test_the_headline_is_the_mean_of_the_servers(emulate: Any) -> None:

@@ -4,8 +4,8 @@ import pytest
 
 from spyker.experiments.claims import Claim, Kind, Verdict, table, truth
 from spyker.experiments.item import Results
-from spyker.experiments.items.accuracy import at_level, common_levels, first_of, not_behind
-from spyker.experiments.numbers import less, sample, times
+from spyker.experiments.items.accuracy import common_levels, first_of, last_of, not_behind
+from spyker.experiments.numbers import before, beyond, every, less, sample, times
 from spyker.show.curves import Curve
 
 
@@ -40,6 +40,48 @@ def test_comparisons_are_made_seed_by_seed() -> None:
 )
 def test_verdicts(ours: list[float | None], verdict: Verdict) -> None:
     assert Claim("faster", 61.0, sample(ours), unit=" %").verdict is verdict
+
+
+@pytest.mark.parametrize(
+    ("mine", "theirs", "verdict"),
+    [
+        (12.0, beyond(40.0), Verdict.HOLDS),  # at least 70 % less time
+        (30.0, beyond(40.0), Verdict.DIRECTION),  # at least 25 %
+        (beyond(40.0), 40.0, Verdict.FAILS),
+        (beyond(40.0), beyond(40.0), Verdict.OPEN),
+        (beyond(20.0), 40.0, Verdict.OPEN),  # it may be 21 s or 41 s
+    ],
+)
+def test_a_time_beyond_the_end_of_a_run_decides_what_it_can(
+    mine: float | tuple[float, float], theirs: float | tuple[float, float], verdict: Verdict
+) -> None:
+    assert Claim("faster", 61.0, less(sample([mine]), sample([theirs]))).verdict is verdict
+
+
+def test_one_seed_that_disagrees_decides_whatever_the_others_would_show() -> None:
+    gain = less(sample([beyond(40.0), beyond(40.0)]), sample([30.0, beyond(40.0)]))
+    assert Claim("faster", 61.0, gain).verdict is Verdict.FAILS
+    assert truth("first", [False, None]).verdict is Verdict.FAILS
+
+
+def test_bounds_are_shown() -> None:
+    assert sample([beyond(40.0)]).text(".3g", " s") == "> 40 s"
+    assert sample([beyond(40.0), 20.0]).text(".3g", " s") == "> 30 s (1 of 2 seeds)"
+    assert less(sample([beyond(40.0)]), sample([20.0])).text(".3g", " %") == "< -100 %"
+
+
+def test_which_is_smaller() -> None:
+    assert before((1.0, 1.0), (2.0, 2.0)) is True
+    assert before((2.0, 2.0), (2.0, 2.0)) is False  # a tie is not before
+    assert before((2.0, 2.0), beyond(2.0)) is True
+    assert before(beyond(2.0), (2.0, 2.0)) is False
+    assert before((3.0, 3.0), beyond(2.0)) is None
+    assert [every([True, None]), every([False, None]), every([True, True])] == [None, False, True]
+
+
+def test_a_size_has_its_interval() -> None:
+    assert Claim("faster", 61.0, sample([20.0, 30.0, 25.0]), unit=" %").here == "25 % (12.6 to 37.4)"
+    assert Claim("faster", 61.0, sample([20.0]), unit=" %").here == "20 %"
 
 
 def test_no_effect_may_be_another_number_than_zero() -> None:
@@ -88,7 +130,7 @@ def test_a_claim_that_is_open_says_why() -> None:
 
 def test_a_reason_is_given_only_for_what_does_not_hold() -> None:
     rows = table([Claim("a", 10.0, sample([1.0]), why="noise"), Claim("b", 10.0, sample([10.0]), why="noise")])
-    assert rows.splitlines()[2] == "| a | 10 | 1 | holds in direction, not in size | noise |"
+    assert rows.splitlines()[2] == "| a | 10 | 1 | holds in direction | noise |"
     assert rows.splitlines()[3] == "| b | 10 | 10 | holds |  |"
 
 
@@ -106,15 +148,36 @@ def test_algorithms_are_compared_at_the_best_level_that_all_reach() -> None:
     results = made_up(fast=[0.2, 0.5, 0.9], slow=[0.1, 0.2, 0.5])
     levels = common_levels(results)
     assert levels.numbers == (0.5,)
-    times_to_it = {label: at_level(results, label, levels, updates=False) for label in results.labels}
+    times_to_it = {label: results.to_level(label, levels) for label in results.labels}
     assert (times_to_it["fast"].numbers, times_to_it["slow"].numbers) == ((2.0,), (3.0,))
     assert first_of(times_to_it, "fast") == [True]
+
+
+def test_nobody_is_compared_beyond_what_runs_were_to_reach() -> None:
+    results = made_up(fast=[0.2, 0.5, 0.9], slow=[0.1, 0.2, 0.6])
+    results.settings = {label: {"evaluation.stop-at": 0.4} for label in results.labels}
+    assert common_levels(results).numbers == (0.4,)
+
+
+def test_who_does_not_reach_a_level_worth_comparing_is_behind_who_does() -> None:
+    results = made_up(fast=[0.2, 0.35, 0.4], slow=[0.1, 0.2, 0.25])
+    times_to_it = {label: results.to_level(label, common_levels(results, least=0.3)) for label in results.labels}
+    assert first_of(times_to_it, "fast") == [True]
+    assert last_of(times_to_it, "slow") == [True]
+    assert times_to_it["slow"].text(".3g", " s") == "> 3 s"
+
+
+def test_a_run_that_diverged_is_behind_those_that_did_not() -> None:
+    results = made_up(fast=[0.2, 0.35, 0.4], slow=[0.1, 0.2, 0.25])
+    results._curves["slow"] = [None]
+    results.settings = {"slow": {"duration": 3.0}}
+    assert first_of({label: results.time_to(label, 0.3) for label in results.labels}, "fast") == [True]
 
 
 def test_nothing_is_concluded_from_levels_next_to_guessing() -> None:
     results = made_up(fast=[0.2, 0.25, 0.24], slow=[0.1, 0.2, 0.25])
     levels = common_levels(results, least=0.3)
-    times_to_it = {label: at_level(results, label, levels, updates=False) for label in results.labels}
+    times_to_it = {label: results.to_level(label, levels) for label in results.labels}
     assert truth("fast is first", first_of(times_to_it, "fast")).verdict is Verdict.OPEN
     assert common_levels(results, least=0.25).numbers == (0.25,)
 

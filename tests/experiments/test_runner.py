@@ -29,6 +29,16 @@ def scenario(**changes: object) -> Scenario:
     return resolve(load(None, base | {key.replace("__", "."): v for key, v in changes.items()}, clients=8))
 
 
+@pytest.mark.parametrize("in_order", [True, False])
+def test_the_longest_run_first_unless_the_order_counts(in_order: bool, tmp_path: Path) -> None:
+    short, long = scenario(duration=0.5), scenario(duration=1.0)
+    news: list[Report] = []
+    run_all([short, long], tmp_path, 1, news.append, in_order=in_order)
+    done = [report.folder for report in news if report.finished]
+    expected = [folder_of(s, tmp_path) for s in (short, long)]
+    assert done == (expected if in_order else expected[::-1])
+
+
 def test_one_run_per_scenario_in_their_order_and_equal_ones_run_once(tmp_path: Path) -> None:
     a, b = scenario(), scenario(algorithm="fedasync")
     news: list[Report] = []

@@ -10,10 +10,23 @@ from spyker.experiments.items.imbalance import IMBALANCE
 from spyker.experiments.items.latency import LATENCY
 from spyker.experiments.items.queues import QUEUES
 from spyker.experiments.items.readings import READINGS, SENSITIVITY
-from spyker.experiments.items.scalability import SCALABILITY
+from spyker.experiments.items.scalability import SCALABILITY, SCALABILITY_EACH
 from spyker.experiments.items.tuned import TUNED, TUNED_CIFAR10, TUNED_WIKITEXT2, TUNING
 from spyker.experiments.items.update_density import UPDATE_DENSITY
 
-PAPER = (MNIST, CIFAR10, WIKITEXT2, SCALABILITY, QUEUES, LATENCY, IMBALANCE, UPDATE_DENSITY, DECAY, BANDWIDTH)
+# In the order in which they are run and told: first what the paper is about, and what takes long runs to decide.
+PAPER = (
+    LATENCY,
+    SCALABILITY,
+    SCALABILITY_EACH,
+    CIFAR10,
+    MNIST,
+    WIKITEXT2,
+    IMBALANCE,
+    DECAY,
+    QUEUES,
+    UPDATE_DENSITY,
+    BANDWIDTH,
+)
 OURS = (READINGS, SENSITIVITY, TUNING, TUNED, TUNED_CIFAR10, TUNED_WIKITEXT2)
 ITEMS: dict[str, Item] = {item.name: item for item in PAPER + OURS}

@@ -6,8 +6,7 @@ from collections.abc import Sequence
 
 from spyker.experiments.claims import NOT_REACHED, truth
 from spyker.experiments.item import ALGORITHM_TITLES, Item, Results, Section, Table
-from spyker.experiments.numbers import Sample, sample, times
-from spyker.show.curves import Curve
+from spyker.experiments.numbers import Sample, before, every, sample, times
 from spyker.show.paper import legend, lines, panels
 
 RUNS = {title: {"algorithm": name} for name, title in ALGORITHM_TITLES.items()}
@@ -18,90 +17,80 @@ CIFAR10_LEAST = 0.3  # accuracy; ten classes and a few updates give 0.2, whateve
 
 
 def common_levels(results: Results, least: float | None = None) -> Sample:
-    """For each seed, the best score that all algorithms reached: there they can be compared.
+    """For each seed, the best score that all algorithms reached, but none beyond what they were to reach: there they
+    can be compared.
 
-    An accuracy below ``least`` is too close to guessing to compare anything.
+    An accuracy below ``least`` is too close to guessing to compare anything: who does not get there is later than who
+    does. So is whoever diverged.
     """
+    goals = [float(str(s["evaluation.stop-at"])) for s in results.settings.values() if "evaluation.stop-at" in s]
     levels: list[float | None] = []
     for curves in zip(*(results.curves(label) for label in results.labels), strict=True):
         known = [c for c in curves if c is not None]
         best = [(max if c.higher_is_better else min)(c.mean) for c in known]
         worst_of_best = min if known and known[0].higher_is_better else max
-        level = worst_of_best(best) if len(known) == len(curves) else None
-        levels.append(None if level is None or (least is not None and level < least) else level)
+        level = worst_of_best([*best, *goals]) if known else None
+        levels.append(level if level is None or least is None else max(level, least))
     return sample(levels)
 
 
 def level_head(levels: Sample, least: float | None) -> str:
     """The head of a column of times to :func:`common_levels`."""
-    enough = "" if least is None else f", if at least {least:g}"
+    enough = "" if least is None else f", {least:g} or more"
     return f"time to the level all reach{enough} ({levels.text('.3g')})"
-
-
-def at_level(results: Results, label: str, levels: Sample, *, updates: bool) -> Sample:
-    """Time, or updates, until each seed's common level."""
-
-    def hit(curve: Curve | None, level: float | None) -> float | None:
-        found = None if curve is None or level is None else curve.reached(level)
-        return found and found[int(updates)]
-
-    found = sample(hit(c, level) for c, level in zip(results.curves(label), levels.numbers, strict=True))
-    results.numbers[label, f"{'updates' if updates else 'time'} to the common level"] = found
-    return found
 
 
 def first_of(samples: dict[str, Sample], label: str) -> list[bool | None]:
     """For each seed, whether ``label`` is before all others; a tie is not."""
-    others = [s.numbers for name, s in samples.items() if name != label]
-    rows = zip(samples[label].numbers, *others, strict=True)
-    return [None if None in row else all(row[0] < n for n in row[1:]) for row in rows]
-
-
-def not_behind(samples: dict[str, Sample], label: str, *, ahead: bool) -> str:
-    """Who, on average, is no later than ``label``; or, with ``ahead``, no earlier."""
-    mine, found = samples[label].mean, []
-    for name, times_of_it in samples.items():
-        theirs = times_of_it.mean
-        if name == label or mine is None or theirs is None:
-            continue
-        if (theirs >= mine) if ahead else (theirs <= mine):
-            found.append(name)
-    return f"{' and '.join(found)}: no {'earlier' if ahead else 'later'}" if found else "the seeds differ"
+    others = [s.ranges for name, s in samples.items() if name != label]
+    rows = zip(samples[label].ranges, *others, strict=True)
+    return [every(before(mine, theirs) for theirs in row) for mine, *row in rows]
 
 
 def last_of(samples: dict[str, Sample], label: str) -> list[bool | None]:
     """For each seed, whether ``label`` is behind all others."""
-    negated = {name: sample(None if n is None else -n for n in s.numbers) for name, s in samples.items()}
-    return first_of(negated, label)
+    others = [s.ranges for name, s in samples.items() if name != label]
+    rows = zip(samples[label].ranges, *others, strict=True)
+    return [every(before(theirs, mine) for theirs in row) for mine, *row in rows]
+
+
+def not_behind(samples: dict[str, Sample], label: str, *, ahead: bool) -> str:
+    """Who, on average, is no later than ``label``; or, with ``ahead``, no earlier."""
+    mine, found = samples[label].mean_range, []
+    for name, theirs in samples.items():
+        pair = (theirs.mean_range, mine) if ahead else (mine, theirs.mean_range)
+        if name != label and before(*pair) is False:
+            found.append(name)
+    return f"{' and '.join(found)}: no {'earlier' if ahead else 'later'}" if found else "the seeds differ"
 
 
 def tell(targets: Sequence[float], name: str, results: Results, least: float | None = None) -> Section:
-    """The section of one dataset."""
+    """The section of one dataset. Algorithms are compared at the first target, or else at the best level they share."""
     metric = next((c.metric for label in results.labels for c in results.curves(label) if c is not None), "score")
-    levels = common_levels(results, least)
-    time = {label: at_level(results, label, levels, updates=False) for label in results.labels}
-    updates = {label: at_level(results, label, levels, updates=True) for label in results.labels}
+    levels = sample([targets[0]] * len(results.curves(SPYKER))) if targets else common_levels(results, least)
+    time = {label: results.to_level(label, levels) for label in results.labels}
+    updates = {label: results.to_level(label, levels, updates=True) for label in results.labels}
     figure, (left, right) = panels(2)
     curves = {label: results.curves(label) for label in results.labels}
     lines(left, curves, "time", "virtual time (s)", metric, targets)
     lines(right, curves, "updates", "client updates", metric, targets)
     legend(left)
-    heads = ["", level_head(levels, least), "updates to it"]
-    for target in targets:
-        heads += [f"time to {target:g}", "… and stays"]
+    by_level = [] if targets else [level_head(levels, least)]
+    heads = [
+        "",
+        *by_level,
+        *results.heads(targets),
+        "updates to it" if by_level else f"updates to {targets[0]:.0%}",
+        f"final {metric}",
+    ]
     rows = []
     for label in results.labels:
-        cells = [label, time[label].text(".3g", " s"), updates[label].text(".4g")]
-        for target in targets:
-            cells += [
-                results.time_to(label, target).text(".3g", " s"),
-                results.held_from(label, target).text(".3g", " s"),
-            ]
+        cells = [label, *([] if targets else [time[label].text(".3g", " s")]), *results.times(label, targets)]
+        cells.append(updates[label].text(",.0f"))
         rows.append([*cells, results.final(label).text(".4g")])
-    heads.append(f"final {metric}")
     compared = {label: time[label] for label in (SPYKER, *BASELINES)}
     more_updates = times(updates[SPYKER], updates["FedAsync"])
-    undecided = NOT_REACHED if least is None else f"not all reached {least:g}"
+    undecided = NOT_REACHED if least is None else f"nobody reached {least:g}"
     claims = [
         truth(
             f"Spyker converges faster in time than {', '.join(BASELINES[:-1])} and {BASELINES[-1]}",
@@ -116,8 +105,8 @@ def tell(targets: Sequence[float], name: str, results: Results, least: float | N
             undecided=undecided,
         ),
         truth(
-            "Spyker converges as quickly as the others in client updates (at most 1.25 times FedAsync's)",
-            [None if n is None else n <= 1.25 for n in more_updates.numbers],
+            "Spyker needs no more client updates than the others (at most 1.25 × FedAsync's)",
+            more_updates.at_most(1.25),
             "a Spyker update reaches one of four models, a FedAsync update the only one",
             more_updates,
             undecided,
@@ -134,9 +123,8 @@ MNIST = Item(
     task="mnist",
     runs=RUNS,
     tell=lambda results: tell((0.9, 0.95), "MNIST", results),
-    minutes=(3, 489),
-    quick={"duration": 15.0},
-    full={"duration": 120.0},
+    minutes={"quick": 2, "standard": 5, "full": 489},
+    sizes={"quick": {"duration": 8.0}, "standard": {"duration": 40.0}, "full": {"duration": 120.0}},
 )
 CIFAR10 = Item(
     name="cifar10",
@@ -145,9 +133,8 @@ CIFAR10 = Item(
     task="cifar10",
     runs=RUNS,
     tell=lambda results: tell((), "CIFAR-10", results, CIFAR10_LEAST),
-    minutes=(1, 2485),
-    quick={"duration": 8.0},
-    full={"duration": 120.0},
+    minutes={"quick": 1, "standard": 30, "full": 2485},
+    sizes={"quick": {"duration": 8.0}, "standard": {"duration": 40.0}, "full": {"duration": 120.0}},
 )
 WIKITEXT2 = Item(
     name="wikitext2",
@@ -156,7 +143,6 @@ WIKITEXT2 = Item(
     task="wikitext2",
     runs=RUNS,
     tell=lambda results: tell((), "WikiText-2", results),
-    minutes=(1, 938),
-    quick={"duration": 10.0},
-    full={"duration": 120.0},
+    minutes={"quick": 1, "standard": 8, "full": 938},
+    sizes={"quick": {"duration": 10.0}, "standard": {"duration": 40.0}, "full": {"duration": 120.0}},
 )

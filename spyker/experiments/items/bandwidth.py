@@ -70,5 +70,5 @@ BANDWIDTH = Item(
     task="quadratic",
     runs={title: WITHOUT_DATA | {"algorithm": name, "duration": 110.0} for name, title in ALGORITHM_TITLES.items()},
     tell=tell,
-    minutes=(1, 1),
+    minutes={"quick": 1, "standard": 2, "full": 1},
 )

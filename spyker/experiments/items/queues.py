@@ -91,7 +91,6 @@ QUEUES = Item(
         for name, title in (("fedasync", "FedAsync"), ("spyker", "Spyker"))
     },
     tell=tell,
-    minutes=(1, 1),
-    quick={"duration": 20.0},
-    full={"duration": 60.0},
+    minutes={"quick": 1, "standard": 1, "full": 1},
+    sizes={"quick": {"duration": 20.0}, "standard": {"duration": 60.0}, "full": {"duration": 60.0}},
 )

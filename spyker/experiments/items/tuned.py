@@ -13,7 +13,7 @@ from functools import partial
 from spyker.config.presets import PRESETS
 from spyker.experiments.claims import NOT_REACHED, truth
 from spyker.experiments.item import ALGORITHM_TITLES, NOT_IN_PAPER, Item, Results, Section, Settings, Table
-from spyker.experiments.items.accuracy import CIFAR10_LEAST, at_level, common_levels, first_of, level_head, not_behind
+from spyker.experiments.items.accuracy import CIFAR10_LEAST, common_levels, first_of, level_head, not_behind
 from spyker.experiments.numbers import Sample
 from spyker.show.paper import bars, legend, lines, panels
 
@@ -85,23 +85,19 @@ def tell_tuned(targets: Sequence[float], results: Results, least: float | None =
     """Both presets side by side."""
     metric = next((c.metric for label in results.labels for c in results.curves(label) if c is not None), "score")
     levels = common_levels(results, least)
-    level = {label: at_level(results, label, levels, updates=False) for label in results.labels}
+    level = {label: results.to_level(label, levels) for label in results.labels}
     rows = []
     for label in results.labels:
-        cells = [label, level[label].text(".3g", " s")]
-        for target in targets:
-            first, held = results.time_to(label, target), results.held_from(label, target)
-            cells += [first.text(".3g", " s"), held.text(".3g", " s")]
+        cells = [label, level[label].text(".3g", " s"), *results.times(label, targets)]
         rows.append([*cells, results.final(label).text(".4g")])
-    heads = ["", level_head(levels, least)]
-    heads += [h for t in targets for h in (f"time to {t:.0%}", "and stays")] + [f"final {metric}"]
+    heads = ["", level_head(levels, least), *results.heads(targets), f"final {metric}"]
     tuned = {title: level[f"{title}, tuned"] for title in ALGORITHM_TITLES.values()}
     claims = [
         truth(
             "Spyker is the fastest of all five, when every algorithm is tuned",
             first_of(tuned, "Spyker"),
             not_behind(tuned, "Spyker", ahead=False),
-            undecided=NOT_REACHED if least is None else f"not all reached {least:g}",
+            undecided=NOT_REACHED if least is None else f"nobody reached {least:g}",
         )
     ]
     figure, (left, right) = panels(2)
@@ -132,9 +128,8 @@ TUNING = Item(
         for label, point in combinations(algorithm).items()
     },
     tell=tell_tuning,
-    minutes=(7, 1272),
-    quick={"duration": 8.0},
-    full={"duration": 60.0},
+    minutes={"quick": 7, "full": 1272},
+    sizes={"quick": {"duration": 8.0}, "full": {"duration": 60.0}},
     validation=True,
 )
 TUNED = Item(
@@ -144,9 +139,8 @@ TUNED = Item(
     task="mnist",
     runs=both_presets(),
     tell=partial(tell_tuned, TARGETS),
-    minutes=(6, 979),
-    quick={"duration": 15.0},
-    full={"duration": 120.0},
+    minutes={"quick": 4, "full": 979},
+    sizes={"quick": {"duration": 8.0}, "full": {"duration": 120.0}},
 )
 TUNED_CIFAR10 = Item(
     name="tuned-cifar10",
@@ -155,9 +149,8 @@ TUNED_CIFAR10 = Item(
     task="cifar10",
     runs=both_presets(),
     tell=partial(tell_tuned, (), least=CIFAR10_LEAST),
-    minutes=(2, 4969),
-    quick={"duration": 8.0},
-    full={"duration": 120.0},
+    minutes={"quick": 2, "full": 4969},
+    sizes={"quick": {"duration": 8.0}, "full": {"duration": 120.0}},
 )
 TUNED_WIKITEXT2 = Item(
     name="tuned-wikitext2",
@@ -166,7 +159,6 @@ TUNED_WIKITEXT2 = Item(
     task="wikitext2",
     runs=both_presets(),
     tell=partial(tell_tuned, ()),
-    minutes=(2, 1875),
-    quick={"duration": 10.0},
-    full={"duration": 120.0},
+    minutes={"quick": 2, "full": 1875},
+    sizes={"quick": {"duration": 10.0}, "full": {"duration": 120.0}},
 )

@@ -74,5 +74,5 @@ UPDATE_DENSITY = Item(
         for name, title in (("fedasync", "FedAsync"), ("spyker", "Spyker"))
     },
     tell=tell,
-    minutes=(1, 1),
+    minutes={"quick": 1, "standard": 1, "full": 1},
 )

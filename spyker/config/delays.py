@@ -1,0 +1,58 @@
+"""How long clients train: a distribution from which each client draws once, or one number per client."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TypeAlias
+
+from spyker.config.sections import ScenarioError, convert, keys, read, show
+from spyker.parameters import Rule, parameter
+
+
+@dataclass(frozen=True, slots=True)
+class Gaussian:
+    """Training delays drawn once per client from a normal distribution."""
+
+    mean: float = parameter(150.0, "in ms", at_least=0)
+    std: float = parameter(7.5, "in ms", at_least=0)
+    floor: float = parameter(15.0, "no client is faster than this, in ms", at_least=0)
+
+
+@dataclass(frozen=True, slots=True)
+class LogNormal:
+    """Training delays drawn once per client from a log-normal distribution: a few clients are very slow."""
+
+    median: float = parameter(150.0, "in ms: half of the clients are faster", above=0)
+    ratio: float = parameter(10.0, "between the 95th and the 5th percentile", at_least=1)
+
+
+Delays: TypeAlias = Gaussian | LogNormal | tuple[float, ...]
+PRESETS: dict[str, Gaussian | LogNormal] = {
+    "paper": Gaussian(),
+    "heterogeneous": Gaussian(std=60.0),
+    "uneven": LogNormal(),
+}
+RULE = Rule("", at_least=0)
+
+
+def read_delays(value: object, where: str, folder: Path) -> Delays:
+    """Training delays: a distribution, a list, a preset's name or a file's, which is looked for in ``folder``."""
+    if isinstance(value, Mapping):
+        if value.keys() & set(keys(LogNormal)):
+            return read(LogNormal, value, where)
+        return read(Gaussian, value, where)
+    if isinstance(value, str):
+        if value in PRESETS:
+            return PRESETS[value]
+        try:
+            value = [float(word) for word in (folder / value).read_text(encoding="utf-8").split()]
+        except (OSError, ValueError) as error:
+            raise ScenarioError(
+                where,
+                f"{show(value)} is neither {' nor '.join(PRESETS)} nor a readable file of numbers ({error})",
+                "Write one delay in milliseconds per line, one line per client",
+            ) from None
+    delays: tuple[float, ...] = convert(value, tuple[float, ...], RULE, where)
+    return delays

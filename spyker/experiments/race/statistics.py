@@ -1,0 +1,95 @@
+"""Means and paired ratios with 95 % confidence intervals, by Student's t; for ratios on their logarithms.
+
+A time that was not reached counts as the horizon. What is said then is a bound, and marked as one.
+"""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from scipy.stats import t as student
+
+CONFIDENCE = 0.95
+
+
+@dataclass(frozen=True, slots=True)
+class Estimate:
+    """A number and its confidence interval; with a single seed there is none."""
+
+    value: float
+    low: float | None
+    high: float | None
+    mark: str = ""
+    """``>`` or ``<`` where the truth lies beyond: somebody did not get there. ``?`` if that says nothing at all."""
+
+    def around(self, unit: str = "") -> str:
+        """For a table, as value ± half of the interval; a bound has none."""
+        if self.mark:
+            return f"{self.mark} {self.value:.3g}{unit}"
+        spread = "" if self.low is None else f" ± {self.value - self.low:.2g}"
+        return f"{self.value:.3g}{spread}{unit}"
+
+    def between(self) -> str:
+        """For a table, as value and interval; a bound has none."""
+        if self.mark == "?":
+            return "?"
+        if self.mark or self.low is None or self.high is None:
+            return f"{self.mark} {self.value:.2f}".strip()
+        return f"{self.value:.2f} ({self.low:.2f}–{self.high:.2f})"
+
+
+@dataclass(frozen=True, slots=True)
+class Times:
+    """A time once per seed, in the order of seeds; ``None`` where it was not reached within the horizon."""
+
+    numbers: tuple[float | None, ...]
+    horizon: float
+
+    @property
+    def filled(self) -> list[float]:
+        """With the horizon for what was not reached."""
+        return [self.horizon if n is None else n for n in self.numbers]
+
+    @property
+    def whole(self) -> bool:
+        """Whether every seed got there."""
+        return None not in self.numbers
+
+    def mean(self) -> Estimate:
+        """The mean time."""
+        return estimate(self.filled, "" if self.whole else ">")
+
+
+def interval(numbers: Sequence[float]) -> tuple[float, float | None]:
+    """The mean, and half of its confidence interval if there are several numbers."""
+    mean = statistics.fmean(numbers)
+    if len(numbers) < 2:
+        return mean, None
+    quantile = float(student.ppf((1 + CONFIDENCE) / 2, len(numbers) - 1))
+    return mean, quantile * statistics.stdev(numbers) / math.sqrt(len(numbers))
+
+
+def estimate(numbers: Sequence[float], mark: str = "") -> Estimate:
+    """The mean with its confidence interval."""
+    value, half = interval(numbers)
+    return Estimate(value, None, None, mark) if half is None else Estimate(value, value - half, value + half, mark)
+
+
+def ratio(ours: Times, theirs: Times) -> Estimate:
+    """How many times theirs our time is: the geometric mean over the seeds that both have."""
+    pairs = list(zip(ours.numbers, theirs.numbers, strict=False))
+    logs = [math.log((ours.horizon if a is None else a) / (theirs.horizon if b is None else b)) for a, b in pairs]
+    log = estimate(logs)
+    late, open_end = any(a is None for a, _ in pairs), any(b is None for _, b in pairs)
+    mark = "?" if late and open_end else ">" if late else "<" if open_end else ""
+    low, high = (None if end is None else math.exp(end) for end in (log.low, log.high))
+    return Estimate(math.exp(log.value), low, high, mark)
+
+
+def difference(ours: Times, theirs: Times) -> Estimate:
+    """By how many seconds our time is longer than theirs: the mean over the seeds that both have."""
+    pairs = list(zip(ours.filled, theirs.filled, strict=False))
+    return estimate([a - b for a, b in pairs], ratio(ours, theirs).mark)

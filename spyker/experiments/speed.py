@@ -1,0 +1,96 @@
+"""How fast rules that mix every answer in can be: a model, fed with what the runs did, and what it predicts.
+
+Let a training move a model by Δ. A server that mixes answers in with weight w, ``W += w(W_k - W)``, gains w·Δ by each
+and loses w times what it learnt since it handed that client its model: after one round trip of the client it has moved
+on by its own speed v times that trip, and the answer pulls it back by as much. With r updates per second and N clients,
+whose round trips then last N/r, that leaves ``v = r·w·Δ/(1 + w·N)``, which is at most Δ per round trip, r/N times a
+second, whatever the weights are. Where clients differ, r·w is the sum of all weights of a second and w·N the sum over
+clients of each one's mean weight.
+"""
+
+from __future__ import annotations
+
+import statistics
+from collections import defaultdict
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from spyker.experiments.numbers import Sample, sample
+from spyker.protocol.facts import SyncStarted, TokenArrived
+from spyker.records import RunRecord
+
+
+@dataclass(frozen=True, slots=True)
+class Pace:
+    """What a run of Spyker or FedAsync did, the mean of its servers."""
+
+    trips: float
+    """Updates of a client per second."""
+    weight: float
+    """The mean weight of an update."""
+    speed: float
+    """v, in trainings at the full learning rate per second."""
+
+
+@dataclass(frozen=True, slots=True)
+class Gain:
+    """How much less time than FedAsync Spyker takes, in per cent: by the model, at most, and measured."""
+
+    spyker: Sequence[Pace]
+    fedasync: Sequence[Pace]
+    predicted: Sample
+    limit: Sample
+    """If Spyker's servers moved by a whole Δ per round trip: so it is with weights that are as large as can be."""
+    measured: Sample
+    paper: float | None = None
+
+
+def pace(run: RunRecord) -> Pace | None:
+    """Count what a run did; nothing, if it ended too soon for that."""
+    section = run.scenario[run.scenario["algorithm"]]
+    scale, full = float(section["client-rate"]), float(run.scenario["training"]["rate"])
+    weights: dict[int, dict[int, list[float]]] = defaultdict(lambda: defaultdict(list))
+    steps: dict[int, float] = defaultdict(float)
+    moments = []
+    for t, update, _ in run.updates():
+        moments.append(t)
+        weights[update.server][update.client].append(scale * update.weight)
+        steps[update.server] += scale * update.weight * update.rate / full
+    seconds = moments[-1] - moments[0] if moments else 0.0
+    if not seconds:
+        return None
+    servers = list(weights.values())
+    every = [w for server in servers for mine in server.values() for w in mine]
+    pulled = {i: sum(map(statistics.fmean, server.values())) for i, server in weights.items()}  # w·N
+    return Pace(
+        len(every) / seconds / sum(map(len, servers)),
+        statistics.fmean(every),
+        statistics.fmean(steps[i] / seconds / (1 + pulled[i]) for i in weights),
+    )
+
+
+def gain(
+    spyker: Sequence[RunRecord | None], fedasync: Sequence[RunRecord | None], measured: Sample, paper: float | None
+) -> Gain:
+    """What the model says of runs that differ in their algorithm alone, seed by seed."""
+    pairs = [(mine and pace(mine), theirs and pace(theirs)) for mine, theirs in zip(spyker, fedasync, strict=True)]
+    known = [(mine, theirs) for mine, theirs in pairs if mine and theirs]
+
+    def less_time(speed: Callable[[Pace], float]) -> Sample:
+        return sample(100 * (1 - theirs.speed / speed(mine)) if mine and theirs else None for mine, theirs in pairs)
+
+    return Gain(
+        [mine for mine, _ in known],
+        [theirs for _, theirs in known],
+        less_time(lambda mine: mine.speed),
+        less_time(lambda mine: mine.trips),
+        measured,
+        paper,
+    )
+
+
+def tokens(run: RunRecord) -> tuple[int, int]:
+    """How often the token arrived, and how often that started a synchronisation in the same moment."""
+    arrived = [(t, fact.server, fact.bid) for t, fact, _ in run.facts(TokenArrived)]
+    started = {(t, fact.server, fact.bid) for t, fact, _ in run.facts(SyncStarted)}
+    return len(arrived), sum(key in started for key in arrived)
