@@ -7,7 +7,7 @@ from pathlib import Path
 
 from matplotlib.figure import Figure
 
-from spyker.show.plots import COLOURS
+from spyker.show.looks import looks
 from wan.compare import Observed
 
 
@@ -15,10 +15,9 @@ def draw(runs: Mapping[str, tuple[Observed, Observed]], path: Path) -> None:
     """One panel per algorithm, by its title: emulated and real."""
     figure = Figure(figsize=(3.4 * len(runs) if len(runs) > 1 else 6.5, 3.6), layout="constrained")
     panels = figure.subplots(1, len(runs), sharey=True, squeeze=False)[0]
-    for i, (axes, (title, (emulated, real))) in enumerate(zip(panels, runs.items(), strict=True)):
+    for axes, (title, (emulated, real)), look in zip(panels, runs.items(), looks(list(runs)), strict=True):
         axes.plot(emulated.times, emulated.accuracy, color="0.25", linewidth=1.4, label="emulated")
-        colour = COLOURS[i % len(COLOURS)]
-        axes.plot(real.times, real.accuracy, color=colour, linewidth=1.8, linestyle="--", label="real")
+        axes.plot(real.times, real.accuracy, label="real", **look)
         axes.set_title(title, loc="left", fontsize=11)
         axes.set_xlabel("time (s)")
         axes.set_xlim(left=0)

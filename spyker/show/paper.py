@@ -13,7 +13,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from spyker.show.curves import Curve
-from spyker.show.plots import style
+from spyker.show.looks import looks
 
 HATCHES = ("", "///", "...", "xxx", "\\\\\\", "ooo")
 GREYS = ("0.25", "0.55", "0.75", "0.88", "0.65", "0.45")
@@ -40,20 +40,20 @@ def lines(
     xlabel: str,
     ylabel: str,
     targets: Sequence[float],
-    looks: Mapping[str, dict[str, Any]] | None = None,
+    special: Mapping[str, dict[str, Any]] | None = None,
 ) -> None:
     """One line per run: the mean over the seeds, and the range of the seeds shaded around it.
 
-    ``looks`` are those of some runs, instead of one by their place.
+    ``special`` are the looks of some runs, instead of those of their algorithms.
     """
-    for i, (label, seeds) in enumerate(curves.items()):
+    for (label, seeds), usual in zip(curves.items(), looks(list(curves), 1.4), strict=True):
         known = [c for c in seeds if c is not None]
         if not known:
             continue
         end = min(getattr(c, x)[-1] for c in known)
         grid = np.linspace(0, end, POINTS)
         values = np.array([np.interp(grid, getattr(c, x), c.mean) for c in known])
-        look = (looks or {}).get(label) or style(i) | {"linewidth": 1.4}
+        look = (special or {}).get(label) or usual
         axes.plot(grid, values.mean(0), label=label, **look)
         if len(known) > 1:
             axes.fill_between(grid, values.min(0), values.max(0), color=look["color"], alpha=0.18, linewidth=0)
@@ -66,8 +66,8 @@ def lines(
 
 def steps(axes: Axes, series: Mapping[str, tuple[Sequence[float], Sequence[float]]], xlabel: str, ylabel: str) -> None:
     """One line per series of points."""
-    for i, (label, (x, y)) in enumerate(series.items()):
-        axes.plot(x, y, label=label, **style(i) | {"linewidth": 1.1})
+    for (label, (x, y)), look in zip(series.items(), looks(list(series), 1.1), strict=True):
+        axes.plot(x, y, label=label, **look)
     axes.set_xlabel(xlabel)
     axes.set_ylabel(ylabel)
     axes.set_xlim(left=0)
@@ -145,8 +145,8 @@ def density(axes: Axes, samples: Mapping[str, Sequence[float]], xlabel: str) -> 
     low, high = min(min(s) for s in samples.values()), max(max(s) for s in samples.values())
     margin = 0.1 * (high - low) or 1.0
     grid = np.linspace(max(0.0, low - margin), high + margin, POINTS)
-    for i, (label, values) in enumerate(samples.items()):
-        axes.plot(*kernel_density(values, grid), label=label, **style(i) | {"linewidth": 1.4})
+    for (label, values), look in zip(samples.items(), looks(list(samples), 1.4), strict=True):
+        axes.plot(*kernel_density(values, grid), label=label, **look)
     axes.set_xlabel(xlabel)
     axes.set_ylabel("density")
     axes.set_xlim(grid[0], grid[-1])

@@ -5,16 +5,12 @@ from __future__ import annotations
 import io
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from spyker.show.curves import Curve
-
-# Distinguishable with any colour vision (Okabe and Ito), and by their dashes without any colour.
-COLOURS = ("#D55E00", "#0072B2", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
-DASHES = ("-", "--", "-.", ":", (0, (5, 1)), (0, (3, 1, 1, 1)), (0, (1, 1)))
+from spyker.show.looks import looks
 
 
 class Picture(Figure):
@@ -72,24 +68,19 @@ def save(figure: Figure, path: Path) -> None:
 
 def traffic(axes: Axes, curves: Sequence[Curve]) -> None:
     """What each run has sent so far."""
-    for i, c in enumerate(curves):
-        axes.plot(c.time, [b / 1e6 for b in c.bytes], label=c.label, **style(i))
+    for c, look in zip(curves, looks([c.label for c in curves]), strict=True):
+        axes.plot(c.time, [b / 1e6 for b in c.bytes], label=c.label, **look)
     axes.set_ylabel("sent over all links (MB)")
     axes.set_ylim(bottom=0)
 
 
 def score(axes: Axes, curves: Sequence[Curve], targets: Sequence[float], xs: Sequence[Sequence[float]]) -> None:
     """Each run's mean, with the range from its worst to its best server behind it."""
-    for i, (c, x) in enumerate(zip(curves, xs, strict=True)):
-        axes.plot(x, c.mean, label=c.label, **style(i))
-        axes.fill_between(x, c.worst, c.best, color=COLOURS[i % len(COLOURS)], alpha=0.12, linewidth=0)
+    for c, x, look in zip(curves, xs, looks([c.label for c in curves]), strict=True):
+        axes.plot(x, c.mean, label=c.label, **look)
+        axes.fill_between(x, c.worst, c.best, color=look["color"], alpha=0.12, linewidth=0)
     for target in targets:
         axes.axhline(target, color="0.55", linewidth=0.7, linestyle=":")
     axes.set_ylabel(curves[0].metric)
     if curves[0].higher_is_better and max(max(c.best) for c in curves) <= 1:
         axes.set_ylim(0, 1.02)
-
-
-def style(i: int) -> dict[str, Any]:
-    """The look of the i-th run, the same in every plot."""
-    return {"color": COLOURS[i % len(COLOURS)], "linestyle": DASHES[i % len(DASHES)], "linewidth": 1.8}

@@ -12,8 +12,8 @@ from spyker.experiments.race.board import Cell
 from spyker.experiments.race.lineup import Race, title
 from spyker.experiments.race.worlds import OURS, TWO_LABELS
 from spyker.protocol.hierfavgm import HierFAVGM
+from spyker.show.looks import COLOURS
 from spyker.show.paper import PRINT, dots, lines
-from spyker.show.plots import COLOURS
 
 OUR_LOOK: dict[str, Any] = {"color": COLOURS[0], "linestyle": "-", "linewidth": 2.4, "zorder": 5}
 PAPERS_LOOK: dict[str, Any] = {"color": COLOURS[1], "linestyle": "-", "linewidth": 1.6}

@@ -1,0 +1,49 @@
+"""How runs are drawn: an algorithm has one colour and one kind of line, the same in every figure.
+
+The colours are distinguishable with any colour vision (Okabe and Ito), and lines by their dashes without any colour.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, TypeAlias
+
+Dash: TypeAlias = str | tuple[int, tuple[int, ...]]
+COLOURS = ("#D55E00", "#0072B2", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
+VERMILION, BLUE, GREEN, PURPLE, ORANGE, SKY, BLACK = COLOURS
+LOOKS: dict[str, tuple[str, Dash]] = {
+    "Stride": (VERMILION, "-"),
+    "Spyker": (BLUE, "--"),
+    "Sync-Spyker": (BLUE, (0, (5, 1))),
+    "FedAsync": (GREEN, "-."),
+    "FedAvg": (PURPLE, ":"),
+    "HierFAVG": (ORANGE, (0, (8, 2))),
+    "FedBuff": (BLACK, (0, (3, 1, 1, 1))),
+    "FADAS": (BLACK, (0, (5, 2, 1, 2, 1, 2))),
+    "AsyncFedED": (SKY, (0, (3, 3))),
+    "FedAsyncM": (GREEN, (0, (8, 2, 2, 2))),
+    "FedAvgM": (PURPLE, (0, (1, 1))),
+    "HierFAVGM": (ORANGE, (0, (3, 1, 1, 1, 1, 1))),
+}
+"""By an algorithm's title; those with momentum have the colour of those without."""
+
+
+def looks(labels: Sequence[str], width: float = 1.8) -> list[dict[str, Any]]:
+    """What Matplotlib is told of each run. A label begins with an algorithm's title, or else gets a look that is free.
+
+    Several runs of an algorithm have its colour and other dashes.
+    """
+    owners = [label.partition(",")[0] for label in labels]
+    taken = {LOOKS[owner] for owner in owners if owner in LOOKS}
+    free = [look for look in LOOKS.values() if look not in taken]
+    given: set[tuple[str, Dash]] = set()
+    found = []
+    for owner in owners:
+        choices = free
+        if owner in LOOKS:
+            colour, _ = own = LOOKS[owner]
+            choices = [own, *((colour, dash) for _, dash in LOOKS.values() if (colour, dash) not in taken)]
+        look = next((choice for choice in choices if choice not in given), (BLACK, "-"))
+        given.add(look)
+        found.append({"color": look[0], "linestyle": look[1], "linewidth": width})
+    return found
