@@ -467,7 +467,7 @@ def test_models_stay_between_the_start_and_the_optima(watch):
     return len(models)
 
 
-@in_every_world(*ALGORITHMS)
+@in_every_world(*OF_THE_PAPER)
 def test_links_are_fifo(watch):
     """What arrives on a link is what was sent on it, in the same order; only the last ones may still be in flight."""
     for link, arrivals in watch.arrived.items():
@@ -477,14 +477,14 @@ def test_links_are_fifo(watch):
     return sum(len(arrivals) > 1 for arrivals in watch.arrived.values())
 
 
-@in_every_world(*ALGORITHMS)
+@in_every_world(*OF_THE_PAPER)
 def test_things_happen_in_the_order_of_time_and_then_of_scheduling(watch):
     assert watch.happened == sorted(watch.happened)
     times = [time for time, _ in watch.happened]
     return len(times) - len(set(times))
 
 
-@in_every_world(*ALGORITHMS)
+@in_every_world(*OF_THE_PAPER)
 def test_nothing_happens_after_the_duration(watch):
     times = [time for time, _ in watch.happened] + [t for t, _, _ in watch.facts]
     assert max(times) <= watch.scenario.duration == watch.world.clock.now

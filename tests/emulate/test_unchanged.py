@@ -1,8 +1,8 @@
 """The same facts, byte for byte, as long as nobody means to change them.
 
 Each digest is of the facts of a run, without the first, which says the version, and without evaluations, whose last
-bits depend on how a processor adds. Who changes what an algorithm does, or what the emulated world does with it,
-changes a digest, and says so in the changelog.
+bits depend on how a processor adds. So do AsyncFedED's weights; it has no digest. Who changes what an algorithm does,
+or what the emulated world does with it, changes a digest, and says so in the changelog.
 """
 
 import hashlib
@@ -30,6 +30,11 @@ DIGESTS: dict[str, str] = {
     "fedasync": "48d1446f926a8369",
     "fedavg": "31faae7a14172454",
     "hierfavg": "f2b48e6fbf770b42",
+    "fedbuff": "f8c4cb650fb6e388",
+    "fadas": "52dd54296c7ea167",
+    "fedasyncm": "fb76ca3b337203b7",
+    "fedavgm": "70c09092908e4f70",
+    "hierfavgm": "828436d1d1c448d3",
 }
 
 
