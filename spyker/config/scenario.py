@@ -51,9 +51,9 @@ class Geography:
     )
     uniform_latency: bool = parameter(False, "true gives every pair, the diagonal too, the mean of latency-ms")
     bandwidth_mbit: float = parameter(100.0, "of each link, in Mbit/s", above=0)
-    server_region: int = parameter(0, "where a single server, or HierFAVG's cloud, stands", at_least=0)
+    server_region: int = parameter(0, "where a single server, or a cloud, stands", at_least=0)
     mix_ms: float = parameter(2.0, "what it costs a server to mix in a client update or a peer's model", at_least=0)
-    average_ms: float = parameter(15.0, "what FedAvg's and HierFAVG's aggregation costs, once a round", at_least=0)
+    average_ms: float = parameter(15.0, "what an aggregation costs, once a round, where there are rounds", at_least=0)
     outage: Outage | None = parameter(
         None,
         "{ region, start, seconds }: nothing passes between the region and the others, while life inside goes on; "

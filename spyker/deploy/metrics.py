@@ -41,7 +41,7 @@ COUNTERS = {
     "updates": "client updates applied",
     "merges": "models of other servers merged",
     "synchronisations": "synchronisations started by this server",
-    "rounds": "rounds of FedAvg, of an edge or of HierFAVG's cloud",
+    "rounds": "rounds of a server, an edge or a cloud, or steps of a buffer",
     "lost_updates": "updates that were applied, not saved, and lost in a crash",
 }
 HISTOGRAMS = {
