@@ -4,6 +4,7 @@ the processor's cache.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Sequence
 from typing import TypeAlias
 
@@ -55,6 +56,11 @@ def average(models: Sequence[Vector]) -> Vector:
     for model in models:
         accumulate(total, model, 1 / len(models))
     return total
+
+
+def length(vector: Vector) -> float:
+    """The Euclidean norm. It is summed up here and not by BLAS, whose result depends on its number of threads."""
+    return math.sqrt(float(np.square(vector).sum(dtype=np.float64)))
 
 
 Mix: TypeAlias = Callable[[Vector, Vector, float, Vector], None]

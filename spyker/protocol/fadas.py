@@ -33,7 +33,7 @@ class FADASParameters:
         0.99, "β₂: how much of its mean square is left after a step", at_least=0, at_most=0.9999
     )
     epsilon: float = parameter(1e-8, "ε: keeps weights in place that hardly ever moved", above=0)
-    delay_threshold: float = parameter(10.0, "τ_c: with a staler update than this a step is 1/τ as long", at_least=1)
+    delay_threshold: float = parameter(1.0, "τ_c: with a staler update than this a step is 1/τ as long", at_least=1)
 
 
 class FADAS(FedBuff):

@@ -54,7 +54,7 @@ def test_an_algorithm_of_somebody_elses_has_its_section_in_a_scenario(own: Path,
 
 def test_every_algorithm_that_comes_with_spyker_has_its_own_name() -> None:
     assert OF_THE_PAPER == ("spyker", "sync-spyker", "fedasync", "fedavg", "hierfavg")
-    assert list(ALGORITHMS) == [*OF_THE_PAPER, "fedbuff", "fadas", "fedavgm", "hierfavgm"]
+    assert list(ALGORITHMS) == [*OF_THE_PAPER, "fedbuff", "fadas", "asyncfeded", "fedasyncm", "fedavgm", "hierfavgm"]
     assert not any(algorithm_code(name) for name in ALGORITHMS)
 
 

@@ -64,6 +64,8 @@ PARAMETERS = {
     "hierfavg": {"fraction": some(0.1, 1), "edge-rounds": st.integers(1, 3)},
     "fedbuff": BUFFER | {"server-rate": some(0.1, 1), "staleness-exponent": some(0, 2)},
     "fadas": BUFFER | {"server-rate": some(0.01, 0.1), "delay-threshold": some(1, 4)},
+    "asyncfeded": {"server-rate": some(0.1, 1), "epsilon": some(0.5, 2)},
+    "fedasyncm": MOMENTUM | {"staleness-exponent": some(0, 2)},
     "fedavgm": MOMENTUM | {"fraction": some(0.1, 1)},
     "hierfavgm": MOMENTUM | {"fraction": some(0.1, 1), "edge-rounds": st.integers(1, 3)},
 }

@@ -28,6 +28,8 @@ PARAMETERS = {
     "hierfavg": {"fraction": 0.6, "edge_rounds": 2},
     "fedbuff": {"buffer": 3},
     "fadas": {"buffer": 3},
+    "asyncfeded": {},
+    "fedasyncm": {},
     "fedavgm": {"fraction": 0.6},
     "hierfavgm": {"fraction": 0.6, "edge_rounds": 2},
 }
@@ -153,6 +155,8 @@ def walk(build, algorithm, seen):
         ("sync-spyker", lambda s: any(isinstance(message, Leave) for _, message in s.stored)),
         ("fedavg", lambda s: s.answered and s.awaited),
         ("fedbuff", lambda s: s.count > 1 and s.age > 1),
+        ("asyncfeded", lambda s: len(s.given) > 5 and s.age > 10),
+        ("fedasyncm", lambda s: len(s.present) > 5 and s.age > 2),
         ("fadas", lambda s: s.count > 1 and s.stalest > 1),
         ("hierfavg", lambda s: isinstance(s, Cloud) and len(s.models) > 1),
         ("hierfavg", lambda s: isinstance(s, Cloud) and s.away and s.models),

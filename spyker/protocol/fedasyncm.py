@@ -1,0 +1,75 @@
+"""FedAsyncM: FedAsync with momentum at the server, and differences in place of models.
+
+This is no single paper's. Every answer moves the server at once, the less the staler it is (FedAsync); what is added is
+how far a training went (FedBuff); and the server remembers its steps and moves along that memory as well, in Nesterov's
+form (FedAvgM). Yu, Song, Wang and Chitnis (Momentum Approximation in Asynchronous Private Federated Learning, 2024)
+show that staleness distorts such a momentum, and correct it by a weighted sum of all earlier steps, which a server
+would have to keep. That is not done here.
+
+While N clients train, N answers are what a round of FedAvgM is. So each counts 1/N, and N of them together leave μ of
+the momentum. Otherwise the steps of all clients under way would add up to N times a round's. With one client the rule
+is FedAvgM's. Ages, and hence staleness, count rounds of N answers: an answer is about one round old, however many
+clients there are.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from spyker.parameters import parameter
+from spyker.placement import Topology
+from spyker.protocol.client import Difference
+from spyker.protocol.facts import UpdateApplied
+from spyker.protocol.messages import ClientMessage, Leave, PeerMessage, Update
+from spyker.protocol.server import Server, Setup
+from spyker.protocol.weights import Weights
+
+
+@dataclass(frozen=True, slots=True)
+class FedAsyncMParameters:
+    """The parameters of FedAsyncM."""
+
+    server_rate: float = parameter(2.0, "c: how far N updates move the model, and how far their momentum", above=0)
+    momentum: float = parameter(0.8, "μ: how much of its momentum is left after N updates", at_least=0, at_most=0.999)
+    staleness_exponent: float = parameter(
+        0.5, "a: an update that is τ rounds old counts (1 + τ)^(-a)", at_least=0, at_most=100
+    )
+
+
+class FedAsyncM(Server):
+    """The only server."""
+
+    topology = Topology.SINGLE
+    Parameters = FedAsyncMParameters
+    parameters: FedAsyncMParameters
+    client = Difference
+
+    def __init__(self, id: int, setup: Setup, roster: Mapping[int, int]) -> None:
+        super().__init__(id, setup, roster)
+        self.present = set(roster)  # the N clients that train
+        self.momentum = Weights.zeros(setup.weights)  # m
+
+    def receive(self, sender: int, message: ClientMessage | PeerMessage) -> None:
+        """Apply an update; answer it, or a newcomer, with the current model."""
+        if isinstance(message, Leave):
+            self.present.discard(sender)
+            return
+        self.present.add(sender)
+        if isinstance(message, Update):
+            self.apply(sender, message)
+        self.send_client(sender, self.model(self.rate))
+
+    def apply(self, sender: int, update: Update) -> None:
+        """W ← W + c·(Δ + μ·m)/N, where Δ = s(τ)·(W_k − W) and m ← μ^(1/N)·m + Δ/N."""
+        p, n = self.parameters, len(self.present)
+        staleness = max(0.0, self.age - update.age)
+        weight = math.pow(1 + staleness, -p.staleness_exponent)
+        self.momentum.scale(math.pow(p.momentum, 1 / n))
+        self.momentum.add(update.weights, weight / n)
+        self.weights.add(update.weights, p.server_rate * weight / n)
+        self.weights.add(self.momentum.snapshot(), p.server_rate * p.momentum / n)
+        self.age += 1 / n
+        self.version += 1
+        self.record(UpdateApplied(self.id, sender, staleness, weight, self.age, self.version, self.rate))
