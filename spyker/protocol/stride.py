@@ -90,7 +90,9 @@ class StrideParameters:
         0.6, "no answer counts with more than so many times the usual length of an answer; 0: as it comes", at_least=0
     )
     patience: float = parameter(
-        1.25, "a round ends after so many times what the faster half of the clients took, whoever is missing", at_least=1
+        1.25,
+        "a round ends after so many times what the faster half of the clients took, whoever is missing",
+        at_least=1,
     )
     every: int = parameter(2, "how many rounds the holder of the token has between two exchanges", at_least=1)
     crowd: int = parameter(8, "with more servers than this, exchanges go through a tree", at_least=1)
@@ -201,7 +203,7 @@ class Stride(Server):
             self.start_timer(ROUND, 2 * self.parameters.patience * self.pace)
 
     def end_round(self) -> None:
-        """m ← μ·m + d,  W ← W + c·(d + μ·m)."""
+        """M ← μ·m + d,  W ← W + c·(d + μ·m)."""
         c, mu = self.parameters.gain, self.parameters.momentum
         step = self.sum.snapshot() * np.float32(1 / self.weight)  # d
         self.momentum.scale(mu)
