@@ -50,6 +50,7 @@ from spyker.protocol.messages import (
     Leave,
     PeerMessage,
     Update,
+    Whole,
 )
 from spyker.protocol.server import Server, Setup, Work
 from spyker.protocol.weights import Weights
@@ -58,6 +59,7 @@ from spyker.vectors import Vector
 USUAL_ROUNDS, USUAL_ANSWERS = 8, 1024  # how far back the usual length of an answer looks, at most
 KEPT = 4  # exchanges whose models may still arrive
 PATIENT = 3.0  # an exchange that takes so many times as long as the longest before has lost somebody
+FIRST = 30.0  # seconds that the first one may take
 ROUND, EXCHANGE = "round", "exchange"  # timers
 
 
@@ -75,8 +77,28 @@ class Stance(PeerMessage):
 
 @dataclass(frozen=True, slots=True)
 class Baton(PeerMessage):
-    """The right to start the exchange after number ``bid``. There is one."""
+    """The right to start the exchange after number ``bid``. There is one. Nobody need wait for who is ``absent``."""
 
+    bid: Count
+    absent: tuple[Whole, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Call(PeerMessage):
+    """In a tree: exchange number ``bid`` begins, and this server is at its ``root``."""
+
+    bid: Count
+    root: Whole
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Common(PeerMessage):
+    """In a tree: where all who took part in exchange number ``bid`` stand on average."""
+
+    only_the_latest_counts = True
+    weights: Vector
+    momentum: Vector
+    age: AgeOf
     bid: Count
 
 
@@ -96,7 +118,6 @@ class StrideParameters:
     )
     every: int = parameter(2, "how many rounds the holder of the token has between two exchanges", at_least=1)
     crowd: int = parameter(8, "with more servers than this, exchanges go through a tree", at_least=1)
-    branches: int = parameter(4, "how many servers hang below one in that tree", at_least=2)
 
 
 class Stride(Server):
@@ -106,7 +127,14 @@ class Stride(Server):
     Parameters: ClassVar[type[Any]] = StrideParameters
     parameters: StrideParameters
     client = Difference
-    hears: ClassVar[tuple[type[PeerMessage], ...]] = (Stance, Baton)
+    hears: ClassVar[tuple[type[PeerMessage], ...]] = (Stance, Baton, Call, Common)
+
+    @classmethod
+    def build(cls, id: int, setup: Setup, roster: Mapping[int, int]) -> Server:
+        """One of few servers, or of many."""
+        from spyker.protocol.stride_tree import StrideTree  # which builds on this file
+
+        return (StrideTree if setup.servers > setup.parameters.crowd else Stride)(id, setup, roster)
 
     def __init__(self, id: int, setup: Setup, roster: Mapping[int, int]) -> None:
         super().__init__(id, setup, roster)
@@ -124,6 +152,8 @@ class Stride(Server):
         self.exchanging = False
         self.rounds = 0  # since the last exchange began here
         self.heard: set[int] = set()
+        self.absent: set[int] = set()  # who missed the last exchange
+        self.latest = 0  # the bid of the last exchange that this server took part in
         self.stances: dict[int, Stance] = {}  # S, by bid
         self.data: dict[int, int] = {}  # of the other servers, as far as they have told
         self.longest = 0.0  # seconds that an exchange took
@@ -236,7 +266,8 @@ class Stride(Server):
 
     def take(self, baton: Baton) -> None:
         """The token is here."""
-        self.bid, self.holds = max(baton.bid, self.last_bid()) + 1, True
+        self.bid, self.holds = max(baton.bid, self.latest) + 1, True
+        self.absent = {j for j in baton.absent if j != self.id}
         self.record(TokenArrived(self.id, self.bid))
         self.check_exchange()
 
@@ -245,9 +276,8 @@ class Stride(Server):
         if self.holds and not self.exchanging and self.n > 1 and self.rounds >= self.parameters.every:
             self.exchanging, self.heard, self._called = True, {self.id}, self._now()
             self.record(SyncStarted(self.id, self.bid))
+            self.start_timer(EXCHANGE, PATIENT * self.longest or FIRST)
             self.call(self.bid)
-            if self.longest > 0:
-                self.start_timer(EXCHANGE, PATIENT * self.longest)
 
     def call(self, bid: int) -> None:
         """Send (W, m, A) to all, once for each bid, and remember it."""
@@ -258,16 +288,12 @@ class Stride(Server):
         data = max(1, sum(self.sizes.values()))  # a server that all clients have left still has a model
         stance = Stance(self.weights.snapshot(), self.momentum.snapshot(), self.age, data, bid)
         self.stances = {b: s for b, s in self.stances.items() if b > bid - KEPT} | {bid: stance}
-        self.rounds = 0
+        self.latest, self.rounds = bid, 0
         return stance
-
-    def last_bid(self) -> int:
-        """Of the last exchange that this server took part in."""
-        return max(self.stances, default=0)
 
     def merge(self, j: int, theirs: Stance) -> None:
         """W ← W + p_j·(W_j − S.W), and likewise m and A."""
-        if theirs.bid > self.last_bid():
+        if theirs.bid > self.latest:
             self.call(theirs.bid)
         mine = self.stances.get(theirs.bid)
         if mine is None:
@@ -276,13 +302,14 @@ class Stride(Server):
         others = sum(self.data.get(i, mine.data) for i in self.ring if i != self.id)  # who has not told is like us
         self.shift(theirs, mine, theirs.data / (mine.data + others))
         self.record(Merged(self.id, j, theirs.bid, theirs.data / (mine.data + others), self.age))
+        self.absent.discard(j)
         if self.exchanging and theirs.bid == self.bid:
             self.heard.add(j)
-            if len(self.heard) == self.n:
+            if len(self.heard | self.absent) == self.n:
                 self.longest = max(self.longest, self._now() - self._called)
                 self.finish()
 
-    def shift(self, towards: Stance, of: Stance, share: float) -> None:
+    def shift(self, towards: Stance | Common, of: Stance, share: float) -> None:
         """Move by a share of the way that one stance is from another."""
         self.weights.add(towards.weights - of.weights, share)
         self.momentum.add(towards.momentum - of.momentum, share)
@@ -292,9 +319,10 @@ class Stride(Server):
         """Pass the token on, to the next server that was heard of. Without any, try again after some rounds."""
         self.exchanging = False
         self.stop_timer(EXCHANGE)
+        self.absent = set(self.ring) - self.heard
         following = next(j for i in range(1, self.n + 1) if (j := (self.id + i) % self.n) in self.heard)
         if following == self.id:
             self.bid += 1
             return
         self.holds = False
-        self.send_server(following, Baton(self.bid))
+        self.send_server(following, Baton(self.bid, tuple(sorted(self.absent))))
