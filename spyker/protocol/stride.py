@@ -142,7 +142,8 @@ class Stride(Server):
         self.sizes = dict(roster)  # d_k
         self.sum = Weights.zeros(setup.weights)  # Σ d_k·Δ_k of this round
         self.weight = 0.0  # Σ d_k of this round
-        self.answered: dict[int, int] = {}  # who has answered in this round, and how many rounds that took
+        self.answered: dict[int, int] = {}  # who has answered in this round, and how many answers counted meanwhile
+        self.round = 0  # rounds that have ended
         self.lengths: list[float] = []  # ‖Δ_k‖ of the last answers
         self.usual = 0.0  # their median, at the end of the last round
         self.pace = 0.0  # seconds that the faster half took in the last round
@@ -243,11 +244,12 @@ class Stride(Server):
         self.sum, self.weight = Weights.zeros(step), 0.0
         del self.lengths[: -min(USUAL_ROUNDS * max(1, len(self.sizes)), USUAL_ANSWERS)]
         self.usual = statistics.median(self.lengths)
-        self.version += 1
         for k, staleness in self.answered.items():
             self.age += 1
+            self.version += 1
             self.record(UpdateApplied(self.id, k, staleness, 1.0, self.age, self.version, self.rate))
-        self.record(RoundEnded(self.id, self.version))
+        self.round += 1
+        self.record(RoundEnded(self.id, self.round))
         self.begin_round()
         self.rounds += 1
         self.check_exchange()
