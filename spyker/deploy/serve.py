@@ -7,6 +7,7 @@ import contextlib
 import gc
 import signal
 import sys
+import time
 from collections.abc import Awaitable, Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -181,6 +182,7 @@ class ServerProcess:
                 scenario.seed,
                 self.task.mix,
                 lambda vector: models.vector() if vector.size == parameters else np.empty_like(vector),
+                time.monotonic,
             )
             return scenario.chosen.build(deploy.server, setup, roster)
 

@@ -85,7 +85,7 @@ class Processor(Service):
         if not self.queue:
             return None
         sender, message = self.queue[0]
-        return Work.NOTHING if type(message) is str else self._server.work(sender, message)  # type: ignore[arg-type]
+        return self._server.work_of(message) if type(message) is str else self._server.work(sender, message)  # type: ignore[arg-type]
 
     def _handle(self) -> None:
         sender, message = self.queue[0]

@@ -71,6 +71,7 @@ def make_world(
         scenario.parameters,
         scenario.seed,
         task.mix,
+        now=lambda: clock.now,
     )
     clients = [scenario.chosen.client(k, home or 0) for k, home in enumerate(places.homes)]
     surroundings: dict[str, Any] = {

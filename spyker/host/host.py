@@ -339,6 +339,8 @@ class Host:
         """How heavy the first message in the queue is."""
         assert self.server is not None
         arrival = self._queue[0]
+        if arrival.timer is not None:
+            return self.server.work_of(arrival.timer)
         if arrival.message is None or self._came_back(arrival):
             return Work.NOTHING
         return self.server.work(arrival.sender, arrival.message)

@@ -13,10 +13,11 @@ from spyker.protocol.hierfavg import Edge
 from spyker.protocol.hierfavgm import HierFAVGM
 from spyker.protocol.server import Server
 from spyker.protocol.spyker import Spyker
+from spyker.protocol.stride import Stride
 from spyker.protocol.sync_spyker import SyncSpyker
 
 PAPER = (Spyker, SyncSpyker, FedAsync, FedAvg, Edge)
 RIVALS = (FedBuff, FADAS, AsyncFedED, FedAsyncM, FedAvgM, HierFAVGM)
-ALGORITHMS: dict[str, type[Server]] = {algorithm.name: algorithm for algorithm in (*PAPER, *RIVALS)}
+ALGORITHMS: dict[str, type[Server]] = {algorithm.name: algorithm for algorithm in (Stride, *PAPER, *RIVALS)}
 OF_THE_PAPER = tuple(algorithm.name for algorithm in PAPER)
 """Those that Spyker's paper compares, which are compared unless others are named."""

@@ -56,6 +56,8 @@ class Setup:
     """How to mix one vector into another, if the host has a faster way."""
     empty: Callable[[Vector], Vector] = np.empty_like
     """Where a mix finds memory for its result, if the host has some that was used before."""
+    now: Callable[[], float] = float
+    """Seconds on a clock that never goes back, for algorithms that measure how long something takes."""
 
     def generator(self, server: int) -> np.random.Generator:
         """The random numbers of one server."""
@@ -155,6 +157,10 @@ class Server(ABC):
     def work(self, sender: int, message: ClientMessage | PeerMessage) -> Work:
         """How heavy handling ``message`` would be if it were handled now; unless told otherwise, updates are mixed."""
         return Work.MIX if isinstance(message, Update) else Work.NOTHING
+
+    def work_of(self, timer: str) -> Work:
+        """How heavy it would be if a timer ran out now."""
+        return Work.NOTHING
 
     def handle(self, sender: int, message: ClientMessage | PeerMessage) -> list[Action]:
         """React to a message and return what is to be done."""

@@ -51,6 +51,14 @@ MIXING = {"client-rate": some(0.1, 1), "staleness-exponent": some(0, 2)}
 BUFFER = {"buffer": st.integers(1, 4)}
 MOMENTUM = {"server-rate": some(0.1, 1), "momentum": some(0, 0.9)}
 PARAMETERS = {
+    "stride": {
+        "gain": some(0.1, 2),
+        "momentum": some(0, 0.9),
+        "clip": some(0, 2),
+        "patience": some(1, 3),
+        "every": st.integers(1, 3),
+        "crowd": st.integers(1, 6),
+    },
     "spyker": MIXING
     | {
         "peer-rate": some(0.1, 1),
@@ -219,7 +227,8 @@ class Watch:
 
     def arrive(self, original, processor, sender, message):
         me, kind = processor.server.id, "client" if isinstance(message, Update) else "server"
-        self.arrived[(kind, sender), ("server", me)].append((processor.clock.now, message))
+        if not isinstance(message, str):  # a timer, which nobody sent
+            self.arrived[(kind, sender), ("server", me)].append((processor.clock.now, message))
         if kind == "client":
             self.answers[me].append(sender)
         original(processor, sender, message)

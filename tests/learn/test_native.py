@@ -69,10 +69,10 @@ def assert_same_training(theirs: TorchTask, ours: TorchTask) -> None:
     be chosen, and what a single pixel taught is in other weights.
     """
     received = theirs.initial()
-    expected = theirs.train(0, received, 0.1, 5)
-    change, error = np.abs(expected - received), np.abs(ours.train(0, received, 0.1, 5) - expected)
+    expected = theirs.train(0, received, 0.02, 5)
+    change, error = np.abs(expected - received), np.abs(ours.train(0, received, 0.02, 5) - expected)
     assert change.max() > 0
-    assert np.quantile(error, 0.97) < 1e-5 * change.max()
+    assert np.quantile(error, 0.97) < 1e-4 * change.max()
     assert np.linalg.norm(error) < 2e-3 * np.linalg.norm(change)
 
 
@@ -86,6 +86,15 @@ def test_it_trains_as_torch_does(make: Make, count: int, batch_size: int, epochs
 
 def test_a_batch_may_be_larger_than_its_blocks() -> None:
     assert_same_training(*both(digits_cnn, (1, 8, 8), 100, batch_size=64, epochs=2))
+
+
+def test_of_equal_pixels_in_a_pool_the_first_is_chosen() -> None:
+    theirs, ours = both(digits_cnn, (1, 8, 8), 20)
+    received = theirs.initial()
+    received[:72], received[72:80] = 0, 1  # the convolution: its bias is all that comes out
+    expected = theirs.train(0, received, 0.1, 5)
+    assert np.abs(expected[:72]).max() > 1e-3
+    np.testing.assert_allclose(ours.train(0, received, 0.1, 5), expected, rtol=0, atol=1e-6)
 
 
 @pytest.mark.parametrize("make", SHAPES)
@@ -174,6 +183,16 @@ def test_a_training_that_runs_away_is_seen() -> None:
     scenario = resolve(load(None, {"duration": 2.0, "training.kernel": "native", "training.rate": 1e30}, clients=20))
     with pytest.raises(DivergedError):
         facts_of(scenario, 0)
+
+
+@pytest.mark.parametrize("pixel", range(4))
+def test_pool_and_relu_let_pass_what_is_not_a_number(pixel: int) -> None:
+    layers = nn.Conv2d(1, 1, 1), nn.MaxPool2d(2), nn.ReLU(), nn.Flatten(), nn.Linear(1, 3)
+    task = task_of("native", lambda: nn.Sequential(*layers), (1, 2, 2), 1)
+    assert task.native is not None
+    image = torch.ones(1, 1, 2, 2)
+    image.view(-1)[pixel] = torch.nan
+    assert task.native.outputs(task.initial(), image).isnan().all()
 
 
 def test_without_a_compiler_it_says_so(own_cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:

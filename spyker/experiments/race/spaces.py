@@ -18,10 +18,11 @@ MIXING = FloatDistribution(0.1, 1.0, log=True)
 EXPONENT = FloatDistribution(0.0, 1.0)
 FRACTION = CategoricalDistribution((1.0, 0.5, 0.25))
 SERVER_RATE = FloatDistribution(0.1, 3.0, log=True)
-MOMENTUM = FloatDistribution(0.0, 0.95)
+MOMENTUM = FloatDistribution(0.6, 0.95)
 BUFFER = IntDistribution(2, 50, log=True)
 
 SPACES: dict[str, Mapping[str, BaseDistribution]] = {
+    "stride": {"training.rate": RATE, "stride.gain": SERVER_RATE, "stride.momentum": MOMENTUM},
     "spyker": {
         "training.rate": RATE,
         "spyker.client-rate": MIXING,
@@ -59,6 +60,17 @@ SPACES: dict[str, Mapping[str, BaseDistribution]] = {
         "fedbuff.server-rate": SERVER_RATE,
         "fedbuff.staleness-exponent": EXPONENT,
     },
+    "fedasyncm": {
+        "training.rate": RATE,
+        "fedasyncm.server-rate": SERVER_RATE,
+        "fedasyncm.momentum": MOMENTUM,
+        "fedasyncm.staleness-exponent": EXPONENT,
+    },
+    "asyncfeded": {
+        "training.rate": RATE,
+        "asyncfeded.server-rate": FloatDistribution(0.01, 1.0, log=True),
+        "asyncfeded.epsilon": FloatDistribution(0.1, 10.0, log=True),
+    },
     "fadas": {
         "training.rate": RATE,
         "fadas.buffer": BUFFER,
@@ -78,6 +90,7 @@ SPACES: dict[str, Mapping[str, BaseDistribution]] = {
     },
 }
 STARTS: dict[str, Settings] = {
+    "stride": {"training.rate": 0.1, "stride.gain": 2.0, "stride.momentum": 0.9},
     "spyker": {**PRESETS["tuned"]["spyker"], "spyker.staleness-exponent": 0.5},
     "sync-spyker": {**PRESETS["tuned"]["sync-spyker"], "spyker.staleness-exponent": 0.5},
     "fedasync": PRESETS["tuned"]["fedasync"],
@@ -101,6 +114,13 @@ STARTS: dict[str, Settings] = {
         "fedbuff.server-rate": 1.0,
         "fedbuff.staleness-exponent": 0.5,
     },
+    "fedasyncm": {
+        "training.rate": 0.1,
+        "fedasyncm.server-rate": 2.0,
+        "fedasyncm.momentum": 0.8,
+        "fedasyncm.staleness-exponent": 0.5,
+    },
+    "asyncfeded": {"training.rate": 0.1, "asyncfeded.server-rate": 0.05, "asyncfeded.epsilon": 1.0},
     "fadas": {
         "training.rate": 0.1,
         "fadas.buffer": 10,

@@ -12,8 +12,9 @@ from spyker.protocol.fedasync import FedAsync
 from spyker.protocol.fedbuff import FedBuff
 from spyker.protocol.hierfavg import Edge
 from spyker.protocol.hierfavgm import HierFAVGM
+from spyker.protocol.stride import Stride
 
-OURS = "spyker"
+OURS = Stride.name
 INTERVAL = 0.25  # virtual seconds between two evaluations
 STAY = 2.0  # virtual seconds for which a target must hold
 KERNEL: dict[str, object] = {"training.kernel": "native"}  # several times as fast as PyTorch on small pictures
@@ -161,7 +162,7 @@ SIZE_AND_TASKS = (
         "paper-size",
         "MNIST, 600 images",
         "two labels; every client has 600 images, as in the paper",
-        MNIST | {"task.images-per-client": 600},
+        {key: value for key, value in MNIST.items() if key != "task.images-per-client"},  # all there are
         takes=TWO_LABELS,
         stage="size",
         seeds=2,
@@ -204,7 +205,7 @@ FULL = Course(
     "full",
     "",
     {world.name: world for world in (*PAPER_WORLDS, *OTHER_WORLDS, *SIZE_AND_TASKS)},
-    trials=12,
+    trials=8,
     held_back={"task.validation-images": 1000},
 )
 SMALL: dict[str, object] = {"task.name": "digits", "evaluation.interval": INTERVAL, "world.clients": [5, 5, 5, 5]}
