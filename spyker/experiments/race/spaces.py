@@ -77,17 +77,6 @@ SPACES: dict[str, Mapping[str, BaseDistribution]] = {
         "fadas.server-rate": FloatDistribution(0.001, 0.1, log=True),
         "fadas.second-moment": CategoricalDistribution((0.99, 0.9, 0.999)),
     },
-    "asyncfeded": {
-        "training.rate": RATE,
-        "asyncfeded.server-rate": FloatDistribution(0.01, 1.0, log=True),
-        "asyncfeded.epsilon": FloatDistribution(0.1, 10.0, log=True),
-    },
-    "fedasyncm": {
-        "training.rate": RATE,
-        "fedasyncm.server-rate": FloatDistribution(0.3, 10.0, log=True),
-        "fedasyncm.momentum": MOMENTUM,
-        "fedasyncm.staleness-exponent": EXPONENT,
-    },
 }
 STARTS: dict[str, Settings] = {
     "stride": {"training.rate": 0.1, "stride.gain": 2.0, "stride.momentum": 0.9},
@@ -126,16 +115,5 @@ STARTS: dict[str, Settings] = {
         "fadas.buffer": 10,
         "fadas.server-rate": 0.03,
         "fadas.second-moment": 0.99,
-    },
-    "asyncfeded": {
-        "training.rate": 0.1,
-        "asyncfeded.server-rate": 0.05,
-        "asyncfeded.epsilon": 1.0,
-    },
-    "fedasyncm": {
-        "training.rate": 0.1,
-        "fedasyncm.server-rate": 2.0,
-        "fedasyncm.momentum": 0.8,
-        "fedasyncm.staleness-exponent": 0.5,
     },
 }
