@@ -13,9 +13,9 @@ At the end of a round the server takes a step along the mean of the answers, wit
 
 What breaks momentum is a single round in which trainings run away: a model that is new to a region meets data that it
 has unlearnt, the gradients are large, and so is everything that follows from them. So no answer counts with more than
-``clip`` times the usual length of an answer: the median over the last rounds, or what that was when it was longest. (If
-the limit shrank with the answers of those who have nothing left to learn, it would shut out what only few, or slow,
-clients know.) With it, a learning rate that is twice too large or too small costs time but breaks nothing.
+``clip`` times the usual length of an answer: the median over the last rounds, or over the first round if that is more.
+(If the limit shrank with the answers of those who have nothing left to learn, it would shut out what only slow clients
+know.) With it, a learning rate that is twice too large or too small costs time but breaks nothing.
 
 Servers exchange models and momenta as in Spyker. One *token* circulates; its holder starts exchange number ``bid`` once
 it has had ``every`` rounds since the last one. Everyone who first hears of a ``bid`` remembers its own state of that
@@ -147,7 +147,7 @@ class Stride(Server):
         self.round = 0  # rounds that have ended
         self.hurried = False  # half of the clients have answered, and the others have not for ever
         self.lengths: list[float] = []  # ‖Δ_k‖ of the last answers
-        self.usual = 0.0  # the largest that their median was at the end of a round
+        self.usual = self.first = 0.0  # their median, at the end of the last round and of the first
         self.pace = 0.0  # seconds that the faster half took in the last round
         # The exchange.
         self.bid = 1 if id == 0 else 0  # of the token, where it is
@@ -245,7 +245,8 @@ class Stride(Server):
         self.weights.add(self.momentum.snapshot(), c * mu)
         self.sum, self.weight = Weights.zeros(step), 0.0
         del self.lengths[: -min(USUAL_ROUNDS * max(1, len(self.sizes)), USUAL_ANSWERS)]
-        self.usual = max(self.usual, statistics.median(self.lengths))
+        self.usual = max(self.first, statistics.median(self.lengths))
+        self.first = self.first or self.usual
         for k, staleness in self.answered.items():
             self.age += 1
             self.version += 1
