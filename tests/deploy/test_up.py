@@ -26,7 +26,7 @@ def scenario_file(folder: Path, algorithm: str, duration: float) -> Path:
     return path
 
 
-SECONDS = dict.fromkeys(OF_THE_PAPER, 4.0) | {"fedbuff": 2.0, "hierfavgm": 2.0}  # other clients, other messages
+SECONDS = dict.fromkeys(OF_THE_PAPER, 4.0) | dict.fromkeys(["stride", "fedbuff", "hierfavgm"], 2.0)
 
 
 @pytest.mark.parametrize("algorithm", SECONDS)

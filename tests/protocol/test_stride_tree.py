@@ -133,7 +133,9 @@ def test_with_one_silent_server_the_others_still_exchange(crowd, n, silent):
     done = exchange(servers, silent={silent})
     assert models(taking_part) == pytest.approx([goal] * len(taking_part))
     assert [models(servers)[i] for i in sorted(out)] == [before[i] for i in sorted(out)], "left out, not moved by half"
-    assert len([a for _, a in done if isinstance(a, ToServer) and isinstance(a.message, Baton)]) == 1
+    assert count(done)[Baton] == 1
+    told = {a.server for _, a in done if isinstance(a, ToServer) and isinstance(a.message, Common)}
+    assert told == {server.id for server in taking_part} - {0}, "who was left out is not told either"
     assert servers[2 if silent == 1 else 1].holds
 
 
@@ -168,6 +170,12 @@ def test_a_model_from_below_and_one_from_above_cost_a_mix(crowd):
     assert server.work(4, Stance(vector(0), vector(0), 0.0, 1, 1)) is Work.MIX
     assert server.work(0, Common(vector(0), vector(0), 0.0, 1)) is Work.MIX
     assert server.work(0, Call(1, 0)) is Work.NOTHING
+
+
+@pytest.mark.xfail(strict=True, reason="only those right below the root count as heard of")
+def test_nobody_who_took_part_is_called_absent(crowd):
+    done = exchange(crowd(9))
+    assert [a.message.absent for _, a in done if isinstance(a, ToServer) and isinstance(a.message, Baton)] == [()]
 
 
 @pytest.mark.xfail(
