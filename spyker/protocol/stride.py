@@ -325,10 +325,14 @@ class Stride(Server):
         """Pass the token on, to the next server that was heard of. Without any, try again after some rounds."""
         self.exchanging = False
         self.stop_timer(EXCHANGE)
-        self.absent = set(self.ring) - self.heard
+        self.absent = self.missing()
         following = next(j for i in range(1, self.n + 1) if (j := (self.id + i) % self.n) in self.heard)
         if following == self.id:
             self.bid += 1
             return
         self.holds = False
         self.send_server(following, Baton(self.bid, tuple(sorted(self.absent))))
+
+    def missing(self) -> set[int]:
+        """Who was not heard of in the exchange that ends."""
+        return set(self.ring) - self.heard

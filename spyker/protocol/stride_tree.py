@@ -126,6 +126,10 @@ class StrideTree(Stride):
         self.shift(common, mine, 1.0)
         self.record(Merged(self.id, self.root, common.bid, 1.0, self.age))
 
+    def missing(self) -> set[int]:
+        """The root has heard of some for others, and the next tree has another shape."""
+        return set()
+
 
 def average(stances: Iterable[Stance]) -> Stance:
     """The mean of some stances, weighted by the data behind them."""

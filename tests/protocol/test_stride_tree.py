@@ -172,16 +172,11 @@ def test_a_model_from_below_and_one_from_above_cost_a_mix(crowd):
     assert server.work(0, Call(1, 0)) is Work.NOTHING
 
 
-@pytest.mark.xfail(strict=True, reason="only those right below the root count as heard of")
 def test_nobody_who_took_part_is_called_absent(crowd):
     done = exchange(crowd(9))
     assert [a.message.absent for _, a in done if isinstance(a, ToServer) and isinstance(a.message, Baton)] == [()]
 
 
-@pytest.mark.xfail(
-    strict=True,
-    reason="how long a server waits as the root comes from exchanges in which it only waited for those below it",
-)
 def test_the_first_time_at_the_root_has_time_enough(build, time):
     """Servers 4, 5 and 6 are near server 1, below which they are in the first exchange; the others are far from it."""
     servers = build("stride", [[1]] * 9, now=time, **PLAIN)
