@@ -199,17 +199,13 @@ def test_histories_like_these_reach_the_states_that_matter(build, algorithm, see
     assert walk(build, algorithm, seen)
 
 
-@pytest.mark.parametrize(
-    "seen",
-    [
-        lambda s: s.answered and s.exchanging and len(s.stances) > 1,
-        lambda s: s.absent and s.holds and s.momentum.snapshot().any(),
-    ],
-    ids=["in the middle of a round and of an exchange", "somebody is missing"],
-)
 @pytest.mark.parametrize("crowd", [8, 1])
-def test_histories_like_these_interrupt_stride(build, crowd, seen):
-    assert walk(build, "stride", seen, crowd=crowd)
+def test_histories_like_these_interrupt_rounds_and_exchanges_of_stride(build, crowd):
+    assert walk(build, "stride", lambda s: s.answered and s.exchanging and len(s.stances) > 1, crowd=crowd)
+
+
+def test_histories_like_these_interrupt_stride_when_somebody_is_missing(build):
+    assert walk(build, "stride", lambda s: s.absent and s.holds and s.momentum.snapshot().any())
 
 
 def test_a_tree_is_saved_while_something_is_still_to_come(build):
