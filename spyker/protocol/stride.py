@@ -54,7 +54,7 @@ from spyker.protocol.messages import (
 )
 from spyker.protocol.server import Server, Setup, Work
 from spyker.protocol.weights import Weights
-from spyker.vectors import Vector
+from spyker.vectors import Vector, length
 
 USUAL_ROUNDS, USUAL_ANSWERS = 8, 1024  # how far back the usual length of an answer looks, at most
 KEPT = 4  # exchanges whose models may still arrive
@@ -211,10 +211,10 @@ class Stride(Server):
     def answer(self, k: int, update: Update) -> None:
         """Δ_k counts, but not with more than the usual length."""
         self.sizes[k] = update.examples or self.sizes[k]
-        length = float(np.linalg.norm(update.weights))
-        self.lengths.append(length)
+        far = length(update.weights)
+        self.lengths.append(far)
         limit = self.parameters.clip * (self.usual or statistics.median(self.lengths))
-        share = limit / length if 0 < limit < length else 1.0
+        share = limit / far if 0 < limit < far else 1.0
         self.sum.add(update.weights, self.sizes[k] * share)
         self.weight += self.sizes[k]
         self.answered[k] = max(0, self.version - update.version)

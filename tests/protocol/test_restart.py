@@ -62,7 +62,7 @@ class History:
     def __init__(self, build, algorithm):
         single = ALGORITHMS[algorithm].topology is Topology.SINGLE
         sizes = [[1, 2, 3, 4]] if single else [[1, 2], [3], [1, 1, 1]]
-        self.fresh = lambda: build(algorithm, sizes, initial=(0.0, 1.0), seed=3, **PARAMETERS[algorithm])
+        self.fresh = lambda: build(algorithm, sizes, initial=(0.0, 1.0), seed=3, **PARAMETERS.get(algorithm, {}))
         self.servers, self.twins = self.fresh(), []
         self.homes = [i for i, roster in enumerate(sizes) for _ in roster]
         self.homes += [k % len(sizes) for k in range(NEWCOMERS)]

@@ -79,7 +79,7 @@ SPACES: dict[str, Mapping[str, BaseDistribution]] = {
     },
 }
 STARTS: dict[str, Settings] = {
-    "stride": {"training.rate": 0.1, "stride.gain": 2.0, "stride.momentum": 0.9},
+    "stride": {"training.rate": 0.2, "stride.gain": 1.0, "stride.momentum": 0.9},
     "spyker": {**PRESETS["tuned"]["spyker"], "spyker.staleness-exponent": 0.5},
     "sync-spyker": {**PRESETS["tuned"]["sync-spyker"], "spyker.staleness-exponent": 0.5},
     "fedasync": PRESETS["tuned"]["fedasync"],
