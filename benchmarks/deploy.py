@@ -48,6 +48,7 @@ def scratch() -> Iterator[Path]:
 def spyker_rate(parameters: int, clients: int, seconds: float) -> float:
     """Of ``spyker serve``, from the update facts in its record."""
     overrides: dict[str, Any] = {
+        "algorithm": "spyker",
         "task.name": "benchmarks.idle:make",
         "task.parameters": parameters,
         "task.trivial": True,

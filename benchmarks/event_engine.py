@@ -57,6 +57,7 @@ def one(clients: int, servers: int) -> dict[str, float]:
     """Measure one size, in this process."""
     duration = 0.1 + 0.155 * max(1, UPDATES / clients)
     overrides = {
+        "algorithm": "spyker",
         "duration": duration,
         "world.regions": [f"region {i}" for i in range(servers)],
         "world.latency-ms": [[1.0 if i == j else 150.0 for j in range(servers)] for i in range(servers)],

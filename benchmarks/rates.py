@@ -20,7 +20,8 @@ CLIENTS = 100
 def spyker_rate(overrides: dict[str, Any], workers: int, updates: int, warm_up: int) -> float:
     """Updates per wall-clock second of a run, from its ``warm_up``-th update to its ``updates``-th at least."""
     # Judged at the start only, which is over before the warm-up is.
-    scenario = resolve(load(None, {"duration": 1e6, "evaluation.interval": 1e6} | overrides, clients=CLIENTS))
+    base = {"algorithm": "spyker", "duration": 1e6, "evaluation.interval": 1e6}
+    scenario = resolve(load(None, base | overrides, clients=CLIENTS))
     task, engine = start(scenario, workers)
     stop, seen, marks = Stop(), 0, []
 

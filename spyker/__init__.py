@@ -2,7 +2,7 @@
 
     import spyker
 
-    run = spyker.run(algorithm="spyker", task="digits", duration=10)
+    run = spyker.run(algorithm="stride", task="digits", duration=10)
     print(run.reached(0.5), run.curve)
 
 Names are imported when they are first used, so that ``import spyker`` costs next to nothing.

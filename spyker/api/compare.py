@@ -17,7 +17,7 @@ from spyker.api.run import emulate, short
 from spyker.api.scenario import AlgorithmLike, Source, TaskLike, read_scenario
 from spyker.config.sections import ScenarioError
 from spyker.learn.start import start
-from spyker.protocol.registry import OF_THE_PAPER
+from spyker.protocol.registry import COMPARED
 from spyker.records import find_runs, write_atomically
 from spyker.show.curves import Curve, curves, targets
 from spyker.show.table import as_markdown, rows
@@ -102,13 +102,13 @@ def compare(
     progress: bool = True,
     callbacks: Sequence[Callback] = (),
 ) -> Comparison:
-    """Run several algorithms, by default those of the paper, in the same world, one after the other.
+    """Run several algorithms, by default Stride and those of the paper, in the same world, one after the other.
 
     Everything but ``algorithms`` is as in :func:`spyker.run`. ``out`` gets a record for each algorithm, the table as
     ``table.md`` and the plots. Callbacks watch one run after the other, and ``True`` ends the one that they watch.
     """
     audience = Audience(callbacks)
-    chosen_ones = list(OF_THE_PAPER) if algorithms is None else list(algorithms)
+    chosen_ones = list(COMPARED) if algorithms is None else list(algorithms)
     with data_from(data_dir):
         scenarios = [
             read_scenario(

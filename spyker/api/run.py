@@ -45,10 +45,11 @@ def run(
 
     What is said:
 
-    - ``scenario``: a TOML file, a dictionary of what would stand in one, or a :class:`Scenario`; default: the paper's.
+    - ``scenario``: a TOML file, a dictionary of what would stand in one, or a :class:`Scenario`; default: the paper's
+      world.
     - ``clients`` (in all, spread evenly over the regions), ``duration`` (virtual seconds) and ``seed`` are laid over
       it, and so is everything in ``settings``, such as ``{"training.rate": 0.1}``.
-    - ``algorithm``: a name, or a class that extends :class:`Server`.
+    - ``algorithm``: a name, or a class that extends :class:`Server`; default: the scenario's, or Stride.
     - ``task``: a name, a function ``(clients, seed, training, **options)`` that makes one, or a :class:`Task` itself.
     - ``preset``: named settings that hold where nothing else is said, ``paper`` or ``tuned``.
     - ``out``: the folder of the record; by default a new one in ``runs/``. One that exists is refused unless

@@ -16,7 +16,7 @@ from spyker.learn.task import Task
 from spyker.protocol.server import Server
 
 Source: TypeAlias = str | Path | Mapping[str, Any] | Scenario | None
-"""A scenario: a TOML file, what would stand in one, or one that was read before. ``None`` is the paper's."""
+"""A scenario: a TOML file, what would stand in one, or one that was read before. ``None`` is the paper's world."""
 
 TaskLike: TypeAlias = str | Callable[..., Task] | Task
 """A task: its name, a function ``(clients, seed, training, **options)`` that makes it, or the task itself."""

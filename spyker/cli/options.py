@@ -9,20 +9,24 @@ from pathlib import Path
 from typing import Any
 
 from spyker.config.presets import PRESETS
-from spyker.config.scenario import parse_value
+from spyker.config.scenario import Scenario, parse_value
 from spyker.config.sections import ScenarioError
 from spyker.learn.data.load import VARIABLE
 from spyker.learn.names import BUILT_IN
 from spyker.learn.start import ENGINES
 from spyker.protocol.registry import ALGORITHMS
 
-ALGORITHM_HELP = f"{', '.join(ALGORITHMS)}, module:Class, or the name of an entry point"
+SCENARIO_HELP = "a TOML file; default: the paper's world"
+ALGORITHM_HELP = (
+    f"{', '.join(ALGORITHMS)}, module:Class, or the name of an entry point; default: the scenario's, or "
+    f"{Scenario().algorithm}"
+)
 TASK_HELP = f"{', '.join(BUILT_IN)}, module:function, or the name of an entry point"
 
 
 def add_scenario_options(parser: argparse.ArgumentParser, *, algorithm: bool, engine: bool = True) -> None:
     """What can be said about a scenario on the command line, and about where it runs."""
-    parser.add_argument("scenario", nargs="?", type=Path, metavar="SCENARIO", help="a TOML file; default: the paper's")
+    parser.add_argument("scenario", nargs="?", type=Path, metavar="SCENARIO", help=SCENARIO_HELP)
     if algorithm:
         parser.add_argument("--algorithm", metavar="A", help=ALGORITHM_HELP)
     parser.add_argument("--task", metavar="T", help=TASK_HELP)

@@ -14,7 +14,7 @@ from spyker.api.interrupts import Interrupted
 from spyker.api.result import Run
 from spyker.cli.codes import INTERRUPTED
 from spyker.cli.options import add_scenario_options, said, where
-from spyker.protocol.registry import OF_THE_PAPER
+from spyker.protocol.registry import COMPARED
 from spyker.show.curves import curves
 from spyker.show.table import for_terminal
 
@@ -30,7 +30,7 @@ def add_compare(commands: Any) -> None:
     """``spyker compare``."""
     parser = commands.add_parser("compare", help="run several algorithms in the same world; table and plots")
     add_scenario_options(parser, algorithm=False)
-    parser.add_argument("--algorithms", metavar="A,B,…", help=f"default: {','.join(OF_THE_PAPER)}")
+    parser.add_argument("--algorithms", metavar="A,B,…", help=f"default: {','.join(COMPARED)}")
     parser.set_defaults(command=command_compare)
 
 

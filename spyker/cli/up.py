@@ -15,7 +15,7 @@ from spyker.api.result import Run
 from spyker.api.run import short
 from spyker.api.scenario import read_scenario
 from spyker.cli.codes import INTERRUPTED
-from spyker.cli.options import ALGORITHM_HELP, TASK_HELP, add_data_dir, add_set, said
+from spyker.cli.options import ALGORITHM_HELP, SCENARIO_HELP, TASK_HELP, add_data_dir, add_set, said
 from spyker.cli.run import show_run
 from spyker.cli.serve import EXTRA
 from spyker.config.sections import ScenarioError
@@ -27,7 +27,7 @@ from spyker.show.progress import LiveProgress
 def add_up(commands: Any) -> None:
     """``spyker up``."""
     parser = commands.add_parser("up", help="a whole deployment on this machine: servers and clients as processes")
-    parser.add_argument("scenario", nargs="?", type=Path, metavar="SCENARIO", help="a TOML file; default: the paper's")
+    parser.add_argument("scenario", nargs="?", type=Path, metavar="SCENARIO", help=SCENARIO_HELP)
     parser.add_argument("--algorithm", metavar="A", help=ALGORITHM_HELP)
     parser.add_argument("--task", metavar="T", help=TASK_HELP)
     parser.add_argument("--clients", type=int, metavar="N", help="so many in all, spread evenly over the regions")

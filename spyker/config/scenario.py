@@ -1,4 +1,6 @@
-"""The scenario: one file that says which algorithm learns which task in which world. An empty file is the paper's."""
+"""The scenario: one file that says which algorithm learns which task in which world. An empty one is Stride in the
+paper's.
+"""
 
 from __future__ import annotations
 
@@ -20,6 +22,7 @@ from spyker.parameters import Rule, parameter
 from spyker.placement import Placement, Topology
 from spyker.protocol.registry import ALGORITHMS
 from spyker.protocol.server import Server
+from spyker.protocol.stride import Stride
 
 # One-way latencies in milliseconds between four regions of a cloud provider, rows = from (the paper's Tab. 4).
 PAPER_LATENCY: dict[str, dict[str, float]] = {
@@ -122,7 +125,7 @@ class TaskChoice:
 class Scenario:
     """A whole scenario, checked."""
 
-    algorithm: str = parameter("spyker", "who learns")
+    algorithm: str = parameter(Stride.name, "who learns")
     seed: int = parameter(1, "everything random follows from this", at_least=0)
     duration: float = parameter(60.0, "virtual seconds", above=0)
     task: TaskChoice = field(default_factory=TaskChoice)

@@ -20,4 +20,6 @@ PAPER = (Spyker, SyncSpyker, FedAsync, FedAvg, Edge)
 RIVALS = (FedBuff, FADAS, AsyncFedED, FedAsyncM, FedAvgM, HierFAVGM)
 ALGORITHMS: dict[str, type[Server]] = {algorithm.name: algorithm for algorithm in (Stride, *PAPER, *RIVALS)}
 OF_THE_PAPER = tuple(algorithm.name for algorithm in PAPER)
-"""Those that Spyker's paper compares, which are compared unless others are named."""
+"""Those that Spyker's paper compares."""
+COMPARED = (Stride.name, *OF_THE_PAPER)
+"""Those that are compared unless others are named."""

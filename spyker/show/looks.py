@@ -14,7 +14,7 @@ VERMILION, BLUE, GREEN, PURPLE, ORANGE, SKY, BLACK = COLOURS
 LOOKS: dict[str, tuple[str, Dash]] = {
     "Stride": (VERMILION, "-"),
     "Spyker": (BLUE, "--"),
-    "Sync-Spyker": (BLUE, (0, (5, 1))),
+    "Sync-Spyker": (SKY, (0, (5, 1))),
     "FedAsync": (GREEN, "-."),
     "FedAvg": (PURPLE, ":"),
     "HierFAVG": (ORANGE, (0, (8, 2))),

@@ -13,6 +13,7 @@ import pytest
 
 from spyker import __version__
 from spyker.cli.main import main
+from spyker.protocol.registry import COMPARED
 from spyker.records import Evaluated, RunRecord
 
 SPYKER = [sys.executable, "-m", "spyker.cli.main"]
@@ -43,14 +44,13 @@ def test_without_out_every_run_gets_a_folder_of_its_own(tmp_path: Path, monkeypa
     monkeypatch.chdir(tmp_path)
     for _ in range(2):
         assert main(["run", *QUICK]) == 0
-    assert sorted(p.name for p in (tmp_path / "runs").iterdir()) == ["spyker-quadratic", "spyker-quadratic-2"]
+    assert sorted(p.name for p in (tmp_path / "runs").iterdir()) == ["stride-quadratic", "stride-quadratic-2"]
 
 
 def test_the_resolved_scenario_repeats_the_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     assert (
-        main(["run", *QUICK, "--set", "spyker.h-intra=20", "--set", "training.delay-ms=heterogeneous", "--out", "a"])
-        == 0
+        main(["run", *QUICK, "--set", "stride.every=3", "--set", "training.delay-ms=heterogeneous", "--out", "a"]) == 0
     )
     assert main(["run", "a/scenario.toml", "--out", "b"]) == 0
     for name in ("scenario.toml", "facts.jsonl", "summary.json"):
@@ -64,14 +64,15 @@ def test_compare_runs_all_in_the_same_world_and_draws(
     assert main(["compare", *QUICK, "--out", "out"]) == 0
     printed = capsys.readouterr().out
     scenarios = []
-    for name in ("spyker", "sync-spyker", "fedasync", "fedavg", "hierfavg"):
+    for name in COMPARED:
         scenario = RunRecord(tmp_path / "out" / name).scenario
         assert scenario.pop("algorithm") == name
         scenarios.append(scenario)
     assert all(scenario == scenarios[0] for scenario in scenarios)
-    for title in ("Spyker", "Sync-Spyker", "FedAsync", "FedAvg", "HierFAVG"):
-        assert title in printed
-        assert title in (tmp_path / "out" / "table.md").read_text()
+    table = (tmp_path / "out" / "table.md").read_text()
+    titles = ["Stride", "Spyker", "Sync-Spyker", "FedAsync", "FedAvg", "HierFAVG"]
+    assert [row.split(" | ")[0].strip("| ") for row in table.splitlines()[2:]] == titles
+    assert all(title in printed for title in titles)
     for picture in ("covered-time.png", "covered-updates.png", "bytes.png"):
         assert f"out/{picture}" in printed
         assert (tmp_path / "out" / picture).read_bytes().startswith(b"\x89PNG")

@@ -7,7 +7,7 @@ import pytest
 from spyker.config.algorithms import algorithm_code, find_algorithm
 from spyker.config.scenario import dump, from_table, load
 from spyker.config.sections import ScenarioError
-from spyker.protocol.registry import ALGORITHMS, OF_THE_PAPER
+from spyker.protocol.registry import ALGORITHMS, COMPARED, OF_THE_PAPER
 
 OWN = """
 from dataclasses import dataclass
@@ -54,8 +54,8 @@ def test_an_algorithm_of_somebody_elses_has_its_section_in_a_scenario(own: Path,
 
 def test_every_algorithm_that_comes_with_spyker_has_its_own_name() -> None:
     assert OF_THE_PAPER == ("spyker", "sync-spyker", "fedasync", "fedavg", "hierfavg")
-    rivals = ["fedbuff", "fadas", "asyncfeded", "fedasyncm", "fedavgm", "hierfavgm"]
-    assert list(ALGORITHMS) == ["stride", *OF_THE_PAPER, *rivals]
+    assert ("stride", *OF_THE_PAPER) == COMPARED
+    assert list(ALGORITHMS) == [*COMPARED, "fedbuff", "fadas", "asyncfeded", "fedasyncm", "fedavgm", "hierfavgm"]
     assert not any(algorithm_code(name) for name in ALGORITHMS)
 
 

@@ -22,11 +22,11 @@ from spyker.protocol.registry import OF_THE_PAPER
 from spyker.protocol.spyker import Spyker
 
 
-def test_an_empty_file_is_the_papers_world(tmp_path: Path) -> None:
+def test_an_empty_file_is_stride_in_the_papers_world(tmp_path: Path) -> None:
     (tmp_path / "empty.toml").write_text("")
     scenario = load(tmp_path / "empty.toml")
     assert scenario == load(None)
-    assert scenario.algorithm == "spyker"
+    assert scenario.algorithm == "stride"
     assert scenario.world.regions == ("Hongkong", "Paris", "Sydney", "California")
     assert scenario.world.clients == (25, 25, 25, 25)
     assert scenario.world.latency_ms is not None
@@ -87,7 +87,7 @@ def test_a_printed_scenario_follows_what_is_changed_in_it(tmp_path: Path) -> Non
     assert resolve(load(path, clients=200)) == resolve(load(None, clients=200))
     assert resolve(load(path, two)) == resolve(load(None, two))
     path.write_text(dump(resolve(load(None, {"spyker.h-inter": 5.0})), comments=True))
-    assert load(path, clients=200).parameters.h_inter == 5  # that was said, and stays
+    assert load(path, clients=200).algorithms["spyker"].h_inter == 5  # that was said, and stays
 
 
 def test_a_record_holds_what_follows_from_other_keys() -> None:
@@ -210,11 +210,16 @@ def test_bad_scenarios_are_refused_by_field_and_remedy(table: dict[str, object],
 
 
 def test_a_preset_speaks_where_nothing_else_does(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    mine = {"spyker": {"training.rate": 0.3, "spyker.client-rate": 0.4}, "fedavg": {"training.rate": 0.5}}
+    mine = {
+        "spyker": {"training.rate": 0.3, "spyker.client-rate": 0.4},
+        "fedavg": {"training.rate": 0.5},
+        "stride": {"training.rate": 0.7},
+    }
     monkeypatch.setitem(PRESETS, "mine", mine)
     file = tmp_path / "scenario.toml"
-    file.write_text("[spyker]\nclient-rate = 0.9\n")
-    assert load(None, preset="mine").training.rate == 0.3
+    file.write_text('algorithm = "spyker"\n[spyker]\nclient-rate = 0.9\n')
+    assert load(None, {"algorithm": "spyker"}, preset="mine").training.rate == 0.3
+    assert load(None, preset="mine").training.rate == 0.7
     assert load(None, {"algorithm": "fedavg"}, preset="mine").training.rate == 0.5
     assert load(None, {"algorithm": "hierfavg"}, preset="mine").training.rate == 0.05
     assert load(file, preset="mine").parameters.client_rate == 0.9

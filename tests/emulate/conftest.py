@@ -38,9 +38,10 @@ def emulate() -> Emulate:
 
 
 def one_region(clients: int, **sections: Any) -> dict[str, Any]:
-    """A world of one region whose links are 10 ms long and so fast that sizes do not matter."""
+    """Spyker in a world of one region whose links are 10 ms long and so fast that sizes do not matter."""
     world = {"regions": ["here"], "clients": [clients], "latency-ms": [[10.0]], "bandwidth-mbit": 1e12}
     table = {
+        "algorithm": "spyker",
         "task": {"name": "quadratic", "optima": [[1.0]] * clients},
         "world": world | sections.pop("world", {}),
         "training": {"rate": 0.5, "delay-ms": [100.0] * clients} | sections.pop("training", {}),

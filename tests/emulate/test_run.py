@@ -187,6 +187,6 @@ def test_facts_are_passed_on_as_soon_as_the_scores_before_them_are_there(emulate
     stop = Stop()
 
     def sink(t: float, fact: Any, queue: int | None) -> None:
-        stop.requested = fact.kind == "update"
+        stop.requested |= fact.kind == "update"
 
     assert run(scenario, task, engine, sink, stop)["time"] < 1

@@ -86,6 +86,7 @@ TWO_REGIONS = {
 
 def two_regions(**top: Any) -> dict[str, Any]:
     return {
+        "algorithm": "spyker",
         "task": {"name": "quadratic", "optima": [[1.0], [2.0]]},
         "world": TWO_REGIONS | top.pop("world", {}),
         "training": {"rate": 0.5, "delay-ms": [100.0, 100.0]},

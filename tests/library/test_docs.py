@@ -30,4 +30,4 @@ def test_the_examples_run(tmp_path: Path, program: str) -> None:
     (tmp_path / "example.py").write_text(program)
     done = subprocess.run([sys.executable, "example.py"], cwd=tmp_path, capture_output=True, text=True, timeout=110)
     assert done.returncode == 0, done.stderr
-    assert "<Run: spyker on digits, accuracy 0." in done.stdout
+    assert "<Run: stride on digits, accuracy 0." in done.stdout

@@ -40,7 +40,7 @@ def test_a_run_is_its_record(here: Path) -> None:
 
 
 def test_without_a_folder_it_makes_one_in_runs(here: Path) -> None:
-    assert [str(spyker.run(**QUICK).folder) for _ in range(2)] == ["runs/spyker-quadratic", "runs/spyker-quadratic-2"]
+    assert [str(spyker.run(**QUICK).folder) for _ in range(2)] == ["runs/stride-quadratic", "runs/stride-quadratic-2"]
 
 
 def test_a_scenario_may_be_a_file_a_dictionary_or_one_that_was_read(here: Path) -> None:
@@ -99,7 +99,7 @@ class Watcher:
 def test_callbacks_are_told_when_it_begins_what_happens_and_what_came_of_it() -> None:
     watcher, told = Watcher(), []
     run = spyker.run(callbacks=[watcher, lambda t, fact: told.append(fact.kind)], **QUICK)
-    assert watcher.heard[0] == "spyker"
+    assert watcher.heard[0] == "stride"
     assert watcher.heard[1:-1] == [(t, fact.mean) for t, fact, _ in run.facts("evaluation")]
     assert watcher.heard[-1] is run
     assert told == [fact.kind for _, fact, _ in run.facts()]
@@ -128,8 +128,11 @@ def test_what_a_callback_raises_arrives_and_leaves_a_readable_record() -> None:
 
 
 def test_an_interrupt_ends_it_in_good_order_and_is_raised() -> None:
+    interrupted = []
+
     def interrupt(t: float, fact: object) -> None:
-        if t > 1:
+        if t > 1 and not interrupted:  # a second one would not wait for good order
+            interrupted.append(t)
             os.kill(os.getpid(), signal.SIGINT)
 
     before = signal.getsignal(signal.SIGINT)
@@ -215,4 +218,4 @@ def test_a_task_of_a_program_goes_with_its_scenario() -> None:
     scenario = read_scenario(task=small, duration=1.0, settings={"task.dimension": 2})
     runs = [spyker.run(scenario, progress=False), spyker.run(scenario, settings={"task.dimension": 5}, progress=False)]
     assert [(run.summary or {})["parameters"] for run in runs] == [2, 5]
-    assert [run.folder.name for run in runs] == ["spyker-small", "spyker-small-2"]
+    assert [run.folder.name for run in runs] == ["stride-small", "stride-small-2"]

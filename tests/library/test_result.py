@@ -28,7 +28,7 @@ def test_facts_are_frames(run: spyker.Run) -> None:
     assert run.updates["queue"].min() >= 1
     assert run.merges["peer"].tolist() == [fact["peer"] for fact in lines(run, "merge")]
     assert run.frame("token")["bid"].tolist() == [fact["bid"] for fact in lines(run, "token")]
-    assert run.frame("round").empty
+    assert run.frame("cloud").empty
 
 
 def test_the_curve_is_indexed_by_time(run: spyker.Run) -> None:
@@ -60,7 +60,7 @@ def test_a_plot_is_a_figure_that_notebooks_show_and_files_hold(run: spyker.Run, 
 
 def test_it_says_what_it_is(run: spyker.Run) -> None:
     score = run.curve["mean"].iloc[-1]
-    assert repr(run).startswith(f"<Run: spyker on quadratic, covered {score:.3f} after 4 s and ")
+    assert repr(run).startswith(f"<Run: stride on quadratic, covered {score:.3f} after 4 s and ")
     assert repr(run).endswith(f" updates ({run.folder})>")
     assert "<th>final covered</th>" in run._repr_html_()
     assert f"<td>{score:.3f}</td>" in run._repr_html_()

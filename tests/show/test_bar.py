@@ -66,5 +66,5 @@ def test_a_notebook_shows_one_bar_the_run_and_its_plot(tmp_path: Path, monkeypat
     assert "<progress" in shown["data"]["text/html"]
     assert "t 3.0/3 s" in shown["data"]["text/html"]  # the last of many: each replaced the one before
     assert "final covered" in result["data"]["text/html"]
-    assert result["data"]["text/plain"].startswith("<Run: spyker on quadratic")
+    assert result["data"]["text/plain"].startswith("<Run: stride on quadratic")
     assert "image/png" in notebook.cells[1].outputs[0]["data"]
