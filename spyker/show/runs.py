@@ -71,7 +71,7 @@ def together(runs: Sequence[RunRecord]) -> Shown:
 
 
 def settings(run: RunRecord) -> Settings:
-    """What a run depends on, but for its seed, by key; what follows from other keys is left out."""
+    """What a run depends on, but for its seed, by key; what follows from other keys counts as not set."""
     start = run.start
     algorithm = ALGORITHMS.get(start.algorithm)
     others = {other.section for other in ALGORITHMS.values()} - ({algorithm.section} if algorithm else set())
@@ -89,7 +89,7 @@ def settings(run: RunRecord) -> Settings:
         for name in usual.__dataclass_fields__:
             key = f"{algorithm.section}.{name.replace('_', '-')}"
             if getattr(algorithm.Parameters(), name) is None and found.get(key) == getattr(usual, name):
-                del found[key]
+                found[key] = None
     return found
 
 
