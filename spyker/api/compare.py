@@ -15,11 +15,13 @@ from spyker.api.interrupts import Interrupted, interrupts
 from spyker.api.result import Run, as_frame, as_html, plotted
 from spyker.api.run import emulate, short
 from spyker.api.scenario import AlgorithmLike, Source, TaskLike, read_scenario
+from spyker.api.sweep import check_counts
 from spyker.config.sections import ScenarioError
+from spyker.experiments.runner import with_seeds
 from spyker.learn.start import start
 from spyker.protocol.registry import COMPARED
 from spyker.records import find_runs, write_atomically
-from spyker.show.curves import Curve, curves, targets
+from spyker.show.runs import Shown, together
 from spyker.show.table import as_markdown, rows
 
 if TYPE_CHECKING:
@@ -44,43 +46,39 @@ class Comparison(Mapping[str, Run]):
         return len(self._runs)
 
     @cached_property
-    def curves(self) -> list[Curve]:
-        """The evaluations of each run."""
-        return curves([run.record for run in self.values()])
-
-    @property
-    def targets(self) -> Sequence[float]:
-        """The scores that the runs are meant to reach."""
-        return targets([run.record for run in self.values()])
+    def shown(self) -> Shown:
+        """The runs as lines of a table or a figure; those that differ in their seed alone are one."""
+        return together([run.record for run in self.values()])
 
     @cached_property
     def table(self) -> DataFrame:
         """One row per run: when it reached each target, where it ended, what it sent. It needs pandas."""
         lines = []
-        for name, curve in zip(self, self.curves, strict=True):
-            line: dict[str, Any] = {"run": name}
-            for target in self.targets:
-                line[f"time to {target:g}"], line[f"updates to {target:g}"] = curve.reached(target) or (None, None)
-            ends = {f"final {curve.metric}": curve.mean[-1], "worst server": curve.worst[-1], "bytes": curve.bytes[-1]}
+        for name, run in self.items():
+            line: dict[str, Any] = {"run": name, "algorithm": run.scenario["algorithm"], "seed": run.scenario["seed"]}
+            for target in self.shown.targets:
+                line[f"time to {target:g}"], line[f"updates to {target:g}"] = run.reached(target) or (None, None)
+            end = run.points
+            ends = {f"final {end.metric}": end.mean[-1], "worst server": end.worst[-1], "bytes": end.bytes[-1]}
             lines.append(line | ends)
         return as_frame(lines).set_index("run")
 
     def plot(self, path: str | Path | None = None, *, against: str = "time") -> Figure:
         """Draw the scores against ``time`` or ``updates``, or the ``bytes`` sent; write them to ``path`` as well."""
-        return plotted(self.curves, self.targets, path, against)
+        return plotted(self.shown, path, against)
 
     def draw(self) -> None:
         """Write the table and the plots beside the records."""
         from spyker.show.plots import plot_all  # only now: Matplotlib takes a second to import
 
-        write_atomically(self.folder / "table.md", as_markdown(self.curves, self.targets))
-        self.pictures = plot_all(self.curves, self.targets, self.folder)
+        write_atomically(self.folder / "table.md", as_markdown(*rows(self.shown)))
+        self.pictures = plot_all(self.shown, self.folder)
 
     def __repr__(self) -> str:
         return f"<Comparison: {', '.join(self)} ({self.folder})>"
 
     def _repr_html_(self) -> str:
-        return as_html(*rows(self.curves, self.targets))
+        return as_html(*rows(self.shown))
 
 
 def compare(
@@ -91,6 +89,7 @@ def compare(
     clients: int | None = None,
     duration: float | None = None,
     seed: int | None = None,
+    seeds: int = 1,
     preset: str = "paper",
     settings: Mapping[str, object] | None = None,
     out: str | os.PathLike[str] | None = None,
@@ -104,10 +103,13 @@ def compare(
 ) -> Comparison:
     """Run several algorithms, by default Stride and those of the paper, in the same world, one after the other.
 
-    Everything but ``algorithms`` is as in :func:`spyker.run`. ``out`` gets a record for each algorithm, the table as
-    ``table.md`` and the plots. Callbacks watch one run after the other, and ``True`` ends the one that they watch.
+    Each is run with so many ``seeds``, counted from the scenario's own; tables and plots then have the mean over them.
+    Everything else is as in :func:`spyker.run`. ``out`` gets a record for each run, named after its algorithm, with
+    several seeds also after its seed, the table as ``table.md`` and the plots. Callbacks watch one run after the other,
+    and ``True`` ends the one that they watch.
     """
     audience = Audience(callbacks)
+    check_counts(seeds=seeds)
     chosen_ones = list(COMPARED) if algorithms is None else list(algorithms)
     with data_from(data_dir):
         scenarios = [
@@ -128,15 +130,20 @@ def compare(
         if len(set(names)) < len(names) or not names:
             raise ScenarioError("--algorithms", "names one twice" if names else "is empty", "Name each once")
         folder = new_folder(f"compare-{short(scenarios[0])}") if out is None else Path(out)
-        done = {}
+        done: dict[str, Run] = {}
         with place_for_record(folder, overwrite=overwrite) as place:
             prepare_data(scenarios, progress=progress)
-            made, trainers = start(scenarios[0], workers, engine, ray_address)
-            with trainers, interrupts() as stop:
-                place.empty()
-                for name, chosen in zip(names, scenarios, strict=True):
-                    if not stop.interrupted:
-                        done[name] = emulate(chosen, made, trainers, folder / name, stop, audience, progress=progress)
+            for alike in zip(*(with_seeds(chosen, seeds) for chosen in scenarios), strict=True):
+                made, trainers = start(alike[0], workers, engine, ray_address)  # data depends on the seed
+                with trainers, interrupts() as stop:
+                    if not done:
+                        place.empty()
+                    for name, chosen in zip(names, alike, strict=True):
+                        if not stop.interrupted:
+                            run = name if seeds == 1 else f"{name}-seed-{chosen.seed}"
+                            done[run] = emulate(chosen, made, trainers, folder / run, stop, audience, progress=progress)
+                if stop.interrupted:
+                    break
     comparison = Comparison(done, folder)
     comparison.draw()
     if stop.interrupted:

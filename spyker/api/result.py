@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from spyker import records
 from spyker.protocol.facts import KINDS
 from spyker.records import Evaluated
-from spyker.show.curves import Curve, curves, targets
+from spyker.show.curves import Curve, curve, targets
+from spyker.show.runs import Shown, together
 from spyker.show.table import rows
 
 if TYPE_CHECKING:
@@ -91,8 +92,9 @@ class Run:
         return as_frame([as_row(stated) for stated in self.facts(kind)])
 
     @cached_property
-    def _curve(self) -> Curve:
-        return curves([self.record])[0]
+    def points(self) -> Curve:
+        """The evaluations as plain lists, without pandas."""
+        return curve(self.record)
 
     @property
     def finished(self) -> bool:
@@ -106,17 +108,17 @@ class Run:
 
     def reached(self, target: float) -> Reached | None:
         """When the mean of the servers first was as good as ``target``, if ever."""
-        hit = self._curve.reached(target)
+        hit = self.points.reached(target)
         return Reached(*hit) if hit else None
 
     def plot(self, path: str | Path | None = None, *, against: str = "time") -> Figure:
         """Draw the score against ``time`` or ``updates``, or the ``bytes`` sent; write it to ``path`` as well."""
-        return plotted([self._curve], self.targets, path, against)
+        return plotted(together([self.record]), path, against)
 
     def __repr__(self) -> str:
         name = f"{self.scenario['algorithm']} on {self.scenario['task']['name']}"
         try:
-            points = self._curve
+            points = self.points
         except records.RecordError:
             return f"<Run: {name}, nothing to see yet ({self.folder})>"
         end = "" if self.finished else ", stopped early"
@@ -126,7 +128,7 @@ class Run:
         )
 
     def _repr_html_(self) -> str:
-        return as_html(*rows([self._curve], self.targets))
+        return as_html(*rows(together([self.record])))
 
 
 def as_row(stated: records.Stated[Any]) -> dict[str, Any]:
@@ -151,11 +153,11 @@ def as_html(heads: Sequence[str], body: Sequence[Sequence[str]]) -> str:
     return "<table>" + "".join(f"<tr>{line}</tr>" for line in lines) + "</table>"
 
 
-def plotted(drawn: Sequence[Curve], targets: Sequence[float], path: str | Path | None, against: str) -> Figure:
-    """Draw curves and, if a path is given, write the picture there."""
+def plotted(shown: Shown, path: str | Path | None, against: str) -> Figure:
+    """Draw runs and, if a path is given, write the picture there."""
     from spyker.show.plots import plot, save  # only now: Matplotlib takes a second to import
 
-    figure = plot(drawn, targets, against)
+    figure = plot(shown, against)
     if path is not None:
         save(figure, Path(path))
     return figure

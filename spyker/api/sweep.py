@@ -15,14 +15,19 @@ from spyker.api.result import as_frame, as_html
 from spyker.api.run import short
 from spyker.api.scenario import AlgorithmLike, Source, TaskLike, read_scenario
 from spyker.config.sections import ScenarioError
-from spyker.experiments.runner import check_folder, held, run_watched, with_seeds
-from spyker.experiments.sweep import Point, Row, as_csv, cells, combinations, lines, row
+from spyker.experiments.runner import check_folder, folder_of, held, run_watched, with_seeds
+from spyker.experiments.sweep import Point, Row, as_csv, cells, combinations, lines, main_measures, row
 from spyker.learn.memory import check_memory
 from spyker.learn.start import available_cores
-from spyker.records import write_atomically
+from spyker.records import RunRecord, write_atomically
+from spyker.show.numbers import sample
+from spyker.show.runs import about
 
 if TYPE_CHECKING:
+    from matplotlib.figure import Figure
     from pandas import DataFrame
+
+PICTURE = "sweep.png"
 
 
 class Sweep:
@@ -36,6 +41,22 @@ class Sweep:
         """One row per combination and seed. It needs pandas."""
         heads, body = lines(self.rows)
         return as_frame([dict(zip(heads, line, strict=True)) for line in body])
+
+    def plot(self, path: str | Path | None = None) -> Figure:
+        """Draw each measure over the values, with the range of the seeds; write it to ``path`` as well."""
+        from spyker.show.plots import save  # only now: Matplotlib takes a second to import
+        from spyker.show.settings import plot_settings
+
+        seeds = len(self.rows[0].seeds)
+        unknown = sample([None] * seeds)
+        measures = {m: [row.measures.get(m, unknown) for row in self.rows] for m in main_measures(self.rows)}
+        records = [[RunRecord(self.folder / folder) for folder in row.folders] for row in self.rows]
+        titles = [runs[0].start.title for runs in records]
+        points = [row.values for row in self.rows]
+        figure = plot_settings(points, titles, measures, about(run for runs in records for run in runs))
+        if path is not None:
+            save(figure, Path(path))
+        return figure
 
     def __repr__(self) -> str:
         return f"<Sweep: {len(self.rows)} combinations of {', '.join(self.rows[0].values)} ({self.folder})>"
@@ -65,9 +86,9 @@ def sweep(
     """Run all combinations of the values of some keys, such as ``vary={"training.rate": [0.1, 0.2]}``.
 
     Each is run with so many ``seeds``, counted from the scenario's own, and so many ``jobs`` at a time, by default one
-    per core. Everything else is as in :func:`spyker.run`. ``out`` gets a record for each run, and all numbers as
-    ``sweep.csv``. Finished runs are never repeated: the same ``out`` with ``resume=True`` goes on after an
-    interruption, or adds values.
+    per core. Everything else is as in :func:`spyker.run`. ``out`` gets a record for each run, all numbers as
+    ``sweep.csv``, and a picture of them, ``sweep.png``. Finished runs are never repeated: the same ``out`` with
+    ``resume=True`` goes on after an interruption, or adds values.
     """
     check_counts(seeds=seeds, jobs=jobs)
     with data_from(data_dir):
@@ -98,12 +119,17 @@ def sweep(
             runs = run_watched("sweep", scenarios, folder / "runs", jobs, stop, progress=progress)
     if stop.interrupted:
         raise Interrupted(f"stopped; to go on: the same again with --out {folder} and --resume")
-    rows = [row(point, runs[i * seeds : (i + 1) * seeds]) for i, point in enumerate(points)]
+    folders = [folder_of(scenario, Path("runs")).as_posix() for scenario in scenarios]
+    seeded = [slice(i * seeds, (i + 1) * seeds) for i in range(len(points))]
+    rows = [row(point, runs[its], folders[its]) for point, its in zip(points, seeded, strict=True)]
     write_atomically(folder / "sweep.csv", as_csv(rows))
-    return Sweep(rows, folder)
+    done = Sweep(rows, folder)
+    if main_measures(rows):
+        done.plot(folder / PICTURE)
+    return done
 
 
-def check_counts(*, seeds: int | None, jobs: int | None) -> None:
+def check_counts(*, seeds: int | None, jobs: int | None = None) -> None:
     """Refuse numbers that make no sense."""
     for option, value in (("--seeds", seeds), ("--jobs", jobs)):
         if value is not None and value < 1:

@@ -115,7 +115,7 @@ def draw(args: argparse.Namespace) -> int:
     path = (args.out or Path()) / f"labels-{task.name}-{kind}-{len(labels)}.png"
     sizes = sorted(map(len, labels))
     each = f"{sizes[0]:,}" if sizes[0] == sizes[-1] else f"{sizes[0]:,} to {sizes[-1]:,}"
-    title = f"{task.name}, {kind}: {len(labels)} clients with {each} images each"
+    title = f"{task.name}, {kind}: {len(labels)} clients with {each} images each, seed {scenario.seed}"
     plot_labels(count_labels(labels), list(zip(world.regions, world.clients, strict=True)), title, path)
     print(f"{title}\n{path}")
     return 0

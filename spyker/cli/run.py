@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import argparse
+import sys
 import time
-from collections.abc import Sequence
 from typing import Any
-
-from rich.console import Console
 
 import spyker
 from spyker.api.interrupts import Interrupted
@@ -15,8 +13,8 @@ from spyker.api.result import Run
 from spyker.cli.codes import INTERRUPTED
 from spyker.cli.options import add_scenario_options, said, where
 from spyker.protocol.registry import COMPARED
-from spyker.show.curves import curves
-from spyker.show.table import for_terminal
+from spyker.show.runs import Shown, together
+from spyker.show.table import print_table, rows
 
 
 def add_run(commands: Any) -> None:
@@ -31,6 +29,9 @@ def add_compare(commands: Any) -> None:
     parser = commands.add_parser("compare", help="run several algorithms in the same world; table and plots")
     add_scenario_options(parser, algorithm=False)
     parser.add_argument("--algorithms", metavar="A,B,…", help=f"default: {','.join(COMPARED)}")
+    parser.add_argument(
+        "--seeds", type=int, default=1, metavar="K", help="so many seeds each, shown as mean and range; default: 1"
+    )
     parser.set_defaults(command=command_compare)
 
 
@@ -46,7 +47,7 @@ def command_run(args: argparse.Namespace) -> int:
 
 def show_run(run: Run) -> None:
     """Say how a run went, and where its record is."""
-    show_table([run], run.targets)
+    show_table(together([run.record]))
     print(f"record: {run.folder}/  ·  to draw it: spyker plot {run.folder}")
 
 
@@ -58,18 +59,21 @@ def command_compare(args: argparse.Namespace) -> int:
         runs, code = spyker.compare(names, args.scenario, **said(args), **where(args)), 0
     except Interrupted as stop:
         runs, code = stop.result, INTERRUPTED
-    show_table(list(runs.values()), runs.targets)
+    show_table(runs.shown)
     duration = next(iter(runs.values())).scenario["duration"]
     if code:
         print("stopped; what was not run is missing")
     else:
-        print(f"{duration:g} virtual seconds × {len(runs)} algorithms in {time.monotonic() - began:.0f} s")
+        times = f"{len(runs.shown.lines)} algorithms" + (f" × {args.seeds} seeds" if args.seeds > 1 else "")
+        print(f"{duration:g} virtual seconds × {times} in {time.monotonic() - began:.0f} s")
     print("plots:")
     for picture in runs.pictures:
         print(f"  {picture}")
     return code
 
 
-def show_table(runs: Sequence[Run], targets: Sequence[float]) -> None:
-    """Print the table of some runs."""
-    Console().print(for_terminal(curves([run.record for run in runs]), targets))
+def show_table(shown: Shown) -> None:
+    """Print the table of some runs, and what to keep in mind."""
+    print_table(*rows(shown))
+    if shown.warning:
+        print(f"spyker: {shown.warning}", file=sys.stderr)

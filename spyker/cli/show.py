@@ -6,20 +6,18 @@ import argparse
 from pathlib import Path
 from typing import Any
 
-from rich.console import Console
-
 from spyker.api.folders import OutFolder
+from spyker.cli.run import show_table
 from spyker.config.scenario import dump, load
 from spyker.learn.registry import resolve
 from spyker.records import find_runs
-from spyker.show.curves import curves
-from spyker.show.table import for_terminal
+from spyker.show.runs import together
 
 
 def add_plot(commands: Any) -> None:
     """``spyker plot``."""
     parser = commands.add_parser("plot", help="draw runs into one set of plots")
-    parser.add_argument("runs", nargs="+", type=Path, metavar="RUN", help="a folder made by run or compare")
+    parser.add_argument("runs", nargs="+", type=Path, metavar="RUN", help="a folder made by run, compare or sweep")
     parser.add_argument(
         "--out", type=Path, metavar="DIR", help="where the plots go; default: the folder of the first RUN"
     )
@@ -30,13 +28,11 @@ def command_plot(args: argparse.Namespace) -> int:
     """Draw runs, finished or not."""
     from spyker.show.plots import plot_all  # only now: Matplotlib takes a second to import
 
-    runs = [run for folder in args.runs for run in find_runs(folder)]
-    drawn = curves(runs)
-    targets = runs[0].start.targets
+    shown = together([run for folder in args.runs for run in find_runs(folder)])
     with OutFolder(args.out or args.runs[0]) as place:
         place.keep()
-        pictures = plot_all(drawn, targets, place.folder)
-    Console().print(for_terminal(drawn, targets))
+        pictures = plot_all(shown, place.folder)
+    show_table(shown)
     for picture in pictures:
         print(picture)
     return 0

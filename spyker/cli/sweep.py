@@ -5,17 +5,15 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
-from rich import box
-from rich.console import Console
-from rich.table import Table
-
 import spyker
 from spyker.api.interrupts import Interrupted
+from spyker.api.sweep import PICTURE
 from spyker.cli.codes import INTERRUPTED
 from spyker.cli.options import add_scenario_options, said, where
 from spyker.config.scenario import parse_value
 from spyker.config.sections import ScenarioError
 from spyker.experiments.sweep import cells
+from spyker.show.table import print_table
 
 
 def add_sweep(commands: Any) -> None:
@@ -54,14 +52,10 @@ def command_sweep(args: argparse.Namespace) -> int:
     except Interrupted as stop:
         print(stop)
         return INTERRUPTED
-    heads, body = cells(done.rows)
-    table = Table(box=box.SIMPLE_HEAD, header_style="bold", padding=(0, 1, 0, 0))
-    for i, head in enumerate(heads):
-        table.add_column(head, overflow="fold", justify="left" if i < len(vary) else "right")
-    for line in body:
-        table.add_row(*line)
-    Console().print(table)
+    print_table(*cells(done.rows), words=len(vary))
     print(f"all numbers: {done.folder / 'sweep.csv'}  ·  records: {done.folder / 'runs'}/")
+    if (done.folder / PICTURE).exists():
+        print(f"plot: {done.folder / PICTURE}  ·  to draw curves: spyker plot {done.folder}")
     return 0
 
 

@@ -13,7 +13,6 @@ from dataclasses import dataclass, field
 from matplotlib.figure import Figure
 
 from spyker.experiments.claims import Claim
-from spyker.experiments.numbers import Range, Sample, beyond, sample
 from spyker.experiments.speed import Gain
 from spyker.protocol.fedasync import FedAsync
 from spyker.protocol.fedavg import FedAvg
@@ -22,6 +21,7 @@ from spyker.protocol.spyker import Spyker
 from spyker.protocol.sync_spyker import SyncSpyker
 from spyker.records import RunRecord
 from spyker.show.curves import Curve, curve
+from spyker.show.numbers import Range, Sample, beyond, sample
 
 Settings = Mapping[str, object]
 NOT_IN_PAPER = "not in the paper"
@@ -97,7 +97,7 @@ class Results:
     def curves(self, label: str) -> list[Curve | None]:
         """The evaluations of a run, once per seed."""
         if label not in self._curves:
-            self._curves[label] = [None if run is None else curve(run, label) for run in self.runs[label]]
+            self._curves[label] = [None if run is None else curve(run) for run in self.runs[label]]
         return self._curves[label]
 
     def measure(self, label: str, name: str, of: Callable[[Curve], float | None]) -> Sample:

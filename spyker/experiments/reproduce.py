@@ -13,13 +13,14 @@ from spyker.config.scenario import Scenario, load
 from spyker.config.sections import show
 from spyker.experiments.claims import table
 from spyker.experiments.item import NOT_IN_PAPER, Item, Profile, Results, Section, Settings
-from spyker.experiments.numbers import Range
 from spyker.experiments.reading import READING
 from spyker.experiments.runner import with_seeds
 from spyker.experiments.speed import tokens
 from spyker.learn.registry import resolve
 from spyker.records import RunRecord, write_atomically
-from spyker.show.paper import save_figure
+from spyker.show.numbers import Range
+from spyker.show.paper import caption, save_figure
+from spyker.show.runs import about
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +61,8 @@ def tell(plan: Plan, runs: Mapping[str, Sequence[RunRecord | None]], folder: Pat
     results = Results(runs, plan.settings)
     section = plan.item.tell(results)
     section = replace(section, numbers=results.numbers, tokens=count_tokens(results))
+    made = [run for seeds in runs.values() for run in seeds if run is not None]
+    caption(section.figure, f"{section.caption} Runs: {about(made)}." if made else section.caption)
     folder.mkdir(parents=True, exist_ok=True)
     save_figure(section.figure, folder / "figure")
     write_atomically(folder / "numbers.csv", numbers(section))

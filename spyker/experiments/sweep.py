@@ -10,9 +10,9 @@ from dataclasses import dataclass
 
 from spyker.config.scenario import Scenario
 from spyker.config.sections import ScenarioError, show
-from spyker.experiments.numbers import Sample, sample
 from spyker.records import RunRecord
 from spyker.show.curves import curve, targets
+from spyker.show.numbers import Sample, sample
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,13 +39,15 @@ class Row:
 
     values: Mapping[str, object]
     seeds: Sequence[int]
+    folders: Sequence[str]
+    """Where each seed's run is."""
     measures: Mapping[str, Sample]
 
 
-def row(point: Point, runs: Sequence[RunRecord | None]) -> Row:
-    """Measure the runs of one combination, one per seed."""
+def row(point: Point, runs: Sequence[RunRecord | None], folders: Sequence[str]) -> Row:
+    """Measure the runs of one combination, one per seed, which are in these folders."""
     measures: dict[str, Sample] = {}
-    drawn = [None if run is None else curve(run, run.start.title) for run in runs]
+    drawn = [None if run is None else curve(run) for run in runs]
     metric = next((c.metric for c in drawn if c is not None), None)
     if metric is not None:
         for target in targets([run for run in runs if run is not None]):
@@ -56,7 +58,7 @@ def row(point: Point, runs: Sequence[RunRecord | None]) -> Row:
             measures[f"time to {target:g}, averaged model"] = sample(hit and hit[0] for hit in hits)
         measures[f"final {metric}"] = sample(None if c is None else c.mean[-1] for c in drawn)
         measures[f"final {metric}, averaged model"] = sample(None if c is None else c.averaged[-1] for c in drawn)
-    return Row(point.values, [point.scenario.seed + i for i in range(len(runs))], measures)
+    return Row(point.values, [point.scenario.seed + i for i in range(len(runs))], folders, measures)
 
 
 def all_measures(rows: Sequence[Row]) -> list[str]:
@@ -72,8 +74,8 @@ def lines(rows: Sequence[Row]) -> tuple[list[str], list[list[object]]]:
     for r in rows:
         for i, seed in enumerate(r.seeds):
             numbers = [r.measures[m].numbers[i] if m in r.measures else None for m in measures]
-            body.append([*(r.values[k] for k in keys), seed, *numbers])
-    return [*keys, "seed", *measures], body
+            body.append([*(r.values[k] for k in keys), seed, r.folders[i], *numbers])
+    return [*keys, "seed", "folder", *measures], body
 
 
 def as_csv(rows: Sequence[Row]) -> str:
@@ -82,15 +84,20 @@ def as_csv(rows: Sequence[Row]) -> str:
     writer = csv.writer(file, lineterminator="\n")
     heads, body = lines(rows)
     writer.writerow(heads)
-    first = heads.index("seed") + 1
+    first = heads.index("folder") + 1
     for line in body:
         writer.writerow([*line[:first], *("" if n is None else f"{n:g}" for n in line[first:])])
     return file.getvalue()
 
 
+def main_measures(rows: Sequence[Row]) -> list[str]:
+    """The measures that people are shown, which are not all."""
+    return [m for m in all_measures(rows) if not m.startswith("updates") and "averaged" not in m]
+
+
 def cells(rows: Sequence[Row]) -> tuple[list[str], list[list[str]]]:
-    """What a table for people has: a line per combination, means over the seeds, and not every measure."""
-    shown = [m for m in all_measures(rows) if not m.startswith("updates") and "averaged" not in m]
+    """What a table for people has: a line per combination, means over the seeds."""
+    shown = main_measures(rows)
     body = []
     for r in rows:
         missing = "" if r.measures else "diverged"

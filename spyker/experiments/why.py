@@ -11,7 +11,7 @@ from matplotlib.figure import Figure
 
 from spyker.experiments.item import Section, Table
 from spyker.experiments.speed import Gain, Pace
-from spyker.show.paper import legend, panels
+from spyker.show.paper import caption, legend, panels
 
 RULE = """FedAsync and Spyker mix every answer in when it comes, `W += w(W_k − W)`. The answer was trained from the
 model that its client was handed a round trip ago, and so it drags the server back by what that has learnt since. Let Δ
@@ -28,7 +28,8 @@ arrives, the condition on h_inter and h_intra holds already. Counted here:"""
 PACED = """The token's way round the ring paces the exchange, not the drift of the models
 ([differences.md](differences.md), 10)."""
 CAPTION = (
-    "Less time than FedAsync to 90 %, by the model and measured; on the line they agree. Diamonds are the paper's."
+    "Less time than FedAsync to 90 %, by the model and measured; on the line they agree. "
+    "Diamonds are the paper's, whiskers intervals of 95 %."
 )
 
 
@@ -57,6 +58,7 @@ def figure(found: Mapping[str, Gain]) -> Figure:
     axes.set_ylabel("less time than FedAsync, measured (%)")
     if measured:
         legend(axes)
+    caption(drawn, CAPTION)
     return drawn
 
 

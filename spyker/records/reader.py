@@ -196,10 +196,10 @@ class RunRecord:
 
 
 def find_runs(folder: Path) -> list[RunRecord]:
-    """The run in this folder, or else the runs in the folders directly below it, by name."""
+    """The run in this folder, or else the runs in the folders directly below it, by name, or in its ``runs``."""
     if is_record(folder):
         return [RunRecord(folder)]
-    children = sorted(p for p in folder.iterdir() if is_record(p)) if folder.is_dir() else []
+    children = sorted(p for p in (*folder.glob("[!.]*"), *folder.glob("runs/[!.]*")) if is_record(p))
     if not children:
         raise RecordError(f"{folder} holds no run record. Name a folder made by --out")
     return [RunRecord(child) for child in children]

@@ -13,7 +13,6 @@ from spyker.records.facts import EMULATED
 class Curve:
     """The evaluations of one run."""
 
-    label: str
     metric: str
     higher_is_better: bool
     time: list[float]
@@ -56,14 +55,13 @@ def targets(runs: Sequence[RunRecord]) -> list[float]:
     return list(dict.fromkeys(target for run in runs for target in run.start.targets))
 
 
-def curve(run: RunRecord, label: str) -> Curve:
+def curve(run: RunRecord) -> Curve:
     """Read the evaluations of a run. A run that was killed has them as well."""
     points = list(run.facts(Evaluated))
     if not points:
         raise RecordError(f"{run.folder} has no evaluation. Let it run longer, or run it again if it has ended")
     scores, summary = [p.fact for p in points], run.summary or {}
     return Curve(
-        label,
         run.start.metric,
         run.start.higher_is_better,
         [p.t for p in points],
@@ -77,11 +75,3 @@ def curve(run: RunRecord, label: str) -> Curve:
         bool(summary.get("finished")),
         run.start.world == EMULATED,
     )
-
-
-def curves(runs: Sequence[RunRecord]) -> list[Curve]:
-    """One curve per run, named after the algorithm, or after the folder where algorithms repeat."""
-    titles = [run.start.title for run in runs]
-    if len(set(titles)) < len(titles):
-        titles = [run.folder.name for run in runs]
-    return [curve(run, title) for run, title in zip(runs, titles, strict=True)]

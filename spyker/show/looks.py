@@ -28,16 +28,27 @@ LOOKS: dict[str, tuple[str, Dash]] = {
 """By an algorithm's title; those with momentum have the colour of those without."""
 
 
+SHADES = (0.0, 0.5, -0.5, 0.25, -0.25, 0.65, -0.7)
+"""Of the runs of one algorithm: how far each is from its colour, towards white, or, below zero, towards black."""
+
+
+def shade(colour: str, share: float) -> str:
+    """A colour, so far on its way to white or to black."""
+    end = 255 if share > 0 else 0
+    parts = [int(colour[i : i + 2], 16) for i in (1, 3, 5)]
+    return "#" + "".join(f"{round(part + abs(share) * (end - part)):02X}" for part in parts)
+
+
 def looks(labels: Sequence[str], width: float = 1.8) -> list[dict[str, Any]]:
     """What Matplotlib is told of each run. A label begins with an algorithm's title, or else gets a look that is free.
 
-    Several runs of an algorithm have its colour and other dashes.
+    Several runs of an algorithm have shades of its colour and other dashes.
     """
     owners = [label.partition(",")[0] for label in labels]
     taken = {LOOKS[owner] for owner in owners if owner in LOOKS}
     free = [look for look in LOOKS.values() if look not in taken]
     given: set[tuple[str, Dash]] = set()
-    found = []
+    found: list[dict[str, Any]] = []
     for owner in owners:
         choices = free
         if owner in LOOKS:
@@ -45,5 +56,6 @@ def looks(labels: Sequence[str], width: float = 1.8) -> list[dict[str, Any]]:
             choices = [own, *((colour, dash) for _, dash in LOOKS.values() if (colour, dash) not in taken)]
         look = next((choice for choice in choices if choice not in given), (BLACK, "-"))
         given.add(look)
-        found.append({"color": look[0], "linestyle": look[1], "linewidth": width})
+        before = sum(owner == other for other in owners[: len(found)])
+        found.append({"color": shade(look[0], SHADES[before % len(SHADES)]), "linestyle": look[1], "linewidth": width})
     return found

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Sequence
 from pathlib import Path
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from spyker.show.curves import Curve
 from spyker.show.looks import looks
+from spyker.show.paper import caption, lines, meaning, on_one_grid
+from spyker.show.runs import Shown
+
+CROWD = 6  # lines that can be named inside a figure
 
 
 class Picture(Figure):
@@ -22,43 +24,46 @@ class Picture(Figure):
         return file.getvalue()
 
 
-def plot_all(curves: Sequence[Curve], targets: Sequence[float], folder: Path) -> list[Path]:
+def plot_all(shown: Shown, folder: Path) -> list[Path]:
     """Draw all plots of these runs into a folder and name the files."""
-    metric = curves[0].metric
+    metric = shown.first.metric
     folder.mkdir(parents=True, exist_ok=True)
     names = {"time": f"{metric}-time.png", "updates": f"{metric}-updates.png", "bytes": "bytes.png"}
     for what, name in names.items():
-        save(plot(curves, targets, what), folder / name)
+        save(plot(shown, what), folder / name)
     return [folder / name for name in names.values()]
 
 
-def plot(curves: Sequence[Curve], targets: Sequence[float], what: str = "time") -> Picture:
+def plot(shown: Shown, what: str = "time") -> Picture:
     """The score against ``time`` or ``updates``, or the ``bytes`` that were sent."""
-    metric, figure = curves[0].metric, Picture(figsize=(7.2, 4.5), layout="constrained")
-    axes = figure.add_subplot()
+    metric, figure = shown.first.metric, Picture(figsize=(7.2, 4.5), layout="constrained")
+    every = [c for seeds in shown.lines.values() for c in seeds]
+    seconds = "virtual time (s)" if all(c.virtual for c in every) else "time (s)"
+    axes, said = figure.add_subplot(), meaning(shown.lines, shown.targets)
     if what == "time":
-        score(axes, curves, targets, [c.time for c in curves])
-        label, title = seconds(curves), f"{metric} over time, mean of the servers"
+        lines(axes, shown.lines, "time", seconds, metric, shown.targets)
+        title = f"{metric} over time"
     elif what == "updates":
-        score(axes, curves, targets, [c.updates for c in curves])
-        label, title = "client updates applied", f"{metric} over client updates, mean of the servers"
+        lines(axes, shown.lines, "updates", "client updates applied", metric, shown.targets)
+        title = f"{metric} over client updates"
     elif what == "bytes":
-        traffic(axes, curves)
-        label, title = seconds(curves), "Communication"
+        traffic(axes, shown, seconds)
+        title, said = "communication", "Lines: all that was sent so far; of several seeds the mean."
     else:
         raise ValueError(f"nothing can be drawn against {what!r}. Choose time, updates or bytes")
-    axes.set_xlabel(label)
+    if what != "bytes" and every[0].higher_is_better and max(max(c.best) for c in every) <= 1:
+        axes.set_ylim(0, 1.02)
     axes.set_title(title[0].upper() + title[1:], loc="left", fontsize=11)
-    axes.set_xlim(left=0)
     axes.grid(alpha=0.25)
     axes.spines[["top", "right"]].set_visible(False)
-    axes.legend(frameon=False)
+    if len(shown.lines) > CROWD:
+        figure.set_figwidth(9.6)
+        figure.legend(loc="outside right upper", frameon=False, fontsize=8)
+    else:
+        axes.legend(frameon=False, fontsize=9)
+    warning = f" {shown.warning[0].upper()}{shown.warning[1:]}." if shown.warning else ""
+    caption(figure, f"{shown.about}. {said}{warning}")
     return figure
-
-
-def seconds(curves: Sequence[Curve]) -> str:
-    """What an axis of time is called; that of a deployment is real."""
-    return "virtual time (s)" if all(c.virtual for c in curves) else "time (s)"
 
 
 def save(figure: Figure, path: Path) -> None:
@@ -66,21 +71,12 @@ def save(figure: Figure, path: Path) -> None:
     figure.savefig(path, dpi=150)
 
 
-def traffic(axes: Axes, curves: Sequence[Curve]) -> None:
-    """What each run has sent so far."""
-    for c, look in zip(curves, looks([c.label for c in curves]), strict=True):
-        axes.plot(c.time, [b / 1e6 for b in c.bytes], label=c.label, **look)
+def traffic(axes: Axes, shown: Shown, xlabel: str) -> None:
+    """What each line's runs have sent so far."""
+    for (label, seeds), look in zip(shown.lines.items(), looks(list(shown.lines), 1.4), strict=True):
+        grid, sent = on_one_grid(seeds, "time", "bytes")
+        axes.plot(grid, sent.mean(0) / 1e6, label=label, **look)
+    axes.set_xlabel(xlabel)
     axes.set_ylabel("sent over all links (MB)")
+    axes.set_xlim(left=0)
     axes.set_ylim(bottom=0)
-
-
-def score(axes: Axes, curves: Sequence[Curve], targets: Sequence[float], xs: Sequence[Sequence[float]]) -> None:
-    """Each run's mean, with the range from its worst to its best server behind it."""
-    for c, x, look in zip(curves, xs, looks([c.label for c in curves]), strict=True):
-        axes.plot(x, c.mean, label=c.label, **look)
-        axes.fill_between(x, c.worst, c.best, color=look["color"], alpha=0.12, linewidth=0)
-    for target in targets:
-        axes.axhline(target, color="0.55", linewidth=0.7, linestyle=":")
-    axes.set_ylabel(curves[0].metric)
-    if curves[0].higher_is_better and max(max(c.best) for c in curves) <= 1:
-        axes.set_ylim(0, 1.02)

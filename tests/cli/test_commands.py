@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -10,6 +11,7 @@ import tomllib
 from pathlib import Path
 
 import pytest
+from recording import judged, started, write
 
 from spyker import __version__
 from spyker.cli.main import main
@@ -76,6 +78,41 @@ def test_compare_runs_all_in_the_same_world_and_draws(
     for picture in ("covered-time.png", "covered-updates.png", "bytes.png"):
         assert f"out/{picture}" in printed
         assert (tmp_path / "out" / picture).read_bytes().startswith(b"\x89PNG")
+
+
+def test_plot_warns_of_runs_of_other_worlds_and_cuts_no_number(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    targets = ["--set", "evaluation.targets=[0.1, 0.2, 0.3]"]
+    assert main(["run", *QUICK, *targets, "--clients", "200", "--out", "first"]) == 0
+    assert main(["run", *QUICK, *targets, "--algorithm", "fedasync", "--out", "second"]) == 0
+    texts = {}
+    for columns in ("60", "80", None):  # None: a pipe
+        monkeypatch.delenv("COLUMNS", raising=False)
+        if columns:
+            monkeypatch.setenv("COLUMNS", columns)
+        capsys.readouterr()
+        assert main(["plot", "first", "second", "--out", "both"]) == 0
+        texts[columns], err = capsys.readouterr()
+        assert err == "spyker: not comparable as they stand: they differ in world.clients\n"
+    assert "Spyker, 200 clients" in texts[None]
+    assert all("…" not in text for text in texts.values())
+    numbers = [set(re.findall(r"[\d.,]+ s|\d,\d+", text)) for text in texts.values()]
+    assert numbers[0] == numbers[1] == numbers[2]
+    assert len(numbers[2]) >= 4
+    assert all(len(line) <= int(columns) for columns, text in texts.items() if columns for line in text.splitlines())
+
+
+def test_metrics_are_not_mixed_in_a_plot(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert main(["run", *QUICK, "--out", "a"]) == 0
+    write(tmp_path / "b", started(metric="perplexity", higher_is_better=False), [(0.0, judged(0, 9.0))])
+    assert main(["plot", "a", "b", "--out", "both"]) == 2
+    assert "covered (a) and perplexity (b). Name runs of one metric at a time" in capsys.readouterr().err
+    assert not (tmp_path / "both").exists()
 
 
 def test_an_existing_out_is_not_overwritten_unless_asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -5,8 +5,8 @@ import pytest
 from spyker.experiments.claims import Claim, Kind, Verdict, table, truth
 from spyker.experiments.item import Results
 from spyker.experiments.items.accuracy import common_levels, first_of, last_of, not_behind
-from spyker.experiments.numbers import before, beyond, every, less, sample, times
 from spyker.show.curves import Curve
+from spyker.show.numbers import before, beyond, every, less, sample, times
 
 
 def test_a_mean_needs_every_seed() -> None:
@@ -139,7 +139,7 @@ def made_up(**scores: list[float]) -> Results:
     results = Results({label: [] for label in scores}, {})
     for label, mean in scores.items():
         steps = list(range(1, len(mean) + 1))
-        curve = Curve(label, "accuracy", True, [*map(float, steps)], steps, steps, mean, mean, mean, mean, 0, True)
+        curve = Curve("accuracy", True, [*map(float, steps)], steps, steps, mean, mean, mean, mean, 0, True)
         results._curves[label] = [curve]
     return results
 

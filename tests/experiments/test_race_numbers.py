@@ -19,7 +19,7 @@ def rising(*scores: float, higher_is_better: bool = True, interval: float = 1.0)
     """A curve with one evaluation per second."""
     time, nothing = [i * interval for i in range(len(scores))], [0] * len(scores)
     points = list(scores)
-    return Curve("", "accuracy", higher_is_better, time, nothing, nothing, points, points, points, points, 0, True)
+    return Curve("accuracy", higher_is_better, time, nothing, nothing, points, points, points, points, 0, True)
 
 
 def test_the_interval_of_a_mean_is_students() -> None:

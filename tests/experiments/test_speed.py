@@ -7,12 +7,12 @@ import pytest
 
 from spyker.config.scenario import load
 from spyker.emulate.record import record
-from spyker.experiments.numbers import sample
 from spyker.experiments.speed import Pace, gain, pace, tokens
 from spyker.learn.engine import Here
 from spyker.learn.registry import resolve
 from spyker.learn.task import Task
 from spyker.records import Evaluated, RunRecord
+from spyker.show.numbers import sample
 from spyker.vectors import Vector
 
 END = 16.0

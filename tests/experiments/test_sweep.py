@@ -7,6 +7,7 @@ from spyker.cli.main import main
 from spyker.cli.sweep import split_values
 from spyker.config.sections import ScenarioError
 from spyker.experiments.sweep import combinations
+from spyker.records import RunRecord
 
 
 @pytest.mark.parametrize(
@@ -52,8 +53,14 @@ def test_a_sweep_has_a_line_per_combination_and_seed(tmp_path: Path, capsys: pyt
     ]
     assert float(rows[4]["time to 0.2"]) <= float(rows[0]["time to 0.2"] or "inf")
     assert all(0 < float(r["final covered"]) <= 1 for r in rows)
+    for r in rows:
+        made = RunRecord(out / r["folder"]).scenario
+        assert (made["training"]["rate"], made["seed"]) == (float(r["training.rate"]), int(r["seed"]))
+    assert (out / "sweep.png").read_bytes().startswith(b"\x89PNG")
     text = capsys.readouterr().out
-    assert all(word in text for word in ("rate", "latency-ms", "time to 0.2", "final covered", "sweep.csv"))
+    assert all(
+        word in text for word in ("sweep.png", "rate", "latency-ms", "time to 0.2", "final covered", "sweep.csv")
+    )
 
 
 @pytest.mark.parametrize(

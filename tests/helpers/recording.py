@@ -37,10 +37,14 @@ def started(server: int | None = None, began: float | None = None, **changes: An
 
 
 def write(
-    folder: Path, start: RunStarted | None, facts: Iterable[tuple[float, Fact]], summary: dict[str, Any] | None = None
+    folder: Path,
+    start: RunStarted | None,
+    facts: Iterable[tuple[float, Fact]],
+    summary: dict[str, Any] | None = None,
+    scenario: str = SCENARIO,
 ) -> Path:
     """A record of these facts."""
-    writer = RecordWriter(folder, SCENARIO, at_once=True)
+    writer = RecordWriter(folder, scenario, at_once=True)
     if start is not None:
         writer.write(0.0, start)
     for t, fact in facts:

@@ -35,6 +35,20 @@ def test_a_comparison_is_runs_by_name_a_table_and_plots() -> None:
     assert runs._repr_html_().count("<tr>") == 3
 
 
+def test_a_comparison_over_seeds_has_a_run_for_each_and_a_line_for_all() -> None:
+    runs = spyker.compare(["spyker", "fedavg"], seed=4, seeds=2, out="c", **QUICK)
+    assert list(runs) == ["spyker-seed-4", "fedavg-seed-4", "spyker-seed-5", "fedavg-seed-5"]
+    assert [run.scenario["seed"] for run in runs.values()] == [4, 4, 5, 5]
+    assert {label: len(seeds) for label, seeds in runs.shown.lines.items()} == {"Spyker": 2, "FedAvg": 2}
+    assert list(runs.table.groupby("algorithm")["seed"].count()) == [2, 2]
+    assert "| Spyker | " in Path("c/table.md").read_text()
+    assert "±" in Path("c/table.md").read_text()
+    alone = spyker.run(algorithm="fedavg", seed=5, **QUICK)
+    assert alone.summary == runs["fedavg-seed-5"].summary  # its data are those of its seed
+    with pytest.raises(ScenarioError, match="--seeds"):
+        spyker.compare(["spyker"], seeds=0, **QUICK)
+
+
 def test_what_a_callback_ends_is_one_run_of_several() -> None:
     begun: list[str] = []
 

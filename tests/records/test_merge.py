@@ -65,13 +65,13 @@ def test_records_are_aligned_by_the_time_at_which_they_began(tmp_path: Path) -> 
     assert (t, last.updates, last.bytes) == (2.0, 2, 200)
     assert (last.worst, last.best) == (0.5, 0.7)
     assert last.mean == pytest.approx(0.6)
-    assert curve(run, "merged").time == [0.5, 1.0, 2.0]
+    assert curve(run).time == [0.5, 1.0, 2.0]
 
 
 def test_regular_times_come_once(tmp_path: Path) -> None:
     facts = [(round(0.1 * n, 9), judged(n, 0.5)) for n in range(3, 12)]
     merge([write(tmp_path / "0", started(0, 1000.0, interval=0.1), facts)], tmp_path / "all")
-    assert curve(RunRecord(tmp_path / "all"), "merged").time == [t for t, _ in facts]
+    assert curve(RunRecord(tmp_path / "all")).time == [t for t, _ in facts]
 
 
 def test_what_a_restart_made_void_is_kept_and_does_not_count(tmp_path: Path) -> None:

@@ -9,25 +9,28 @@ from rich.console import Console
 from spyker.protocol.facts import SyncStarted, UpdateApplied
 from spyker.records import Evaluated, RecordError, RunRecord
 from spyker.show import bar
-from spyker.show.curves import Curve, curve, curves
+from spyker.show.curves import Curve, curve
 from spyker.show.plots import plot_all
 from spyker.show.progress import LiveProgress
-from spyker.show.table import as_markdown, for_terminal, rows
+from spyker.show.runs import Shown, together
+from spyker.show.table import as_markdown, print_table, rows
 
 
-def made(label: str, mean: list[float], higher: bool = True) -> Curve:
+def made(mean: list[float], higher: bool = True) -> Curve:
     n = len(mean)
     times, counts = [float(i) for i in range(n)], [10 * i for i in range(n)]
     worse = [m - 0.1 for m in mean]
-    return Curve(
-        label, "accuracy", higher, times, counts, [1_000_000 * c for c in counts], mean, worse, mean, mean, 3, True
-    )
+    return Curve("accuracy", higher, times, counts, [1_000_000 * c for c in counts], mean, worse, mean, mean, 3, True)
+
+
+def shown(targets: list[float], **lines: list[list[float]]) -> Shown:
+    return Shown({label: [made(mean) for mean in seeds] for label, seeds in lines.items()}, targets, "a test", [])
 
 
 def test_a_target_is_reached_at_the_first_evaluation_that_is_as_good() -> None:
-    assert made("a", [0.1, 0.9, 0.8, 0.95]).reached(0.9) == (1.0, 10)
-    assert made("a", [0.1, 0.9]).reached(0.91) is None
-    assert made("a", [9.0, 5.0, 4.0], higher=False).reached(5.0) == (1.0, 10)
+    assert made([0.1, 0.9, 0.8, 0.95]).reached(0.9) == (1.0, 10)
+    assert made([0.1, 0.9]).reached(0.91) is None
+    assert made([9.0, 5.0, 4.0], higher=False).reached(5.0) == (1.0, 10)
 
 
 @pytest.mark.parametrize(
@@ -44,53 +47,67 @@ def test_a_target_is_reached_at_the_first_evaluation_that_is_as_good() -> None:
 def test_the_first_crossing_and_the_first_that_holds(
     mean: list[float], higher: bool, first: float | None, holds: float | None
 ) -> None:
-    noisy = made("a", mean, higher)
+    noisy = made(mean, higher)
     hit, held = noisy.reached(0.9), noisy.held(0.9)
     assert (hit and hit[0]) == first
     assert (held and held[0]) == holds
 
 
 def test_other_scores_than_the_mean_can_be_asked_for() -> None:
-    curve = made("a", [0.1, 0.5, 0.9])
+    curve = made([0.1, 0.5, 0.9])
     assert curve.reached(0.4, curve.worst) == (1.0, 10)
     assert curve.held(0.8, curve.worst) == (2.0, 20)
 
 
+def printed(width: int, heads: list[str], body: list[list[str]], words: int = 1) -> str:
+    console = Console(file=io.StringIO(), width=width)
+    print_table(heads, body, words, console)
+    return console.file.getvalue()  # type: ignore[attr-defined, no-any-return]
+
+
 def test_the_table_fits_into_80_columns_and_cuts_nothing() -> None:
-    console = Console(file=io.StringIO(), width=80)
-    console.print(for_terminal([made("Sync-Spyker", [0.1, 0.912345, 0.95])], [0.9, 0.95]))
-    text = console.file.getvalue()  # type: ignore[attr-defined]
+    text = printed(80, *rows(shown([0.9, 0.95], **{"Sync-Spyker": [[0.1, 0.912345, 0.95]]})))
     for cell in ("Sync-Spyker", "1.00 s", "2.00 s", "0.950", "0.850", "20.0"):
         assert cell in text
     assert "…" not in text
 
 
+@pytest.mark.parametrize("width", [40, 60, 80, 100])
+def test_what_is_too_wide_comes_in_several_tables(width: int) -> None:
+    label = "Sync-Spyker, 200 clients, delay-ms.std = 60, second/sync-spyker"
+    heads, body = rows(shown([0.8, 0.9, 0.95], **{label: [[0.1, 0.85, 0.95], [0.1, 0.9, 0.951]]}))
+    text = printed(width, heads, body)
+    assert "…" not in text
+    assert all(cell in text for cell in body[0][1:])
+    assert max(map(len, text.splitlines())) <= width
+    assert text.replace("\n", "").count("Sync") >= 2  # each table names the run
+
+
 def test_the_table_as_markdown() -> None:
-    lines = as_markdown([made("A", [0.1, 0.95]), made("B", [0.1, 0.2])], [0.9]).splitlines()
+    lines = as_markdown(*rows(shown([0.9], A=[[0.1, 0.95]], B=[[0.1, 0.2]]))).splitlines()
     assert lines[0] == "| algorithm | time to 0.9 | updates to 0.9 | final accuracy | worst server | sent MB |"
     assert lines[2] == "| A | 1.00 s | 10 | 0.950 | 0.850 | 10.0 |"
     assert lines[3] == "| B | – | – | 0.200 | 0.100 | 10.0 |"
 
 
+def test_of_several_seeds_the_table_has_means_and_deviations() -> None:
+    _, [cells] = rows(shown([0.9, 0.99], A=[[0.1, 0.92, 0.92], [0.1, 0.2, 0.94], [0.1, 0.2, 0.99]]))
+    assert cells[1:3] == ["1.67 ± 0.58 s", "17 ± 6"]
+    assert cells[3:5] == ["– (1 of 3 seeds)", "– (1 of 3 seeds)"]
+    assert cells[5] == "0.950 ± 0.036"
+
+
 def test_plots_are_pictures(tmp_path: Path) -> None:
-    pictures = plot_all([made("A", [0.1, 0.95]), made("B", [0.1, 0.2])], [0.9], tmp_path / "new")
+    pictures = plot_all(shown([0.9], A=[[0.1, 0.95]], B=[[0.1, 0.2]]), tmp_path / "new")
     assert [p.name for p in pictures] == ["accuracy-time.png", "accuracy-updates.png", "bytes.png"]
     assert all(p.read_bytes().startswith(b"\x89PNG") and p.stat().st_size > 10_000 for p in pictures)
 
 
-def test_curves_are_named_after_algorithms_or_after_folders_where_those_repeat(tmp_path: Path) -> None:
-    runs = []
-    for folder, title in (("a", "Spyker"), ("b", "FedAvg"), ("c", "Spyker")):
-        runs.append(RunRecord(write(tmp_path / folder, started(title=title), [(0.0, judged(0, 0.1))])))
-    assert [c.label for c in curves(runs[:2])] == ["Spyker", "FedAvg"]
-    assert [c.label for c in curves(runs)] == ["a", "b", "c"]
-
-
 def test_a_run_without_any_evaluation_cannot_be_drawn(tmp_path: Path) -> None:
     with pytest.raises(RecordError, match="no evaluation"):
-        curve(RunRecord(write(tmp_path / "a", started(), [])), "a")
+        curve(RunRecord(write(tmp_path / "a", started(), [])))
     with pytest.raises(RecordError, match="no facts yet"):
-        curves([RunRecord(write(tmp_path / "b", None, []))])
+        together([RunRecord(write(tmp_path / "b", None, []))])
 
 
 def test_a_run_that_was_killed_is_shown_as_what_it_is(tmp_path: Path) -> None:
@@ -98,22 +115,22 @@ def test_a_run_that_was_killed_is_shown_as_what_it_is(tmp_path: Path) -> None:
     killed = RunRecord(
         write(tmp_path / "a", start, [(float(t), judged(t, score)) for t, score in ((0, 120.0), (1, 80.0))])
     )
-    [drawn] = curves([killed])
-    assert (drawn.label, drawn.metric, drawn.reached(90.0)) == ("Spyker", "perplexity", (1.0, 1))
-    heads, [cells] = rows([drawn], killed.start.targets)
+    drawn = together([killed])
+    assert (list(drawn.lines), drawn.first.metric, drawn.first.reached(90.0)) == (["Spyker"], "perplexity", (1.0, 1))
+    heads, [cells] = rows(drawn)
     assert "final perplexity" in heads
     assert cells[0] == "Spyker (stopped early)"
-    assert plot_all([drawn], [90.0], tmp_path)[0].name == "perplexity-time.png"
+    assert plot_all(drawn, tmp_path)[0].name == "perplexity-time.png"
 
 
 def test_a_run_whose_score_is_not_a_number_is_shown(tmp_path: Path) -> None:
     nan = float("nan")
     facts = [(0.0, judged(0, 0.25)), (1.0, judged(10, nan)), (2.0, judged(20, nan))]
-    [drawn] = curves([RunRecord(write(tmp_path / "a", started(), facts))])
-    assert [None if math.isnan(score) else score for score in drawn.mean] == [0.25, None, None]
-    assert "nan" in as_markdown([drawn], [0.5])
-    assert drawn.reached(0.5) is None
-    assert all(p.stat().st_size > 10_000 for p in plot_all([drawn], [0.5], tmp_path))
+    drawn = together([RunRecord(write(tmp_path / "a", started(), facts))])
+    assert [None if math.isnan(score) else score for score in drawn.first.mean] == [0.25, None, None]
+    assert "nan" in as_markdown(*rows(drawn))
+    assert drawn.first.reached(0.5) is None
+    assert all(p.stat().st_size > 10_000 for p in plot_all(drawn, tmp_path))
 
 
 def test_progress_shows_time_updates_score_synchronisations_and_time_left(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 from spyker.experiments.claims import NOT_REACHED, truth
 from spyker.experiments.item import ALGORITHM_TITLES, Item, Results, Section, Table
-from spyker.experiments.numbers import Sample, before, every, sample, times
-from spyker.show.paper import legend, lines, panels
+from spyker.show.numbers import Sample, before, every, sample, times
+from spyker.show.paper import legend, lines, meaning, panels
 
 RUNS = {title: {"algorithm": name} for name, title in ALGORITHM_TITLES.items()}
 SPYKER, BASELINES = "Spyker", ("FedAsync", "HierFAVG", "FedAvg")
@@ -112,7 +112,7 @@ def tell(targets: Sequence[float], name: str, results: Results, least: float | N
             undecided,
         ),
     ]
-    caption = f"{name}: {metric} against time and against client updates; mean of the servers, range over seeds shaded."
+    caption = f"{name}: {metric} against time and against client updates. {meaning(curves, targets)}"
     return Section(claims, [Table("", heads, rows)], figure, caption, {})
 
 

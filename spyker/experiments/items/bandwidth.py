@@ -5,7 +5,7 @@ from __future__ import annotations
 from spyker.experiments.claims import Claim, truth
 from spyker.experiments.item import ALGORITHM_TITLES, Item, Results, Section, Table
 from spyker.experiments.items.queues import WITHOUT_DATA
-from spyker.experiments.numbers import times
+from spyker.show.numbers import times
 from spyker.show.paper import legend, panels, steps
 
 PAPER = {"Spyker": 63.4, "Sync-Spyker": 32.5, "FedAsync": 24.5, "HierFAVG": 16.35, "FedAvg": 2.28}  # MB

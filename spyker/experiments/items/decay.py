@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from spyker.experiments.claims import Claim
 from spyker.experiments.item import Item, Results, Section, Table
-from spyker.experiments.numbers import less
-from spyker.show.paper import legend, lines, panels
+from spyker.show.numbers import less
+from spyker.show.paper import legend, lines, meaning, panels
 
 TARGET = 0.9
-WITH, WITHOUT = "with decay", "without decay"
+WITH, WITHOUT = "Spyker, with decay", "Spyker, without decay"
 # Decay is against clients that are fast and have data of their own kind.
 HETEROGENEOUS = {
     "algorithm": "spyker",
@@ -32,23 +32,12 @@ def tell(results: Results) -> Section:
         )
     ]
     figure, (axes,) = panels(1)
-    lines(
-        axes,
-        {label: results.curves(label) for label in results.labels},
-        "time",
-        "virtual time (s)",
-        "accuracy",
-        (TARGET,),
-    )
+    curves = {label: results.curves(label) for label in results.labels}
+    lines(axes, curves, "time", "virtual time (s)", "accuracy", (TARGET,))
     legend(axes)
     heads = ["", *results.heads((TARGET,)), "accuracy at the end"]
-    return Section(
-        claims,
-        [Table("", heads, rows)],
-        figure,
-        "Spyker with and without learning rate decay; two labels per client, σ = 60 ms.",
-        {},
-    )
+    caption = "Spyker with and without learning rate decay; two labels per client, σ = 60 ms."
+    return Section(claims, [Table("", heads, rows)], figure, f"{caption} {meaning(curves, (TARGET,))}", {})
 
 
 DECAY = Item(

@@ -6,8 +6,8 @@ import itertools
 
 from spyker.experiments.claims import Claim, truth
 from spyker.experiments.item import Item, Results, Section, Table
-from spyker.experiments.numbers import before, every, less, times
-from spyker.show.paper import legend, lines, panels
+from spyker.show.numbers import before, every, less, times
+from spyker.show.paper import legend, lines, meaning, panels
 
 TARGET = 0.9
 # clients on the first server: those of all servers; the paper's accuracy and duration
@@ -20,7 +20,7 @@ WHY = "the servers keep exchanging models, and with IID data each has clients wi
 
 def label(clients: int) -> str:
     """The name of a run."""
-    return f"{clients} clients on one server"
+    return f"Spyker, {clients} clients on one server"
 
 
 def tell(results: Results) -> Section:
@@ -56,13 +56,13 @@ def tell(results: Results) -> Section:
         ),
     ]
     figure, (axes,) = panels(1)
-    lines(axes, {run: results.curves(run) for run in results.labels}, "time", "virtual time (s)", "accuracy", (TARGET,))
+    curves = {run: results.curves(run) for run in results.labels}
+    lines(axes, curves, "time", "virtual time (s)", "accuracy", (TARGET,))
     legend(axes)
     heads = ["", "accuracy", "paper", "averaged model", *results.heads((TARGET,)), "paper's duration"]
     notes = f"Accuracies are those when the first of the four runs ends, after {end.text('.3g', ' s')}."
-    return Section(
-        claims, [Table("", heads, rows)], figure, "Spyker with an imbalanced number of clients per server.", {}, notes
-    )
+    caption = f"Spyker with an imbalanced number of clients per server. {meaning(curves, (TARGET,))}"
+    return Section(claims, [Table("", heads, rows)], figure, caption, {}, notes)
 
 
 IMBALANCE = Item(

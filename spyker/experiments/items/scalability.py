@@ -7,9 +7,9 @@ from functools import partial
 from spyker.experiments.claims import Claim, Kind, truth
 from spyker.experiments.item import ALGORITHM_TITLES, Item, Results, Section, Table
 from spyker.experiments.items.accuracy import BASELINES, first_of, last_of, not_behind
-from spyker.experiments.numbers import less, times
 from spyker.experiments.speed import gain
-from spyker.show.paper import bars, legend, panels
+from spyker.show.numbers import less, times
+from spyker.show.paper import BARS, bars, legend, panels
 
 TARGET = 0.9
 CLIENTS = (100, 200, 300)
@@ -63,11 +63,11 @@ def tell(results: Results, *, share: str, why: str, again: bool) -> Section:
         "updates × 300",
     ]
     figure, (axes,) = panels(1)
-    ours = {t: [(grown[t, c].mean, grown[t, c].spread) for c in CLIENTS[1:]] for t in ALGORITHM_TITLES.values()}
+    ours = {t: [grown[t, c] for c in CLIENTS[1:]] for t in ALGORITHM_TITLES.values()}
     paper = {t: [PAPER[t][0], PAPER[t][2]] for t in ours}
     bars(axes, ["200 clients", "300 clients"], ours, paper, f"time to {TARGET:.0%} over that with 100 clients")
     axes.axhline(1, color="0.3", linewidth=0.6)
-    legend(axes)
+    legend(axes, above=True)
     by_200 = {t: grown[t, 200] for t in ("Spyker", *BASELINES)}
     claims = [
         Claim(
@@ -107,8 +107,8 @@ def tell(results: Results, *, share: str, why: str, again: bool) -> Section:
         spyker, fedasync = label("Spyker", clients), label("FedAsync", clients)
         measured = less(time[spyker], time[fedasync])
         gains[f"{clients} clients, {share}"] = gain(results.runs[spyker], results.runs[fedasync], measured, None)
-    notes = f"Diamonds are the paper's. With more clients there are {share}."
-    caption = f"Time to {TARGET:.0%} with more clients, {share}."
+    notes = f"With more clients there are {share}."
+    caption = f"Time to {TARGET:.0%} with more clients, {share}. {BARS} Diamonds: the paper's."
     return Section(claims, [Table("", heads, rows)], figure, caption, {}, notes, gains)
 
 

@@ -14,8 +14,8 @@ from spyker.config.presets import PRESETS
 from spyker.experiments.claims import NOT_REACHED, truth
 from spyker.experiments.item import ALGORITHM_TITLES, NOT_IN_PAPER, Item, Results, Section, Settings, Table
 from spyker.experiments.items.accuracy import CIFAR10_LEAST, common_levels, first_of, level_head, not_behind
-from spyker.experiments.numbers import Sample
-from spyker.show.paper import bars, legend, lines, panels
+from spyker.show.numbers import Sample
+from spyker.show.paper import BARS, bars, legend, lines, meaning, panels
 
 TARGETS = (0.9, 0.95)
 TUNING_TARGET = 0.8  # soon reached, so that a search costs little
@@ -57,8 +57,9 @@ def tell_tuning(results: Results) -> Section:
             mark = "**best**" if label == winner else ""
             rows.append([label, found[label].text(".3g", " s"), results.final(label).text(".3g"), mark])
     figure, (axes,) = panels(1)
-    bars(axes, list(best), {"best of eight": [(s.mean, s.spread) for s in best.values()]}, {}, "time to 80 % (s)")
-    caption = "Time to 80 % on held-back training images with each algorithm's best settings."
+    bars(axes, ["best of eight"], {title: [found] for title, found in best.items()}, {}, "virtual time to 80 % (s)")
+    legend(axes, above=True)
+    caption = f"Time to 80 % on held-back training images with each algorithm's best settings. {BARS}"
     heads = ["", "time to 80 %", "accuracy when stopped", ""]
     return Section([], [Table("", heads, rows)], figure, caption, {}, beside_preset(winners))
 
@@ -106,7 +107,8 @@ def tell_tuned(targets: Sequence[float], results: Results, least: float | None =
         lines(axes, curves, "time", "virtual time (s)", metric, targets)
         axes.set_title("preset tuned" if ending else "preset paper", fontsize=9, loc="left")
     legend(left)
-    caption = f"The five algorithms with the paper's parameters and with tuned ones ({metric}, mean of the servers)."
+    drawn = {label: results.curves(label) for label in results.labels}
+    caption = f"The five algorithms with the paper's parameters and with tuned ones. {meaning(drawn, targets)}"
     return Section(claims, [Table("", heads, rows)], figure, caption, {})
 
 

@@ -38,7 +38,7 @@ def read_cell(scenarios: Sequence[Scenario], root: Path, world: World) -> Cell |
     folders = [folder_of(scenario, root) for scenario in scenarios]
     if not all(is_finished(folder) or is_diverged(folder) for folder in folders):
         return None
-    curves = tuple(curve(RunRecord(folder), "") if is_finished(folder) else None for folder in folders)
+    curves = tuple(curve(RunRecord(folder)) if is_finished(folder) else None for folder in folders)
     first = [None if c is None or (hit := c.reached(world.target)) is None else hit[0] for c in curves]
     return Cell(
         tuple(scenario.seed for scenario in scenarios),

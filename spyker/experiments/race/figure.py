@@ -12,13 +12,14 @@ from spyker.experiments.race.board import Cell
 from spyker.experiments.race.lineup import Race, title
 from spyker.experiments.race.worlds import OURS, TWO_LABELS
 from spyker.protocol.hierfavgm import HierFAVGM
-from spyker.show.looks import COLOURS
-from spyker.show.paper import PRINT, dots, lines
+from spyker.show.looks import looks
+from spyker.show.paper import PRINT, caption, dots, lines, meaning
+from spyker.show.runs import seeds_in_words
 
-OUR_LOOK: dict[str, Any] = {"color": COLOURS[0], "linestyle": "-", "linewidth": 2.4, "zorder": 5}
-PAPERS_LOOK: dict[str, Any] = {"color": COLOURS[1], "linestyle": "-", "linewidth": 1.6}
-MOMENTUM_LOOK: dict[str, Any] = {"color": COLOURS[2], "linestyle": "-", "linewidth": 1.6}
-OTHER_LOOK: dict[str, Any] = {"color": COLOURS[3], "linestyle": "-", "linewidth": 1.6}
+OUR_LOOK: dict[str, Any] = {**looks([title(OURS)], 2.4)[0], "zorder": 5}
+# Whoever is the best is another algorithm in each world: these two are nobody's colours.
+PAPERS_LOOK: dict[str, Any] = {"color": "0.3", "marker": "s"}
+OTHER_LOOK: dict[str, Any] = {"color": "0.65", "marker": "D"}
 LIMIT_LOOK: dict[str, Any] = {"color": "0.35", "linestyle": "--", "linewidth": 1.4}
 
 
@@ -31,23 +32,25 @@ def figure(race: Race) -> Figure:
     for axes in (left, right):
         axes.grid(alpha=0.25, linewidth=0.5)
         axes.set_axisbelow(True)
+    said: list[str] = []
     place = next((p for p in places if p.world.name == TWO_LABELS), None)
     if place is not None:
-        shown = labelled(place)
+        special, curves = {title(OURS): OUR_LOOK}, {label: cell.curves for label, cell in labelled(place).items()}
         limit = best_in_room(race)
         if limit is not None:
-            shown[f"{limit[0]} in one room: the limit"] = limit[1], LIMIT_LOOK
-        curves = {label: cell.curves for label, (cell, _) in shown.items()}
-        looks = {label: look for label, (_, look) in shown.items()}
-        lines(left, curves, "time", "virtual time (s)", "accuracy", (place.world.target,), looks)
+            label = f"{limit[0]} in one room: the limit"
+            special[label], curves[label] = LIMIT_LOOK, limit[1].curves
+        lines(left, curves, "time", "virtual time (s)", "accuracy", (place.world.target,), special)
+        said.append(f"Left: {place.world.settings['task.name']}, {seeds_in_words(place.ours.seeds)}.")
+        said.append(meaning(curves, (place.world.target,)))
         left.set_title("Two labels per client, the paper's latencies", loc="left", fontsize=10)
         left.legend(frameon=False, fontsize=8, loc="lower right")
     compact = [p for p in places if p.world.compact]
     if compact:
-        series: dict[str, tuple[list[float | None], dict[str, Any]]] = {
+        series: dict[str, tuple[list[tuple[float, bool] | None], dict[str, Any]]] = {
             title(OURS): ([mean(p.ours) for p in compact], OUR_LOOK),
             "best of the paper's five": ([mean(p.papers and p.papers[1]) for p in compact], PAPERS_LOOK),
-            HierFAVGM.title: ([mean(p.momentum) for p in compact], MOMENTUM_LOOK),
+            HierFAVGM.title: ([mean(p.momentum) for p in compact], looks([HierFAVGM.title])[0]),
             "best other rival": ([mean(p.other and p.other[1]) for p in compact], OTHER_LOOK),
         }
         known = {label: pair for label, pair in series.items() if any(n is not None for n in pair[0])}
@@ -55,20 +58,22 @@ def figure(race: Race) -> Figure:
         target = f"{100 * compact[0].world.target:g} %"
         right.set_title(f"Time to {target}, every algorithm tuned", loc="left", fontsize=10)
         right.legend(frameon=False, fontsize=8, loc="upper center", bbox_to_anchor=(0.4, -0.15), ncols=2)
+        said.append("Right: means over the seeds; hollow: not reached by all of them, at least so long.")
+    caption(made, " ".join(said))
     return made
 
 
-def labelled(place: Standing) -> dict[str, tuple[Cell, dict[str, Any]]]:
-    """Whose curves are drawn, and how."""
-    found = {title(OURS): (place.ours, OUR_LOOK)}
-    for pair, look in ((place.papers, PAPERS_LOOK), (place.other, OTHER_LOOK)):
-        if pair is not None:
-            found[pair[0]] = pair[1], look
+def labelled(place: Standing) -> dict[str, Cell]:
+    """Whose curves are drawn, by title."""
+    found = {title(OURS): place.ours, **dict(pair for pair in (place.papers, place.other) if pair is not None)}
     if place.momentum is not None:
-        found[HierFAVGM.title] = place.momentum, MOMENTUM_LOOK
+        found[HierFAVGM.title] = place.momentum
     return found
 
 
-def mean(cell: Cell | None) -> float | None:
-    """The mean time; that of whoever did not get there is the horizon."""
-    return None if cell is None else cell.stays.mean().value
+def mean(cell: Cell | None) -> tuple[float, bool] | None:
+    """The mean time, and whether everybody got there; that of whoever did not is the horizon."""
+    if cell is None:
+        return None
+    found = cell.stays.mean()
+    return found.value, not found.mark

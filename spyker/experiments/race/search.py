@@ -70,7 +70,7 @@ def judged(settings: Settings, run: RunRecord | None, target: float, limit: floa
     """What a trial is worth; a training that diverged has learnt nothing."""
     if run is None:
         return Trial(settings, limit + PENALTY * target, None, limit)
-    found = curve(run, "")
+    found = curve(run)
     hit = found.reached(target)
     if hit is None:
         return Trial(settings, limit + PENALTY * (target - max(found.mean)), None, limit)

@@ -29,7 +29,7 @@ class Sample:
     @property
     def numbers(self) -> tuple[float | None, ...]:
         """What was measured; ``None`` where there was nothing to measure, such as a target never reached."""
-        return tuple(low if low == high else None for low, high in self.ranges)
+        return tuple(None if low < high else low for low, high in self.ranges)
 
     @property
     def whole(self) -> bool:
@@ -74,7 +74,8 @@ class Sample:
             low, high = self.mean_range
             bound = f"> {low:{form}}{unit}" if low > -math.inf else f"< {high:{form}}{unit}" if high < math.inf else "–"
             return f"{bound} ({len(self.known)} of {len(self.numbers)} seeds)" if self.known else bound
-        spread = "" if self.spread is None else f" ± {self.spread:{'.2g' if self.spread < 100 else '.0f'}}"
+        digits = form if form.endswith("f") else ".2g" if (self.spread or 0) < 100 else ".0f"
+        spread = "" if self.spread is None else f" ± {self.spread:{digits}}"
         mean = 0.0 if abs(self.mean) < NOTHING else self.mean
         return f"{mean:{form}}{spread}{unit}"
 
