@@ -13,8 +13,9 @@ At the end of a round the server takes a step along the mean of the answers, wit
 
 What breaks momentum is a single round in which trainings run away: a model that is new to a region meets data that it
 has unlearnt, the gradients are large, and so is everything that follows from them. So no answer counts with more than
-``clip`` times the usual length of an answer, the median over the last rounds. With it, a learning rate that is twice
-too large or too small costs time but breaks nothing.
+``clip`` times the usual length of an answer: the median over the last rounds, or over the first round if that is more.
+(If the limit shrank with the answers of those who have nothing left to learn, it would shut out what only slow clients
+know.) With it, a learning rate that is twice too large or too small costs time but breaks nothing.
 
 Servers exchange models and momenta as in Spyker. One *token* circulates; its holder starts exchange number ``bid`` once
 it has had ``every`` rounds since the last one. Everyone who first hears of a ``bid`` remembers its own state of that
@@ -144,8 +145,9 @@ class Stride(Server):
         self.weight = 0.0  # Σ d_k of this round
         self.answered: dict[int, int] = {}  # who has answered in this round, and how many answers counted meanwhile
         self.round = 0  # rounds that have ended
+        self.hurried = False  # half of the clients have answered, and the others have not for ever
         self.lengths: list[float] = []  # ‖Δ_k‖ of the last answers
-        self.usual = 0.0  # their median, at the end of the last round
+        self.usual = self.first = 0.0  # their median, at the end of the last round and of the first
         self.pace = 0.0  # seconds that the faster half took in the last round
         # The exchange.
         self.bid = 1 if id == 0 else 0  # of the token, where it is
@@ -171,8 +173,7 @@ class Stride(Server):
                 if sender not in self.answered:  # otherwise the end of the round answers it
                     self.send_client(sender, self.model(self.rate))
             case Leave():
-                self.sizes.pop(sender, None)
-                self.answered.pop(sender, None)  # what it has answered counts
+                self.sizes.pop(sender, None)  # what it has answered counts
                 self.check_round()
             case Stance():
                 self.merge(sender, message)
@@ -182,7 +183,7 @@ class Stride(Server):
     def work(self, sender: int, message: ClientMessage | PeerMessage) -> Work:
         """The last answer of a round costs the aggregation, and another server's stance a mix."""
         match message:
-            case Update() if len(self.answered.keys() | {sender}) == len(self.sizes):
+            case Update() if self.sizes.keys() <= self.answered.keys() | {sender}:
                 return Work.AVERAGE
             case Stance():
                 return Work.MIX
@@ -218,14 +219,15 @@ class Stride(Server):
         self.sum.add(update.weights, self.sizes[k] * share)
         self.weight += self.sizes[k]
         self.answered[k] = max(0, self.version - update.version)
-        self.check_round(half=2 * len(self.answered) == len(self.sizes) + len(self.sizes) % 2)
+        self.check_round()
 
-    def check_round(self, *, half: bool = False) -> None:
+    def check_round(self) -> None:
         """End the round if all have answered. When half of them have, the others have not for ever."""
-        if self.answered and len(self.answered) >= len(self.sizes):
+        answered = len(self.answered.keys() & self.sizes.keys())
+        if answered and answered == len(self.sizes):
             self.end_round()
-        elif half:
-            self.pace = self._now() - self._began
+        elif answered and 2 * answered >= len(self.sizes) and not self.hurried:
+            self.hurried, self.pace = True, self._now() - self._began
             self.start_timer(ROUND, (self.parameters.patience - 1) * self.pace)
 
     def wait(self) -> None:
@@ -243,7 +245,8 @@ class Stride(Server):
         self.weights.add(self.momentum.snapshot(), c * mu)
         self.sum, self.weight = Weights.zeros(step), 0.0
         del self.lengths[: -min(USUAL_ROUNDS * max(1, len(self.sizes)), USUAL_ANSWERS)]
-        self.usual = statistics.median(self.lengths)
+        self.usual = max(self.first, statistics.median(self.lengths))
+        self.first = self.first or self.usual
         for k, staleness in self.answered.items():
             self.age += 1
             self.version += 1
@@ -258,8 +261,9 @@ class Stride(Server):
         """Whoever has answered trains the new model."""
         model = self.model(self.rate)
         for k in self.answered:
-            self.send_client(k, model)
-        self.answered = {}
+            if k in self.sizes:
+                self.send_client(k, model)
+        self.answered, self.hurried = {}, False
         self._began = self._now()
         self.stop_timer(ROUND)
         self.wait()
@@ -321,10 +325,14 @@ class Stride(Server):
         """Pass the token on, to the next server that was heard of. Without any, try again after some rounds."""
         self.exchanging = False
         self.stop_timer(EXCHANGE)
-        self.absent = set(self.ring) - self.heard
+        self.absent = self.missing()
         following = next(j for i in range(1, self.n + 1) if (j := (self.id + i) % self.n) in self.heard)
         if following == self.id:
             self.bid += 1
             return
         self.holds = False
         self.send_server(following, Baton(self.bid, tuple(sorted(self.absent))))
+
+    def missing(self) -> set[int]:
+        """Who was not heard of in the exchange that ends."""
+        return set(self.ring) - self.heard

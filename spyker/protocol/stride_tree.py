@@ -32,6 +32,7 @@ class StrideTree(Stride):
         self.root = id  # of the exchange under way
         self.shares: dict[int, Stance] = {}  # what came from below in it
         self.asked = False  # whether something is still to come
+        self.longest_below = 0.0  # seconds that those below took to answer, when this was not the root
         self.below: dict[int, tuple[int, ...]] = {}  # who is to be told the end, by bid
 
     def receive(self, sender: int, message: ClientMessage | PeerMessage) -> None:
@@ -39,7 +40,7 @@ class StrideTree(Stride):
         match message:
             case Call() if message.bid > self.latest:
                 self.root, self._called = message.root, self._now()
-                self.start_timer(EXCHANGE, PATIENT * self.longest or FIRST)
+                self.start_timer(EXCHANGE, PATIENT * self.longest_below or FIRST)
                 self.call(message.bid)
             case Stance():
                 self.gather(sender, message)
@@ -95,7 +96,11 @@ class StrideTree(Stride):
     def check_shares(self) -> None:
         """Go on when all is there."""
         if len(self.shares) == len(self.children()):
-            self.longest = max(self.longest, self._now() - self._called)
+            took = self._now() - self._called
+            if self.root == self.id:
+                self.longest = max(self.longest, took)
+            else:
+                self.longest_below = max(self.longest_below, took)
             self.pass_up()
 
     def pass_up(self) -> None:
@@ -120,6 +125,10 @@ class StrideTree(Stride):
             self.send_server(j, common)
         self.shift(common, mine, 1.0)
         self.record(Merged(self.id, self.root, common.bid, 1.0, self.age))
+
+    def missing(self) -> set[int]:
+        """The root has heard of some for others, and the next tree has another shape."""
+        return set()
 
 
 def average(stances: Iterable[Stance]) -> Stance:

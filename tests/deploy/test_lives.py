@@ -150,7 +150,7 @@ def test_state_is_not_overwritten_by_accident(tmp_path: Path) -> None:
         assert "--resume" in (tmp_path / "server-0.log").read_text()
 
 
-@pytest.mark.parametrize("algorithm", ["spyker", "sync-spyker", "hierfavg"])
+@pytest.mark.parametrize("algorithm", ["stride", "spyker", "sync-spyker", "hierfavg"])
 def test_a_killed_server_does_not_stop_the_others_for_ever(tmp_path: Path, algorithm: str) -> None:
     """The token and the models that servers wait for outlive a kill in mid-synchronisation: exactly once each."""
     with deployed(table(algorithm, (2, 2)), tmp_path) as deployment:
@@ -174,7 +174,7 @@ def test_a_killed_server_does_not_stop_the_others_for_ever(tmp_path: Path, algor
         assert [server.wait(20) for server in servers] == [0] * len(servers)
         for i in range(2):
             check_exactly_once(deployment.facts(server=i))
-        if algorithm == "spyker":
+        if algorithm in ("stride", "spyker"):
             check_one_token([deployment.facts("token", i) + deployment.facts("sync", i) for i in range(2)])
 
 

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from spyker.protocol.messages import Record, ToServer, Update
+from spyker.protocol.messages import Record, StartTimer, StopTimer, ToServer, Update
 
 
 def vector(*values):
@@ -19,3 +19,9 @@ def sent(actions):
 
 def stated(actions, kind):
     return [a.fact for a in actions if isinstance(a, Record) and isinstance(a.fact, kind)]
+
+
+def timers(actions):
+    """What was done with timers: seconds for one that was started, None for one that was stopped."""
+    done = (a for a in actions if isinstance(a, StartTimer | StopTimer))
+    return [(a.timer, a.seconds if isinstance(a, StartTimer) else None) for a in done]

@@ -16,11 +16,22 @@ from hypothesis import strategies as st
 
 from spyker.placement import Topology
 from spyker.protocol.hierfavg import Cloud
-from spyker.protocol.messages import Join, Leave, PeerModel, ServeAgain, ToClient, ToServer, Update
+from spyker.protocol.messages import (
+    Join,
+    Leave,
+    PeerModel,
+    ServeAgain,
+    StartTimer,
+    StopTimer,
+    ToClient,
+    ToServer,
+    Update,
+)
 from spyker.protocol.registry import ALGORITHMS
 from spyker.protocol.saving import State
 
 PARAMETERS = {
+    "stride": {"every": 1},
     "spyker": {"h_inter": 2.0, "h_intra": 4.0},
     "sync-spyker": {"h_intra": 3.0},
     "fedasync": {},
@@ -59,15 +70,17 @@ def plain(thing):
 class History:
     """A deployment that is moved by random numbers, and its restored twin, once there is one."""
 
-    def __init__(self, build, algorithm):
+    def __init__(self, build, algorithm, **parameters):
         single = ALGORITHMS[algorithm].topology is Topology.SINGLE
         sizes = [[1, 2, 3, 4]] if single else [[1, 2], [3], [1, 1, 1]]
-        self.fresh = lambda: build(algorithm, sizes, initial=(0.0, 1.0), seed=3, **PARAMETERS.get(algorithm, {}))
+        parameters = PARAMETERS.get(algorithm, {}) | parameters
+        self.fresh = lambda: build(algorithm, sizes, initial=(0.0, 1.0), seed=3, **parameters)
         self.servers, self.twins = self.fresh(), []
         self.homes = [i for i, roster in enumerate(sizes) for _ in roster]
         self.homes += [k % len(sizes) for k in range(NEWCOMERS)]
         self.received = {}  # the model that each client has to train
         self.in_flight = []
+        self.timers = {}  # those that run, of all servers
         for server in self.servers:
             self.perform(server.id, list(server.start()))
 
@@ -80,8 +93,13 @@ class History:
         return saved, [plain(state) for state in saved]
 
     def step(self, choice, which, value):
-        """A client says something, or a message between servers arrives."""
+        """A client says something, a message between servers arrives, or a timer runs out."""
         k = which % len(self.homes)
+        if choice == 11 and self.timers:
+            i, timer = sorted(self.timers)[which % len(self.timers)]
+            del self.timers[i, timer]
+            self.expire(i, timer)
+            return
         if choice >= 7 and self.in_flight:
             links = sorted({(sender, receiver) for sender, receiver, _ in self.in_flight})
             link = links[which % len(links)]
@@ -109,9 +127,21 @@ class History:
             assert plain(self.twins[i].handle(sender, message)) == plain(actions)
         self.perform(i, actions)
 
+    def expire(self, i, timer):
+        work = self.servers[i].work_of(timer)
+        actions = self.servers[i].expire(timer)
+        if self.twins:
+            assert self.twins[i].work_of(timer) is work
+            assert plain(self.twins[i].expire(timer)) == plain(actions)
+        self.perform(i, actions)
+
     def perform(self, i, actions):
         for action in actions:
-            if isinstance(action, ToClient):
+            if isinstance(action, StartTimer):
+                self.timers[i, action.timer] = action.seconds
+            elif isinstance(action, StopTimer):
+                self.timers.pop((i, action.timer), None)
+            elif isinstance(action, ToClient):
                 self.received[action.client] = action.message
             elif isinstance(action, ToServer):
                 self.in_flight.append((i, action.server, action.message))
@@ -121,11 +151,13 @@ class History:
                     self.handle(i, k, message)
 
 
-@pytest.mark.parametrize("algorithm", ALGORITHMS)
+@pytest.mark.parametrize(
+    ("algorithm", "parameters"), [*((algorithm, {}) for algorithm in ALGORITHMS), ("stride", {"crowd": 1})]
+)
 @settings(max_examples=120, deadline=None)
 @given(before=STEPS, after=STEPS)
-def test_a_restored_server_does_what_the_saved_one_does(build, algorithm, before, after):
-    history = History(build, algorithm)
+def test_a_restored_server_does_what_the_saved_one_does(build, algorithm, parameters, before, after):
+    history = History(build, algorithm, **parameters)
     for step in before:
         history.step(*step)
     saved, copy = history.restart()
@@ -135,9 +167,9 @@ def test_a_restored_server_does_what_the_saved_one_does(build, algorithm, before
     assert [plain(state) for state in saved] == copy, "what was saved was written to afterwards"
 
 
-def walk(build, algorithm, seen):
+def walk(build, algorithm, seen, **parameters):
     """Whether a state of some history has what makes saving hard."""
-    history = History(build, algorithm)
+    history = History(build, algorithm, **parameters)
     random = np.random.default_rng(1)
     for _ in range(600):
         history.step(int(random.integers(12)), int(random.integers(51)), int(random.integers(-4, 5)))
@@ -165,6 +197,24 @@ def walk(build, algorithm, seen):
 )
 def test_histories_like_these_reach_the_states_that_matter(build, algorithm, seen):
     assert walk(build, algorithm, seen)
+
+
+@pytest.mark.parametrize(
+    "seen",
+    [
+        lambda s: s.answered and s.exchanging and len(s.stances) > 1,
+        lambda s: s.absent and s.holds and s.momentum.snapshot().any(),
+    ],
+    ids=["in the middle of a round and of an exchange", "somebody is missing"],
+)
+@pytest.mark.parametrize("crowd", [8, 1])
+def test_histories_like_these_interrupt_stride(build, crowd, seen):
+    assert walk(build, "stride", seen, crowd=crowd)
+
+
+def test_a_tree_is_saved_while_something_is_still_to_come(build):
+    assert walk(build, "stride", lambda s: s.asked and s.shares, crowd=1)
+    assert walk(build, "stride", lambda s: s.below and s.root != s.id, crowd=1)
 
 
 def test_a_state_shares_its_model_with_the_server_instead_of_copying_it(build):

@@ -14,6 +14,8 @@ servers is a FIFO link. A client gets what its server sends at once and answers 
     A new client registers.
 ``leave client=7``
     A client says goodbye, or its server gave it up.
+``expire round server=0``
+    A timer of server 0 that runs has run out.
 ``deliver 0->1``
     The oldest message in flight from server 0 to server 1 is handled.
 ``deliver all``
@@ -50,12 +52,15 @@ from spyker.protocol.messages import (
     Leave,
     Record,
     ServeAgain,
+    StartTimer,
+    StopTimer,
     ToClient,
     ToServer,
 )
 from spyker.protocol.registry import ALGORITHMS
 from spyker.protocol.server import Server, Setup
 from spyker.protocol.spyker import Spyker
+from spyker.protocol.stride import Stride
 from spyker.protocol.sync_spyker import SyncSpyker
 
 SEPARATOR = "----"
@@ -117,6 +122,8 @@ class Stage:
                 self.leave(**named)
             case "deliver", [link]:
                 self.deliver(link, **named)
+            case "expire", [timer]:
+                self.expire(timer, **named)
             case "state", []:
                 self.state(**named)
             case _:
@@ -157,6 +164,7 @@ class Stage:
         self.servers = [build(i, roster) for i, roster in enumerate(rosters)]
         self.clients = {k: self.client(k, i) for i, roster in enumerate(rosters) for k in roster}
         self.idle = set(self.clients)
+        self.running: set[tuple[int, str]] = set()  # timers, with their servers
         self.in_flight: list[tuple[int, int, Any]] = []  # sender, receiver, message, in the order of sending
         for server in self.servers:
             self.trace.append(f"{self.name(server.id)} starts")
@@ -179,6 +187,13 @@ class Stage:
         k = int(client)
         self.idle.discard(k)
         self.handle(self.clients[k].server, k, Leave(), f"client {k}")
+
+    def expire(self, timer: str, *, server: str) -> None:
+        whose = self.servers[int(server)]
+        self.running.remove((whose.id, timer))
+        before = model_of(whose)
+        self.trace.append(f"{self.name(whose.id)} <- timer {timer}")
+        self.react(whose, whose.expire(timer), before)
 
     def deliver(self, link: str) -> None:
         if link == "all":
@@ -210,13 +225,16 @@ class Stage:
         before = model_of(server)
         self.trace.append(f"{self.name(receiver)} <- {origin}: {describe(message)}")
         actions = server.handle(sender, message)
-        self.perform(server, actions)
-        if model_of(server) != before:
-            self.trace.append(f"  state: {model_of(server)}")
+        self.react(server, actions, before)
         for action in actions:
             if isinstance(action, ServeAgain):  # nothing else waits here, so the head of the queue is right now
                 for k, stored in action.messages:
                     self.handle(receiver, k, stored, f"client {k}, stored")
+
+    def react(self, server: Server, actions: Iterable[Action], before: str) -> None:
+        self.perform(server, actions)
+        if model_of(server) != before:
+            self.trace.append(f"  state: {model_of(server)}")
 
     def perform(self, server: Server, actions: Iterable[Action]) -> None:
         for action in actions:
@@ -228,6 +246,11 @@ class Stage:
                 case ToServer(receiver, message):
                     self.in_flight.append((server.id, receiver, message))
                     self.trace.append(f"  -> {self.name(receiver)}: {describe(message)}")
+                case StartTimer(timer, seconds):
+                    self.running.add((server.id, timer))
+                    self.trace.append(f"  timer {timer}: {show(seconds)} s")
+                case StopTimer(timer):
+                    self.running.discard((server.id, timer))
                 case Record(fact):
                     self.trace.append(f"  fact: {describe(fact, fact.kind, leave_out='server')}")
                     if getattr(fact, "server", server.id) != server.id:
@@ -289,6 +312,11 @@ def special_of(server: Server) -> str:
             if server.token is not None:
                 text += f" token={server.token.bid}"
             return text + (f" synchronising, heard={show(sorted(server.heard))}" if server.ongoing_synchro else "")
+        case Stride():
+            text = f"rounds={server.round} answered={show(sorted(server.answered))} latest={server.latest}"
+            text += f" token={server.bid}" if server.holds else ""
+            text += f" exchanging, heard={show(sorted(server.heard))}" if server.exchanging else ""
+            return text + (f" absent={show(sorted(server.absent))}" if server.holds and server.absent else "")
         case FedBuff():
             return f"collected={server.count} sum={show(server.sum._vector)}"
         case FedAvg():
