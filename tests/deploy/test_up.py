@@ -13,7 +13,7 @@ from deployment import table, until
 from spyker.config.scenario import dump, from_table
 from spyker.learn.registry import recipe, resolve
 from spyker.placement import Topology
-from spyker.protocol.registry import ALGORITHMS, COMPARED
+from spyker.protocol.registry import ALGORITHMS, OF_THE_PAPER
 from spyker.records import RunRecord
 
 SPYKER = [sys.executable, "-m", "spyker.cli.main"]
@@ -26,7 +26,7 @@ def scenario_file(folder: Path, algorithm: str, duration: float) -> Path:
     return path
 
 
-SECONDS = dict.fromkeys(COMPARED, 4.0) | {"fedbuff": 2.0, "hierfavgm": 2.0}  # other clients, other messages
+SECONDS = dict.fromkeys(OF_THE_PAPER, 4.0) | dict.fromkeys(["stride", "fedbuff", "hierfavgm"], 2.0)
 
 
 @pytest.mark.parametrize("algorithm", SECONDS)

@@ -25,7 +25,7 @@ from spyker.learn.registry import resolve
 
 
 def scenario(**changes: object) -> Scenario:
-    base = {"task.name": "quadratic", "duration": 2.0}
+    base = {"algorithm": "spyker", "task.name": "quadratic", "duration": 2.0}
     return resolve(load(None, base | {key.replace("__", "."): v for key, v in changes.items()}, clients=8))
 
 
