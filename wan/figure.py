@@ -8,11 +8,12 @@ from pathlib import Path
 from matplotlib.figure import Figure
 
 from spyker.show.looks import looks
+from spyker.show.paper import caption
 from wan.compare import Observed
 
 
-def draw(runs: Mapping[str, tuple[Observed, Observed]], path: Path) -> None:
-    """One panel per algorithm, by its title: emulated and real."""
+def draw(runs: Mapping[str, tuple[Observed, Observed]], about: str, path: Path) -> None:
+    """One panel per algorithm, by its title: emulated and real; and below them what they are ``about``."""
     figure = Figure(figsize=(3.4 * len(runs) if len(runs) > 1 else 6.5, 3.6), layout="constrained")
     panels = figure.subplots(1, len(runs), sharey=True, squeeze=False)[0]
     for axes, (title, (emulated, real)), look in zip(panels, runs.items(), looks(list(runs)), strict=True):
@@ -26,4 +27,5 @@ def draw(runs: Mapping[str, tuple[Observed, Observed]], path: Path) -> None:
         axes.spines[["top", "right"]].set_visible(False)
         axes.legend(frameon=False, loc="lower right")
     panels[0].set_ylabel("accuracy, mean of the servers")
+    caption(figure, f"{about}. Lines: mean of the servers, in the emulated world and in real processes.")
     figure.savefig(path, dpi=150)

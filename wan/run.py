@@ -82,7 +82,8 @@ def main(arguments: list[str]) -> int:
         print(f"wan: {error}", file=sys.stderr)
         return FAILED
     picture = args.out / "accuracy.png"
-    draw({o.title: (o.emulated, o.real) for o in outcomes}, picture)
+    about = f"{scenario.task.name}, {scenario.client_count} clients, seed {scenario.seed}"
+    draw({o.title: (o.emulated, o.real) for o in outcomes}, about, picture)
     print(f"records and logs: {args.out}/  ·  picture: {picture}")
     if args.docs is not None:
         document(args.docs, scenario, costs, outcomes, picture)

@@ -9,10 +9,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from rich import box
-from rich.console import Console
-from rich.table import Table
-
 from spyker.api.data import data_from, prepare_data
 from spyker.api.folders import OutFolder
 from spyker.api.interrupts import interrupts
@@ -30,6 +26,7 @@ from spyker.experiments.reproduce import Plan, count, plan, tell
 from spyker.experiments.runner import check_folder, ended, expected_cost, held, run_of, run_watched
 from spyker.records import write_atomically
 from spyker.show.paper import save_figure
+from spyker.show.table import print_table
 
 WHY = "why"  # the folder of the figure that belongs to no item
 
@@ -128,13 +125,11 @@ def write_down(plans: Sequence[Plan], out: Path, args: argparse.Namespace) -> in
 
 def list_items() -> int:
     """What there is, and what it takes."""
-    table = Table(box=box.SIMPLE_HEAD, header_style="bold", padding=(0, 1, 0, 0))
-    for head in ("item", "in the paper", "what it shows", *PROFILES):
-        table.add_column(head)
+    rows = []
     for item in ITEMS.values():
         minutes = [duration(item.minutes[name]) if name in item.minutes else "–" for name in PROFILES]
-        table.add_row(item.name, item.paper, item.shows, *minutes)
-    Console().print(table)
+        rows.append([item.name, item.paper, item.shows, *minutes])
+    print_table(["item", "in the paper", "what it shows", *PROFILES], rows, words=3)
     print("Times are for two cores; those of full are estimates. Items share runs, so that together they take less.")
     for profile in PROFILES.values():
         print(f"{profile.name} ({count(profile.seeds, 'seed')}): {profile.says}")

@@ -170,7 +170,7 @@ def missing(axes: Axes, at: float, width: float, sample: Sample, colour: str) ->
         bound = min(max(bound, axes.get_ylim()[0]), axes.get_ylim()[1])
     outline: Any = {"facecolor": "none", "edgecolor": colour, "linestyle": "--", "linewidth": 0.9}
     axes.bar([at], [bound], width, **outline)
-    text = "not reached" if sample.text() == "–" else sample.text(".3g")
+    text = "not reached" if sample.text() == "–" else sample.text(".3g").partition(" (")[0]
     side: Any = {"rotation": 90, "ha": "center", "va": "bottom", "fontsize": 6.5, "color": "0.2"}
     axes.annotate(text, (at, max(bound, 0.0)), (0, 2), textcoords="offset points", **side)
 
