@@ -16,6 +16,8 @@ from spyker.api.result import Run, as_frame, as_html, plotted
 from spyker.api.run import emulate, short
 from spyker.api.scenario import AlgorithmLike, Source, TaskLike, read_scenario
 from spyker.config.sections import ScenarioError
+from spyker.learn.given_model import GivenModel
+from spyker.learn.layout import layout_of
 from spyker.learn.start import start
 from spyker.protocol.registry import OF_THE_PAPER
 from spyker.records import find_runs, write_atomically
@@ -95,6 +97,8 @@ def compare(
     settings: Mapping[str, object] | None = None,
     out: str | os.PathLike[str] | None = None,
     overwrite: bool = False,
+    from_model: str | os.PathLike[str] | None = None,
+    model: bool = True,
     workers: int | None = None,
     engine: str = "local",
     ray_address: str | None = None,
@@ -108,6 +112,7 @@ def compare(
     ``table.md`` and the plots. Callbacks watch one run after the other, and ``True`` ends the one that they watch.
     """
     audience = Audience(callbacks)
+    given = None if from_model is None else GivenModel(Path(from_model))
     chosen_ones = list(OF_THE_PAPER) if algorithms is None else list(algorithms)
     with data_from(data_dir):
         scenarios = [
@@ -133,10 +138,21 @@ def compare(
             prepare_data(scenarios, progress=progress)
             made, trainers = start(scenarios[0], workers, engine, ray_address)
             with trainers, interrupts() as stop:
+                beginning = None if given is None else given.fit(layout_of(made))
                 place.empty()
                 for name, chosen in zip(names, scenarios, strict=True):
                     if not stop.interrupted:
-                        done[name] = emulate(chosen, made, trainers, folder / name, stop, audience, progress=progress)
+                        done[name] = emulate(
+                            chosen,
+                            made,
+                            trainers,
+                            folder / name,
+                            stop,
+                            audience,
+                            beginning=beginning,
+                            model=model,
+                            progress=progress,
+                        )
     comparison = Comparison(done, folder)
     comparison.draw()
     if stop.interrupted:

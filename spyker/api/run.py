@@ -17,6 +17,8 @@ from spyker.api.scenario import AlgorithmLike, Source, TaskLike, read_scenario
 from spyker.config.scenario import Scenario
 from spyker.emulate.record import record
 from spyker.learn.engine import Engine
+from spyker.learn.given_model import Beginning, GivenModel
+from spyker.learn.layout import layout_of
 from spyker.learn.start import start
 from spyker.learn.task import Task
 from spyker.show.progress import LiveProgress
@@ -34,6 +36,8 @@ def run(
     settings: Mapping[str, object] | None = None,
     out: str | os.PathLike[str] | None = None,
     overwrite: bool = False,
+    from_model: str | os.PathLike[str] | None = None,
+    model: bool = True,
     workers: int | None = None,
     engine: str = "local",
     ray_address: str | None = None,
@@ -53,6 +57,9 @@ def run(
     - ``preset``: named settings that hold where nothing else is said, ``paper`` or ``tuned``.
     - ``out``: the folder of the record; by default a new one in ``runs/``. One that exists is refused unless
       ``overwrite`` lets the record in it go, which happens only when everything else is in order.
+    - ``from_model``: a safetensors file with the model that everybody starts from, such as the one that another run
+      left, in place of the task's own. This is a new run all the same, from time 0.
+    - ``model``: whether to leave the models in the record, those of the servers and their mean.
     - ``workers``: training processes, by default one per core, 0 for none; ``engine``: ``local`` or ``ray``, on the
       cluster at ``ray_address`` or on one that is started here.
     - ``data_dir``: a folder with datasets.
@@ -63,6 +70,7 @@ def run(
     Ctrl-C ends the run in good order, too, and then raises ``KeyboardInterrupt``.
     """
     audience = Audience(callbacks)
+    given = None if from_model is None else GivenModel(Path(from_model))
     with data_from(data_dir):
         chosen = read_scenario(
             scenario,
@@ -79,8 +87,19 @@ def run(
             prepare_data([chosen], progress=progress)
             made, trainers = start(chosen, workers, engine, ray_address)
             with trainers, interrupts() as stop:
+                beginning = None if given is None else given.fit(layout_of(made))
                 place.empty()
-                done = emulate(chosen, made, trainers, folder, stop, audience, progress=progress)
+                done = emulate(
+                    chosen,
+                    made,
+                    trainers,
+                    folder,
+                    stop,
+                    audience,
+                    beginning=beginning,
+                    model=model,
+                    progress=progress,
+                )
     if stop.interrupted:
         raise Interrupted(f"the run was stopped; its record is in {folder}", done)
     return done
@@ -94,6 +113,8 @@ def emulate(
     stop: Interrupts,
     audience: Audience,
     *,
+    beginning: Beginning | None,
+    model: bool,
     progress: bool,
 ) -> Run:
     """Make one run for whoever watches it."""
@@ -103,7 +124,7 @@ def emulate(
         if progress:
             bar = LiveProgress(scenario.chosen.title, scenario.duration, task.metric.name)
             watches.append(stack.enter_context(bar).fact)
-        record(scenario, task, engine, folder, watches, stop)
+        record(scenario, task, engine, folder, watches, stop, beginning=beginning, models=model)
     stop.requested = stop.interrupted  # what a callback ended is this run alone
     run = Run(folder)
     audience.end(run)

@@ -15,6 +15,7 @@ from spyker.api.result import Run
 from spyker.cli.codes import INTERRUPTED
 from spyker.cli.options import add_scenario_options, said, where
 from spyker.protocol.registry import OF_THE_PAPER
+from spyker.records.models import model_path
 from spyker.show.curves import curves
 from spyker.show.table import for_terminal
 
@@ -48,6 +49,8 @@ def show_run(run: Run) -> None:
     """Say how a run went, and where its record is."""
     show_table([run], run.targets)
     print(f"record: {run.folder}/  ·  to draw it: spyker plot {run.folder}")
+    if model_path(run.folder).exists():
+        print(f"model: {model_path(run.folder)}  ·  for PyTorch: spyker export {run.folder}")
 
 
 def command_compare(args: argparse.Namespace) -> int:
