@@ -16,6 +16,7 @@ from spyker.cli.codes import INTERRUPTED
 from spyker.cli.options import add_scenario_options, said, where
 from spyker.protocol.registry import OF_THE_PAPER
 from spyker.records.models import model_path
+from spyker.records.saves import SAVE
 from spyker.show.curves import curves
 from spyker.show.table import for_terminal
 
@@ -24,6 +25,7 @@ def add_run(commands: Any) -> None:
     """``spyker run``."""
     parser = commands.add_parser("run", help="run one algorithm in the emulated world")
     add_scenario_options(parser, algorithm=True)
+    parser.add_argument("--resume", action="store_true", help="go on with the interrupted run in --out")
     parser.set_defaults(command=command_run)
 
 
@@ -49,6 +51,8 @@ def show_run(run: Run) -> None:
     """Say how a run went, and where its record is."""
     show_table([run], run.targets)
     print(f"record: {run.folder}/  ·  to draw it: spyker plot {run.folder}")
+    if (run.folder / SAVE).exists():
+        print(f"not at its end; to go on: spyker run --resume --out {run.folder}")
     if model_path(run.folder).exists():
         print(f"model: {model_path(run.folder)}  ·  for PyTorch: spyker export {run.folder}")
 

@@ -8,7 +8,9 @@ from typing import Any, TypeAlias
 
 from spyker.config.scenario import Scenario, dump
 from spyker.emulate.clock import Stop
+from spyker.emulate.lost import lost
 from spyker.emulate.run import run
+from spyker.emulate.saves import RecordSaves
 from spyker.learn.engine import Engine
 from spyker.learn.given_model import Beginning
 from spyker.learn.layout import layout_digest, layout_of
@@ -23,10 +25,6 @@ Watch: TypeAlias = Callable[[float, Fact], object]
 """Is told every fact and its time, once it is written. ``True`` ends the run."""
 
 
-class RecordLostError(RuntimeError):
-    """The disk takes no more of a record; says which and why."""
-
-
 def record(
     scenario: Scenario,
     task: Task,
@@ -37,14 +35,20 @@ def record(
     *,
     beginning: Beginning | None = None,
     models: bool = False,
+    saves: RecordSaves | None = None,
 ) -> dict[str, Any]:
     """Run a scenario and return its summary. Whatever happens, a record that can be read is left in ``folder``.
 
     With ``models`` a run that ends in good order, be it early, leaves the models that it led to. Who makes thousands of
-    runs for a table has no use for them.
+    runs for a table has no use for them. With ``saves``, an interrupted run can be resumed, or goes on.
     """
     stop = stop or Stop()
-    writer, summary = RecordWriter(folder, dump(with_targets(scenario, task.metric))), None
+    resumed = saves is not None and saves.save is not None
+    if saves is not None and resumed:
+        saves.take_back()
+    writer, summary = RecordWriter(folder, dump(with_targets(scenario, task.metric)), append=resumed), None
+    if saves is not None:
+        saves.writer = writer
 
     def sink(t: float, fact: Fact, queue: int | None) -> None:
         try:
@@ -62,12 +66,23 @@ def record(
             raise lost(folder, error) from None
 
     try:
-        summary = run(scenario, task, engine, sink, stop, beginning=beginning, leave=leave if models else None)
+        summary = run(
+            scenario,
+            task,
+            engine,
+            sink,
+            stop,
+            beginning=beginning,
+            leave=leave if models else None,
+            saves=saves,
+        )
     finally:
         try:
             writer.close(summary)
         except OSError as error:
             raise lost(folder, error) from None
+    if saves is not None and summary["finished"]:
+        saves.end()
     return summary
 
 
@@ -90,11 +105,3 @@ def write_models(folder: Path, scenario: Scenario, task: Task, t: float, models:
     for server, weights in enumerate(models):
         write(server, weights)
     write(None, average(models) if len(models) > 1 else models[0])
-
-
-def lost(folder: Path, error: OSError) -> RecordLostError:
-    """What to say when a record cannot be written any more."""
-    return RecordLostError(
-        f"{folder} takes no more of the run ({error.strerror}); what facts.jsonl holds can be read. "
-        "Make room, or choose another --out"
-    )

@@ -10,6 +10,7 @@ from spyker.emulate.clock import Clock, Stop
 from spyker.emulate.hosted import HostedWorld
 from spyker.emulate.judge import Judge
 from spyker.emulate.links import Links
+from spyker.emulate.snapshot import Saves, put_back, save
 from spyker.emulate.world import Emulation, Sink, World
 from spyker.learn.engine import Engine
 from spyker.learn.given_model import Beginning
@@ -35,18 +36,25 @@ def run(
     fate: Callable[[HostedWorld], None] | None = None,
     beginning: Beginning | None = None,
     leave: Leave | None = None,
+    saves: Saves | None = None,
 ) -> dict[str, Any]:
     """Run a resolved scenario, tell ``sink`` every fact, and return the summary.
 
     A run that ``stop`` ends early has a summary of what happened until then. With ``fate``, or an outage in the
     scenario, servers are whole processes, and ``fate`` may arrange what happens to them before they begin. They begin
-    from the task's own W⁰, or from a ``beginning``.
+    from the task's own W⁰, or from a ``beginning``; or they go on from where the ``saves`` of an interrupted run are.
     """
     scenario = with_targets(scenario, task.metric)
     places = scenario.placement()
     clock = Clock(scenario.duration, places.client_count)
     started = run_started(scenario, task.metric.name, task.metric.higher_is_better)
-    judge = Judge(clock, engine, started, scenario.evaluation, sink)
+    saved = None if saves is None else saves.saved
+
+    def rest() -> None:
+        if saves is not None and saves.due():
+            save(world, judge, saves)
+
+    judge = Judge(clock, engine, started, scenario.evaluation, sink, rest)
     outage = scenario.world.outage
     initial = task.initial() if beginning is None else beginning.weights
     hosted = outage is not None or fate is not None
@@ -58,13 +66,18 @@ def run(
         if fate is not None:
             fate(world)
     try:
-        sink(0.0, started, None)
-        if beginning is not None:
-            sink(0.0, beginning.fact, None)
-        world.start()
-        judge.evaluate(world, places.learners)
+        if saved is not None:
+            put_back(saved, world, judge)
+        else:
+            sink(0.0, started, None)
+            if beginning is not None:
+                sink(0.0, beginning.fact, None)
+            world.start()
+            judge.evaluate(world, places.learners)
         finished = clock.run(stop or Stop())
         judge.settle()
+        if not finished and saves is not None:
+            save(world, judge, saves)
     finally:
         engine.cancel()
     if leave is not None:
