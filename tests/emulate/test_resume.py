@@ -21,6 +21,7 @@ SETTINGS: dict[str, Any] = {
     "training.delay-ms": "heterogeneous",
     "world.clients": [9, 3, 3, 3],
     "evaluation.interval": 0.5,
+    "world.bandwidth-mbit": 0.05,  # messages between servers wait for each other
     "spyker.h-intra": 20.0,
     "hierfavg.fraction": 0.5,
     "fedavg.fraction": 0.4,
