@@ -93,9 +93,11 @@ class Race:
         return found
 
     def field(self, world: World) -> Sequence[str]:
-        """The algorithms that run in a world. All in the paper's, and where another algorithm may well be the best; then
-        those that were near the best in one of the paper's; and on other tasks ours, the best of the paper's five and the best of the other rivals. The rival with momentum
-        is always there. All, as long as that is not decided.
+        """The algorithms that run in a world.
+
+        All in the paper's, and where what is slow there may be fast; then those that were near the best in one of the
+        paper's; on other tasks ours, the best of the paper's five and the best of the other rivals. The rival with
+        momentum is always there. All, as long as that is not decided.
         """
         paper = [w for w in self.worlds if w.stage == "paper"]
         if world.stage == "paper" or world.everybody or not paper:

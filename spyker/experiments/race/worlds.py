@@ -37,10 +37,10 @@ class World:
     """One of ``STAGES``: when it is run, and who runs there."""
     seeds: int = 3
     target: float = 0.9
-    everybody: bool = False
-    """Whether all algorithms run there, though it is not of the paper: what is slow elsewhere may be fast here."""
     horizon: float = 15.0
     """Whoever is not there after so many virtual seconds has not reached the target."""
+    everybody: bool = False
+    """Whether all algorithms run there, though it is not of the paper: what is slow elsewhere may be fast here."""
 
     @property
     def searched(self) -> bool:
