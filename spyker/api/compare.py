@@ -18,6 +18,8 @@ from spyker.api.scenario import AlgorithmLike, Source, TaskLike, read_scenario
 from spyker.api.sweep import check_counts
 from spyker.config.sections import ScenarioError
 from spyker.experiments.runner import with_seeds
+from spyker.learn.given_model import GivenModel
+from spyker.learn.layout import layout_of
 from spyker.learn.start import start
 from spyker.protocol.registry import COMPARED
 from spyker.records import find_runs, write_atomically
@@ -94,6 +96,8 @@ def compare(
     settings: Mapping[str, object] | None = None,
     out: str | os.PathLike[str] | None = None,
     overwrite: bool = False,
+    from_model: str | os.PathLike[str] | None = None,
+    model: bool = True,
     workers: int | None = None,
     engine: str = "local",
     ray_address: str | None = None,
@@ -110,6 +114,7 @@ def compare(
     """
     audience = Audience(callbacks)
     check_counts(seeds=seeds)
+    given = None if from_model is None else GivenModel(Path(from_model))
     chosen_ones = list(COMPARED) if algorithms is None else list(algorithms)
     with data_from(data_dir):
         scenarios = [
@@ -136,12 +141,23 @@ def compare(
             for alike in zip(*(with_seeds(chosen, seeds) for chosen in scenarios), strict=True):
                 made, trainers = start(alike[0], workers, engine, ray_address)  # data depends on the seed
                 with trainers, interrupts() as stop:
+                    beginning = None if given is None else given.fit(layout_of(made))
                     if not done:
                         place.empty()
                     for name, chosen in zip(names, alike, strict=True):
                         if not stop.interrupted:
                             run = name if seeds == 1 else f"{name}-seed-{chosen.seed}"
-                            done[run] = emulate(chosen, made, trainers, folder / run, stop, audience, progress=progress)
+                            done[run] = emulate(
+                                chosen,
+                                made,
+                                trainers,
+                                folder / run,
+                                stop,
+                                audience,
+                                beginning=beginning,
+                                model=model,
+                                progress=progress,
+                            )
                 if stop.interrupted:
                     break
     comparison = Comparison(done, folder)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from spyker import records
 from spyker.protocol.facts import KINDS
 from spyker.records import Evaluated
+from spyker.records.models import read_model
 from spyker.show.curves import Curve, curve, targets
 from spyker.show.runs import Shown, together
 from spyker.show.table import rows
@@ -18,6 +19,7 @@ from spyker.show.table import rows
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
     from pandas import DataFrame
+    from torch import Tensor
 
 
 class Reached(NamedTuple):
@@ -110,6 +112,12 @@ class Run:
         """When the mean of the servers first was as good as ``target``, if ever."""
         hit = self.points.reached(target)
         return Reached(*hit) if hit else None
+
+    def state_dict(self, server: int | None = None) -> dict[str, Tensor]:
+        """The model that the run left, as PyTorch knows it: the mean of its servers', or that of one server."""
+        import torch  # only now: it takes a second to import
+
+        return {name: torch.from_numpy(part) for name, part in read_model(self.folder, server).parts.items()}
 
     def plot(self, path: str | Path | None = None, *, against: str = "time") -> Figure:
         """Draw the score against ``time`` or ``updates``, or the ``bytes`` sent; write it to ``path`` as well."""

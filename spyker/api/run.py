@@ -10,15 +10,22 @@ from pathlib import Path
 
 from spyker.api.callbacks import Audience, Callback
 from spyker.api.data import data_from, prepare_data
-from spyker.api.folders import new_folder, place_for_record
+from spyker.api.folders import OutFolder, new_folder, place_for_record
 from spyker.api.interrupts import Interrupted, Interrupts, interrupts
+from spyker.api.pace import Pace
 from spyker.api.result import Run
 from spyker.api.scenario import AlgorithmLike, Source, TaskLike, read_scenario
 from spyker.config.scenario import Scenario
+from spyker.config.sections import ScenarioError
 from spyker.emulate.record import record
+from spyker.emulate.saves import RecordSaves, check_same
 from spyker.learn.engine import Engine
+from spyker.learn.given_model import Beginning, GivenModel
+from spyker.learn.layout import layout_of
 from spyker.learn.start import start
 from spyker.learn.task import Task
+from spyker.records import SCENARIO
+from spyker.records.saves import Save, read_save
 from spyker.show.progress import LiveProgress
 
 
@@ -34,6 +41,9 @@ def run(
     settings: Mapping[str, object] | None = None,
     out: str | os.PathLike[str] | None = None,
     overwrite: bool = False,
+    from_model: str | os.PathLike[str] | None = None,
+    model: bool = True,
+    resume: bool = False,
     workers: int | None = None,
     engine: str = "local",
     ray_address: str | None = None,
@@ -54,6 +64,11 @@ def run(
     - ``preset``: named settings that hold where nothing else is said, ``paper`` or ``tuned``.
     - ``out``: the folder of the record; by default a new one in ``runs/``. One that exists is refused unless
       ``overwrite`` lets the record in it go, which happens only when everything else is in order.
+    - ``from_model``: a safetensors file with the model that everybody starts from, such as the one that another run
+      left, in place of the task's own. This is a new run all the same, from time 0.
+    - ``model``: whether to leave the models in the record, those of the servers and their mean.
+    - ``resume``: go on with the interrupted run in ``out``, whose scenario need not be said again. Its record will have
+      the bytes of one that was never interrupted.
     - ``workers``: training processes, by default one per core, 0 for none; ``engine``: ``local`` or ``ray``, on the
       cluster at ``ray_address`` or on one that is started here.
     - ``data_dir``: a folder with datasets.
@@ -61,9 +76,14 @@ def run(
     - ``callbacks``: functions ``(t, fact)``, or objects with some of ``begin(scenario)``, ``fact(t, fact)`` and
       ``end(run)``. ``True`` from the function or from ``fact`` ends the run early, in good order.
 
-    Ctrl-C ends the run in good order, too, and then raises ``KeyboardInterrupt``.
+    Ctrl-C ends the run in good order, too, and then raises ``KeyboardInterrupt``. A run that was ended early can be
+    resumed, and one that was killed from where it was last saved, which happens every half minute.
     """
     audience = Audience(callbacks)
+    given = None if from_model is None else GivenModel(Path(from_model))
+    save = find_save(out, overwrite=overwrite, given=given) if resume else None
+    if resume and scenario is None:
+        scenario = Path(out or "", SCENARIO)
     with data_from(data_dir):
         chosen = read_scenario(
             scenario,
@@ -76,15 +96,42 @@ def run(
             settings=settings,
         )
         folder = new_folder(f"{chosen.chosen.name}-{short(chosen)}") if out is None else Path(out)
-        with place_for_record(folder, overwrite=overwrite) as place:
+        with OutFolder(folder) if resume else place_for_record(folder, overwrite=overwrite) as place:
             prepare_data([chosen], progress=progress)
             made, trainers = start(chosen, workers, engine, ray_address)
             with trainers, interrupts() as stop:
-                place.empty()
-                done = emulate(chosen, made, trainers, folder, stop, audience, progress=progress)
+                beginning = None if given is None else given.fit(layout_of(made))
+                if save is None:
+                    place.empty()
+                else:
+                    check_same(folder, save, chosen, made)
+                done = emulate(
+                    chosen,
+                    made,
+                    trainers,
+                    folder,
+                    stop,
+                    audience,
+                    beginning=beginning,
+                    model=model,
+                    saves=RecordSaves(folder, chosen, Pace(), save),
+                    progress=progress,
+                )
     if stop.interrupted:
         raise Interrupted(f"the run was stopped; its record is in {folder}", done)
     return done
+
+
+def find_save(out: str | os.PathLike[str] | None, *, overwrite: bool, given: GivenModel | None) -> Save:
+    """What the run in a folder goes on from, if nothing else is asked for."""
+    for wrong, problem, remedy in (
+        (out is None, "does not say which run", "Add --out with its folder"),
+        (overwrite, "goes on with a record that --overwrite would replace", "Leave one of them out"),
+        (given is not None, "goes on with the models it has", "Leave out --from-model"),
+    ):
+        if wrong:
+            raise ScenarioError("--resume", problem, remedy)
+    return read_save(Path(out or ""))
 
 
 def emulate(
@@ -95,6 +142,9 @@ def emulate(
     stop: Interrupts,
     audience: Audience,
     *,
+    beginning: Beginning | None,
+    model: bool,
+    saves: RecordSaves | None = None,
     progress: bool,
 ) -> Run:
     """Make one run for whoever watches it."""
@@ -104,7 +154,7 @@ def emulate(
         if progress:
             bar = LiveProgress(scenario.chosen.title, scenario.duration, task.metric.name)
             watches.append(stack.enter_context(bar).fact)
-        record(scenario, task, engine, folder, watches, stop)
+        record(scenario, task, engine, folder, watches, stop, beginning=beginning, models=model, saves=saves)
     stop.requested = stop.interrupted  # what a callback ended is this run alone
     run = Run(folder)
     audience.end(run)

@@ -1,4 +1,4 @@
-"""``spyker export``: the current model of a deployment, for use without Spyker."""
+"""``spyker export``: the model of a run or of a deployment, for use without Spyker."""
 
 from __future__ import annotations
 
@@ -6,17 +6,18 @@ import argparse
 from pathlib import Path
 from typing import Any
 
-from spyker.cli.options import require_deploy
-
 
 def add_export(commands: Any) -> None:
     """``spyker export``."""
     parser = commands.add_parser(
         "export",
-        help="write the model of a deployment as safetensors and as a PyTorch state dict",
-        description="Write the model in the latest checkpoints of some servers, which may be running: their average.",
+        help="write the model of a run or a deployment as safetensors and as a PyTorch state dict",
+        description="Write the model that a run left, or the one in the latest checkpoints of a deployment's servers, "
+        "which may be running: the average of all servers'.",
     )
-    parser.add_argument("folders", nargs="+", type=Path, metavar="STATE_FOLDER", help="the state folder of a server")
+    parser.add_argument(
+        "folders", nargs="+", type=Path, metavar="FOLDER", help="the record of a run, or state folders of servers"
+    )
     parser.add_argument(
         "--out", type=Path, default=Path("model"), metavar="NAME", help="writes NAME.safetensors and NAME.pt: model"
     )
@@ -26,14 +27,10 @@ def add_export(commands: Any) -> None:
 
 
 def command_export(args: argparse.Namespace) -> int:
-    """Read, average, write, and say what was written."""
-    require_deploy()
-    from spyker.deploy.export import export, gather  # only now: an extra
+    """Read, write, and say what was written."""
+    from spyker.api.export import export, find_model  # only now: the other commands need none of it
 
-    models = gather(args.folders, args.server)
-    paths = export(models, args.out, overwrite=args.overwrite)
-    for model in models:
-        print(f"server {model.server}: version {model.version}, age {model.age:g}")
-    for path in paths:
-        print(path)
+    model, origin = find_model(args.folders, args.server)
+    for line in [*origin, *export(model, args.out, overwrite=args.overwrite)]:
+        print(line)
     return 0

@@ -12,7 +12,7 @@ from spyker.cli.codes import BAD_INPUT, FAILED, INTERRUPTED
 from spyker.config.sections import ScenarioError
 from spyker.deploy.errors import DeploymentError
 from spyker.emulate.judge import DivergedError
-from spyker.emulate.record import RecordLostError
+from spyker.emulate.lost import RecordLostError
 from spyker.experiments.errors import RunFailedError
 from spyker.learn.data.dataset import DataError
 from spyker.learn.guard import TaskFailedError

@@ -44,7 +44,9 @@ def add_scenario_options(parser: argparse.ArgumentParser, *, algorithm: bool, en
 
 
 def add_engine(parser: argparse.ArgumentParser) -> None:
-    """Where one run trains, and what may give way to its record."""
+    """What one run begins from and leaves, where it trains, and what may give way to its record."""
+    parser.add_argument("--from-model", type=Path, metavar="FILE", help="begin from this model; a safetensors file")
+    parser.add_argument("--no-model", action="store_false", dest="model", help="leave no models in the record")
     parser.add_argument("--workers", type=int, metavar="N", help="training processes; default: one per core")
     parser.add_argument("--engine", choices=ENGINES, default="local", help="where training runs; default: local")
     parser.add_argument("--ray-address", metavar="ADDRESS", help="a Ray cluster; default: one started on this machine")
@@ -91,13 +93,25 @@ def said(args: argparse.Namespace) -> dict[str, Any]:
 
 def where(args: argparse.Namespace) -> dict[str, Any]:
     """What a command line says about where things come from and go to, as the library's keywords."""
-    names = ("out", "overwrite", "workers", "engine", "ray_address", "data_dir", "jobs", "resume", "seeds")
+    names = (
+        "out",
+        "overwrite",
+        "from_model",
+        "model",
+        "workers",
+        "engine",
+        "ray_address",
+        "data_dir",
+        "jobs",
+        "resume",
+        "seeds",
+    )
     return {name: getattr(args, name) for name in names if hasattr(args, name)}
 
 
 def require_deploy() -> None:
     """Say what to install, if the packages that only deployments need are not here."""
-    missing = [name for name in ("cryptography", "grpc", "prometheus_client", "safetensors") if not find_spec(name)]
+    missing = [name for name in ("cryptography", "grpc", "prometheus_client") if not find_spec(name)]
     if missing:
         raise ScenarioError(
             "this command", f"needs {', '.join(missing)}, not installed here", "Run pip install 'spyker-fl[deploy]'"

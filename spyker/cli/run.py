@@ -13,6 +13,8 @@ from spyker.api.result import Run
 from spyker.cli.codes import INTERRUPTED
 from spyker.cli.options import add_scenario_options, said, where
 from spyker.protocol.registry import COMPARED
+from spyker.records.models import model_path
+from spyker.records.saves import SAVE
 from spyker.show.runs import Shown, together
 from spyker.show.table import print_table, rows
 
@@ -21,6 +23,7 @@ def add_run(commands: Any) -> None:
     """``spyker run``."""
     parser = commands.add_parser("run", help="run one algorithm in the emulated world")
     add_scenario_options(parser, algorithm=True)
+    parser.add_argument("--resume", action="store_true", help="go on with the interrupted run in --out")
     parser.set_defaults(command=command_run)
 
 
@@ -49,6 +52,10 @@ def show_run(run: Run) -> None:
     """Say how a run went, and where its record is."""
     show_table(together([run.record]))
     print(f"record: {run.folder}/  ·  to draw it: spyker plot {run.folder}")
+    if (run.folder / SAVE).exists():
+        print(f"not at its end; to go on: spyker run --resume --out {run.folder}")
+    if model_path(run.folder).exists():
+        print(f"model: {model_path(run.folder)}  ·  for PyTorch: spyker export {run.folder}")
 
 
 def command_compare(args: argparse.Namespace) -> int:

@@ -10,10 +10,8 @@ from __future__ import annotations
 import fcntl
 import json
 import logging
-import os
 import re
 import shutil
-import struct
 import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -26,14 +24,13 @@ from safetensors.numpy import load_file
 
 from spyker.protocol.forms import Array
 from spyker.records import RecordError
+from spyker.records.files import sync
+from spyker.records.tensors import write_tensors
 
 NUMBERS, VECTORS, LOCK = "numbers.json", "vectors.safetensors", "lock"
 FORMAT = 2
 NAME = re.compile(r"checkpoint-(\d{6,})")
-BLOCK = 1 << 20  # bytes that are looked at and written while they are in cache
 UNFINISHED, UNWANTED = ".unfinished", ".unwanted"  # what a kill may leave behind, hidden
-
-TYPES = {"b1": "BOOL"} | {f"{k}{n}": f"{k.upper()}{8 * n}" for k in "fiu" for n in (1, 2, 4, 8) if (k, n) != ("f", 1)}
 
 log = logging.getLogger(__name__)
 
@@ -144,7 +141,7 @@ def write(folder: Path, numbers: Mapping[str, Any], vectors: Mapping[str, Array]
     """Write both files and force them to the disk."""
     names: dict[int, str] = {}  # under which name a vector is in the file
     same = {key: names.setdefault(id(vector), key) for key, vector in vectors.items()}
-    checksums = write_vectors(folder / VECTORS, {key: vectors[key] for key in names.values()})
+    checksums = write_tensors(folder / VECTORS, {key: vectors[key] for key in names.values()})
     content = json.dumps(
         {"format": FORMAT, "numbers": dict(numbers), "vectors": same, "checksums": checksums}, allow_nan=False
     )
@@ -152,30 +149,6 @@ def write(folder: Path, numbers: Mapping[str, Any], vectors: Mapping[str, Array]
     (folder / NUMBERS).write_text(f"{content}\n{checksum}\n", encoding="utf-8")
     for path in (folder / VECTORS, folder / NUMBERS, folder):
         sync(path)
-
-
-def write_vectors(path: Path, vectors: Mapping[str, Array]) -> dict[str, int]:
-    """Write a safetensors file straight from memory, and return checksums. The library's own function copies it all
-    first, which a server with a large model would feel.
-    """
-    header, end = {}, 0
-    for key, vector in vectors.items():
-        begin, end = end, end + vector.nbytes
-        header[key] = {"dtype": TYPES[vector.dtype.str[1:]], "shape": vector.shape, "data_offsets": [begin, end]}
-    words = json.dumps(header).encode()
-    words += b" " * (-len(words) % 8)  # so that the numbers are aligned
-    checksums = {}
-    with path.open("wb", buffering=0) as file:
-        file.write(struct.pack("<Q", len(words)) + words)
-        for key, vector in vectors.items():
-            raw, checksum = np.ascontiguousarray(vector).reshape(-1).view(np.uint8).data, 0
-            for start in range(0, len(raw), BLOCK):
-                block = raw[start : start + BLOCK]
-                checksum = zlib.crc32(block, checksum)
-                while block:  # a disk that is nearly full may take a part of it
-                    block = block[file.write(block) :]
-            checksums[key] = checksum
-    return checksums
 
 
 def read(folder: Path) -> tuple[dict[str, Any], dict[str, Array]]:
@@ -191,12 +164,3 @@ def read(folder: Path) -> tuple[dict[str, Any], dict[str, Array]]:
         if zlib.crc32(distinct[key].reshape(-1).view(np.uint8).data) != expected:
             raise ValueError(f"{key} in {VECTORS} is not as it was written")
     return table["numbers"], {key: distinct[at] for key, at in table["vectors"].items()}
-
-
-def sync(path: Path) -> None:
-    """Force a file, or the names in a folder, to the disk."""
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

@@ -18,12 +18,13 @@ from spyker.deploy.buffers import Buffers
 from spyker.deploy.certificates import CA, CREDENTIAL, load_credential
 from spyker.deploy.channels import channel, read_file, refuse_remote
 from spyker.deploy.client_link import Behaviour, ClientLink, Shared
-from spyker.deploy.config import check_address, layout_digest, learning_digest
+from spyker.deploy.config import check_address, learning_digest
 from spyker.deploy.errors import ClientError, DeploymentError
 from spyker.deploy.log import Log
 from spyker.deploy.nearest import Ranking
 from spyker.deploy.training_thread import TrainingThread
 from spyker.learn.engine import keep_memory
+from spyker.learn.layout import layout_digest
 from spyker.learn.registry import recipe
 from spyker.learn.speeds import delays
 from spyker.protocol.forms import Sizes
@@ -145,7 +146,7 @@ async def join(
         Ranking(servers, probes.__getitem__),
         Buffers(parameters, max(RECEIVE_MEMORY, 4 * parameters * len(clients))),  # each will hold one, after all
         Sizes(parameters, len(scenario.placement().learners)),
-        layout_digest(task, parameters),
+        layout_digest(task),
         learning_digest(scenario),
         log,
     )

@@ -15,6 +15,7 @@ from typing import Any
 from spyker.config.scenario import Scenario, load
 from spyker.config.sections import ScenarioError, convert, read, refuse_unknown, to_toml, write
 from spyker.deploy.channels import refuse_remote
+from spyker.learn.layout import layout_of
 from spyker.learn.registry import resolve
 from spyker.learn.task import Task
 from spyker.parameters import Rule, parameter
@@ -134,17 +135,8 @@ def write_config(path: Path, scenario_file: str, deploy: Deployment) -> None:
 
 def layout_numbers(task: Task) -> dict[str, Any]:
     """The names and shapes of the parts of a task's weight vector, as a checkpoint holds them."""
-    layout = getattr(task, "layout", None)  # only a TorchTask has one; asking for its type would import PyTorch
-    if layout is None:
-        return {"names": ["weights"], "shapes": [[task.initial().size]]}
+    layout = layout_of(task)
     return {"names": list(layout.names), "shapes": [list(shape) for shape in layout.shapes]}
-
-
-def layout_digest(task: Task, parameters: int) -> bytes:
-    """What the numbers of a weight vector mean, in 32 bytes."""
-    layout = getattr(task, "layout", None)
-    parts = [list(layout.names), [list(shape) for shape in layout.shapes]] if layout is not None else []
-    return digest([parts, parameters])
 
 
 def learning_digest(scenario: Scenario) -> bytes:

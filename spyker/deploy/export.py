@@ -7,17 +7,13 @@ as part of the protocol's state under ``"server"``, ``"age"`` and ``"version"``.
 
 from __future__ import annotations
 
-import os
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-import torch
-from safetensors.torch import save_file
-from torch import Tensor
-
 from spyker.deploy.checkpoints import CheckpointError, latest
-from spyker.learn.torch_task import Layout
+from spyker.learn.layout import Layout
+from spyker.records.models import Model
 from spyker.vectors import Vector, average
 
 
@@ -75,32 +71,8 @@ def gather(folders: Sequence[Path], server: int | None = None) -> list[Saved]:
     return models
 
 
-def state_dict(models: Sequence[Saved]) -> dict[str, Tensor]:
-    """The mean of some models by the names of their parts; of one, its own weights to the bit."""
+def mean(models: Sequence[Saved]) -> Model:
+    """The mean of some models; of one, its own weights to the bit."""
     weights = models[0].weights if len(models) == 1 else average([model.weights for model in models])
-    parts = models[0].layout.state_dict(weights)
-    return {name: part.clone(memory_format=torch.contiguous_format) for name, part in parts.items()}
-
-
-def export(models: Sequence[Saved], out: Path, *, overwrite: bool = False) -> list[Path]:
-    """Write ``OUT.safetensors`` and ``OUT.pt``, a PyTorch state dict."""
-    paths = [out.with_name(f"{out.name}.{ending}") for ending in ("safetensors", "pt")]
-    for path in paths:
-        if path.exists() and not overwrite:
-            raise CheckpointError(f"{path} exists already. Choose another --out, or add --overwrite to replace it")
-    parts = state_dict(models)
-    origin = ", ".join(f"server {m.server} at version {m.version}" for m in models)
-    out.parent.mkdir(parents=True, exist_ok=True)
-    write(paths[0], lambda path: save_file(parts, path, {"format": "pt", "spyker": origin}))
-    write(paths[1], lambda path: torch.save(parts, path))
-    return paths
-
-
-def write(path: Path, save: Callable[[Path], object]) -> None:
-    """Let ``save`` write a file such that a kill leaves the old one or the new one."""
-    temporary = path.with_name(f".{path.name}.{os.getpid()}")
-    try:
-        save(temporary)
-        temporary.replace(path)
-    finally:
-        temporary.unlink(missing_ok=True)
+    origin = ", ".join(f"server {model.server} at version {model.version}" for model in models)
+    return Model(models[0].layout.parts(weights), {"spyker": origin})

@@ -28,7 +28,6 @@ from spyker.deploy.config import (
     Config,
     check_insecure,
     deployment_digest,
-    layout_digest,
     layout_numbers,
     learning_digest,
     wait_for,
@@ -45,6 +44,7 @@ from spyker.deploy.tally import Tally
 from spyker.host.host import MOST_DATA, Host, Rules
 from spyker.host.tickets import Ledger
 from spyker.learn.engine import keep_memory, single_threaded
+from spyker.learn.layout import layout_digest
 from spyker.learn.registry import recipe
 from spyker.protocol.forms import Sizes
 from spyker.protocol.messages import PeerMessage
@@ -188,7 +188,7 @@ class ServerProcess:
 
         rules = Rules(
             clients=scenario.client_count if self.learns else 0,
-            layout=layout_digest(self.task, parameters),
+            layout=layout_digest(self.task),
             learning=learning_digest(scenario),
             deployment=deployment_digest(scenario),
             lineage=self.identity.lineage,

@@ -6,7 +6,7 @@ are held back until its scores are there: the record stays in the order of time.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
@@ -27,10 +27,20 @@ class DivergedError(RuntimeError):
 class Judge:
     """Evaluates the servers' models. Facts pass through it on their way to ``sink``."""
 
-    def __init__(self, clock: Clock, engine: Engine, start: RunStarted, plan: Evaluation, sink: Sink) -> None:
+    def __init__(
+        self,
+        clock: Clock,
+        engine: Engine,
+        start: RunStarted,
+        plan: Evaluation,
+        sink: Sink,
+        rest: Callable[[], None] = lambda: None,
+    ) -> None:
+        """``rest`` is called when an evaluation is under way and nothing else is: the world may be looked at then."""
         self.clock, self.engine, self.start, self.plan, self.sink = clock, engine, start, plan, sink
+        self.rest = rest
         self.history: list[tuple[float, Evaluated]] = []
-        self._turn = 0
+        self.turn = 0
         self._pending: tuple[float, int, int, list[EvaluateJob]] | None = None
         self._held: list[tuple[float, Fact, int | None]] = []
 
@@ -59,15 +69,16 @@ class Judge:
         for job in jobs:
             self.engine.submit(job, self.clock.now)
         self._pending = self.clock.now, world.updates, world.links.total_bytes, jobs
-        self._turn += 1
+        self.turn += 1
         # Whether to stop is decided one evaluation late, when the scores of the last one are surely there: so it does
         # not depend on how fast they were computed.
         if self.plan.stop_at is not None and self.stayed(self.plan.stop_at, self.plan.stop_after):
             self.clock.finish()
             return
-        following = min(self._turn * self.plan.interval, self.clock.end)
+        following = min(self.turn * self.plan.interval, self.clock.end)
         if following > self.clock.now:
             self.clock.at(following, self.evaluate, world, servers)
+        self.rest()
 
     def settle(self) -> None:
         """Wait for the scores of the evaluation under way, and let go of what was held back."""

@@ -20,9 +20,9 @@ class Links:
         self.seconds_per_byte = 8 / bandwidth
         self.server_regions = places.server_regions
         self.client_regions = places.client_regions
-        self._down_free = array("d", bytes(8 * len(places.homes)))
-        self._up_free = array("d", bytes(8 * len(places.homes)))
-        self._peer_free: dict[tuple[int, int], float] = {}
+        self.down_free = array("d", bytes(8 * len(places.homes)))
+        self.up_free = array("d", bytes(8 * len(places.homes)))
+        self.peer_free: dict[tuple[int, int], float] = {}
         self.bytes_down = self.bytes_up = self.bytes_between = 0
 
     @property
@@ -33,25 +33,25 @@ class Links:
     def down(self, now: float, server: int, client: int, size: int) -> float:
         """When a message from its server reaches a client."""
         self.bytes_down += size
-        self._down_free[client] = free = max(now, self._down_free[client]) + size * self.seconds_per_byte
+        self.down_free[client] = free = max(now, self.down_free[client]) + size * self.seconds_per_byte
         return free + self.latency[self.server_regions[server]][self.client_regions[client]]
 
     def up(self, now: float, client: int, server: int, size: int) -> float:
         """When a message from a client reaches its server."""
         self.bytes_up += size
-        self._up_free[client] = free = max(now, self._up_free[client]) + size * self.seconds_per_byte
+        self.up_free[client] = free = max(now, self.up_free[client]) + size * self.seconds_per_byte
         return free + self.latency[self.client_regions[client]][self.server_regions[server]]
 
     def between(self, now: float, sender: int, receiver: int, size: int) -> float:
         """When a message from one server reaches another."""
         self.bytes_between += size
-        free = max(now, self._peer_free.get((sender, receiver), 0.0)) + size * self.seconds_per_byte
-        self._peer_free[sender, receiver] = free
+        free = max(now, self.peer_free.get((sender, receiver), 0.0)) + size * self.seconds_per_byte
+        self.peer_free[sender, receiver] = free
         return free + self.latency[self.server_regions[sender]][self.server_regions[receiver]]
 
     def renew(self, client: int) -> None:
         """A client has come, or turned to another server: its links are new ones."""
-        for free in (self._down_free, self._up_free):
+        for free in (self.down_free, self.up_free):
             if client == len(free):
                 free.append(0.0)
             free[client] = 0.0

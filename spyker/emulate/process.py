@@ -91,7 +91,7 @@ class Process(Service):
         """The host was told something: do what it asks for, and serve what waits."""
         self.longest = max(self.longest, self.host.waiting)
         self._carry_out()
-        if not self._busy:
+        if not self.busy:
             self._serve()
 
     def _ring(self, timer: str) -> None:
@@ -106,9 +106,10 @@ class Process(Service):
         self.longest = max(self.longest, self.host.waiting)
         self._carry_out()
 
-    def _done(self, _a: None, _b: None) -> None:
+    def done(self, _a: None, _b: None) -> None:
+        """The cost of the first message has elapsed, if the process is still there."""
         if self.alive:
-            super()._done(None, None)
+            super().done(None, None)
 
     def _carry_out(self) -> None:
         while effects := self.host.take():

@@ -20,12 +20,12 @@ Perform: TypeAlias = Callable[["Processor", list[Action]], None]
 class Service(ABC):
     """Serves what waits, wherever it waits. The effects of a message happen when its cost has elapsed."""
 
-    __slots__ = ("_busy", "clock", "costs", "longest")
+    __slots__ = ("busy", "clock", "costs", "longest")
 
     def __init__(self, clock: Clock, costs: Mapping[Work, float]) -> None:
         self.clock, self.costs = clock, costs
         self.longest = 0
-        self._busy = False
+        self.busy = False
 
     @property
     @abstractmethod
@@ -45,13 +45,14 @@ class Service(ABC):
         while (work := self._next()) is not None:
             cost = self.costs[work]
             if cost > 0:
-                self._busy = True
-                self.clock.at(self.clock.now + cost, self._done, None, None)
+                self.busy = True
+                self.clock.at(self.clock.now + cost, self.done, None, None)
                 return
             self._handle()
 
-    def _done(self, _a: None, _b: None) -> None:
-        self._busy = False
+    def done(self, _a: None, _b: None) -> None:
+        """The cost of the first message has elapsed."""
+        self.busy = False
         self._handle()
         self._serve()
 
@@ -59,14 +60,14 @@ class Service(ABC):
 class Processor(Service):
     """Serves the messages of a server that never dies."""
 
-    __slots__ = ("_server", "_timers", "id", "perform", "queue")
+    __slots__ = ("_server", "id", "perform", "queue", "timers")
 
     def __init__(self, server: Server, clock: Clock, costs: Mapping[Work, float], perform: Perform) -> None:
         super().__init__(clock, costs)
         self._server, self.id = server, server.id
         self.perform = perform
         self.queue: deque[Arrival] = deque()  # the first one is in service
-        self._timers = Timers(clock, lambda timer: self.arrive(self.id, timer))
+        self.timers = Timers(clock, lambda timer: self.arrive(self.id, timer))
 
     @property
     def server(self) -> Server:
@@ -78,7 +79,7 @@ class Processor(Service):
         self.queue.append((sender, message))
         if len(self.queue) > self.longest:
             self.longest = len(self.queue)
-        if not self._busy:
+        if not self.busy:
             self._serve()
 
     def _next(self) -> Work | None:
@@ -101,10 +102,10 @@ class Processor(Service):
     def start_timer(self, timer: str, seconds: float) -> None:
         """Let a timer run, from now."""
         self.stop_timer(timer)
-        self._timers.start(timer, seconds)
+        self.timers.start(timer, seconds)
 
     def stop_timer(self, timer: str) -> None:
         """Let a timer be, also if it waits for its turn; it may be the one in service."""
-        self._timers.stop(timer)
+        self.timers.stop(timer)
         if (self.id, timer) in self.queue:
             self.queue = deque(a for n, a in enumerate(self.queue) if n == 0 or a[1] != timer)

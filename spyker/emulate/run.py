@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypeAlias
 
 from spyker.config.scenario import Scenario, latency_seconds
 from spyker.emulate.clock import Clock, Stop
 from spyker.emulate.hosted import HostedWorld
 from spyker.emulate.judge import Judge
 from spyker.emulate.links import Links
+from spyker.emulate.snapshot import Saves, put_back, save
 from spyker.emulate.world import Emulation, Sink, World
 from spyker.learn.engine import Engine
+from spyker.learn.given_model import Beginning
 from spyker.learn.registry import with_targets
 from spyker.learn.speeds import delays
 from spyker.learn.task import Task
@@ -19,6 +21,10 @@ from spyker.placement import Placement
 from spyker.protocol.server import Server, Setup, Work
 from spyker.records import run_started
 from spyker.records.summary import WAYS, Totals, server_totals, summarise, target_name
+from spyker.vectors import Vector
+
+Leave: TypeAlias = Callable[[float, Sequence[Vector]], None]
+"""Is given the servers' models at the end, and the time of it."""
 
 
 def run(
@@ -28,20 +34,31 @@ def run(
     sink: Sink,
     stop: Stop | None = None,
     fate: Callable[[HostedWorld], None] | None = None,
+    beginning: Beginning | None = None,
+    leave: Leave | None = None,
+    saves: Saves | None = None,
 ) -> dict[str, Any]:
     """Run a resolved scenario, tell ``sink`` every fact, and return the summary.
 
     A run that ``stop`` ends early has a summary of what happened until then. With ``fate``, or an outage in the
-    scenario, servers are whole processes, and ``fate`` may arrange what happens to them before they begin.
+    scenario, servers are whole processes, and ``fate`` may arrange what happens to them before they begin. They begin
+    from the task's own W⁰, or from a ``beginning``; or they go on from where the ``saves`` of an interrupted run are.
     """
     scenario = with_targets(scenario, task.metric)
     places = scenario.placement()
     clock = Clock(scenario.duration, places.client_count)
     started = run_started(scenario, task.metric.name, task.metric.higher_is_better)
-    judge = Judge(clock, engine, started, scenario.evaluation, sink)
+    saved = None if saves is None else saves.saved
+
+    def rest() -> None:
+        if saves is not None and saves.due():
+            save(world, judge, saves)
+
+    judge = Judge(clock, engine, started, scenario.evaluation, sink, rest)
     outage = scenario.world.outage
+    initial = task.initial() if beginning is None else beginning.weights
     hosted = outage is not None or fate is not None
-    world = make_world(scenario, task, engine, clock, judge.fact, places, hosted=hosted)
+    world = make_world(scenario, task, engine, clock, judge.fact, places, initial, hosted=hosted)
     if isinstance(world, HostedWorld):
         if outage is not None:
             world.schedule(outage.start, world.isolate, outage.region)
@@ -49,24 +66,41 @@ def run(
         if fate is not None:
             fate(world)
     try:
-        sink(0.0, started, None)
-        world.start()
-        judge.evaluate(world, places.learners)
+        if saved is not None:
+            put_back(saved, world, judge)
+        else:
+            sink(0.0, started, None)
+            if beginning is not None:
+                sink(0.0, beginning.fact, None)
+            world.start()
+            judge.evaluate(world, places.learners)
         finished = clock.run(stop or Stop())
         judge.settle()
+        if not finished and saves is not None:
+            save(world, judge, saves)
     finally:
         engine.cancel()
-    return summarise(started, count(scenario, task.initial().size, world, judge, places, finished))
+    if leave is not None:
+        leave(clock.now, [world.processors[i].server.weights.snapshot() for i in places.learners])
+    return summarise(started, count(scenario, initial.size, world, judge, places, finished))
 
 
 def make_world(
-    scenario: Scenario, task: Task, engine: Engine, clock: Clock, sink: Sink, places: Placement, *, hosted: bool
+    scenario: Scenario,
+    task: Task,
+    engine: Engine,
+    clock: Clock,
+    sink: Sink,
+    places: Placement,
+    initial: Vector,
+    *,
+    hosted: bool,
 ) -> Emulation:
     """The world of a scenario, of bare servers or of whole processes."""
     setup = Setup(
         len(places.learners),
         places.client_count,
-        task.initial(),
+        initial,
         scenario.training.rate,
         scenario.parameters,
         scenario.seed,

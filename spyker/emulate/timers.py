@@ -18,8 +18,18 @@ class Timers:
 
     def start(self, timer: str, seconds: float) -> None:
         """Let a timer run, from now."""
-        self._marks[timer] = mark = object()
-        self.clock.at(self.clock.now + seconds, self._due, timer, mark)
+        self.clock.at(self.clock.now + seconds, self.due, timer, self.mark(timer))
+
+    def mark(self, timer: str, *, runs: bool = True) -> object:
+        """What a timer on the clock is known by; it is of no use if the timer was stopped, or started anew."""
+        mark = object()
+        if runs:
+            self._marks[timer] = mark
+        return mark
+
+    def runs(self, timer: str, mark: object) -> bool:
+        """Whether this is the timer's mark still."""
+        return self._marks.get(timer) is mark
 
     def stop(self, timer: str) -> None:
         """Let it be."""
@@ -29,7 +39,8 @@ class Timers:
         """Let all of them be."""
         self._marks.clear()
 
-    def _due(self, timer: str, mark: object) -> None:
-        if self._marks.get(timer) is mark:  # it was neither stopped nor started again
+    def due(self, timer: str, mark: object) -> None:
+        """A timer on the clock has run out."""
+        if self.runs(timer, mark):
             del self._marks[timer]
             self.ring(timer)

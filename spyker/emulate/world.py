@@ -116,7 +116,7 @@ class World(Emulation):
         for action in actions:
             if isinstance(action, ToClient):
                 arrival = self.links.down(now, me, action.client, self._size(action.message))
-                clock.at(arrival, self._model_arrives, action.client, action.message)
+                clock.at(arrival, self.model_arrives, action.client, action.message)
             elif isinstance(action, Record):
                 self._record(action.fact, len(processor.queue))
             elif isinstance(action, ToServer):
@@ -127,14 +127,14 @@ class World(Emulation):
             elif isinstance(action, StopTimer):
                 processor.stop_timer(action.timer)
 
-    def _model_arrives(self, k: int, model: Model) -> None:
+    def model_arrives(self, k: int, model: Model) -> None:
         """A client does what its server asks for."""
         client = self.clients[k]
         for action in client.handle(client.server, model):
             if isinstance(action, Train):
-                self._train(k, action, self._training_ends, client)
+                self._train(k, action, self.training_ends, client)
 
-    def _training_ends(self, client: Client, job: TrainJob) -> None:
+    def training_ends(self, client: Client, job: TrainJob) -> None:
         """A client answers its server."""
         for action in client.trained(self._trained(job), job.examples, job.metrics):
             if isinstance(action, ToServer):

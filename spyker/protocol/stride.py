@@ -15,7 +15,7 @@ What breaks momentum is a single round in which trainings run away: a model that
 has unlearnt, the gradients are large, and so is everything that follows from them. So no answer counts with more than
 ``clip`` times the usual length of an answer: the median over the last rounds, or over the first round if that is more.
 (If the limit shrank with the answers of those who have nothing left to learn, it would shut out what only slow clients
-know.) With it, a learning rate that is twice too large or too small costs time but breaks nothing.
+know.) With it, a learning rate that is twice too large or too small costs time and hardly ever more.
 
 Servers exchange models and momenta as in Spyker. One *token* circulates; its holder starts exchange number ``bid`` once
 it has had ``every`` rounds since the last one. Everyone who first hears of a ``bid`` remembers its own state of that

@@ -1,12 +1,13 @@
 """The one format in which a run is written down and read back.
 
 A run record is a folder: ``scenario.toml`` (everything resolved), ``facts.jsonl`` (one fact a line, in the order of
-time, appended as the run goes on; the first says what run it is) and ``summary.json`` (totals, written last). Whoever
-wants a table, a plot or a page reads these; nobody looks into a running world.
+time, appended as the run goes on; the first says what run it is) and ``summary.json`` (totals, written last). Beside
+them are the models that the run led to (:mod:`~spyker.records.models`). Whoever wants a table, a plot or a page reads
+these; nobody looks into a running world.
 """
 
 from spyker.protocol.facts import Fact
-from spyker.records.facts import Evaluated, Resumed, RunStarted, ServerPlace, UnknownFact, evaluated, run_started
+from spyker.records.facts import Begun, Evaluated, Resumed, RunStarted, ServerPlace, UnknownFact, evaluated, run_started
 from spyker.records.files import (
     FACTS,
     SCENARIO,
@@ -24,6 +25,7 @@ __all__ = [
     "FACTS",
     "SCENARIO",
     "SUMMARY",
+    "Begun",
     "Evaluated",
     "Fact",
     "Follower",

@@ -91,6 +91,16 @@ def places(scenario: Scenario) -> list[ServerPlace]:
 
 
 @dataclass(frozen=True, slots=True)
+class Begun(Fact):
+    """The run began from the model in a file, and not from the task's own W⁰."""
+
+    kind: ClassVar[str] = "begun"
+    model: str
+    """Where the file was."""
+    sha256: str
+
+
+@dataclass(frozen=True, slots=True)
 class Evaluated(Fact):
     """The servers' models were judged. ``averaged`` is the score of the mean of their weights."""
 

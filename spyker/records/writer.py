@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -46,6 +47,12 @@ class RecordWriter:
             written += self._facts.write(text[written:])
         if type(fact) in MILESTONES:
             self._facts.flush()
+
+    def flush(self) -> int:
+        """Hand everything over to the disk, and return how many bytes of facts there are."""
+        self._facts.flush()
+        os.fsync(self._facts.fileno())
+        return self.size
 
     def close(self, summary: Mapping[str, Any] | None) -> None:
         """Finish the stream of facts and, if the run got that far, write the summary."""

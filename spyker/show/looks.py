@@ -53,7 +53,8 @@ def looks(labels: Sequence[str], width: float = 1.8) -> list[dict[str, Any]]:
         choices = free
         if owner in LOOKS:
             colour, _ = own = LOOKS[owner]
-            choices = [own, *((colour, dash) for _, dash in LOOKS.values() if (colour, dash) not in taken)]
+            dashes = {dash for _, dash in taken}
+            choices = [own, *((colour, dash) for _, dash in LOOKS.values() if dash not in dashes)]
         look = next((choice for choice in choices if choice not in given), (BLACK, "-"))
         given.add(look)
         before = sum(owner == other for other in owners[: len(found)])

@@ -75,14 +75,17 @@ def settings(run: RunRecord) -> Settings:
     start = run.start
     algorithm = ALGORITHMS.get(start.algorithm)
     others = {other.section for other in ALGORITHMS.values()} - ({algorithm.section} if algorithm else set())
-    found: Settings = {"place": start.world, "task.name": start.task}
+    spread = run.scenario.get("world", {}).get("clients", [])
+    even = not spread or max(spread) - min(spread) <= 1
+    found: Settings = {
+        "place": start.world,
+        "task.name": start.task,
+        "world.clients": start.clients if even else spread,
+    }
     for key, value in flat(run.scenario):
         section, dot, _ = key.partition(".")
         if (dot and section not in others) or key == "duration":
             found.setdefault(key, value)
-    spread = run.scenario.get("world", {}).get("clients", [])
-    if not spread or max(spread) - min(spread) <= 1:
-        found["world.clients"] = start.clients
     resolve = getattr(algorithm.Parameters(), "resolve", None) if algorithm else None
     if algorithm and resolve:
         usual = resolve(start.clients, sum(server.clients is not None for server in start.servers))

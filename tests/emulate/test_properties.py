@@ -167,7 +167,7 @@ class Watch:
             for owner, name in (
                 (Clock, "at"),
                 (World, "_perform"),
-                (World, "_model_arrives"),
+                (World, "model_arrives"),
                 (Processor, "arrive"),
                 (Processor, "_handle"),
                 (Client, "trained"),
@@ -220,7 +220,7 @@ class Watch:
                 self.tokens_in_flight += isinstance(action.message, Token)
         original(world, processor, self.performed)
 
-    def _model_arrives(self, original, world, k, model):
+    def model_arrives(self, original, world, k, model):
         link = ("server", world.clients[k].server), ("client", k)
         self.arrived[link].append((world.clock.now, model))
         original(world, k, model)

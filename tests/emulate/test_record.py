@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from spyker.config.scenario import from_table
-from spyker.emulate.record import RecordLostError, record
+from spyker.emulate.lost import RecordLostError
+from spyker.emulate.record import record
 from spyker.learn.engine import Here
 from spyker.learn.registry import recipe, resolve
 from spyker.records import Evaluated, RunRecord

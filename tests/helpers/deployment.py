@@ -21,11 +21,12 @@ from spyker.config.scenario import from_table
 from spyker.deploy import spyker_pb2 as pb
 from spyker.deploy.certificates import load_credential
 from spyker.deploy.channels import ATTEND, channel, open_stream
-from spyker.deploy.config import layout_digest, learning_digest
+from spyker.deploy.config import learning_digest
 from spyker.deploy.frames import PROTOCOL, send, split
 from spyker.deploy.up import Local, free_ports
 from spyker.deploy.wire import fill
 from spyker.host.tickets import SAID, Ticket
+from spyker.learn.layout import layout_digest
 from spyker.learn.registry import recipe, resolve
 from spyker.protocol.messages import Update
 from spyker.records import RecordError, RunRecord, RunStarted, Stated
@@ -135,7 +136,7 @@ class Speaker:
             protocol=PROTOCOL,
             client=client,
             size=1,
-            layout=layout_digest(task, task.initial().size),
+            layout=layout_digest(task),
             learning=learning_digest(deployed.scenario),
         )
         self.stream, self.parameters = stream, task.initial().size
