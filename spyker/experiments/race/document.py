@@ -100,7 +100,7 @@ def rules(race: Race) -> str:
             "intervals by Student's t, for ratios on logarithms.",
             f"**Field.** In the paper's worlds everybody runs, and so in those where slow algorithms may be fast "
             f"({', '.join(w.title for w in race.worlds if w.everybody)}); elsewhere, to save time, those who took at "
-            f"most {NEAR:g} times the best's time in one of these, the best of the paper's five, {HierFAVGM.title}, and "
+            f"most {NEAR:g} times the best's time in one of the paper's, the best of its five, {HierFAVGM.title} and "
             "ours; on other tasks than MNIST ours, the best of the paper's five, of the others the best, and "
             f"{HierFAVGM.title}.",
             f"**Defaults** are {title(OURS)} with nothing set but the algorithm.",
