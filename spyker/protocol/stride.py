@@ -11,6 +11,9 @@ At the end of a round the server takes a step along the mean of the answers, wit
 
     d = Σ d_k·Δ_k / Σ d_k,    m ← μ·m + d,    W ← W + c·(d + μ·m)
 
+where the second sum is over all clients, also those who are missing: with fewer answers the step is shorter, because
+what is late has yet to come.
+
 What breaks momentum is a single round in which trainings run away: a model that is new to a region meets data that it
 has unlearnt, the gradients are large, and so is everything that follows from them. So no answer counts with more than
 ``clip`` times the usual length of an answer: the median over the last rounds, or over the first round if that is more.
@@ -238,7 +241,8 @@ class Stride(Server):
     def end_round(self) -> None:
         """M ← μ·m + d,  W ← W + c·(d + μ·m)."""
         c, mu = self.parameters.gain, self.parameters.momentum
-        step = self.sum.snapshot() * np.float32(1 / self.weight)  # d
+        missing = sum(size for k, size in self.sizes.items() if k not in self.answered)
+        step = self.sum.snapshot() * np.float32(1 / (self.weight + missing))  # d; who is missing moves nothing
         self.momentum.scale(mu)
         self.momentum.add(step, 1.0)
         self.weights.add(step, c)

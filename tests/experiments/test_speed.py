@@ -66,7 +66,7 @@ def test_every_arrival_of_the_token_starts_a_synchronisation_in_the_papers_world
 
 def test_a_token_that_waits_is_counted(tmp_path: Path) -> None:
     task = March()
-    settings = {"duration": 4.0, "spyker.h-inter": 60.0}
+    settings = {"algorithm": "spyker", "duration": 4.0, "spyker.h-inter": 60.0}
     record(resolve(load(None, settings, task="quadratic")), task, Here(task), tmp_path / "run")
     arrived, at_once = tokens(RunRecord(tmp_path / "run"))
     assert arrived > at_once

@@ -75,7 +75,7 @@ def test_a_model_says_what_it_is_and_the_summary_agrees() -> None:
         about = file.metadata()
         assert file.get_tensor("weights").tolist() == (run.summary or {})["servers"][2]["weights"]
     assert {key: about[key] for key in ("algorithm", "task", "seed", "time", "server")} == {
-        "algorithm": "spyker",
+        "algorithm": "stride",
         "task": "quadratic",
         "seed": "3",
         "time": "2.0",
@@ -138,9 +138,10 @@ def test_who_wants_none_gets_none(here: Path) -> None:
 
 
 def test_a_run_begins_from_the_model_it_is_given_and_says_so() -> None:
-    first = spyker.run(out="a", **QUICK)
+    first = spyker.run(out="a", algorithm="spyker", **QUICK)
     for name, world in {"b": {}, "hosted": {"world.outage": {"region": 1, "start": 0.5, "seconds": 0.5}}}.items():
-        run = spyker.run(out=name, from_model="a/models/server-1.safetensors", settings=world, **QUICK)
+        begin: dict[str, Any] = {"from_model": "a/models/server-1.safetensors", "algorithm": "spyker"}
+        run = spyker.run(out=name, settings=world, **begin, **QUICK)
         assert evaluations(run)[0].servers == [evaluations(first)[-1].servers[1]] * 4
         assert evaluations(run)[-1].mean > evaluations(first)[-1].mean
         (_, begun, _) = list(run.facts())[1]
@@ -226,7 +227,7 @@ def test_an_export_of_a_run_is_its_model(here: Path, capsys: pytest.CaptureFixtu
     run = spyker.run(out="a", workers=0, **DIGITS)
     assert main(["export", "a", "--out", "all"]) == 0
     assert capsys.readouterr().out.splitlines() == [
-        "algorithm spyker, task digits, seed 1, time 1.5, server mean of 4",
+        "algorithm stride, task digits, seed 1, time 1.5, server mean of 4",
         "all.safetensors",
         "all.pt",
     ]

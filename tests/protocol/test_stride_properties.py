@@ -117,7 +117,7 @@ def test_every_answer_counts_in_one_round_with_its_share(build, steps):
     (server,) = build("stride", [[1, 2, 3]], initial=(0.0,) * ANSWERS, **PLAIN)
     list(server.start())
     sizes, busy, given_so_far = {0: 1, 1: 2, 2: 3}, {0, 1, 2}, 0
-    pending = Counter()
+    pending, answered = Counter(), set()
     for what, k, size in steps:
         before, waiting = server.weights.snapshot(), Counter(pending)
         if what == "answer" and k in busy and given_so_far < ANSWERS:
@@ -127,6 +127,7 @@ def test_every_answer_counts_in_one_round_with_its_share(build, steps):
             waiting[given_so_far] = size
             given_so_far += 1
             busy.discard(k)
+            answered.add(k)
             actions = server.handle(k, Update(direction, 0.0, server.version, examples=size))
         elif what == "join" and k not in sizes:
             sizes[k] = size
@@ -142,9 +143,10 @@ def test_every_answer_counts_in_one_round_with_its_share(build, steps):
         busy |= {action.client for action in actions if hasattr(action, "client")}
         moved = server.weights.snapshot() - before
         if stated(actions, RoundEnded):
-            shares = {i: size / sum(waiting.values()) for i, size in waiting.items()}
+            missing = sum(size for k, size in sizes.items() if k not in answered)
+            shares = {i: size / (sum(waiting.values()) + missing) for i, size in waiting.items()}
             assert {i: float(moved[i]) for i in np.flatnonzero(moved)} == pytest.approx(shares)
-            pending = Counter()
+            pending, answered = Counter(), set()
         else:
             assert not moved.any()
             pending = waiting

@@ -156,13 +156,13 @@ def test_answers_of_no_length_divide_nothing_by_zero(started):
 
 
 def test_who_is_late_counts_in_the_next_round(started):
-    # (2 + 4)/2 = 3 without client 2; then (12 + 0 + 0)/3 = 4 with it, two updates late
+    # (2 + 4)/3 = 2 without client 2; then (12 + 0 + 0)/3 = 4 with it, two updates late
     server = started([1, 1, 1])
     assert models(play(server, 2, 4)) == []
-    assert models(server.expire(ROUND)) == [(0, [3], 2), (1, [3], 2)]
+    assert models(server.expire(ROUND)) == [(0, [2], 2), (1, [2], 2)]
     assert server.handle(2, update(12, version=0)) == []
     actions = play(server, 0, 0)
-    assert [(client, weights) for client, weights, _ in models(actions)] == [(2, [7]), (0, [7]), (1, [7])]
+    assert [(client, weights) for client, weights, _ in models(actions)] == [(2, [6]), (0, [6]), (1, [6])]
     assert [(f.client, f.staleness) for f in stated(actions, UpdateApplied)] == [(2, 2), (0, 0), (1, 0)]
 
 
@@ -195,7 +195,7 @@ def test_if_not_even_half_answer_the_round_before_tells_how_long_to_wait(started
     assert timers(server.expire(ROUND)) == [(ROUND, 9.0)]
     server.handle(3, update(9, version=4))
     assert server.work_of(ROUND) is Work.AVERAGE
-    assert models(server.expire(ROUND)) == [(3, [10], 5)]
+    assert models(server.expire(ROUND)) == [(3, [1 + 9 / 4], 5)]
 
 
 def test_the_first_round_waits_for_half_of_the_clients(started):
