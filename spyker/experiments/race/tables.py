@@ -41,7 +41,7 @@ def summary_row(world: World, place: Standing | None) -> list[str]:
     momentum = None if place.momentum is None else (HierFAVGM.title, place.momentum)
     return [
         world.title,
-        f"**{place.ours.stays.mean().around(' s')}**",
+        place.ours.stays.mean().around(" s"),
         cell(place.papers, named=True),
         cell(momentum, named=False),
         cell(place.other, named=True),
