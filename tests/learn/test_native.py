@@ -18,7 +18,7 @@ from spyker.emulate.run import run
 from spyker.learn.built_in.models import cifar10_cnn, digits_cnn, mnist_cnn
 from spyker.learn.by_value import ByValue
 from spyker.learn.engine import TrainJob
-from spyker.learn.native import library as native_library
+from spyker.learn.native import compiling
 from spyker.learn.registry import Recipe, resolve
 from spyker.learn.start import start
 from spyker.learn.torch_task import TorchTask
@@ -36,11 +36,11 @@ def compiled(tmp_path_factory: pytest.TempPathFactory) -> Path:
         folder = tmp_path_factory.mktemp("native")
         patch.setenv("SPYKER_CACHE", str(folder))
         try:
-            native_library.find_compiler()
+            compiling.find_compiler()
         except ScenarioError:
             pytest.skip("there is no C compiler here")
-        native_library.library.cache_clear()
-        native_library.library()
+        compiling.compiled.cache_clear()
+        compiling.compiled()
         return folder
 
 
@@ -198,7 +198,7 @@ def test_pool_and_relu_let_pass_what_is_not_a_number(pixel: int) -> None:
 def test_without_a_compiler_it_says_so(own_cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", "")
     monkeypatch.delenv("CC", raising=False)
-    native_library.library.cache_clear()
+    compiling.compiled.cache_clear()
     with pytest.raises(ScenarioError, match=r'training\.kernel.*no C compiler.*Install gcc, or write "torch"'):
         task_of("native", digits_cnn, (1, 8, 8), 4)
     assert not own_cache.exists()
@@ -212,7 +212,7 @@ def test_a_compiler_that_fails_leaves_nothing_behind(
     compiler.chmod(0o755)
     monkeypatch.setenv("SPYKER_CACHE", str(own_cache))
     monkeypatch.setenv("CC", str(compiler))
-    native_library.library.cache_clear()
+    compiling.compiled.cache_clear()
     with pytest.raises(ScenarioError, match=r"training\.kernel.*no disk.*Set CC"):
         task_of("native", digits_cnn, (1, 8, 8), 4)
     assert list((own_cache / "native").iterdir()) == []

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from spyker.config.scenario import Training
-from spyker.learn.native.library import library, refused
+from spyker.learn.native.compiling import compiled, refused
 from spyker.learn.native.shapes import Shape, shapes_of
 from spyker.vectors import Vector
 
@@ -23,9 +23,9 @@ class Kernel:
         self.shapes = (Shape * len(shapes))(*shapes)
         self.parameters = sum(shape.parameters for shape in shapes)
         self.classes = math.prod(shapes[-1].result)
-        self._library = library()
-        self._library.spyker_memory.restype = ctypes.c_int64
-        self._memory = np.zeros(self._library.spyker_memory(self.shapes, len(shapes)), np.uint8)
+        self._kernels = compiled()
+        self._kernels.spyker_memory.restype = ctypes.c_int64
+        self._memory = np.zeros(self._kernels.spyker_memory(self.shapes, len(shapes)), np.uint8)
 
     def __reduce__(self) -> tuple[type[Kernel], tuple[list[Shape]]]:
         """Another process loads the library for itself."""
@@ -45,7 +45,7 @@ class Kernel:
         if targets.dtype != torch.int64 or targets.dim() != 1 or not self._are_classes(targets):
             raise ValueError(f"the targets must be integers (int64) from 0 to {self.classes - 1}, one per example")
         trained, targets = received.copy(), targets.contiguous()
-        self._library.spyker_train(
+        self._kernels.spyker_train(
             *self._common(),
             address(trained),
             address(received),
@@ -64,7 +64,7 @@ class Kernel:
     def outputs(self, weights: Vector, inputs: Tensor) -> Tensor:
         """What the model says of these inputs."""
         weights, inputs, outputs = self._weights(weights), self._images(inputs), torch.empty(len(inputs), self.classes)
-        self._library.spyker_outputs(
+        self._kernels.spyker_outputs(
             *self._common(),
             address(weights),
             address(inputs),

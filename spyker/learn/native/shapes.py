@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from torch import nn
 
 from spyker.config.sections import ScenarioError
-from spyker.learn.native.library import refused
+from spyker.learn.native.compiling import refused
 
 MOST_STAGES = 64  # as in kernels.c
 

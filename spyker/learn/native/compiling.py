@@ -25,7 +25,7 @@ COMPILERS = ("cc", "gcc", "clang")
 
 
 @functools.cache
-def library() -> ctypes.CDLL:
+def compiled() -> ctypes.CDLL:
     """The library, loaded once per process and compiled unless the cache has it."""
     compiler = find_compiler()
     about = run(compiler, *OPTIONS, "-dM", "-E", "-x", "c", os.devnull)  # its version, and what the processor can do
