@@ -44,6 +44,9 @@ def accumulate(total: Vector, source: Vector, weight: float) -> None:
     """Add ``weight · source`` to ``total``, in place."""
     factor = np.float32(weight)
     scratch = np.empty(min(BLOCK, total.size), np.float32)
+    if total.size <= BLOCK:
+        np.add(total, np.multiply(source, factor, scratch), total)
+        return
     for t, s in blocks(total, source):
         product = scratch[: t.size]
         np.multiply(s, factor, product)
@@ -61,6 +64,23 @@ def average(models: Sequence[Vector]) -> Vector:
 def length(vector: Vector) -> float:
     """The Euclidean norm. It is summed up here and not by BLAS, whose result depends on its number of threads."""
     return math.sqrt(float(np.square(vector).sum(dtype=np.float64)))
+
+
+def is_finite(vector: Vector) -> bool:
+    """Whether every number of it is finite."""
+    if vector.size <= 64:  # a call of NumPy takes longer
+        return math.isfinite(sum(vector.tolist()))
+    return bool(np.isfinite(vector).all())
+
+
+def distance(vector: Vector, other: Vector) -> float:
+    """The Euclidean norm of the difference, without a vector for it; infinite where a float32 cannot hold a square."""
+    total, scratch = 0.0, np.empty(min(BLOCK, vector.size), np.float32)
+    with np.errstate(over="ignore", invalid="ignore"):
+        for v, o in blocks(vector, other) if vector.size > BLOCK else ((vector, other),):
+            difference = np.subtract(v, o, scratch[: v.size])
+            total += float(np.einsum("i,i", difference, difference))  # unlike BLAS, the same with any number of threads
+    return math.sqrt(total)
 
 
 Mix: TypeAlias = Callable[[Vector, Vector, float, Vector], None]

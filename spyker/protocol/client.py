@@ -15,6 +15,8 @@ class Client:
     __slots__ = ("id", "received", "server", "step")
     hears: ClassVar[tuple[type[ServerMessage], ...]] = (Model,)
     """What a server may say to one."""
+    difference: ClassVar[bool] = False
+    """Whether it answers with how far its training went, in place of a model."""
 
     def __init__(self, id: int, server: int) -> None:
         self.id = id
@@ -27,7 +29,7 @@ class Client:
         assert isinstance(message, Model)
         self.received = message
         step, self.step = self.step, self.step + 1
-        return [Train(message.weights, message.rate, step)]
+        return [Train(message.weights, message.rate, step, message.age)]
 
     def trained(
         self, weights: Vector, examples: int | None = None, metrics: Mapping[str, float] | None = None
@@ -46,6 +48,7 @@ class Difference(Client):
     """
 
     __slots__ = ()
+    difference = True
 
     def trained(
         self, weights: Vector, examples: int | None = None, metrics: Mapping[str, float] | None = None

@@ -110,6 +110,34 @@ class CloudRoundEnded(Fact):
 
 
 @dataclass(frozen=True, slots=True)
+class Suspected(Fact):
+    """``server`` has not been answered by ``peer`` for some time, and goes on without it."""
+
+    kind: ClassVar[str] = "suspected"
+    server: int
+    peer: int
+
+
+@dataclass(frozen=True, slots=True)
+class Trusted(Fact):
+    """``peer`` answers ``server`` again."""
+
+    kind: ClassVar[str] = "trusted"
+    server: int
+    peer: int
+
+
+@dataclass(frozen=True, slots=True)
+class Reformed(Fact):
+    """For ``server`` another epoch began: the servers are these now, and there is a new token."""
+
+    kind: ClassVar[str] = "epoch"
+    server: int
+    epoch: int
+    members: list[int]
+
+
+@dataclass(frozen=True, slots=True)
 class ClientReported(Fact):
     """What came with a client's update: on how many ``examples`` it trained, if it said so, and what it measured.
 
@@ -122,3 +150,46 @@ class ClientReported(Fact):
     version: int
     examples: int | None
     metrics: dict[str, float]
+
+
+@dataclass(frozen=True, slots=True)
+class RateHalved(Fact):
+    """A server's first trainings went so ``far`` that they are repeated, with the learning ``rate`` that it has now."""
+
+    kind: ClassVar[str] = "rate-halved"
+    server: int
+    far: float
+    rate: float
+
+
+@dataclass(frozen=True, slots=True)
+class Shortened(Fact):
+    """A client's answer went so ``far`` and counts only up to the ``limit``."""
+
+    kind: ClassVar[str] = "shortened"
+    server: int
+    client: int
+    far: float
+    limit: float
+
+
+@dataclass(frozen=True, slots=True)
+class Refused(Fact):
+    """A client's answer went so ``far``, beyond all measure, and is as if it never came."""
+
+    kind: ClassVar[str] = "refused"
+    server: int
+    client: int
+    far: float
+    limit: float
+
+
+@dataclass(frozen=True, slots=True)
+class Quarantined(Fact):
+    """A client went too ``far``, or was ``contrary``, once too often, and is left out for some ``seconds``."""
+
+    kind: ClassVar[str] = "quarantined"
+    server: int
+    client: int
+    why: str
+    seconds: float

@@ -6,7 +6,7 @@ which, and marks in ``Annotated`` say what makes sense:
 - ``weights: Vector`` is a float32 array as long as the model; ``Annotated[npt.NDArray[np.uint8], UpTo(1000)]`` an array
   of bytes of any length up to 1,000, and ``UpTo(None)`` one up to the model's length. A message may have several.
 - ``msgspec.Meta(ge=0, lt=10)`` bounds a number, or each number of a tuple. Whatever it says, numbers are finite.
-- ``PER_SERVER`` is a tuple with one entry for each server that has clients.
+- ``PER_SERVER`` is a tuple with one entry for each server that has clients; how many these are may change.
 - ``ECHOED`` is a field of a client's message that repeats what the server said; the server's host knows it.
 - ``| None`` is a field that may be missing.
 
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 
 HEADER_BYTES = 64
 MOST_ENTRIES, LONGEST_NAME = 256, 256  # of a table or a tuple; of a text, or of a name in a table
+MOST_SERVERS = 1 << 16
 Array = npt.NDArray[Any]
 M = TypeVar("M", bound="Message")
 NOTHING: Mapping[str, Any] = MappingProxyType({})
@@ -150,7 +151,8 @@ def bound(kind: type[Message], name: str, hint: Any, marks: Sequence[Any]) -> An
     if typing.get_origin(hint) is tuple:
         inner, inner_marks = unwrap(typing.get_args(hint)[0])
         entries: Any = tuple.__class_getitem__((bound(kind, name, inner, inner_marks), ...))
-        return entries if PER_SERVER in marks else Annotated[entries, msgspec.Meta(max_length=MOST_ENTRIES)]
+        most = MOST_SERVERS if PER_SERVER in marks else MOST_ENTRIES
+        return Annotated[entries, msgspec.Meta(max_length=most)]
     if typing.get_origin(hint) in (Mapping, dict):
         return Annotated[dict[Name, float], msgspec.Meta(max_length=MOST_ENTRIES)]
     raise TypeError(f"{kind.__name__}.{name} is declared as {hint}, which no message can hold; see {__name__}")
@@ -214,9 +216,6 @@ def put_together(
     for name in said.echoed:
         if values[name] is None:
             raise Malformed(f"no {name}")
-    for name in said.per_server:
-        if len(values[name]) != sizes.servers:
-            raise Malformed(f"{len(values[name])} {name} for {sizes.servers} servers")
     for form, array in zip(said.arrays, arrays, strict=True):
         values[form.name] = array
     return kind(**values)

@@ -56,8 +56,22 @@ class Cloud(Server):
                 self.models[sender] = message
             case EdgeIdle():
                 self.away.add(sender)
-        if self.models and len(self.models.keys() | self.away) == self.n:
+        self.check_models()
+
+    def check_models(self) -> None:
+        """All that have clients, and are within reach, have told."""
+        if self.models and self.complete(self.models.keys() | self.away):
             self.end_round()
+
+    def sighted(self) -> None:
+        """Nobody waits for an edge that is out of reach."""
+        self.check_models()
+
+    def reformed(self, before: Sequence[int], *, leads: bool) -> None:
+        """Go on with other edges."""
+        self.models = {j: model for j, model in self.models.items() if j in self.ring}
+        self.away &= set(self.ring)
+        self.check_models()
 
     def end_round(self) -> None:
         """Average what there is, and tell everybody."""
@@ -84,7 +98,7 @@ class Cloud(Server):
     def work(self, sender: int, message: ClientMessage | PeerMessage) -> Work:
         """The last edge's model costs the aggregation, and so does the word of the last that has none."""
         ends = self.models or isinstance(message, EdgeModel)
-        return Work.AVERAGE if ends and len(self.models.keys() | self.away | {sender}) == self.n else Work.NOTHING
+        return Work.AVERAGE if ends and self.complete(self.models.keys() | self.away | {sender}) else Work.NOTHING
 
 
 class Edge(FedAvg):
@@ -99,8 +113,8 @@ class Edge(FedAvg):
 
     @classmethod
     def build(cls, id: int, setup: Setup, roster: Mapping[int, int]) -> Server:
-        """An edge, or the cloud behind the last edge."""
-        return cls(id, setup, roster) if id < setup.servers else cls.above(id, setup, roster)
+        """An edge, or the cloud behind the last edge that there is at first."""
+        return cls(id, setup, roster) if id != setup.servers else cls.above(id, setup, roster)
 
     @classmethod
     def between(cls, sender: int, receiver: int, servers: int) -> tuple[type[PeerMessage], ...]:
@@ -110,26 +124,39 @@ class Edge(FedAvg):
     def __init__(self, id: int, setup: Setup, roster: Mapping[int, int]) -> None:
         super().__init__(id, setup, roster)
         self.waiting = False  # for the cloud
-
-    @property
-    def cloud(self) -> int:
-        """The server after the last edge."""
-        return self.n
+        self._cloud = setup.servers  # the server after the last edge that there is at first
 
     def begin_round(self) -> None:
         """As in FedAvg; without anybody to begin a round with, the cloud need not wait."""
         super().begin_round()
         if self.idle:
-            self.send_server(self.cloud, EdgeIdle())
+            self.send_server(self._cloud, EdgeIdle())
 
     def after_round(self) -> None:
         """Every ``edge_rounds`` rounds, ask the cloud and wait."""
-        if self.round % self.parameters.edge_rounds:
+        if self.round % self.parameters.edge_rounds or self._cloud in self.suspected:
             self.begin_round()
         else:
             self.waiting = True
-            size = max(1, sum(self.sizes.values()))  # an edge that all clients have left still has a model
-            self.send_server(self.cloud, self.report(size))
+            self.ask()
+
+    def ask(self) -> None:
+        """Send the cloud what it waits for."""
+        size = max(1, sum(self.sizes.values()))  # an edge that all clients have left still has a model
+        self.send_server(self._cloud, self.report(size))
+
+    def sighted(self) -> None:
+        """An edge whose cloud is out of reach goes on alone."""
+        if self.waiting and self._cloud in self.suspected:
+            self.waiting = False
+            self.begin_round()
+
+    def reformed(self, before: Sequence[int], *, leads: bool) -> None:
+        """The cloud may be another one now, which was told nothing."""
+        if self.waiting:
+            self.ask()
+        elif self.idle:
+            self.send_server(self._cloud, EdgeIdle())
 
     def report(self, size: int) -> EdgeModel:
         """What the cloud is told of an edge with so many data points."""

@@ -58,7 +58,7 @@ class PeerMessage(Message):
 
     __slots__ = ()
     only_the_latest_counts: ClassVar[bool] = False
-    """Whether one that could not be sent yet is pointless once there is a newer one of its kind."""
+    """Whether one that has not arrived yet is pointless once there is a newer one of its kind."""
 
 
 # --- Messages between a server and its clients -----------------------------------------------------------------
@@ -103,6 +103,21 @@ class Leave(ClientMessage):
 # --- Messages between servers ----------------------------------------------------------------------------------
 
 
+class Gift(PeerMessage):
+    """What a server that begins among others begins with."""
+
+    __slots__ = ()
+    only_the_latest_counts = True
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Handover(Gift):
+    """A model to begin with."""
+
+    weights: Vector
+    age: AgeOf
+
+
 @dataclass(frozen=True, slots=True)
 class Age(PeerMessage):
     """An announcement of the sender's age, so that the holder of the token may start a synchronisation."""
@@ -115,6 +130,7 @@ class Age(PeerMessage):
 class Token(PeerMessage):
     """The right to start synchronisation number ``bid``. Exactly one exists in each ``epoch``."""
 
+    only_the_latest_counts = True
     epoch: Whole
     bid: Count
     ages: Annotated[tuple[AgeOf, ...], PER_SERVER]
@@ -124,6 +140,7 @@ class Token(PeerMessage):
 class PeerModel(PeerMessage):
     """A server's model for synchronisation number ``bid``: an immutable snapshot."""
 
+    only_the_latest_counts = True
     weights: Vector
     age: AgeOf
     bid: Count
@@ -133,6 +150,7 @@ class PeerModel(PeerMessage):
 class EdgeModel(PeerMessage):
     """HierFAVG, edge to cloud: the edge's model and the number of data points behind it."""
 
+    only_the_latest_counts = True
     weights: Vector
     age: AgeOf
     size: Count
@@ -141,6 +159,8 @@ class EdgeModel(PeerMessage):
 @dataclass(frozen=True, slots=True)
 class EdgeIdle(PeerMessage):
     """HierFAVG, edge to cloud: nobody is left to train here, so do not wait for my model until one comes."""
+
+    only_the_latest_counts = True
 
 
 # --- Actions: what a node asks of its host -----------------------------------------------------------------------
@@ -164,11 +184,12 @@ class ToServer:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Train:
-    """Train ``weights`` on the client's data; ``step`` counts the client's trainings and seeds this one."""
+    """Train ``weights`` of this ``age`` on the client's data; ``step`` counts its trainings and seeds this one."""
 
     weights: Vector
     rate: float
     step: int
+    age: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,6 +7,7 @@ nothing about saving it.
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -18,6 +19,7 @@ from spyker.protocol.messages import Message
 from spyker.protocol.weights import Weights
 
 TUPLE, SET, TABLE, ARRAY, MESSAGE, RANDOM, FLOAT = "tuple", "set", "table", "array", "message", "random", "float"
+PLAIN = frozenset({type(None), bool, int, str})
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -30,10 +32,24 @@ class State:
     """Arrays that nobody writes to afterwards."""
 
 
+class Kept(ABC):
+    """Something that says itself what is to be kept of it, and goes on from that in place."""
+
+    @abstractmethod
+    def kept(self) -> Any:
+        """What :func:`pack` can hold."""
+
+    @abstractmethod
+    def put_back(self, kept: Any) -> None:
+        """Go on from what was kept."""
+
+
 def pack(value: object, name: str, vectors: dict[str, Array]) -> Any:
     """A value as JSON can hold it. Arrays go into ``vectors``, under names that begin with ``name``."""
+    if type(value) in PLAIN:
+        return value  # nearly all are, and a match takes its time
     match value:
-        case None | bool() | int() | str():
+        case int() | str():
             return value
         case float():
             return float(value) if math.isfinite(value) else {FLOAT: repr(float(value))}
@@ -60,9 +76,11 @@ def pack(value: object, name: str, vectors: dict[str, Array]) -> Any:
             for form, array in zip(forms, arrays, strict=True):
                 numbers[form.name] = pack(array, f"{name}.{form.name}", vectors)
             return {MESSAGE: value.kind, "fields": numbers}
-        case Mapping():
+        case dict() | Mapping():
             pairs = ((key, pack(entry, f"{name}.{key}", vectors)) for key, entry in value.items())
             return {TABLE: [[pack(key, name, vectors), entry] for key, entry in pairs]}
+        case Kept():
+            return pack(value.kept(), name, vectors)
     raise TypeError(
         f"{name} is {type(value).__name__}, which a checkpoint cannot hold. Keep numbers, texts, lists, tuples, sets, "
         "dictionaries, arrays, messages or a numpy Generator, or begin the attribute's name with an underscore if it "

@@ -4,19 +4,22 @@ from __future__ import annotations
 
 import enum
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
 
 from spyker.placement import Topology, following
+from spyker.protocol.bounds import QUARANTINE, Bounds, BoundsParameters, admit, gave, release
 from spyker.protocol.client import Client
 from spyker.protocol.facts import ClientReported, Fact
 from spyker.protocol.forms import Sizes
 from spyker.protocol.messages import (
     Action,
     ClientMessage,
+    Gift,
+    Handover,
     Join,
     Leave,
     Message,
@@ -31,7 +34,7 @@ from spyker.protocol.messages import (
     ToServer,
     Update,
 )
-from spyker.protocol.saving import State, Unpacker, pack
+from spyker.protocol.saving import Kept, State, Unpacker, pack
 from spyker.protocol.weights import Weights
 from spyker.vectors import Mix, Vector, mix
 
@@ -58,6 +61,8 @@ class Setup:
     """Where a mix finds memory for its result, if the host has some that was used before."""
     now: Callable[[], float] = float
     """Seconds on a clock that never goes back, for algorithms that measure how long something takes."""
+    bounds: BoundsParameters | None = None
+    """How far a client's answer may go, if there is a limit."""
 
     def generator(self, server: int) -> np.random.Generator:
         """The random numbers of one server."""
@@ -67,6 +72,19 @@ class Setup:
 @dataclass(frozen=True, slots=True)
 class NoParameters:
     """Of an algorithm that has none."""
+
+
+EPOCH_BITS = 32
+
+
+def first_bid(epoch: int) -> int:
+    """The number of the first exchange in an epoch: higher than all of those before it."""
+    return (epoch << EPOCH_BITS) + 1
+
+
+def epoch_of(bid: int) -> int:
+    """The epoch that an exchange belongs to."""
+    return bid >> EPOCH_BITS
 
 
 class Work(enum.Enum):
@@ -108,7 +126,11 @@ class Server(ABC):
     """What its clients do."""
     waits_for_everybody: ClassVar[bool] = False
     """Whether it should not begin before all clients are there."""
-    GIVEN: ClassVar[frozenset[str]] = frozenset({"id", "n", "ring", "rate", "parameters"})
+    circulates: ClassVar[bool] = False
+    """Whether its servers have a token, which must be made anew if it is lost."""
+    gift: ClassVar[type[Gift]] = Handover
+    """What a server that begins among others is given by one of them."""
+    GIVEN: ClassVar[frozenset[str]] = frozenset({"id", "rate", "parameters", "suspected"})
 
     def __init_subclass__(cls) -> None:
         for attribute, default in (("name", cls.__name__.lower()), ("title", cls.__name__)):
@@ -131,15 +153,23 @@ class Server(ABC):
 
     def __init__(self, id: int, setup: Setup, roster: Mapping[int, int]) -> None:
         self.id = id
-        self.n = setup.servers
-        self.ring = range(setup.servers)  # the servers that have clients
+        self.ring: Sequence[int] = tuple(range(setup.servers))  # the servers that have clients
+        self.epoch = 0  # how often these, or their token, have changed
+        self.suspected: frozenset[int] = frozenset()  # servers that seem to be out of reach
         self.rate = setup.rate
         self.parameters = setup.parameters
         self.weights = Weights(setup.weights, setup.mix, setup.empty)
         self.age: float = 0.0
         self.version = 0
+        self.bounds = Bounds(setup.bounds, roster)
         self._roster = roster
         self._actions: list[Action] = []
+        self._may_lead: Callable[[], bool] = lambda: True  # whether a majority of the servers still listens to us
+
+    @property
+    def n(self) -> int:
+        """How many servers have clients."""
+        return len(self.ring)
 
     def start(self) -> Iterator[Action]:
         """Yield the first actions, once, before anything is handled: W⁰ goes to every client."""
@@ -154,6 +184,10 @@ class Server(ABC):
         """React to a timer that was started and has run out."""
         raise NotImplementedError(f"{type(self).__name__} started the timer {timer!r} and has no expired()")
 
+    def postpones(self, message: ClientMessage) -> bool:
+        """Whether it would only store a client's message now, to have it served again."""
+        return False
+
     def work(self, sender: int, message: ClientMessage | PeerMessage) -> Work:
         """How heavy handling ``message`` would be if it were handled now; unless told otherwise, updates are mixed."""
         return Work.MIX if isinstance(message, Update) else Work.NOTHING
@@ -164,18 +198,66 @@ class Server(ABC):
 
     def handle(self, sender: int, message: ClientMessage | PeerMessage) -> list[Action]:
         """React to a message and return what is to be done."""
-        self.receive(sender, message)
+        if self.bounds.on and isinstance(message, ClientMessage) and not self.postpones(message):
+            admit(self, sender, message)
+        else:
+            self.receive(sender, message)
         if type(message) is Update and message.metrics is not None:
             report = ClientReported(self.id, sender, message.version, message.examples, dict(message.metrics))
             self.record(report)
-        actions, self._actions = self._actions, []
-        return actions
+        return self._taken()
 
     def expire(self, timer: str) -> list[Action]:
         """React to a timer and return what is to be done."""
-        self.expired(timer)
+        if timer.startswith(QUARANTINE):
+            release(self, timer)
+        else:
+            self.expired(timer)
+        return self._taken()
+
+    def _taken(self) -> list[Action]:
         actions, self._actions = self._actions, []
+        if self.bounds.on:
+            gave(self.bounds, actions)
         return actions
+
+    # --- Servers that come and go ----------------------------------------------------------------------------------
+
+    def reform(self, epoch: int, ring: Sequence[int], *, leads: bool) -> list[Action]:
+        """Another epoch begins: these are the servers that have clients now, and one of them makes its token."""
+        before, self.ring, self.epoch = self.ring, tuple(ring), epoch
+        self.reformed(before, leads=leads)
+        return self._taken()
+
+    def reformed(self, before: Sequence[int], *, leads: bool) -> None:  # noqa: B027 - nothing, by default
+        """React to that. Whatever token there was before is void."""
+
+    def suspect(self, servers: frozenset[int]) -> list[Action]:
+        """These servers, and no others, are out of reach for now."""
+        self.suspected = servers
+        self.sighted()
+        return self._taken()
+
+    def sighted(self) -> None:  # noqa: B027 - nothing, by default
+        """React to that: nobody need wait for who is out of reach."""
+
+    def complete(self, heard: Iterable[int]) -> bool:
+        """Whether all servers that are within reach were heard."""
+        return self.suspected.issuperset(set(self.ring).difference(heard))
+
+    @property
+    def has_token(self) -> bool:
+        """Whether it is here."""
+        return False
+
+    def handover(self) -> Gift:
+        """What another server needs to begin among us, with a model as good as this one."""
+        return Handover(self.weights.snapshot(), self.age)
+
+    def take_over(self, gift: Any) -> None:
+        """Begin with what another server gave."""
+        self.weights.replace(gift.weights)
+        self.age = gift.age
 
     # --- A restart -------------------------------------------------------------------------------------------------
 
@@ -197,7 +279,9 @@ class Server(ABC):
         saved = Unpacker(state.vectors, self.kinds(), Sizes(expected, self.n))
         for name in kept:
             value, current = saved.unpack(state.numbers[name]), getattr(self, name)
-            if not isinstance(current, Weights):
+            if isinstance(current, Kept):
+                current.put_back(value)
+            elif not isinstance(current, Weights):
                 setattr(self, name, value)
             elif value.size != expected:
                 raise ValueError(f"the saved model has {value.size:,} weights, and this server's has {expected:,}")
@@ -210,7 +294,7 @@ class Server(ABC):
     @classmethod
     def kinds(cls) -> dict[str, type[Message]]:
         """The messages that one may be told or say to other servers, by the names of their kinds."""
-        kinds: tuple[type[Message], ...] = (cls.answers, Join, Leave, *cls.hears, *cls.says)
+        kinds: tuple[type[Message], ...] = (cls.answers, Join, Leave, *cls.hears, *cls.says, cls.gift)
         return {kind.kind: kind for kind in kinds}
 
     # --- What subclasses say ---------------------------------------------------------------------------------------
@@ -220,8 +304,8 @@ class Server(ABC):
         return Model(self.weights.snapshot(), self.age, self.version, rate)
 
     def next_server(self) -> int:
-        """Who follows on the ring."""
-        return following(self.ring, self.id)
+        """Who follows on the ring, of those that are within reach."""
+        return following([j for j in self.ring if j == self.id or j not in self.suspected], self.id)
 
     def send_client(self, client: int, message: ServerMessage) -> None:
         """Send to one client."""

@@ -21,7 +21,7 @@ Where this differs from the paper's pseudocode a comment says so; ``docs/differe
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
@@ -31,6 +31,7 @@ from spyker.protocol.facts import AgeAnnounced, Merged, SyncStarted, TokenArrive
 from spyker.protocol.messages import (
     Age,
     ClientMessage,
+    Handover,
     Join,
     Leave,
     PeerMessage,
@@ -38,7 +39,7 @@ from spyker.protocol.messages import (
     Token,
     Update,
 )
-from spyker.protocol.server import Server, Setup, Work
+from spyker.protocol.server import Server, Setup, Work, first_bid
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +85,8 @@ class Spyker(Server):
         match message:
             case Update():
                 self.aggregation(sender, message)
+            case PeerMessage() if sender not in self.ring:
+                pass  # from a server that is one of us no more
             case PeerModel():
                 self.rcv_model(sender, message)
             case Age():
@@ -145,7 +148,7 @@ class Spyker(Server):
     def server_init(self) -> None:
         """Procedure ServerInit()."""
         n = self.n
-        self.token: Token | None = Token(epoch=0, bid=1, ages=(0.0,) * n) if self.id == 0 else None
+        self.token: Token | None = Token(epoch=0, bid=1, ages=(0.0,) * n) if self.id == self.ring[0] else None
         self.heard: set[int] = set()  # servers heard from for the token's bid; the paper's cnt counts messages
         self.ages = [0.0] * n
         # The paper's didBroadcast is a set of bids. A holder waits for everybody's model of a bid before the next bid
@@ -157,11 +160,14 @@ class Spyker(Server):
 
     def rcv_age(self, j: int, message: Age) -> None:
         """Procedure RcvAge(A_j)."""
-        self.ages[j] = max(self.ages[j], message.age)
+        at = self.ring.index(j)
+        self.ages[at] = max(self.ages[at], message.age)
         self.check_synchronization()
 
     def rcv_token(self, token: Token) -> None:
         """Procedure RcvToken(t)."""
+        if token.epoch != self.epoch:
+            return  # it was given up for lost, and there is another
         self.ages = [max(mine, theirs) for mine, theirs in zip(self.ages, token.ages, strict=True)]
         self.token = replace(token, bid=token.bid + 1)
         self.heard = set()
@@ -170,17 +176,20 @@ class Spyker(Server):
 
     def check_synchronization(self, *, after_update: bool = False) -> None:
         """Procedure checkSynchronization()."""
-        if self.n == 1:
+        if len(self.ring) == 1:
             return
         p = self.parameters
         assert p.h_inter is not None
-        self.ages[self.id] = self.age  # the paper never sets a server's own entry
-        drifted = max(self.ages) - min(self.ages) >= p.h_inter
+        self.ages[self.ring.index(self.id)] = self.age  # the paper never sets a server's own entry
+        ages = self.ages
+        if self.suspected:
+            ages = [age for j, age in zip(self.ring, ages, strict=True) if j not in self.suspected]
+        drifted = max(ages) - min(ages) >= p.h_inter
         grown = self.age - self.age_prev >= p.h_intra
-        if not (drifted or grown):
+        if not (drifted or grown) or len(ages) == 1:
             return
         if self.token is not None:
-            if not self.ongoing_synchro:
+            if not self.ongoing_synchro and self._may_lead():
                 self.ongoing_synchro = True
                 self.heard = {self.id}
                 self.record(SyncStarted(self.id, self.token.bid))
@@ -199,17 +208,27 @@ class Spyker(Server):
 
     def rcv_model(self, j: int, message: PeerModel) -> None:
         """Procedure RcvModel(W_j, A_j, bid)."""
-        self.ages[j] = max(self.ages[j], message.age)
+        at = self.ring.index(j)
+        self.ages[at] = max(self.ages[at], message.age)
         if message.bid > self.last_broadcast:  # bid ∉ didBroadcast
             self.broadcast(message.bid)
         self.server_agg(j, message)
         if self.token is not None and self.token.bid == message.bid:
             self.heard.add(j)
-            if len(self.heard) == self.n:
-                self.ages[self.id] = self.age
-                self.send_server(self.next_server(), replace(self.token, ages=tuple(self.ages)))
-                self.token = None
-                self.ongoing_synchro = False
+            self.check_heard()
+
+    def check_heard(self) -> None:
+        """When all have been heard, pass the token on."""
+        if self.token is None or not self.ongoing_synchro or not self.complete(self.heard):
+            return
+        self.ongoing_synchro = False
+        self.ages[self.ring.index(self.id)] = self.age
+        following, token = self.next_server(), replace(self.token, ages=tuple(self.ages))
+        if following == self.id:  # nobody else is within reach
+            self.token = replace(token, bid=token.bid + 1)
+        else:
+            self.token = None
+            self.send_server(following, token)
 
     def server_agg(self, j: int, message: PeerModel) -> None:
         """Procedure ServerAgg(W_j, A_j)."""
@@ -218,6 +237,35 @@ class Spyker(Server):
         self.weights.mix(message.weights, p.peer_rate * weight)
         self.age = merge_age(self.age, message.age, p.peer_rate * weight)
         self.record(Merged(self.id, j, message.bid, weight, self.age))
+
+    # --- Not in the paper, whose servers never fail -----------------------------------------------------------------
+
+    circulates = True
+
+    @property
+    def has_token(self) -> bool:
+        """Whether it is here."""
+        return self.token is not None
+
+    def sighted(self) -> None:
+        """The holder of the token does not wait for who is out of reach."""
+        self.check_heard()
+
+    def reformed(self, before: Sequence[int], *, leads: bool) -> None:
+        """Go on with other servers, and another token. Who is new is as old as we are, until it says otherwise."""
+        known = dict(zip(before, self.ages, strict=True))
+        self.ages = [known.get(j, self.age) for j in self.ring]
+        self.token, self.heard, self.ongoing_synchro = None, set(), False
+        if leads:
+            self.token = Token(self.epoch, first_bid(self.epoch), tuple(self.ages))
+            self.record(TokenArrived(self.id, self.token.bid))
+            self.check_synchronization()
+
+    def take_over(self, gift: Handover) -> None:
+        """Begin with another server's model, which need not be announced."""
+        super().take_over(gift)
+        self.age_prev = self.age_announced = self.age
+        self.ages = [self.age] * self.n
 
 
 def merge_weight(age: float, peer_age: float, activation: float) -> float:

@@ -20,6 +20,10 @@ has unlearnt, the gradients are large, and so is everything that follows from th
 (If the limit shrank with the answers of those who have nothing left to learn, it would shut out what only slow clients
 know.) With it, a learning rate that is twice too large or too small costs time and hardly ever more.
 
+A rate can also be so large that the very first trainings run away, and then there is nothing to measure later ones by
+but the model: where the usual first answer is longer than ``too_far`` times that, none of them counts, and the round is
+repeated with half the rate.
+
 Servers exchange models and momenta as in Spyker. One *token* circulates; its holder starts exchange number ``bid`` once
 it has had ``every`` rounds since the last one. Everyone who first hears of a ``bid`` remembers its own state of that
 moment, S, and sends it to all. Whatever arrives is merged when it arrives, as a difference to S:
@@ -34,29 +38,33 @@ For many servers, n·(n − 1) models are too many: see :mod:`~spyker.protocol.s
 
 from __future__ import annotations
 
+import math
 import statistics
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Annotated, Any, ClassVar
 
 import numpy as np
+from msgspec import Meta
 
 from spyker.parameters import parameter
 from spyker.placement import Topology
 from spyker.protocol.client import Difference
-from spyker.protocol.facts import Merged, RoundEnded, SyncStarted, TokenArrived, UpdateApplied
+from spyker.protocol.facts import Merged, RateHalved, RoundEnded, SyncStarted, TokenArrived, UpdateApplied
 from spyker.protocol.messages import (
     Action,
     AgeOf,
     ClientMessage,
     Count,
+    Gift,
     Join,
     Leave,
+    Model,
     PeerMessage,
     Update,
     Whole,
 )
-from spyker.protocol.server import Server, Setup, Work
+from spyker.protocol.server import Server, Setup, Work, epoch_of, first_bid
 from spyker.protocol.weights import Weights
 from spyker.vectors import Vector, length
 
@@ -64,7 +72,10 @@ USUAL_ROUNDS, USUAL_ANSWERS = 8, 1024  # how far back the usual length of an ans
 KEPT = 4  # exchanges whose models may still arrive
 PATIENT = 3.0  # an exchange that takes so many times as long as the longest before has lost somebody
 FIRST = 30.0  # seconds that the first one may take
-ROUND, EXCHANGE = "round", "exchange"  # timers
+ROUND, EXCHANGE, ALONE = "round", "exchange", "alone"  # timers
+SILENT = 0.1  # seconds from one look to the next, at least, while no client answers
+MOST_HALVED = 3  # times that the rate is halved, at most: there may be clients that do not go by it
+PAUSE = 1.0  # seconds for which a server without clients keeps the token, at least
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -83,6 +94,7 @@ class Stance(PeerMessage):
 class Baton(PeerMessage):
     """The right to start the exchange after number ``bid``. There is one. Nobody need wait for who is ``absent``."""
 
+    only_the_latest_counts = True
     bid: Count
     absent: tuple[Whole, ...] = ()
 
@@ -91,6 +103,7 @@ class Baton(PeerMessage):
 class Call(PeerMessage):
     """In a tree: exchange number ``bid`` begins, and this server is at its ``root``."""
 
+    only_the_latest_counts = True
     bid: Count
     root: Whole
 
@@ -106,6 +119,20 @@ class Common(PeerMessage):
     bid: Count
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class Footing(Gift):
+    """What a server that begins among others begins with; ``usual`` is how long answers are.
+
+    There the rate was ``halved`` so often.
+    """
+
+    weights: Vector
+    momentum: Vector
+    age: AgeOf
+    usual: Annotated[float, Meta(ge=0)]
+    halved: Whole
+
+
 @dataclass(frozen=True, slots=True)
 class StrideParameters:
     """The parameters of Stride."""
@@ -119,6 +146,12 @@ class StrideParameters:
         1.25,
         "a round ends after so many times what the faster half of the clients took, whoever is missing",
         at_least=1,
+    )
+    too_far: float = parameter(
+        0.75,
+        "if the first trainings move the model by more than so many times its own length, they have run away: they are "
+        "repeated with half the rate; 0: never",
+        at_least=0,
     )
     every: int = parameter(2, "how many rounds the holder of the token has between two exchanges", at_least=1)
     crowd: int = parameter(8, "with more servers than this, exchanges go through a tree", at_least=1)
@@ -151,10 +184,12 @@ class Stride(Server):
         self.hurried = False  # half of the clients have answered, and the others have not for ever
         self.lengths: list[float] = []  # ‖Δ_k‖ of the last answers
         self.usual = self.first = 0.0  # their median, at the end of the last round and of the first
+        self.reach: float = setup.parameters.too_far * length(setup.weights)  # of W⁰; first answers may be so long
+        self.halved = 0  # how often the rate was, because first trainings ran away
         self.pace = 0.0  # seconds that the faster half took in the last round
         # The exchange.
-        self.bid = 1 if id == 0 else 0  # of the token, where it is
-        self.holds = id == 0
+        self.holds = id == self.ring[0]
+        self.bid = 1 if self.holds else 0  # of the token, where it is
         self.exchanging = False
         self.rounds = 0  # since the last exchange began here
         self.heard: set[int] = set()
@@ -178,9 +213,12 @@ class Stride(Server):
             case Leave():
                 self.sizes.pop(sender, None)  # what it has answered counts
                 self.check_round()
+                self.check_exchange()
+            case PeerMessage() if sender not in self.ring:
+                pass  # from a server that is one of us no more
             case Stance():
                 self.merge(sender, message)
-            case Baton():
+            case Baton() if epoch_of(message.bid) == self.epoch:  # otherwise it was given up for lost
                 self.take(message)
 
     def work(self, sender: int, message: ClientMessage | PeerMessage) -> Work:
@@ -200,10 +238,13 @@ class Stride(Server):
         """Go on without those who are missing."""
         if timer == EXCHANGE:
             self.finish()
+        elif timer == ALONE:
+            self.rounds = self.rounds if self.sizes else self.parameters.every
+            self.check_exchange()
         elif self.answered:
             self.end_round()
         else:
-            self.wait()
+            self.wait(SILENT)
 
     # --- Rounds with the clients ---------------------------------------------------------------------------------
 
@@ -216,7 +257,7 @@ class Stride(Server):
         """Δ_k counts, but not with more than the usual length."""
         self.sizes[k] = update.examples or self.sizes[k]
         far = length(update.weights)
-        self.lengths.append(far)
+        self.lengths.append(math.inf if math.isnan(far) else far)
         limit = self.parameters.clip * (self.usual or statistics.median(self.lengths))
         share = limit / far if 0 < limit < far else 1.0
         self.sum.add(update.weights, self.sizes[k] * share)
@@ -233,13 +274,16 @@ class Stride(Server):
             self.hurried, self.pace = True, self._now() - self._began
             self.start_timer(ROUND, (self.parameters.patience - 1) * self.pace)
 
-    def wait(self) -> None:
+    def wait(self, least: float = 0.0) -> None:
         """If not even half of the clients answer, the round ends as well. How long to wait, the last one tells."""
         if self.pace > 0:
-            self.start_timer(ROUND, 2 * self.parameters.patience * self.pace)
+            self.start_timer(ROUND, max(least, 2 * self.parameters.patience * self.pace))
 
     def end_round(self) -> None:
         """M ← μ·m + d,  W ← W + c·(d + μ·m)."""
+        if self.ran_away():
+            self.start_over()
+            return
         c, mu = self.parameters.gain, self.parameters.momentum
         missing = sum(size for k, size in self.sizes.items() if k not in self.answered)
         step = self.sum.snapshot() * np.float32(1 / (self.weight + missing))  # d; who is missing moves nothing
@@ -251,15 +295,43 @@ class Stride(Server):
         del self.lengths[: -min(USUAL_ROUNDS * max(1, len(self.sizes)), USUAL_ANSWERS)]
         self.usual = max(self.first, statistics.median(self.lengths))
         self.first = self.first or self.usual
-        for k, staleness in self.answered.items():
-            self.age += 1
-            self.version += 1
-            self.record(UpdateApplied(self.id, k, staleness, 1.0, self.age, self.version, self.rate))
+        self.state_answers(1.0)
         self.round += 1
         self.record(RoundEnded(self.id, self.round))
         self.begin_round()
         self.rounds += 1
         self.check_exchange()
+
+    def ran_away(self) -> bool:
+        """Whether the first trainings went so far that nothing good can come of them."""
+        if self.first or self.halved == MOST_HALVED:
+            return False
+        return 0 < self.reach < statistics.median(self.lengths)
+
+    def start_over(self) -> None:
+        """The first round again, with half the rate."""
+        self.halved += 1
+        self.record(RateHalved(self.id, statistics.median(self.lengths), self.now_rate))
+        self.sum, self.weight = Weights.zeros(self.sum.snapshot()), 0.0
+        self.lengths.clear()
+        self.state_answers(0.0)
+        self.begin_round()
+
+    @property
+    def now_rate(self) -> float:
+        """The learning rate, as often halved as had to be."""
+        return float(self.rate / 2**self.halved)
+
+    def model(self, rate: float) -> Model:
+        """The current model, with that rate."""
+        return super().model(self.now_rate)
+
+    def state_answers(self, weight: float) -> None:
+        """State what has become of the round's answers."""
+        for k, staleness in self.answered.items():
+            self.age += 1
+            self.version += 1
+            self.record(UpdateApplied(self.id, k, staleness, weight, self.age, self.version, self.now_rate))
 
     def begin_round(self) -> None:
         """Whoever has answered trains the new model."""
@@ -283,7 +355,13 @@ class Stride(Server):
 
     def check_exchange(self) -> None:
         """The holder of the token starts an exchange when it has something to tell."""
-        if self.holds and not self.exchanging and self.n > 1 and self.rounds >= self.parameters.every:
+        if self.holds and not self.sizes and self.n > 1:
+            self.start_timer(ALONE, max(PAUSE, self.pace))  # there will be no round to wait for
+        if not self.holds or self.exchanging or self.rounds < self.parameters.every:
+            return
+        if self.suspected.issuperset(j for j in self.ring if j != self.id):
+            return  # with nobody
+        if self._may_lead():
             self.exchanging, self.heard, self._called = True, {self.id}, self._now()
             self.record(SyncStarted(self.id, self.bid))
             self.start_timer(EXCHANGE, PATIENT * self.longest or FIRST)
@@ -315,9 +393,14 @@ class Stride(Server):
         self.absent.discard(j)
         if self.exchanging and theirs.bid == self.bid:
             self.heard.add(j)
-            if len(self.heard | self.absent) == self.n:
+            self.check_heard()
+
+    def check_heard(self) -> None:
+        """The exchange ends when all have been heard, or are known to be away."""
+        if self.exchanging and self.complete(self.heard | self.absent):
+            if not self.suspected:
                 self.longest = max(self.longest, self._now() - self._called)
-                self.finish()
+            self.finish()
 
     def shift(self, towards: Stance | Common, of: Stance, share: float) -> None:
         """Move by a share of the way that one stance is from another."""
@@ -330,7 +413,9 @@ class Stride(Server):
         self.exchanging = False
         self.stop_timer(EXCHANGE)
         self.absent = self.missing()
-        following = next(j for i in range(1, self.n + 1) if (j := (self.id + i) % self.n) in self.heard)
+        here = self.ring.index(self.id)
+        behind = (*self.ring[here + 1 :], *self.ring[: here + 1])
+        following = next(j for j in behind if j == self.id or (j in self.heard and j not in self.suspected))
         if following == self.id:
             self.bid += 1
             return
@@ -340,3 +425,38 @@ class Stride(Server):
     def missing(self) -> set[int]:
         """Who was not heard of in the exchange that ends."""
         return set(self.ring) - self.heard
+
+    # --- Servers that come and go ------------------------------------------------------------------------------------
+
+    circulates = True
+    gift = Footing
+
+    @property
+    def has_token(self) -> bool:
+        """Whether it is here."""
+        return self.holds
+
+    def sighted(self) -> None:
+        """Nobody waits for who is out of reach."""
+        self.check_heard()
+
+    def reformed(self, before: Sequence[int], *, leads: bool) -> None:
+        """Go on with other servers, and another token."""
+        self.data = {j: data for j, data in self.data.items() if j in self.ring}
+        self.holds, self.exchanging, self.heard, self.absent = leads, False, set(), set()
+        self.stop_timer(EXCHANGE)
+        if leads:
+            self.bid = first_bid(self.epoch)
+            self.record(TokenArrived(self.id, self.bid))
+            self.check_exchange()
+
+    def handover(self) -> Footing:
+        """The model goes with its momentum, and with what is known about lengths."""
+        return Footing(self.weights.snapshot(), self.momentum.snapshot(), self.age, self.usual, self.halved)
+
+    def take_over(self, gift: Footing) -> None:
+        """Begin with what another server gave."""
+        super().take_over(gift)
+        self.momentum.replace(gift.momentum)
+        self.usual = self.first = gift.usual
+        self.halved = gift.halved

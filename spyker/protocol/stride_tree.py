@@ -13,7 +13,7 @@ root, and so another tree.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
 from spyker.protocol.facts import Merged
 from spyker.protocol.messages import ClientMessage, PeerMessage
@@ -38,7 +38,9 @@ class StrideTree(Stride):
     def receive(self, sender: int, message: ClientMessage | PeerMessage) -> None:
         """As in Stride, but for what goes through the tree."""
         match message:
-            case Call() if message.bid > self.latest:
+            case PeerMessage() if sender not in self.ring:
+                pass  # from a server that is one of us no more
+            case Call() if message.bid > self.latest and message.root in self.ring:
                 self.root, self._called = message.root, self._now()
                 self.start_timer(EXCHANGE, PATIENT * self.longest_below or FIRST)
                 self.call(message.bid)
@@ -69,13 +71,20 @@ class StrideTree(Stride):
 
     def parent(self) -> int:
         """Who is above."""
-        place = (self.id - self.root) % self.n
-        return (self.root + (place - 1) // self.branches) % self.n
+        return self.at((self.place() - 1) // self.branches)
 
     def children(self) -> list[int]:
         """Who is below."""
-        first = (self.id - self.root) % self.n * self.branches + 1
-        return [(self.root + place) % self.n for place in range(first, min(first + self.branches, self.n))]
+        first = self.place() * self.branches + 1
+        return [self.at(place) for place in range(first, min(first + self.branches, self.n))]
+
+    def place(self) -> int:
+        """How far behind the root this server comes on the ring."""
+        return (self.ring.index(self.id) - self.ring.index(self.root)) % self.n
+
+    def at(self, place: int) -> int:
+        """Who comes so far behind the root."""
+        return self.ring[(self.ring.index(self.root) + place) % self.n]
 
     def call(self, bid: int) -> None:
         """Have everyone below remember where it stands."""
@@ -95,7 +104,7 @@ class StrideTree(Stride):
 
     def check_shares(self) -> None:
         """Go on when all is there."""
-        if len(self.shares) == len(self.children()):
+        if self.asked and self.suspected.issuperset(set(self.children()) - self.shares.keys()):
             took = self._now() - self._called
             if self.root == self.id:
                 self.longest = max(self.longest, took)
@@ -125,6 +134,15 @@ class StrideTree(Stride):
             self.send_server(j, common)
         self.shift(common, mine, 1.0)
         self.record(Merged(self.id, self.root, common.bid, 1.0, self.age))
+
+    def check_heard(self) -> None:
+        """Nobody waits for who is out of reach; all below it are left out this time."""
+        self.check_shares()
+
+    def reformed(self, before: Sequence[int], *, leads: bool) -> None:
+        """An exchange under way ends without a result."""
+        self.asked, self.root = False, self.id
+        super().reformed(before, leads=leads)
 
     def missing(self) -> set[int]:
         """The root has heard of some for others, and the next tree has another shape."""

@@ -8,10 +8,11 @@ the same model and age, and serves what it stored. ``h_inter`` plays no part, no
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 from spyker.protocol.facts import SyncStarted
-from spyker.protocol.messages import ClientMessage, Join, Leave, PeerMessage, PeerModel, Update
+from spyker.protocol.messages import Action, ClientMessage, Handover, Join, Leave, PeerMessage, PeerModel, Update
 from spyker.protocol.server import Work
 from spyker.protocol.spyker import Spyker
 
@@ -47,6 +48,10 @@ class SyncSpyker(Spyker):
                 return
         super().receive(sender, message)
 
+    def postpones(self, message: ClientMessage) -> bool:
+        """Updates and departures wait until the models of all servers are there."""
+        return self.waiting and isinstance(message, Update | Leave)
+
     def work(self, sender: int, message: ClientMessage | PeerMessage) -> Work:
         """An update that is only stored costs nothing."""
         if self.waiting and isinstance(message, Update):
@@ -63,26 +68,68 @@ class SyncSpyker(Spyker):
     def begin(self, bid: int) -> None:
         """Stop serving clients, and tell all other servers by sending them the model."""
         self.bid, self.waiting, self.count = bid, True, 0
+        self.models = {later: models for later, models in self.models.items() if later >= bid}
         mine = PeerModel(self.weights.snapshot(), self.age, bid)
         self.models.setdefault(bid, {})[self.id] = mine
         self.send_all_servers(mine)
 
     def rcv_model(self, j: int, message: PeerModel) -> None:
         """Keep the model; begin if this is news; fold once all n are there."""
+        if message.bid < self.bid:  # it comes too late
+            self.call(j)
+            return
         self.models.setdefault(message.bid, {})[j] = message
         if not self.waiting and message.bid > self.bid:
             self.begin(message.bid)
-        while self.waiting and len(self.models[self.bid]) == self.n:
+        self.check_models()
+
+    def check_models(self) -> None:
+        """Fold once all n are there; who is out of reach, or has begun a later synchronisation, will not come."""
+        while self.waiting:
+            later = {j for bid, models in self.models.items() if bid > self.bid for j in models}
+            if not self.complete(self.models[self.bid].keys() | later):
+                return
             self.fold(self.models.pop(self.bid))
-            if self.bid + 1 in self.models:  # a faster server has begun the next one already
-                self.begin(self.bid + 1)
+            if later:  # a faster server has begun the next one already
+                self.begin(min(bid for bid in self.models if bid > self.bid))
 
     def fold(self, models: dict[int, PeerModel]) -> None:
         """Merge all models, the same way on every server, and go back to the clients."""
-        self.weights.replace(models[0].weights)
-        self.age = models[0].age
-        for j in range(1, self.n):
+        first, *others = sorted(models)
+        self.weights.replace(models[first].weights)
+        self.age = models[first].age
+        for j in others:
             self.server_agg(j, models[j])
         self.waiting = False
         self.serve_again(tuple(self.stored))
         self.stored.clear()
+
+    # --- Servers that come and go ----------------------------------------------------------------------------------
+
+    circulates = False
+    has_token = False  # there is none
+
+    def call(self, j: int) -> None:
+        """Tell a server that is behind what is going on."""
+        if self.waiting and j not in self.models[self.bid]:
+            self.send_server(j, self.models[self.bid][self.id])
+
+    def suspect(self, servers: frozenset[int]) -> list[Action]:
+        """Who is back, or new, may not know what is going on."""
+        for j in sorted(self.suspected - servers):
+            self.call(j)
+        return super().suspect(servers)
+
+    def sighted(self) -> None:
+        """Nobody waits for who is out of reach."""
+        self.check_models()
+
+    def reformed(self, before: Sequence[int], *, leads: bool) -> None:
+        """Go on with other servers."""
+        self.models = {bid: {j: m for j, m in ms.items() if j in self.ring} for bid, ms in self.models.items()}
+        self.check_models()
+
+    def take_over(self, gift: Handover) -> None:
+        """Begin with another server's model."""
+        self.weights.replace(gift.weights)
+        self.age = gift.age

@@ -338,3 +338,22 @@ def test_the_word_of_the_last_edge_without_clients_costs_the_aggregation(cloud):
     cloud.handle(0, EdgeModel(vector(1), 1.0, 1))
     assert cloud.work(1, EdgeIdle()) is Work.AVERAGE
     assert cloud.work(1, EdgeModel(vector(1), 1.0, 1)) is Work.AVERAGE
+
+
+# --- Servers that come and go -----------------------------------------------------------------------------------------
+
+
+def test_an_edge_that_waits_tells_the_cloud_again_when_that_may_be_another_one(edge):
+    server = edge(edge_rounds=1)
+    ((_, asked),) = sent(play(server))
+    ((_, again),) = sent(server.reform(1, [0, 1], leads=False))
+    assert (again.age, again.size) == (asked.age, asked.size)
+    server.handle(2, PeerModel(vector(5), 5.0, 1))
+    assert sent(server.reform(2, [0, 1], leads=False)) == []
+
+
+def test_an_edge_without_clients_tells_the_cloud_again_when_that_may_be_another_one(edge):
+    server = edge()
+    for k in (0, 1):
+        server.handle(k, Leave())
+    assert sent(server.reform(1, [0, 1], leads=False)) == [(2, EdgeIdle())]

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from spyker.protocol.facts import AgeAnnounced, Merged, SyncStarted, TokenArrived, UpdateApplied
 from spyker.protocol.messages import Age, PeerModel, Record, ToClient, Token, ToServer, Update
-from spyker.protocol.server import Work
+from spyker.protocol.server import Work, first_bid
 from spyker.protocol.spyker import merge_weight
 
 FAR = 1e9  # a threshold that no test reaches
@@ -153,7 +153,9 @@ def test_the_receiver_increments_the_bid_by_one(three):
 # The token's epoch is not in the paper: whoever passes the token on leaves it alone.
 def test_the_token_keeps_its_epoch(three, settle):
     servers = three(h_intra=1.0)
-    servers[1].handle(0, Token(3, 1, (0.0, 0.0, 0.0)))
+    for server in servers:
+        server.reform(3, (0, 1, 2), leads=server.id == 0)
+    servers[1].handle(0, Token(3, first_bid(3), (0.0, 0.0, 0.0)))
     done = settle(servers, 1, servers[1].handle(1, Update(vector(1), 0.0, 0)))
     assert [m.epoch for _, m in sent([a for _, a in done], Token)] == [3]
 

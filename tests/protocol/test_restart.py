@@ -15,6 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from spyker.placement import Topology
+from spyker.protocol.bounds import BoundsParameters
 from spyker.protocol.hierfavg import Cloud
 from spyker.protocol.messages import (
     Join,
@@ -44,6 +45,7 @@ PARAMETERS = {
     "fedavgm": {"fraction": 0.6},
     "hierfavgm": {"fraction": 0.6, "edge_rounds": 2},
 }
+STRICT = {"bounds": BoundsParameters(limit=1.2, refuse=2.0, strikes=2)}
 NEWCOMERS = 3
 STEPS = st.lists(st.tuples(st.integers(0, 11), st.integers(0, 50), st.integers(-4, 4)), min_size=1, max_size=90)
 
@@ -152,7 +154,12 @@ class History:
 
 
 @pytest.mark.parametrize(
-    ("algorithm", "parameters"), [*((algorithm, {}) for algorithm in ALGORITHMS), ("stride", {"crowd": 1})]
+    ("algorithm", "parameters"),
+    [
+        *((algorithm, {}) for algorithm in ALGORITHMS),
+        ("stride", {"crowd": 1}),
+        *((algorithm, STRICT) for algorithm in ("stride", "sync-spyker", "fedasync", "hierfavg")),
+    ],
 )
 @settings(max_examples=120, deadline=None)
 @given(before=STEPS, after=STEPS)
@@ -197,6 +204,11 @@ def walk(build, algorithm, seen, **parameters):
 )
 def test_histories_like_these_reach_the_states_that_matter(build, algorithm, seen):
     assert walk(build, algorithm, seen)
+
+
+@pytest.mark.parametrize("algorithm", ALGORITHMS)
+def test_histories_like_these_interrupt_quarantines(build, algorithm):
+    assert walk(build, algorithm, lambda s: s.bounds.out and s.bounds.strikes and s.bounds.conduct.before, **STRICT)
 
 
 @pytest.mark.parametrize("crowd", [8, 1])

@@ -9,7 +9,7 @@ from spyker.protocol.server import Work
 from spyker.protocol.stride import EXCHANGE, FIRST, KEPT, PATIENT, Baton, Stance
 
 DATA = (1, 3, 4)
-PLAIN = {"momentum": 0.0, "gain": 1.0, "clip": 0.0, "every": 1}
+PLAIN = {"momentum": 0.0, "gain": 1.0, "clip": 0.0, "too_far": 0.0, "every": 1}
 """With these a server of one client moves by what that answers, and has that answer as its momentum."""
 
 

@@ -8,12 +8,12 @@ from itertools import pairwise
 import pytest
 from actions import stated, timers, update, vector
 
-from spyker.protocol.facts import RoundEnded, UpdateApplied
+from spyker.protocol.facts import RateHalved, RoundEnded, UpdateApplied
 from spyker.protocol.messages import Join, Leave, ToClient, Update
 from spyker.protocol.server import Work
-from spyker.protocol.stride import ROUND
+from spyker.protocol.stride import ROUND, SILENT
 
-PLAIN = {"momentum": 0.0, "gain": 1.0, "clip": 0.0}
+PLAIN = {"momentum": 0.0, "gain": 1.0, "clip": 0.0, "too_far": 0.0}
 """With these a round moves the model by the mean of its answers."""
 
 
@@ -31,15 +31,86 @@ def model(server):
     return server.weights.snapshot().tolist()
 
 
-def play(server, *values):
-    """Client k answers with the k-th value, and what the last of them causes."""
-    for client, value in enumerate(values):
-        actions = server.handle(client, update(value, version=server.version))
+def play(server, *answers):
+    """Client k gives the k-th answer, and what the last of them causes."""
+    for client, answer in enumerate(answers):
+        values = answer if isinstance(answer, tuple) else (answer,)
+        actions = server.handle(client, update(*values, version=server.version))
     return actions
 
 
 def models(actions):
     return [(a.client, a.message.weights.tolist(), a.message.version) for a in actions if isinstance(a, ToClient)]
+
+
+# --- First trainings that run away ------------------------------------------------------------------------------------
+
+WARY = {"initial": (3.0, 4.0), "too_far": 0.5}
+"""The model's length is 5, and so first answers may be 2.5 long."""
+
+
+def rates(actions):
+    return [(a.client, a.message.rate) for a in actions if isinstance(a, ToClient)]
+
+
+def test_first_trainings_that_go_too_far_are_repeated_with_half_the_rate(started):
+    server = started([1, 1, 1], **WARY)
+    actions = play(server, (2.6, 0), (0, 9), (1, 0))
+    assert model(server) == [3, 4], "nothing of them counts"
+    assert rates(actions) == [(k, server.rate / 2) for k in range(3)]
+    assert [(f.far, f.rate) for f in stated(actions, RateHalved)] == [(pytest.approx(2.6), server.rate / 2)]
+    assert [(f.weight, f.version, f.rate) for f in stated(actions, UpdateApplied)] == [
+        (0.0, version, server.rate / 2) for version in (1, 2, 3)
+    ]
+    assert not stated(actions, RoundEnded)
+    actions = play(server, (1, 1), (1, 1), (1, 1))
+    assert model(server) == [4, 5]
+    assert server.usual == pytest.approx(2**0.5), "and it is the first round"
+    assert [f.round for f in stated(actions, RoundEnded)] == [1]
+    assert rates(actions) == [(k, server.rate / 2) for k in range(3)], "from here on"
+
+
+def test_what_is_not_a_number_goes_too_far(started):
+    server = started([1, 1, 1], **WARY)
+    play(server, (float("nan"), 0), (float("nan"), 0), (1, 0))
+    assert (model(server), server.halved) == ([3, 4], 1)
+
+
+@pytest.mark.parametrize(
+    ("settings", "first"),
+    [(WARY, (2.4, 0)), (WARY | {"too_far": 0.0}, (100, 0)), (WARY | {"initial": (0.0, 0.0)}, (100, 0))],
+    ids=["not so far", "never", "a model of no length"],
+)
+def test_other_first_trainings_count(started, settings, first):
+    server = started([1], **settings)
+    play(server, first)
+    assert server.halved == 0
+    assert model(server)[0] == pytest.approx(settings["initial"][0] + first[0])
+
+
+def test_later_trainings_may_go_as_far_as_they_like(started):
+    server = started([1], **WARY)
+    play(server, (1, 0))
+    play(server, (100, 0))
+    assert (model(server), server.halved) == ([104, 4], 0)
+
+
+def test_who_does_not_go_by_the_rate_is_not_asked_for_ever(started):
+    server = started([1], **WARY)
+    for _ in range(4):
+        play(server, (100, 0))
+    assert (model(server), server.halved) == ([103, 4], 3)
+
+
+def test_the_halved_rate_outlives_the_process_and_is_handed_over(started):
+    server, again, newcomer = (started([1], **WARY) for _ in range(3))
+    play(server, (100, 0))
+    again.restore(server.state())
+    play(server, (1, 0))
+    newcomer.take_over(server.handover())
+    for other in (again, newcomer):
+        assert other.halved == 1
+        assert rates(other.handle(1, Join(1))) == [(1, server.rate / 2)]
 
 
 # --- The step --------------------------------------------------------------------------------------------------------
@@ -196,6 +267,13 @@ def test_if_not_even_half_answer_the_round_before_tells_how_long_to_wait(started
     server.handle(3, update(9, version=4))
     assert server.work_of(ROUND) is Work.AVERAGE
     assert models(server.expire(ROUND)) == [(3, [1 + 9 / 4], 5)]
+
+
+def test_after_a_round_of_no_time_nobody_is_looked_for_all_the_time(started, time):
+    server = started([1, 1], patience=1.5)
+    time.now = 0.001
+    assert timers(play(server, 1, 1)) == [(ROUND, None), (ROUND, 0.003)]
+    assert timers(server.expire(ROUND)) == [(ROUND, SILENT)]
 
 
 def test_the_first_round_waits_for_half_of_the_clients(started):

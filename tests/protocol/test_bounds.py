@@ -1,0 +1,250 @@
+"""How far a client may go, and what becomes of one that goes too far."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+from actions import stated, timers
+
+from spyker.protocol.bounds import QUARANTINE, Bounds, BoundsParameters, Verdict
+from spyker.protocol.client import Difference
+from spyker.protocol.conduct import Conduct
+from spyker.protocol.facts import Quarantined, Refused, Shortened, UpdateApplied
+from spyker.protocol.forms import Sizes
+from spyker.protocol.messages import Join, Leave, Model, ToClient, Update
+from spyker.protocol.ranks import Habit, Ranks
+from spyker.protocol.registry import ALGORITHMS
+from spyker.protocol.saving import Unpacker, pack
+from spyker.protocol.sketch import LOOKED_AT, Sketcher, cosine
+from spyker.vectors import distance, length
+
+RULES = BoundsParameters(limit=3.0, refuse=10.0, strikes=3, quarantine=60.0)
+CLIENTS = 8
+
+
+def nothing() -> float:
+    return 0.0
+
+
+class Region:
+    """One server with eight clients who want the model to be elsewhere, each a little."""
+
+    def __init__(self, build: Any, algorithm: str, liar: Any = None) -> None:
+        parameters = {"every": 10**6} if algorithm == "stride" else {}
+        sizes = [[1] * CLIENTS]
+        self.server = build(algorithm, sizes, initial=[0.0] * 16, rate=0.3, bounds=RULES, **parameters)[0]
+        self.goals = np.random.default_rng(7).normal(1, 0.5, (CLIENTS, 16)).astype(np.float32)
+        self.liar = liar
+        self.facts: list[Any] = []
+        self.tasks: list[tuple[int, Model]] = []
+        self.served = 0
+        self.perform(list(self.server.start()))
+
+    def perform(self, actions: list[Any]) -> None:
+        for action in actions:
+            if isinstance(action, ToClient) and isinstance(action.message, Model):
+                self.tasks.append((action.client, action.message))
+        self.facts += stated(actions, Shortened | Refused | Quarantined | UpdateApplied)
+        self.timers = timers(actions)
+
+    def answer(self) -> None:
+        """Whoever was given a task first answers it; client 0 as the test wants it."""
+        k, model = self.tasks.pop(0)
+        trained = model.weights + np.float32(0.3) * (self.goals[k] - model.weights)
+        if k == 0 and self.liar is not None:
+            trained = self.liar(model.weights, trained)
+        weights = trained - model.weights if issubclass(self.server.client, Difference) else trained
+        self.perform(self.server.handle(k, Update(weights, model.age, model.version)))
+
+    def go_on(self, answers: int) -> None:
+        for _ in range(answers):
+            if self.tasks:
+                self.answer()
+
+    def of(self, kind: type) -> list[Any]:
+        return [fact for fact in self.facts if type(fact) is kind]
+
+
+def huge(given: Any, trained: Any) -> Any:
+    return np.full_like(trained, 1e30)
+
+
+def opposite(given: Any, trained: Any) -> Any:
+    return given - (trained - given)
+
+
+def far(given: Any, trained: Any) -> Any:
+    return given + np.float32(6) * (trained - given)
+
+
+FLAT_OR_SINGLE = [name for name, kind in ALGORITHMS.items() if not name.startswith("hier")]
+
+
+@pytest.mark.parametrize("algorithm", FLAT_OR_SINGLE)
+@pytest.mark.parametrize("liar", [huge, opposite])
+def test_a_liar_is_quarantined_and_the_others_go_on(build: Any, algorithm: str, liar: Any) -> None:
+    region = Region(build, algorithm, liar)
+    region.go_on(400)
+    (out,) = region.of(Quarantined)
+    assert (out.client, out.why) == (0, "far" if liar is huge else "contrary")
+    assert len(region.of(Refused)) == (RULES.strikes - 1 if liar is huge else 0)
+    assert {fact.client for fact in region.of(UpdateApplied)[-50:]} == set(range(1, CLIENTS))
+    assert length(region.server.weights.snapshot()) < 10, "and nothing of it is in the model"
+
+
+@pytest.mark.parametrize("algorithm", FLAT_OR_SINGLE)
+def test_nobody_else_is_ever_touched(build: Any, algorithm: str) -> None:
+    region = Region(build, algorithm)
+    region.go_on(400)
+    assert {type(fact) for fact in region.facts} == {UpdateApplied}
+
+
+def test_after_the_quarantine_it_is_tried_again_and_one_strike_is_enough(build: Any) -> None:
+    region = Region(build, "fedasync", huge)
+    while not region.of(Quarantined):
+        region.answer()
+    assert region.timers == [(f"{QUARANTINE}0", 60.0)]
+    region.perform(region.server.expire(f"{QUARANTINE}0"))
+    assert region.tasks[-1][0] == 0
+    region.go_on(CLIENTS)
+    assert len(region.of(Quarantined)) == 2
+    region.perform(region.server.expire(f"{QUARANTINE}0"))
+    region.liar = None
+    region.go_on(10 * CLIENTS)
+    assert len(region.of(Quarantined)) == 2
+    assert not region.server.bounds.strikes, "whoever behaves is forgiven"
+
+
+def test_who_leaves_in_quarantine_is_not_let_in_when_it_ends(build: Any) -> None:
+    region = Region(build, "spyker", huge)
+    while not region.of(Quarantined):
+        region.answer()
+    assert region.server.handle(0, Leave()) == []
+    assert region.server.expire(f"{QUARANTINE}0") == []
+    assert [a.client for a in region.server.handle(0, Join(1)) if isinstance(a, ToClient)] == [0]
+
+
+def test_who_comes_back_in_quarantine_waits_for_its_end(build: Any) -> None:
+    region = Region(build, "spyker", huge)
+    while not region.of(Quarantined):
+        region.answer()
+    region.server.handle(0, Leave())
+    assert region.server.handle(0, Join(5)) == []
+    (given,) = region.server.expire(f"{QUARANTINE}0")
+    assert given.client == 0
+
+
+def test_an_answer_that_goes_too_far_counts_up_to_the_limit(build: Any) -> None:
+    region = Region(build, "fedasync", far)
+    region.tasks.sort(key=lambda task: -task[0])  # client 0 is the last, when the usual is known
+    region.go_on(CLIENTS - 1)
+    before = region.server.weights.snapshot().copy()
+    region.answer()
+    (shortened,) = region.of(Shortened)
+    applied = region.of(UpdateApplied)[-1]
+    moved = distance(region.server.weights.snapshot(), before)
+    assert moved == pytest.approx(0.6 * applied.weight * shortened.limit, rel=1e-4)
+
+
+def test_what_is_usual_is_a_median_over_clients_and_not_over_answers() -> None:
+    bounds = Bounds(RULES, {})
+    for k in range(1, 6):
+        bounds.judge(k, 1.0, nothing, contrary=False)
+    for _ in range(100):
+        bounds.judge(0, 50.0, nothing, contrary=False)
+    assert bounds.usual == 1.0
+
+
+def test_the_length_of_the_model_is_looked_at_only_if_it_decides() -> None:
+    def model() -> float:
+        pytest.fail("a pass over all weights, for every answer")
+
+    bounds = Bounds(RULES, {})
+    for k in (*range(10), *range(10)):  # none goes anywhere, so that nothing becomes usual
+        assert bounds.judge(k, 0.0, model, contrary=False)[0] is Verdict.PROPER
+    assert bounds.usual == 0.0
+
+
+def test_who_has_nothing_left_to_learn_does_not_shut_out_who_has() -> None:
+    bounds = Bounds(RULES, {})
+    for length_now in (1.0, 0.01):
+        for k in range(10):
+            bounds.judge(k, length_now, nothing, contrary=False)
+    assert bounds.judge(3, 2.5, nothing, contrary=False)[0] is Verdict.PROPER
+
+
+def test_if_trainings_become_longer_everywhere_the_usual_follows() -> None:
+    bounds = Bounds(BoundsParameters(strikes=100), {})
+    for length_now in (1.0, 40.0, 40.0):
+        verdicts = [bounds.judge(k, length_now, nothing, contrary=False)[0] for k in range(10)]
+    assert verdicts == [Verdict.PROPER] * 10
+
+
+@pytest.mark.parametrize(("model", "far", "verdict"), [(5.0, 14.0, Verdict.PROPER), (0.0, 1e30, Verdict.REFUSED)])
+def test_the_first_answer_may_go_as_far_as_the_model_is_long(model: float, far: float, verdict: Verdict) -> None:
+    assert Bounds(RULES, {}).judge(0, far, lambda: model, contrary=False)[0] is verdict
+
+
+# --- What it rests on -------------------------------------------------------------------------------------------------
+
+
+def test_ranks_follow_numbers_that_change() -> None:
+    random, ranks, numbers = np.random.default_rng(3), Ranks(), {}
+    for _ in range(500):
+        key = int(random.integers(20))
+        numbers[key] = float(random.integers(9))
+        ranks.put(key, numbers[key])
+        if random.random() < 0.2:
+            ranks.drop(key)
+            del numbers[key]
+        wanted = sorted(numbers.values())
+        assert ranks.median == (wanted[(len(wanted) - 1) // 2] if wanted else 0.0)
+
+
+def test_nobody_is_unlike_the_others_where_they_are_unlike_each_other() -> None:
+    alike, unlike = Habit(8, 5, 0.1), Habit(8, 5, 0.1)
+    for _ in range(6):
+        common = [alike.compare(k, -0.5) for k in range(9)] + [alike.compare(9, 0.5)]
+        mixed = [unlike.compare(k, 0.5 if k % 3 else -0.5) for k in range(10)]
+    assert common == [1] * 9 + [-1]
+    assert set(mixed) == {0}
+
+
+def test_a_lonely_direction_is_no_offence_where_the_pull_is_honest() -> None:
+    """Nine clients want one thing and the tenth the opposite of it: it heads the other way, and means it."""
+    goals, conduct, model = [1.0] * 9 + [-1.0], Conduct(), np.zeros(64, np.float32)
+    for version in range(40):
+        for k, goal in enumerate(goals):
+            conduct.gave(k, version, model)
+            answer = np.float32(0.2) * (np.float32(goal) - model)
+            assert not conduct.contrary(k, version, answer, difference=True)
+            model = model + np.float32(0.05) * answer
+
+
+def test_an_answer_to_a_task_that_is_not_known_says_nothing() -> None:
+    conduct, model = Conduct(), np.zeros(64, np.float32)
+    conduct.gave(0, 3, model)
+    assert not conduct.contrary(0, 2, model, difference=True)
+    assert conduct.before == {}
+
+
+@pytest.mark.parametrize("size", [10_000, LOOKED_AT + 12_345])
+def test_angles_between_sketches_are_those_between_vectors(size: int) -> None:
+    random, sketcher = np.random.default_rng(1), Sketcher(size)
+    a, b = random.standard_normal((2, size), np.float32)
+    for share in (-0.9, -0.3, 0.0, 0.5):
+        c = np.float32(share) * a + np.float32((1 - share**2) ** 0.5) * b
+        assert cosine(sketcher.sketch(a), sketcher.sketch(c)) == pytest.approx(share, abs=0.15)
+        assert np.allclose(sketcher.sketch(a) - sketcher.sketch(c), sketcher.sketch(a - c), atol=0.05)
+
+
+def test_where_nobody_is_judged_a_checkpoint_holds_nothing_about_it_and_one_that_does_is_read() -> None:
+    judged, free = Bounds(BoundsParameters(), {7: 3}), Bounds(None, {7: 3})
+    vectors: dict[str, Any] = {}
+    assert pack(free, "bounds", vectors) is None
+    assert not vectors
+    free.put_back(None)
+    assert free.sizes == {}
+    packed = pack(judged, "bounds", vectors)
+    free.put_back(Unpacker(vectors, {}, Sizes(2, 2)).unpack(packed))
+    assert free.sizes == {7: 3}
