@@ -16,6 +16,8 @@ duties:
    checkpoint that holds it was reported as saved.
 5. After a crash, make a new host and ``resume()`` it from the last checkpoint that was saved, in place of ``begin()``.
 
-:mod:`~spyker.host.tickets` is the memory of tasks, :mod:`~spyker.host.outbox` that of messages between servers, and
-:mod:`~spyker.host.holding` the client's side: what a client process keeps until its answer is known to have arrived.
+:mod:`~spyker.host.seats` knows the other servers: who they are (:mod:`~spyker.host.council`), and who is within reach
+(:mod:`~spyker.host.contacts`). :mod:`~spyker.host.tickets` is the memory of tasks, :mod:`~spyker.host.outbox` that of
+messages between servers, and :mod:`~spyker.host.holding` the client's side: what a client process keeps until its
+answer is known to have arrived.
 """

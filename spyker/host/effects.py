@@ -9,6 +9,8 @@ from __future__ import annotations
 from typing import Any, NamedTuple, TypeAlias
 
 from spyker.host.refusal import Refusal
+from spyker.host.views import View
+from spyker.host.words import Word
 from spyker.protocol.facts import Fact
 from spyker.protocol.forms import Array
 from spyker.protocol.messages import ServerMessage, StartTimer, StopTimer
@@ -77,6 +79,27 @@ class Tell(NamedTuple):
     peer: int
 
 
+class Whisper(NamedTuple):
+    """Say something to another server, if there is a connection; if not, it will be said again."""
+
+    peer: int
+    word: Word
+
+
+class Members(NamedTuple):
+    """The servers are these now: connect to them, and to no others. Connections with ``strangers`` end."""
+
+    view: View
+    strangers: frozenset[int]
+
+
+class Stop(NamedTuple):
+    """The process must not go on, and why. It may begin anew under another lineage, if ``anew``."""
+
+    why: str
+    anew: bool
+
+
 class Acknowledge(NamedTuple):
     """Tell another server that the effects of its messages up to this one are saved."""
 
@@ -85,5 +108,19 @@ class Acknowledge(NamedTuple):
 
 
 Effect: TypeAlias = (
-    Welcome | Give | Close | Started | WriteDown | Refused | Done | Save | Tell | Acknowledge | StartTimer | StopTimer
+    Welcome
+    | Give
+    | Close
+    | Started
+    | WriteDown
+    | Refused
+    | Done
+    | Save
+    | Tell
+    | Whisper
+    | Members
+    | Stop
+    | Acknowledge
+    | StartTimer
+    | StopTimer
 )

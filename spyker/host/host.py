@@ -17,9 +17,20 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, TypeAlias
 
+from spyker.host.arrivals import (
+    ASK,
+    AWAY,
+    BEAT,
+    BEGIN,
+    RETRY,
+    SAVE,
+    SERVERS,
+    VIEW,
+    Arrival,
+    Rules,
+)
 from spyker.host.effects import (
     Acknowledge,
     Close,
@@ -31,16 +42,22 @@ from spyker.host.effects import (
     Started,
     Tell,
     Welcome,
+    Whisper,
     WriteDown,
 )
-from spyker.host.outbox import REMEDY, Outbox, Posted
+from spyker.host.neighbours import Neighbours
+from spyker.host.outbox import Outbox
 from spyker.host.refusal import Refusal
+from spyker.host.seats import Seats
 from spyker.host.tickets import Ledger, Ticket
-from spyker.protocol.facts import UpdateApplied
+from spyker.host.views import first_view
+from spyker.host.words import Word
+from spyker.protocol.facts import Suspected, UpdateApplied
 from spyker.protocol.forms import Array, Sizes, declaration
 from spyker.protocol.messages import (
     Action,
     ClientMessage,
+    Gift,
     Join,
     Leave,
     PeerMessage,
@@ -55,56 +72,10 @@ from spyker.protocol.messages import (
 from spyker.protocol.saving import State, Unpacker, pack
 from spyker.protocol.server import Server, Work
 
-MOST_DATA = 1 << 31  # data points of one client; in an average by size, more would silence everybody else
-BEGIN, SAVE, RETRY, AWAY, SERVERS = "begin", "save", "retry", "away:", "server:"  # timers; two are beginnings of names
+Marks: TypeAlias = tuple[int, dict[int, tuple[Outbox, int]], dict[int, int], list[tuple[int, Word]]]
 
 
-@dataclass(frozen=True, slots=True)
-class Rules:
-    """How a host behaves, and what whoever comes must agree with."""
-
-    clients: int
-    """Clients are numbered from 0 up to here."""
-    layout: bytes = b""
-    """A digest of what the numbers of a model mean."""
-    learning: bytes = b""
-    """A digest of what clients and servers must agree on."""
-    deployment: bytes = b""
-    """A digest of what servers must agree on."""
-    lineage: str = ""
-    """Made at random when this server's state began."""
-    wait_for: int = 0
-    """Begin with so many clients."""
-    join_timeout: float = 60.0
-    """Begin after so many seconds with those who are there, if anybody is."""
-    client_timeout: float = 60.0
-    """A client that stays away for so many seconds has left."""
-    checkpoint_updates: int = 100
-    checkpoint_seconds: float = 30.0
-    save_retry: float = 1.0
-    most_data: int = MOST_DATA
-
-
-class Arrival(NamedTuple):
-    """Something that waits for its turn."""
-
-    sender: int
-    message: ClientMessage | PeerMessage | None = None
-    number: int = 0
-    """Of the task that is answered, or of the peer's message."""
-    peer: bool = False
-    receipt: Any = None
-    session: Any = None
-    """The connection of a client that comes, whose data has so many points, and who holds this task."""
-    size: int = 0
-    holding: bytes | None = None
-    timer: str | None = None
-    """The server's own timer that has run out."""
-    again: bool = False
-    """Whether it was served before, and the server wanted it back."""
-
-
-class Host:
+class Host(Neighbours):
     """Decides for one server process. See the package for the duties of whoever drives it."""
 
     def __init__(
@@ -114,15 +85,20 @@ class Host:
         ledger: Ledger,
         rules: Rules,
         peers: Sequence[int] = (),
+        seats: Seats | None = None,
     ) -> None:
-        """``build`` makes the protocol's server with the clients that it begins with."""
+        """``build`` makes the protocol's server with the clients that it begins with.
+
+        ``seats`` knows the other servers; without it, they are ``peers``, who never change and never fail.
+        """
         self.id, self.ledger, self.rules = id, ledger, rules
         self._build = build
         self.server: Server | None = None  # not before it starts
         self.sessions: dict[int, Any] = {}
         self.saved_version = 0
-        self.lineages: dict[int, str] = {}  # per peer, which life of its it told us of
-        self.outboxes = {j: Outbox() for j in peers}
+        servers = sorted({id, *peers})
+        self.seats = seats or Seats(id, first_view(servers, servers), float, lineage=rules.lineage)
+        self.outboxes = {j: Outbox() for j in self.seats.others}
         self.received: dict[int, int] = {}  # per peer, the number of the last message that waits or was handled
         self.acknowledged: dict[int, int] = {}  # per peer, the number up to which a checkpoint holds its effects
         self.draining = False
@@ -135,10 +111,16 @@ class Host:
         self._changed = False  # since the last checkpoint
         self._wanted = False  # a checkpoint, as soon as possible
         self._unsaved = 0  # updates
-        self._marks: tuple[int, dict[int, int], dict[int, int]] | None = None  # what the one under way will have saved
+        self._marks: Marks | None = None  # what the one under way will have saved
         self._failed = False  # the last one could not be written, and it is not time yet to try again
         self.computing = False  # somebody is at the first message in the queue
         self._void = False
+        self._words: list[tuple[int, Word]] = []  # to be told when what they speak of is saved
+        self._suspected: frozenset[int] = frozenset()  # as the server knows
+        self._askers: set[int] = set()
+        self._asked = 0
+        self._stopped = False
+        self._awaits_gift = self.seats.new  # and does not begin without
 
     def take(self) -> list[Effect]:
         """What is to be done, since the last time."""
@@ -148,31 +130,51 @@ class Host:
     # --- Beginning -------------------------------------------------------------------------------------------------
 
     def begin(self) -> None:
-        """Begin as soon as enough clients are there."""
-        if self.rules.wait_for == 0:
+        """Begin as soon as enough clients are there; who is new among servers, when it was given a model."""
+        self._watch()
+        if self._awaits_gift:
+            self._effects.append(StartTimer(ASK, self.rules.beat or 1.0))
+        elif self.rules.wait_for == 0:
             self._start()
         else:
             self._effects.append(StartTimer(BEGIN, self.rules.join_timeout))
 
-    def _start(self) -> None:
+    def _start(self, gift: Gift | None = None) -> None:
         roster = {k: self._sizes[k] for k in sorted(self._sizes) if k in self.sessions}
-        self.server = self._build(roster)
+        self.server = server = self._built(roster)
+        actions: list[Action] = []
+        if self.view.epoch > 0:
+            leads = gift is None and self.view.leader == self.id
+            actions += server.reform(self.view.epoch, self.view.ring, leads=leads)
+        if gift is not None:
+            server.take_over(gift)
+        if self.seats.suspected:
+            self._suspected = self.seats.suspected
+            actions += [Record(Suspected(self.id, j)) for j in sorted(self._suspected)]
+            actions += server.suspect(self._suspected)
         for k in roster:
             self.ledger.entry(k).member = True
-        self._effects += (StopTimer(BEGIN), Started(len(roster)))
-        self._perform(self.server.start())
+        self._effects += (StopTimer(BEGIN), StopTimer(ASK), Started(len(roster)))
+        self._perform([*actions, *server.start()])
         self._go_on()
+
+    def _built(self, roster: Mapping[int, int]) -> Server:
+        server = self._build(roster)
+        # Of a new epoch it may be told only when its turn comes; until then its token is one of an earlier epoch.
+        server._may_lead = lambda: server.epoch == self.view.epoch and self.seats.may_lead()
+        return server
 
     def resume(self, numbers: Mapping[str, Any], vectors: Mapping[str, Array]) -> None:
         """Go on from a checkpoint."""
-        self.server = server = self._build({})
+        self.seats.restore(numbers["seats"])
+        self.outboxes = {j: Outbox() for j in self.seats.others}
+        self.server = server = self._built({})
         server.restore(State(numbers["server"], {name: vectors[name] for name in numbers["vectors"]}))
         self.ledger.restore(numbers["clients"])
         saved = self._unpacker(vectors)
         for j, box in numbers["outboxes"].items():
             self.outboxes[int(j)].restore(box, saved)
         self._handled = {int(j): sequence for j, sequence in numbers["handled"].items()}
-        self.lineages = {int(j): lineage for j, lineage in numbers["lineages"].items()}
         self._queue.extendleft(Arrival(k, m, again=True) for k, m in reversed(saved.unpack(numbers["again"])))
         self.received, self.acknowledged = dict(self._handled), dict(self._handled)
         self.saved_version = server.version
@@ -181,6 +183,9 @@ class Host:
                 self._effects.append(StartTimer(f"{AWAY}{k}", self.rules.client_timeout))
         for timer, seconds in numbers["timers"].items():
             self._start_timer(timer, seconds)
+        if server.epoch < self.view.epoch:
+            self._queue.append(Arrival(self.id, change=VIEW))
+        self._watch()
         self._go_on()
 
     def _unpacker(self, vectors: Mapping[str, Array]) -> Unpacker:
@@ -197,12 +202,12 @@ class Host:
     def admit(self, client: int, size: int, layout: bytes, learning: bytes) -> None:
         """Refuse a client that cannot take part."""
         rules = self.rules
-        if client >= rules.clients:
+        if rules.clients is not None and client >= rules.clients:
             raise Refusal("agreement", f"client {client} of {rules.clients}, counted from 0")
         if layout != rules.layout:
             raise Refusal("agreement", "the layout of the weights is another one; use the same task everywhere")
         if learning != rules.learning:
-            raise Refusal("agreement", "task, training or seed differ; use the same scenario everywhere")
+            raise Refusal("agreement", "task, training, seed or algorithm differ; use the same scenario everywhere")
         if not 0 < size <= rules.most_data:
             raise Refusal("agreement", f"a client with {size:,} data points; 1 to {rules.most_data:,} are allowed")
 
@@ -219,7 +224,7 @@ class Host:
             return
         self._sizes[client] = self.ledger.entry(client).size = size
         self._effects.append(Welcome(session, keep=False, saved_version=self.saved_version))
-        if len(self.sessions) >= self.rules.wait_for or self._overdue:
+        if (len(self.sessions) >= self.rules.wait_for or self._overdue) and not self._awaits_gift:
             self._start()
 
     def part(self, client: int, session: Any) -> None:
@@ -252,44 +257,17 @@ class Host:
         self.ledger.take(client, number)
         self._queue.append(Arrival(client, message, number, receipt=receipt))
 
-    # --- Other servers -----------------------------------------------------------------------------------------------
-
-    def admit_peer(self, server: int, layout: bytes, deployment: bytes, lineage: str) -> int:
-        """Refuse another server, or return the number of the last message that it need not repeat."""
-        if server not in self.outboxes:
-            raise Refusal("agreement", f"there is no other server {server} here")
-        if layout != self.rules.layout or deployment != self.rules.deployment:
-            raise Refusal("agreement", "the scenarios of the servers differ; use the same one everywhere")
-        self.know(server, lineage)
-        return self.received.get(server, 0)
-
-    def know(self, server: int, lineage: str) -> None:
-        """Refuse a server that is not the one that was known under this number."""
-        if self.lineages.setdefault(server, lineage) != lineage:
-            raise Refusal("lineage", f"server {server} has lost its state and began anew. {REMEDY}")
-
-    def hear(self, server: int, sequence: int, message: PeerMessage, receipt: Any = None) -> None:
-        """A message of another server has arrived in full. It may be one that came before a connection broke."""
-        if sequence <= self.received.get(server, 0):
-            if receipt is not None:
-                self._effects.append(Done(receipt))
-            return
-        self.received[server] = sequence
-        self._queue.append(Arrival(server, message, sequence, peer=True, receipt=receipt))
-
-    def next_for(self, peer: int) -> Posted | None:
-        """The next message for another server. It counts as sent over the present connection from now on."""
-        box = self.outboxes[peer]
-        posted = box.next()
-        if posted is not None:
-            box.sent = posted.sequence
-        return posted
-
     # --- Timers ------------------------------------------------------------------------------------------------------
 
     def expire(self, timer: str) -> None:
         """A timer has run out."""
-        if timer == SAVE:
+        if self._stopped:
+            return
+        if timer == BEAT:
+            self._beat()
+        elif timer == ASK:
+            self._ask()
+        elif timer == SAVE:
             self._effects.append(StartTimer(SAVE, self.rules.checkpoint_seconds))
             self.save_soon()
         elif timer == RETRY:
@@ -301,7 +279,7 @@ class Host:
                 self._start()
         elif timer.startswith(AWAY):
             self._give_up(int(timer.removeprefix(AWAY)))
-        elif (name := timer.removeprefix(SERVERS)) in self._timers:
+        elif (name := timer.removeprefix(SERVERS)) in self._timers and not self.draining:
             self._queue.append(Arrival(self.id, timer=name))
 
     def _start_timer(self, timer: str, seconds: float) -> None:
@@ -324,14 +302,14 @@ class Host:
     @property
     def ready(self) -> bool:
         """Whether there is something to serve, and nobody is at it."""
-        return bool(self._queue) and self.server is not None and not self.computing
+        return bool(self._queue) and self.server is not None and not self.computing and not self._stopped
 
     @property
     def light(self) -> bool:
         """Whether no vector is gone through for the first message in the queue."""
         arrival = self._queue[0]
         if arrival.message is None:
-            return arrival.timer is None
+            return arrival.timer is None and not arrival.change
         arrays = declaration(type(arrival.message)).arrays
         return not arrays and not isinstance(arrival.message, Leave) and self.work() is Work.NOTHING
 
@@ -356,6 +334,8 @@ class Host:
         arrival = self._queue[0]
         if arrival.timer is not None:
             return self.server.expire(arrival.timer)
+        if arrival.change:
+            return self._reform(arrival.change)
         self._void = self._came_back(arrival)
         if arrival.message is None or self._void:
             return []
@@ -372,7 +352,10 @@ class Host:
         elif arrival.session is not None:
             actions = self._welcome_back(arrival)
         elif arrival.peer:
-            self._handled[arrival.sender] = arrival.number
+            if arrival.sender in self.outboxes and arrival.lineage == self.seats.lineages.get(arrival.sender, ""):
+                self._handled[arrival.sender] = arrival.number
+            self._wanted = True
+        elif arrival.change:
             self._wanted = True
         elif arrival.number:
             self.ledger.entry(arrival.sender).applied = arrival.number
@@ -420,8 +403,9 @@ class Host:
                     self._unsaved += 1
             elif isinstance(action, ToServer):
                 assert isinstance(action.message, PeerMessage)
-                self.outboxes[action.server].post(action.message)
-                self._wanted = True
+                if action.server in self.outboxes:  # otherwise it is one of us no more
+                    self.outboxes[action.server].post(action.message)
+                    self._wanted = True
             elif isinstance(action, StartTimer):
                 self._start_timer(action.timer, action.seconds)
             elif isinstance(action, StopTimer):
@@ -452,14 +436,16 @@ class Host:
         """Between two messages: is it time for a checkpoint?"""
         if self._unsaved >= self.rules.checkpoint_updates:
             self._wanted = True
-        if self._wanted and self._marks is None and not self._failed and not self.computing:
+        if self._wanted and self._marks is None and not self._failed and not self.computing and not self._stopped:
             self._save()
 
     def _save(self) -> None:
         server = self.server
         assert server is not None
         self._wanted, self._changed, self._unsaved = False, False, 0
-        self._marks = server.version, {j: box.last for j, box in self.outboxes.items()}, dict(self._handled)
+        words, self._words = self._words, []
+        lasts = {j: (box, box.last) for j, box in self.outboxes.items()}
+        self._marks = server.version, lasts, dict(self._handled), words
         state = server.state()
         vectors = dict(state.vectors)
         numbers = {
@@ -469,7 +455,7 @@ class Host:
             "clients": self.ledger.numbers(),
             "outboxes": {str(j): box.numbers(f"outbox-{j}", vectors) for j, box in self.outboxes.items()},
             "handled": {str(j): sequence for j, sequence in self._handled.items()},
-            "lineages": {str(j): lineage for j, lineage in self.lineages.items()},
+            "seats": self.seats.numbers(),
             "again": pack([(a.sender, a.message) for a in self._queue if a.again], "again", vectors),
             "timers": dict(self._timers),
         }
@@ -478,17 +464,21 @@ class Host:
     def saved(self) -> None:
         """The checkpoint is on the disk."""
         assert self._marks is not None
-        (self.saved_version, sent, handled), self._marks = self._marks, None
-        for j, sequence in sent.items():
-            if self.outboxes[j].commit(sequence):
+        self.seats.saved = self.seats.saves
+        (self.saved_version, sent, handled, words), self._marks = self._marks, None
+        for j, (box, sequence) in sent.items():
+            if self.outboxes.get(j) is box and box.commit(sequence):
                 self._effects.append(Tell(j))
         for j, sequence in handled.items():
-            if sequence > self.acknowledged.get(j, 0):
+            if self._handled.get(j, 0) >= sequence > self.acknowledged.get(j, 0):
                 self._effects.append(Acknowledge(j, sequence))
-        self.acknowledged = handled
+                self.acknowledged[j] = sequence
+        self._effects += [Whisper(j, word) for j, word in words]
         self._rest()
 
     def save_failed(self) -> None:
         """It could not be written. It is tried again, but not at once: a full disk stays full for a while."""
+        if self._marks is not None:
+            self._words = [*self._marks[3], *self._words]
         self._marks, self._changed, self._failed = None, True, True
         self._effects.append(StartTimer(RETRY, self.rules.save_retry))

@@ -12,12 +12,17 @@ from collections import deque
 from dataclasses import dataclass
 from typing import Any
 
-from spyker.host.refusal import RolledBack
+from spyker.host.refusal import Refusal, RolledBack
 from spyker.protocol.forms import Array
 from spyker.protocol.messages import PeerMessage
 from spyker.protocol.saving import Unpacker, pack
 
-REMEDY = "Stop all servers, restore all from one backup or begin anew with all, and start them"
+
+class Outdated(Refusal):
+    """Another server knows of a later state of this one."""
+
+    def __init__(self, detail: str) -> None:
+        super().__init__("outdated", detail)
 
 
 @dataclass(slots=True, eq=False)
@@ -39,11 +44,12 @@ class Outbox:
         self.sent = 0  # up to here it was sent over the present connection
 
     def post(self, message: PeerMessage) -> None:
-        """Number a message and keep it. One that was never sent may give way to a newer one of its kind."""
-        if message.only_the_latest_counts and self.entries:
-            waiting = self.entries[-1]
-            if type(waiting.message) is type(message) and waiting.sequence > self.sent:
-                self.entries.pop()
+        """Number a message and keep it. One that has not arrived may give way to a newer one of its kind.
+
+        So whoever stays away for long finds the latest age and model, and no more.
+        """
+        if message.only_the_latest_counts:
+            self.entries = deque(posted for posted in self.entries if type(posted.message) is not type(message))
         self.last += 1
         self.entries.append(Posted(self.last, message))
 
@@ -64,12 +70,12 @@ class Outbox:
         if received < self.acked:
             raise RolledBack(
                 f"server {peer} has message {received} from here and had saved message {self.acked}: its state is an "
-                f"older one. {REMEDY}"
+                "older one"
             )
         if received > self.last:
-            raise RolledBack(
+            raise Outdated(
                 f"server {peer} has message {received} from here, where {self.last} is the last that is known: the "
-                f"state of this server is an older one. {REMEDY}"
+                "state of this server is an older one"
             )
         self.sent = received
 

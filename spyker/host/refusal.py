@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+REMEDY = "`spyker members replace` gives its place to a server that begins anew, with `spyker serve --join`"
+RETURN = "`spyker members add` takes it in again, as a server that begins anew with `spyker serve --join`"
+
 
 class Refusal(Exception):  # noqa: N818 - an outcome, not a fault of ours
     """What arrived is refused, counted under ``reason``, and changes nothing."""
@@ -12,7 +15,7 @@ class Refusal(Exception):  # noqa: N818 - an outcome, not a fault of ours
 
 
 class RolledBack(Refusal):
-    """One of two servers has an older state than the other knows of. It does not heal: later numbers only hide it."""
+    """The other server has an older state than is known here. It will begin anew when it learns of that."""
 
     def __init__(self, detail: str) -> None:
-        super().__init__("lineage", detail)
+        super().__init__("rolled-back", detail)

@@ -9,7 +9,6 @@ earlier incarnation asked for, once, and nobody else's nor anything older.
 from __future__ import annotations
 
 import hmac
-import itertools
 import struct
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -58,7 +57,7 @@ class Ledger:
 
     def __init__(self, secret: bytes, incarnation: int) -> None:
         self._secret = secret
-        self._numbers = itertools.count((incarnation << INCARNATION_BITS) + 1)
+        self._next = (incarnation << INCARNATION_BITS) + 1
         self.clients: dict[int, Entry] = {}
 
     def entry(self, client: int) -> Entry:
@@ -70,7 +69,7 @@ class Ledger:
 
     def give(self, client: int, age: float, version: int) -> bytes:
         """A ticket for a new task, which supersedes whatever the client was given before."""
-        number = next(self._numbers)
+        number, self._next = self._next, self._next + 1
         self.entry(client).given = number
         said = SAID.pack(number, age, version)
         return said + self._mac(client, said)
@@ -96,6 +95,7 @@ class Ledger:
         """An answer that passed :meth:`check` has arrived in full: from now on it is a repetition."""
         entry = self._check_number(client, number)
         entry.given = entry.taken = number
+        self._next = max(self._next, number + 1)  # it may be of a process that a restored disk knows nothing of
 
     def _mac(self, client: int, said: bytes) -> bytes:
         return blake2b(CLIENT.pack(client) + said, key=self._secret, digest_size=MAC_BYTES).digest()
@@ -108,3 +108,4 @@ class Ledger:
         """Go on from a checkpoint."""
         for k, given, applied, size, member in numbers:
             self.clients[k] = Entry(given, applied, applied, size, bool(member))
+            self._next = max(self._next, given + 1)

@@ -23,7 +23,8 @@ from spyker.deploy.frames import PROTOCOL
 from spyker.deploy.log import Log
 from spyker.deploy.metrics import Metrics
 from spyker.deploy.tally import Tally
-from spyker.host.host import Host, Rules
+from spyker.host.arrivals import Rules
+from spyker.host.host import Host
 from spyker.host.tickets import Ledger
 from spyker.learn.registry import recipe, resolve
 from spyker.protocol.forms import Sizes
@@ -54,6 +55,7 @@ def make_driver(
         parameters=PARAMETERS,
         buffers=Buffers(PARAMETERS, 1 << 20),
         layout={},
+        identity={},
         checkpoints=Checkpoints(folder / "state", 3),
         tally=Tally(resolved, task, server, folder / "record", resume=False, log=log),
         metrics=Metrics(server, resolved.algorithm),

@@ -6,14 +6,19 @@ from typing import Any
 import numpy as np
 import pytest
 from gossip import FLUSH, SECONDS, Gossip, Note
+from msgspec.structs import replace
 
+from spyker.host.arrivals import AWAY, BEGIN, RETRY, SAVE, SERVERS, Rules
 from spyker.host.effects import Acknowledge, Close, Done, Effect, Give, Refused, Save, Started, Tell, Welcome, WriteDown
-from spyker.host.host import AWAY, BEGIN, RETRY, SAVE, SERVERS, Host, Rules
+from spyker.host.host import Host
 from spyker.host.refusal import Refusal
 from spyker.host.tickets import Ledger
+from spyker.host.views import first_view
+from spyker.host.words import Greeting, Life
 from spyker.protocol.messages import StartTimer, StopTimer, Update
 from spyker.protocol.server import NoParameters, Setup, Work
 
+GREETING = Greeting(1, "life", Life(2), 5, first_view([0, 1], [0, 1]))
 SETUP = Setup(2, 3, np.zeros(2, np.float32), 0.1, NoParameters())
 
 
@@ -137,7 +142,7 @@ def test_without_anybody_to_wait_for_it_begins_at_once() -> None:
     [
         ({"client": 3}, "client 3 of 3"),
         ({"layout": b"?"}, "layout"),
-        ({"learning": b"?"}, "task, training or seed"),
+        ({"learning": b"?"}, "task, training, seed or algorithm"),
         ({"size": 0}, "0 data points"),
         ({"size": 1 << 32}, "data points"),
     ],
@@ -268,32 +273,35 @@ def test_without_news_there_is_no_checkpoint() -> None:
 def test_a_message_of_a_peer_counts_once_and_is_acknowledged_when_saved() -> None:
     driver, _ = begun()
     driver.saved()
-    assert driver.host.admit_peer(1, b"L", b"D", "life") == 0
+    assert driver.host.admit_peer(GREETING, b"L", b"D") == 0
     driver.host.hear(1, 1, Note((7,)), "r")
     assert kinds(driver.go()) == [Done, Save]
     driver.host.hear(1, 1, Note((7,)), "r")
     assert driver.go() == [Done("r")]
     assert driver.saved() == [Acknowledge(1, 1)]
     assert driver.server.heard == {1: [7]}
-    assert driver.host.admit_peer(1, b"L", b"D", "life") == 1
+    assert driver.host.admit_peer(GREETING, b"L", b"D") == 1
 
 
 @pytest.mark.parametrize(
     ("said", "problem"),
     [
-        ({"server": 0}, "no other server 0"),
-        ({"server": 2}, "no other server 2"),
+        ({"server": 0}, "reached itself"),
+        ({"server": 2}, "server 2 is not one of the servers"),
         ({"layout": b"?"}, "scenarios"),
         ({"deployment": b"?"}, "scenarios"),
-        ({"lineage": "another"}, "began anew"),
+        ({"lineage": "another"}, "is another one"),
+        ({"life": Life(1)}, "a later process"),
+        ({"saves": 4, "life": Life(3)}, "an older state"),
     ],
 )
 def test_another_server_that_does_not_agree_is_refused(said: dict[str, Any], problem: str) -> None:
     driver, _ = begun()
-    hello = {"server": 1, "layout": b"L", "deployment": b"D", "lineage": "life"}
-    driver.host.admit_peer(**hello)
+    digests = {"layout": b"L", "deployment": b"D"}
+    driver.host.admit_peer(GREETING, **digests)
+    greeting = replace(GREETING, **{key: value for key, value in said.items() if key not in digests})
     with pytest.raises(Refusal, match=problem):
-        driver.host.admit_peer(**hello | said)
+        driver.host.admit_peer(greeting, **digests | {key: value for key, value in said.items() if key in digests})
 
 
 # --- A restart --------------------------------------------------------------------------------------------------------
@@ -302,7 +310,7 @@ def test_another_server_that_does_not_agree_is_refused(said: dict[str, Any], pro
 def test_a_server_goes_on_where_it_was_saved() -> None:
     driver, _ = begun()
     driver.saved()
-    driver.host.admit_peer(1, b"L", b"D", "life")
+    driver.host.admit_peer(GREETING, b"L", b"D")
     driver.answer(0, "zero", 0)
     driver.host.hear(1, 1, Note((7,)))
     driver.host.expire(f"{SERVERS}{FLUSH}")
@@ -313,12 +321,12 @@ def test_a_server_goes_on_where_it_was_saved() -> None:
     assert again.host.saved_version == 1
     assert {StartTimer(f"{AWAY}0", 60.0), StartTimer(f"{AWAY}1", 60.0)} <= set(of(effects, StartTimer))
     assert StartTimer(f"{SERVERS}{FLUSH}", SECONDS) in effects
-    assert again.host.admit_peer(1, b"L", b"D", "life") == 1
+    assert again.host.admit_peer(GREETING, b"L", b"D") == 1
     posted = again.host.next_for(1)
     assert posted is not None
     assert posted.message == Note((0,))
-    with pytest.raises(Refusal, match="began anew"):
-        again.host.know(1, "another")
+    with pytest.raises(Refusal, match="is another one"):
+        again.host.know(1, replace(GREETING, lineage="another"), 0, 0.0)
 
 
 def test_an_unsaved_answer_is_taken_again_and_a_saved_one_is_not() -> None:
@@ -358,10 +366,22 @@ def test_a_timer_that_ran_out_and_was_not_served_runs_again_after_a_restart() ->
     assert StartTimer(f"{SERVERS}{FLUSH}", SECONDS) in effects
 
 
+def test_a_timer_that_runs_out_while_a_process_ends_waits_for_the_next_one() -> None:
+    """One that the server starts again and again would otherwise keep it from ever having saved everything."""
+    driver, _ = begun()
+    driver.saved()
+    driver.host.draining = True
+    driver.host.expire(f"{SERVERS}{FLUSH}")
+    driver.go()
+    assert driver.server.told == 0
+    _, effects = resumed(checkpoint(driver))
+    assert StartTimer(f"{SERVERS}{FLUSH}", SECONDS) in effects
+
+
 def test_a_timer_that_is_stopped_before_its_turn_is_not_served() -> None:
     driver, _ = begun()
     driver.answer(0, "zero", 0)
-    driver.host.admit_peer(1, b"L", b"D", "life")
+    driver.host.admit_peer(GREETING, b"L", b"D")
     driver.host.hear(1, 1, Note(()))
     driver.host.expire(f"{SERVERS}{FLUSH}")
     driver.host.finish([StopTimer(FLUSH)])  # what the server wants done because of the message

@@ -90,3 +90,18 @@ def test_a_ticket_cannot_be_changed(position: int) -> None:
 @pytest.mark.parametrize("ticket", [b"", b"\0" * 10, b"\0" * SAID.size, b"\0" * 1000])
 def test_what_is_no_ticket_is_refused(ticket: bytes) -> None:
     assert refusal(Ledger(SECRET, 1), ticket) == "unknown-task"
+
+
+@pytest.mark.parametrize("forgotten", [2, 5])
+def test_a_client_that_answers_a_life_which_a_restored_disk_knows_nothing_of_gets_tasks_it_can_answer(
+    forgotten: int,
+) -> None:
+    first = Ledger(SECRET, 1)
+    first.give(0, 0.0, 0)
+    lost = restarted(first, forgotten)
+    tickets = [lost.give(0, 0.0, 0) for _ in range(4)]
+    restored = restarted(first, 2)
+    restored.take(0, restored.check(0, tickets[-1]).number)
+    assert refusal(restored, restored.give(0, 0.0, 0)) is None
+    again = restarted(restored, 3)
+    assert refusal(again, again.give(0, 0.0, 0)) is None

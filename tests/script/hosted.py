@@ -28,9 +28,10 @@ from typing import Any
 import scripted
 from scripted import describe, extras_of, model_of, show, vector
 
+from spyker.host.arrivals import AWAY, RETRY, SERVERS, Rules
 from spyker.host.effects import Acknowledge, Close, Effect, Give, Refused, Save, Tell, Welcome, WriteDown
 from spyker.host.holding import Holding
-from spyker.host.host import AWAY, RETRY, SERVERS, Host, Rules
+from spyker.host.host import Host
 from spyker.host.refusal import Refusal
 from spyker.host.tickets import Ledger
 from spyker.protocol.messages import StartTimer, StopTimer
@@ -224,9 +225,8 @@ class HostedStage(scripted.Stage):
     def link_all(self) -> None:
         up = [i for i, host in enumerate(self.hosts) if host is not None]
         for i, j in ((i, j) for i in up for j in up if i != j and (i, j) not in self.linked):
-            received = self.host(j).admit_peer(i, b"", b"", str(i))
-            self.host(i).know(j, str(j))
-            self.host(i).outboxes[j].connected(j, received)
+            received = self.host(j).admit_peer(self.host(i).greet(j), b"", b"")
+            self.host(i).know(j, self.host(j).greet(i), received, 0.0)
             self.host(i).outboxes[j].acknowledge(self.host(j).acknowledged.get(i, 0))
             self.linked.add((i, j))
             self.tell(i, j)
