@@ -14,6 +14,7 @@ after there is a process and a path again, it is made anew, handshake included.
 
 from __future__ import annotations
 
+import itertools
 from collections import Counter, deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -21,12 +22,29 @@ from typing import Any
 
 from spyker.emulate.process import Disk, Process
 from spyker.emulate.world import Emulation
-from spyker.host.effects import Acknowledge, Close, Effect, Give, Refused, Tell, Welcome, WriteDown
+from spyker.host.arrivals import Rules
+from spyker.host.council import Wish
+from spyker.host.effects import (
+    Acknowledge,
+    Close,
+    Effect,
+    Give,
+    Members,
+    Refused,
+    Stop,
+    Tell,
+    Welcome,
+    Whisper,
+    WriteDown,
+)
 from spyker.host.holding import Held, Holding
-from spyker.host.host import Host, Rules
+from spyker.host.host import Host
 from spyker.host.outbox import Posted
 from spyker.host.refusal import Refusal
+from spyker.host.seats import OPERATOR, Seats
 from spyker.host.tickets import Ledger
+from spyker.host.views import NOBODY, Change, Member, first_view
+from spyker.host.words import Greeting, Life, Word
 from spyker.learn.engine import TrainJob
 from spyker.placement import Placement
 from spyker.protocol.client import Client
@@ -59,6 +77,7 @@ class HostedWorld(Emulation):
     """Server processes, clients and everything between them, and what may happen to them."""
 
     processors: list[Process]
+    process_kind = Process
 
     def __init__(
         self,
@@ -75,7 +94,11 @@ class HostedWorld(Emulation):
         super().__init__(len(places.servers), len(clients), **surroundings)
         self.build, self.sizes, self.places = build, sizes, places
         self.reconnect = 1.0
-        self.rules = Rules(clients=len(clients))
+        self.rules = Rules(clients=len(clients), beat=1.0)
+        self.suspect_after, self.renew_after = 5.0, 10.0
+        self.first = first_view(places.learners, places.servers)
+        self.stopped: list[tuple[int, str]] = []  # processes that must not go on, and why
+        self.backups: dict[int, Disk] = {}
         self.disks = [Disk(i, seconds=0.0) for i in places.servers]
         self.processors = []
         self.holdings = [Holding(client) for client in clients]
@@ -85,6 +108,7 @@ class HostedWorld(Emulation):
         self._cuts: set[tuple[int, int]] = set()  # ordered pairs of servers
         self._region_cuts: set[tuple[int, int]] = set()  # of a server and a region
         self._unsaved: list[deque[UpdateApplied]] = [deque() for _ in places.servers]
+        self._lives = itertools.count()  # no two processes are one, also if a disk was put back between them
 
     def start(self) -> None:
         """At time 0 every process begins, and its clients and all other servers are there."""
@@ -104,25 +128,73 @@ class HostedWorld(Emulation):
 
     def crash(self, server: int, *, lose_disk: bool = False) -> None:
         """Kill a process: what waits for it, what it knows and has not saved, and its connections are gone."""
-        process = self.processors[server]
-        if process.alive:
-            process.kill()
-            for session in process.host.sessions.values():
-                session.open = False
-            for link in self._peer_links.values():
-                if process in (link.sender, link.receiver):
-                    link.open = False
+        if self.processors[server].alive:
+            self._kill(self.processors[server])
         if lose_disk:
             self.disks[server].lose()
 
-    def restart(self, server: int) -> None:
-        """Start a process anew, from the last checkpoint on its disk if there is one."""
+    def _kill(self, process: Process) -> None:
+        process.kill()
+        clients = list(process.host.sessions)
+        for session in process.host.sessions.values():
+            session.open = False
+        for link in self._peer_links.values():
+            if process in (link.sender, link.receiver):
+                link.open = False
+        if process is not self.processors[process.host.id]:
+            self._connect_soon(clients)  # there is another one
+
+    def back_up(self, server: int) -> None:
+        """Keep a copy of a server's disk."""
+        self.backups[server] = self.disks[server].copied()
+
+    def restore(self, server: int) -> None:
+        """Put a copy of a server's disk in its place, if there is one and no process uses the disk."""
+        if server in self.backups and not self.processors[server].alive:
+            self.disks[server] = self.backups[server].copied()
+
+    def copy(self, server: int) -> None:
+        """Somebody starts a second process, from a copy of the first one's disk."""
+        first = self.processors[server]
+        if not first.alive or self.disks[server].read() is None:
+            return
+        self.disks[server] = first.disk.copied()
+        second = self.processors[server] = self._process(server)
+        checkpoint = self.disks[server].read()
+        assert checkpoint is not None
+        second.host.resume(*checkpoint)
+        second.go_on()
+        for link in self._peer_links.values():
+            if first in (link.sender, link.receiver):
+                link.open = False  # whoever comes again is believed to have come back
+        self._link_all([server], at=self.clock.now)
+        for j in self.places.servers:
+            if j != server:
+                self.clock.at(self.clock.now + self.reconnect, self._come_back, first, j)
+
+    def _come_back(self, process: Process, j: int) -> None:
+        """The first of two copies finds that its connections broke, and tries again and again."""
+        i, receiver = process.host.id, self.processors[j]
+        if not process.alive or process.later(self._come_back, process, j):
+            return
+        if receiver.alive and receiver.backlog is None and (i, j) not in self._cuts:
+            try:
+                receiver.host.admit_peer(process.host.greet(j), b"", b"")
+            except Refusal as refusal:
+                self.refused[refusal.reason] += 1
+                process.host.refused(j, refusal)
+            self._both_go_on(process, receiver)
+        self.clock.at(self.clock.now + self.reconnect, self._come_back, process, j)
+
+    def restart(self, server: int, *, new: bool = False) -> None:
+        """Start a process anew, from the last checkpoint on its disk if there is one; ``new``: to join the others."""
         before = self.processors[server]
         if before.alive:
             return
-        process = self.processors[server] = self._process(server)
-        process.longest = before.longest
         checkpoint = self.disks[server].read()
+        self.disks[server].joins |= new  # also in a later life, if this one ends before it has saved anything
+        process = self.processors[server] = self._process(server, new=self.disks[server].joins and checkpoint is None)
+        process.longest = before.longest
         if checkpoint is None:
             self._forget(server, 0)
             process.host.begin()
@@ -133,6 +205,20 @@ class HostedWorld(Emulation):
         process.go_on()
         self._connect_soon(self.places.clients_of(server))
         self._link_all([server], at=self.clock.now + self.reconnect)
+
+    def change(self, by: int, server: int, *, remove: bool = False) -> None:
+        """Somebody tells a server that another one's place is vacant, or that there shall be none."""
+        host = self.processors[by].host
+        now = host.view.members.get(server)
+        if now is not None or not remove:
+            change = Change(server, None if remove else Member(NOBODY, learner=server in self.places.learners))
+            host.seats.wish(Wish(OPERATOR, change, now))
+
+    def replace(self, by: int, server: int) -> None:
+        """A server and its disk are gone for ever; somebody has it replaced, and starts another."""
+        self.crash(server, lose_disk=True)
+        self.change(by, server)
+        self.restart(server, new=True)
 
     def cut(self, a: int, b: int) -> None:
         """Let no message pass between two servers."""
@@ -210,17 +296,32 @@ class HostedWorld(Emulation):
 
     # --- Processes ---------------------------------------------------------------------------------------------------
 
-    def _process(self, i: int) -> Process:
+    def _process(self, i: int, *, new: bool = False) -> Process:
         disk = self.disks[i]
         disk.incarnation += 1
+        seats = Seats(
+            i,
+            self.first,
+            self.now_at(i),
+            lineage=disk.lineage,
+            life=Life(disk.incarnation, f"{next(self._lives):08}"),
+            former=disk.former,
+            new=new,
+            suspect_after=self.suspect_after,
+            renew_after=self.renew_after,
+        )
         host = Host(
             i,
             lambda roster: self.build(i, roster),
             Ledger(disk.secret, disk.incarnation),
             replace(self.rules, lineage=disk.lineage, wait_for=len(self.places.clients_of(i))),
-            [j for j in self.places.servers if j != i],
+            seats=seats,
         )
-        return Process(self, host, disk, self.build(i, {}))
+        return self.process_kind(self, host, disk, self.build(i, {}))
+
+    def now_at(self, server: int) -> Callable[[], float]:
+        """The clock of a server."""
+        return lambda: self.clock.now
 
     def _forget(self, server: int, version: int) -> int:
         """Updates after a version are lost: count them no more, and return how many these are."""
@@ -247,14 +348,35 @@ class HostedWorld(Emulation):
                 self._tell(i, peer)
             case Acknowledge(peer, sequence):
                 link = self._peer_links.get((peer, i))
-                if link is not None and link.open:
+                if link is not None and link.open and link.receiver is process:
                     self.clock.at(self.links.between(now, i, peer, 0), self._acknowledged, link, sequence)
+            case Whisper(peer, word):
+                link = self._peer_links.get((i, peer))
+                if link is not None and link.open and link.sender is process:
+                    self.clock.at(self.links.between(now, i, peer, 0), self._whispered, link, word)
+            case Members(_, strangers):
+                for (a, b), link in self._peer_links.items():
+                    if i in (a, b) and strangers & {a, b}:
+                        link.open = False
+                self._link_all([i], at=now + self.reconnect)
+            case Stop(why, anew):
+                self.stopped.append((i, why))
+                self.clock.at(now, self._stop, process, anew)
             case Welcome(session, keep):
                 self.clock.at(self.links.down(now, i, session.client, 0), self._welcomed, session, keep)
             case Close(session):
                 session.open = False
             case Refused(_, refusal):
                 self.refused[refusal.reason] += 1
+
+    def _stop(self, process: Process, anew: bool) -> None:
+        """A process that must not go on ends; one whose state is too old begins anew."""
+        i = process.host.id
+        if process.alive:
+            self._kill(process)
+            if anew and self.processors[i] is process:
+                self.disks[i].begin_anew()
+                self.restart(i, new=True)
 
     def _note(self, process: Process, fact: UpdateApplied) -> None:
         """Remember updates that a crash would take back."""
@@ -266,28 +388,47 @@ class HostedWorld(Emulation):
     # --- Servers and servers -----------------------------------------------------------------------------------------
 
     def _link_all(self, servers: Sequence[int], at: float) -> None:
-        """Connect these servers with all others, in both directions."""
-        for i in self.places.servers:
-            for j in self.places.servers:
+        """Connect these servers with all others, in both directions; also one that is gone and may not know."""
+        for i in range(len(self.processors)):
+            for j in range(len(self.processors)):
                 if i != j and (i in servers or j in servers):
                     self.clock.at(at, self._link, i, j)
 
-    def _link(self, i: int, j: int) -> None:
-        """One server connects to another and goes on with what the other has not."""
+    def _link(self, i: int, j: int, hello: Greeting | None = None) -> None:
+        """One server connects to another and goes on with what the other has not; it may have greeted before."""
         sender, receiver, before = self.processors[i], self.processors[j], self._peer_links.get((i, j))
         if not (sender.alive and receiver.alive) or (i, j) in self._cuts or (before is not None and before.open):
-            return
-        outbox = sender.host.outboxes[j]
+            return None
+        if sender.later(self._link, i, j) or receiver.later(self._link, i, j):
+            return None
         try:
-            received = receiver.host.admit_peer(i, b"", b"", sender.disk.lineage)
-            sender.host.know(j, receiver.disk.lineage)
-            outbox.connected(j, received)
+            received = receiver.host.admit_peer(hello or sender.host.greet(j), b"", b"")
         except Refusal as refusal:
             self.refused[refusal.reason] += 1
-            return
-        outbox.acknowledge(receiver.host.acknowledged.get(i, 0))
-        self._peer_links[i, j] = Connection(sender, receiver)
-        self._tell(i, j)
+            sender.host.refused(j, refusal)
+        else:
+            try:
+                sender.host.know(j, receiver.host.greet(i), received, self.now_at(i)())
+            except Refusal as refusal:
+                self.refused[refusal.reason] += 1
+                receiver.host.refused(i, refusal)
+            else:
+                sender.host.outboxes[j].acknowledge(receiver.host.acknowledged.get(i, 0))
+                self._peer_links[i, j] = Connection(sender, receiver)
+                self._tell(i, j)
+                return self._both_go_on(sender, receiver)
+        self.clock.at(self.clock.now + self.reconnect, self._link, i, j)
+        return self._both_go_on(sender, receiver)
+
+    def _both_go_on(self, sender: Process, receiver: Process) -> None:
+        for process in (sender, receiver):
+            if process.alive:
+                process.go_on()
+
+    def _whispered(self, link: Connection, word: Word) -> None:
+        if link.open and not link.receiver.later(self._whispered, link, word):
+            link.receiver.host.listen(link.sender.host.id, word)
+            link.receiver.go_on()
 
     def _tell(self, i: int, j: int) -> None:
         link = self._peer_links.get((i, j))
@@ -298,13 +439,21 @@ class HostedWorld(Emulation):
             self.clock.at(arrival, self._told, link, posted)
 
     def _told(self, link: Connection, posted: Posted) -> None:
-        if link.open:
-            link.receiver.host.hear(link.sender.host.id, posted.sequence, posted.message)
+        if link.open and not link.receiver.later(self._told, link, posted):
+            i, j = link.sender.host.id, link.receiver.host.id
+            try:
+                link.receiver.host.hear(i, posted.sequence, posted.message, epoch=link.sender.host.view.epoch)
+            except Refusal as refusal:
+                self.refused[refusal.reason] += 1
+                link.open = False
+                self.clock.at(self.clock.now + self.reconnect, self._link, i, j)
             link.receiver.go_on()
 
     def _acknowledged(self, link: Connection, sequence: int) -> None:
-        if link.open:
-            link.sender.host.outboxes[link.receiver.host.id].acknowledge(sequence)
+        if link.open and not link.sender.later(self._acknowledged, link, sequence):
+            box = link.sender.host.outboxes.get(link.receiver.host.id)
+            if box is not None:
+                box.acknowledge(sequence)
 
     # --- Servers and clients -----------------------------------------------------------------------------------------
 
@@ -321,7 +470,7 @@ class HostedWorld(Emulation):
         if home is None or (before is not None and before.open) or (home, self._region(k)) in self._region_cuts:
             return
         process = self.processors[home]
-        if process.alive:
+        if process.alive and not process.later(self._connect, k, None):
             session = self.sessions[k] = Session(k, process)
             process.host.come(k, session, self.sizes(k), self.holdings[k].connect(home))
             process.go_on()
@@ -355,7 +504,7 @@ class HostedWorld(Emulation):
             self.clock.at(arrival, self._answer_arrives, session, offered)
 
     def _answer_arrives(self, session: Session, offered: tuple[bytes, ClientMessage]) -> None:
-        if not session.open:
+        if not session.open or session.process.later(self._answer_arrives, session, offered):
             return
         ticket, answer = offered
         host = session.process.host

@@ -12,16 +12,15 @@ import numpy as np
 
 from spyker.config.scenario import Evaluation
 from spyker.emulate.clock import Clock
+from spyker.emulate.diverged import diverged
+from spyker.emulate.plateau import Plateau
 from spyker.emulate.world import Emulation, Sink
 from spyker.learn.engine import Engine, EvaluateJob
-from spyker.records import Evaluated, Fact, RunStarted, evaluated
+from spyker.learn.task import Task
+from spyker.records import Evaluated, Fact, Measured, RunStarted, evaluated, measured
 from spyker.vectors import average
 
 ROUNDING = 1e-9  # seconds, of times that are sums
-
-
-class DivergedError(RuntimeError):
-    """A model stopped being a finite vector: the training ran away."""
 
 
 class Judge:
@@ -35,12 +34,15 @@ class Judge:
         plan: Evaluation,
         sink: Sink,
         rest: Callable[[], None] = lambda: None,
+        task: Task | None = None,
     ) -> None:
         """``rest`` is called when an evaluation is under way and nothing else is: the world may be looked at then."""
         self.clock, self.engine, self.start, self.plan, self.sink = clock, engine, start, plan, sink
-        self.rest = rest
+        self.rest, self.task = rest, task
+        self.measured: list[Measured] = []  # in the last evaluation, besides the metric
         self.history: list[tuple[float, Evaluated]] = []
         self.turn = 0
+        self._plateau, self._seen = Plateau(higher_is_better=start.higher_is_better), 0
         self._pending: tuple[float, int, int, list[EvaluateJob]] | None = None
         self._held: list[tuple[float, Fact, int | None]] = []
 
@@ -59,10 +61,7 @@ class Judge:
         models = [world.processors[i].server.weights.snapshot() for i in servers]
         for i, model in zip(servers, models, strict=True):
             if not np.isfinite(model).all():
-                raise DivergedError(
-                    f"the model of server {i} is not finite any more at t = {self.clock.now:g} s: training "
-                    "diverged. Lower training.rate (--set training.rate=…)"
-                )
+                raise diverged(i, self.clock.now, world.broken, self.task)
         jobs = [EvaluateJob(model) for model in models]
         if len(models) > 1:
             jobs.append(EvaluateJob(average(models)))
@@ -73,6 +72,9 @@ class Judge:
         # Whether to stop is decided one evaluation late, when the scores of the last one are surely there: so it does
         # not depend on how fast they were computed.
         if self.plan.stop_at is not None and self.stayed(self.plan.stop_at, self.plan.stop_after):
+            self.clock.finish()
+            return
+        if self.plan.patience is not None and self.stalled() >= self.plan.patience - ROUNDING:
             self.clock.finish()
             return
         following = min(self.turn * self.plan.interval, self.clock.end)
@@ -90,10 +92,22 @@ class Judge:
         result = evaluated(updates, size, servers, scores[-1], higher_is_better=self.start.higher_is_better)
         self.history.append((t, result))
         self.sink(t, result, None)
+        self.measured = self._others(jobs)
+        for other in self.measured:
+            self.sink(t, other, None)
         self._pending = None
         for held in self._held:
             self.sink(*held)
         self._held.clear()
+
+    def _others(self, jobs: Sequence[EvaluateJob]) -> list[Measured]:
+        """What was measured besides the metric."""
+        found = []
+        for metric in self.task.also if self.task is not None else ():
+            scores = [(job.also or {})[metric.name] for job in jobs]
+            better = metric.higher_is_better
+            found.append(measured(metric.name, scores[:-1] or scores, scores[-1], higher_is_better=better))
+        return found
 
     def stayed(self, target: float, seconds: float) -> bool:
         """Whether the mean of the servers has been as good as ``target`` for so long, up to the last evaluation."""
@@ -103,6 +117,13 @@ class Judge:
                 break
             since = t
         return since is not None and self.history[-1][0] - since >= seconds - ROUNDING
+
+    def stalled(self) -> float:
+        """For how long the mean of the servers has not become better, up to the last evaluation."""
+        for t, result in self.history[self._seen :]:
+            self._plateau.tell(t, result.mean)
+        self._seen = len(self.history)
+        return self.history[-1][0] - self._plateau.since if self.history else 0.0
 
     def reached(self, target: float) -> tuple[float, int] | None:
         """Time and updates when the mean of the servers first was as good as ``target``."""

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import copy
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
 from spyker.emulate.clock import Clock
@@ -15,6 +16,8 @@ from spyker.protocol.forms import Array
 from spyker.protocol.messages import StartTimer, StopTimer
 from spyker.protocol.server import Server, Work
 
+ENCODER = json.JSONEncoder(allow_nan=False, check_circular=False)
+
 
 class Disk:
     """What a server has on its disk: who it is, and the last checkpoint."""
@@ -25,6 +28,9 @@ class Disk:
         """How long a checkpoint takes."""
         self.full = False
         self.incarnation = 0
+        self.former = ""
+        self.joins = False
+        """Whether what begins here is new among others, and must be given a model."""
         self._losses = 0
         self._checkpoint: tuple[str, dict[str, Array]] | None = None
 
@@ -40,7 +46,7 @@ class Disk:
 
     def write(self, checkpoint: Save) -> None:
         """Keep a checkpoint in place of the last: text and copies, so that it shares nothing with the process."""
-        numbers = json.dumps(checkpoint.numbers, allow_nan=False)
+        numbers = ENCODER.encode(checkpoint.numbers)
         self._checkpoint = numbers, {name: array.copy() for name, array in checkpoint.vectors.items()}
 
     def read(self) -> tuple[dict[str, Any], dict[str, Array]] | None:
@@ -52,8 +58,18 @@ class Disk:
 
     def lose(self) -> None:
         """Everything on it is gone. The server will be another one under the same number."""
-        self._checkpoint = None
+        self._checkpoint, self.former, self.joins = None, "", False
         self._losses += 1
+
+    def copied(self) -> Disk:
+        """A copy of it, as a backup makes one."""
+        return copy.copy(self)  # a checkpoint is never written to
+
+    def begin_anew(self) -> None:
+        """What is on it is an older state than others know of: go on under another name, knowing the old one."""
+        former = self.lineage
+        self.lose()
+        self.former, self.joins = former, True
 
 
 class Surroundings(Protocol):
@@ -74,6 +90,7 @@ class Process(Service):
         super().__init__(world.clock, world.costs)
         self.world, self.host, self.disk = world, host, disk
         self.alive = True
+        self.backlog: list[tuple[Callable[..., None], tuple[Any, ...]]] | None = None  # of one that was stopped
         self.timers = Timers(world.clock, self._ring)
         self._blank = blank
 
@@ -87,14 +104,36 @@ class Process(Service):
         self.alive = False
         self.timers.stop_all()
 
+    def stop(self) -> None:
+        """Do nothing for a while, as if the machine had stopped: what arrives waits."""
+        if self.backlog is None:
+            self.backlog = []
+
+    def wake(self) -> None:
+        """Go on, with everything that has arrived meanwhile, in its order."""
+        backlog, self.backlog = self.backlog or [], None
+        for do, arguments in backlog:
+            if self.alive and self.backlog is None:
+                do(*arguments)
+
+    def later(self, do: Callable[..., None], *arguments: Any) -> bool:
+        """Whether this must wait, because the process is stopped."""
+        if self.backlog is not None:
+            self.backlog.append((do, arguments))
+        return self.backlog is not None
+
     def go_on(self) -> None:
         """The host was told something: do what it asks for, and serve what waits."""
+        if self.later(self.go_on):
+            return
         self.longest = max(self.longest, self.host.waiting)
         self._carry_out()
         if not self.busy:
             self._serve()
 
     def _ring(self, timer: str) -> None:
+        if self.later(self._ring, timer):
+            return
         self.host.expire(timer)
         self.go_on()
 
@@ -108,7 +147,7 @@ class Process(Service):
 
     def done(self, _a: None, _b: None) -> None:
         """The cost of the first message has elapsed, if the process is still there."""
-        if self.alive:
+        if self.alive and not self.later(self.done, None, None):
             super().done(None, None)
 
     def _carry_out(self) -> None:
@@ -132,8 +171,8 @@ class Process(Service):
             self._write(checkpoint)
 
     def _written(self, checkpoint: Save, _b: None) -> None:
-        if self.alive:  # one that was being written when the process was killed is none
-            self._write(checkpoint)
+        if self.alive and not self.later(self._written, checkpoint, None):
+            self._write(checkpoint)  # one that was being written when the process was killed is none
             self.go_on()
 
     def _write(self, checkpoint: Save) -> None:

@@ -8,6 +8,7 @@ from typing import Any, TypeAlias
 from spyker.config.scenario import Scenario, latency_seconds
 from spyker.emulate.clock import Clock, Stop
 from spyker.emulate.hosted import HostedWorld
+from spyker.emulate.hostile import Liars
 from spyker.emulate.judge import Judge
 from spyker.emulate.links import Links
 from spyker.emulate.snapshot import Saves, put_back, save
@@ -54,7 +55,7 @@ def run(
         if saves is not None and saves.due():
             save(world, judge, saves)
 
-    judge = Judge(clock, engine, started, scenario.evaluation, sink, rest)
+    judge = Judge(clock, engine, started, scenario.evaluation, sink, rest, task)
     outage = scenario.world.outage
     initial = task.initial() if beginning is None else beginning.weights
     hosted = outage is not None or fate is not None
@@ -106,6 +107,7 @@ def make_world(
         scenario.seed,
         task.mix,
         now=lambda: clock.now,
+        bounds=scenario.bounds.on(deployed=False),
     )
     clients = [scenario.chosen.client(k, home or 0) for k, home in enumerate(places.homes)]
     surroundings: dict[str, Any] = {
@@ -119,6 +121,7 @@ def make_world(
         "engine": engine,
         "clock": clock,
         "sink": sink,
+        "liars": Liars.of(scenario),
     }
 
     def build(i: int, roster: Mapping[int, int]) -> Server:
@@ -161,4 +164,6 @@ def count(
         ],
         duration=scenario.duration,
         events=world.clock.happened,
+        measured=judge.measured,
+        reports=world.reports,
     )

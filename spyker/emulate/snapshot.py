@@ -21,10 +21,10 @@ from spyker.learn.engine import TrainJob
 from spyker.protocol.client import Client
 from spyker.protocol.forms import Array, Sizes
 from spyker.protocol.messages import Message
-from spyker.protocol.saving import State, Unpacker, pack
+from spyker.protocol.saving import Kept, State, Unpacker, pack
 from spyker.protocol.server import Server
 from spyker.protocol.weights import Weights
-from spyker.records import Evaluated
+from spyker.records import Evaluated, Measured
 
 ARRIVES, DONE, TIMER, MODEL, TRAINED, EVALUATE = "arrives", "done", "timer", "model", "trained", "evaluate"
 COUNTS = ("updates", "updates_per_server", "synchronisations")
@@ -101,6 +101,8 @@ class _Snapshot:
             "servers": [self._attributes(p.server, f"server.{p.id}") for p in world.processors],
             "clients": [self._attributes(client, f"client.{client.id}") for client in world.clients],
             "judge": [self.judge.turn, [[t, *astuple(result)] for t, result in self.judge.history]],
+            "measured": [list(astuple(each)) for each in self.judge.measured],
+            "reports": [[k, dict(metrics)] for k, metrics in world.reports.items()],
         }
         return State(numbers, self.vectors)
 
@@ -119,7 +121,7 @@ class _Snapshot:
         if do == self.world.model_arrives:
             return [MODEL, a, self._pack(b, f"event.{number}")]
         if do == self.world.training_ends:
-            return [TRAINED, a.id, self._pack(b.weights, f"event.{number}"), b.rate, b.step]
+            return [TRAINED, a.id, self._pack(b.weights, f"event.{number}"), b.rate, b.step, b.age]
         if do == self.judge.evaluate:
             return [EVALUATE, list(b)]
         raise TypeError(f"nobody knows how to save {do!r}, which is to happen at {event[0]:g} s")
@@ -151,6 +153,8 @@ class _Snapshot:
             self._give(node, kept)
         self.judge.turn, history = numbers["judge"]
         self.judge.history.extend((t, Evaluated(*result)) for t, *result in history)
+        self.judge.measured = [Measured(*each) for each in numbers["measured"]]
+        world.reports.update((k, metrics) for k, metrics in numbers["reports"])
         now, happened, scheduled = numbers["clock"]
         self.clock.go_on(now, happened, scheduled, self._events(numbers["events"]))
 
@@ -159,6 +163,8 @@ class _Snapshot:
             value, current = self.saved.unpack(packed), getattr(node, key, None)
             if isinstance(current, Weights):
                 current.replace(value)
+            elif isinstance(current, Kept):
+                current.put_back(value)
             else:
                 setattr(node, key, value)
 
@@ -177,8 +183,8 @@ class _Snapshot:
                 return world.processors[i].timers.due, timer, world.processors[i].timers.mark(timer, runs=runs)
             case "model", [k, message]:
                 return world.model_arrives, k, unpack(message)
-            case "trained", [k, weights, rate, step]:
-                job = TrainJob(k, unpack(weights), rate, step)
+            case "trained", [k, weights, rate, step, age]:
+                job = TrainJob(k, unpack(weights), rate, step, age=age)
                 world.engine.submit(job, time)
                 return world.training_ends, world.clients[k], job
             case "evaluate", [servers]:

@@ -9,17 +9,18 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, TypeAlias
 
 from spyker.emulate.clock import Clock
+from spyker.emulate.hostile import Liars
 from spyker.emulate.links import Links
 from spyker.emulate.processor import Processor, Service
 from spyker.learn.engine import Engine, TrainJob
 from spyker.protocol.client import Client
-from spyker.protocol.facts import UpdateApplied
+from spyker.protocol.facts import ClientReported, UpdateApplied
 from spyker.protocol.forms import declaration, size_in_bytes
 from spyker.protocol.messages import Action, Message, Model, Record, StartTimer, StopTimer, ToClient, ToServer, Train
 from spyker.protocol.server import Server, Work
 from spyker.records import Fact
 from spyker.records.summary import synchronised
-from spyker.vectors import Vector
+from spyker.vectors import Vector, is_finite
 
 Sink: TypeAlias = Callable[[float, Fact, int | None], None]
 """Takes a fact: its time, the fact itself and, for an update, the length of the server's queue."""
@@ -41,10 +42,14 @@ class Emulation(ABC):
         engine: Engine,
         clock: Clock,
         sink: Sink,
+        liars: Liars | None = None,
     ) -> None:
+        self.liars = liars
         self.clock, self.links, self.engine, self.delays, self.sink = clock, links, engine, delays, sink
         self.costs = costs
         self.states: dict[int, bytes | None] = {}  # of those clients that keep one
+        self.reports: dict[int, dict[str, float]] = {}  # what clients reported last
+        self.broken: tuple[float, TrainJob] | None = None  # the first training that led to what is not finite
         self.messages: Counter[str] = Counter()
         self._sizes: dict[type[Message], int] = {}  # of those kinds of messages that are all of one size
         self.updates = 0
@@ -75,6 +80,8 @@ class Emulation(ABC):
             self.updates_per_server[fact.server] += 1
             self.sink(self.clock.now, fact, queue)
             return
+        if isinstance(fact, ClientReported) and fact.metrics:
+            self.reports[fact.client] = fact.metrics
         self.synchronisations = synchronised(self.synchronisations, fact)
         self.sink(self.clock.now, fact, None)
 
@@ -82,16 +89,18 @@ class Emulation(ABC):
         """A client begins to train. The training is submitted now and its result awaited when it is due."""
         due = self.clock.now + self.delays[k]
         if due <= self.clock.end:
-            job = TrainJob(k, order.weights, order.rate, order.step, self.states.get(k))
+            job = TrainJob(k, order.weights, order.rate, order.step, self.states.get(k), order.age)
             self.engine.submit(job, due)
             self.clock.at(due, ended, trainee, job)
 
     def _trained(self, job: TrainJob) -> Vector:
         """What came of a training; what its client keeps for the next one stays here."""
         weights = self.engine.trained(job)
+        if self.broken is None and not is_finite(weights):
+            self.broken = self.clock.now, job
         if job.state is not job.left:
             self.states[job.client] = job.left
-        return weights
+        return weights if self.liars is None else self.liars.answer(job, weights)
 
 
 class World(Emulation):

@@ -29,6 +29,7 @@ SETTINGS: dict[str, Any] = {
 
 
 MANY = {"stride.crowd": 3}  # four servers are many, then
+GUARDED = {"bounds.when": "always", "bounds.quarantine": 0.7, "world.hostile": {"share": 0.2, "kind": "huge"}}
 
 
 def scenario_of(algorithm: str, **settings: Any) -> Scenario:
@@ -71,10 +72,10 @@ def files(folder: Path) -> dict[str, bytes]:
     return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
 
-@pytest.mark.parametrize("algorithm", [*ALGORITHMS, "stride of many servers"])
+@pytest.mark.parametrize("algorithm", [*ALGORITHMS, "stride of many servers", "spyker with liars"])
 def test_it_goes_on_as_if_nothing_had_happened(tmp_path: Path, algorithm: str) -> None:
-    name, _, many = algorithm.partition(" ")
-    scenario = scenario_of(name, **(MANY if many else {}))
+    name, _, special = algorithm.partition(" ")
+    scenario = scenario_of(name, **{"": {}, "of many servers": MANY, "with liars": GUARDED}[special])
     task = recipe(scenario).make()
     record(scenario, task, Here(task), tmp_path / "whole", models=True)
     folder = tmp_path / "parts"

@@ -6,7 +6,8 @@ import pytest
 
 from spyker.config.scenario import from_table
 from spyker.emulate.clock import Clock, Stop
-from spyker.emulate.judge import DivergedError, Judge
+from spyker.emulate.diverged import DivergedError
+from spyker.emulate.judge import Judge
 from spyker.emulate.run import run
 from spyker.learn.engine import Here
 from spyker.learn.registry import resolve

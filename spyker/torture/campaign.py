@@ -1,0 +1,92 @@
+"""Many seeds on all cores, until one fails; and that one with as few blows as possible."""
+
+from __future__ import annotations
+
+import multiprocessing
+import signal
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
+from typing import NamedTuple
+
+from spyker.emulate.clock import Stop
+from spyker.torture.checks import Checks, ViolationError
+from spyker.torture.schedule import Blow, Plan, plan
+from spyker.torture.world import make_world
+
+
+class Verdict(NamedTuple):
+    """How a plan ended."""
+
+    seed: int
+    violation: str
+    """Nothing: all is well."""
+    events: int
+    epochs: int
+
+
+def torture(chosen: Plan) -> Verdict:
+    """Let a plan happen, under watch."""
+    checks = Checks()
+    world = make_world(chosen, checks.fact)
+    checks.begin(world, chosen.lately)
+    for blow in chosen.blows:
+        world.schedule(blow.t, world.strike, blow)
+    world.schedule(chosen.last + 0.5, world.mend)
+    violation = ""
+    try:
+        world.start()
+        world.clock.run(Stop())
+        checks.end()
+    except ViolationError as error:
+        violation = str(error)
+    except Exception as error:
+        violation = f"at {world.clock.now:.2f} s: {type(error).__name__}: {error}"
+    return Verdict(chosen.seed, violation, world.clock.happened, max(checks.epochs, default=0))
+
+
+def torture_seed(seed: int) -> Verdict:
+    """Let happen what follows from a seed."""
+    return torture(plan(seed))
+
+
+def campaign(seeds: Iterable[int], workers: int, seconds: float | None = None) -> Iterator[Verdict]:
+    """The verdicts on seeds, in their order, until one fails or the time is up."""
+    began = time.monotonic()
+
+    def late() -> bool:
+        return seconds is not None and time.monotonic() - began > seconds
+
+    if workers == 1:
+        for seed in seeds:
+            verdict = torture_seed(seed)
+            yield verdict
+            if verdict.violation or late():
+                return
+        return
+    deaf = (signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for whoever reads the verdicts
+    with multiprocessing.get_context("spawn").Pool(workers, signal.signal, deaf) as pool:
+        for verdict in pool.imap(torture_seed, seeds, chunksize=4):
+            yield verdict
+            if verdict.violation or late():
+                pool.terminate()
+                return
+
+
+def shrink(failing: Plan, fails: Callable[[Plan], bool] | None = None) -> Plan:
+    """The same failure, or another, with fewer blows: those that can be left out are."""
+    fails = fails or (lambda candidate: bool(torture(candidate).violation))
+    blows: Sequence[Blow] = failing.blows
+    size = max(1, len(blows) // 2)
+    while blows:
+        for at in range(0, len(blows), size):
+            fewer = (*blows[:at], *blows[at + size :])
+            if fails(replace(failing, blows=fewer)):
+                blows = fewer
+                break
+        else:
+            if size == 1:
+                break
+            size //= 2
+        size = max(1, min(size, len(blows)))
+    return replace(failing, blows=tuple(blows))

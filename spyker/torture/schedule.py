@@ -1,0 +1,111 @@
+"""What happens to a world: a list of blows that follows from a seed."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+LONG, SHORT = (30.0, 75.0), (12.0, 44.0)
+"""After so many seconds nothing goes wrong any more; and by then everything must be well again."""
+
+
+@dataclass(frozen=True, slots=True)
+class Blow:
+    """Something happens at a time, to somebody, for so long."""
+
+    t: float
+    what: str
+    a: int
+    b: int = 0
+    seconds: float = 0.0
+
+    def __str__(self) -> str:
+        lasting = f" for {self.seconds:.1f} s" if self.seconds else ""
+        other = f", {self.b}" if self.what in PAIRS else ""
+        return f"{self.t:6.2f} s  {self.what} {self.a}{other}{lasting}"
+
+
+PAIRS = {"cut", "one-way", "reset", "late", "move", "leave", "add", "hostile"}
+LASTING = {
+    "crash",
+    "cut",
+    "one-way",
+    "isolate",
+    "region-cut",
+    "stop",
+    "full-disk",
+    "slow-disk",
+    "slow",
+    "noise",
+    "late",
+    "leave",
+    "hostile",
+}
+WEIGHTS = {
+    "crash": 5,  # the process is killed, and restarted after a while
+    "destroy": 2,  # with its disk, and replaced
+    "restore": 1,  # killed, and restarted from a backup
+    "damage": 1,  # killed, and its newest checkpoint is damaged
+    "copy": 1,  # a second process begins with a copy of the state
+    "remove": 1,  # the server is voted out
+    "add": 1,  # one more is announced, and comes
+    "cut": 4,  # nothing passes between two servers
+    "one-way": 3,  # in one direction
+    "isolate": 3,  # of a region
+    "region-cut": 1,  # between a server and the clients of a region
+    "reset": 3,  # a connection breaks, with everything on its way
+    "noise": 3,  # words between servers are lost, doubled and late
+    "late": 2,  # everything between two servers takes long
+    "stop": 4,  # the process does nothing for a while
+    "slow": 2,  # or everything takes it long
+    "full-disk": 2,
+    "slow-disk": 2,
+    "leave": 1,  # a client goes
+    "move": 2,  # or turns to another server
+    "hostile": 1,  # or sends what is no number, what nobody asked for, and everything twice
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """A world, and what happens to it."""
+
+    seed: int
+    algorithm: str
+    clients: tuple[int, ...]
+    drift: tuple[float, ...]
+    """How fast each server's clock runs."""
+    blows: tuple[Blow, ...]
+    last: float = LONG[0]
+    """After this second nothing goes wrong any more."""
+    end: float = LONG[1]
+    """By then everything must be well again."""
+
+    @property
+    def lately(self) -> float:
+        """So many seconds before the end everybody must be taking part again."""
+        return (self.end - self.last) * 4 / 9
+
+
+def plan(seed: int, *, short: bool = False) -> Plan:
+    """What follows from a seed; ``short``: in little time."""
+    last, end = SHORT if short else LONG
+    random = np.random.default_rng((seed, 7))
+    servers = int(random.choice([3, 3, 4, 5]))
+    algorithm = str(random.choice(["spyker", "spyker", "stride", "stride", "sync-spyker", "hierfavg"]))
+    clients = tuple(int(random.integers(1, 3)) for _ in range(servers))
+    drift = tuple(float(rate) for rate in random.uniform(0.96, 1.05, servers))
+    kinds, weights = list(WEIGHTS), np.array(list(WEIGHTS.values()), float)
+    blows: list[Blow] = []
+    grave = 0  # servers whose state is lost, one way or another: never more than a minority
+    for t in sorted(random.uniform(2.0, last, int(random.integers(1, 13)))):
+        what = str(random.choice(kinds, p=weights / weights.sum()))
+        if what in ("destroy", "restore", "damage", "remove", "copy"):
+            if grave + 1 > (servers - 1) // 2:
+                continue
+            grave += 1
+        seconds = float(random.exponential(4.0)) + 0.1 if what in LASTING else 0.0
+        a = int(random.integers(0, 1000))
+        blows.append(Blow(round(float(t), 2) + 0.00123, what, a, int(random.integers(0, 1000)), round(seconds, 1)))
+    return Plan(seed, algorithm, clients, drift, tuple(blows), last, end)
