@@ -14,8 +14,9 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from benchmarks.flower import environment
@@ -45,7 +46,9 @@ def scratch() -> Iterator[Path]:
         yield Path(folder)
 
 
-def spyker_rate(parameters: int, clients: int, seconds: float) -> float:
+def spyker_rate(
+    parameters: int, clients: int, seconds: float, settings: Mapping[str, object] = MappingProxyType({})
+) -> float:
     """Of ``spyker serve``, from the update facts in its record."""
     overrides: dict[str, Any] = {
         "algorithm": "spyker",
@@ -54,6 +57,7 @@ def spyker_rate(parameters: int, clients: int, seconds: float) -> float:
         "task.trivial": True,
         "world.regions": ["Paris"],
         "evaluation.interval": 1e6,
+        **settings,
     }
     scenario = resolve(load(None, overrides, clients=clients))
     with scratch() as folder, Local(scenario, folder, insecure=False, paced=False, duration=seconds) as local:

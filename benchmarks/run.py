@@ -15,7 +15,16 @@ from rich.table import Table
 
 from benchmarks.measure import Result, write
 
-NAMES = ("mix_kernel", "native_kernels", "event_engine", "exchange_scale", "engine_efficiency", "flower", "deploy")
+NAMES = (
+    "mix_kernel",
+    "native_kernels",
+    "event_engine",
+    "exchange_scale",
+    "engine_efficiency",
+    "flower",
+    "deploy",
+    "bounds",
+)
 
 
 def main(names: list[str]) -> int:

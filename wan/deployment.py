@@ -12,7 +12,9 @@ import subprocess
 import sys
 import time
 from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from spyker.config.scenario import Scenario, dump, latency_seconds
 from spyker.deploy.config import Deployment, write_config
@@ -124,8 +126,11 @@ def clients_of(scenario: Scenario, region: int) -> range:
     return range(sum(counts[:region]), sum(counts[: region + 1]))
 
 
-def prepare(scenario: Scenario, folder: Path, network: Network) -> list[Path]:
-    """Write scenario, certificates and configurations. Returns where the servers will leave records."""
+def prepare(scenario: Scenario, folder: Path, network: Network, **deploy: Any) -> list[Path]:
+    """Write scenario, certificates and configurations. Returns where the servers will leave records.
+
+    ``deploy`` goes into every server's section, in place of what is chosen here.
+    """
     folder.mkdir(parents=True)
     places = scenario.placement()
     count = len(places.servers)
@@ -135,25 +140,22 @@ def prepare(scenario: Scenario, folder: Path, network: Network) -> list[Path]:
     make_deployment(folder / "certs", count, scenario.client_count, hosts)
     for i, address in enumerate(addresses):
         mine = len(places.clients_of(i))
-        write_config(
-            folder / f"server-{i}.toml",
-            "scenario.toml",
-            Deployment(
-                server=i,
-                listen_clients=f"{address}:{CLIENT_PORT}",
-                listen_peers=f"{address}:{PEER_PORT}",
-                peers=tuple(f"{a}:{PEER_PORT}" for a in addresses),
-                ca="certs/ca.pem",
-                certificate=f"certs/server-{i}/cert.pem",
-                key=f"certs/server-{i}/key.pem",
-                credentials="certs/clients.json",
-                state=f"state-{i}",
-                record=f"record-{i}",
-                wait_for=mine,
-                join_timeout=PATIENCE,
-                duration=scenario.duration + MARGIN if mine else None,
-            ),
+        section = Deployment(
+            server=i,
+            listen_clients=f"{address}:{CLIENT_PORT}",
+            listen_peers=f"{address}:{PEER_PORT}",
+            peers=tuple(f"{a}:{PEER_PORT}" for a in addresses),
+            ca="certs/ca.pem",
+            certificate=f"certs/server-{i}/cert.pem",
+            key=f"certs/server-{i}/key.pem",
+            credentials="certs/clients.json",
+            state=f"state-{i}",
+            record=f"record-{i}",
+            wait_for=mine,
+            join_timeout=PATIENCE,
+            duration=scenario.duration + MARGIN if mine else None,
         )
+        write_config(folder / f"server-{i}.toml", "scenario.toml", replace(section, **deploy))
     return [folder / f"record-{i}" for i in range(count)]
 
 

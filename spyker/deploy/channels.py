@@ -15,6 +15,9 @@ from spyker.deploy.frames import FRAME_LIMIT
 
 ATTEND = "/spyker.Clients/Attend"
 LINK = "/spyker.Peers/Link"
+STREAMS = 1  # of one connection at a time: our own clients and servers need no more
+GREETING_SECONDS = 10.0  # for TCP, TLS and HTTP/2 to say how they do
+IDLE_SECONDS = 60.0  # of a connection that nothing is asked of
 
 
 def options(keepalive: float) -> list[tuple[str, Any]]:
@@ -29,7 +32,8 @@ def options(keepalive: float) -> list[tuple[str, Any]]:
         ("grpc.http2.max_pings_without_data", 0),
         ("grpc.http2.min_recv_ping_interval_without_data_ms", 100),
         ("grpc.http2.max_ping_strikes", 0),
-        ("grpc.max_receive_message_length", 4 * FRAME_LIMIT),  # what is below, we refuse ourselves, and count
+        # What is a little too long we refuse ourselves, and count; the rest is not even taken in.
+        ("grpc.max_receive_message_length", FRAME_LIMIT + (1 << 16)),
         ("grpc.so_reuseport", 0),
         ("grpc.use_local_subchannel_pool", 1),  # whoever opens two channels wants two connections
         # What may be under way at once in one stream; 64 kB else, until gRPC has found out that more would do. Between
@@ -44,11 +48,34 @@ def options(keepalive: float) -> list[tuple[str, Any]]:
     ]
 
 
-def channel(address: str, keepalive: float, credentials: grpc.ChannelCredentials | None) -> grpc.aio.Channel:
-    """A connection to ``host:port``; without credentials, in plaintext."""
+def guarded(keepalive: float, connections: int, window: int | None = None) -> list[tuple[str, Any]]:
+    """For a port that strangers can reach: whatever they do takes a place, and little memory, for a short while.
+
+    ``window`` is for a port where they get as far as opening streams: so many bytes of each are taken in before anybody
+    reads it. gRPC would let whoever sends fast have more and more. A chunk that is being read comes in as a whole.
+    """
+    found = dict(options(keepalive))
+    if window is not None:
+        found |= {"grpc.http2.lookahead_bytes": window, "grpc.http2.bdp_probe": 0}
+    return [
+        *found.items(),
+        ("grpc.max_allowed_incoming_connections", connections),
+        ("grpc.max_concurrent_streams", STREAMS),
+        ("grpc.server_handshake_timeout_ms", int(1000 * GREETING_SECONDS)),
+        ("grpc.max_connection_idle_ms", int(1000 * IDLE_SECONDS)),
+    ]
+
+
+def channel(
+    address: str, keepalive: float, credentials: grpc.ChannelCredentials | None, name: str | None = None
+) -> grpc.aio.Channel:
+    """A connection to ``host:port``; without credentials, in plaintext. With a ``name``, it is that and not the host
+    that must stand in the certificate of whoever answers.
+    """
     if credentials is None:
         return grpc.aio.insecure_channel(address, options(keepalive))
-    return grpc.aio.secure_channel(address, credentials, options(keepalive))
+    named = [] if name is None else [("grpc.ssl_target_name_override", name)]
+    return grpc.aio.secure_channel(address, credentials, [*options(keepalive), *named])
 
 
 def open_stream(channel: grpc.aio.Channel, method: str, metadata: Sequence[tuple[str, str]] = ()) -> Any:
@@ -62,14 +89,16 @@ def handler(method: str, behaviour: Any) -> grpc.GenericRpcHandler:
     return grpc.method_handlers_generic_handler(service, {name: grpc.stream_stream_rpc_method_handler(behaviour)})
 
 
-def listen(server: grpc.aio.Server, address: str, credentials: grpc.ServerCredentials | None) -> int:
-    """Listen on ``host:port`` and return the port."""
+def listen(server: grpc.aio.Server, address: str, credentials: grpc.ServerCredentials | None, key: str) -> int:
+    """Listen on ``host:port``, as the configuration says under ``key``, and return the port."""
     try:
         if credentials is None:
             return server.add_insecure_port(address)
         return server.add_secure_port(address, credentials)
     except RuntimeError:
-        raise ScenarioError("deploy", f"cannot listen on {address}", "Choose an address that is free") from None
+        raise ScenarioError(
+            key, f"cannot listen on {address}", "Choose an address of this machine that is free"
+        ) from None
 
 
 def read_file(path: Path, what: str) -> bytes:

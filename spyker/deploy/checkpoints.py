@@ -7,9 +7,11 @@ what a disk did to it later is noticed when it is read, and the one before it is
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import json
 import logging
+import os
 import re
 import shutil
 import zlib
@@ -27,8 +29,10 @@ from spyker.records import RecordError
 from spyker.records.files import sync
 from spyker.records.tensors import write_tensors
 
-NUMBERS, VECTORS, LOCK = "numbers.json", "vectors.safetensors", "lock"
-FORMAT = 2
+NUMBERS, VECTORS, LOCK, NEWEST = "numbers.json", "vectors.safetensors", "lock", "newest"
+FORMAT = 3
+PRIVATE = 0o700  # a checkpoint is its owner's alone; what is in its folder nobody else can reach
+HOUR = 3600
 NAME = re.compile(r"checkpoint-(\d{6,})")
 UNFINISHED, UNWANTED = ".unfinished", ".unwanted"  # what a kill may leave behind, hidden
 
@@ -37,6 +41,14 @@ log = logging.getLogger(__name__)
 
 class CheckpointError(RecordError):
     """A state folder that cannot be used; says which one, why, and what to do."""
+
+
+class NothingReadableError(CheckpointError):
+    """There are checkpoints, and all of them are damaged."""
+
+
+class StateFolderError(CheckpointError):
+    """No folder to keep a state in, whatever it holds: another one must be named."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -51,19 +63,30 @@ class Checkpoint:
 
 
 class Checkpoints:
-    """The checkpoints of one server, of which the last ``keep`` are kept. Only one process may use a folder."""
+    """The checkpoints of one server. Only one process may use a folder."""
 
-    def __init__(self, folder: Path, keep: int) -> None:
+    def __init__(self, folder: Path, keep: int, hourly: int = 0) -> None:
+        """The last ``keep`` are kept, and of those before them the first of an hour, for so many hours."""
         if keep < 1:
             raise CheckpointError(f"keep is {keep}, and nothing would be left to restart from. Keep at least 1")
-        folder.mkdir(parents=True, exist_ok=True)
-        self.folder, self.keep = folder, keep
-        self._lock = (folder / LOCK).open("w")
+        self.folder, self.keep, self.hourly = folder, keep, hourly
+        try:
+            if not folder.exists():
+                folder.mkdir(PRIVATE, parents=True)
+            self._lock = (folder / LOCK).open("w")
+            os.utime(folder)  # a lock that is there already says nothing of a file system that is read-only
+        except OSError as error:
+            raise unusable(folder, error) from None
         try:
             fcntl.lockf(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)  # released when the process ends, however it ends
         except OSError:
-            raise CheckpointError(f"{folder} is in use by another process. Stop it, or name another folder") from None
-        self._clear_leftovers()
+            raise StateFolderError(
+                f"deploy.state: {folder} is in use by another process. Stop it, or name another folder"
+            ) from None
+        try:
+            self._clear_leftovers()
+        except OSError as error:
+            raise unusable(folder, error) from None
 
     def save(self, numbers: Mapping[str, Any], vectors: Mapping[str, Array]) -> int:
         """Write a checkpoint and return its number once it would survive a power cut.
@@ -77,15 +100,36 @@ class Checkpoints:
         unfinished = self.folder / f".{name(number)}{UNFINISHED}"
         if unfinished.exists():  # of a save that failed, for instance because the disk was full
             shutil.rmtree(unfinished)
-        unfinished.mkdir()
+        unfinished.mkdir(PRIVATE)
         write(unfinished, numbers, vectors)
         unfinished.rename(place)
         sync(self.folder)
-        for old in [*existing, number][: -self.keep]:
+        self._note(number)
+        for old in self._unwanted([*existing, number]):
             unwanted = self.folder / f".{name(old)}{UNWANTED}"
             (self.folder / name(old)).rename(unwanted)  # so that no half of it is ever taken for a checkpoint
             shutil.rmtree(unwanted)
         return number
+
+    def close(self) -> None:
+        """Let another process, or another life of this one, use the folder."""
+        self._lock.close()
+
+    def _note(self, number: int) -> None:
+        """Note which is the newest, so that it is missed if it vanishes. It need not survive a power cut."""
+        temporary = self.folder / f".{NEWEST}"
+        with contextlib.suppress(OSError):  # the checkpoint is there all the same
+            temporary.write_text(f"{number}\n", "ascii")
+            temporary.replace(self.folder / NEWEST)
+
+    def _unwanted(self, existing: list[int]) -> list[int]:
+        """Those that are neither among the last nor the first of a recent hour."""
+        older = existing[: -self.keep]
+        hours: dict[int, int] = {}
+        for number in older if self.hourly else ():
+            hours.setdefault(int((self.folder / name(number)).stat().st_mtime // HOUR), number)
+        wanted = set(list(hours.values())[-self.hourly :])
+        return [number for number in older if number not in wanted]
 
     def latest(self) -> Checkpoint | None:
         """The newest checkpoint that can be read, or nothing if none was ever written."""
@@ -101,7 +145,7 @@ class Checkpoints:
 def latest(folder: Path) -> Checkpoint | None:
     """The newest readable checkpoint in a folder, which its server may be writing to at this moment."""
     while True:
-        damaged: list[str] = []
+        damaged = missing(folder)
         vanished = False
         for number in reversed(numbers_in(folder)):
             path = folder / name(number)
@@ -118,11 +162,31 @@ def latest(folder: Path) -> Checkpoint | None:
             continue
         if damaged:
             problems = "\n".join(damaged)
-            raise CheckpointError(
-                f"{problems}\n{folder} holds no checkpoint that can be read. "
-                "Restore it from a backup, or remove it to begin anew"
+            raise NothingReadableError(
+                f"{problems}\n{folder} holds no checkpoint that can be read. Restore all of it from a backup. Among "
+                "other servers, spyker serve --resume begins anew from what they have"
             )
         return None
+
+
+def missing(folder: Path) -> list[str]:
+    """What is to be said of a newest checkpoint that is not there. The note is made after it."""
+    try:
+        newest = int((folder / NEWEST).read_text("ascii"))
+    except (OSError, ValueError):
+        return []  # none was ever noted, or a power cut took the note
+    if max(numbers_in(folder), default=0) >= newest:
+        return []
+    problem = f"{folder / name(newest)} is missing, and was the newest"
+    log.warning("%s", problem)
+    return [problem]
+
+
+def unusable(folder: Path, error: OSError) -> StateFolderError:
+    """A state folder that cannot be written to, or not be read."""
+    return StateFolderError(
+        f"deploy.state: {folder} cannot be used ({error.strerror}). Name a folder that this user may write to"
+    )
 
 
 def name(number: int) -> str:
@@ -134,7 +198,11 @@ def numbers_in(folder: Path) -> list[int]:
     """The numbers of all checkpoints in a folder, damaged ones included, ascending."""
     if not folder.is_dir():
         return []
-    return sorted(int(match[1]) for path in folder.iterdir() if (match := NAME.fullmatch(path.name)))
+    try:
+        names = os.listdir(folder)
+    except OSError as error:
+        raise unusable(folder, error) from None
+    return sorted(int(match[1]) for each in names if (match := NAME.fullmatch(each)))
 
 
 def write(folder: Path, numbers: Mapping[str, Any], vectors: Mapping[str, Array]) -> None:

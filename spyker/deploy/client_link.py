@@ -10,7 +10,7 @@ import contextlib
 import time
 import traceback
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import grpc
@@ -22,6 +22,7 @@ from spyker.deploy.buffers import Buffers
 from spyker.deploy.channels import ATTEND, open_stream
 from spyker.deploy.errors import NotWantedError, TrainingFailedError
 from spyker.deploy.frames import PROTOCOL, send, split
+from spyker.deploy.hints import hint
 from spyker.deploy.log import Log
 from spyker.deploy.nearest import Ranking
 from spyker.deploy.streams import CONNECTION_LOST, Ended, read_body, read_frame, why
@@ -36,6 +37,8 @@ from spyker.protocol.messages import ServerMessage
 WELCOME_SECONDS = 60.0
 LEAVE_SECONDS = 2.0
 NEARER = 0.7  # of the round-trip time is worth a change; measurements vary
+REPLACED = "replaced by a newer connection of the same client"  # so a server puts it
+REPLACEMENTS = 3  # in a row: one's own older connection is no reason to end, and nobody hears of it more than once
 FINAL = (grpc.StatusCode.UNAUTHENTICATED, grpc.StatusCode.FAILED_PRECONDITION)  # trying again would not help
 
 
@@ -69,6 +72,8 @@ class Shared:
     learning: bytes
     """A digest of what clients and servers must agree on."""
     log: Log
+    known: set[str] = field(default_factory=set)
+    """Servers that have answered, or of which it was said what may be wrong with them."""
 
 
 class ClientLink:
@@ -84,6 +89,7 @@ class ClientLink:
         self._border = Border(client.hears, shared.sizes)
         self._seen = time.monotonic()  # when a server last said anything
         self._failure: TrainingFailedError | None = None
+        self._replaced = 0  # so many connections in a row ended because another one of this client was made
         self._training: asyncio.Task[None] | None = None
         self._wake = asyncio.Event()  # there may be something to say
         self._speaking = asyncio.Lock()
@@ -106,6 +112,7 @@ class ClientLink:
                 seen = self._seen
                 try:
                     finished = await self._attend(address)
+                    self._replaced = 0
                 except CONNECTION_LOST as error:
                     self._lost(address, error)
                 if self._failure is not None:
@@ -123,11 +130,28 @@ class ClientLink:
         if self._failure is not None:
             return  # we have said goodbye, or tried to
         code, said = why(error)
-        self.log.warning("disconnected", client=self.id, address=address, code=code.name, error=said)
+        fields: dict[str, Any] = {} if (meant := self._hint(address, code, said)) is None else {"hint": meant}
+        self.log.warning("disconnected", client=self.id, address=address, code=code.name, error=said, **fields)
         if code in FINAL:
             raise NotWantedError(self.id, f"{address} refused it: {said}")
+        self._replaced = self._replaced + 1 if REPLACED in said else 0
+        if self._replaced >= REPLACEMENTS:
+            raise NotWantedError(
+                self.id,
+                f"another process is this client, too: at {address} it was {REPLACED}, {REPLACEMENTS} times in a row. "
+                "Give every process clients of its own",
+            )
         if code is grpc.StatusCode.INVALID_ARGUMENT:
             self._drop()  # it was refused, and would be again
+
+    def _hint(self, address: str, code: grpc.StatusCode, said: str) -> str | None:
+        """What may be wrong with a server that nobody of this process has ever heard anything of; said once."""
+        if address in self.shared.known:
+            return None
+        meant = hint(code, said, insecure=not self.metadata)
+        if meant is not None:
+            self.shared.known.add(address)
+        return meant
 
     async def _next(self, address: str) -> str:
         """Where to go after a connection broke: back, for some time, then to the nearest one that answers."""
@@ -194,6 +218,7 @@ class ClientLink:
         async with asyncio.timeout(WELCOME_SECONDS):
             welcome = await read_body(stream, "welcome")
         self._seen = time.monotonic()
+        self.shared.known.add(address)
         if welcome.protocol != PROTOCOL:
             raise Refusal("protocol", f"the server speaks version {welcome.protocol}, not {PROTOCOL}")
         self.holding.welcomed(welcome.server, keep=welcome.keep)

@@ -18,6 +18,7 @@ import grpc.aio
 
 from spyker.deploy import spyker_pb2 as pb
 from spyker.deploy.certificates import credential_digest
+from spyker.deploy.credentials import Credentials
 from spyker.deploy.driver import Driver
 from spyker.deploy.frames import PROTOCOL, send, split
 from spyker.deploy.streams import STREAM_OVER
@@ -51,10 +52,10 @@ class ClientPort:
         driver: Driver,
         sizes: Sizes,
         answers: type[ClientMessage],
-        credentials: dict[str, int] | None,
+        credentials: Credentials | None,
         limits: Limits,
     ) -> None:
-        """``credentials`` tell, by the digest of a credential, whose it is. Without any, clients are who they say."""
+        """``credentials`` tell whose a credential is. Without any, clients are who they say."""
         self.driver, self.border = driver, Border([answers], sizes)
         self.credentials, self.limits = credentials, limits
         self.live: set[ClientSession] = set()
@@ -89,7 +90,7 @@ class ClientPort:
             return None
         for key, value in context.invocation_metadata() or ():
             if key == "authorization" and value.startswith("Bearer "):
-                client = self.credentials.get(credential_digest(value.removeprefix("Bearer ")))
+                client = self.credentials.owner(credential_digest(value.removeprefix("Bearer ")))
                 if client is not None:
                     return client
         raise Refusal("credential", "no credential of this deployment came with the call")
@@ -119,12 +120,24 @@ class ClientPort:
         while True:
             await asyncio.sleep(min(1.0, stall / 4))
             now = time.monotonic()
+            self._revoke()
             for session in list(self.live):
                 complaint = session.stalled(now, stall)
                 if complaint is not None:
                     self.driver.metrics.refused("stalled")
-                    self.driver.log.warning("stalled", client=session.client, detail=complaint)
+                    self.driver.repeats.say(
+                        "warning", "stalled", complaint, session.client, client=session.client, detail=complaint
+                    )
                     session.close(complaint)
+
+    def _revoke(self) -> None:
+        """Part with clients whose credentials were taken back."""
+        if self.credentials is None or not self.credentials.refresh(self.driver.log):
+            return
+        for session in list(self.live):
+            if not self.credentials.has(session.client):
+                self.driver.log.warning("revoked", client=session.client)
+                session.close("credential: it was taken back")
 
 
 class ClientSession:

@@ -22,6 +22,8 @@ from spyker.deploy.config import check_address, learning_digest
 from spyker.deploy.errors import ClientError, DeploymentError
 from spyker.deploy.log import Log
 from spyker.deploy.nearest import Ranking
+from spyker.deploy.own_certificate import read_authorities
+from spyker.deploy.stderr import lines_as_json, own_stderr
 from spyker.deploy.training_thread import TrainingThread
 from spyker.learn.engine import keep_memory
 from spyker.learn.layout import layout_digest
@@ -58,14 +60,20 @@ class ClientProcess:
 
     def __init__(self, links: Sequence[ClientLink], log: Log) -> None:
         self.links, self.log = links, log
+        self._interrupted = False
         self._failures: dict[str, list[int]] = {}  # the clients that failed, by reason
 
     async def run(self) -> bool:
-        """Be these clients until none is wanted any more, or somebody ends this process: then return False."""
+        """Be these clients until none is wanted any more, or somebody ends this process: with Ctrl-C, return False."""
         stop = asyncio.Event()
         loop = asyncio.get_running_loop()
-        for number in (signal.SIGTERM, signal.SIGINT):
-            loop.add_signal_handler(number, stop.set)
+
+        def interrupt() -> None:
+            self._interrupted = True
+            stop.set()
+
+        loop.add_signal_handler(signal.SIGTERM, stop.set)
+        loop.add_signal_handler(signal.SIGINT, interrupt)
         running = [asyncio.create_task(self._be(link)) for link in self.links]
         everybody = asyncio.gather(*running, return_exceptions=True)
         stopped = asyncio.create_task(stop.wait())
@@ -82,7 +90,7 @@ class ClientProcess:
             count = sum(map(len, self._failures.values()))
             reasons = "; ".join(f"{name_all(ids)}: {reason}" for reason, ids in self._failures.items())
             raise DeploymentError(f"{count} of {len(self.links)} clients failed. {reasons}")
-        return not stop.is_set()
+        return not self._interrupted
 
     async def _watch(self) -> None:
         while True:  # a watch over all costs less than a timeout for every frame
@@ -131,7 +139,7 @@ async def join(
     else:
         secrets, authority = read_secrets(clients, certs, ca, credential)
         verified = grpc.ssl_channel_credentials(authority)
-    log = Log()
+    log = Log(own_stderr())
     log.speak_for_all()
     keep_memory()
     task = recipe(scenario).make()
@@ -152,11 +160,12 @@ async def join(
     )
     client = scenario.chosen.client
     links = [ClientLink(client(k, 0), shared, own.__getitem__, secrets.get(k)) for k, own in connections.items()]
-    try:
-        return await ClientProcess(links, log).run()
-    finally:
-        for own in (*connections.values(), probes):
-            await own.close()
+    with lines_as_json(log):
+        try:
+            return await ClientProcess(links, log).run()
+        finally:
+            for own in (*connections.values(), probes):
+                await own.close()
 
 
 def read_secrets(
@@ -166,11 +175,16 @@ def read_secrets(
     if certs is not None:
         folders = {k: certs / f"client-{k}" for k in clients}
         authority = ca or folders[clients[0]] / CA
-        return {k: load_credential(folder / CREDENTIAL) for k, folder in folders.items()}, read_file(
-            authority, "--certs"
-        )
+        secrets = {k: load_credential(folder / CREDENTIAL) for k, folder in folders.items()}
+        return secrets, read_authority(authority, "--certs" if ca is None else "--ca")
     if ca is None or credential is None:
         raise ScenarioError("--certs", "is missing", "Name the folder that spyker certs made, or --ca and --credential")
     if len(clients) > 1:
         raise ScenarioError("--credential", "is for one client", "Give --certs a folder with one client-K for each")
-    return {clients[0]: load_credential(credential)}, read_file(ca, "--ca")
+    return {clients[0]: load_credential(credential)}, read_authority(ca, "--ca")
+
+
+def read_authority(path: Path, what: str) -> bytes:
+    """The authority by which clients know their servers, which must be one, and of this time."""
+    read_authorities(path, what)
+    return read_file(path, what)

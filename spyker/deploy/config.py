@@ -37,9 +37,13 @@ class Deployment:
     credentials: str = parameter("clients.json", "digests of the clients' credentials")
     state: str = parameter("state", "folder for checkpoints and the server's secret")
     record: str = parameter("record", "folder for the run record")
+    record_mb: float = parameter(
+        2048.0, "the record takes no more disk than this; what is older goes, but for its beginning", at_least=1
+    )
     checkpoint_updates: int = parameter(100, "save after so many updates", at_least=1)
     checkpoint_seconds: float = parameter(30.0, "and after so many seconds, if anything happened", above=0)
     keep: int = parameter(3, "how many checkpoints are kept", at_least=1)
+    keep_hourly: int = parameter(24, "and one of each of so many hours before them", at_least=0)
     wait_for: int | None = parameter(
         None,
         "begin with so many clients; unset: 1, or all of the region where everybody waits for everybody",
@@ -49,8 +53,25 @@ class Deployment:
     client_timeout: float = parameter(60.0, "a client that stays away for so many seconds has left", above=0)
     stall_timeout: float = parameter(30.0, "who reads or writes nothing for so many seconds is disconnected", above=0)
     slowest_mbit: float = parameter(0.5, "and who takes longer for a model than at this rate, in Mbit/s", above=0)
+    beat: float = parameter(1.0, "seconds between two signs of life to the other servers", above=0)
+    suspect_after: float = parameter(
+        5.0, "go on without a server that has listened to nothing for so many seconds", above=0
+    )
+    renew_after: float = parameter(10.0, "vote for a new token when nobody has had it for so many seconds", above=0)
+    forget_after: float | None = parameter(
+        None, "vote to remove a server that was silent for so many seconds; unset: never", above=0
+    )
+    region: str | None = parameter(None, "the region of a server that the scenario does not have")
     keepalive: float = parameter(10.0, "seconds between pings; half of it without an answer ends a connection", above=0)
     receive_memory_mb: float = parameter(2048.0, "models on their way in may take so much memory together", above=0)
+    max_connections: int | None = parameter(
+        None, "so many connections at a time at the port for clients; unset: 64, and 4 per client", at_least=1
+    )
+    client_window_kb: int = parameter(
+        1024,
+        "what is taken in of a stream before it is read; more is faster from afar, also for strangers",
+        at_least=64,
+    )
     max_norm: float | None = parameter(None, "refuse models whose norm exceeds this", above=0)
     max_client_data: int | None = parameter(
         None, "refuse clients that claim more data points than this; unset: 2**31", at_least=1
@@ -90,14 +111,24 @@ def check(config: Config) -> Config:
     """Refuse what cannot work before anything is begun."""
     scenario, deploy = config.scenario, config.deploy
     servers = len(scenario.placement().servers)
-    if deploy.server >= servers:
+    if deploy.server >= servers and deploy.region is None:
         raise ScenarioError(
-            "deploy.server", f"is {deploy.server}", f"{scenario.chosen.title} has servers 0 to {servers - 1} here"
+            "deploy.server",
+            f"is {deploy.server}",
+            f"{scenario.chosen.title} has servers 0 to {servers - 1} here; for one more, name its deploy.region",
         )
-    if servers > 1 and len(deploy.peers) != servers:
+    if servers > 1 and len(deploy.peers) < servers:
         raise ScenarioError(
             "deploy.peers", f"has {len(deploy.peers)} entries for {servers} servers", "Give one host:port per server"
         )
+    if deploy.suspect_after < 2 * deploy.beat:
+        raise ScenarioError(
+            "deploy.suspect-after", f"is {deploy.suspect_after}", f"Give at least two beats: {2 * deploy.beat}"
+        )
+    for j, address in enumerate(deploy.peers):
+        if address in deploy.peers[:j]:
+            other = deploy.peers.index(address)
+            raise ScenarioError("deploy.peers", f"gives servers {other} and {j} one address, {address}", "Mend one")
     for key in ("listen_clients", "listen_peers", "peers", "metrics"):
         value = getattr(deploy, key)
         for address in (value,) if isinstance(value, str) else value or ():
@@ -122,10 +153,24 @@ def check_insecure(config: Config) -> None:
 def wait_for(config: Config) -> int:
     """With how many clients this server begins."""
     deploy, scenario = config.deploy, config.scenario
-    everybody = len(scenario.placement().clients_of(deploy.server))
+    placed = scenario.placement()
+    if deploy.server >= len(placed.servers):
+        return 0  # it was added, and begins with what it is given
+    everybody = len(placed.clients_of(deploy.server))
     if deploy.wait_for is not None:
         return deploy.wait_for if everybody else 0
     return everybody if scenario.chosen.waits_for_everybody else min(1, everybody)
+
+
+def connections(config: Config) -> tuple[int, int]:
+    """How many connections each port takes at a time: that for clients, and that for servers. Some are on their way
+    out while the same ones come back, and some are only asking how this server is.
+    """
+    scenario = config.scenario
+    return (
+        config.deploy.max_connections or 64 + 4 * scenario.client_count,
+        64 + 4 * len(scenario.placement().servers),
+    )
 
 
 def write_config(path: Path, scenario_file: str, deploy: Deployment) -> None:
@@ -142,16 +187,17 @@ def layout_numbers(task: Task) -> dict[str, Any]:
 def learning_digest(scenario: Scenario) -> bytes:
     """What a client and its server must agree on. How fast a client is, and what computes there, is its own affair."""
     training = asdict(replace(scenario.training, delay_ms=(), device="cpu"))
-    del training["kernel"]
+    training = {key: value for key, value in training.items() if key != "kernel" and value is not None}
     options = scenario.task.options
     options = options if isinstance(options, dict) else asdict(options)
-    return digest([scenario.task.name, options, scenario.seed, scenario.client_count, training])
+    options = {key: value for key, value in options.items() if key != "node_config"}  # of a Flower app
+    answers = scenario.chosen.client.__qualname__  # with models, or with differences
+    return digest([scenario.task.name, options, scenario.seed, training, answers])
 
 
 def deployment_digest(scenario: Scenario) -> bytes:
     """What servers must agree on."""
-    parameters = asdict(scenario.parameters)
-    return digest([learning_digest(scenario).hex(), scenario.algorithm, parameters, len(scenario.placement().servers)])
+    return digest([learning_digest(scenario).hex(), scenario.algorithm, asdict(scenario.parameters)])
 
 
 def digest(value: object) -> bytes:

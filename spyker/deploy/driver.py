@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections import defaultdict, deque
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -18,6 +19,7 @@ from spyker.deploy.checkpoints import Checkpoint, Checkpoints
 from spyker.deploy.frames import PROTOCOL
 from spyker.deploy.log import Log
 from spyker.deploy.metrics import Metrics
+from spyker.deploy.repeats import Repeats
 from spyker.deploy.tally import Tally
 from spyker.deploy.wire import fill
 from spyker.host.effects import (
@@ -26,18 +28,25 @@ from spyker.host.effects import (
     Done,
     Effect,
     Give,
+    Members,
     Refused,
     Save,
     Started,
+    Stop,
     Tell,
     Welcome,
+    Whisper,
     WriteDown,
 )
 from spyker.host.host import Host
 from spyker.host.refusal import Refusal
+from spyker.host.words import Word
+from spyker.protocol.facts import Quarantined, RateHalved, Suspected, Trusted
 from spyker.protocol.messages import Action, StartTimer, StopTimer
 from spyker.vectors import Vector
 
+CHECKPOINT_FAILED = "checkpoint-failed"
+MOST_WORDS = 64  # that wait for a connection; older ones are of no use
 IN_A_THREAD = 1 << 20  # parameters; mixing fewer takes less time than telling a thread to do it
 
 
@@ -51,23 +60,32 @@ class Driver:
         parameters: int,
         buffers: Buffers,
         layout: dict[str, Any],
+        identity: dict[str, Any],
         checkpoints: Checkpoints,
         tally: Tally,
         metrics: Metrics,
         log: Log,
     ) -> None:
-        """``layout`` says what a model's numbers mean; checkpoints hold it, so that an export needs no task."""
-        self.host, self.buffers, self.layout, self.checkpoints = host, buffers, layout, checkpoints
+        """Checkpoints hold ``layout``, which says what a model's numbers mean, so that an export needs no task, and
+        ``identity``, whose they are.
+        """
+        self.host, self.buffers, self.checkpoints = host, buffers, checkpoints
+        self.layout, self.identity = layout, identity
         self.tally, self.metrics, self.log = tally, metrics, log
+        self.repeats = Repeats(log)
         self.loop = asyncio.get_running_loop()
         self.started = asyncio.Event()
         self.failed: asyncio.Future[None] = self.loop.create_future()
-        self.news = {j: asyncio.Event() for j in host.outboxes}  # there is something to tell another server
-        self.acks = {j: asyncio.Event() for j in host.outboxes}  # or to acknowledge
+        self.news: dict[int, asyncio.Event] = defaultdict(asyncio.Event)  # there is something to tell another server
+        self.acks: dict[int, asyncio.Event] = defaultdict(asyncio.Event)  # or to acknowledge
+        self.words: dict[int, deque[Word]] = defaultdict(lambda: deque(maxlen=MOST_WORDS))
+        self.stopped: asyncio.Future[Stop] = self.loop.create_future()
+        self.members_changed: Callable[[Members], None] = lambda members: None
         self._large = parameters >= IN_A_THREAD
         self._timers: dict[str, asyncio.TimerHandle] = {}
         self._idle: list[Callable[[], None]] = []
         self._progress = asyncio.Event()
+        self._unsaved: set[str] = set()  # why checkpoints failed, since the last that did not
         self._mixer = ThreadPoolExecutor(1, "mix")
         self._disk = ThreadPoolExecutor(1, "checkpoint")
 
@@ -136,8 +154,15 @@ class Driver:
         for effect in effects:
             match effect:
                 case WriteDown():
+                    if isinstance(effect.fact, Suspected | Trusted):
+                        self.log.warning(effect.fact.kind, peer=effect.fact.peer)
                     self.tally.fact(effect.fact, effect.queue)
                     self.metrics.fact(effect.fact, effect.queue)
+                    match effect.fact:
+                        case Quarantined(client=client, why=why, seconds=seconds):  # what led to it is in the record
+                            self.log.warning("quarantined", client=client, why=why, seconds=seconds)
+                        case RateHalved(far=far, rate=rate):
+                            self.log.warning("rate-halved", far=far, rate=rate)
                 case Give():
                     frame = pb.Frame()
                     frame.assignment.ticket, frame.assignment.saved_version = effect.ticket, effect.saved_version
@@ -151,6 +176,15 @@ class Driver:
                     self.news[effect.peer].set()
                 case Acknowledge():
                     self.acks[effect.peer].set()
+                case Whisper():
+                    self.words[effect.peer].append(effect.word)
+                    self.news[effect.peer].set()
+                case Members():
+                    self.log.info("members", epoch=effect.view.epoch, servers=sorted(effect.view.members))
+                    self.members_changed(effect)
+                case Stop():
+                    if not self.stopped.done():
+                        self.stopped.set_result(effect)
                 case Welcome():
                     body = pb.Welcome(
                         protocol=PROTOCOL,
@@ -176,7 +210,7 @@ class Driver:
     def refused(self, client: int | None, refusal: Refusal) -> None:
         """Something was refused at the border: say so and count it."""
         self.metrics.refused(refusal.reason)
-        self.log.warning("refused", client=client, reason=refusal.reason, detail=str(refusal))
+        self.repeats.say("warning", "refused", refusal.reason, client, client=client, detail=str(refusal))
 
     def _stop_timer(self, timer: str) -> None:
         running = self._timers.pop(timer, None)
@@ -192,6 +226,7 @@ class Driver:
         try:
             event(*about)
         except Refusal:
+            self.go_on()
             raise
         except Exception as error:
             self.fail(error)
@@ -219,7 +254,8 @@ class Driver:
 
     def _save(self, save: Save) -> None:
         """Let a thread write a checkpoint."""
-        numbers = {**save.numbers, "layout": self.layout, "tally": self.tally.numbers()}
+        about = {"layout": self.layout, "identity": self.identity, "tally": self.tally.numbers()}
+        numbers = {**save.numbers, **about}
         began = time.monotonic()
         done = self.loop.run_in_executor(self._disk, self.checkpoints.save, numbers, save.vectors)
         done.add_done_callback(lambda future: self._saved(future, began))
@@ -229,9 +265,12 @@ class Driver:
             return
         error = done.exception()
         if error is not None:
-            self.log.error("checkpoint-failed", error=repr(error))
+            self.repeats.say("error", CHECKPOINT_FAILED, type(error).__name__, error=repr(error))
+            self._unsaved.add(type(error).__name__)
             self.tell(self.host.save_failed)
         else:
+            while self._unsaved:
+                self.repeats.over(CHECKPOINT_FAILED, self._unsaved.pop())
             self.tell(self.host.saved)
             self.metrics.saved(self.host.saved_version, time.monotonic() - began)
         self._progress.set()

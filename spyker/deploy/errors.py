@@ -7,6 +7,10 @@ class DeploymentError(RuntimeError):
     """It had to end; the message says why and, where there is one, names a remedy."""
 
 
+class MustNotGoOnError(DeploymentError):
+    """The server is one no more: it was removed or replaced, or is a copy. To start it again does not help."""
+
+
 class ClientError(DeploymentError):
     """A client cannot go on."""
 

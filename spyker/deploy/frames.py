@@ -20,7 +20,7 @@ from spyker.host.refusal import Refusal
 from spyker.protocol.forms import Array
 from spyker.vectors import Vector
 
-PROTOCOL = 2  # the version of all this; both sides must speak the same
+PROTOCOL = 3  # the version of all this; both sides must speak the same
 CHUNK = 1 << 20
 FRAME_LIMIT = CHUNK + (1 << 16)  # of a whole frame; what is no chunk is small
 LARGEST = 1e30  # of a weight; a mix of bounded weights is bounded, while the difference of two float32 may overflow

@@ -39,7 +39,7 @@ def make_deployment(
     """Make an authority, certificates and credentials in ``folder``.
 
     A host is a DNS name or an address of all servers; written ``2=paris.example.org``, of server 2 alone. The servers'
-    certificates are valid for so many days; if that is negative, they have expired already.
+    certificates are valid for so many days.
     """
     if servers < 1:
         raise ScenarioError("--servers", f"is {servers}", "Give at least 1")
@@ -78,8 +78,9 @@ def renew(folder: Path, names: Sequence[str], hosts: Sequence[str] | None = None
     credentials: dict[str, str] = {}
     for name in names:
         kind, _, number = name.rpartition("-")
-        if kind not in ("server", "client") or not number.isdecimal() or not (folder / name).is_dir():
-            remedy = "Name a folder in it, such as server-0 or client-12"
+        known = (folder / name).is_dir() or (kind == "server" and hosts is not None)
+        if kind not in ("server", "client") or not number.isdecimal() or not known:
+            remedy = "Name a folder in it, such as server-0 or client-12; for a new server, give its --host as well"
             raise ScenarioError("--renew", f"is {show(name)}, which {folder} does not hold", remedy)
         if kind == "client":
             credentials[number] = secrets.token_urlsafe(32)
@@ -95,6 +96,28 @@ def renew(folder: Path, names: Sequence[str], hosts: Sequence[str] | None = None
         write_private(folder / f"client-{client}" / CREDENTIAL, f"{secret}\n".encode())
 
 
+def add_client(folder: Path, client: int) -> None:
+    """Make a credential for a client that has none."""
+    digests = {str(k): digest for digest, k in load_credentials(folder / CLIENTS).items()}
+    own = folder / f"client-{client}"
+    if client < 0 or str(client) in digests:
+        raise ScenarioError("K", f"is {client}, which has a credential", "Choose another number, or renew it")
+    secret = secrets.token_urlsafe(32)
+    own.mkdir(mode=0o700, exist_ok=True)
+    write_private(own / CREDENTIAL, f"{secret}\n".encode())
+    shutil.copyfile(folder / CA, own / CA)
+    write_atomically(folder / CLIENTS, as_json(digests | {str(client): credential_digest(secret)}))
+
+
+def remove_client(folder: Path, client: int) -> None:
+    """Take a credential back: it is worthless from now on."""
+    digests = {str(k): digest for digest, k in load_credentials(folder / CLIENTS).items()}
+    if digests.pop(str(client), None) is None:
+        raise ScenarioError("K", f"is {client}, which has no credential", "spyker clients list shows who has one")
+    write_atomically(folder / CLIENTS, as_json(digests))
+    shutil.rmtree(folder / f"client-{client}", ignore_errors=True)
+
+
 def write_server(folder: Path, server: int, authority: Authority, hosts: Sequence[str], days: float) -> None:
     """Write what one server needs into a folder of its own."""
     certificate, key = authority.issue(server, hosts, days)
@@ -107,8 +130,8 @@ def write_server(folder: Path, server: int, authority: Authority, hosts: Sequenc
 
 def check_days(days: float) -> None:
     """For so many days a certificate can be valid."""
-    if not abs(days) <= MOST_DAYS:
-        raise ScenarioError("--days", f"is {show(days)}", f"Give at most {MOST_DAYS:g}")
+    if not 0 < days <= MOST_DAYS:
+        raise ScenarioError("--days", f"is {show(days)}", f"Give more than 0, and at most {MOST_DAYS:g}")
 
 
 def as_json(digests: Mapping[str, str]) -> str:

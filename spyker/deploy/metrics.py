@@ -13,6 +13,8 @@ from bisect import bisect_left
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator
 from itertools import accumulate
+from threading import Thread
+from wsgiref.simple_server import WSGIServer
 
 from prometheus_client import CollectorRegistry, start_http_server
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, InfoMetricFamily
@@ -21,7 +23,17 @@ from prometheus_client.registry import Collector
 from prometheus_client.utils import floatToGoString
 
 from spyker.config.sections import ScenarioError
-from spyker.protocol.facts import CloudRoundEnded, Merged, RoundEnded, SyncStarted, TokenArrived, UpdateApplied
+from spyker.protocol.facts import (
+    CloudRoundEnded,
+    Merged,
+    Quarantined,
+    Refused,
+    RoundEnded,
+    Shortened,
+    SyncStarted,
+    TokenArrived,
+    UpdateApplied,
+)
 from spyker.protocol.messages import Token
 from spyker.records import Evaluated, Fact
 
@@ -42,6 +54,10 @@ COUNTERS = {
     "merges": "models of other servers merged",
     "synchronisations": "synchronisations started by this server",
     "rounds": "rounds of a server, an edge or a cloud, or steps of a buffer",
+    "dropped_facts": "facts that the record has no room for, or that the disk would not take",
+    "shortened_answers": "answers of clients that went too far and counted only up to the limit",
+    "refused_answers": "answers of clients that went beyond all measure",
+    "quarantines": "clients left out for a while because their answers were too far or contrary",
     "lost_updates": "updates that were applied, not saved, and lost in a crash",
 }
 HISTOGRAMS = {
@@ -80,6 +96,7 @@ class Metrics(Collector):
         self._round_began = clock()
         self._gauges: dict[str, float] = dict.fromkeys(GAUGES, 0) | {"score": math.nan}
         self._counters: dict[str, int] = dict.fromkeys(COUNTERS, 0)
+        self._page: tuple[WSGIServer, Thread] | None = None
         self._distributions = {name: Distribution(bounds) for name, (_, bounds) in HISTOGRAMS.items()}
         self._traffic: dict[tuple[str, str], list[int]] = defaultdict(
             lambda: [0, 0]
@@ -107,6 +124,12 @@ class Metrics(Collector):
                     self._sync_ended()
             case TokenArrived():
                 self.token(held=True)
+            case Shortened():
+                self._counters["shortened_answers"] += 1
+            case Refused():
+                self._counters["refused_answers"] += 1
+            case Quarantined():
+                self._counters["quarantines"] += 1
             case SyncStarted():
                 self._counters["synchronisations"] += 1
                 self._sync_began = self._clock()
@@ -163,6 +186,10 @@ class Metrics(Collector):
         """So many updates were lost in a crash."""
         self._counters["lost_updates"] += n
 
+    def dropped(self, n: int) -> None:
+        """So many facts are not, or no longer, in the record."""
+        self._counters["dropped_facts"] += n
+
     def _sync_ended(self) -> None:
         """A synchronisation that this server started is over."""
         if self._sync_began is not None:
@@ -174,12 +201,20 @@ class Metrics(Collector):
     def serve(self, host: str, port: int) -> int:
         """Answer ``GET /metrics`` in a thread of its own, and return the port: a free one if ``port`` is 0."""
         try:
-            server, _ = start_http_server(port, host, self.registry)
+            server, _ = self._page = start_http_server(port, host, self.registry)
         except OSError as error:
             raise ScenarioError(
                 "deploy.metrics", f"cannot listen on {host}:{port} ({error.strerror})", "Choose an address that is free"
             ) from None
         return int(server.server_port)
+
+    def close(self) -> None:
+        """Answer no more, and let go of the port."""
+        if self._page is not None:
+            server, thread = self._page
+            server.shutdown()
+            server.server_close()
+            thread.join()
 
     def collect(self) -> Iterator[Metric]:
         """Everything as it is now. Another thread asks; copies are taken before anything is looked through."""

@@ -5,21 +5,34 @@ other end of it.
 from __future__ import annotations
 
 import asyncio
+import time
+from collections import deque
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 import grpc
 
 from spyker.deploy import spyker_pb2 as pb
 from spyker.deploy.backoff import Backoff
+from spyker.deploy.certificates import server_name
 from spyker.deploy.channels import LINK, channel, open_stream
 from spyker.deploy.driver import Driver
 from spyker.deploy.frames import PROTOCOL, send
 from spyker.deploy.streams import CONNECTION_LOST, read_body, why
 from spyker.deploy.wire import fill
-from spyker.host.refusal import Refusal, RolledBack
+from spyker.host.refusal import Refusal
+from spyker.host.words import Word, read_greeting, to_json
 
 HANDSHAKE_SECONDS = 10.0
 FIRST_PAUSE, LONGEST_PAUSE = 0.25, 2.0  # seconds between two attempts to connect
+
+
+class WrongServer(Refusal):
+    """Another server answers at an address than the one that should be there."""
+
+    def __init__(self, answered: int) -> None:
+        super().__init__("wrong-server", f"server {answered} answers")
+        self.answered = answered
 
 
 class PeerLink:
@@ -30,56 +43,96 @@ class PeerLink:
         driver: Driver,
         peer: int,
         address: str,
-        hello: pb.PeerHello,
         *,
         credentials: grpc.ChannelCredentials | None,
         keepalive: float,
         stall: float,
+        whose: Callable[[str], Awaitable[int | None]] | None = None,
     ) -> None:
-        self.driver, self.peer, self.address, self.hello = driver, peer, address, hello
+        """``whose`` tells which server's certificate is shown at an address, for an error that says so."""
+        self.driver, self.peer, self.address = driver, peer, address
         self.credentials, self.keepalive, self.stall = credentials, keepalive, stall
+        self.whose = whose
         self._complaint = ""
 
     async def run(self) -> None:
-        """Keep the other server informed, for ever, unless one of the two was rolled back."""
-        log, backoff = self.driver.log, Backoff(FIRST_PAUSE, LONGEST_PAUSE)
-        async with channel(self.address, self.keepalive, self.credentials) as connection:
+        """Keep the other server informed, for as long as it is one of us."""
+        backoff = Backoff(FIRST_PAUSE, LONGEST_PAUSE)
+        async with channel(self.address, self.keepalive, self.credentials, server_name(self.peer)) as connection:
             while True:
                 try:
                     await self._speak(open_stream(connection, LINK), backoff)
-                except RolledBack as refusal:
-                    log.error("link-refused", peer=self.peer, address=self.address, error=str(refusal))
-                    return
                 except CONNECTION_LOST as error:
-                    _, said = why(error)
-                    if said != self._complaint:  # once, not at every attempt
-                        self._complaint = said
-                        log.warning("link-down", peer=self.peer, address=self.address, error=said)
+                    self._refused(error)
+                    await self._complain(error)
                 await backoff.wait()
 
+    async def _complain(self, error: BaseException) -> None:
+        """Say why there is no link: once, not at every attempt."""
+        _, said = why(error)
+        before, self._complaint = self._complaint, said
+        if said == before:
+            return
+        about: dict[str, Any] = {"peer": self.peer, "address": self.address}
+        answered = error.answered if isinstance(error, WrongServer) else None
+        if answered is None and self.whose is not None:
+            answered = await self.whose(self.address)  # TLS says only that it is not the one who was expected
+        if answered is None or answered == self.peer:
+            self.driver.log.warning("link-down", **about, error=said)
+            return
+        self.driver.log.error(
+            "wrong-server",
+            **about,
+            field=f"deploy.peers[{self.peer}]",
+            expected=self.peer,
+            actual=answered,
+            error=f"deploy.peers[{self.peer}] is {self.address}, where server {answered} answers instead of "
+            f"server {self.peer}. It was told nothing. Correct that address and restart this server",
+        )
+
     async def _speak(self, stream: Any, backoff: Backoff) -> None:
-        host, news = self.driver.host, self.driver.news[self.peer]
+        driver, host = self.driver, self.driver.host
+        news, words = driver.news[self.peer], driver.words[self.peer]
         reader = None
         try:
+            hello = pb.PeerHello(
+                protocol=PROTOCOL,
+                layout=host.rules.layout,
+                deployment=host.rules.deployment,
+                greeting=to_json(host.greet(self.peer)),
+                to=self.peer,
+            )
+            at = time.monotonic()
             async with asyncio.timeout(HANDSHAKE_SECONDS):
-                await stream.write(pb.Frame(peer_hello=self.hello).SerializeToString())
+                await stream.write(pb.Frame(peer_hello=hello).SerializeToString())
                 welcome = await read_body(stream, "peer_welcome")
             if welcome.protocol != PROTOCOL:
                 raise Refusal("protocol", f"server {self.peer} speaks version {welcome.protocol}, not {PROTOCOL}")
-            host.know(self.peer, welcome.lineage)
-            host.outboxes[self.peer].connected(self.peer, welcome.received)
+            if welcome.server != self.peer:
+                raise WrongServer(welcome.server)
+            driver.tell(host.know, self.peer, read_greeting(welcome.greeting), welcome.received, at)
+            words.clear()
             self._complaint = ""
             backoff.reset()
             self.driver.log.info("link-up", peer=self.peer, address=self.address)
             reader = asyncio.create_task(self._read_acks(stream))
+
+            async def write(frame: bytes) -> None:
+                """A frame of a message. What else there is to say does not wait for the end of a large one."""
+                await self._write(stream, frame)
+                await self._whisper(stream, words)
+
             while not reader.done():
                 news.clear()
+                await self._whisper(stream, words)
                 while (posted := host.next_for(self.peer)) is not None:
                     frame, kind = pb.Frame(), posted.message.kind
-                    frame.peer.sequence = posted.sequence
+                    frame.peer.sequence, frame.peer.epoch = posted.sequence, host.view.epoch
                     arrays, body = fill(frame.peer.content, posted.message), frame.SerializeToString()
-                    self._sent(kind, await send(lambda frame: self._write(stream, frame), body, arrays))
+                    self._sent(kind, await send(write, body, arrays))
                     del posted, arrays
+                if words:
+                    continue
                 waiting = asyncio.create_task(news.wait())
                 await asyncio.wait((waiting, reader), return_when=asyncio.FIRST_COMPLETED)
                 waiting.cancel()
@@ -88,6 +141,18 @@ class PeerLink:
             if reader is not None:
                 reader.cancel()
             stream.cancel()
+
+    def _refused(self, error: BaseException) -> None:
+        """The other server refused this one, and may be right."""
+        _, said = why(error)
+        reason, colon, detail = said.partition(": ")
+        if colon and not isinstance(error, Refusal):
+            self.driver.tell(self.driver.host.refused, self.peer, Refusal(reason, detail))
+
+    async def _whisper(self, stream: Any, words: deque[Word]) -> None:
+        while words:
+            word = pb.Frame(word=pb.Word(json=to_json(words.popleft())))
+            await self._write(stream, word.SerializeToString())
 
     async def _write(self, stream: Any, frame: bytes) -> None:
         async with asyncio.timeout(self.stall):
@@ -98,7 +163,7 @@ class PeerLink:
         self.driver.metrics.sent(kind, size)
 
     async def _read_acks(self, stream: Any) -> None:
-        outbox = self.driver.host.outboxes[self.peer]
+        outbox = self.driver.host.outboxes[self.peer]  # of this lineage of it
         while True:
             ack = await read_body(stream, "ack")
             if ack.sequence > outbox.sent:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import gc
+import os
+import secrets
 import signal
 import sys
 import time
@@ -15,101 +17,181 @@ from typing import Any
 import grpc
 import grpc.aio
 import numpy as np
-from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 
 from spyker.config.sections import ScenarioError
 from spyker.deploy import spyker_pb2 as pb
 from spyker.deploy.buffers import Buffers
-from spyker.deploy.certificates import load_credentials
-from spyker.deploy.channels import ATTEND, LINK, handler, listen, options, read_file
-from spyker.deploy.checkpoints import Checkpoint, CheckpointError, Checkpoints
+from spyker.deploy.channels import ATTEND, LINK, guarded, handler, listen, read_file
+from spyker.deploy.checkpoints import CheckpointError, Checkpoints, NothingReadableError, StateFolderError
 from spyker.deploy.client_port import ClientPort, Limits
 from spyker.deploy.config import (
     Config,
     check_insecure,
+    connections,
     deployment_digest,
     layout_numbers,
     learning_digest,
     wait_for,
 )
+from spyker.deploy.control import listen_for_orders
+from spyker.deploy.credentials import Credentials
 from spyker.deploy.driver import Driver
-from spyker.deploy.errors import DeploymentError
-from spyker.deploy.frames import PROTOCOL
-from spyker.deploy.identity import begin_life
+from spyker.deploy.errors import DeploymentError, MustNotGoOnError
+from spyker.deploy.health import CHECK, Health
+from spyker.deploy.identity import begin_anew, begin_life, read_identity
 from spyker.deploy.log import Log
 from spyker.deploy.metrics import Metrics
+from spyker.deploy.own_certificate import check_certificate
 from spyker.deploy.peer_link import PeerLink
 from spyker.deploy.peer_port import PeerPort
+from spyker.deploy.repeats import WHILE_SECONDS
+from spyker.deploy.saved_state import BeginAnew, check_owner, refuse_rollback
+from spyker.deploy.stderr import lines_as_json, own_stderr
 from spyker.deploy.tally import Tally
-from spyker.host.host import MOST_DATA, Host, Rules
+from spyker.deploy.whose import whose
+from spyker.host.arrivals import MOST_DATA, Rules
+from spyker.host.effects import Members
+from spyker.host.host import Host
+from spyker.host.seats import Seats
 from spyker.host.tickets import Ledger
-from spyker.learn.engine import keep_memory, single_threaded
-from spyker.learn.layout import layout_digest
+from spyker.host.views import View, first_view
+from spyker.host.words import Life
+from spyker.learn.engine import keep_memory, share_memory, single_threaded
+from spyker.learn.given_model import GivenModel
+from spyker.learn.guard import Guard
+from spyker.learn.layout import layout_digest, layout_of
 from spyker.learn.registry import recipe
 from spyker.protocol.forms import Sizes
 from spyker.protocol.messages import PeerMessage
 from spyker.protocol.server import Server, Setup
 from spyker.vectors import Vector
 
+RECORDS_UMASK = 0o027  # a record is for its owner and the owner's group; the state is private in itself
 GRACE_SECONDS = 2.0
 FAREWELL_SECONDS = 5.0
 SETTLE_SECONDS = 120.0  # to serve what has arrived and to write a last checkpoint
 
 
-def serve(config: Config, *, resume: bool, insecure: bool, accept_rollback: bool) -> None:
-    """Be a server until somebody ends it, or its time is up."""
+def serve(
+    config: Config, *, resume: bool, insecure: bool, join: bool = False, from_model: GivenModel | None = None
+) -> None:
+    """Be a server until somebody ends it, or its time is up; ``join``: one that is new among others.
+
+    What is resumed goes on with the model that it has.
+    """
     if insecure:
         check_insecure(config)
-    asyncio.run(ServerProcess(config, resume=resume, insecure=insecure, accept_rollback=accept_rollback).run())
-
-
-def refuse_rollback(checkpoint: Checkpoint) -> None:
-    """Other servers may know of what a damaged checkpoint held; to go on from an older one is somebody's decision."""
-    if checkpoint.damaged:
-        problems = "\n".join(checkpoint.damaged)
-        raise DeploymentError(
-            f"{problems}\nAn older checkpoint, number {checkpoint.number}, can be read, but other servers may know of "
-            "what came after it. Stop all servers and restore all from one backup; or add --accept-rollback to go on "
-            "from the older one, which other servers may refuse to synchronise with"
-        )
+    else:
+        check_certificate(config)
+    os.umask(RECORDS_UMASK)
+    log = Log(own_stderr(), server=config.deploy.server)
+    with lines_as_json(log):
+        while True:
+            process = None
+            try:
+                process = ServerProcess(
+                    config, resume=resume, insecure=insecure, join=join, log=log, from_model=from_model
+                )
+                asyncio.run(process.run())
+                return
+            except BeginAnew as why:
+                log.warning("begins-anew", why=str(why))
+                if process is not None:
+                    process.checkpoints.close()
+                begin_anew(config.path(config.deploy.state))
+                resume = join = True
 
 
 class ServerProcess:
     """Everything around the host: ports, links, evaluation and signals."""
 
-    def __init__(self, config: Config, *, resume: bool, insecure: bool, accept_rollback: bool) -> None:
+    def __init__(
+        self,
+        config: Config,
+        *,
+        resume: bool,
+        insecure: bool,
+        join: bool = False,
+        log: Log | None = None,
+        from_model: GivenModel | None = None,
+    ) -> None:
         self.config, self.insecure = config, insecure
         scenario, deploy = config.scenario, config.deploy
         self.places = scenario.placement()
-        self.learns = deploy.server in self.places.learners
-        self.peers = [j for j in self.places.servers if j != deploy.server]
-        self.log = Log(server=deploy.server)
+        added = deploy.server not in self.places.servers
+        self.learns = added or deploy.server in self.places.learners
+        self.peers = [j for j in range(max(len(self.places.servers), len(deploy.peers))) if j != deploy.server]
+        self.log = log or Log(server=deploy.server)
         self.log.speak_for_all()
         state = config.path(deploy.state)
         try:
-            self.checkpoints = Checkpoints(state, deploy.keep)
+            self.checkpoints = Checkpoints(state, deploy.keep, deploy.keep_hourly)
+            known = read_identity(state)
             self.checkpoint = self.checkpoints.latest()
+            if self.checkpoint is not None and not resume:
+                raise ScenarioError(
+                    "deploy.state",
+                    f"{state} holds checkpoints",
+                    "Add --resume to go on from the last, or name another folder",
+                )
+            if self.checkpoint is not None:
+                check_owner(self.checkpoint, deploy.server, known, state)
+        except StateFolderError:
+            raise  # a mistake in the configuration, and nothing was changed
+        except NothingReadableError as error:
+            self.checkpoints.close()
+            if self.peers and resume and known is not None:
+                raise BeginAnew(str(error)) from None
+            raise DeploymentError(str(error)) from None
         except CheckpointError as error:
             raise DeploymentError(str(error)) from None
-        if self.checkpoint is not None and not resume:
-            raise ScenarioError(
-                "deploy.state",
-                f"{state} holds checkpoints",
-                "Add --resume to go on from the last, or name another folder",
-            )
-        if self.checkpoint is not None and self.peers and not accept_rollback:
-            refuse_rollback(self.checkpoint)
-        self._nothing_saved = resume and self.checkpoint is None
+        if self.checkpoint is not None:
+            try:
+                refuse_rollback(self.checkpoint, alone=not self.peers)
+            except BeginAnew:
+                self.checkpoints.close()
+                raise
+        anew = known is not None and bool(known.former)  # in a life before, which did not come to save anything
+        self._new = self.checkpoint is None and (join or added or anew)
+        self._nothing_saved = resume and self.checkpoint is None and not self._new
         keep_memory()
+        share_memory()
         self.task = recipe(scenario).make()
+        self.beginning = None if from_model is None else from_model.fit(layout_of(self.task))
         single_threaded()
         gc.freeze()  # what is here stays, and need not be looked through time and again
-        self.tally = Tally(scenario, self.task, deploy.server, config.path(deploy.record), resume=resume, log=self.log)
-        self.identity = begin_life(state)
         self.metrics = Metrics(deploy.server, scenario.algorithm)
+        self.tally = self._begin_record(resume=resume or self._new)
+        try:
+            self.identity = begin_life(state)
+        except OSError as error:
+            raise ScenarioError(
+                "deploy.state", f"{state} cannot be written to ({error.strerror})", "Make room there, or name another"
+            ) from None
         self._judge = ThreadPoolExecutor(1, "evaluation")
         self._tasks: list[asyncio.Task[None]] = []
         self._stop: asyncio.Event
+
+    def _begin_record(self, *, resume: bool) -> Tally:
+        deploy, folder = self.config.deploy, self.config.path(self.config.deploy.record)
+        try:
+            return Tally(
+                self.config.scenario,
+                self.task,
+                deploy.server,
+                folder,
+                resume=resume,
+                log=self.log,
+                limit=int(deploy.record_mb * 1e6),
+                dropped=self.metrics.dropped,
+                region=deploy.region,
+            )
+        except OSError as error:
+            raise ScenarioError(
+                "deploy.record",
+                f"{folder} cannot be used ({error.strerror})",
+                "Name a folder that this user may write to",
+            ) from None
 
     async def run(self) -> None:
         """Begin, go on until told to stop, and end in good order."""
@@ -125,28 +207,37 @@ class ServerProcess:
                 self.log.error("checkpoint-damaged", detail=damage)
             try:
                 driver.resume(self.checkpoint)
-            except (ValueError, KeyError, TypeError) as error:
+            except (ValueError, LookupError, TypeError) as error:
                 raise DeploymentError(
-                    f"server {deploy.server} cannot go on from checkpoint {self.checkpoint.number}: {error}. Use the "
+                    f"server {deploy.server} cannot go on from checkpoint {self.checkpoint.number}: {error!r}. Use the "
                     "version and the scenario that it was written with, or begin anew in another folder"
                 ) from error
             self.checkpoint = None  # and let go of its vectors
         else:
             if self._nothing_saved:
                 self.log.warning("nothing-to-resume", state=str(config.path(deploy.state)))
+            if self.beginning is not None:
+                self._watch_over(self._tell_beginning)
             driver.begin()
         if deploy.metrics is not None:
             address, _, port = deploy.metrics.rpartition(":")
             self.log.info("metrics", port=self.metrics.serve(address, int(port)))
         servers = await self._open_ports()
-        self._link()
-        for duty in (self._note_loss, self._evaluate_regularly, self._end_in_time, self.port.watch):
+        self._links: dict[int, asyncio.Task[None]] = {}
+        driver.members_changed = self._members_changed
+        self._link(driver.host.view)
+        control = await listen_for_orders(config.path(deploy.state), driver)
+        for duty in (self._note_loss, self._evaluate_regularly, self._end_in_time, self._sum_up, self.port.watch):
             self._watch_over(duty)
         finished = False
         try:
             stopped = asyncio.create_task(self._stop.wait())
-            await asyncio.wait((stopped, driver.failed), return_when=asyncio.FIRST_COMPLETED)
-            finished = self.finished and not driver.failed.done()
+            await asyncio.wait((stopped, driver.failed, driver.stopped), return_when=asyncio.FIRST_COMPLETED)
+            finished = self.finished and not driver.failed.done() and not driver.stopped.done()
+            if driver.stopped.done() and not driver.failed.done():
+                order = driver.stopped.result()
+                self.log.error("must-stop", why=order.why, anew=order.anew)
+                raise BeginAnew(order.why) if order.anew else MustNotGoOnError(order.why)
             if not driver.failed.done():
                 await self._drain(finished=finished)
             if driver.failed.done():
@@ -154,12 +245,15 @@ class ServerProcess:
                 self.log.error("failed", error=repr(failure))
                 raise DeploymentError(f"server {deploy.server} failed: {failure}") from failure
         finally:
-            for task in self._tasks:
+            control.close()
+            for task in (*self._tasks, *self._links.values()):
                 task.cancel()
             await asyncio.gather(*(server.stop(GRACE_SECONDS) for server in servers))
             self.tally.close(self._summary(finished=finished))
+            self.metrics.close()
             driver.close()
             self._judge.shutdown()
+            driver.repeats.sum_up(all=True)
             self.log.info("stopped", finished=finished, saved_version=host.saved_version)
 
     finished = False
@@ -167,7 +261,7 @@ class ServerProcess:
     def _drive(self) -> Driver:
         """The host of this server, and what drives it."""
         config, scenario, deploy = self.config, self.config.scenario, self.config.deploy
-        initial: list[Vector] = [self.task.initial()]
+        initial: list[Vector] = [self.task.initial() if self.beginning is None else self.beginning.weights]
         parameters, memory = initial[0].size, int(deploy.receive_memory_mb * 1e6)
         self.sizes = Sizes(parameters, len(self.places.learners))
         models = Buffers(parameters, memory)  # for what mixes result in
@@ -183,11 +277,12 @@ class ServerProcess:
                 self.task.mix,
                 lambda vector: models.vector() if vector.size == parameters else np.empty_like(vector),
                 time.monotonic,
+                scenario.bounds.on(deployed=True),
             )
             return scenario.chosen.build(deploy.server, setup, roster)
 
         rules = Rules(
-            clients=scenario.client_count if self.learns else 0,
+            clients=None if self.learns else 0,
             layout=layout_digest(self.task),
             learning=learning_digest(scenario),
             deployment=deployment_digest(scenario),
@@ -197,14 +292,28 @@ class ServerProcess:
             client_timeout=deploy.client_timeout,
             checkpoint_updates=deploy.checkpoint_updates,
             checkpoint_seconds=deploy.checkpoint_seconds,
+            beat=deploy.beat,
             most_data=min(deploy.max_client_data or MOST_DATA, MOST_DATA),
         )
         ledger = Ledger(bytes.fromhex(self.identity.secret), self.identity.incarnation)
+        seats = Seats(
+            deploy.server,
+            first_view(self.places.learners, self.places.servers),
+            time.monotonic,
+            lineage=self.identity.lineage,
+            life=Life(self.identity.incarnation, secrets.token_hex(8)),
+            former=self.identity.former,
+            new=self._new,
+            suspect_after=deploy.suspect_after,
+            renew_after=deploy.renew_after,
+            forget_after=deploy.forget_after,
+        )
         return Driver(
-            Host(deploy.server, build, ledger, rules, self.peers),
+            Host(deploy.server, build, ledger, rules, seats=seats),
             parameters=parameters,
             buffers=Buffers(parameters, memory),
             layout=layout_numbers(self.task),
+            identity=self.identity.numbers,
             checkpoints=self.checkpoints,
             tally=self.tally,
             metrics=self.metrics,
@@ -232,68 +341,90 @@ class ServerProcess:
                 read_file(config.path(deploy.certificate), "deploy.certificate"),
             )
             authority = read_file(config.path(deploy.ca), "deploy.ca")
-            credentials = load_credentials(config.path(deploy.credentials))
+            credentials = Credentials(config.path(deploy.credentials))
             mine = grpc.ssl_server_credentials([chain])
             theirs = grpc.ssl_server_credentials([chain], root_certificates=authority, require_client_auth=True)
             self._credentials = grpc.ssl_channel_credentials(authority, *chain)
         limits = Limits(deploy.stall_timeout, deploy.slowest_mbit, deploy.max_norm)
         self.port = ClientPort(self.driver, self.sizes, scenario.chosen.answers, credentials, limits)
-        self.health = health.aio.HealthServicer()
-        front = grpc.aio.server(options=options(deploy.keepalive))
-        front.add_generic_rpc_handlers((handler(ATTEND, self.port.attend),))
-        health_pb2_grpc.add_HealthServicer_to_server(self.health, front)
+        self.health = Health()
+        from_clients, from_peers = connections(config)
+        front = grpc.aio.server(options=guarded(deploy.keepalive, from_clients, deploy.client_window_kb << 10))
+        front.add_generic_rpc_handlers((handler(ATTEND, self.port.attend), handler(CHECK, self.health.check)))
         servers = [front]
-        port = listen(front, deploy.listen_clients, mine)
+        port = listen(front, deploy.listen_clients, mine, "deploy.listen-clients")
         back_port = None
         if self.peers:
-            peers = PeerPort(self.driver, self.sizes, lambda j: self._may_say(j, deploy.server), secure=bool(theirs))
-            back = grpc.aio.server(options=options(deploy.keepalive))
-            back.add_generic_rpc_handlers((handler(LINK, peers.link),))
-            back_port = listen(back, deploy.listen_peers, theirs)
+            may_say = lambda j: self._may_say(j, deploy.server)  # noqa: E731
+            self.peer_port = PeerPort(self.driver, self.sizes, may_say, secure=bool(theirs))
+            back = grpc.aio.server(options=guarded(deploy.keepalive, from_peers))
+            back.add_generic_rpc_handlers((handler(LINK, self.peer_port.link),))
+            back_port = listen(back, deploy.listen_peers, theirs, "deploy.listen-peers")
             servers.append(back)
         for server in servers:
             await server.start()
-        await self.health.set("", health_pb2.HealthCheckResponse.SERVING)
         self.log.info("listening", clients=port, peers=back_port, insecure=self.insecure)
         return servers
 
     def _may_say(self, sender: int, receiver: int) -> tuple[type[PeerMessage], ...]:
-        return self.config.scenario.chosen.between(sender, receiver, self.sizes.servers)
+        chosen = self.config.scenario.chosen
+        return (*chosen.between(sender, receiver, self.sizes.servers), chosen.gift)
 
-    def _link(self) -> None:
-        deploy, rules = self.config.deploy, self.driver.host.rules
-        hello = pb.PeerHello(
-            protocol=PROTOCOL,
-            server=deploy.server,
-            layout=rules.layout,
-            deployment=rules.deployment,
-            lineage=rules.lineage,
-        )
-        for j in self.peers:
-            if self._may_say(deploy.server, j):
-                link = PeerLink(
-                    self.driver,
-                    j,
-                    deploy.peers[j],
-                    hello,
-                    credentials=self._credentials,
-                    keepalive=deploy.keepalive,
-                    stall=deploy.stall_timeout,
-                )
-                self._watch_over(link.run)
+    def _address(self, view: View, j: int) -> str | None:
+        """Where another server is reached: where the list of servers says, or this machine's configuration."""
+        peers, member = self.config.deploy.peers, view.members.get(j)
+        said = member.address if member is not None else ""
+        return said or (peers[j] if j < len(peers) else None)
+
+    def _link(self, view: View) -> None:
+        """Connect to every other server that is not connected yet. Who is new asks all that it knows of."""
+        deploy = self.config.deploy
+        paths = [self.config.path(name) for name in (deploy.ca, deploy.certificate, deploy.key)]
+        for j in self.peers if self.driver.host.seats.new else view.members:
+            address = self._address(view, j)
+            if j == deploy.server or j in self._links or address is None:
+                continue
+            link = PeerLink(
+                self.driver,
+                j,
+                address,
+                credentials=self._credentials,
+                keepalive=deploy.keepalive,
+                stall=deploy.stall_timeout,
+                whose=None if self.insecure else lambda address: whose(address, *paths),
+            )
+            self._links[j] = self._run(link.run)
+
+    def _members_changed(self, members: Members) -> None:
+        """Let go of who is gone, or is another one now, and connect to who is new."""
+        for j in list(self._links):
+            if j in members.strangers or j not in members.view.members:
+                self._links.pop(j).cancel()
+        if self.peers:
+            self.peer_port.hang_up(members.strangers)
+        self._link(members.view)
 
     # --- Duties ----------------------------------------------------------------------------------------------------
 
     def _watch_over(self, duty: Callable[[], Awaitable[None]]) -> None:
         """Run something beside the rest; if it fails, so does the process."""
+        self._tasks.append(self._run(duty))
 
+    def _run(self, duty: Callable[[], Awaitable[None]]) -> asyncio.Task[None]:
         async def run() -> None:
             try:
                 await duty()
             except Exception as error:
                 self.driver.fail(error)
 
-        self._tasks.append(asyncio.create_task(run()))
+        return asyncio.create_task(run())
+
+    async def _tell_beginning(self) -> None:
+        """Write down which model this server has begun from."""
+        await self.driver.started.wait()
+        assert self.beginning is not None
+        self.tally.fact(self.beginning.fact, 0)
+        self.log.info("begun", model=self.beginning.fact.model, sha256=self.beginning.fact.sha256)
 
     async def _note_loss(self) -> None:
         """A server that was to be resumed and had saved nothing has lost all that it had applied."""
@@ -318,7 +449,7 @@ class ServerProcess:
         """Judge the model as it is now, in a thread."""
         weights = await self.driver.snapshot()
         t, updates = self.tally.now, self.tally.updates
-        score = await asyncio.get_running_loop().run_in_executor(self._judge, self.task.evaluate, weights)
+        score = await asyncio.get_running_loop().run_in_executor(self._judge, Guard(self.task).evaluate, weights)
         self.metrics.fact(self.tally.evaluated(t, updates, score))
 
     async def _end_in_time(self) -> None:
@@ -329,6 +460,12 @@ class ServerProcess:
         await asyncio.sleep(duration - self.tally.now)
         self.finished = True
         self._stop.set()
+
+    async def _sum_up(self) -> None:
+        """Say now and then how often what is not said again has happened."""
+        while True:
+            await asyncio.sleep(WHILE_SECONDS)
+            self.driver.repeats.sum_up()
 
     async def _settle(self) -> None:
         try:
@@ -342,7 +479,7 @@ class ServerProcess:
         driver, host = self.driver, self.driver.host
         self.log.info("draining", finished=finished)
         host.draining = True
-        await self.health.enter_graceful_shutdown()
+        self.health.serving = False
         if host.server is not None:
             await self._settle()  # whatever becomes of the evaluation
             if finished and self.learns and not driver.failed.done():

@@ -7,7 +7,7 @@ from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 DESCRIPTOR: _descriptor.FileDescriptor
 
 class Frame(_message.Message):
-    __slots__ = ("chunk", "hello", "welcome", "assignment", "answer", "goodbye", "peer_hello", "peer_welcome", "peer", "ack")
+    __slots__ = ("chunk", "hello", "welcome", "assignment", "answer", "goodbye", "peer_hello", "peer_welcome", "peer", "ack", "word")
     CHUNK_FIELD_NUMBER: _ClassVar[int]
     HELLO_FIELD_NUMBER: _ClassVar[int]
     WELCOME_FIELD_NUMBER: _ClassVar[int]
@@ -18,6 +18,7 @@ class Frame(_message.Message):
     PEER_WELCOME_FIELD_NUMBER: _ClassVar[int]
     PEER_FIELD_NUMBER: _ClassVar[int]
     ACK_FIELD_NUMBER: _ClassVar[int]
+    WORD_FIELD_NUMBER: _ClassVar[int]
     chunk: bytes
     hello: Hello
     welcome: Welcome
@@ -28,7 +29,8 @@ class Frame(_message.Message):
     peer_welcome: PeerWelcome
     peer: Peer
     ack: Ack
-    def __init__(self, chunk: _Optional[bytes] = ..., hello: _Optional[_Union[Hello, _Mapping]] = ..., welcome: _Optional[_Union[Welcome, _Mapping]] = ..., assignment: _Optional[_Union[Assignment, _Mapping]] = ..., answer: _Optional[_Union[Answer, _Mapping]] = ..., goodbye: _Optional[_Union[Goodbye, _Mapping]] = ..., peer_hello: _Optional[_Union[PeerHello, _Mapping]] = ..., peer_welcome: _Optional[_Union[PeerWelcome, _Mapping]] = ..., peer: _Optional[_Union[Peer, _Mapping]] = ..., ack: _Optional[_Union[Ack, _Mapping]] = ...) -> None: ...
+    word: Word
+    def __init__(self, chunk: _Optional[bytes] = ..., hello: _Optional[_Union[Hello, _Mapping]] = ..., welcome: _Optional[_Union[Welcome, _Mapping]] = ..., assignment: _Optional[_Union[Assignment, _Mapping]] = ..., answer: _Optional[_Union[Answer, _Mapping]] = ..., goodbye: _Optional[_Union[Goodbye, _Mapping]] = ..., peer_hello: _Optional[_Union[PeerHello, _Mapping]] = ..., peer_welcome: _Optional[_Union[PeerWelcome, _Mapping]] = ..., peer: _Optional[_Union[Peer, _Mapping]] = ..., ack: _Optional[_Union[Ack, _Mapping]] = ..., word: _Optional[_Union[Word, _Mapping]] = ...) -> None: ...
 
 class Content(_message.Message):
     __slots__ = ("kind", "fields", "lengths")
@@ -95,36 +97,46 @@ class Goodbye(_message.Message):
     def __init__(self, finished: _Optional[bool] = ..., saved_version: _Optional[int] = ...) -> None: ...
 
 class PeerHello(_message.Message):
-    __slots__ = ("protocol", "server", "layout", "deployment", "lineage")
+    __slots__ = ("protocol", "layout", "deployment", "greeting", "to")
     PROTOCOL_FIELD_NUMBER: _ClassVar[int]
-    SERVER_FIELD_NUMBER: _ClassVar[int]
     LAYOUT_FIELD_NUMBER: _ClassVar[int]
     DEPLOYMENT_FIELD_NUMBER: _ClassVar[int]
-    LINEAGE_FIELD_NUMBER: _ClassVar[int]
+    GREETING_FIELD_NUMBER: _ClassVar[int]
+    TO_FIELD_NUMBER: _ClassVar[int]
     protocol: int
-    server: int
     layout: bytes
     deployment: bytes
-    lineage: str
-    def __init__(self, protocol: _Optional[int] = ..., server: _Optional[int] = ..., layout: _Optional[bytes] = ..., deployment: _Optional[bytes] = ..., lineage: _Optional[str] = ...) -> None: ...
+    greeting: bytes
+    to: int
+    def __init__(self, protocol: _Optional[int] = ..., layout: _Optional[bytes] = ..., deployment: _Optional[bytes] = ..., greeting: _Optional[bytes] = ..., to: _Optional[int] = ...) -> None: ...
 
 class PeerWelcome(_message.Message):
-    __slots__ = ("protocol", "received", "lineage")
+    __slots__ = ("protocol", "received", "greeting", "server")
     PROTOCOL_FIELD_NUMBER: _ClassVar[int]
     RECEIVED_FIELD_NUMBER: _ClassVar[int]
-    LINEAGE_FIELD_NUMBER: _ClassVar[int]
+    GREETING_FIELD_NUMBER: _ClassVar[int]
+    SERVER_FIELD_NUMBER: _ClassVar[int]
     protocol: int
     received: int
-    lineage: str
-    def __init__(self, protocol: _Optional[int] = ..., received: _Optional[int] = ..., lineage: _Optional[str] = ...) -> None: ...
+    greeting: bytes
+    server: int
+    def __init__(self, protocol: _Optional[int] = ..., received: _Optional[int] = ..., greeting: _Optional[bytes] = ..., server: _Optional[int] = ...) -> None: ...
 
 class Peer(_message.Message):
-    __slots__ = ("sequence", "content")
+    __slots__ = ("sequence", "content", "epoch")
     SEQUENCE_FIELD_NUMBER: _ClassVar[int]
     CONTENT_FIELD_NUMBER: _ClassVar[int]
+    EPOCH_FIELD_NUMBER: _ClassVar[int]
     sequence: int
     content: Content
-    def __init__(self, sequence: _Optional[int] = ..., content: _Optional[_Union[Content, _Mapping]] = ...) -> None: ...
+    epoch: int
+    def __init__(self, sequence: _Optional[int] = ..., content: _Optional[_Union[Content, _Mapping]] = ..., epoch: _Optional[int] = ...) -> None: ...
+
+class Word(_message.Message):
+    __slots__ = ("json",)
+    JSON_FIELD_NUMBER: _ClassVar[int]
+    json: bytes
+    def __init__(self, json: _Optional[bytes] = ...) -> None: ...
 
 class Ack(_message.Message):
     __slots__ = ("sequence",)

@@ -5,35 +5,44 @@ from __future__ import annotations
 import math
 import time
 from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from spyker.config.scenario import Scenario, dump
 from spyker.config.sections import ScenarioError
 from spyker.deploy.log import Log
+from spyker.deploy.repeats import Repeats
 from spyker.learn.registry import with_targets
-from spyker.learn.task import Task
-from spyker.protocol.facts import UpdateApplied
+from spyker.learn.task import Metric, Scored, Task
+from spyker.protocol.facts import ClientReported, UpdateApplied
 from spyker.protocol.server import Server
 from spyker.records import (
     FACTS,
     SCENARIO,
     SUMMARY,
+    Dropped,
     Evaluated,
     Fact,
+    Measured,
     RecordError,
     RecordWriter,
     Resumed,
     RunStarted,
+    ServerPlace,
     evaluated,
     first_fact,
+    measured,
     read_back,
     run_started,
 )
 from spyker.records.summary import WAYS, Hit, Totals, server_totals, summarise, synchronised, target_name
 
+SAME = ("algorithm", "task", "metric", "regions", "clients", "seed")
+"""What one record is of, whatever else is changed between two lives."""
 
-def make_room(folder: Path, server: int, *, resume: bool) -> None:
+
+def make_room(folder: Path, scenario: Scenario, metric: Metric, server: int, *, resume: bool) -> None:
     """See that a record can be written, or gone on with, where the configuration says."""
     facts = folder / FACTS
     try:
@@ -47,6 +56,17 @@ def make_room(folder: Path, server: int, *, resume: bool) -> None:
             f"{folder} is the record of an earlier life of this server",
             "Add --resume to go on from what it saved, or name another folder",
         )
+    if begun:
+        assert start is not None
+        ours = run_started(scenario, metric.name, metric.higher_is_better, server)
+        for key in SAME:
+            there, here = getattr(start, key), getattr(ours, key)
+            if there != here:
+                raise ScenarioError(
+                    "deploy.record",
+                    f"{folder} is the record of another scenario, whose {key} is {told(there)} and not {told(here)}",
+                    "Use the scenario that it was begun with, or name another folder",
+                )
     if not begun and not foreign and not (folder / SUMMARY).exists() and not has_line(facts):
         for name in (SCENARIO, FACTS):  # of a start that failed; the scenario may have been mended since
             (folder / name).unlink(missing_ok=True)
@@ -54,6 +74,11 @@ def make_room(folder: Path, server: int, *, resume: bool) -> None:
         raise ScenarioError(
             "deploy.record", f"{folder} holds something else", "Name a folder that is empty or does not exist"
         )
+
+
+def told(value: object) -> str:
+    """A value of a record in an error."""
+    return f"{value:,}" if isinstance(value, int) else str(value) if len(str(value)) < 60 else "another list"
 
 
 def has_line(facts: Path) -> bool:
@@ -77,13 +102,32 @@ def newest(folder: Path) -> float:
 class Tally:
     """Counts and records the facts of one server."""
 
-    def __init__(self, scenario: Scenario, task: Task, server: int, folder: Path, *, resume: bool, log: Log) -> None:
+    def __init__(
+        self,
+        scenario: Scenario,
+        task: Task,
+        server: int,
+        folder: Path,
+        *,
+        resume: bool,
+        log: Log,
+        limit: int | None = None,
+        dropped: Callable[[int], None] = lambda facts: None,
+        region: str | None = None,
+    ) -> None:
+        """The record may take up to ``limit`` bytes; ``dropped`` is told of facts that are not, or no longer, in it.
+
+        ``region`` is that of a server that the scenario does not have.
+        """
         scenario = with_targets(scenario, task.metric)
         self.scenario, self.task, self.server, self.folder = scenario, task, server, folder
-        self._log = log
+        self._log, self._region = log, region
         self._complained = False
-        make_room(folder, server, resume=resume)
-        self._record = RecordWriter(folder, dump(scenario), at_once=True, append=resume)
+        make_room(folder, scenario, task.metric, server, resume=resume)
+        self._record = RecordWriter(folder, dump(scenario), at_once=True, append=resume, server=server, limit=limit)
+        self._dropped, self._repeats = dropped, Repeats(log)
+        self._unwritten: Dropped | None = None  # facts that the disk would not take
+        self._introduced = False  # whether the record's first fact is written
         self._closed = False
         self.start: RunStarted | None = None  # not before it begins
         self._before = 0.0  # seconds up to the beginning of this life, which began at this time:
@@ -95,6 +139,8 @@ class Tally:
         self.messages: Counter[str] = Counter()
         self.longest_queue = 0
         self.last_score: float | None = None
+        self.measured: list[Measured] = []  # what else the last evaluation measured
+        self.reports: dict[int, dict[str, float]] = {}  # what clients reported last
         self.reached: dict[str, Hit] = {}  # by target, when it was reached first
 
     @property
@@ -105,10 +151,13 @@ class Tally:
     def begin(self, unix_time: float) -> None:
         """A life begins. Time zero is now, or when the record's first life began: from there time goes on."""
         self.start = first_fact(self.folder)
+        self._introduced = self.start is not None
         if self.start is None:
             metric = self.task.metric
             self.start = run_started(self.scenario, metric.name, metric.higher_is_better, self.server, unix_time)
-            self._write(0.0, self.start)
+            if all(place.id != self.server for place in self.start.servers):
+                self.start.servers.append(ServerPlace(self.server, self._region or "", 0))
+            self._introduce()
         assert self.start.began is not None
         self._before = max(time.time() - self.start.began, newest(self.folder))  # the wall clock may have been set back
         self._life = time.monotonic()
@@ -120,6 +169,8 @@ class Tally:
             self.updates_per_client[fact.client] += 1
             self._write(self.now, fact, queue)
         else:
+            if isinstance(fact, ClientReported) and fact.metrics:
+                self.reports[fact.client] = fact.metrics
             self.synchronisations = synchronised(self.synchronisations, fact)
             self._write(self.now, fact)
 
@@ -133,9 +184,10 @@ class Tally:
         self.bytes[way] += size
         self.messages[kind] += 1
 
-    def evaluated(self, t: float, updates: int, score: float) -> Evaluated:
+    def evaluated(self, t: float, updates: int, found: float | Scored) -> Evaluated:
         """The model was judged."""
         assert self.start is not None
+        score = found.score if isinstance(found, Scored) else found
         finite = math.isfinite(score)
         if not finite and not self._complained:  # it will be no better the next time
             self._complained = True
@@ -147,6 +199,11 @@ class Tally:
         higher = self.start.higher_is_better
         fact = evaluated(updates, sum(self.bytes.values()), [score], None, higher_is_better=higher)
         self._write(t, fact)
+        others = found.also if isinstance(found, Scored) else {}
+        up = {metric.name: metric.higher_is_better for metric in self.task.also}
+        self.measured = [measured(name, [other], None, higher_is_better=up[name]) for name, other in others.items()]
+        for other in self.measured:
+            self._write(t, other)
         self._log.info("evaluation", score=self.last_score, updates=updates, t=round(t, 3))
         return fact
 
@@ -160,9 +217,39 @@ class Tally:
         self._write(self.now, Resumed(self.server, version, lost))
         return lost
 
+    def _introduce(self) -> None:
+        """Begin the record with the fact that says what it is; nothing else may come before it."""
+        if not self._introduced and self.start is not None:
+            self._introduced = self._put(0.0, self.start)
+
     def _write(self, t: float, fact: Fact, queue: int | None = None) -> None:
-        if not self._closed:
-            self._record.write(t, fact, queue)
+        """Write a fact down. Where the disk does not take it, that is counted, and the server goes on."""
+        if self._closed:
+            return
+        self._introduce()
+        missing = self._unwritten
+        if missing is not None and self._introduced and self._put(t, missing):
+            self._unwritten = None
+            self._repeats.say("info", "record-again", "", missing=missing.facts)
+        held_up = self._unwritten is not None or (self.start is not None and not self._introduced)
+        if held_up or not self._put(t, fact, queue):
+            one = Dropped(self.server, 1, 0, fact.version if isinstance(fact, Resumed) else None)
+            self._unwritten = one if self._unwritten is None else self._unwritten.and_more(one)
+            self._dropped(1)
+
+    def _put(self, t: float, fact: Fact, queue: int | None = None) -> bool:
+        """Write a fact down, if the disk takes it."""
+        try:
+            gone = self._record.write(t, fact, queue)
+        except OSError as error:
+            self._complain(error)
+            return False
+        if gone is not None:
+            self._dropped(gone.facts)
+        return True
+
+    def _complain(self, error: OSError) -> None:
+        self._repeats.say("error", "record-failed", error.strerror or repr(error), folder=str(self.folder))
 
     def numbers(self) -> dict[str, Any]:
         """For a checkpoint."""
@@ -176,6 +263,7 @@ class Tally:
             "longest_queue": self.longest_queue,
             "last_score": self.last_score,
             "reached": dict(self.reached),
+            "reports": list(self.reports.items()),
         }
 
     def restore(self, numbers: dict[str, Any]) -> None:
@@ -189,11 +277,18 @@ class Tally:
         self.longest_queue = numbers["longest_queue"]
         self.last_score = numbers["last_score"]
         self.reached = {target: (t, updates) for target, (t, updates) in numbers["reached"].items()}
+        self.reports = dict(numbers.get("reports", ()))  # which a checkpoint of an older version has not
 
     def close(self, summary: dict[str, Any] | None) -> None:
         """Finish the record."""
+        if self._unwritten is not None:
+            self._put(self.now, self._unwritten)
         self._closed = True
-        self._record.close(summary)
+        try:
+            self._record.close(summary)
+        except OSError as error:
+            self._complain(error)
+        self._repeats.sum_up(all=True)
 
     def summary(self, server: Server, clients: int, *, finished: bool) -> dict[str, Any]:
         """The totals of this server."""
@@ -205,19 +300,24 @@ class Tally:
             parameters=server.weights.snapshot().size,
             final=None if score is None else evaluated(self.updates, 0, [score], None, higher_is_better=higher),
             reached=self.reached,
-            updates_per_client=[self.updates_per_client[k] for k in range(self.start.clients)],
+            updates_per_client=[
+                self.updates_per_client[k]
+                for k in range(max(self.start.clients, 1 + max(self.updates_per_client, default=-1)))
+            ],
             synchronisations=self.synchronisations,
             longest_queue=self.longest_queue,
             bytes=self.bytes,
             messages=dict(sorted(self.messages.items())),
             servers=[
                 server_totals(
-                    self.start.servers[self.server].region,
+                    next(place.region for place in self.start.servers if place.id == self.server),
                     server,
                     clients=clients,
                     updates=self.updates,
                     longest_queue=self.longest_queue,
                 )
             ],
+            measured=self.measured,
+            reports=self.reports,
         )
         return summarise(self.start, totals)

@@ -8,8 +8,11 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 
 from spyker.learn.engine import Here, TrainJob
+from spyker.learn.guard import TaskFailedError
+from spyker.learn.ran_away import ran_away
 from spyker.learn.task import Task
 from spyker.protocol.messages import Train
+from spyker.vectors import is_finite
 
 
 class TrainingThread:
@@ -30,13 +33,18 @@ class TrainingThread:
     async def train(self, client: int, order: Train) -> TrainJob:
         """Train, without stopping the streams of this process. What is cancelled leaves its client as it was."""
         began = time.monotonic()
-        job = TrainJob(client, order.weights, order.rate, order.step, self._states.get(client))
+        job = TrainJob(client, order.weights, order.rate, order.step, self._states.get(client), order.age)
         if self.task.trivial:
-            self._engine.trained(job)
+            self._do(job)
         else:
-            await asyncio.get_running_loop().run_in_executor(self._thread, self._engine.trained, job)
+            await asyncio.get_running_loop().run_in_executor(self._thread, self._do, job)
         if self.delays is not None:
             await asyncio.sleep(began + self.delays[client] - time.monotonic())
         if job.left is not job.state:
             self._states[client] = job.left
         return job
+
+    def _do(self, job: TrainJob) -> None:
+        """Train, and say what happened if no server would take the result."""
+        if not is_finite(self._engine.trained(job)):
+            raise TaskFailedError(f"numbers ceased to be finite {ran_away(job, self.task)}")

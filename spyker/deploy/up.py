@@ -9,7 +9,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
@@ -18,9 +18,10 @@ from typing import Any
 from spyker.config.scenario import Scenario, dump
 from spyker.deploy.certificates import CA, CERTIFICATE, CLIENTS, KEY
 from spyker.deploy.config import Deployment, write_config
+from spyker.deploy.dying import with_parent
 from spyker.deploy.errors import ChildError
 from spyker.deploy.issuing import make_deployment
-from spyker.records import Evaluated, Fact, Follower, first_fact
+from spyker.records import Evaluated, Fact, Follower, RunStarted, evaluated, first_fact
 from spyker.records.merge import merge
 
 POLL_SECONDS = 0.1
@@ -37,6 +38,12 @@ def free_ports(count: int) -> list[int]:
         for each in sockets:
             each.bind(("127.0.0.1", 0))
         return [each.getsockname()[1] for each in sockets]
+
+
+def of_all(start: RunStarted, last: Sequence[Evaluated]) -> Evaluated:
+    """The servers' last evaluations as one. The mean of their weights was never judged."""
+    updates, size = sum(each.updates for each in last), sum(each.bytes for each in last)
+    return evaluated(updates, size, [each.mean for each in last], None, higher_is_better=start.higher_is_better)
 
 
 class Local:
@@ -120,6 +127,7 @@ class Local:
                 stdout=log,
                 stderr=log,
                 start_new_session=True,
+                preexec_fn=with_parent(),  # if we are killed, nobody else would end it
                 env=os.environ | {"PYTHONUNBUFFERED": "1"},
             )
         self._names[process.pid] = name
@@ -142,17 +150,26 @@ class Local:
     # --- Watching --------------------------------------------------------------------------------------------------
 
     def watch(self, sink: Callable[[float, Fact], None], stop: Callable[[], bool]) -> bool:
-        """Tell ``sink`` the facts of all servers as they are written, until all have ended. False if stopped early."""
+        """Tell ``sink`` the facts of all servers as they are written, until all have ended. False if stopped early.
+
+        There is one first fact, and an evaluation is that of all servers, once each has been judged.
+        """
         followers = [Follower(self.record(i)) for i in range(len(self.servers))]
-        scores: dict[int, float] = {}
+        start: RunStarted | None = None
+        last: dict[int, Evaluated] = {}
         while True:
             ended = all(process.poll() is not None for process in self.servers)
             for i, follower in enumerate(followers):
                 for t, fact, _ in follower.poll():
-                    if isinstance(fact, Evaluated):
-                        scores[i] = fact.mean
-                        mean = sum(scores.values()) / len(scores)
-                        fact = replace(fact, mean=mean)
+                    if isinstance(fact, RunStarted):
+                        if start is not None:
+                            continue
+                        fact = start = replace(fact, server=None)
+                    elif isinstance(fact, Evaluated):
+                        last[i] = fact
+                        if start is None or len(last) < len(self.places.learners):
+                            continue
+                        fact = of_all(start, [last[j] for j in sorted(last)])
                     sink(t, fact)
             self._check()
             if ended:

@@ -2,12 +2,25 @@
 
 A run record is a folder: ``scenario.toml`` (everything resolved), ``facts.jsonl`` (one fact a line, in the order of
 time, appended as the run goes on; the first says what run it is) and ``summary.json`` (totals, written last). Beside
-them are the models that the run led to (:mod:`~spyker.records.models`). Whoever wants a table, a plot or a page reads
-these; nobody looks into a running world.
+them are the models that the run led to (:mod:`~spyker.records.models`); the facts of a deployed server go on in further
+files, of which the oldest go (:mod:`~spyker.records.segments`). Whoever wants a table, a plot or a page reads these;
+nobody looks into a running world.
 """
 
 from spyker.protocol.facts import Fact
-from spyker.records.facts import Begun, Evaluated, Resumed, RunStarted, ServerPlace, UnknownFact, evaluated, run_started
+from spyker.records.facts import (
+    Begun,
+    Dropped,
+    Evaluated,
+    Measured,
+    Resumed,
+    RunStarted,
+    ServerPlace,
+    UnknownFact,
+    evaluated,
+    measured,
+    run_started,
+)
 from spyker.records.files import (
     FACTS,
     SCENARIO,
@@ -26,9 +39,11 @@ __all__ = [
     "SCENARIO",
     "SUMMARY",
     "Begun",
+    "Dropped",
     "Evaluated",
     "Fact",
     "Follower",
+    "Measured",
     "RecordError",
     "RecordWriter",
     "Resumed",
@@ -45,6 +60,7 @@ __all__ = [
     "follow",
     "is_record",
     "line",
+    "measured",
     "read",
     "read_back",
     "run_started",

@@ -132,6 +132,26 @@ def evaluated(
 
 
 @dataclass(frozen=True, slots=True)
+class Measured(Fact):
+    """What else an evaluation measured, besides its task's metric: follows an :class:`Evaluated` of the same time."""
+
+    kind: ClassVar[str] = "metric"
+    name: str
+    higher_is_better: bool
+    mean: float
+    worst: float
+    best: float
+    averaged: float
+    servers: list[float]
+
+
+def measured(name: str, scores: Sequence[float], averaged: float | None, *, higher_is_better: bool) -> Measured:
+    """The same from the scores of the servers."""
+    same = evaluated(0, 0, scores, averaged, higher_is_better=higher_is_better)
+    return Measured(name, higher_is_better, same.mean, same.worst, same.best, same.averaged, same.servers)
+
+
+@dataclass(frozen=True, slots=True)
 class Resumed(Fact):
     """A server process went on from a checkpoint: ``lost`` updates after ``version`` are gone, and those facts void."""
 
@@ -139,6 +159,24 @@ class Resumed(Fact):
     server: int
     version: int
     lost: int
+
+
+@dataclass(frozen=True, slots=True)
+class Dropped(Fact):
+    """Facts that are missing here: older than a record has room for, or of a time when the disk was full."""
+
+    kind: ClassVar[str] = "dropped"
+    server: int
+    facts: int
+    bytes: int
+    version: int | None
+    """The lowest that the server went back to in what is missing; later updates from before are void."""
+
+    def and_more(self, other: Dropped) -> Dropped:
+        """Both together."""
+        versions = [version for version in (self.version, other.version) if version is not None]
+        facts, size = self.facts + other.facts, self.bytes + other.bytes
+        return Dropped(self.server, facts, size, min(versions, default=None))
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,8 @@ What has been merged up to the time that every server has passed, in its evaluat
 it is, whatever the servers write. There the state of the merge is noted (``merge.json``), and the next merge goes on
 from it. What comes after it is merged as if nothing would follow, and done again by the next one. So merging time and
 again leaves what merging once at the end would have left, byte by byte. The exception is a server that had ended and
-was started again: then all is merged from the beginning.
+was started again, and one whose record has dropped facts (:mod:`~spyker.records.segments`) that no merge had come to:
+then all is merged from the beginning.
 
 Updates that a restart made void are in the merged record, as is the fact ``resumed`` that says so; see
 :meth:`~spyker.records.reader.RunRecord.updates`.
@@ -27,15 +28,17 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from spyker.protocol.facts import Fact, UpdateApplied
-from spyker.records.facts import Evaluated, Resumed, RunStarted, evaluated
+from spyker.protocol.facts import ClientReported, Fact, UpdateApplied
+from spyker.records.facts import Evaluated, Measured, Resumed, RunStarted, evaluated, measured
 from spyker.records.files import FACTS, SCENARIO, SUMMARY, RecordError, write_atomically
 from spyker.records.lines import Stated, jsonable, line, parse
 from spyker.records.reader import Follower, RunRecord, read_back
+from spyker.records.segments import end, is_gone
 from spyker.records.summary import WAYS, Hit, Totals, summarise, target_name
 from spyker.records.writer import RecordWriter
 
 STATE = "merge.json"
+JUDGED = (Evaluated, Measured)  # what an evaluation writes
 
 
 class Stream:
@@ -43,7 +46,7 @@ class Stream:
 
     def __init__(self, part: Part, *, evaluations: bool, offset: int = 0) -> None:
         self.part, self.evaluations = part, evaluations
-        kinds = (Evaluated,) if evaluations else ()
+        kinds = JUDGED if evaluations else ()
         self._follower = Follower(part.run.folder, *kinds, offset=offset)
         self._news = self._follower.poll()
         self.head: Stated[Fact] | None = None
@@ -53,7 +56,7 @@ class Stream:
         """Go on to the next fact; ``offset`` is where it can be read again."""
         self.offset = self._follower.offset
         for stated in self._news:
-            if self.evaluations or not isinstance(stated.fact, Evaluated | RunStarted):
+            if self.evaluations or not isinstance(stated.fact, (*JUDGED, RunStarted)):
                 self.head = stated
                 return
             self.offset = self._follower.offset
@@ -84,7 +87,7 @@ class Part:
     """Whether its model was ever judged."""
 
     def __post_init__(self) -> None:
-        self.size = (self.run.folder / FACTS).stat().st_size
+        self.size = end(self.run.folder)
         self.judged = not self.cloud and next(self.run.facts(Evaluated), None) is not None
 
     @property
@@ -109,7 +112,7 @@ class Part:
         newest: dict[bool, float] = {}
         if self.judged or self.cloud:
             for stated in read_back(self.run.folder):
-                newest.setdefault(isinstance(stated.fact, Evaluated), stated.t + self.ahead)
+                newest.setdefault(isinstance(stated.fact, JUDGED), stated.t + self.ahead)
                 if len(newest) == 1 + self.judged:
                     return min(newest.values())
         return -math.inf
@@ -118,7 +121,8 @@ class Part:
 def merge(folders: Sequence[Path], out: Path) -> None:
     """Make one record of the servers' own, or go on with one that was made of them before."""
     parts = read_parts(folders)
-    start = replace(parts[0].run.start, server=None, began=min(part.began for part in parts))
+    longest = max((part.run.start for part in parts), key=lambda start: len(start.servers))  # who was added knows more
+    start = replace(longest, server=None, began=min(part.began for part in parts))
     state = earlier(parts, out)
     if not state:
         out.mkdir(parents=True, exist_ok=True)
@@ -170,8 +174,8 @@ def read_parts(folders: Sequence[Path]) -> list[Part]:
 
 
 def deployment(start: RunStarted) -> RunStarted:
-    """What the servers of one deployment have in common. Each may have been upgraded at another time."""
-    return replace(start, server=None, began=None, spyker="")
+    """What the servers of one deployment have in common. Each may have been upgraded, or added, at another time."""
+    return replace(start, server=None, began=None, spyker="", servers=[])
 
 
 def earlier(parts: Sequence[Part], out: Path) -> dict[str, Any]:
@@ -190,6 +194,7 @@ def earlier(parts: Sequence[Part], out: Path) -> dict[str, Any]:
         same = state["size"] > 0 and len(before) == len(ours) and (out / FACTS).stat().st_size >= state["size"]
         for server, part in before.items():
             grown = ours[server].size - part["size"]
+            same &= not any(is_gone(ours[server].run.folder, offset) for offset in part["offsets"])
             same &= part["judged"] == ours[server].judged and (grown == 0 if part["ended"] else grown >= 0)
     except (OSError, ValueError, KeyError, TypeError):
         raise RecordError(f"{path} cannot be read. Delete {out} to merge from the beginning") from None
@@ -207,7 +212,6 @@ class Merger:
             for part in parts
             for kind in (False, True)
         ]
-        self.judged = {part.id for part in parts if part.judged}
         self.versions: dict[int, int] = {int(k): version for k, version in state.get("versions", {}).items()}
         self.last: dict[int, tuple[float, int]] = {  # by server, the last evaluation's score and bytes
             int(k): (math.nan if score is None else score, size) for k, (score, size) in state.get("last", {}).items()
@@ -216,6 +220,12 @@ class Merger:
         self.reached: dict[str, Hit] = {target: (t, n) for target, (t, n) in state.get("reached", {}).items()}
         final = parse(state["final"]) if state.get("final") else None
         self.final = final.fact if final is not None and isinstance(final.fact, Evaluated) else None
+        self.others: dict[str, Measured] = {}  # by name, what else was measured, one score for every server
+        self.others_of: dict[str, dict[int, tuple[bool, float]]] = {  # by name and server: is more better? and the last
+            name: {int(k): (up, math.nan if score is None else score) for k, (up, score) in of.items()}
+            for name, of in state.get("others", {}).items()
+        }
+        self.reports: dict[int, dict[str, float]] = {int(k): each for k, each in state.get("reports", {}).items()}
         self.noted: dict[str, Any] = {}
 
     def run(self) -> None:
@@ -249,12 +259,21 @@ class Merger:
         fact = stated.fact
         if isinstance(fact, Evaluated):
             self.last[server] = fact.mean, fact.bytes
-            if self.due is None and self.final is None and self.judged <= self.last.keys():
-                self.due = t  # the first at which all have a score
+            if self.due is None and self.final is None and self.there(t) <= self.last.keys():
+                self.due = t  # the first at which all who are there have a score
             return
+        if isinstance(fact, Measured):
+            self.others_of.setdefault(fact.name, {})[server] = fact.higher_is_better, fact.mean
+            return
+        if isinstance(fact, ClientReported) and fact.metrics:
+            self.reports[fact.client] = fact.metrics
         if isinstance(fact, UpdateApplied | Resumed):
             self.versions[server] = fact.version  # of which each is one update more
         self.writer.write(t, fact, stated.queue)
+
+    def there(self, t: float) -> set[int]:
+        """Who is judged at some time: not those who begin much later than the others."""
+        return {part.id for part in self.parts if part.judged and part.ahead <= t + self.start.interval}
 
     def judge(self) -> None:
         """All servers' last scores. The mean of their weights was never judged: no process has them all."""
@@ -263,6 +282,11 @@ class Merger:
         size, updates = sum(size for _, size in self.last.values()), sum(self.versions.values())
         self.final = evaluated(updates, size, scores, None, higher_is_better=self.start.higher_is_better)
         self.writer.write(t, self.final)
+        for name, of in self.others_of.items():
+            if of.keys() >= self.last.keys():
+                others = [of[server][1] for server in sorted(self.last)]
+                self.others[name] = measured(name, others, None, higher_is_better=next(iter(of.values()))[0])
+                self.writer.write(t, self.others[name])
         for target in self.start.targets:
             if self.start.good(self.final.mean, target):
                 self.reached.setdefault(target_name(target), (round(t, 9), updates))
@@ -281,6 +305,8 @@ class Merger:
             "due": self.due,
             "reached": dict(self.reached),
             "final": self.final and line(0.0, self.final),
+            "others": {name: dict(of) for name, of in self.others_of.items()},
+            "reports": dict(self.reports),
         }
 
     def summary(self) -> dict[str, Any] | None:
@@ -301,5 +327,7 @@ class Merger:
             bytes={way: sum(each["bytes"][way] for each in own) for way in WAYS},
             messages={kind: sum(each["messages"].get(kind, 0) for each in own) for kind in kinds},
             servers=[each["servers"][0] for each, part in zip(own, self.parts, strict=True) if not part.cloud],
+            measured=list(self.others.values()),
+            reports=self.reports,
         )
         return summarise(self.start, totals)

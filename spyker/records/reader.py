@@ -8,13 +8,15 @@ import os
 import time
 import tomllib
 from collections.abc import Callable, Iterator
+from io import FileIO
 from pathlib import Path
 from typing import Any, TypeVar, overload
 
 from spyker.protocol.facts import Fact, UpdateApplied
-from spyker.records.facts import FORMAT, Resumed, RunStarted
+from spyker.records.facts import FORMAT, Dropped, Resumed, RunStarted
 from spyker.records.files import BLOCK, FACTS, SCENARIO, SUMMARY, RecordError, backwards, is_record
 from spyker.records.lines import Stated, parse
+from spyker.records.segments import following, place_of, segments
 
 F = TypeVar("F", bound=Fact)
 
@@ -27,8 +29,8 @@ class Follower:
     """
 
     def __init__(self, folder: Path, *kinds: type[Fact], offset: int = 0) -> None:
-        """``offset`` is where an earlier follower of the same file had come to; all facts, if no kinds are named."""
-        self.path, self.offset = folder / FACTS, offset
+        """``offset`` is where an earlier follower of the same record had come to; all facts, if no kinds are named."""
+        self.folder, self.offset = folder, offset
         self._kinds = kinds or (Fact,)
         names = [kind.kind for kind in kinds if isinstance(getattr(kind, "kind", None), str)]
         # Most lines need not be parsed to see that they are of another kind.
@@ -36,30 +38,36 @@ class Follower:
 
     def poll(self) -> Iterator[Stated[Fact]]:
         """What was written since the last time, and nothing if there is no file yet."""
-        try:
-            file = self.path.open("rb", buffering=0)
-        except FileNotFoundError:
-            return
-        except OSError as error:
-            raise unreadable(self.path, error) from None
-        with file:
-            size = BLOCK
-            while True:
-                # Each line comes from one read, so that it is never half of one that was cut off since.
-                try:
-                    chunk = os.pread(file.fileno(), size, self.offset)
-                except OSError as error:
-                    raise unreadable(self.path, error) from None
-                lines = chunk.split(b"\n")[:-1]
-                for text in lines:
-                    self.offset += len(text) + 1
-                    if not self._marks or any(mark in text for mark in self._marks):
-                        stated = parse(text)
-                        if stated is not None and isinstance(stated.fact, self._kinds):
-                            yield stated
-                if len(chunk) < size:
-                    return
-                size = BLOCK if lines else 2 * size
+        while (place := place_of(self.folder, self.offset)) is not None:
+            segment, complete = place
+            self.offset = max(self.offset, segment.start)  # what was before may be gone
+            try:
+                with segment.path.open("rb", buffering=0) as file:
+                    yield from self._read(file, segment.start)
+            except FileNotFoundError:
+                continue  # dropped in the meantime
+            except OSError as error:
+                raise unreadable(segment.path, error) from None
+            if not complete:
+                return
+            self.offset = max(self.offset, following(self.folder, segment.start))
+
+    def _read(self, file: FileIO, start: int) -> Iterator[Stated[Fact]]:
+        """The rest of one file, which begins at a place of the record."""
+        size = BLOCK
+        while True:
+            # Each line comes from one read, so that it is never half of one that was cut off since.
+            chunk = os.pread(file.fileno(), size, self.offset - start)
+            lines = chunk.split(b"\n")[:-1]
+            for text in lines:
+                self.offset += len(text) + 1
+                if not self._marks or any(mark in text for mark in self._marks):
+                    stated = parse(text)
+                    if stated is not None and isinstance(stated.fact, self._kinds):
+                        yield stated
+            if len(chunk) < size:
+                return
+            size = BLOCK if lines else 2 * size
 
 
 @overload
@@ -104,17 +112,17 @@ def follow(
 
 def read_back(folder: Path) -> Iterator[Stated[Fact]]:
     """The facts of a record from the last to the first, read as far as they are asked for: it may be a long one."""
-    path = folder / FACTS
-    try:
-        with path.open("rb") as file:
-            for text in backwards(file):
-                stated = parse(text)
-                if stated is not None:
-                    yield stated
-    except FileNotFoundError:
-        return
-    except OSError as error:
-        raise unreadable(path, error) from None
+    for _, path in reversed(segments(folder)):
+        try:
+            with path.open("rb") as file:
+                for text in backwards(file):
+                    stated = parse(text)
+                    if stated is not None:
+                        yield stated
+        except FileNotFoundError:
+            continue  # dropped in the meantime
+        except OSError as error:
+            raise unreadable(path, error) from None
 
 
 def first_fact(folder: Path) -> RunStarted | None:
@@ -181,17 +189,18 @@ class RunRecord:
     def updates(self) -> Iterator[Stated[UpdateApplied]]:
         """The updates that hold: a server that went on from a checkpoint made void what it had applied after it."""
         restarts: dict[int, list[int]] = {}
-        for _, restart, _ in self.facts(Resumed):
-            restarts.setdefault(restart.server, []).append(restart.version)
+        for _, restart, _ in self.facts(Resumed, Dropped):
+            if isinstance(restart, Resumed | Dropped) and restart.version is not None:
+                restarts.setdefault(restart.server, []).append(restart.version)
         for versions in restarts.values():  # the lowest that is still to come
             for i in reversed(range(len(versions) - 1)):
                 versions[i] = min(versions[i], versions[i + 1])
-        for t, fact, queue in self.facts(UpdateApplied, Resumed):
+        for t, fact, queue in self.facts(UpdateApplied, Resumed, Dropped):
             if isinstance(fact, UpdateApplied):
                 ahead = restarts.get(fact.server)
                 if not ahead or fact.version <= ahead[0]:
                     yield Stated(t, fact, queue)
-            elif isinstance(fact, Resumed) and restarts.get(fact.server):
+            elif isinstance(fact, Resumed | Dropped) and fact.version is not None and restarts.get(fact.server):
                 restarts[fact.server].pop(0)
 
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from spyker.protocol.facts import CloudRoundEnded, Fact, SyncStarted
 from spyker.protocol.server import Server
-from spyker.records.facts import Evaluated, RunStarted
+from spyker.records.facts import Evaluated, Measured, RunStarted
 
 WEIGHTS_SHOWN = 64  # the summary holds the weights of models with up to so many parameters
 WAYS = ("server-to-client", "client-to-server", "server-to-server")
@@ -41,6 +41,10 @@ class Totals:
     """How long the run was to last, if that was said."""
     events: int | None = None
     """What happened in an emulated world."""
+    measured: Sequence[Measured] = ()
+    """What else the last evaluation measured."""
+    reports: Mapping[int, Mapping[str, float]] = field(default_factory=dict)
+    """What each client that reported something reported last, by client."""
 
 
 def summarise(start: RunStarted, totals: Totals) -> dict[str, Any]:
@@ -56,7 +60,7 @@ def summarise(start: RunStarted, totals: Totals) -> dict[str, Any]:
         **known(duration=totals.duration, server=start.server, began=start.began),
         "finished": totals.finished,
         "time": round(totals.time, 9),
-        **known(events=totals.events),
+        **known(events=totals.events, metrics=other_metrics(totals.measured), reported=reported(totals.reports)),
         "parameters": totals.parameters,
         "metric": {"name": start.metric, "higher_is_better": start.higher_is_better},
         "final": {key: final and getattr(final, key) for key in ("mean", "worst", "best", "averaged")},
@@ -85,6 +89,22 @@ def server_totals(region: str, server: Server, *, clients: int, updates: int, lo
         "longest_queue": longest_queue,
         **({"weights": weights.tolist()} if weights.size <= WEIGHTS_SHOWN else {}),
     }
+
+
+def other_metrics(measured: Sequence[Measured]) -> dict[str, Any] | None:
+    """What was measured besides the metric, by name."""
+    keys = ("higher_is_better", "mean", "worst", "best", "averaged")
+    return {each.name: {key: getattr(each, key) for key in keys} for each in measured} or None
+
+
+def reported(reports: Mapping[int, Mapping[str, float]]) -> dict[str, Any] | None:
+    """What clients reported last, by name: the mean over those clients, the least, the most, and how many they are."""
+    names = dict.fromkeys(name for _, metrics in sorted(reports.items()) for name in metrics)
+    found = {name: [metrics[name] for _, metrics in sorted(reports.items()) if name in metrics] for name in names}
+    return {
+        name: {"mean": sum(values) / len(values), "least": min(values), "most": max(values), "clients": len(values)}
+        for name, values in found.items()
+    } or None
 
 
 def known(**values: object) -> dict[str, object]:

@@ -16,6 +16,7 @@ from spyker.deploy.authority import Authority
 from spyker.deploy.channels import LINK, channel, open_stream
 from spyker.deploy.frames import FRAME_LIMIT, PROTOCOL
 from spyker.deploy.issuing import make_deployment
+from spyker.host.words import Greeting, Life, to_json
 
 
 @pytest.fixture(scope="module")
@@ -48,7 +49,7 @@ def refused(server: Deployed, reason: str, attack: Attack, *, client: int = 0, c
             assert following.said.version == task.said.version + 1, "an honest answer is the only one that counts"
 
     asyncio.run(scene())
-    assert server.log("server-0", "refused")[-1]["reason"] == reason
+    assert reason in {entry["reason"] for entry in server.log("server-0", "refused")}, "once in a while"
 
 
 def test_an_answer_is_taken_once(server: Deployed) -> None:
@@ -292,19 +293,19 @@ def test_a_client_knows_its_server_by_the_authority(server: Deployed, tmp_path: 
 
 
 def test_a_client_does_not_speak_to_a_server_whose_certificate_has_expired(tmp_path: Path) -> None:
+    """A server of ours would not begin with one, but it may expire while that runs."""
     with deployed(table(), tmp_path) as deployment:
         certificate, key = Authority.load(tmp_path / "certs").issue(0, ["127.0.0.1"], -1)
-        (tmp_path / "certs/server-0/cert.pem").write_bytes(certificate)
-        (tmp_path / "certs/server-0/key.pem").write_bytes(key)
-        deployment.up()
 
         async def scene() -> None:
+            outdated = grpc.aio.server()
+            outdated.add_secure_port(deployment.addresses[0], grpc.ssl_server_credentials([(key, certificate)]))
+            await outdated.start()
             async with speaking(deployment, 0) as client:
                 with pytest.raises(grpc.aio.AioRpcError) as refusal:
                     await client.enter()
-                assert "expired" in str(refusal.value.details()).lower() or "CERTIFICATE_VERIFY_FAILED" in str(
-                    refusal.value.details()
-                )
+                assert "CERTIFICATE_VERIFY_FAILED: certificate has expired" in str(refusal.value.details())
+            await outdated.stop(None)
 
         asyncio.run(scene())
 
@@ -326,9 +327,9 @@ def test_servers_know_each_other_by_their_certificates(tmp_path: Path) -> None:
             async with channel(f"127.0.0.1:{port}", 10.0, credentials) as connection:
                 stream = open_stream(connection, LINK)
                 try:
-                    await stream.write(
-                        pb.Frame(peer_hello=pb.PeerHello(protocol=PROTOCOL, server=server)).SerializeToString()
-                    )
+                    greeting = to_json(Greeting(server, "life", Life(1), 0, None))
+                    hello = pb.PeerHello(protocol=PROTOCOL, greeting=greeting)
+                    await stream.write(pb.Frame(peer_hello=hello).SerializeToString())
                     await stream.read()
                 except grpc.aio.AioRpcError as error:
                     return f"{error.code().name} {error.details()}"

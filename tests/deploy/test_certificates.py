@@ -13,8 +13,9 @@ from cryptography.x509.oid import ExtendedKeyUsageOID
 
 from spyker.cli.main import main
 from spyker.config.sections import ScenarioError
+from spyker.deploy.authority import Authority
 from spyker.deploy.certificates import credential_digest, load_credential, load_credentials, server_of
-from spyker.deploy.issuing import make_deployment, renew
+from spyker.deploy.issuing import LOOPBACK, make_deployment, renew, write_server
 
 
 @pytest.fixture(scope="module")
@@ -61,6 +62,11 @@ def meet(folder, ca=None, name="localhost"):
     return handshake(context(folder, 0, ssl.Purpose.CLIENT_AUTH), context(folder, 1, ssl.Purpose.SERVER_AUTH, ca), name)
 
 
+def expire(folder, server):
+    """Give a server a certificate whose time was over yesterday."""
+    write_server(folder, server, Authority.load(folder), LOOPBACK, -1)
+
+
 # --- Certificates -----------------------------------------------------------------------------------------------------
 
 
@@ -81,7 +87,8 @@ def test_a_certificate_of_another_authority_is_refused(deployment, tmp_path):
 
 
 def test_an_expired_certificate_is_refused(tmp_path):
-    make_deployment(tmp_path / "d", 2, 0, days=-1)
+    make_deployment(tmp_path / "d", 2, 0)
+    expire(tmp_path / "d", 0)
     with pytest.raises(ssl.SSLCertVerificationError, match="certificate has expired"):
         meet(tmp_path / "d")
 
@@ -89,7 +96,7 @@ def test_an_expired_certificate_is_refused(tmp_path):
 def test_a_server_can_be_renewed_and_expired_under_the_same_authority(tmp_path):
     make_deployment(tmp_path / "d", 2, 1)
     authority = (tmp_path / "d" / "ca.pem").read_bytes()
-    renew(tmp_path / "d", ["server-0"], days=-2)
+    expire(tmp_path / "d", 0)
     with pytest.raises(ssl.SSLCertVerificationError, match="certificate has expired"):
         meet(tmp_path / "d")
     renew(tmp_path / "d", ["server-0"])
@@ -234,6 +241,8 @@ def test_what_is_not_ours_is_never_replaced(tmp_path, capsys):
         (["--servers", "2", "--clients", "1", "--host", "server-1.spyker"], '--host: is "server-1.spyker"'),
         (["--servers", "2", "--clients", "1", "--host", "*.spyker"], '--host: is "*.spyker"'),
         (["--servers", "2", "--clients", "1", "--days", "nan"], "--days: is nan"),
+        (["--servers", "2", "--clients", "1", "--days", "0"], "--days: is 0.0. Give more than 0"),
+        (["--servers", "2", "--clients", "1", "--days", "-5"], "--days: is -5.0. Give more than 0"),
     ],
 )
 def test_mistakes_are_refused_and_nothing_is_made(tmp_path, capsys, options, problem):
@@ -275,6 +284,7 @@ def test_a_renewed_credential_takes_the_place_of_the_old_one(tmp_path, capsys):
         (["--renew", "../certs-1"], '--renew: is "../certs-1"'),
         (["--renew", "server-0", "--servers", "1"], "Leave out --servers"),
         (["--renew", "server-0", "--days", "1e9"], "--days"),
+        (["--renew", "server-0", "--days", "-5"], "--days: is -5.0"),
         (["--clients", "1"], "--servers: is missing"),
     ],
 )

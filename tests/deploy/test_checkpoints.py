@@ -52,7 +52,7 @@ def checkpoint_folders(folder):
 
 
 def everything(folder):
-    return sorted(path.name for path in folder.iterdir() if path.name != "lock")
+    return sorted(path.name for path in folder.iterdir() if path.name not in ("lock", "newest"))
 
 
 # --- Saved and read back ----------------------------------------------------------------------------------------------
@@ -83,6 +83,18 @@ def test_the_latest_is_the_last_saved(folder):
 def test_only_the_last_are_kept(folder):
     save(Checkpoints(folder, keep=3), range(7))
     assert everything(folder) == ["checkpoint-000005", "checkpoint-000006", "checkpoint-000007"]
+
+
+def test_the_first_of_each_hour_is_kept_longer(folder):
+    """One checkpoint every ten minutes, for four hours."""
+    for value in range(24):
+        checkpoints = Checkpoints(folder, keep=2, hourly=3)
+        number = save(checkpoints, [value])
+        os.utime(folder / f"checkpoint-{number:06}", (value * 600, value * 600))
+        del checkpoints
+    assert [int(name[-6:]) for name in everything(folder)] == [7, 13, 19, 23, 24]
+    save(Checkpoints(folder, keep=1), [0])
+    assert [int(name[-6:]) for name in everything(folder)] == [25], "unless nobody wants them any more"
 
 
 def test_numbers_go_on_after_a_restart(folder):
@@ -229,10 +241,10 @@ def test_if_all_are_damaged_nothing_begins_silently_anew(folder):
 def test_a_checkpoint_of_a_later_format_is_named(folder):
     save(Checkpoints(folder, keep=2), [1])
     path = folder / "checkpoint-000001" / "numbers.json"
-    table = json.loads(path.read_text().split("\n")[0]) | {"format": 3}
+    table = json.loads(path.read_text().split("\n")[0]) | {"format": 4}
     content = json.dumps(table)
     path.write_text(f"{content}\n{zlib.crc32(content.encode())}\n")
-    with pytest.raises(CheckpointError, match="has format 3, and this version of Spyker reads 2"):
+    with pytest.raises(CheckpointError, match="has format 4, and this version of Spyker reads 3"):
         latest(folder)
 
 

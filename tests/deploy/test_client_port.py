@@ -11,7 +11,7 @@ from hosting import at_the_port, make_driver
 
 from spyker.deploy import spyker_pb2 as pb
 from spyker.deploy.client_port import Limits
-from spyker.host.host import MOST_DATA
+from spyker.host.arrivals import MOST_DATA
 from spyker.protocol.messages import Update
 
 

@@ -50,6 +50,17 @@ def test_a_client_whose_training_fails_leaves_and_is_told_at_once(tmp_path: Path
         assert "the data of this client is damaged" in last
 
 
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 0), (signal.SIGINT, 130)])
+def test_clients_that_are_ended_say_goodbye(tmp_path: Path, number: signal.Signals, code: int) -> None:
+    with deployed(table(), tmp_path, client_timeout=600.0) as deployment:
+        deployment.up()
+        process = deployment.attend("0-2")
+        until(lambda: deployment.metric("connected_clients") == 3)
+        process.send_signal(number)
+        assert process.wait(30) == code
+        until(lambda: deployment.metric("connected_clients") == 0)
+
+
 def test_clients_that_no_server_takes_are_named(tmp_path: Path) -> None:
     with deployed(table(), tmp_path) as deployment:
         deployment.up()
@@ -59,6 +70,21 @@ def test_clients_that_no_server_takes_are_named(tmp_path: Path) -> None:
         assert last.startswith("spyker: 3 of 3 clients failed. clients 0, 1, 2: ")
         assert "agreement" in last
         assert {line["client"] for line in deployment.log("clients-0-2", "client-failed")} == {0, 1, 2}
+
+
+def test_of_two_processes_that_are_one_client_one_stops_and_says_why(tmp_path: Path) -> None:
+    with deployed(table(), tmp_path) as deployment:
+        deployment.up()
+        both = [deployment.attend("0"), deployment.attend("0")]
+        until(lambda: any(process.poll() is not None for process in both))
+        (ended,) = [process for process in both if process.poll() is not None]
+        assert ended.returncode == 1
+        said = [line for line in (tmp_path / "clients-0.log").read_text().splitlines() if line.startswith("spyker: ")]
+        assert "client 0: another process is this client, too" in said[0]
+        assert "Give every process clients of its own" in said[0]
+        before = len(deployment.facts("update"))
+        until(lambda: len(deployment.facts("update")) > before + 20)
+        assert len(said) == 1, "the other goes on"
 
 
 @pytest.mark.parametrize("paced", [True, False])

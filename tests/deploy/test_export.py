@@ -141,7 +141,7 @@ def test_what_is_no_state_folder_is_refused(tmp_path, capsys):
 
 
 def test_servers_that_do_not_belong_together_are_refused(task, save, tmp_path, capsys):
-    other = TorchTask(nn.Linear(2, 2), task.clients, task.test, Training())
+    other = TorchTask(nn.Sequential(nn.Flatten(), nn.Linear(192, 12)), task.clients, task.test, Training())
     folders = [save(0, task, task.initial()), save(1, other, other.initial())]
     assert main(["export", *folders, "--out", str(tmp_path / "model")]) == 2
     assert "hold different models" in capsys.readouterr().err

@@ -1,6 +1,7 @@
 """The hand-written part of the wire is what the schema says."""
 
 import asyncio
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -21,7 +22,13 @@ def test_the_generated_code_is_that_of_the_schema(tmp_path: Path) -> None:
     out = [f"--python_out={tmp_path}", f"--pyi_out={tmp_path}"]
     subprocess.run([sys.executable, "-m", "grpc_tools.protoc", "-I", str(SCHEMA.parent), *out, str(SCHEMA)], check=True)
     for name in ("spyker_pb2.py", "spyker_pb2.pyi"):
-        assert (tmp_path / name).read_text() == SCHEMA.with_name(name).read_text(), f"make {name} anew"
+        assert plain(tmp_path / name) == plain(SCHEMA.with_name(name)), f"make {name} anew"
+
+
+def plain(path: Path) -> str:
+    """Generated code but for the version that it was generated for: ours is the oldest that is allowed."""
+    text = re.sub(r"Protobuf Python Version: [\d.]+", "", path.read_text())
+    return re.sub(r"(?<=Domain\.PUBLIC,\n)(\s+\d+,\n){3}", "", text)
 
 
 @pytest.mark.parametrize("size", [1, 127, 128, 16_383, 16_384, CHUNK])

@@ -171,7 +171,7 @@ def test_a_killed_server_does_not_stop_the_others_for_ever(tmp_path: Path, algor
             count = synchronised(4, count)
         for server in servers:
             server.send_signal(signal.SIGTERM)
-        assert [server.wait(20) for server in servers] == [0] * len(servers)
+        assert [server.wait(100) for server in servers] == [0] * len(servers)
         for i in range(2):
             check_exactly_once(deployment.facts(server=i))
         if algorithm in ("stride", "spyker"):
@@ -256,21 +256,23 @@ def delayed(address: str, seconds: float) -> Iterator[str]:
 
 
 def test_what_a_killed_server_had_to_tell_is_told_after_its_restart(tmp_path: Path) -> None:
-    """Server 0 begins a synchronisation while server 1 is not there yet, and is killed with its model in the outbox."""
-    with deployed(table("spyker", (1, 1)), tmp_path) as deployment:
+    """Server 0 begins a synchronisation while server 2 is not there yet, and is killed with its model in the outbox."""
+    with deployed(table("spyker", (1, 1, 1)), tmp_path) as deployment:
         server = deployment.up(0)
+        deployment.up(1)
         deployment.attend("0-0", 0)
+        deployment.attend("1-1", 1)
 
         def waiting() -> list:
             saved = latest(tmp_path / "server-0" / "state")
-            return saved.numbers["outboxes"]["1"]["entries"] if saved is not None else []
+            return saved.numbers["outboxes"]["2"]["entries"] if saved is not None else []
 
-        [[sequence, packed]] = until(waiting)
-        assert (sequence, packed["message"]) == (1, "peer-model")
+        kept = until(waiting)
+        assert "peer-model" in [packed["message"] for _, packed in kept]
         server.kill()
         server.wait()
         deployment.up(0, "--resume")
-        deployment.up(1)
-        deployment.attend("1-1", 1)
-        until(lambda: len(deployment.facts("merge", 0)) >= 3 and len(deployment.facts("merge", 1)) >= 3)
-        assert deployment.facts("merge", 1)[0]["bid"] == 1, "the first synchronisation is the one that was begun then"
+        deployment.up(2)
+        deployment.attend("2-2", 2)
+        until(lambda: [fact for fact in deployment.facts("merge", 2) if fact["peer"] == 0])
+        until(lambda: [fact for fact in deployment.facts("merge", 0) if fact["peer"] == 2])

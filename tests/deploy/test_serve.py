@@ -10,7 +10,8 @@ from spyker.config.scenario import from_table
 from spyker.deploy import serve
 from spyker.deploy.checkpoints import Checkpoints
 from spyker.deploy.config import Config, Deployment
-from spyker.deploy.errors import DeploymentError
+from spyker.deploy.identity import begin_anew, begin_life
+from spyker.deploy.saved_state import BeginAnew
 from spyker.learn.registry import resolve
 
 
@@ -27,25 +28,31 @@ def state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
     monkeypatch.setattr(serve, "keep_memory", stop)
     checkpoints = Checkpoints(tmp_path / "state", 3)
+    identity = begin_life(tmp_path / "state")
     for value in range(3):
-        checkpoints.save({"value": value}, {"weights": np.ones(8, np.float32)})
+        numbers = {"value": value, "id": 0, "identity": identity.numbers}
+        checkpoints.save(numbers, {"weights": np.ones(8, np.float32)})
     del checkpoints
     return tmp_path / "state"
 
 
-def begin(folder: Path, clients: tuple[int, ...], *, accept_rollback: bool = False) -> None:
+def begin(folder: Path, clients: tuple[int, ...]) -> None:
     config = Config(resolve(from_table(table("spyker", clients))), Deployment(), folder)
-    serve.ServerProcess(config, resume=True, insecure=True, accept_rollback=accept_rollback)
+    serve.ServerProcess(config, resume=True, insecure=True)
 
 
-def test_a_server_with_peers_does_not_go_back_by_itself(tmp_path: Path, state: Path) -> None:
+def test_a_server_with_peers_does_not_go_back_but_begins_anew(tmp_path: Path, state: Path) -> None:
     with pytest.raises(WentOnError):
         begin(tmp_path, (1, 1))
+    begin_life(state)
     (state / "checkpoint-000003" / "numbers.json").write_text("damage")
-    with pytest.raises(DeploymentError, match=r"number 2, can be read.*restore all.*--accept-rollback"):
+    with pytest.raises(BeginAnew, match=r"checkpoint-000003 is damaged.*\n.*number 2"):
         begin(tmp_path, (1, 1))
-    with pytest.raises(WentOnError):
-        begin(tmp_path, (1, 1), accept_rollback=True)
+    former = begin_life(state).lineage
+    begin_anew(state)
+    assert begin_life(state).former == former
+    assert Checkpoints(state, 3).latest() is None
+    assert len(list(state.glob("outdated-*/checkpoint-*"))) == 3, "nothing is thrown away"
 
 
 def test_a_server_without_peers_does(tmp_path: Path, state: Path) -> None:

@@ -15,8 +15,9 @@ from spyker.config.sections import ScenarioError
 from spyker.deploy.log import Log
 from spyker.deploy.tally import Tally
 from spyker.learn.registry import recipe, resolve
-from spyker.protocol.facts import UpdateApplied
-from spyker.records import FACTS, Evaluated, RunRecord, line
+from spyker.learn.task import Metric, Scored
+from spyker.protocol.facts import ClientReported, UpdateApplied
+from spyker.records import FACTS, Evaluated, Measured, RunRecord, line, read
 
 
 def make_tally(folder: Path, *, resume: bool = False, said: io.StringIO | None = None) -> Tally:
@@ -204,3 +205,19 @@ def test_a_record_that_was_lost_begins_anew_and_can_be_gone_on_with(tmp_path: Pa
         again.close(None)
     assert [stated.fact.kind for stated in RunRecord(tmp_path / "record").facts()] == ["run", "resumed", "resumed"]
     assert RunRecord(tmp_path / "record").start.began == 1.0
+
+
+def test_what_else_is_measured_and_reported_outlives_a_server(tmp_path: Path) -> None:
+    tally = make_tally(tmp_path / "record")
+    tally.task.also = (Metric("loss", higher_is_better=False),)
+    tally.begin(1.0)
+    tally.fact(ClientReported(0, 2, 1, None, {"training loss": 0.5}), 0)
+    tally.evaluated(1.0, 1, Scored(0.3, {"loss": 2.0}))
+    assert [fact.mean for _, fact, _ in read(tmp_path / "record") if isinstance(fact, Measured)] == [2.0]
+    kept = json.loads(json.dumps(tally.numbers()))
+    again = make_tally(tmp_path / "other")
+    again.restore(kept)
+    assert again.reports == {2: {"training loss": 0.5}}
+    again.restore({key: value for key, value in kept.items() if key != "reports"})  # of an older version
+    for each in (tally, again):
+        each.close(None)

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 from deployment import table, until
+from events import runs, scalars
 
 from spyker.config.scenario import dump, from_table
 from spyker.learn.registry import recipe, resolve
@@ -26,7 +27,8 @@ def scenario_file(folder: Path, algorithm: str, duration: float) -> Path:
     return path
 
 
-SECONDS = dict.fromkeys(OF_THE_PAPER, 4.0) | dict.fromkeys(["stride", "fedbuff", "hierfavgm"], 2.0)
+SECONDS = dict.fromkeys(OF_THE_PAPER, 4.0) | dict.fromkeys(["stride", "fedbuff"], 2.0)
+SECONDS |= dict.fromkeys(["hierfavg", "hierfavgm"], 8.0)  # all three servers must be there, and may begin seconds apart
 
 
 @pytest.mark.parametrize("algorithm", SECONDS)
@@ -104,3 +106,39 @@ def test_ctrl_c_stops_everything(tmp_path: Path) -> None:
     summary = json.loads((out / "summary.json").read_text())
     assert not summary["finished"]
     assert summary["updates"] > 0
+
+
+def test_tensorboard_follows_all_servers_as_one_run(tmp_path: Path) -> None:
+    pytest.importorskip("tensorboard", reason="needs the extra [tensorboard]")
+    out, logs = tmp_path / "record", tmp_path / "logs"
+    command = [*SPYKER, "up", str(scenario_file(tmp_path, "spyker", 2.0)), "--paced", "--insecure", "--out", str(out)]
+    done = subprocess.run([*command, "--follow", f"tensorboard={logs}"], capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0, done.stderr
+    assert runs(logs) == ["record"]
+    told, final = scalars(logs / "record", "covered/mean"), RunRecord(out).summary
+    assert final is not None
+    assert told[-1][2] == pytest.approx(final["final"]["mean"]), "the mean of both"
+    assert len(scalars(logs / "record", "covered of servers/region-1")) == len(told) > 4
+    assert scalars(logs / "record", "update/count")[-1][2] <= final["updates"]
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux ends processes whose parent is gone")
+def test_sigkill_leaves_no_process_behind(tmp_path: Path) -> None:
+    kept = tmp_path / "kept"
+    path = scenario_file(tmp_path, "spyker", 600.0)
+    command = [*SPYKER, "up", str(path), "--out", str(tmp_path / "record"), "--keep", str(kept)]
+    up = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True)
+    until(lambda: (facts := kept / "server-1/record/facts.jsonl").exists() and '"update"' in facts.read_text())
+    children = [int(pid) for pid in Path(f"/proc/{up.pid}/task/{up.pid}/children").read_text().split()]
+    assert len(children) == 4
+    up.kill()
+    up.wait()
+    until(lambda: not [pid for pid in children if alive(pid)])
+
+
+def alive(pid: int) -> bool:
+    """Whether a process is there and more than an entry that nobody has asked for."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except (FileNotFoundError, ProcessLookupError):
+        return False

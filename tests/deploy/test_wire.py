@@ -14,7 +14,7 @@ from spyker.deploy import spyker_pb2 as pb
 from spyker.deploy.frames import CHUNK, send, split
 from spyker.deploy.wire import Border, fill
 from spyker.host.refusal import Refusal
-from spyker.protocol.forms import Sizes, UpTo
+from spyker.protocol.forms import MOST_SERVERS, Sizes, UpTo
 from spyker.protocol.messages import Age, EdgeModel, Message, Model, PeerMessage, PeerModel, Token, Update
 from spyker.vectors import Vector
 
@@ -108,8 +108,7 @@ def test_what_the_server_said_need_not_be_repeated_and_cannot_be_changed() -> No
     "message",
     [
         *(Age(age) for age in (float("nan"), float("inf"), -1.0, 1e15)),
-        Token(0, 1, (0.0, 0.0)),
-        Token(0, 1, (0.0,) * 4),
+        Token(0, 1, (0.0,) * (MOST_SERVERS + 1)),
         Token(0, 1, (0.0, 0.0, float("nan"))),
         Token(0, 0, (0.0,) * 3),
         Token(0, 2**53, (0.0,) * 3),

@@ -4,6 +4,7 @@ import json
 import math
 import os
 import random
+import shutil
 import tracemalloc
 from collections.abc import Callable
 from pathlib import Path
@@ -13,11 +14,12 @@ import pytest
 from recording import applied, judged, started, write
 
 from spyker.cli.main import main
-from spyker.protocol.facts import CloudRoundEnded, Fact, UpdateApplied
+from spyker.protocol.facts import ClientReported, CloudRoundEnded, Fact, UpdateApplied
 from spyker.records import (
     FACTS,
     SUMMARY,
     Evaluated,
+    Measured,
     RecordError,
     Resumed,
     RunRecord,
@@ -25,6 +27,7 @@ from spyker.records import (
     ServerPlace,
     UnknownFact,
     line,
+    measured,
 )
 from spyker.records.merge import Merger, merge
 from spyker.show.curves import curve
@@ -286,3 +289,39 @@ def test_the_command_merges_and_says_where(tmp_path: Path, capsys: pytest.Captur
     assert main(["merge", str(folder), "--out", str(tmp_path / "all")]) == 0
     assert f"spyker plot {tmp_path / 'all'}" in capsys.readouterr().out
     assert main(["merge", str(tmp_path / "nowhere"), "--out", str(tmp_path / "all")]) == 2
+
+
+def test_what_else_was_measured_and_reported_is_merged_however_often(tmp_path: Path) -> None:
+    def other(score: float) -> Measured:
+        return measured("loss", [score], None, higher_is_better=False)
+
+    facts: list[list[tuple[float, Fact]]] = [
+        [
+            (0.0, judged(0, 0.1)),
+            (0.0, other(5.0 + server)),
+            (0.5, applied(server, 1, client=server)),
+            (0.5, ClientReported(server, server, 1, None, {"training loss": 1.0 + server})),
+            (1.2, applied(server, 2, client=server)),
+            (1.0, judged(1, 0.5)),  # which took its time
+            (1.0, other(2.0 + server)),
+        ]
+        for server in (0, 1)
+    ]
+    folders = [tmp_path / "0", tmp_path / "1"]
+    for server, folder in enumerate(folders):
+        write(folder, started(server, 1000.0), facts[server][:4])
+    merge(folders, tmp_path / "often")
+    for server, folder in enumerate(folders):
+        shutil.rmtree(folder)
+        write(folder, started(server, 1000.0), facts[server], totals(2))
+        merge(folders, tmp_path / "often")
+    merge(folders, tmp_path / "once")
+    assert content(tmp_path / "often") == content(tmp_path / "once")
+    run = RunRecord(tmp_path / "once")
+    assert [(t, fact.mean, fact.worst, fact.best) for t, fact, _ in run.facts(Measured)] == [
+        (0.0, 5.5, 6.0, 5.0),
+        (1.0, 2.5, 3.0, 2.0),
+    ]
+    assert run.summary is not None
+    assert run.summary["metrics"]["loss"]["mean"] == 2.5
+    assert run.summary["reported"] == {"training loss": {"mean": 1.5, "least": 1.0, "most": 2.0, "clients": 2}}

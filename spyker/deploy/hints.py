@@ -1,0 +1,26 @@
+"""What a connection that never came about may mean: gRPC says no more than that a socket was closed."""
+
+from __future__ import annotations
+
+import grpc
+
+PORT = "--server must name the port for clients (deploy.listen-clients) and not the one for servers"
+PLAINTEXT = "this client speaks plaintext: if the server has certificates, give --certs in place of --insecure"
+TLS = "this client speaks TLS: if the server was started with --insecure, so must this client be"
+AUTHORITY = (
+    "the server's certificate is not one of this client's authority, or does not name the host that --server gives: "
+    "compare ca.pem on both sides, and the names that spyker certs was given with --host"
+)
+
+
+def hint(code: grpc.StatusCode, said: str, *, insecure: bool) -> str | None:
+    """What to check when a server that has never answered ends a connection like this."""
+    if code is grpc.StatusCode.UNIMPLEMENTED:
+        return PORT
+    if code is not grpc.StatusCode.UNAVAILABLE:
+        return None
+    if "CERTIFICATE_VERIFY_FAILED" in said or "No match found for server name" in said:
+        return AUTHORITY
+    if "Socket closed" in said or "handshake failed" in said:
+        return f"{PLAINTEXT if insecure else TLS}; and {PORT}"
+    return None

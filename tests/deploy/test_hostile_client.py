@@ -1,0 +1,51 @@
+"""Real servers with a real client that lies: it is left out, said to be, and ruins nothing."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from deployment import deployed, table, until
+
+HELPERS = Path(__file__).parents[1] / "helpers"
+TASK = {"name": "quadratic", "dimension": 32}
+
+
+@pytest.fixture(autouse=True)
+def liars_can_be_imported(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PYTHONPATH", str(HELPERS), prepend=":")
+    monkeypatch.syspath_prepend(HELPERS)
+
+
+def scenario(algorithm: str, **more: Any) -> dict[str, Any]:
+    return table(
+        f"hostile_client:{algorithm}", (10,), task=TASK, training={"rate": 0.2, "delay-ms": [10.0] * 10}, **more
+    )
+
+
+@pytest.mark.parametrize(("algorithm", "why"), [("HugeSpyker", "far"), ("NegativeStride", "contrary")])
+def test_a_liar_is_left_out_and_the_others_learn(tmp_path: Path, algorithm: str, why: str) -> None:
+    with deployed(scenario(algorithm), tmp_path, wait_for=10) as deployment:
+        deployment.up()
+        deployment.attend("0-9")
+        (out,) = until(lambda: deployment.facts("quarantined"))
+        assert (out["client"], out["why"]) == (0, why)
+        assert len(deployment.facts("refused")) == (4 if why == "far" else 0)
+        before = deployment.facts("evaluation")[-1]["updates"]
+        scores = until(lambda: [f for f in deployment.facts("evaluation") if f["updates"] > before + 500])
+        assert scores[-1]["mean"] > 0.5, "of the way to where everybody, the liar included, would be content"
+        late = [fact["client"] for fact in deployment.facts("update")[-200:]]
+        assert set(late) == set(range(1, 10))
+        assert deployment.metric("quarantines_total") == 1
+        assert deployment.metric("refused_answers_total") == (4 if why == "far" else 0)
+        (said,) = deployment.log("server-0", "quarantined")
+        assert (said["client"], said["why"], said["seconds"]) == (0, why, 60.0)
+
+
+def test_bounds_can_be_left_out(tmp_path: Path) -> None:
+    with deployed(scenario("HugeSpyker", bounds={"when": "never"}), tmp_path, wait_for=10) as deployment:
+        deployment.up()
+        deployment.attend("0-9")
+        until(lambda: len(deployment.facts("update")) > 200)
+        assert deployment.facts("quarantined") == []
+        assert np.isclose(deployment.facts("evaluation")[-1]["mean"], 0.0), "and then it is over"
