@@ -87,6 +87,8 @@ def imports(source: bytes, package: str) -> Iterator[str]:
 def is_own(path: Path) -> bool:
     """Whether a file is the user's own, and not part of something that is installed."""
     path = path.resolve()
+    if {"site-packages", "dist-packages"} & set(path.parts):  # also of another environment, which a .pth file names
+        return False
     installed = [sysconfig.get_path(key) for key in ("stdlib", "platstdlib", "purelib", "platlib")]
     installed += [*site.getsitepackages(), site.getusersitepackages()]
     return not any(path.is_relative_to(Path(folder).resolve()) for folder in installed)

@@ -2,7 +2,7 @@ from pathlib import Path
 
 import pytest
 
-from spyker.own_code import code_digest
+from spyker.own_code import code_digest, is_own
 
 FILES = {
     "top.py": "import numpy, helper\nfrom package import inner\nimport no_such_module\n",
@@ -33,6 +33,14 @@ def test_the_digest_follows_what_is_imported_and_nothing_else(name: str, folder:
     (folder / name).write_text(FILES[name] + "# changed\n")
     changes = name not in ("stranger.py", "package/unused.py", "broken.py")
     assert (code_digest("top:make") != before) == changes
+
+
+def test_what_another_environment_has_installed_is_not_the_users(folder: Path) -> None:
+    (folder / "other" / "site-packages").mkdir(parents=True)
+    (folder / "other" / "site-packages" / "far.py").write_text("")
+    (folder / "near.py").write_text("")
+    assert is_own(folder / "near.py")
+    assert not is_own(folder / "other" / "site-packages" / "far.py")
 
 
 def test_code_that_is_not_the_users_has_no_digest(folder: Path) -> None:

@@ -16,10 +16,11 @@ from types import TracebackType
 from typing import TypeAlias, cast
 
 from spyker.learn.guard import Guard
-from spyker.learn.task import Task, Trained
+from spyker.learn.task import Scored, Task, Trained
 from spyker.vectors import Vector
 
 M_TRIM_THRESHOLD, M_TOP_PAD, M_MMAP_THRESHOLD = -1, -2, -3  # as in <malloc.h>
+M_ARENA_MAX, ARENAS = -8, 1
 KEPT_BYTES = 32 << 20  # the most that M_MMAP_THRESHOLD takes
 
 
@@ -33,6 +34,8 @@ class TrainJob:
     step: int
     state: bytes | None = None
     """What the client's last training left behind, if the task keeps anything."""
+    age: float = 0.0
+    """Of the model that is trained."""
     result: Vector | None = None
     examples: int | None = None
     metrics: Mapping[str, float] | None = None
@@ -55,10 +58,15 @@ class EvaluateJob:
 
     weights: Vector
     result: float | None = None
+    also: Mapping[str, float] | None = None
+    """What else was measured, by name."""
 
-    def finish(self, answer: float) -> None:
+    def finish(self, answer: float | Scored) -> None:
         """Note what came of it."""
-        self.result = answer
+        if isinstance(answer, Scored):
+            self.result, self.also = answer.score, answer.also
+        else:
+            self.result = answer
 
 
 Job: TypeAlias = TrainJob | EvaluateJob
@@ -108,7 +116,7 @@ class Here(Engine):
 
     def trained(self, job: TrainJob) -> Vector:
         """Train now."""
-        return job.finish(self.task.train(job.client, job.weights, job.rate, job.step, job.state))
+        return job.finish(self.task.train(job.client, job.weights, job.rate, job.step, job.state, job.age))
 
     def score(self, job: EvaluateJob) -> float:
         """What was computed when the job was submitted."""
@@ -131,3 +139,11 @@ def keep_memory() -> None:
         mallopt = ctypes.CDLL("libc.so.6").mallopt
         for setting in (M_TRIM_THRESHOLD, M_TOP_PAD, M_MMAP_THRESHOLD):
             mallopt(setting, KEPT_BYTES)
+
+
+def share_memory() -> None:
+    """Let the threads of this process use the same memory: what one has freed is there for the others, and what many
+    strangers bring along, for an instant each, does not add up.
+    """
+    with contextlib.suppress(OSError, AttributeError):
+        ctypes.CDLL("libc.so.6").mallopt(M_ARENA_MAX, ARENAS)

@@ -16,7 +16,8 @@ from typing import Any, NoReturn
 import cloudpickle
 import numpy as np
 
-from spyker.learn.task import Task, Trained
+from spyker.config.sections import ScenarioError
+from spyker.learn.task import Scored, Task, Trained
 from spyker.vectors import Vector
 
 FLOAT32 = np.dtype(np.float32)
@@ -36,18 +37,18 @@ class Guard:
 
     def __init__(self, task: Task) -> None:
         self.task = task
-        self._stateful = "state" in inspect.signature(task.train).parameters
+        told = inspect.signature(task.train).parameters
+        self._stateful, self._aged = "state" in told, "age" in told
 
     def train(
-        self, client: int, weights: Vector, rate: float, step: int, state: bytes | None = None
+        self, client: int, weights: Vector, rate: float, step: int, state: bytes | None = None, age: float = 0.0
     ) -> Vector | Trained:
         """Train. The result is :class:`Trained`, its state bytes, where there is more to it than weights."""
         try:
+            more: dict[str, Any] = {"age": age} if self._aged else {}
             if self._stateful:
-                kept = None if state is None else pickle.loads(state)  # made below, by this run
-                answer: Any = self.task.train(client, weights, rate, step, state=kept)  # type: ignore[call-arg]
-            else:
-                answer = self.task.train(client, weights, rate, step)
+                more["state"] = None if state is None else pickle.loads(state)  # made below, by this run
+            answer: Any = self.task.train(client, weights, rate, step, **more)
         except Exception as error:
             self._fail(f"training client {client}", error)
         extended = isinstance(answer, Trained)
@@ -60,12 +61,50 @@ class Guard:
             )
         return self._checked(client, answer) if extended else trained
 
-    def evaluate(self, weights: Vector) -> float:
-        """Evaluate."""
+    def evaluate(self, weights: Vector) -> float | Scored:
+        """Evaluate. The result is :class:`Scored` where the task measures more than one thing."""
+        task = self.task
         try:
-            return float(self.task.evaluate(weights))
+            found = task.evaluate(weights)
+            if not isinstance(found, Mapping) and not task.also:
+                return float(found)
         except Exception as error:
             self._fail("evaluating a model", error)
+        names = [metric.name for metric in (task.metric, *task.also)]
+        if not isinstance(found, Mapping) or sorted(map(str, found)) != sorted(names):
+            got = f"a dict of {', '.join(map(repr, found))}" if isinstance(found, Mapping) else repr(found)
+            raise TaskFailedError(
+                f"task {self.name}, evaluating a model: returned {got}. Return a dict of "
+                f"{', '.join(map(repr, names))}: what the task declares in metric and also"
+            )
+        try:
+            score, *others = (float(found[name]) for name in names)
+        except Exception as error:
+            self._fail("evaluating a model", error)
+        return Scored(score, dict(zip(names[1:], others, strict=True))) if others else score
+
+    def sizes(self, clients: int) -> None:
+        """Ask for the size of every client's data, which must be there."""
+        for k in range(clients):
+            try:
+                size = self.task.size(k)
+            except ScenarioError:
+                raise
+            except Exception as error:
+                self._fail(f"asked for the size of client {k}'s data", error)
+            if isinstance(size, bool) or not isinstance(size, Integral) or size < 1:
+                raise ScenarioError(
+                    "task", f"client {k} has {size!r} examples", "Give it some, or have fewer clients (--clients)"
+                )
+
+    def explain(self, client: int, weights: Vector, rate: float, step: int, state: bytes | None) -> str:
+        """Why a training led to numbers that are not finite, if the task can tell."""
+        try:
+            if not self._stateful:
+                return self.task.explain(client, weights, rate, step)
+            return self.task.explain(client, weights, rate, step, None if state is None else pickle.loads(state))
+        except Exception as error:
+            return f"to repeat the training failed: {type(error).__name__}: {error}"
 
     def _checked(self, client: int, answer: Trained) -> Trained:
         examples, metrics = answer.examples, answer.metrics

@@ -6,7 +6,7 @@ from spyker.config.names import Names
 from spyker.config.sections import ScenarioError, show
 
 BUILT_IN: dict[str, str] = {
-    name: f"spyker.learn.built_in.{name}" for name in ("digits", "mnist", "cifar10", "wikitext2", "quadratic")
+    name: f"spyker.learn.built_in.{name}" for name in ("digits", "mnist", "cifar10", "wikitext2", "quadratic", "flower")
 }
 """Modules with a section ``Options`` and a function ``make(options, clients, seed, training)``."""
 NAMES = Names(BUILT_IN, "spyker.tasks", "module:function")

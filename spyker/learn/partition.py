@@ -30,10 +30,19 @@ class PartitionOptions:
     images_per_client: int | None = parameter(
         None, "how many images a client has (on average, when dirichlet); unset: as many as go round", at_least=1
     )
+    partitioner: str | None = parameter(
+        None, "one of Flower Datasets in place of all that, such as 'DirichletPartitioner(alpha=0.3)'; an extra"
+    )
 
 
 def deal(options: PartitionOptions, labels: npt.ArrayLike, clients: int, random: np.random.Generator) -> list[Indices]:
     """Deal out data as the options say."""
+    if options.partitioner is not None:
+        from spyker.learn.flower import partitioners  # only now: what it needs is an extra
+
+        return partitioners.parts(
+            partitioners.named(options.partitioner, clients, int(random.integers(2**31))), labels, clients
+        )
     each = options.images_per_client
     if options.partition == "iid":
         return iid(labels, clients, random, each)

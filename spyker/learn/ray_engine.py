@@ -26,7 +26,7 @@ from spyker.learn.engine import Job, TrainJob, keep_memory, single_threaded
 from spyker.learn.guard import Guard, TaskFailedError
 from spyker.learn.pool import Pool, Worker, WorkerLostError
 from spyker.learn.registry import Recipe
-from spyker.learn.task import Trained
+from spyker.learn.task import Scored, Trained
 from spyker.vectors import Vector
 
 SMALL = 100_000  # bytes; Ray's own limit for what it sends along with a call, which is faster than its store
@@ -45,11 +45,13 @@ class RayTrainer:
         self.task = recipe.guarded()
         single_threaded()
 
-    def train(self, client: int, weights: Vector, rate: float, step: int, state: bytes | None) -> Vector | Trained:
+    def train(
+        self, client: int, weights: Vector, rate: float, step: int, state: bytes | None, age: float
+    ) -> Vector | Trained:
         """Train."""
-        return self.task.train(client, weights, rate, step, state)
+        return self.task.train(client, weights, rate, step, state, age)
 
-    def evaluate(self, weights: Vector) -> float:
+    def evaluate(self, weights: Vector) -> float | Scored:
         """Evaluate."""
         return self.task.evaluate(weights)
 
@@ -95,7 +97,8 @@ class Actor(Worker):
         """Send the actor a job."""
         weights = self._store.put(job.weights)
         if isinstance(job, TrainJob):
-            self.answers.append(self.actor.train.remote(job.client, weights, job.rate, job.step, job.state))
+            told = (job.client, weights, job.rate, job.step, job.state, job.age)
+            self.answers.append(self.actor.train.remote(*told))
         else:
             self.answers.append(self.actor.evaluate.remote(weights))
 

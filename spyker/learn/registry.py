@@ -36,7 +36,19 @@ class Recipe:
     training: Training
 
     def make(self) -> Task:
-        """Make the task."""
+        """Make the task, which must have data for every client, and for no others."""
+        task = self._made()
+        Guard(task).sizes(self.clients)
+        there = getattr(task, "clients", None) if hasattr(task, "client_tests") else None  # of a PyTorch task
+        if there is not None and len(there) > self.clients:
+            raise ScenarioError(
+                "world.clients",
+                f"adds up to {self.clients}, and the task has data for {len(there)}",
+                "Have as many clients (--clients), or give the task one dataset for each",
+            )
+        return task
+
+    def _made(self) -> Task:
         name, options, given = self.choice.name, self.choice.options, self.choice.given
         if given is None and name in BUILT_IN:
             task = importlib.import_module(BUILT_IN[name]).make(options, self.clients, self.seed, self.training)
@@ -140,6 +152,15 @@ def with_targets(scenario: Scenario, metric: Metric) -> Scenario:
     return replace(scenario, evaluation=replace(scenario.evaluation, targets=metric.targets))
 
 
+def check_code(scenario: Scenario) -> None:
+    """Refuse a task whose code cannot be found, before processes do so one by one."""
+    name = scenario.task.name
+    if name not in BUILT_IN:
+        recipe(scenario).call()
+    elif (check := getattr(importlib.import_module(BUILT_IN[name]), "check", None)) is not None:
+        check(scenario.task.options)
+
+
 def client_labels(scenario: Scenario) -> list[Array]:
     """The labels that each client has, for a task whose data has labels."""
     name = scenario.task.name
@@ -151,9 +172,12 @@ def client_labels(scenario: Scenario) -> list[Array]:
 
 
 def code_of(choice: TaskChoice) -> str:
-    """A digest of the code of the user's own that a task depends on; empty for a built-in one."""
+    """A digest of the code of the user's own that a task depends on; empty for a built-in one that names none."""
     if choice.given is None:
-        return "" if choice.name in BUILT_IN else NAMES.release(choice.name) + code_digest(NAMES.place(choice.name))
+        if choice.name in BUILT_IN:
+            function = getattr(importlib.import_module(BUILT_IN[choice.name]), "code_of", None)
+            return "" if function is None else str(function(choice.options))
+        return NAMES.release(choice.name) + code_digest(NAMES.place(choice.name))
     module = getattr(choice.given.value, "__module__", "__main__")
     return hashlib.sha256(choice.given.packed()).hexdigest() + code_digest(f"{module}:")
 

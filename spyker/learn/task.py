@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from spyker.vectors import Vector, mix
 
@@ -17,6 +18,17 @@ class Metric:
     higher_is_better: bool = True
     targets: tuple[float, ...] = ()
     """Scores worth reporting when they are reached, where a scenario names none."""
+
+
+ACCURACY = Metric("accuracy", targets=(0.9, 0.95))
+
+
+@dataclass(frozen=True, slots=True)
+class Scored:
+    """An evaluation of more than one metric."""
+
+    score: float
+    also: Mapping[str, float]
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,10 +51,14 @@ class Task(ABC):
 
     A task whose clients remember something from one training to the next declares one more parameter, ``train(self,
     client, weights, rate, step, state=None)``: it is given a copy of the ``state`` that the client's last training
-    returned in :class:`Trained`, whoever computed that.
+    returned in :class:`Trained`, whoever computed that. One that declares ``age`` is told the age of the model that it
+    trains: how many updates are in it.
     """
 
-    metric = Metric("accuracy", targets=(0.9, 0.95))
+    metric = Metric("score")
+    """What :meth:`evaluate` measures. A task that does not say has a score, of which more is better, and no targets."""
+    also: Sequence[Metric] = ()
+    """What it measures besides."""
     trivial = False
     """Whether training costs so little that sending it to a worker process would cost more."""
 
@@ -63,5 +79,9 @@ class Task(ABC):
         """Train a model on the data of a client; ``step`` counts its trainings and seeds this one."""
 
     @abstractmethod
-    def evaluate(self, weights: Vector) -> float:
-        """The metric of a model on data that no client trains on."""
+    def evaluate(self, weights: Vector) -> float | Mapping[str, float]:
+        """The metric of a model on data that no client trains on; with ``also``, all of them by name."""
+
+    def explain(self, client: int, weights: Vector, rate: float, step: int, state: Any = None) -> str:
+        """Why this training led to numbers that are not finite, and what to do about it, if the task can tell."""
+        return ""

@@ -7,40 +7,36 @@ that was trained.
 
 from __future__ import annotations
 
+import math
 import re
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import partial
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 import torch
 from torch import Tensor, nn
-from torch.utils.data import Dataset, TensorDataset
 
 from spyker.config.scenario import Training
 from spyker.config.sections import ScenarioError, show
+from spyker.learn.descent import Descent
 from spyker.learn.layout import Layout
+from spyker.learn.native.compiling import refused
 from spyker.learn.native.kernel import kernel_for
-from spyker.learn.task import Metric, Task
+from spyker.learn.task import ACCURACY, Metric, Task, Trained
+from spyker.learn.torch_checks import check_alike, scores_of, try_out
+from spyker.learn.torch_data import Collate, Data, Examples, Later, Loaded, Pieces, Reading, Source, Stream, Whole
+from spyker.learn.torch_given import sources
+from spyker.learn.torch_training import Trainer
 from spyker.vectors import Vector
 
-Examples: TypeAlias = tuple[Tensor, Tensor]
-Loss: TypeAlias = Callable[[Tensor, Tensor], Tensor]
+__all__ = ["Examples", "Later", "Measure", "Stream", "TorchTask", "accuracy"]
+
+Loss: TypeAlias = Callable[[Any, Any], Tensor]
 EVALUATION_BATCH = 256  # what a processor has in its cache; with 1,024, CIFAR-10 takes 1.7 times as long
+DEFAULT_BATCH = Training().batch_size
 warnings.filterwarnings("ignore", "The given NumPy array is not writable")  # and we do not write to it
-MOMENTUM = 0.9
-
-
-@dataclass(frozen=True, slots=True)
-class Later:
-    """A dataset of ``count`` examples that is read anew whenever it is needed, and not kept: for data whose source is
-    fast, shared among processes, and smaller than the tensors made of it.
-    """
-
-    count: int
-    read: Callable[[], Examples]
 
 
 def accuracy(outputs: Tensor, targets: Tensor) -> Tensor:
@@ -48,42 +44,97 @@ def accuracy(outputs: Tensor, targets: Tensor) -> Tensor:
     return (outputs.argmax(1) == targets).float()
 
 
+@dataclass(frozen=True, slots=True)
+class Measure:
+    """Something else to measure in every evaluation: ``finish`` of the mean ``score`` of the test examples."""
+
+    metric: Metric
+    score: Loss
+    finish: Callable[[float], float] = float
+
+
 class TorchTask(Task):
     """A model, the clients' datasets and the data to judge it by.
 
-    Datasets are ``(inputs, targets)`` pairs of tensors or map-style datasets, each read once and kept in memory, or
-    :class:`Later`. ``loss(outputs, targets)`` is minimised; ``score(outputs, targets)`` gives one number per example,
-    and the metric is ``finish`` of their mean. W⁰ is the model as it is handed over.
+    A dataset is ``(inputs, targets)``, tensors or arrays; a dictionary of columns; a map-style dataset of pairs or
+    dictionaries; a ``DataLoader``; a :class:`Later` or a :class:`Stream`. Columns and map-style datasets are read once
+    and kept in memory; with a ``collate_fn``, which makes a batch of a list of examples, they are read batch by batch.
+    Of dictionaries ``inputs`` and ``target`` name the columns: one of inputs is the model's argument, several are its
+    arguments by name.
+
+    ``loss(outputs, targets)`` is minimised; ``score(outputs, targets)`` gives one number per example, and the
+    ``metric`` is ``finish`` of their mean. Who has a score of their own says what it is called, and whether more of it
+    is better. ``also`` is measured besides. Where there are ``client_tests``, one dataset per client, each client
+    judges the model that it receives by its own, and reports that. W⁰ is the model as it is handed over.
     """
 
     def __init__(
         self,
         model: nn.Module,
-        clients: Sequence[Examples | Dataset[Examples] | Later],
-        test: Examples | Dataset[Examples] | Later,
+        clients: Sequence[Data],
+        test: Data,
         training: Training,
         *,
         seed: int = 0,
         loss: Loss = nn.functional.cross_entropy,
         score: Loss = accuracy,
         finish: Callable[[float], float] = float,
-        metric: Metric = Task.metric,
+        metric: Metric | None = None,
+        also: Sequence[Measure] = (),
+        client_tests: Sequence[Data] | None = None,
+        collate_fn: Collate | None = None,
+        inputs: str | Sequence[str] | None = None,
+        target: str | None = None,
     ) -> None:
         self.device = device_of(training)
-        self.model, self.loss, self.score, self.finish, self.metric = model, loss, score, finish, metric
+        self.model, self.loss = model, loss
+        self.measures = [Measure(named(metric, score), score, finish), *also]
+        self.metric, *others = [measure.metric for measure in self.measures]
+        self.also = tuple(others)
         self.training, self.seed = training, seed
-        self.clients = [as_later(dataset) for dataset in clients]
-        self.test = as_later(test)
+        reading = Reading(inputs, target)
+        self.clients = sources(clients, reading, collate_fn, "client {}".format)
+        self.test = sources([test], reading, collate_fn, lambda _: "the test data")[0]
+        self.client_tests = sources(client_tests or (), reading, collate_fn, "the test data of client {}".format)
+        self.descent = Descent(training)
         self._flatten()
         self._initial = self.unload()
+        if not self.clients:
+            raise ScenarioError("task", "has no client", "Give TorchTask one dataset per client")
         self.native = None
         if training.kernel == "native":
-            self.native = kernel_for(model, self.clients[0].read()[0].shape[1:], loss, training)
+            first = self.clients[0].open(self.device)
+            if not isinstance(first, Whole) or len(first.whole.inputs) != 1 or self.client_tests:
+                raise refused("the data is not one tensor of inputs", "Give TorchTask tensors, or a Later")
+            self.native = kernel_for(model, first.whole.inputs[0].shape[1:], loss, training)
+        self._check(client_tests)
+
+    def _check(self, client_tests: Sequence[Data] | None) -> None:
+        """Refuse what would fail, or mislead, later."""
+        if client_tests is not None and len(self.client_tests) != len(self.clients):
+            raise ScenarioError(
+                "task",
+                f"has data for {len(self.clients)} clients, and client_tests for {len(self.client_tests)}",
+                "Give every client test data of its own, or none",
+            )
+        size = self.training.batch_size
+        for k, each in enumerate(self.clients):
+            if isinstance(each, Loaded) and size not in (DEFAULT_BATCH, each.loader.batch_size):
+                raise ScenarioError(
+                    "training.batch-size",
+                    f"is {size}, and client {k} has a DataLoader with batches of {each.loader.batch_size}",
+                    "Leave it out, or give TorchTask the dataset instead of the DataLoader",
+                )
+        check_alike(self.clients)
+        self.descent.begin(self.trained, self.parameters, self.training.rate)
+        scores = [(measure.metric.name, measure.score) for measure in self.measures]
+        try_out(self.model, self.clients, self.test, self.loss, scores, self.device)
 
     def _flatten(self) -> None:
         """Move the model into one vector."""
         self.model.to(self.device)
         parameters = dict(self.model.named_parameters())
+        self.parameters = list(parameters.values())
         buffers = {name: b for name, b in self.model.named_buffers() if b.is_floating_point()}
         parts = parameters | buffers
         self.layout = Layout(tuple(parts), tuple(tuple(p.shape) for p in parts.values()))
@@ -101,7 +152,8 @@ class TorchTask(Task):
 
     def __getstate__(self) -> dict[str, object]:
         """Without the views of the flat vectors, which would come back as copies."""
-        return {key: value for key, value in vars(self).items() if key not in ("flat", "gradient", "trained")}
+        views = ("flat", "gradient", "trained", "parameters")
+        return {key: value for key, value in vars(self).items() if key not in views}
 
     def __setstate__(self, state: dict[str, object]) -> None:
         vars(self).update(state)
@@ -117,36 +169,35 @@ class TorchTask(Task):
 
     def size(self, client: int) -> int:
         """The length of the client's dataset."""
+        if client >= len(self.clients):
+            raise ScenarioError(
+                "world.clients",
+                f"adds up to at least {client + 1}, and the task has data for {len(self.clients)}",
+                "Give TorchTask one dataset per client, or have fewer clients (--clients)",
+            )
         return self.clients[client].count
 
-    def train(self, client: int, weights: Vector, rate: float, step: int) -> Vector:
+    def train(self, client: int, weights: Vector, rate: float, step: int, state: Any = None) -> Vector | Trained:
         """Minibatches for some epochs, in an order that follows from the seed, the client and the step."""
-        inputs, targets = (tensor.to(self.device) for tensor in self.clients[client].read())
-        self.seed_all(int(np.random.SeedSequence((self.seed, client, step)).generate_state(1, np.uint64)[0]))
+        metrics = {}
+        if self.client_tests:
+            judged = self._judge(self.client_tests[client], weights)
+            metrics = {f"test {name}": value for name, value in judged.items()}
+        trainer = Trainer(self, client, weights, rate, step, state)
         if self.native is not None:
-            orders = [torch.randperm(len(targets)) for _ in range(self.training.epochs)]
-            return self.native.train(weights, inputs, targets, orders, rate, self.training)
-        self.load(weights)
-        anchor = self.trained.clone() if self.training.proximal else None
-        descend = self.descent(rate)
-        self.model.train()
-        for _ in range(self.training.epochs):
-            for batch in torch.randperm(len(targets)).to(self.device).split(self.training.batch_size):
-                self.gradient.zero_()
-                self.loss(self.model(inputs[batch]), targets[batch]).backward()
-                if anchor is not None:
-                    self.gradient.add_(self.trained - anchor, alpha=self.training.proximal)
-                descend()
-        return self.unload()
+            return trainer.natively(self.native)
+        trained = trainer.train()
+        if self.training.report_loss:
+            metrics["training loss"] = trainer.loss
+        metrics = {name: value for name, value in metrics.items() if math.isfinite(value)}
+        left, seen = trainer.steps.left(), trainer.seen
+        if not metrics and left is None and seen == self.clients[client].count:
+            return trained
+        return Trained(trained, None if seen == self.clients[client].count else seen, metrics or None, left)
 
-    def descent(self, rate: float) -> Callable[[], object]:
-        """One step along the gradient, for all parameters at once."""
-        match self.training.optimiser:
-            case "momentum":
-                return torch.optim.SGD([self.trained], lr=rate, momentum=MOMENTUM).step
-            case "adam":
-                return torch.optim.Adam([self.trained], lr=rate).step
-        return lambda: self.trained.add_(self.gradient, alpha=-rate)
+    def explain(self, client: int, weights: Vector, rate: float, step: int, state: Any = None) -> str:
+        """Train once more, and watch for the step at which numbers cease to be finite."""
+        return Trainer(self, client, weights, rate, step, state).explain()
 
     def seed_all(self, seed: int) -> None:
         """Seed what draws random numbers in training: the order of the data, dropout."""
@@ -154,18 +205,28 @@ class TorchTask(Task):
         if self.device.type == "cuda":
             torch.cuda.manual_seed(seed)
 
+    def evaluate(self, weights: Vector) -> float | dict[str, float]:
+        """The mean score over the test data, finished; by name, where more than one is measured."""
+        found = self._judge(self.test, weights)
+        return found if self.also else found[self.metric.name]
+
     @torch.no_grad()
-    def evaluate(self, weights: Vector) -> float:
-        """The mean score over the test data, finished."""
+    def _judge(self, source: Source, weights: Vector) -> dict[str, float]:
+        """What is measured of a model on some data."""
         self.load(weights)
         self.model.train(mode=False)
-        outputs = self.model if self.native is None else partial(self.native.outputs, weights)
-        inputs, targets = self.test.read()
-        batches = zip(inputs.split(EVALUATION_BATCH), targets.split(EVALUATION_BATCH), strict=True)
-        total = 0.0
-        for x, y in batches:
-            total += float(self.score(outputs(x.to(self.device)), y.to(self.device)).sum())
-        return self.finish(total / len(targets))
+        if isinstance(source, Pieces):
+            self.seed_all(self.seed)  # it may draw something, and must always draw the same
+        totals, count = [0.0] * len(self.measures), 0
+        for batch in source.open(self.device).in_order(EVALUATION_BATCH):
+            native = None if self.native is None else self.native.outputs(weights, batch.inputs[0])
+            outputs = self.model(*batch.inputs, **batch.named) if native is None else native
+            for i, measure in enumerate(self.measures):
+                totals[i] += float(scores_of(measure.score, measure.metric.name, outputs, batch).sum())
+            count += batch.count
+        if not count:
+            raise ScenarioError("task", "the test data gives no example", "Give it some")
+        return {m.metric.name: m.finish(total / count) for m, total in zip(self.measures, totals, strict=True)}
 
     def load(self, weights: Vector) -> None:
         """Make ``weights`` the model's."""
@@ -181,6 +242,19 @@ class TorchTask(Task):
     def state_dict(self, weights: Vector) -> dict[str, Tensor]:
         """The weights as PyTorch knows them, by name."""
         return {name: torch.from_numpy(part) for name, part in self.layout.parts(weights).items()}
+
+
+def named(metric: Metric | None, score: Loss) -> Metric:
+    """What the score is called. Only that of the default one is known."""
+    if metric is not None:
+        return metric
+    if score is accuracy:
+        return ACCURACY
+    raise ScenarioError(
+        "task",
+        "has a score of its own, and nobody knows what it is called, nor whether more of it is better",
+        'Say so: metric=spyker.Metric("loss", higher_is_better=False)',
+    )
 
 
 def device_of(training: Training) -> torch.device:
@@ -203,31 +277,3 @@ def shaped(piece: Tensor, shape: Sequence[int]) -> Tensor:
         out, channels, height, width = shape
         return piece.view(out, height, width, channels).permute(0, 3, 1, 2)
     return piece.view(*shape)
-
-
-def as_later(dataset: Examples | Dataset[Examples] | Later) -> Later:
-    """Whatever the user has, in one form; images as channels-last, which is faster on a CPU."""
-    if isinstance(dataset, Later):
-        read = dataset.read
-        return Later(dataset.count, lambda: channels_last(read()))
-    examples = channels_last(as_examples(dataset))
-    return Later(len(examples[1]), lambda: examples)
-
-
-def as_examples(dataset: Examples | Dataset[Examples]) -> Examples:
-    """Read a dataset into two tensors."""
-    if isinstance(dataset, TensorDataset):
-        inputs, targets = dataset.tensors
-    elif isinstance(dataset, tuple):
-        inputs, targets = dataset
-    else:
-        pairs = [dataset[i] for i in range(len(dataset))]  # type: ignore[arg-type]
-        inputs = torch.stack([torch.as_tensor(x) for x, _ in pairs])
-        targets = torch.stack([torch.as_tensor(y) for _, y in pairs])
-    return inputs, targets
-
-
-def channels_last(examples: Examples) -> Examples:
-    """Lay images out in memory such that the colours of a pixel are neighbours."""
-    inputs, targets = examples
-    return inputs.contiguous(memory_format=torch.channels_last) if inputs.dim() == 4 else inputs, targets

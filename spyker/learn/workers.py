@@ -23,10 +23,10 @@ from spyker.learn.guard import Guard, TaskFailedError
 from spyker.learn.pool import DEPTH, Pool, Worker, WorkerDiedError, WorkerLostError
 from spyker.learn.registry import Recipe
 from spyker.learn.spawn import spawn
-from spyker.learn.task import Trained
+from spyker.learn.task import Scored, Trained
 from spyker.vectors import Vector
 
-ORDER = struct.Struct("<qdq")  # client (-1: evaluate), rate, step; then its state, if it has one
+ORDER = struct.Struct("<qdqd")  # client (-1: evaluate), rate, step, age; then its state, if it has one
 ANSWER = struct.Struct("<cd")  # what this is, score; then what else there is to say
 WEIGHTS, TRAINED, FAILED = b"w", b"t", b"f"  # weights or a score; more than that; an error, as text
 SMALL = 16_384  # bytes that surely fit into a pipe whose other end is not being read
@@ -60,9 +60,9 @@ class WorkerProcess(Worker):
         np.copyto(self.slots[self.given % DEPTH], job.weights)
         self.given += 1
         if isinstance(job, TrainJob):
-            order = ORDER.pack(job.client, job.rate, job.step) + (job.state or b"")
+            order = ORDER.pack(job.client, job.rate, job.step, job.age) + (job.state or b"")
         else:
-            order = ORDER.pack(-1, 0.0, 0)
+            order = ORDER.pack(-1, 0.0, 0, 0.0)
         try:
             self.pipe.send_bytes(order)
         except OSError:
@@ -81,7 +81,8 @@ class WorkerProcess(Worker):
         self.taken += 1
         job = self.next_job()
         if not isinstance(job, TrainJob):
-            job.finish(score)
+            also = answer[ANSWER.size :]
+            job.finish(Scored(score, msgspec.msgpack.decode(also)) if also else score)
         elif kind == TRAINED:
             job.finish(Trained(slot.copy(), *msgspec.msgpack.decode(answer[ANSWER.size :])))
         else:
@@ -140,11 +141,14 @@ def _serve(pipe: Connection, memory: Any, recipe: Recipe) -> None:
 
 def _answer(task: Guard, order: bytes, weights: Vector) -> bytes:
     """Do one job: what to say about it. Trained weights take the place of those that were given."""
-    client, rate, step = ORDER.unpack_from(order)
+    client, rate, step, age = ORDER.unpack_from(order)
     try:
         if client < 0:
-            return ANSWER.pack(WEIGHTS, task.evaluate(weights))
-        trained = task.train(client, weights, rate, step, order[ORDER.size :] or None)
+            scored = task.evaluate(weights)
+            if isinstance(scored, Scored):
+                return ANSWER.pack(WEIGHTS, scored.score) + msgspec.msgpack.encode(scored.also)
+            return ANSWER.pack(WEIGHTS, scored)
+        trained = task.train(client, weights, rate, step, order[ORDER.size :] or None, age)
     except TaskFailedError as error:
         return _failure(error)
     if not isinstance(trained, Trained):

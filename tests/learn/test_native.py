@@ -13,7 +13,7 @@ from torch import nn
 
 from spyker.config.scenario import Scenario, TaskChoice, Training, load
 from spyker.config.sections import ScenarioError
-from spyker.emulate.judge import DivergedError
+from spyker.emulate.diverged import DivergedError
 from spyker.emulate.run import run
 from spyker.learn.built_in.models import cifar10_cnn, digits_cnn, mnist_cnn
 from spyker.learn.by_value import ByValue
@@ -21,7 +21,7 @@ from spyker.learn.engine import TrainJob
 from spyker.learn.native import compiling
 from spyker.learn.registry import Recipe, resolve
 from spyker.learn.start import start
-from spyker.learn.torch_task import TorchTask
+from spyker.learn.torch_task import Later, TorchTask
 from spyker.learn.workers import Workers
 from spyker.records import line
 
@@ -263,6 +263,8 @@ def test_other_optimisers_and_losses_are_refused() -> None:
     ],
 )
 def test_data_that_it_cannot_take_is_refused(inputs: torch.Tensor, targets: torch.Tensor, problem: str) -> None:
-    task = TorchTask(digits_cnn(), [(inputs, targets)], (inputs, targets), Training(kernel="native"))
+    good = torch.zeros(4, 1, 8, 8), torch.tensor([0, 1, 2, 9])
+    later = Later(4, lambda: (inputs, targets))  # nobody looks at it before it is trained on
+    task = TorchTask(digits_cnn(), [good, later], good, Training(kernel="native"))
     with pytest.raises(ValueError, match=problem):
-        task.train(0, task.initial(), 0.1, 0)
+        task.train(1, task.initial(), 0.1, 0)

@@ -6,6 +6,8 @@ It needs no download. A fifth of the images, the same for every seed, is kept fo
 from __future__ import annotations
 
 from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -48,8 +50,21 @@ def client_labels(options: Any, clients: int, seed: int) -> list[Array]:
 
 def read() -> tuple[Array, Array, int]:
     """Images and labels in a fixed order, and how many at their beginning are for evaluation."""
-    from sklearn.datasets import load_digits
+    images, labels = stored()
+    order = np.random.default_rng(0).permutation(len(labels))
+    return images[order], labels[order], len(order) // 5
+
+
+def stored() -> tuple[Array, Array]:
+    """What ``load_digits`` returns, read from the same file: to import scikit-learn takes longer than a short run."""
+    package = find_spec("sklearn")
+    folders = (package.submodule_search_locations if package else None) or ()
+    for file in (Path(folder, "datasets", "data", "digits.csv.gz") for folder in folders):
+        if file.is_file():
+            table = np.loadtxt(file, delimiter=",")
+            return table[:, :-1].reshape(-1, 8, 8), table[:, -1].astype(int)
+
+    from sklearn.datasets import load_digits  # of a version that keeps it elsewhere
 
     data = load_digits()
-    order = np.random.default_rng(0).permutation(len(data.target))
-    return data.images[order], data.target[order], len(order) // 5
+    return data.images, data.target

@@ -14,6 +14,7 @@ import numpy as np
 
 from spyker.config.scenario import Training
 from spyker.config.sections import ScenarioError, show
+from spyker.learn.plain import beyond_sgd
 from spyker.learn.task import Metric, Task
 from spyker.parameters import parameter
 from spyker.vectors import Vector
@@ -41,10 +42,9 @@ class Quadratic(Task):
             self.optima = random.normal(1.0, 1.0, (clients, options.dimension)).astype(np.float32)
         else:
             self.optima = np.asarray(check_optima(options.optima, clients), np.float32)
-        if training.optimiser != "sgd":
-            raise ScenarioError(
-                "training.optimiser", f"is {show(training.optimiser)}", "The task quadratic knows plain sgd only"
-            )
+        if key := beyond_sgd(training):
+            value = show(getattr(training, key.replace("-", "_")))
+            raise ScenarioError(f"training.{key}", f"is {value}", "The task quadratic knows plain sgd only")
         self.training = training
         self.goal = self.optima.mean(axis=0, dtype=np.float64)
         self.way = float(np.linalg.norm(self.goal))

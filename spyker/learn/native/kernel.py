@@ -11,8 +11,10 @@ import torch
 from torch import Tensor, nn
 
 from spyker.config.scenario import Training
+from spyker.config.sections import show
 from spyker.learn.native.compiling import compiled, refused
 from spyker.learn.native.shapes import Shape, shapes_of
+from spyker.learn.plain import beyond_sgd
 from spyker.vectors import Vector
 
 
@@ -94,8 +96,10 @@ class Kernel:
 
 def kernel_for(model: nn.Module, example: Sequence[int], loss: Callable[..., Tensor], training: Training) -> Kernel:
     """The kernel of a model, for examples of this shape; an error if there cannot be one."""
-    if training.optimiser != "sgd":
-        raise refused(f"training.optimiser is {training.optimiser}", "Descend with sgd")
+    if key := beyond_sgd(training):
+        value = getattr(training, key.replace("-", "_"))
+        remedy = "Descend with sgd" if key == "optimiser" else f"Leave out training.{key}"
+        raise refused(f"training.{key} is {value if isinstance(value, str) else show(value)}", remedy)
     if training.device != "cpu":
         raise refused(f"training.device is {training.device}", "Compute on the cpu")
     if loss is not nn.functional.cross_entropy:

@@ -1,0 +1,68 @@
+"""Between the named arrays of a Flower app and the one vector of a Spyker model."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from spyker.learn.layout import Layout
+from spyker.vectors import Vector
+
+NDArray: TypeAlias = npt.NDArray[Any]
+
+
+class MisfitError(ValueError):
+    """Arrays that are not those of the model."""
+
+
+@dataclass(frozen=True, slots=True)
+class Arrays:
+    """What a model consists of, in its order.
+
+    Floating-point arrays are learnt: they travel as float32 and have their own type again in the app. Others, such as
+    the count of batches that a normalisation has seen, stay in every training what they were in the first model.
+    """
+
+    layout: Layout
+    first: Mapping[str, NDArray]
+    """All arrays of the first model, by name."""
+
+    @classmethod
+    def of(cls, arrays: Mapping[str, NDArray]) -> Arrays:
+        """What these arrays are."""
+        learnt = {name: array for name, array in arrays.items() if is_learnt(array)}
+        if not learnt:
+            raise MisfitError(f"has no floating-point array, only {', '.join(arrays) or 'nothing'}")
+        for name, array in learnt.items():
+            if not np.isfinite(array).all():
+                raise MisfitError(f"has numbers in {name} that are not finite")
+        return cls(Layout(tuple(learnt), tuple(array.shape for array in learnt.values())), dict(arrays))
+
+    def vector(self, arrays: Mapping[str, NDArray]) -> Vector:
+        """The model of some arrays, which must have the names and shapes of the first."""
+        for name, shape in zip(self.layout.names, self.layout.shapes, strict=True):
+            if name not in arrays:
+                raise MisfitError(f"no array {name!r}, only {', '.join(map(repr, arrays)) or 'nothing'}")
+            if arrays[name].shape != shape:
+                raise MisfitError(f"the array {name!r} in the shape {arrays[name].shape}, which was {shape}")
+        unknown = next((name for name in arrays if name not in self.first), None)
+        if unknown is not None:
+            raise MisfitError(f"an array {unknown!r}, which the model does not have")
+        return self.layout.vector({name: np.asarray(arrays[name], np.float32) for name in self.layout.names})
+
+    def arrays(self, weights: Vector) -> dict[str, NDArray]:
+        """The arrays of a model, as the app knows them."""
+        parts = self.layout.parts(weights)
+        return {
+            name: parts[name].astype(array.dtype, copy=False) if name in parts else array
+            for name, array in self.first.items()
+        }
+
+
+def is_learnt(array: NDArray) -> bool:
+    """Whether servers can mix such arrays."""
+    return bool(np.issubdtype(array.dtype, np.floating))

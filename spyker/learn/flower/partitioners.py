@@ -1,0 +1,81 @@
+"""Partitioners of Flower Datasets, to deal out data that Spyker has."""
+
+from __future__ import annotations
+
+import ast
+import inspect
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from spyker.config.sections import ScenarioError, show
+from spyker.config.suggest import suggest
+
+Indices = npt.NDArray[np.int64]
+WHERE = "task.partitioner"
+LABEL, ROW = "label", "row"
+
+
+def parts(partitioner: Any, labels: npt.ArrayLike, clients: int) -> list[Indices]:
+    """Which data points each client has, as a partitioner deals them out: partition k is client k's.
+
+    The partitioner is an object of ``flwr_datasets.partitioner`` to which no dataset was given yet. What it is to look
+    at are the ``labels``, in a column that is called ``label``.
+    """
+    from datasets import Dataset
+
+    labels = np.asarray(labels)
+    partitioner.dataset = Dataset.from_dict({LABEL: labels, ROW: np.arange(labels.size)})
+    name = type(partitioner).__name__
+    try:
+        dealt = [np.sort(np.asarray(partitioner.load_partition(k)[ROW], np.int64)) for k in range(clients)]
+        count = partitioner.num_partitions
+    except (KeyError, IndexError, ValueError, TypeError) as error:
+        raise ScenarioError(WHERE, f"{name} cannot deal this data out to {clients} clients ({error})", REMEDY) from None
+    if count != clients:
+        raise ScenarioError(WHERE, f"{name} makes {count} partitions for {clients} clients", REMEDY)
+    for k, part in enumerate(dealt):
+        if part.size == 0:
+            raise ScenarioError(WHERE, f"{name} leaves client {k} without data", REMEDY)
+    return dealt
+
+
+REMEDY = "Change its arguments, or the number of clients (--clients)"
+
+
+def named(text: str, clients: int, seed: int) -> Any:
+    """The partitioner of a text such as ``DirichletPartitioner(alpha=0.3)``.
+
+    The number of partitions, the column of the labels and the seed are filled in.
+    """
+    try:
+        from flwr_datasets import partitioner as offered
+    except ModuleNotFoundError:
+        raise ScenarioError(
+            WHERE,
+            "needs Flower Datasets, which is not installed",
+            "Install it: pip install 'spyker-fl[flower-datasets]'",
+        ) from None
+    name, given = read(text)
+    kinds = [each for each in offered.__all__ if each != "Partitioner"]
+    if name not in kinds:
+        raise ScenarioError(WHERE, f"is {show(text)}", suggest(name, kinds, "There are"))
+    kind = getattr(offered, name)
+    known = inspect.signature(kind).parameters
+    filled = {"num_partitions": clients, "partition_by": LABEL, "seed": seed} | given
+    try:
+        return kind(**{key: value for key, value in filled.items() if key in known or key in given})
+    except (TypeError, ValueError) as error:
+        raise ScenarioError(WHERE, f"is {show(text)}, which is refused ({error})", "Mend its arguments") from None
+
+
+def read(text: str) -> tuple[str, dict[str, Any]]:
+    """A name and its keyword arguments."""
+    try:
+        call = ast.parse(text if "(" in text else f"{text}()", mode="eval").body
+        if not isinstance(call, ast.Call) or not isinstance(call.func, ast.Name) or call.args:
+            raise ValueError
+        return call.func.id, {str(each.arg): ast.literal_eval(each.value) for each in call.keywords}
+    except (SyntaxError, ValueError):
+        raise ScenarioError(WHERE, f"is {show(text)}", "Write it as DirichletPartitioner(alpha=0.3)") from None

@@ -1,0 +1,98 @@
+"""The ``pyproject.toml`` of a Flower app: which ServerApp belongs to a ClientApp, and the configuration of a run."""
+
+from __future__ import annotations
+
+import re
+import sys
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+from spyker.config.sections import ScenarioError, show
+from spyker.config.suggest import suggest
+
+FILE = "pyproject.toml"
+PAIR = re.compile(r"(\S+?)=('[^']*'|\"[^\"]*\"|\S+)")
+Config = dict[str, bool | float | int | str]
+
+
+@dataclass(frozen=True, slots=True)
+class Project:
+    """What ``[tool.flwr.app]`` says."""
+
+    path: Path | None = None
+    server: str | None = None
+    """The ServerApp, as ``package.module:app``, if it is the named ClientApp's."""
+    config: Config = field(default_factory=dict)
+
+    def run_config(self, changes: str) -> Config:
+        """The configuration of a run: the project's, with ``changes`` laid over it as ``flwr run`` does."""
+        changed = read_pairs(changes, "task.run-config")
+        for key in changed:
+            if self.path is not None and key not in self.config:
+                raise ScenarioError(
+                    f"task.run-config: {key}",
+                    f"is not in [tool.flwr.app.config] of {self.path}",
+                    suggest(key, self.config, "There are"),
+                )
+        return self.config | changed
+
+
+def find_project(app: str) -> Project:
+    """The project in or above whose folder the module of a ClientApp stands; nothing where there is none."""
+    if "" not in sys.path:
+        sys.path.insert(0, "")
+    try:
+        spec = find_spec(app.partition(":")[0])
+    except ImportError:  # of a package around it, about which whoever imports it will complain
+        return Project()
+    if spec is None or spec.origin is None:
+        return Project()
+    for folder in Path(spec.origin).resolve().parents:
+        path = folder / FILE
+        if path.is_file():
+            table = section(path)
+            return Project() if table is None else read_project(path, table, app)
+    return Project()
+
+
+def section(path: Path) -> Mapping[str, Any] | None:
+    """``[tool.flwr.app]``, if the file has it."""
+    try:
+        table: Any = tomllib.loads(path.read_text("utf-8"))
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        raise ScenarioError(str(path), f"cannot be read ({error})", "Mend it, as flwr run would ask you to") from None
+    for key in ("tool", "flwr", "app"):
+        table = table.get(key) if isinstance(table, Mapping) else None
+    return table if isinstance(table, Mapping) else None
+
+
+def read_project(path: Path, table: Mapping[str, Any], app: str) -> Project:
+    """A project, whose ServerApp counts only if the ClientApp is the one that the project names."""
+    components = table.get("components", {})
+    server = components.get("serverapp") if components.get("clientapp") == app else None
+    return Project(path, server, flat(table.get("config", {})))
+
+
+def flat(table: Mapping[str, Any], before: str = "") -> Config:
+    """A configuration without nesting: keys of tables below have dots, as in Flower."""
+    config: Config = {}
+    for key, value in table.items():
+        config |= flat(value, f"{before}{key}.") if isinstance(value, Mapping) else {before + key: value}
+    return config
+
+
+def read_pairs(text: str, where: str) -> Config:
+    """``key=value key2="a text"``, as Flower's commands take it."""
+    pairs = PAIR.findall(text)
+    try:
+        if PAIR.sub("", text).strip():
+            raise ValueError
+        return flat(tomllib.loads("\n".join(f"{key} = {value}" for key, value in pairs)))
+    except ValueError:
+        raise ScenarioError(
+            where, f"is {show(text)}", "Write key=value pairs with spaces between them, and texts in quotation marks"
+        ) from None

@@ -1,0 +1,163 @@
+"""A Flower app as a task: the app knows its data and its training, and Spyker who trains when, on which model and at
+which rate.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from flwr.app import MessageType
+from flwr.clientapp import ClientApp
+from flwr.serverapp import ServerApp
+
+from spyker.config.names import Names
+from spyker.config.sections import ScenarioError, show
+from spyker.learn.flower.arrays import Arrays, MisfitError, NDArray
+from spyker.learn.flower.calls import Answer, Caller, FlowerError, seed_all
+from spyker.learn.flower.models import as_arrays
+from spyker.learn.flower.project import find_project, read_pairs
+from spyker.learn.flower.server_app import Told, ask, ask_client
+from spyker.learn.task import Metric, Task, Trained
+from spyker.vectors import Vector
+
+RATE, AGE, ROUND = "spyker-rate", "spyker-age", "server-round"
+"""Keys of the configuration that an app is sent."""
+LOWER = ("loss", "error", "mse", "mae", "rmse", "perplexity", "entropy")
+APPS = Names((), "", "package.module:app")
+
+
+def find_app(options: Any) -> ClientApp:
+    """The ClientApp."""
+    return find(options.app, "task.app", ClientApp)
+
+
+def find(name: str, where: str, kind: type[Any]) -> Any:
+    """The app of a name."""
+    if ":" not in name:
+        raise ScenarioError(where, f"is {show(name)}", "Write package.module:app")
+    app = APPS.find(name, where)
+    if not isinstance(app, kind):
+        raise ScenarioError(where, f"{name} is a {type(app).__name__}", f"Name a {kind.__name__}")
+    return app
+
+
+def make(options: Any, clients: int, seed: int) -> Task:
+    """The task for so many clients."""
+    app = find_app(options)
+    project = find_project(options.app)
+    node_config = read_pairs(options.node_config, "task.node-config")
+    caller = Caller(app, clients, seed, project.run_config(options.run_config), node_config)
+    server = options.server or project.server
+    told = Told() if server is None else ask(find(server, "task.server", ServerApp), caller)
+    caller.names = told.names
+    return FlowerTask(options, caller, told, first_model(options, caller, told))
+
+
+def first_model(options: Any, caller: Caller, told: Told) -> Mapping[str, NDArray]:
+    """The model that everybody starts from."""
+    if options.model is not None:
+        return as_arrays(options.model, caller)
+    arrays = told.arrays or ask_client(caller)
+    if arrays is None:
+        raise ScenarioError(
+            "task.app",
+            f"{options.app} comes with no first model",
+            "Name its ServerApp (task.server) or a function that returns the model (task.model): package.module:name",
+        )
+    return arrays
+
+
+class FlowerTask(Task):
+    """A ClientApp, and what is known about its model."""
+
+    def __init__(self, options: Any, caller: Caller, told: Told, first: Mapping[str, NDArray]) -> None:
+        self.options, self.caller, self.told = options, caller, told
+        try:
+            self.arrays = Arrays.of(first)
+        except MisfitError as error:
+            raise ScenarioError("task.app", f"the first model of {options.app} {error}", "Mend it") from None
+        self.layout = self.arrays.layout
+        self.judge = self._choose_judge()
+
+    def _choose_judge(self) -> str:
+        wanted = self.options.evaluate
+        app = self.caller.app
+        able = {
+            "server": self.told.judge is not None,
+            "clients": self.caller.legacy or "evaluate.default" in app._registered_funcs,
+            "none": True,
+        }
+        if wanted == "auto":
+            return next(name for name, possible in able.items() if possible)
+        if not able[wanted]:
+            remedy = "Give its strategy an evaluate_fn" if wanted == "server" else "Register one with @app.evaluate()"
+            raise ScenarioError("task.evaluate", f"is {wanted}, and the app has no such evaluation", remedy)
+        return str(wanted)
+
+    def initial(self) -> Vector:
+        """The app's first model."""
+        return self.arrays.vector(self.arrays.first)
+
+    def size(self, client: int) -> int:
+        """What a client weighs until it says so itself, in its first answer."""
+        return int(self.options.examples_per_client)
+
+    def train(
+        self, client: int, weights: Vector, rate: float, step: int, age: float = 0.0, state: bytes | None = None
+    ) -> Trained:
+        """Have the app train."""
+        config = dict(self.told.train or {})
+        config |= {self.options.rate_key: rate, RATE: rate, AGE: age, ROUND: step + 1}
+        answer = self.caller.call(client, MessageType.TRAIN, self.arrays.arrays(weights), config, step, state)
+        try:
+            trained = self.arrays.vector(answer.arrays)
+        except MisfitError as error:
+            raise FlowerError(f"{self.options.app} returned {error}") from None
+        return Trained(trained, answer.examples, answer.metrics or None, answer.state)
+
+    def evaluate(self, weights: Vector) -> float:
+        """Have the app judge a model, and look at the number that counts."""
+        if self.judge == "none":
+            return float("nan")
+        numbers = self.numbers(weights)
+        if self.metric.name not in numbers:
+            raise ScenarioError(
+                "task.metric", f"is {self.metric.name!r}", f"The app's evaluation has {', '.join(numbers) or 'nothing'}"
+            )
+        return numbers[self.metric.name]
+
+    def numbers(self, weights: Vector) -> Mapping[str, float]:
+        """All numbers of an evaluation: the server's, or the clients', weighted by their examples."""
+        arrays = self.arrays.arrays(weights)
+        if self.judge == "server":
+            assert self.told.judge is not None
+            seed_all(self.caller.seed)
+            return self.told.judge(arrays) or {}
+        count = min(self.options.evaluate_clients or self.caller.clients, self.caller.clients)
+        return weighted([self._evaluate(client, arrays) for client in range(count)])
+
+    def _evaluate(self, client: int, arrays: Mapping[str, NDArray]) -> Answer:
+        return self.caller.call(client, MessageType.EVALUATE, arrays, dict(self.told.evaluate or {}) | {ROUND: 1}, 0)
+
+    @cached_property
+    def metric(self) -> Metric:  # type: ignore[override]
+        """The number that counts: if nobody says which, the app's evaluation of the first model shows what there is."""
+        name, higher = self.options.metric, self.options.higher_is_better
+        if name is None:
+            names = [] if self.judge == "none" else list(self.numbers(self.initial()))
+            liked = [n for part in ("acc", "loss") for n in names if part in n.lower()]
+            name = next(iter([*liked, *names]), "none")
+        if higher is None:
+            higher = not any(part in name.lower() for part in LOWER)
+        return Metric(name, higher, (0.9, 0.95) if "acc" in name.lower() else ())
+
+
+def weighted(answers: list[Answer]) -> dict[str, float]:
+    """The mean of what clients measured, weighted by the number of their examples, as Flower has it."""
+    names = list(answers[0].metrics) if answers else []
+    share = np.array([answer.examples or 1 for answer in answers], np.float64)
+    share /= share.sum()
+    return {name: float(share @ [answer.metrics[name] for answer in answers]) for name in names}

@@ -1,0 +1,20 @@
+"""What plain SGD is, to whoever knows nothing else."""
+
+from __future__ import annotations
+
+from spyker.config.scenario import Training
+
+
+def beyond_sgd(training: Training) -> str | None:
+    """The first key of [training] that asks for more than plain SGD, if there is one."""
+    if training.optimiser.lower() != "sgd":
+        return "optimiser"
+    asked = {
+        "optimiser-options": training.optimiser_options,
+        "keep-optimiser": training.keep_optimiser,
+        "schedule": training.schedule,
+        "schedule-options": training.schedule_options,
+        "clip-norm": training.clip_norm,
+        "report-loss": training.report_loss,
+    }
+    return next((key for key, value in asked.items() if value), None)

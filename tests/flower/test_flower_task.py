@@ -1,0 +1,173 @@
+"""What an app is told, and what becomes of its answers."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from spyker.api.scenario import read_scenario
+from spyker.config.sections import ScenarioError
+from spyker.learn.guard import Guard, TaskFailedError
+from spyker.learn.registry import recipe
+from spyker.learn.task import Metric
+
+pytest.importorskip("flwr", reason="needs Flower: pip install 'spyker-fl[flower]'")
+import tiny_apps
+
+
+def make(app: str = "tiny_apps:telling", clients: int = 4, **options: Any) -> Any:
+    """By default, of the app that tells, with its server."""
+    if app == "tiny_apps:telling":
+        options = {"server": "tiny_apps:server"} | options
+    settings = {f"task.{key.replace('_', '-')}": value for key, value in ({"app": app} | options).items()}
+    return recipe(
+        read_scenario({"world": {"regions": ["Paris"]}}, task="flower", clients=clients, seed=5, settings=settings)
+    ).make()
+
+
+def test_an_app_is_told_rate_age_round_and_partition() -> None:
+    task = make(node_config='data="/data/a.csv"')
+    task.train(2, task.initial(), 0.125, 6, 17.5)
+    assert tiny_apps.heard["config"] == {
+        "lr": 0.125,  # and not what the ServerApp says
+        "spyker-rate": 0.125,
+        "spyker-age": 17.5,
+        "server-round": 7,
+        "sum": 0 + 1 + 2 + 3,  # the ServerApp's own, from the answers to its query
+    }
+    assert tiny_apps.heard["node"] == {"partition-id": 2, "num-partitions": 4, "data": "/data/a.csv"}
+
+
+def test_the_key_of_the_rate_is_the_apps() -> None:
+    task = make(rate_key="eta")
+    task.train(2, task.initial(), 0.125, 0)
+    config: Any = tiny_apps.heard["config"]
+    assert (config["eta"], config["lr"]) == (0.125, 99.0)
+
+
+def test_arrays_have_their_shapes_and_types_in_the_app_and_the_others_stay() -> None:
+    task = make()
+    weights = task.initial()
+    assert (weights.dtype, weights.size) == (np.float32, 24 + 2)
+    trained = task.train(0, weights, 0.1, 0).weights
+    arrays: Any = tiny_apps.heard["arrays"]
+    for name, array in tiny_apps.MODEL.items():
+        assert arrays[name].dtype == array.dtype
+        np.testing.assert_allclose(arrays[name], array)
+    np.testing.assert_array_equal(trained, weights + 1)
+    task.train(0, trained, 0.1, 1)
+    assert tiny_apps.heard["arrays"]["seen"] == 7  # type: ignore[index]
+
+
+def test_examples_and_numbers_are_in_the_answer() -> None:
+    trained = make().train(0, make().initial(), 0.1, 0)
+    assert trained.examples == 30
+    assert {"count": 1.0, "each.0": 0.5, "each.1": 0.25}.items() <= trained.metrics.items()
+
+
+def test_an_app_finds_its_state_again() -> None:
+    task = make()
+    guard, weights, state = Guard(task), task.initial(), None
+    for count in (1, 2, 3):
+        trained: Any = guard.train(1, weights, 0.1, count - 1, state)
+        state = trained.state
+        assert trained.metrics["count"] == count
+
+
+def test_random_numbers_follow_from_seed_client_and_step() -> None:
+    task = make()
+    draw = [task.train(k, task.initial(), 0.1, step).metrics["draw"] for k, step in ((0, 0), (0, 0), (1, 0), (0, 1))]
+    assert draw[0] == draw[1]
+    assert len(set(draw)) == 3
+
+
+def test_clients_judge_weighted_by_their_examples() -> None:
+    task = make(clients=3)
+    assert task.metric == Metric("rmse", higher_is_better=False), "and less of an error is better"
+    assert task.evaluate(task.initial()) == pytest.approx((0 * 10 + 1 * 20 + 2 * 30) / 60)
+    few = make(clients=3, evaluate_clients=2, metric="mass")
+    assert few.metric == Metric("mass")
+    assert few.evaluate(few.initial()) == pytest.approx(1 * 20 / 30)
+    assert np.isnan(make(evaluate="none").evaluate(task.initial()))
+
+
+def test_a_numpy_client_is_asked_for_the_first_model() -> None:
+    task = make("tiny_apps:old")
+    np.testing.assert_array_equal(task.initial(), [3, 3, 3, 3, 0])
+    trained = task.train(0, task.initial(), 0.5, 0, 2.0)
+    np.testing.assert_array_equal(trained.weights, [4, 4, 4, 4, 1])
+    assert (trained.examples, trained.metrics) == (12, {"loss": 0.5, "done": 1.0})
+    assert tiny_apps.heard["config"] == {"lr": 0.5, "spyker-rate": 0.5, "spyker-age": 2.0, "server-round": 1}
+    assert (task.metric.name, task.evaluate(task.initial())) == ("accuracy", 0.75)
+
+
+def test_a_server_fn_has_the_first_model_the_configuration_and_the_judge() -> None:
+    task = make("tiny_apps:old", server="tiny_apps:old_server", metric="loss")
+    np.testing.assert_array_equal(task.initial(), np.ones(5))
+    task.train(0, task.initial(), 0.5, 0)
+    assert tiny_apps.heard["config"]["momentum"] == 0.9  # type: ignore[index]
+    assert task.evaluate(task.initial()) == 4.0
+
+
+def test_a_function_has_the_first_model() -> None:
+    task = make("tiny_apps:failing", model="tiny_apps:model")
+    assert task.layout.names == ("image", "wide")
+    assert task.judge == "none", "this app has no evaluation"
+
+
+def test_a_project_names_the_server_and_has_the_configuration(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "own_project.py").write_text("from tiny_apps import telling as app, server\n", "utf-8")
+    (tmp_path / "pyproject.toml").write_text(
+        '[tool.flwr.app.components]\nserverapp = "own_project:server"\nclientapp = "own_project:app"\n'
+        '[tool.flwr.app.config]\nepochs = 1\ndeep.key = "a"\n',
+        "utf-8",
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    task = make("own_project:app", run_config='deep.key="b c"')
+    task.train(0, task.initial(), 0.1, 0)
+    assert tiny_apps.heard["run"] == {"epochs": 1, "deep.key": "b c"}
+    assert tiny_apps.heard["config"]["deep.key"] == "b c"  # type: ignore[index]
+    with pytest.raises(ScenarioError, match=r"task.run-config: epoch: is not in .* Did you mean 'epochs'"):
+        make("own_project:app", run_config="epoch=2")
+
+
+@pytest.mark.parametrize(
+    ("app", "complaint"),
+    [
+        ("failing", r"^task FlowerTask, training client 3:\n(.*\n)*LookupError: the disk of this client is empty$"),
+        ("refusing", "training client 3:\n(.*\n)*.*the app answered with error 3: not today$"),
+        (
+            "reshaping",
+            r"training client 3:\n(.*\n)*.*reshaping returned the array 'wide' in the shape \(5,\)",
+        ),
+    ],
+)
+def test_what_goes_wrong_names_client_and_reason(app: str, complaint: str) -> None:
+    task = make(f"tiny_apps:{app}", model="tiny_apps:model")
+    with pytest.raises(TaskFailedError, match=complaint):
+        Guard(task).train(3, task.initial(), 0.1, 0)
+
+
+@pytest.mark.parametrize(
+    ("options", "complaint"),
+    [
+        ({"app": "no_such_package.client_app:app"}, 'task.app: "no_such_package.client_app:app" cannot be imported'),
+        ({"app": "tiny_apps:tellin"}, "task.app: .*tiny_apps has no 'tellin'.*Did you mean 'telling'"),
+        ({"app": "tiny_apps:server"}, "task.app: tiny_apps:server is a ServerApp. Name a ClientApp"),
+        ({"app": "tiny_apps"}, 'task.app: is "tiny_apps". Write package.module:app'),
+        (
+            {"app": "tiny_apps:failing"},
+            "task.app: tiny_apps:failing comes with no first model.*task.model",
+        ),
+        ({"server": "tiny_apps:telling"}, "task.server: tiny_apps:telling is a ClientApp"),
+        ({"server": "tiny_apps:idle"}, "task.server: ended without having sent anybody a model"),
+        ({"server": "tiny_apps:crowded"}, "task.server: waits for more nodes than the 4 clients"),
+        ({"evaluate": "server"}, "task.evaluate: is server, and the app has no such evaluation"),
+        ({"run_config": "epochs"}, 'task.run-config: is "epochs". Write key=value'),
+        ({"model": "tiny_apps:heard"}, "task.model: tiny_apps:heard is a dict. Name a function"),
+    ],
+)
+def test_what_makes_no_sense_is_refused(options: dict[str, Any], complaint: str) -> None:
+    with pytest.raises(ScenarioError, match=complaint):
+        make(**options)
