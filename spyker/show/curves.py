@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
-from spyker.records import Evaluated, RecordError, RunRecord
+from spyker.protocol.facts import ClientReported
+from spyker.records import Evaluated, Measured, RecordError, RunRecord, Stated
 from spyker.records.facts import EMULATED
 
 
@@ -26,6 +28,8 @@ class Curve:
     finished: bool
     virtual: bool = True
     """Whether its time is that of an emulated world."""
+    of: str = "server"
+    """Whose scores these are."""
 
     def good(self, score: float, target: float) -> bool:
         """Whether a score is at least as good as ``target``."""
@@ -57,7 +61,7 @@ def targets(runs: Sequence[RunRecord]) -> list[float]:
 
 def curve(run: RunRecord) -> Curve:
     """Read the evaluations of a run. A run that was killed has them as well."""
-    points = list(run.facts(Evaluated))
+    points: list[Stated[Evaluated]] = list(run.facts(Evaluated))
     if not points:
         raise RecordError(f"{run.folder} has no evaluation. Let it run longer, or run it again if it has ended")
     scores, summary = [p.fact for p in points], run.summary or {}
@@ -75,3 +79,48 @@ def curve(run: RunRecord) -> Curve:
         bool(summary.get("finished")),
         run.start.world == EMULATED,
     )
+
+
+def other_curves(run: RunRecord) -> dict[str, Curve]:
+    """What else was measured, by name: in evaluations, and by clients, of whose last reports there is the mean."""
+    main, found = curve(run), dict[str, Curve]()
+    if not (run.summary or {"metrics": True}).keys() & {"metrics", "reported"}:
+        return found  # which saves reading the record once more
+    row, last = 0, dict[str, dict[int, float]]()
+    for stated in run.facts(Evaluated, Measured, ClientReported):
+        fact = stated.fact
+        if isinstance(fact, Measured):
+            point = Point(fact.mean, fact.worst, fact.best, fact.averaged)
+            add(found, fact.name, fact.higher_is_better, main, row - 1, point, "server")
+        elif isinstance(fact, ClientReported):
+            for name, value in fact.metrics.items():
+                last.setdefault(name, {})[fact.client] = value
+        else:
+            for name, values in last.items():
+                mean, low, high = sum(values.values()) / len(values), min(values.values()), max(values.values())
+                higher = main.higher_is_better if name == f"test {main.metric}" else "loss" not in name
+                worst, best = (low, high) if higher else (high, low)
+                add(found, name, higher, main, row, Point(mean, worst, best, mean), "client")
+            row += 1
+    return dict(sorted(found.items(), key=lambda item: item[1].of != "server"))  # what was evaluated comes first
+
+
+class Point(NamedTuple):
+    """Scores of one evaluation."""
+
+    mean: float
+    worst: float
+    best: float
+    averaged: float
+
+
+def add(found: dict[str, Curve], name: str, higher: bool, main: Curve, row: int, point: Point, of: str) -> None:
+    """Add a point to the curve of this name, at the time of an evaluation."""
+    if name not in found:
+        ended = main.synchronisations, main.finished, main.virtual
+        found[name] = Curve(name, higher, [], [], [], [], [], [], [], *ended, of)
+    curve = found[name]
+    for key in ("time", "updates", "bytes"):
+        getattr(curve, key).append(getattr(main, key)[row])
+    for key, score in point._asdict().items():
+        getattr(curve, key).append(score)

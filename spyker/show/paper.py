@@ -86,8 +86,10 @@ def seeded(curves: Mapping[str, Sequence[Curve | None]]) -> int:
 def meaning(curves: Mapping[str, Sequence[Curve | None]], targets: Sequence[float]) -> str:
     """What the lines, the shades and the dots of :func:`lines` are, in words."""
     several = seeded(curves)
-    lines = f"mean of the servers and of {several} seeds" if several else "mean of the servers"
-    shade = "the range over the seeds" if several else "from the worst server to the best"
+    of = next((c.of for seeds in curves.values() for c in seeds if c is not None), "server")
+    whose = f"mean of the {of}s" if of == "server" else f"mean of what {of}s reported last"
+    lines = f"{whose} and of {several} seeds" if several else whose
+    shade = "the range over the seeds" if several else f"from the worst {of} to the best"
     dotted = f"; dotted: {' and '.join(f'{t:g}' for t in targets)}, to be reached" if targets else ""
     return f"Lines: {lines}; shade: {shade}{dotted}."
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import re
 from pathlib import Path
 
 from matplotlib.axes import Axes
@@ -31,6 +32,9 @@ def plot_all(shown: Shown, folder: Path) -> list[Path]:
     names = {"time": f"{metric}-time.png", "updates": f"{metric}-updates.png", "bytes": "bytes.png"}
     for what, name in names.items():
         save(plot(shown, what), folder / name)
+    for other in shown.others:
+        names[other] = f"{re.sub(r'[^A-Za-z0-9]+', '-', other).strip('-')}-time.png"
+        save(plot(shown.of(other)), folder / names[other])
     return [folder / name for name in names.values()]
 
 
@@ -52,7 +56,9 @@ def plot(shown: Shown, what: str = "time") -> Picture:
     else:
         raise ValueError(f"nothing can be drawn against {what!r}. Choose time, updates or bytes")
     if what != "bytes" and every[0].higher_is_better and max(max(c.best) for c in every) <= 1:
-        axes.set_ylim(0, 1.02)
+        axes.set_ylim(min(0, *(min(c.worst) for c in every)), 1.02)
+    if what != "bytes" and not every[0].higher_is_better:
+        axes.set_ylabel(f"{metric} (less is better)")
     axes.set_title(title[0].upper() + title[1:], loc="left", fontsize=11)
     axes.grid(alpha=0.25)
     axes.spines[["top", "right"]].set_visible(False)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from rich.console import Console
 
-from spyker.protocol.facts import CloudRoundEnded, SyncStarted, UpdateApplied
+from spyker.protocol.facts import CloudRoundEnded, RateHalved, SyncStarted, UpdateApplied
 from spyker.records import Evaluated, Fact, RunStarted
 from spyker.show.bar import Bar
 
@@ -17,6 +17,7 @@ class LiveProgress(Bar):
         self.duration, self.metric = duration, metric
         self.updates = self.syncs = 0
         self.score: float | None = None
+        self.note = ""
         if self.moves:
             self.show(0.0, "starting")
 
@@ -32,10 +33,13 @@ class LiveProgress(Bar):
             self.syncs = fact.round
         elif isinstance(fact, Evaluated):
             self.score = fact.mean
+        elif isinstance(fact, RateHalved):
+            self.note = f" · first trainings ran away: rate {fact.rate:g}"
         if t >= self.duration or self.due():
             self.show(t, self.status(t), last=t >= self.duration)
 
     def status(self, t: float) -> str:
         """Where the run stands."""
         score = "–" if self.score is None else f"{self.score:.3f}"
-        return f"t {t:.1f}/{self.duration:g} s · {self.updates:,} updates · {self.metric} {score} · {self.syncs} syncs"
+        counts = f"{self.updates:,} updates · {self.metric} {score} · {self.syncs} syncs"
+        return f"t {t:.1f}/{self.duration:g} s · {counts}{self.note}"

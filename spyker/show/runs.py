@@ -7,12 +7,12 @@ same in all of them. What makes numbers of two lines mean different things is sa
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import Any, TypeAlias
 
 from spyker.protocol.registry import ALGORITHMS
-from spyker.records import RecordError, RunRecord
-from spyker.show.curves import Curve, curve, targets
+from spyker.records import RecordError, RunRecord, RunStarted
+from spyker.show.curves import Curve, curve, other_curves, targets
 
 Settings: TypeAlias = dict[str, object]
 COMMON = ("task", "world", "training", "evaluation")  # other sections are algorithms'
@@ -30,6 +30,17 @@ class Shown:
     """What all of them are runs of: task, clients, seeds."""
     unlike: Sequence[str]
     """The keys in which they differ though they should not, if they are to be compared."""
+    others: Mapping[str, Mapping[str, Sequence[Curve]]] = field(default_factory=dict)
+    """What else all of them measured, by name: the same lines."""
+
+    def of(self, metric: str) -> Shown:
+        """The same runs by something else that they measured."""
+        if metric == self.first.metric:
+            return self
+        if metric not in self.others:
+            known = listed([self.first.metric, *self.others])
+            raise RecordError(f"{metric!r} was not measured in all of these runs. There is {known}")
+        return replace(self, lines=self.others[metric], targets=())
 
     @property
     def first(self) -> Curve:
@@ -45,9 +56,13 @@ class Shown:
 def together(runs: Sequence[RunRecord]) -> Shown:
     """Put runs into lines. Runs with different metrics have no axis in common."""
     runs = list({run.folder.resolve(): run for run in runs}.values())
-    metrics = {run.start.metric: run.folder for run in runs}
+    metrics = {(run.start.metric, run.start.higher_is_better): run.folder for run in runs}
     if len(metrics) > 1:
-        examples = listed([f"{metric} ({folder})" for metric, folder in metrics.items()])
+        twice = len({metric for metric, _ in metrics}) < len(metrics)
+        examples = listed(
+            f"{metric}{(', more is better', ', less is better')[not up] if twice else ''} ({folder})"
+            for (metric, up), folder in metrics.items()
+        )
         raise RecordError(f"these runs have different metrics: {examples}. Name runs of one metric at a time")
     all_settings = [settings(run) for run in runs]
     groups: dict[str, list[int]] = {}
@@ -67,20 +82,30 @@ def together(runs: Sequence[RunRecord]) -> Shown:
     if len({tuple(sorted(runs[i].start.seed for i in group)) for group in grouped}) > 1:
         unlike.append("seed")
     lines = {name: [curve(runs[i]) for i in group] for name, group in zip(names, grouped, strict=True)}
-    return Shown(lines, targets(runs), about(runs), unlike)
+    more = [other_curves(run) for run in runs]
+    common = [name for name in more[0] if all(name in each for each in more)]
+    others = {
+        metric: {name: [more[i][metric] for i in group] for name, group in zip(names, grouped, strict=True)}
+        for metric in common
+    }
+    return Shown(lines, targets(runs), about(runs), unlike, others)
 
 
 def settings(run: RunRecord) -> Settings:
     """What a run depends on, but for its seed, by key; what follows from other keys counts as not set."""
-    start = run.start
+    return settings_of(run.start, run.scenario)
+
+
+def settings_of(start: RunStarted, scenario: Mapping[str, Any]) -> Settings:
+    """The same, from its first fact and its scenario."""
     algorithm = ALGORITHMS.get(start.algorithm)
     others = {other.section for other in ALGORITHMS.values()} - ({algorithm.section} if algorithm else set())
     found: Settings = {"place": start.world, "task.name": start.task, "world.clients": start.clients}
-    for key, value in flat(run.scenario):
+    for key, value in flat(scenario):
         section, dot, _ = key.partition(".")
         if (dot and section not in others) or key == "duration":
             found.setdefault(key, value)
-    spread = run.scenario.get("world", {}).get("clients", [])
+    spread = scenario.get("world", {}).get("clients", [])
     if spread and max(spread) - min(spread) > 1:
         found["world.clients"] = spread
     resolve = getattr(algorithm.Parameters(), "resolve", None) if algorithm else None

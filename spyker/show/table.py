@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from rich import box
 from rich.console import Console
 from rich.table import Table
+from rich.text import Text
 
 from spyker.show.numbers import sample
 from spyker.show.runs import Shown
@@ -22,7 +23,7 @@ def rows(shown: Shown) -> tuple[list[str], list[list[str]]]:
     heads = ["algorithm"]
     for target in shown.targets:
         heads += [f"time to {target:g}", f"updates to {target:g}"]
-    heads += [f"final {shown.first.metric}", "worst server", "sent MB"]
+    heads += [f"final {shown.first.metric}", "worst server", *(f"final {name}" for name in shown.others), "sent MB"]
     body = []
     for label, curves in shown.lines.items():
         cells = [label + ("" if all(c.finished for c in curves) else " (stopped early)")]
@@ -32,6 +33,7 @@ def rows(shown: Shown) -> tuple[list[str], list[list[str]]]:
             cells.append(sample(hit and hit[1] for hit in hits).text(",.0f"))
         cells.append(sample(c.mean[-1] for c in curves).text(".3f"))
         cells.append(sample(c.worst[-1] for c in curves).text(".3f"))
+        cells += [sample(c.mean[-1] for c in other[label]).text(".3f") for other in shown.others.values()]
         cells.append(sample(c.bytes[-1] / 1e6 for c in curves).text(",.1f"))
         body.append(cells)
     return heads, body
@@ -65,7 +67,7 @@ def print_table(
         for i in numbers:
             table.add_column(heads[i], justify="right", no_wrap=True, min_width=wide[i])
         for cells in body:
-            table.add_row(*cells[:words], *(cells[i] for i in numbers))
+            table.add_row(*map(Text, (*cells[:words], *(cells[i] for i in numbers))))  # brackets are no markup
         console.print(table)
 
 

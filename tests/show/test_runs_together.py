@@ -101,3 +101,9 @@ def test_seeds_in_words() -> None:
     assert seeds_in_words([2, 1]) == "seeds 1 and 2"
     assert seeds_in_words([3, 1, 2]) == "seeds 1 to 3"
     assert seeds_in_words([1, 5, 9]) == "seeds 1, 5 and 9"
+
+
+def test_one_name_for_more_and_for_less_has_no_axis_in_common(tmp_path: Path) -> None:
+    runs = [run(tmp_path / "a"), run(tmp_path / "b", higher_is_better=False)]
+    with pytest.raises(RecordError, match=r"accuracy, more is better .* and accuracy, less is better"):
+        together(runs)

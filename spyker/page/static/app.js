@@ -1,0 +1,125 @@
+// The page: finds its runs, shows them side by side and keeps them in step.
+
+import { LineChart } from "./chart.js";
+import { announce, el, setText } from "./dom.js";
+import { capital } from "./format.js";
+import { RunPanels } from "./panels.js";
+import { Playback } from "./playback.js";
+import { FileSource, NetworkSource } from "./source.js";
+import { runColour, startTheme } from "./theme.js";
+import { Transport } from "./transport.js";
+
+const REFRESH_MS = 600; // between two looks at the whole of a run that goes on
+
+class App {
+  constructor(source) {
+    this.source = source;
+    this.main = document.getElementById("runs");
+    this.foot = document.getElementById("transport");
+    this.status = document.getElementById("status");
+    this.news = {};
+    this.seen = {};
+    startTheme(document.getElementById("theme"));
+  }
+
+  async start() {
+    await this.build();
+    if (this.source.live) {
+      this.source.listen((news) => this.heard(news), () => this.say("The page’s server does not answer.", true));
+    }
+    let before = performance.now();
+    const frame = (stamp) => {
+      const elapsed = Math.min(0.25, (stamp - before) / 1000);
+      before = stamp;
+      if (this.transport) {
+        this.transport.frame(elapsed);
+        const speed = this.transport.following ? 1 : this.transport.speed;
+        for (const panel of this.panels) panel.frame(this.transport.t, speed, stamp);
+        this.compared?.at(this.transport.t);
+      }
+      requestAnimationFrame(frame);
+    };
+    requestAnimationFrame(frame);
+  }
+
+  async build() {
+    const { life, changes, runs } = await this.source.runs();
+    this.life = life;
+    this.changes = changes;
+    const playbacks = runs.map((info) => new Playback(this.source, info));
+    await Promise.all(playbacks.map((playback) => playback.load()));
+    this.playbacks = playbacks;
+    const running = playbacks.some((playback) => !playback.timeline.finished);
+    const kept = this.transport;
+    const seek = (t) => this.transport.seek(t);
+    this.transport = new Transport(playbacks, { live: running && this.source.live });
+    this.panels = playbacks.map((playback) => new RunPanels(playback, seek));
+    this.compared = null;
+    const shown = this.panels.map((panel) => panel.node);
+    const side = playbacks.length > 1 ? [el("div", { class: "side" }, ...shown)] : shown;
+    if (playbacks.length > 1) {
+      this.compared = new LineChart(`${capital(playbacks[0].info.metric)}, mean of the servers`, {
+        log: playbacks[0].info.metric === "perplexity", seek,
+      });
+      this.compared.node.classList.add("compared");
+      side.unshift(this.compared.node);
+    }
+    this.main.className = playbacks.length > 1 ? "many" : "one";
+    this.main.replaceChildren(...side);
+    this.foot.replaceChildren(this.transport.node);
+    this.refresh();
+    this.transport.seek(kept && !kept.following ? kept.t : Math.max(0, this.source.stretch?.(playbacks[0]?.info.id)[0] ?? 0));
+    if (running && this.source.live && !(kept && !kept.following)) this.transport.follow();
+    this.say(playbacks.length ? "" : "No run yet. This page shows it as soon as it begins.");
+    document.body.dataset.ready = playbacks.length;
+  }
+
+  refresh() {
+    for (const panel of this.panels) panel.timeline();
+    this.transport.mark();
+    this.compared?.show(this.playbacks.map(({ info, timeline }) => ({
+      name: info.label, colour: () => runColour(info), width: 2,
+      t: timeline.scores.map((point) => point[0]), values: timeline.scores.map((point) => point[1]),
+    })), [], this.transport.end);
+  }
+
+  /** The server tells how far each run is; what is new is fetched, not too often. */
+  async heard(news) {
+    this.news = news;
+    this.say(news.problem ?? "", Boolean(news.problem));
+    if (this.hearing) return;
+    this.hearing = true;
+    try {
+      if (this.news.life !== this.life || this.news.changes !== this.changes) {
+        await this.build();
+        announce("The runs on this page have changed.");
+      }
+      let fetched = false;
+      for (const playback of this.playbacks) {
+        const changes = this.news.runs[playback.info.id]?.[0];
+        if (changes != null && changes !== playback.timeline.changes) {
+          await playback.load();
+          fetched = true;
+        }
+      }
+      if (fetched) this.refresh();
+    } catch {
+      this.say("The page’s server does not answer.", true);
+    }
+    setTimeout(() => {
+      this.hearing = false;
+      const behind = this.playbacks.some(({ info, timeline }) => (this.news.runs?.[info.id]?.[0] ?? timeline.changes) !== timeline.changes);
+      if (behind || this.news.changes !== this.changes) this.heard(this.news);
+    }, REFRESH_MS);
+  }
+
+  say(text, bad = false) {
+    setText(this.status, text);
+    this.status.hidden = !text;
+    this.status.classList.toggle("bad", bad);
+  }
+}
+
+const held = document.getElementById("data");
+const app = new App(held ? new FileSource(JSON.parse(held.textContent)) : new NetworkSource());
+app.start().catch((error) => app.say(`The page could not be shown: ${error.message}`, true));
