@@ -14,20 +14,26 @@ from typing import TYPE_CHECKING
 from spyker.version import __version__
 
 if TYPE_CHECKING:
+    from spyker.api.callbacks import EarlyStopping
     from spyker.api.compare import compare, load
     from spyker.api.result import Run
     from spyker.api.run import run
     from spyker.api.sweep import sweep
     from spyker.config.scenario import Scenario
     from spyker.learn.task import Metric, Task, Trained
-    from spyker.learn.torch_task import TorchTask
+    from spyker.learn.torch_data import Later, Stream
+    from spyker.learn.torch_task import Measure, TorchTask
     from spyker.protocol.server import Server
 
 __all__ = [
+    "EarlyStopping",
+    "Later",
+    "Measure",
     "Metric",
     "Run",
     "Scenario",
     "Server",
+    "Stream",
     "Task",
     "TorchTask",
     "Trained",
@@ -39,10 +45,14 @@ __all__ = [
 ]
 
 _HOMES = {
+    "EarlyStopping": "spyker.api.callbacks",
+    "Later": "spyker.learn.torch_data",
+    "Measure": "spyker.learn.torch_task",
     "Metric": "spyker.learn.task",
     "Run": "spyker.api.result",
     "Scenario": "spyker.config.scenario",
     "Server": "spyker.protocol.server",
+    "Stream": "spyker.learn.torch_data",
     "Task": "spyker.learn.task",
     "TorchTask": "spyker.learn.torch_task",
     "Trained": "spyker.learn.task",

@@ -8,8 +8,9 @@ from typing import Protocol, TypeAlias, runtime_checkable
 from spyker.api.result import Run
 from spyker.config.scenario import Scenario
 from spyker.config.sections import ScenarioError
+from spyker.emulate.plateau import Plateau
 from spyker.emulate.record import Watch
-from spyker.records import Fact
+from spyker.records import Evaluated, Fact, RunStarted
 
 
 @runtime_checkable
@@ -36,12 +37,51 @@ class Ends(Protocol):
         """The run is over; its record is complete."""
 
 
+SCORES = ("mean", "worst", "best", "averaged")
+
 Callback: TypeAlias = Callable[[float, Fact], object] | Begins | Watches | Ends
 """A function ``(t, fact)``, or an object with some of the methods ``begin(scenario)``, ``fact(t, fact)``, ``end(run)``.
 
 ``True`` from the function or from ``fact`` ends the run early, in good order. What a callback raises ends it as well,
-leaves its record readable, and arrives at the caller.
+leaves its record readable, and arrives at the caller. When a run is resumed, an object with
+``from_the_beginning = True`` is first told what happened before.
 """
+
+
+class EarlyStopping:
+    """A callback that ends a run when its score has not become better for ``patience`` virtual seconds.
+
+    ``score`` is the ``mean`` of the servers, their ``worst`` or ``best``, or that of their ``averaged`` model; better
+    means better by more than ``min_delta``. In a scenario, ``evaluation.patience`` does the same for the mean; with it
+    a run ends at the same event every time, and it works in sweeps.
+    """
+
+    from_the_beginning = True
+
+    def __init__(self, patience: float, *, min_delta: float = 0.0, score: str = "mean") -> None:
+        if not patience > 0:
+            raise ScenarioError("patience", f"is {patience}", "Give virtual seconds, more than 0")
+        if not min_delta >= 0:
+            raise ScenarioError("min_delta", f"is {min_delta}", "Give at least 0")
+        if score not in SCORES:
+            raise ScenarioError("score", f"is {score!r}", f"Give one of {', '.join(SCORES)}")
+        self.patience, self.min_delta, self.score = patience, min_delta, score
+        self.stopped: float | None = None
+        """When it ended the run, if it did."""
+        self._plateau = Plateau(higher_is_better=True)
+
+    def fact(self, t: float, fact: Fact) -> bool:
+        """Look at evaluations. A new run begins with a new judgement."""
+        if isinstance(fact, RunStarted):
+            self.stopped = None
+            self._plateau = Plateau(higher_is_better=fact.higher_is_better, least=self.min_delta)
+        if not isinstance(fact, Evaluated):
+            return False
+        self._plateau.tell(t, getattr(fact, self.score))
+        if t - self._plateau.since < self.patience - 1e-9:  # times are sums
+            return False
+        self.stopped = t
+        return True
 
 
 class Audience:
@@ -67,6 +107,12 @@ class Audience:
         for callback in self._callbacks:
             if isinstance(callback, Begins):
                 callback.begin(scenario)
+
+    @property
+    def from_the_beginning(self) -> list[Watch]:
+        """Who is told, when a run is resumed, what happened before."""
+        marked = [callback for callback in self._callbacks if getattr(callback, "from_the_beginning", False)]
+        return [callback.fact for callback in marked if isinstance(callback, Watches)]
 
     def end(self, run: Run) -> None:
         """It has ended."""

@@ -10,7 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 from spyker.api.callbacks import Audience, Callback
 from spyker.api.data import data_from, prepare_data
+from spyker.api.estimate import foresee
 from spyker.api.folders import new_folder, place_for_record
+from spyker.api.follow import choose_trackers
 from spyker.api.interrupts import Interrupted, interrupts
 from spyker.api.result import Run, as_frame, as_html, plotted
 from spyker.api.run import emulate, short
@@ -20,9 +22,11 @@ from spyker.config.sections import ScenarioError
 from spyker.experiments.runner import with_seeds
 from spyker.learn.given_model import GivenModel
 from spyker.learn.layout import layout_of
+from spyker.learn.memory import check_memory
 from spyker.learn.start import start
 from spyker.protocol.registry import COMPARED
 from spyker.records import find_runs, write_atomically
+from spyker.show.follow.following import Following
 from spyker.show.runs import Shown, together
 from spyker.show.table import as_markdown, rows
 
@@ -104,6 +108,7 @@ def compare(
     data_dir: str | os.PathLike[str] | None = None,
     progress: bool = True,
     callbacks: Sequence[Callback] = (),
+    follow: Sequence[str] = (),
 ) -> Comparison:
     """Run several algorithms, by default Stride and those of the paper, in the same world, one after the other.
 
@@ -114,6 +119,7 @@ def compare(
     """
     audience = Audience(callbacks)
     check_counts(seeds=seeds)
+    trackers = choose_trackers(follow)
     given = None if from_model is None else GivenModel(Path(from_model))
     chosen_ones = list(COMPARED) if algorithms is None else list(algorithms)
     with data_from(data_dir):
@@ -134,6 +140,7 @@ def compare(
         names = [chosen.chosen.name for chosen in scenarios]
         if len(set(names)) < len(names) or not names:
             raise ScenarioError("--algorithms", "names one twice" if names else "is empty", "Name each once")
+        check_memory(scenarios[:1])
         folder = new_folder(f"compare-{short(scenarios[0])}") if out is None else Path(out)
         done: dict[str, Run] = {}
         with place_for_record(folder, overwrite=overwrite) as place:
@@ -143,6 +150,8 @@ def compare(
                 with trainers, interrupts() as stop:
                     beginning = None if given is None else given.fit(layout_of(made))
                     if not done:
+                        if progress:
+                            foresee([each for each in scenarios for _ in range(seeds)], made, trainers)
                         place.empty()
                     for name, chosen in zip(names, alike, strict=True):
                         if not stop.interrupted:
@@ -154,6 +163,7 @@ def compare(
                                 folder / run,
                                 stop,
                                 audience,
+                                Following(trackers, folder / run, f"{folder.resolve().name}/{run}"),
                                 beginning=beginning,
                                 model=model,
                                 progress=progress,

@@ -12,13 +12,13 @@ from spyker import records
 from spyker.protocol.facts import KINDS
 from spyker.records import Evaluated
 from spyker.records.models import read_model
-from spyker.show.curves import Curve, curve, targets
+from spyker.show.curves import Curve, curve, other_curves, targets
 from spyker.show.runs import Shown, together
 from spyker.show.table import rows
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
-    from pandas import DataFrame
+    from pandas import DataFrame, Series
     from torch import Tensor
 
 
@@ -80,6 +80,20 @@ class Run:
         return as_frame(flat)
 
     @cached_property
+    def metrics(self) -> DataFrame:
+        """What evaluations measured, indexed by time: a column for each metric, the mean of the servers."""
+        frame = self.curve[["mean"]].rename(columns={"mean": self.record.start.metric})
+        for name, other in other_curves(self.record).items():
+            frame[name] = as_series(other)
+        return frame
+
+    @cached_property
+    def reports(self) -> DataFrame:
+        """What clients reported with their updates: a column for each thing that they measured."""
+        rows = [as_row(stated) for stated in self.facts("report")]
+        return as_frame([{k: v for k, v in row.items() if k != "metrics"} | row["metrics"] for row in rows])
+
+    @cached_property
     def updates(self) -> DataFrame:
         """The clients' updates, when they became part of a server's model; without those that a restart made void."""
         return as_frame([as_row(stated) for stated in self.record.updates()])
@@ -119,9 +133,13 @@ class Run:
 
         return {name: torch.from_numpy(part) for name, part in read_model(self.folder, server).parts.items()}
 
-    def plot(self, path: str | Path | None = None, *, against: str = "time") -> Figure:
-        """Draw the score against ``time`` or ``updates``, or the ``bytes`` sent; write it to ``path`` as well."""
-        return plotted(together([self.record]), path, against)
+    def plot(self, path: str | Path | None = None, *, against: str = "time", metric: str | None = None) -> Figure:
+        """Draw the score against ``time`` or ``updates``, or the ``bytes`` sent; write it to ``path`` as well.
+
+        ``metric`` is something else that was measured or reported, such as ``"training loss"``.
+        """
+        shown = together([self.record])
+        return plotted(shown if metric is None else shown.of(metric), path, against)
 
     def __repr__(self) -> str:
         name = f"{self.scenario['algorithm']} on {self.scenario['task']['name']}"
@@ -152,6 +170,13 @@ def as_frame(facts: list[dict[str, Any]]) -> DataFrame:
     except ImportError:
         raise ImportError("DataFrames need pandas. Install it: pip install 'spyker-fl[pandas]'") from None
     return pd.DataFrame(facts)
+
+
+def as_series(curve: Curve) -> Series[float]:
+    """The means of a curve by time."""
+    import pandas as pd  # which was imported for the frame already
+
+    return pd.Series(curve.mean, curve.time)
 
 
 def as_html(heads: Sequence[str], body: Sequence[Sequence[str]]) -> str:

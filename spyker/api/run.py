@@ -10,7 +10,9 @@ from pathlib import Path
 
 from spyker.api.callbacks import Audience, Callback
 from spyker.api.data import data_from, prepare_data
+from spyker.api.estimate import foresee
 from spyker.api.folders import OutFolder, new_folder, place_for_record
+from spyker.api.follow import choose_trackers, facts_up_to
 from spyker.api.interrupts import Interrupted, Interrupts, interrupts
 from spyker.api.pace import Pace
 from spyker.api.result import Run
@@ -22,10 +24,12 @@ from spyker.emulate.saves import RecordSaves, check_same
 from spyker.learn.engine import Engine
 from spyker.learn.given_model import Beginning, GivenModel
 from spyker.learn.layout import layout_of
+from spyker.learn.memory import check_memory
 from spyker.learn.start import start
 from spyker.learn.task import Task
 from spyker.records import SCENARIO
 from spyker.records.saves import Save, read_save
+from spyker.show.follow.following import Following
 from spyker.show.progress import LiveProgress
 
 
@@ -50,6 +54,7 @@ def run(
     data_dir: str | os.PathLike[str] | None = None,
     progress: bool = True,
     callbacks: Sequence[Callback] = (),
+    follow: Sequence[str] = (),
 ) -> Run:
     """Run a scenario in the emulated world and read its record back.
 
@@ -72,14 +77,17 @@ def run(
     - ``workers``: training processes, by default one per core, 0 for none; ``engine``: ``local`` or ``ray``, on the
       cluster at ``ray_address`` or on one that is started here.
     - ``data_dir``: a folder with datasets.
-    - ``progress``: whether to show how far the run is.
+    - ``progress``: whether to show how far the run is and, before a long one, about what it will take.
     - ``callbacks``: functions ``(t, fact)``, or objects with some of ``begin(scenario)``, ``fact(t, fact)`` and
       ``end(run)``. ``True`` from the function or from ``fact`` ends the run early, in good order.
+    - ``follow``: who else is told the run as it goes on: ``tensorboard=DIR``, ``mlflow=URI`` (or a folder),
+      ``wandb=PROJECT``. One that fails later is left out, and the run goes on.
 
     Ctrl-C ends the run in good order, too, and then raises ``KeyboardInterrupt``. A run that was ended early can be
     resumed, and one that was killed from where it was last saved, which happens every half minute.
     """
     audience = Audience(callbacks)
+    trackers = choose_trackers(follow)
     given = None if from_model is None else GivenModel(Path(from_model))
     save = find_save(out, overwrite=overwrite, given=given) if resume else None
     if resume and scenario is None:
@@ -95,12 +103,15 @@ def run(
             preset=preset,
             settings=settings,
         )
+        check_memory([chosen])
         folder = new_folder(f"{chosen.chosen.name}-{short(chosen)}") if out is None else Path(out)
         with OutFolder(folder) if resume else place_for_record(folder, overwrite=overwrite) as place:
             prepare_data([chosen], progress=progress)
             made, trainers = start(chosen, workers, engine, ray_address)
             with trainers, interrupts() as stop:
                 beginning = None if given is None else given.fit(layout_of(made))
+                if progress and save is None:
+                    foresee([chosen], made, trainers)
                 if save is None:
                     place.empty()
                 else:
@@ -112,6 +123,7 @@ def run(
                     folder,
                     stop,
                     audience,
+                    Following(trackers, folder, folder.resolve().name),
                     beginning=beginning,
                     model=model,
                     saves=RecordSaves(folder, chosen, Pace(), save),
@@ -141,6 +153,7 @@ def emulate(
     folder: Path,
     stop: Interrupts,
     audience: Audience,
+    following: Following,
     *,
     beginning: Beginning | None,
     model: bool,
@@ -150,11 +163,17 @@ def emulate(
     """Make one run for whoever watches it."""
     with contextlib.ExitStack() as stack:
         audience.begin(scenario)
-        watches = list(audience.watches)
+        watches = [*audience.watches, *stack.enter_context(following).watches]
+        replayed = [*audience.from_the_beginning, *following.watches]
+        if saves is not None and saves.save is not None and replayed:
+            for t, fact in facts_up_to(folder, saves.save.facts):
+                for tell in replayed:
+                    tell(t, fact)
         if progress:
             bar = LiveProgress(scenario.chosen.title, scenario.duration, task.metric.name)
             watches.append(stack.enter_context(bar).fact)
-        record(scenario, task, engine, folder, watches, stop, beginning=beginning, models=model, saves=saves)
+        summary = record(scenario, task, engine, folder, watches, stop, beginning=beginning, models=model, saves=saves)
+        following.end(summary)
     stop.requested = stop.interrupted  # what a callback ended is this run alone
     run = Run(folder)
     audience.end(run)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from spyker.api.data import data_from, prepare_data
 from spyker.api.folders import OutFolder, new_folder
+from spyker.api.follow import choose_trackers
 from spyker.api.interrupts import Interrupted, interrupts
 from spyker.api.result import as_frame, as_html
 from spyker.api.run import short
@@ -20,6 +21,7 @@ from spyker.experiments.sweep import Point, Row, as_csv, cells, combinations, li
 from spyker.learn.memory import check_memory
 from spyker.learn.start import available_cores
 from spyker.records import RunRecord, write_atomically
+from spyker.show.follow.following import tell
 from spyker.show.numbers import sample
 from spyker.show.runs import about
 
@@ -82,15 +84,18 @@ def sweep(
     out: str | os.PathLike[str] | None = None,
     data_dir: str | os.PathLike[str] | None = None,
     progress: bool = True,
+    follow: Sequence[str] = (),
 ) -> Sweep:
     """Run all combinations of the values of some keys, such as ``vary={"training.rate": [0.1, 0.2]}``.
 
     Each is run with so many ``seeds``, counted from the scenario's own, and so many ``jobs`` at a time, by default one
     per core. Everything else is as in :func:`spyker.run`. ``out`` gets a record for each run, all numbers as
     ``sweep.csv``, and a picture of them, ``sweep.png``. Finished runs are never repeated: the same ``out`` with
-    ``resume=True`` goes on after an interruption, or adds values.
+    ``resume=True`` goes on after an interruption, or adds values. Whoever is to ``follow`` is told each run when it has
+    finished.
     """
     check_counts(seeds=seeds, jobs=jobs)
+    trackers = choose_trackers(follow)
     with data_from(data_dir):
         points = [
             Point(
@@ -116,7 +121,15 @@ def sweep(
             prepare_data(scenarios, progress=progress)
             place.keep()
         with interrupts() as stop, held(folder / "runs"):
-            runs = run_watched("sweep", scenarios, folder / "runs", jobs, stop, progress=progress)
+            runs = run_watched(
+                "sweep",
+                scenarios,
+                folder / "runs",
+                jobs,
+                stop,
+                progress=progress,
+                done=lambda run: tell(trackers, run, f"{folder.resolve().name}/{run.name}"),
+            )
     if stop.interrupted:
         raise Interrupted(f"stopped; to go on: the same again with --out {folder} and --resume")
     folders = [folder_of(scenario, Path("runs")).as_posix() for scenario in scenarios]

@@ -6,6 +6,7 @@ import argparse
 from pathlib import Path
 from typing import Any
 
+from spyker.cli.help import examples
 from spyker.cli.options import require_deploy
 from spyker.config.sections import ScenarioError
 
@@ -37,6 +38,11 @@ def add_certs(commands: Any) -> None:
     )
     parser.add_argument("--days", type=float, default=365.0, metavar="D", help="how long certificates are valid: 365")
     parser.add_argument("--overwrite", action="store_true", help="replace what OUT holds already")
+    examples(
+        parser,
+        "spyker certs certs --servers 4 --clients 100 --host 0=hk.example.org --host 1=paris.example.org",
+        "spyker certs certs --renew server-2 --renew client-7 --days 90",
+    )
     parser.set_defaults(command=command_certs)
 
 

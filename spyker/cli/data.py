@@ -6,14 +6,14 @@ import argparse
 from pathlib import Path
 from typing import Any
 
-from rich import box
 from rich.console import Console
-from rich.table import Table
 
 from spyker.api.data import data_from, prepare_data
 from spyker.api.scenario import read_scenario
 from spyker.cli.codes import FAILED
+from spyker.cli.help import examples
 from spyker.cli.options import add_data_dir, add_set, said
+from spyker.cli.output import add_json
 from spyker.config.sections import ScenarioError
 from spyker.learn.data.catalogue import DATASETS
 from spyker.learn.data.dataset import DataError
@@ -21,6 +21,7 @@ from spyker.learn.data.load import fetch, find, verify, whereabouts
 from spyker.learn.partition import PARTITIONS
 from spyker.learn.registry import client_labels
 from spyker.show.fetching import FetchProgress
+from spyker.show.table import print_table
 
 
 def add_data(commands: Any) -> None:
@@ -39,6 +40,14 @@ def add_data(commands: Any) -> None:
     parser.add_argument("--seed", type=int, metavar="N", help="draw: everything random follows from it")
     parser.add_argument("--out", type=Path, metavar="DIR", help="draw: where the picture goes; default: here")
     add_set(parser)
+    add_json(parser)
+    examples(
+        parser,
+        "spyker data  # what there is",
+        "spyker data fetch mnist",
+        "spyker data verify --data-dir /data",
+        "spyker data --task mnist --partition dirichlet --clients 100  # draws who gets which labels",
+    )
     parser.set_defaults(command=command_data)
 
 
@@ -51,53 +60,54 @@ def command_data(args: argparse.Namespace) -> int:
         raise ScenarioError(f"data {args.action}", "draws nothing", "Leave the options of the picture out")
     with data_from(args.data_dir):
         if args.action == "fetch":
-            return fetch_all(args.names)
+            return fetch_all(args)
         if args.action == "verify":
-            return verify_all(args.names)
-        return draw(args) if drawing else list_all()
+            return verify_all(args)
+        return draw(args) if drawing else list_all(args)
 
 
-def list_all() -> int:
+def list_all(args: argparse.Namespace) -> int:
     """What there is."""
-    table = Table(box=box.SIMPLE_HEAD, header_style="bold", padding=(0, 1, 0, 0))
-    for head in ("dataset", "available", "what and where"):
-        table.add_column(head, overflow="fold")
+    rows, args.answer = [], []
     for dataset in DATASETS.values():
         here, where = whereabouts(dataset)
-        table.add_row(dataset.name, "yes" if here else "no", f"{dataset.title}\n{where}")
-    Console().print(table)
+        rows.append([dataset.name, "yes" if here else "no", f"{dataset.title}\n{where}"])
+        args.answer.append({"dataset": dataset.name, "available": here, "title": dataset.title, "where": where})
+    print_table(["dataset", "available", "what and where"], rows, words=3)
     print("The tasks digits and quadratic need no dataset.")
     return 0
 
 
-def fetch_all(names: list[str]) -> int:
+def fetch_all(args: argparse.Namespace) -> int:
     """Get datasets into the cache. One that cannot be had does not keep the others away."""
-    failures = []
-    for dataset in [find(name) for name in names or DATASETS]:
+    failures, args.answer = [], []
+    for dataset in [find(name) for name in args.names or DATASETS]:
         try:
-            with FetchProgress(dataset.name) as progress:
+            with FetchProgress(dataset.name, Console(stderr=True, quiet=args.quiet)) as progress:
                 source = fetch(dataset, progress)
         except DataError as error:
             failures.append(str(error))
         else:
+            args.answer.append({"dataset": dataset.name, "source": source})
             print(f"{dataset.name}: " + (f"from {source}, verified" if source else "was in the cache already"))
     if failures:
         raise DataError("\n".join(failures))
     return 0
 
 
-def verify_all(names: list[str]) -> int:
+def verify_all(args: argparse.Namespace) -> int:
     """Check everything that is here; what was named must be here."""
-    failed = False
-    for dataset in [find(name) for name in names or DATASETS]:
-        with FetchProgress(dataset.name) as progress:
+    failed, args.answer = False, []
+    for dataset in [find(name) for name in args.names or DATASETS]:
+        with FetchProgress(dataset.name, Console(stderr=True, quiet=args.quiet)) as progress:
             results = verify(dataset, progress)
         for what, problem in results:
             print(f"{dataset.name}: {what}: {problem or 'as it ought to be'}")
+            args.answer.append({"dataset": dataset.name, "what": what, "problem": problem})
             failed |= problem is not None
         if not results:
             print(f"{dataset.name}: {whereabouts(dataset)[1]}")
-            failed |= bool(names)
+            failed |= bool(args.names)
     return FAILED if failed else 0
 
 
@@ -107,15 +117,16 @@ def draw(args: argparse.Namespace) -> int:
 
     varied = {} if args.partition is None else {"task.partition": args.partition}
     scenario = read_scenario(**said(args), varied=varied)
-    prepare_data([scenario])
+    prepare_data([scenario], progress=not args.quiet)
     labels = client_labels(scenario)
     world, task = scenario.world, scenario.task
     assert world.clients is not None
-    kind = task.options.partition
+    kind = task.options.partition if task.options.partitioner is None else task.options.partitioner.partition("(")[0]
     path = (args.out or Path()) / f"labels-{task.name}-{kind}-{len(labels)}.png"
     sizes = sorted(map(len, labels))
     each = f"{sizes[0]:,}" if sizes[0] == sizes[-1] else f"{sizes[0]:,} to {sizes[-1]:,}"
     title = f"{task.name}, {kind}: {len(labels)} clients with {each} images each, seed {scenario.seed}"
     plot_labels(count_labels(labels), list(zip(world.regions, world.clients, strict=True)), title, path)
+    args.answer = {"title": title, "picture": path}
     print(f"{title}\n{path}")
     return 0

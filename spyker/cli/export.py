@@ -6,6 +6,8 @@ import argparse
 from pathlib import Path
 from typing import Any
 
+from spyker.cli.help import examples
+
 
 def add_export(commands: Any) -> None:
     """``spyker export``."""
@@ -23,6 +25,12 @@ def add_export(commands: Any) -> None:
     )
     parser.add_argument("--server", type=int, metavar="I", help="the model of server I alone")
     parser.add_argument("--overwrite", action="store_true", help="replace files that exist already")
+    examples(
+        parser,
+        "spyker export runs/first --out digits  # digits.safetensors and digits.pt",
+        "spyker export runs/first --server 2",
+        "spyker export server-0/state server-1/state --out deployed  # while they run",
+    )
     parser.set_defaults(command=command_export)
 
 

@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-import argparse
 import importlib
 import os
+import signal
 import sys
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
-from spyker.cli.codes import BAD_INPUT, FAILED, INTERRUPTED
-from spyker.config.sections import ScenarioError
-from spyker.deploy.errors import DeploymentError
-from spyker.emulate.judge import DivergedError
-from spyker.emulate.lost import RecordLostError
-from spyker.experiments.errors import RunFailedError
-from spyker.learn.data.dataset import DataError
-from spyker.learn.guard import TaskFailedError
-from spyker.records import RecordError
+from spyker.cli.codes import BAD_INPUT, FAILED, INTERRUPTED, MUST_NOT_GO_ON
 from spyker.version import __version__
+
+# All else is imported by functions: it takes a while, in which Ctrl-C must find somebody who minds it.
+if TYPE_CHECKING:
+    from spyker.cli.help import Parser
 
 COMMANDS = {
     "run": "spyker.cli.run:add_run",
@@ -26,6 +23,8 @@ COMMANDS = {
     "reproduce": "spyker.cli.reproduce:add_reproduce",
     "race": "spyker.cli.race:add_race",
     "plot": "spyker.cli.show:add_plot",
+    "dash": "spyker.cli.dash:add_dash",
+    "report": "spyker.cli.dash:add_report",
     "scenario": "spyker.cli.show:add_scenario",
     "data": "spyker.cli.data:add_data",
     "merge": "spyker.cli.merge:add_merge",
@@ -33,15 +32,31 @@ COMMANDS = {
     "serve": "spyker.cli.serve:add_serve",
     "join": "spyker.cli.serve:add_join",
     "certs": "spyker.cli.certs:add_certs",
+    "members": "spyker.cli.members:add_members",
+    "clients": "spyker.cli.clients:add_clients",
+    "torture": "spyker.cli.torture:add_torture",
     "export": "spyker.cli.export:add_export",
+    "new": "spyker.cli.new:add_new",
+    "examples": "spyker.cli.examples:add_examples",
+    "doctor": "spyker.cli.doctor:add_doctor",
+    "completion": "spyker.cli.completion:add_completion",
 }
+TO_BE_READ = ("scenario", "serve", "join", "completion")  # nothing is left of these without what they say
 
 
-def parser(wanted: str | None = None) -> argparse.ArgumentParser:
+def parser(wanted: str | None = None) -> Parser:
     """The command line; of its commands only the one that is wanted, if that is known: the others take time to load."""
-    root = argparse.ArgumentParser(
+    from spyker.cli.help import Parser, examples
+    from spyker.cli.output import add_quiet
+
+    root = Parser(
         prog="spyker",
         description="Federated learning across regions, without a central server and without global rounds.",
+    )
+    examples(
+        root,
+        "spyker run --duration 20  # Stride in the paper's world",
+        "spyker run --help  # options and examples of a command",
     )
     root.add_argument("--version", action="version", version=f"spyker {__version__}")
     commands = root.add_subparsers(metavar="COMMAND", required=True)
@@ -49,20 +64,46 @@ def parser(wanted: str | None = None) -> argparse.ArgumentParser:
         if wanted not in COMMANDS or name == wanted:
             module, _, add = place.partition(":")
             getattr(importlib.import_module(module), add)(commands)
+            if name not in TO_BE_READ:
+                add_quiet(commands.choices[name])
     return root
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run a command and return its exit code."""
-    argv = sys.argv[1:] if argv is None else argv
-    args = parser(argv[0] if argv else None).parse_args(argv)
+    """Run a command and return its exit code. Without ``argv`` this is the program, and Ctrl-C is for it alone."""
+    program = argv is None and signal.getsignal(signal.SIGINT) is not signal.SIG_IGN  # as of who runs in the background
+    if program:
+        signal.signal(signal.SIGINT, lambda *_: os._exit(INTERRUPTED))  # nothing has begun that would have to be ended
     try:
-        code: int = args.command(args)
+        return perform(sys.argv[1:] if argv is None else argv, program=program)
+    except KeyboardInterrupt:
+        return INTERRUPTED
+    finally:
+        if program:
+            signal.signal(signal.SIGINT, signal.SIG_IGN)  # it is ending, and a second Ctrl-C changes nothing
+
+
+def perform(argv: Sequence[str], *, program: bool) -> int:
+    """Run a command, and say what went wrong."""
+    from spyker.cli.failures import BAD, FAILURES, FINAL
+    from spyker.cli.help import parse
+    from spyker.cli.output import give_answer, speaking
+
+    try:
+        args = parse(parser(argv[0] if argv else None), argv)
+        if program:
+            signal.signal(signal.SIGINT, signal.default_int_handler)
+        with speaking(args):
+            code: int = args.command(args)
+        give_answer(args)
         sys.stdout.flush()
-    except (ScenarioError, RecordError) as error:
+    except BAD as error:
         print(f"spyker: {error}", file=sys.stderr)
         return BAD_INPUT
-    except (DataError, DivergedError, TaskFailedError, DeploymentError, RecordLostError, RunFailedError) as error:
+    except FINAL as error:
+        print(f"spyker: {error}", file=sys.stderr)
+        return MUST_NOT_GO_ON
+    except FAILURES as error:
         print(f"spyker: {error}", file=sys.stderr)
         return FAILED
     except OSError as error:
@@ -73,8 +114,6 @@ def main(argv: Sequence[str] | None = None) -> int:
             place = error.filename if broken is None else "standard output"
             print(f"spyker: {place}: {(broken or error).strerror}", file=sys.stderr)
         return FAILED
-    except KeyboardInterrupt:
-        return INTERRUPTED
     return code
 
 

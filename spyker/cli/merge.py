@@ -6,6 +6,7 @@ import argparse
 from pathlib import Path
 from typing import Any
 
+from spyker.cli.help import examples
 from spyker.records import RunRecord
 from spyker.records.merge import merge
 
@@ -23,6 +24,7 @@ def add_merge(commands: Any) -> None:
     parser.add_argument(
         "--out", type=Path, required=True, metavar="DIR", help="where the merged record goes, or goes on"
     )
+    examples(parser, "spyker merge server-0/record server-1/record --out runs/deployed  # again, later: goes on")
     parser.set_defaults(command=command_merge)
 
 

@@ -8,6 +8,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
+from spyker.api.follow import FORMS
 from spyker.config.presets import PRESETS
 from spyker.config.scenario import Scenario, parse_value
 from spyker.config.sections import ScenarioError
@@ -21,6 +22,7 @@ ALGORITHM_HELP = (
     f"{', '.join(ALGORITHMS)}, module:Class, or the name of an entry point; default: the scenario's, or "
     f"{Scenario().algorithm}"
 )
+FLOWER = "flower"
 TASK_HELP = f"{', '.join(BUILT_IN)}, module:function, or the name of an entry point"
 
 
@@ -30,6 +32,7 @@ def add_scenario_options(parser: argparse.ArgumentParser, *, algorithm: bool, en
     if algorithm:
         parser.add_argument("--algorithm", metavar="A", help=ALGORITHM_HELP)
     parser.add_argument("--task", metavar="T", help=TASK_HELP)
+    add_flower(parser)
     parser.add_argument("--clients", type=int, metavar="N", help="so many in all, spread evenly over the regions")
     parser.add_argument("--duration", type=float, metavar="S", help="virtual seconds")
     parser.add_argument("--seed", type=int, metavar="N", help="everything random follows from it")
@@ -39,8 +42,14 @@ def add_scenario_options(parser: argparse.ArgumentParser, *, algorithm: bool, en
     if engine:
         add_engine(parser)
     parser.add_argument("--out", type=Path, metavar="DIR", help="where the record goes; default: a new folder in runs/")
+    add_follow(parser)
     add_data_dir(parser)
     add_set(parser)
+
+
+def add_flower(parser: argparse.ArgumentParser) -> None:
+    """A Flower app in place of a task."""
+    parser.add_argument("--flower", metavar="APP", help="a Flower ClientApp as the task, as package.module:app")
 
 
 def add_engine(parser: argparse.ArgumentParser) -> None:
@@ -51,6 +60,14 @@ def add_engine(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--engine", choices=ENGINES, default="local", help="where training runs; default: local")
     parser.add_argument("--ray-address", metavar="ADDRESS", help="a Ray cluster; default: one started on this machine")
     parser.add_argument("--overwrite", action="store_true", help="replace the record that --out holds already")
+
+
+def add_follow(parser: argparse.ArgumentParser) -> None:
+    """Who else is told."""
+    parser.add_argument(
+        "--follow", action="append", default=[], metavar="WHO=WHERE",
+        help=f"tell a tracker, too: {FORMS}; may be repeated",
+    )  # fmt: skip
 
 
 def add_data_dir(parser: argparse.ArgumentParser) -> None:
@@ -86,9 +103,17 @@ def read_settings(texts: Sequence[str]) -> dict[str, object]:
 def said(args: argparse.Namespace) -> dict[str, Any]:
     """What a command line says about a scenario, as the library's keywords."""
     names = ("algorithm", "task", "clients", "duration", "seed", "preset")
-    return {name: getattr(args, name) for name in names if hasattr(args, name)} | {
-        "settings": read_settings(args.settings)
-    }
+    return {name: getattr(args, name) for name in names if hasattr(args, name)} | what_is_learnt(args)
+
+
+def what_is_learnt(args: argparse.Namespace) -> dict[str, Any]:
+    """The settings, and the task if a Flower app takes its place."""
+    settings, app = read_settings(args.settings), getattr(args, "flower", None)
+    if app is None:
+        return {"settings": settings}
+    if getattr(args, "task", None) not in (None, FLOWER):
+        raise ScenarioError("--task", f"is {args.task}, and --flower names another", "Leave one of them out")
+    return {"task": FLOWER, "settings": {"task.app": app} | settings}
 
 
 def where(args: argparse.Namespace) -> dict[str, Any]:
@@ -105,8 +130,10 @@ def where(args: argparse.Namespace) -> dict[str, Any]:
         "jobs",
         "resume",
         "seeds",
+        "follow",
     )
-    return {name: getattr(args, name) for name in names if hasattr(args, name)}
+    given = {name: getattr(args, name) for name in names if hasattr(args, name)}
+    return given | {"progress": not args.quiet}
 
 
 def require_deploy() -> None:

@@ -10,11 +10,14 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from rich.console import Console
+
 from spyker.api.data import data_from, prepare_data
 from spyker.api.folders import OutFolder
 from spyker.api.interrupts import interrupts
 from spyker.api.sweep import check_counts
 from spyker.cli.codes import INTERRUPTED
+from spyker.cli.help import examples
 from spyker.cli.options import add_data_dir
 from spyker.cli.sweep import add_many_options
 from spyker.config.scenario import load
@@ -53,6 +56,12 @@ def add_race(commands: Any) -> None:
     parser.add_argument("--report", action="store_true", help="run nothing: write down what is finished in --out")
     add_many_options(parser)
     add_data_dir(parser)
+    examples(
+        parser,
+        "spyker race --quick  # to see how it works",
+        "spyker race --only uneven outage --algorithms stride fedasync --trials 4",
+        "spyker race --report  # what is finished, without running anything",
+    )
     parser.set_defaults(command=command_race)
 
 
@@ -80,11 +89,11 @@ def command_race(args: argparse.Namespace) -> int:
         return 0
     with data_from(args.data_dir):
         with OutFolder(out / "runs", lambda: check_folder(out, resume=args.resume)) as folder:
-            prepare_data(resolve(load(None, world.settings)) for world in worlds)
+            prepare_data((resolve(load(None, world.settings)) for world in worlds), progress=not args.quiet)
             folder.keep()
         with interrupts() as stop, held(out / "runs"):
             race = Race(course, worlds, algorithms, out / "runs", args.trials, args.seeds)
-            for stage in stages(race, args.jobs, stop):
+            for stage in stages(race, args.jobs, stop, progress=not args.quiet):
                 print(f"{stage}: done")
                 write_down(race, out, args)
     if stop.interrupted:
@@ -123,11 +132,11 @@ def check_places(args: argparse.Namespace) -> None:
         around(args.readme)
 
 
-def stages(race: Race, jobs: int | None, stop: Stop) -> Iterator[str]:
+def stages(race: Race, jobs: int | None, stop: Stop, *, progress: bool) -> Iterator[str]:
     """Run one stage after the other, and say which has ended."""
     chains = list(race.searches.values())
     before, total = sum(chain.made for chain in chains), race.trials * len(chains)
-    with Bar("search", total - before) as bar:
+    with Bar("search", total - before, Console(stderr=True, quiet=not progress)) as bar:
 
         def report() -> None:
             made = sum(chain.made for chain in chains)
@@ -139,7 +148,7 @@ def stages(race: Race, jobs: int | None, stop: Stop) -> Iterator[str]:
         if stop.requested:
             return
         yield "search" if name == STAGES[0] else STAGES[STAGES.index(name) - 1]
-        run_watched(name, race.stage(name), race.root, jobs, stop)
+        run_watched(name, race.stage(name), race.root, jobs, stop, progress=progress)
     if not stop.requested:
         yield STAGES[-1]
 

@@ -14,7 +14,9 @@ from spyker.api.folders import OutFolder
 from spyker.api.interrupts import interrupts
 from spyker.api.sweep import check_counts
 from spyker.cli.codes import INTERRUPTED
+from spyker.cli.help import examples
 from spyker.cli.options import add_data_dir, add_set, read_settings
+from spyker.cli.output import add_json
 from spyker.cli.sweep import add_many_options
 from spyker.config.sections import ScenarioError
 from spyker.config.suggest import suggest
@@ -57,13 +59,20 @@ def add_reproduce(commands: Any) -> None:
     add_many_options(parser)
     add_data_dir(parser)
     add_set(parser)
+    add_json(parser)
+    examples(
+        parser,
+        "spyker reproduce --list",
+        "spyker reproduce latency queues  # a smoke test, which decides nothing",
+        "spyker reproduce all --profile standard --out runs/reproduce-standard --resume",
+    )
     parser.set_defaults(command=command_reproduce)
 
 
 def command_reproduce(args: argparse.Namespace) -> int:
     """Run items and tell what came of them."""
     if args.list:
-        return list_items()
+        return list_items(args)
     if not args.items:
         raise ScenarioError("ITEM", "is missing", "Name some items, paper or all; spyker reproduce --list shows them")
     for name in args.items:
@@ -85,11 +94,11 @@ def command_reproduce(args: argparse.Namespace) -> int:
     scenarios = [s for p in plans for s in sorted(p.all(), key=expected_cost, reverse=True)]
     with data_from(args.data_dir):
         with OutFolder(out / "runs", lambda: check_folder(out, resume=args.resume)) as folder:
-            prepare_data(scenarios)
+            prepare_data(scenarios, progress=not args.quiet)
             folder.keep()
         print(f"profile {profile.name}, {count(args.seeds or profile.seeds, 'seed')}: {profile.says}")
         with interrupts() as stop, held(out / "runs"):
-            run_watched("reproduce", scenarios, out / "runs", args.jobs, stop, in_order=True)
+            run_watched("reproduce", scenarios, out / "runs", args.jobs, stop, in_order=True, progress=not args.quiet)
     if stop.interrupted:
         print(f"stopped; to go on: the same command with --out {out} --resume; what there is: with --tell")
         return INTERRUPTED
@@ -99,6 +108,7 @@ def command_reproduce(args: argparse.Namespace) -> int:
 def write_down(plans: Sequence[Plan], out: Path, args: argparse.Namespace) -> int:
     """Tell what came of the items whose runs have ended, and name the others."""
     sections = {}
+    args.answer = {"items": [], "document": None}
     for p in plans:
         if not all(ended(scenario, out / "runs") for scenario in p.all()):
             print(f"{p.item.name}: not finished")
@@ -106,7 +116,17 @@ def write_down(plans: Sequence[Plan], out: Path, args: argparse.Namespace) -> in
         runs = {label: [run_of(s, out / "runs") for s in seeded] for label, seeded in p.scenarios.items()}
         sections[p.item.name] = tell(p, runs, out / p.item.name)
         print(f"{p.item.name}: {out / p.item.name}/")
-        for claim in sections[p.item.name].claims:
+        claims = sections[p.item.name].claims
+        args.answer["items"].append(
+            {
+                "item": p.item.name,
+                "folder": out / p.item.name,
+                "claims": [
+                    {"sentence": claim.sentence, "verdict": claim.verdict.value, "here": claim.here} for claim in claims
+                ],
+            }
+        )
+        for claim in claims:
             print(f"  {claim.verdict.value}: {claim.sentence} (here: {claim.here})")
     (out / WHY).mkdir(exist_ok=True)
     save_figure(why.figure(why.gains(sections.values())), out / WHY / "figure")
@@ -119,12 +139,17 @@ def write_down(plans: Sequence[Plan], out: Path, args: argparse.Namespace) -> in
             shutil.copyfile(out / name / "figure.png", pictures / f"{name}.png")
         place = f"images/{args.document.stem}"
         write_atomically(args.document, document(plans, sections, lambda name: f"{place}/{name}.png"))
+    args.answer["document"] = args.document or whole
     print(f"all of it: {args.document or whole}")
     return 0
 
 
-def list_items() -> int:
+def list_items(args: argparse.Namespace) -> int:
     """What there is, and what it takes."""
+    args.answer = [
+        {"item": item.name, "paper": item.paper, "shows": item.shows, "minutes": item.minutes}
+        for item in ITEMS.values()
+    ]
     rows = []
     for item in ITEMS.values():
         minutes = [duration(item.minutes[name]) if name in item.minutes else "–" for name in PROFILES]

@@ -5,16 +5,26 @@ from __future__ import annotations
 import argparse
 import sys
 import time
+from pathlib import Path
 from typing import Any
 
 import spyker
+from spyker.api.compare import Comparison
+from spyker.api.data import data_from
+from spyker.api.folders import new_folder
 from spyker.api.interrupts import Interrupted
 from spyker.api.result import Run
+from spyker.api.run import short
+from spyker.api.scenario import read_scenario
 from spyker.cli.codes import INTERRUPTED
+from spyker.cli.dash import Dashboard, add_dashboard
+from spyker.cli.help import examples
 from spyker.cli.options import add_scenario_options, said, where
+from spyker.cli.output import add_json
 from spyker.protocol.registry import COMPARED
 from spyker.records.models import model_path
 from spyker.records.saves import SAVE
+from spyker.show.plain import as_plain
 from spyker.show.runs import Shown, together
 from spyker.show.table import print_table, rows
 
@@ -24,6 +34,15 @@ def add_run(commands: Any) -> None:
     parser = commands.add_parser("run", help="run one algorithm in the emulated world")
     add_scenario_options(parser, algorithm=True)
     parser.add_argument("--resume", action="store_true", help="go on with the interrupted run in --out")
+    add_dashboard(parser)
+    add_json(parser)
+    examples(
+        parser,
+        "spyker run --clients 200 --duration 60 --out runs/first",
+        "spyker run my-world.toml --set stride.every=4 --seed 7",
+        "spyker run --task own_task:spirals --algorithm fedasync",
+        "spyker run --resume --out runs/first  # after Ctrl-C, or a kill",
+    )
     parser.set_defaults(command=command_run)
 
 
@@ -35,17 +54,40 @@ def add_compare(commands: Any) -> None:
     parser.add_argument(
         "--seeds", type=int, default=1, metavar="K", help="so many seeds each, shown as mean and range; default: 1"
     )
+    add_dashboard(parser)
+    add_json(parser)
+    examples(
+        parser,
+        "spyker compare --out runs/all",
+        "spyker compare --algorithms stride,fedasync --seeds 5 --set training.delay-ms=heterogeneous",
+        "spyker compare my-world.toml --json > numbers.json",
+    )
     parser.set_defaults(command=command_compare)
 
 
 def command_run(args: argparse.Namespace) -> int:
     """Run one scenario and say how it went."""
-    try:
-        run, code = spyker.run(args.scenario, **said(args), **where(args)), 0
-    except Interrupted as stop:
-        run, code = stop.result, INTERRUPTED
-    show_run(run)
+    with Dashboard(args.dashboard) as page:
+        if args.dashboard:
+            page.show(folder_for(args))
+        try:
+            run, code = spyker.run(args.scenario, **said(args), **where(args)), 0
+        except Interrupted as stop:
+            run, code = stop.result, INTERRUPTED
+        show_run(run)
+        args.answer = as_plain(run.record)
+        page.stay()
     return code
+
+
+def folder_for(args: argparse.Namespace, algorithm: str | None = None) -> Path:
+    """Where the record, or the records, will be, for those who want to know it before it is there."""
+    if args.out is None:
+        with data_from(args.data_dir):
+            chosen = read_scenario(args.scenario, **said(args) | ({"algorithm": algorithm} if algorithm else {}))
+        args.out = new_folder(f"{'compare' if algorithm else chosen.chosen.name}-{short(chosen)}")
+    found: Path = args.out
+    return found
 
 
 def show_run(run: Run) -> None:
@@ -62,10 +104,26 @@ def command_compare(args: argparse.Namespace) -> int:
     """Run several algorithms in one world, one after the other."""
     began = time.monotonic()
     names = args.algorithms.split(",") if args.algorithms else None
-    try:
-        runs, code = spyker.compare(names, args.scenario, **said(args), **where(args)), 0
-    except Interrupted as stop:
-        runs, code = stop.result, INTERRUPTED
+    with Dashboard(args.dashboard) as page:
+        if args.dashboard:
+            page.show(folder_for(args, (names or COMPARED)[0]))
+        try:
+            runs, code = spyker.compare(names, args.scenario, **said(args), **where(args)), 0
+        except Interrupted as stop:
+            runs, code = stop.result, INTERRUPTED
+        args.answer = {
+            "runs": [as_plain(run.record) for run in runs.values()],
+            "folder": runs.folder,
+            "pictures": runs.pictures,
+            "warning": runs.shown.warning or None,
+        }
+        show_comparison(runs, args, code, began)
+        page.stay()
+    return code
+
+
+def show_comparison(runs: Comparison, args: argparse.Namespace, code: int, began: float) -> None:
+    """Say how a comparison went, and where its plots are."""
     show_table(runs.shown)
     duration = next(iter(runs.values())).scenario["duration"]
     if code:
@@ -76,7 +134,6 @@ def command_compare(args: argparse.Namespace) -> int:
     print("plots:")
     for picture in runs.pictures:
         print(f"  {picture}")
-    return code
 
 
 def show_table(shown: Shown) -> None:

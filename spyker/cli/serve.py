@@ -4,15 +4,31 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from spyker.api.data import data_from, prepare_data
+from spyker.api.follow import choose_trackers
 from spyker.api.scenario import read_scenario
 from spyker.cli.codes import INTERRUPTED
-from spyker.cli.options import add_data_dir, add_set, read_settings
+from spyker.cli.dash import Dashboard, add_dashboard
+from spyker.cli.help import examples
+from spyker.cli.numbers import above_zero, zero_or_more
+from spyker.cli.options import add_data_dir, add_flower, add_follow, add_set, what_is_learnt
+from spyker.config.scenario import Scenario
 from spyker.config.sections import ScenarioError
+from spyker.learn.given_model import GivenModel
+from spyker.records import is_record
+from spyker.show.follow.live import told_live
+from spyker.show.follow.tracker import Tracker
 
+if TYPE_CHECKING:
+    from spyker.deploy.config import Config
+
+MOST_CLIENTS = 1_000_000
 EXTRA = "Install what deployments need: pip install 'spyker-fl[deploy]'"
 
 
@@ -22,12 +38,26 @@ def add_serve(commands: Any) -> None:
     parser.add_argument("config", type=Path, metavar="CONFIG", help="a TOML file: a scenario and a section [deploy]")
     parser.add_argument("--resume", action="store_true", help="go on from the last checkpoint, if there is one")
     parser.add_argument(
-        "--accept-rollback",
+        "--join",
         action="store_true",
-        help="go on from an older checkpoint if the last is damaged, though other servers may refuse this one then",
+        help="be new among servers that run: one that spyker members has announced; the model comes from them",
+    )
+    parser.add_argument(
+        "--from-model",
+        type=Path,
+        metavar="FILE",
+        help="begin from this model, the same on all servers; a safetensors file",
     )
     parser.add_argument("--insecure", action="store_true", help="plaintext, on loopback addresses only")
+    add_follow(parser)
+    add_dashboard(parser)
     add_data_dir(parser)
+    examples(
+        parser,
+        "spyker serve paris.toml",
+        "spyker serve paris.toml --resume  # from its last checkpoint",
+        "spyker serve paris.toml --join  # new among servers that run, after spyker members add or replace",
+    )
     parser.set_defaults(command=command_serve)
 
 
@@ -38,11 +68,23 @@ def command_serve(args: argparse.Namespace) -> int:
         from spyker.deploy.serve import serve
     except ModuleNotFoundError as error:
         raise ScenarioError("serve", f"needs {error.name}, which is not installed", EXTRA) from None
-    with data_from(args.data_dir):
+    with data_from(args.data_dir), Dashboard(args.dashboard) as page:
         config = load_config(args.config)
+        trackers = choose_trackers(args.follow)
+        given = None if args.from_model is None else GivenModel(args.from_model)
         prepare_data([config.scenario])
-        serve(config, resume=args.resume, insecure=args.insecure, accept_rollback=args.accept_rollback)
+        page.show(config.path(config.deploy.record))
+        with followed(config, trackers, resume=args.resume):
+            serve(config, resume=args.resume, insecure=args.insecure, join=args.join, from_model=given)
     return 0
+
+
+def followed(config: Config, trackers: Sequence[Tracker], *, resume: bool) -> AbstractContextManager[None]:
+    """Tell trackers what one server writes down; what an earlier life has left, too, if it is resumed."""
+    record = config.path(config.deploy.record)
+    if not trackers or (is_record(record) and not resume):  # then it will be refused
+        return nullcontext()
+    return told_live(trackers, record, f"{config.scenario.chosen.name}/server-{config.deploy.server}")
 
 
 def add_join(commands: Any) -> None:
@@ -62,16 +104,35 @@ def add_join(commands: Any) -> None:
         "--paced", action="store_true", help="let trainings take at least as long as training.delay-ms says"
     )
     parser.add_argument(
-        "--patience", type=float, default=15.0, metavar="S", help="wait so long for a server before turning to another"
+        "--patience",
+        type=zero_or_more,
+        default=15.0,
+        metavar="S",
+        help="wait so long for a server before turning to another",
     )
     parser.add_argument(
-        "--return-after", type=float, default=30.0, metavar="S", help="look so often whether a nearer server is back"
+        "--return-after",
+        type=zero_or_more,
+        default=30.0,
+        metavar="S",
+        help="look so often whether a nearer server is back",
     )
-    parser.add_argument("--give-up", type=float, metavar="S", help="end after so long without a server; default: never")
-    parser.add_argument("--keepalive", type=float, default=10.0, metavar="S", help="seconds between pings")
-    parser.add_argument("--stall", type=float, default=300.0, metavar="S", help="end a connection that takes nothing")
+    parser.add_argument(
+        "--give-up", type=zero_or_more, metavar="S", help="end after so long without a server; default: never"
+    )
+    parser.add_argument("--keepalive", type=above_zero, default=10.0, metavar="S", help="seconds between pings")
+    parser.add_argument(
+        "--stall", type=above_zero, default=300.0, metavar="S", help="end a connection that takes nothing"
+    )
+    add_flower(parser)
     add_data_dir(parser)
     add_set(parser)
+    examples(
+        parser,
+        "spyker join scenario.toml --server hk.example.org:7000 --server paris.example.org:7000 --clients 7 "
+        "--certs certs",
+        "spyker join scenario.toml --server 127.0.0.1:7000 --clients 0-24 --insecure",
+    )
     parser.set_defaults(command=command_join)
 
 
@@ -84,8 +145,9 @@ def command_join(args: argparse.Namespace) -> int:
         raise ScenarioError("join", f"needs {error.name}, which is not installed", EXTRA) from None
     behaviour = Behaviour(args.keepalive, args.stall, args.patience, args.return_after, args.give_up)
     with data_from(args.data_dir):
-        scenario = read_scenario(args.scenario, settings=read_settings(args.settings))
-        clients = read_clients(args.clients, scenario.client_count)
+        scenario = read_scenario(args.scenario, **what_is_learnt(args))
+        clients = read_clients(args.clients)
+        scenario = with_more_clients(scenario, clients[-1] + 1)
         prepare_data([scenario])
         finished = asyncio.run(
             join(
@@ -103,12 +165,25 @@ def command_join(args: argparse.Namespace) -> int:
     return 0 if finished else INTERRUPTED
 
 
-def read_clients(text: str, count: int) -> range:
+def with_more_clients(scenario: Scenario, count: int) -> Scenario:
+    """A scenario's clients are only those it begins with. One that comes later has its data as one of so many."""
+    more = count - scenario.client_count
+    if more <= 0:
+        return scenario
+    assert scenario.world.clients is not None  # a scenario that was read has them
+    *others, last = scenario.world.clients
+    world, training = replace(scenario.world, clients=(*others, last + more)), scenario.training
+    if isinstance(training.delay_ms, tuple):
+        training = replace(training, delay_ms=(*training.delay_ms, *training.delay_ms[-1:] * more))
+    return replace(scenario, world=world, training=training)
+
+
+def read_clients(text: str) -> range:
     """``7`` or ``0-24``."""
     first, dash, last = text.partition("-")
     if not first.isdigit() or (dash and not last.isdigit()):
         raise ScenarioError("--clients", f"is {text!r}", "Write a number, such as 7, or a range, such as 0-24")
     clients = range(int(first), int(last if dash else first) + 1)
-    if not clients or clients[-1] >= count:
-        raise ScenarioError("--clients", f"is {text}", f"The scenario has clients 0 to {count - 1}")
+    if not clients or clients[-1] >= MOST_CLIENTS:
+        raise ScenarioError("--clients", f"is {text}", f"Numbers go up, from 0 to {MOST_CLIENTS - 1:,} at most")
     return clients

@@ -7,10 +7,14 @@ from pathlib import Path
 from typing import Any
 
 from spyker.api.folders import OutFolder
+from spyker.cli.help import examples
+from spyker.cli.output import add_json
 from spyker.cli.run import show_table
+from spyker.config.pings import read_pings
 from spyker.config.scenario import dump, load
 from spyker.learn.registry import resolve
 from spyker.records import find_runs
+from spyker.show.plain import as_plain
 from spyker.show.runs import together
 
 
@@ -21,6 +25,13 @@ def add_plot(commands: Any) -> None:
     parser.add_argument(
         "--out", type=Path, metavar="DIR", help="where the plots go; default: the folder of the first RUN"
     )
+    add_json(parser)
+    examples(
+        parser,
+        "spyker plot runs/first",
+        "spyker plot runs/first runs/second/fedasync --out plots  # lines are named after what differs",
+        "spyker plot runs/rates  # a whole sweep",
+    )
     parser.set_defaults(command=command_plot)
 
 
@@ -28,10 +39,16 @@ def command_plot(args: argparse.Namespace) -> int:
     """Draw runs, finished or not."""
     from spyker.show.plots import plot_all  # only now: Matplotlib takes a second to import
 
-    shown = together([run for folder in args.runs for run in find_runs(folder)])
+    runs = [run for folder in args.runs for run in find_runs(folder)]
+    shown = together(runs)
     with OutFolder(args.out or args.runs[0]) as place:
         place.keep()
         pictures = plot_all(shown, place.folder)
+    args.answer = {
+        "runs": [as_plain(run) for run in runs],
+        "pictures": pictures,
+        "warning": shown.warning or None,
+    }
     show_table(shown)
     for picture in pictures:
         print(picture)
@@ -41,10 +58,19 @@ def command_plot(args: argparse.Namespace) -> int:
 def add_scenario(commands: Any) -> None:
     """``spyker scenario``."""
     parser = commands.add_parser("scenario", help="print the default scenario, every key explained")
+    parser.add_argument(
+        "--pings", type=Path, metavar="FILE", help="with the regions and latencies of a table of pings: CSV or JSON"
+    )
+    examples(
+        parser,
+        "spyker scenario > my-world.toml  # then: spyker run my-world.toml",
+        "spyker scenario --pings pings.csv > my-world.toml  # with the latencies that were measured",
+    )
     parser.set_defaults(command=command_scenario)
 
 
 def command_scenario(args: argparse.Namespace) -> int:
-    """Print what an empty scenario file means."""
-    print(dump(resolve(load(None)), comments=True), end="")
+    """Print what an empty scenario file means, or one with nothing but a measured world."""
+    measured = None if args.pings is None else {"world": read_pings(args.pings)}
+    print(dump(resolve(load(measured)), comments=True), end="")
     return 0

@@ -9,10 +9,12 @@ import spyker
 from spyker.api.interrupts import Interrupted
 from spyker.api.sweep import PICTURE
 from spyker.cli.codes import INTERRUPTED
+from spyker.cli.help import examples
 from spyker.cli.options import add_scenario_options, said, where
+from spyker.cli.output import add_json
 from spyker.config.scenario import parse_value
 from spyker.config.sections import ScenarioError
-from spyker.experiments.sweep import cells
+from spyker.experiments.sweep import cells, lines
 from spyker.show.table import print_table
 
 
@@ -30,6 +32,13 @@ def add_sweep(commands: Any) -> None:
     )
     parser.add_argument("--seeds", type=int, default=1, metavar="K", help="so many seeds each; default: 1")
     add_many_options(parser)
+    add_json(parser)
+    examples(
+        parser,
+        "spyker sweep --vary algorithm=stride,fedasync --vary training.rate=0.05,0.2,0.5 --seeds 3 --out runs/rates",
+        "spyker sweep --vary training.rate=0.05,0.1,0.2,0.5 --out runs/rates --resume  # more values, later",
+        "spyker sweep my-world.toml --vary 'world.clients=[5,5,5,5],[20,20,20,20]' --jobs 2",
+    )
     parser.set_defaults(command=command_sweep)
 
 
@@ -52,10 +61,17 @@ def command_sweep(args: argparse.Namespace) -> int:
     except Interrupted as stop:
         print(stop)
         return INTERRUPTED
+    heads, body = lines(done.rows)
+    picture = done.folder / PICTURE
+    args.answer = {
+        "runs": [dict(zip(heads, line, strict=True)) for line in body],
+        "folder": done.folder,
+        "picture": picture if picture.exists() else None,
+    }
     print_table(*cells(done.rows), words=len(vary))
     print(f"all numbers: {done.folder / 'sweep.csv'}  ·  records: {done.folder / 'runs'}/")
-    if (done.folder / PICTURE).exists():
-        print(f"plot: {done.folder / PICTURE}  ·  to draw curves: spyker plot {done.folder}")
+    if picture.exists():
+        print(f"plot: {picture}  ·  to draw curves: spyker plot {done.folder}")
     return 0
 
 

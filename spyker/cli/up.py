@@ -8,19 +8,37 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
+from rich.console import Console
+
 from spyker.api.data import data_from, prepare_data
 from spyker.api.folders import new_folder, place_for_record
+from spyker.api.follow import choose_trackers
 from spyker.api.interrupts import interrupts
 from spyker.api.result import Run
 from spyker.api.run import short
 from spyker.api.scenario import read_scenario
 from spyker.cli.codes import INTERRUPTED
-from spyker.cli.options import ALGORITHM_HELP, SCENARIO_HELP, TASK_HELP, add_data_dir, add_set, said
+from spyker.cli.dash import Dashboard, add_dashboard
+from spyker.cli.help import examples
+from spyker.cli.options import (
+    ALGORITHM_HELP,
+    SCENARIO_HELP,
+    TASK_HELP,
+    add_data_dir,
+    add_flower,
+    add_follow,
+    add_set,
+    said,
+)
+from spyker.cli.output import add_json
 from spyker.cli.run import show_run
 from spyker.cli.serve import EXTRA
 from spyker.config.sections import ScenarioError
-from spyker.learn.names import BUILT_IN
-from spyker.learn.registry import recipe
+from spyker.learn.memory import check_memory
+from spyker.learn.registry import check_code
+from spyker.records import Fact
+from spyker.show.follow.following import Following
+from spyker.show.plain import as_plain
 from spyker.show.progress import LiveProgress
 
 
@@ -30,6 +48,7 @@ def add_up(commands: Any) -> None:
     parser.add_argument("scenario", nargs="?", type=Path, metavar="SCENARIO", help=SCENARIO_HELP)
     parser.add_argument("--algorithm", metavar="A", help=ALGORITHM_HELP)
     parser.add_argument("--task", metavar="T", help=TASK_HELP)
+    add_flower(parser)
     parser.add_argument("--clients", type=int, metavar="N", help="so many in all, spread evenly over the regions")
     parser.add_argument("--duration", type=float, metavar="S", help="real seconds")
     parser.add_argument("--seed", type=int, metavar="N", help="everything random follows from it")
@@ -40,8 +59,16 @@ def add_up(commands: Any) -> None:
     )
     parser.add_argument("--out", type=Path, metavar="DIR", help="where the record goes; default: a new folder in runs/")
     parser.add_argument("--overwrite", action="store_true", help="replace the record that --out holds already")
+    add_follow(parser)
+    add_dashboard(parser)
     add_data_dir(parser)
     add_set(parser)
+    add_json(parser)
+    examples(
+        parser,
+        "spyker up --clients 20 --duration 30",
+        "spyker up my-world.toml --keep deployment  # leaves configurations, certificates, states and logs",
+    )
     parser.set_defaults(command=command_up)
 
 
@@ -51,29 +78,42 @@ def command_up(args: argparse.Namespace) -> int:
         from spyker.deploy.up import Local
     except ModuleNotFoundError as error:
         raise ScenarioError("up", f"needs {error.name}, which is not installed", EXTRA) from None
+    trackers = choose_trackers(args.follow)
     with contextlib.ExitStack() as stack:
+        page = stack.enter_context(Dashboard(args.dashboard))
         stack.enter_context(data_from(args.data_dir))
         scenario = read_scenario(args.scenario, **said(args))
+        check_memory([scenario])
         out: Path = args.out or new_folder(f"up-{scenario.chosen.name}-{short(scenario)}")
         if args.keep is not None and args.keep.exists() and any(args.keep.iterdir()):
             raise ScenarioError("--keep", f"{args.keep} is not empty", "Name a new folder")
-        if scenario.task.name not in BUILT_IN:
-            recipe(scenario).call()  # before processes do, one by one
+        check_code(scenario)
         place = stack.enter_context(place_for_record(out, overwrite=args.overwrite))
-        prepare_data([scenario])
+        prepare_data([scenario], progress=not args.quiet)
         folder = args.keep or Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="spyker-")))
         stop = stack.enter_context(interrupts())
         with Local(scenario, folder, insecure=args.insecure, paced=args.paced, duration=scenario.duration) as local:
+            page.show(*(local.record(i) for i in range(len(local.addresses))))
             local.start()
-            with LiveProgress(scenario.chosen.title, scenario.duration, "score") as progress:
-                local.watch(
-                    lambda t, fact: progress.fact(min(t, scenario.duration - 1e-3), fact), lambda: stop.requested
-                )
+            following = stack.enter_context(Following(trackers, local.folder, out.resolve().name))
+            console = Console(stderr=True, quiet=args.quiet)
+            with LiveProgress(scenario.chosen.title, scenario.duration, "score", console) as progress:
+
+                def tell(t: float, fact: Fact) -> None:
+                    progress.fact(min(t, scenario.duration - 1e-3), fact)
+                    for watch in following.watches:
+                        watch(t, fact)
+
+                local.watch(tell, lambda: stop.requested)
         if not local.begun():
             print("stopped before any server began; nothing was recorded")
             return INTERRUPTED
         place.empty()
         local.merge(out)
-        show_run(Run(out))
+        run = Run(out)
+        following.end(run.summary)
+        show_run(run)
+        args.answer = as_plain(run.record)
         local.check_clients()  # while their logs are there
+        page.stay(out)
     return INTERRUPTED if stop.requested else 0

@@ -20,6 +20,7 @@ from spyker.config.sections import ScenarioError, convert, kebab, keys, read, re
 from spyker.config.suggest import suggest
 from spyker.parameters import Rule, parameter
 from spyker.placement import Placement, Topology
+from spyker.protocol.bounds import BoundsParameters
 from spyker.protocol.registry import ALGORITHMS
 from spyker.protocol.server import Server
 from spyker.protocol.stride import Stride
@@ -44,6 +45,20 @@ class Outage:
 
 
 @dataclass(frozen=True, slots=True)
+class Hostile:
+    """Clients that lie."""
+
+    share: float = parameter(0.1, "how many of all clients; the seed says which", at_least=0, at_most=1)
+    kind: str = parameter(
+        "negative",
+        "what they answer with: huge, 1e30 everywhere; negative, the opposite of their training; noise, a random "
+        "direction",
+        choices=("huge", "negative", "noise"),
+    )
+    strength: float = parameter(1.0, "negative and noise: so many times as far as their training went", above=0)
+
+
+@dataclass(frozen=True, slots=True)
 class Geography:
     """Where everybody is and how fast messages travel."""
 
@@ -62,6 +77,11 @@ class Geography:
         "{ region, start, seconds }: nothing passes between the region and the others, while life inside goes on; "
         "connections are made anew a second after it ends; emulations only",
     )
+    hostile: Hostile | None = parameter(
+        None,
+        "{ share, kind, strength }: clients that answer with something else than what they trained: huge, negative or "
+        "noise; emulations only",
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,8 +99,8 @@ class Training:
     batch_size: int = parameter(32, "B: data points per step", at_least=1)
     optimiser: str = parameter(
         "sgd",
-        "how a client descends: sgd, momentum (0.9) or adam; it starts afresh in every training",
-        choices=("sgd", "momentum", "adam"),
+        "how a client descends: sgd, momentum (0.9), adam, or any other of torch.optim by its name, such as AdamW; it "
+        "starts afresh in every training",
     )
     device: str = parameter("cpu", "where PyTorch computes: cpu, cuda or cuda:N")
     kernel: str = parameter(
@@ -91,6 +111,24 @@ class Training:
     )
     proximal: float = parameter(
         0.0, "μ: pulls the training towards the received model by μ/2 · ‖W - W_received‖²", at_least=0
+    )
+    optimiser_options: Mapping[str, object] | None = parameter(
+        None, "{ name = value }: the optimiser's arguments besides the rate, such as weight-decay"
+    )
+    keep_optimiser: bool | None = parameter(
+        None, "true: a client's optimiser goes on where its last training left it, instead of starting afresh"
+    )
+    schedule: str | None = parameter(
+        None,
+        "how the rate changes from epoch to epoch, counted over all of a client's trainings: any of "
+        "torch.optim.lr_scheduler by its name, such as CosineAnnealingLR; unset: it is what the server says",
+    )
+    schedule_options: Mapping[str, object] | None = parameter(
+        None, "{ name = value }: the schedule's arguments, such as T-max"
+    )
+    clip_norm: float | None = parameter(None, "shorten gradients that are longer than this; unset: none", above=0)
+    report_loss: bool | None = parameter(
+        None, "true: every client reports the mean loss of its training, in facts of the kind report"
     )
 
 
@@ -108,6 +146,11 @@ class Evaluation:
     )
     stop_after: float = parameter(
         0.0, "with stop-at: not before the mean has stayed there for so many virtual seconds", at_least=0
+    )
+    patience: float | None = parameter(
+        None,
+        "end an emulation when the servers' mean has not become better for so many virtual seconds; unset: never",
+        above=0,
     )
 
 
@@ -132,6 +175,7 @@ class Scenario:
     world: Geography = field(default_factory=Geography)
     training: Training = field(default_factory=Training)
     evaluation: Evaluation = field(default_factory=Evaluation)
+    bounds: BoundsParameters = field(default_factory=BoundsParameters)
     algorithms: Mapping[str, Any] = field(default_factory=dict)
     """The parameters of every algorithm, by section."""
     derived: frozenset[str] = field(default=frozenset(), compare=False)
@@ -160,7 +204,12 @@ class Scenario:
 
 
 TOP = ("algorithm", "seed", "duration")
-SECTIONS: dict[str, type[Any]] = {"world": Geography, "training": Training, "evaluation": Evaluation}
+SECTIONS: dict[str, type[Any]] = {
+    "world": Geography,
+    "training": Training,
+    "evaluation": Evaluation,
+    "bounds": BoundsParameters,
+}
 
 
 def load(

@@ -99,6 +99,10 @@ def convert(value: object, hint: Any, rule: Rule, where: str) -> Any:
         if not isinstance(value, list | tuple):
             raise ScenarioError(where, f"is {show(value)}, not a list", "Write it in square brackets")
         return tuple(convert(v, arguments[0], rule, f"{where}[{i}]") for i, v in enumerate(value))
+    if origin is Mapping:
+        if not isinstance(value, Mapping):
+            raise ScenarioError(where, f"is {show(value)}, not a table", "Write it as { name = value }")
+        return dict(value)
     if hint is bool:
         if not isinstance(value, bool):
             raise ScenarioError(where, f"is {show(value)}, not a truth value", "Write true or false")

@@ -25,7 +25,7 @@ from spyker.config.algorithms import algorithm_code
 from spyker.config.scenario import Scenario, dump
 from spyker.config.sections import ScenarioError
 from spyker.emulate.clock import Stop
-from spyker.emulate.judge import DivergedError
+from spyker.emulate.diverged import DivergedError
 from spyker.emulate.record import record
 from spyker.experiments.errors import RunFailedError
 from spyker.learn.engine import Here, keep_memory
@@ -262,22 +262,26 @@ def run_watched(
     *,
     progress: bool = True,
     in_order: bool = False,
+    done: Callable[[Path], None] = lambda _: None,
 ) -> list[RunRecord | None]:
-    """Run scenarios and show how far they are, by the expected cost of those that are still to be run."""
-    if not progress:
-        return run_all(scenarios, root, jobs, stop=stop, in_order=in_order)
+    """Run scenarios and show how far they are, by the expected cost of those that are still to be run.
+
+    ``done`` is told the folder of each run that is made now, when it has ended.
+    """
     plans = {folder_of(scenario, root): scenario for scenario in scenarios}
     finished = {folder for folder in plans if is_finished(folder)}
     work = {folder: expected_cost(scenario) for folder, scenario in plans.items() if folder not in finished}
-    done = dict.fromkeys(work, 0.0)
-    with Bar(title, sum(work.values())) as bar:
+    shares = dict.fromkeys(work, 0.0)
+    with Bar(title, sum(work.values())) if progress else contextlib.nullcontext() as bar:
 
         def report(news: Report) -> None:
             if news.folder in work:
-                done[news.folder] = work[news.folder] * min(1.0, news.done / plans[news.folder].duration)
+                shares[news.folder] = work[news.folder] * min(1.0, news.done / plans[news.folder].duration)
+                if news.finished and news.folder not in finished:
+                    done(news.folder)
             if news.finished:
                 finished.add(news.folder)
-            if bar.due():
-                bar.show(sum(done.values()), f"{len(finished)} of {len(plans)} runs")
+            if bar is not None and bar.due():
+                bar.show(sum(shares.values()), f"{len(finished)} of {len(plans)} runs")
 
         return run_all(scenarios, root, jobs, report, stop, in_order=in_order)

@@ -243,7 +243,8 @@ def test_ctrl_c_leaves_a_readable_run(tmp_path: Path) -> None:
         start_new_session=True,
     )
     assert process.stderr is not None
-    assert "updates" in process.stderr.readline()  # the first line of progress: it is under way
+    while "updates" not in (said := process.stderr.readline()):  # the first line of progress: it is under way
+        assert said, "it ended"
     os.killpg(process.pid, signal.SIGINT)  # as a terminal does: to the workers, too
     out, err = process.communicate(timeout=60)
     assert process.returncode == 130, err
@@ -292,12 +293,12 @@ def test_the_printed_scenario_is_the_default(tmp_path: Path, capsys: pytest.Capt
 
 def test_the_number_of_workers_changes_no_byte(tmp_path: Path) -> None:
     for workers in ("0", "1", "2"):
-        done = spyker("run", "--duration", "1.5", "--workers", workers, "--out", workers, cwd=tmp_path)
+        done = spyker("run", "--duration", "0.5", "--workers", workers, "--out", workers, cwd=tmp_path)
         assert done.returncode == 0, done.stderr
     for name in ("scenario.toml", "facts.jsonl", "summary.json"):
         alone = (tmp_path / "0" / name).read_bytes()
         assert alone == (tmp_path / "1" / name).read_bytes() == (tmp_path / "2" / name).read_bytes()
-    assert sum(1 for _ in RunRecord(tmp_path / "2").updates()) > 500
+    assert sum(1 for _ in RunRecord(tmp_path / "2").updates()) > 100
 
 
 OWN_TASK = """

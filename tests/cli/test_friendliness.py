@@ -208,6 +208,74 @@ def test_the_module_is_the_program(tmp_path: Path) -> None:
         assert texts[0].stdout.startswith("usage: spyker")
 
 
+@pytest.mark.parametrize(
+    ("args", "what"),
+    [
+        (["members", "lst", "c.toml"], "what: is 'lst'. Did you mean 'list'?"),
+        (["clients", "lst", "certs"], "what: is 'lst'. Did you mean 'list'?"),
+        (["run", "--engine", "locl"], "--engine: is 'locl'. Did you mean 'local'?"),
+        (["members", "list"], "CONFIG: is missing. See spyker members --help"),
+        (["join"], "--server, --clients: are missing. See spyker join --help"),
+        (["certs", "c", "--servers", "some"], "--servers: is some. Give a whole number"),
+        (["certs", "c", "--days", "some"], "--days: is some. Give a number"),
+        (["run", "--seed"], "--seed: expected one argument. See spyker run --help"),
+        (["run", "a.toml", "b.toml"], "b.toml: is more than spyker takes. See spyker --help"),
+        ([], "COMMAND: is missing. See spyker --help"),
+    ],
+)
+def test_a_command_line_that_cannot_be_read_is_answered_in_one_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], args: list[str], what: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert refused(args, capsys) == f"spyker: {what}\n"
+    assert not list(tmp_path.iterdir())
+
+
+JOIN = ["join", "--server", "127.0.0.1:1", "--clients", "0", "--insecure"]
+
+
+@pytest.mark.parametrize(
+    ("args", "what"),
+    [
+        ([*JOIN, "--patience", "-3"], "--patience: is -3. It must be 0 or more"),
+        ([*JOIN, "--return-after", "-3"], "--return-after: is -3. It must be 0 or more"),
+        ([*JOIN, "--give-up", "-3"], "--give-up: is -3. It must be 0 or more"),
+        ([*JOIN, "--keepalive", "0"], "--keepalive: is 0. It must be greater than 0"),
+        ([*JOIN, "--stall", "nan"], "--stall: is nan. It must be greater than 0"),
+        (["members", "list", "c.toml", "--timeout", "-8"], "--timeout: is -8. It must be 0 or more"),
+        (["torture", "--minutes", "-1"], "--minutes: is -1. It must be greater than 0"),
+        (["torture", "--workers", "0"], "--workers: is 0. It must be a whole number greater than 0"),
+        (["torture", "--seeds", "5-1"], "--seeds: is '5-1'. Write a number, such as 7, or a range, such as 1-200"),
+    ],
+)
+def test_a_number_that_makes_no_sense_is_refused(
+    capsys: pytest.CaptureFixture[str], args: list[str], what: str
+) -> None:
+    assert refused(args, capsys) == f"spyker: {what}\n"
+
+
+PRESSED = """
+import os, signal, sys
+class Pressed:
+    def find_spec(self, name, path=None, target=None):
+        if name == MOMENT:
+            for _ in range(3):
+                os.kill(os.getpid(), signal.SIGINT)
+sys.meta_path.insert(0, Pressed())
+from spyker.cli.main import main
+sys.exit(main())
+"""
+
+
+@pytest.mark.parametrize("command", ["up", "serve", "run"])
+@pytest.mark.parametrize("moment", ["spyker.cli.failures", "spyker.cli.help", "spyker.config.sections", "numpy"])
+def test_ctrl_c_while_it_loads_is_no_error(tmp_path: Path, command: str, moment: str) -> None:
+    words = [sys.executable, "-c", PRESSED.replace("MOMENT", repr(moment)), command]
+    done = subprocess.run(words, capture_output=True, text=True, cwd=tmp_path, timeout=60)
+    assert (done.returncode, done.stderr) == (130, "")
+    assert not list(tmp_path.iterdir())
+
+
 def test_the_help_says_what_a_task_may_be(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "200")
     for command in ("run", "compare", "sweep"):

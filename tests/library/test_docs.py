@@ -1,33 +1,72 @@
-"""The programs in docs/library.md and in the README do what they say."""
+"""What the pages in docs/ and the README say can be done, can be done. What is run, and how, is in helpers/pages.py."""
 
-import re
+import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+from pages import KNOWN, NOT_RUN, blocks, check_arguments, program
+
+from spyker.config.sections import ScenarioError
 
 ROOT = Path(__file__).parents[2]
+PAGES = [ROOT / "README.md", ROOT / "ARCHITECTURE.md", *sorted((ROOT / "docs").glob("*.md"))]
+every_page = pytest.mark.parametrize("page", [pytest.param(page, id=page.name) for page in PAGES])
 
 
-def programs(text: str) -> str:
-    return "\n".join(re.findall(r"^```python\n(.*?)^```", text, flags=re.M | re.S))
+@every_page
+@pytest.mark.timeout(900)
+def test_the_blocks_of_a_page_run(tmp_path: Path, page: Path) -> None:
+    todo = program(page.read_text("utf-8"))
+    if todo.count("\n") == 1:
+        return  # nothing but an import
+    (tmp_path / "page.py").write_text(todo)
+    shutil.copytree(ROOT / "examples", tmp_path / "examples")
+    path = os.pathsep.join([str(ROOT), str(Path(__file__).parents[1] / "helpers")])
+    environment = os.environ | {"PYTHONPATH": path, "MPLBACKEND": "agg"}
+    command = [sys.executable, "page.py"]
+    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=890)
+    assert done.returncode == 0, f"{page.name}: {done.stderr[-4000:]}"
 
 
-def from_python(text: str) -> str:
-    return text[text.index("### From Python") : text.index("## Deployed for real")]
+@every_page
+def test_blocks_that_are_not_run_are_marked_and_complete(page: Path) -> None:
+    for block in blocks(page.read_text("utf-8")):
+        assert block.language in KNOWN, f"{page.name}, line {block.line}: write python, console (with $) or toml"
+        if block.language == "console" and not block.run:
+            try:
+                check_arguments(block.text)
+            except ScenarioError as error:
+                pytest.fail(f"{page.name}, line {block.line}: {error}")
 
 
 @pytest.mark.parametrize(
-    "program",
+    "wrong",
     [
-        pytest.param(programs((ROOT / "docs" / "library.md").read_text()), id="docs/library.md"),
-        pytest.param(programs(from_python((ROOT / "README.md").read_text())), id="README.md"),
+        "$ spyker run --no-such-option",
+        "$ spyker --version\nspyker 0.0.0",
+        "$ reboot",
+        "$ pip install 'spyker-fl[no-such]'",
     ],
 )
-def test_the_examples_run(tmp_path: Path, program: str) -> None:
-    assert program.count("spyker.run(") >= 1
-    (tmp_path / "example.py").write_text(program)
-    done = subprocess.run([sys.executable, "example.py"], cwd=tmp_path, capture_output=True, text=True, timeout=110)
-    assert done.returncode == 0, done.stderr
-    assert "<Run: stride on digits, accuracy 0." in done.stdout
+def test_a_command_that_is_wrong_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, wrong: str) -> None:
+    monkeypatch.chdir(tmp_path)
+    page = f"```console\n{wrong}\n```\n"
+    with pytest.raises(AssertionError):
+        exec(program(page), {})
+
+
+def test_a_program_or_a_scenario_that_is_wrong_is_found() -> None:
+    with pytest.raises(ZeroDivisionError):
+        exec(program("```python\n1 / 0\n```\n"), {})
+    with pytest.raises(ScenarioError, match=r"world\.region"):
+        exec(program("```toml\n[world]\nregion = 3\n```\n"), {})
+
+
+def test_what_is_not_run_is_checked() -> None:
+    (block,) = blocks(f"{NOT_RUN}it would.</sub>\n\n```console\n$ spyker run --no-such-option\n```\n")
+    assert not block.run
+    with pytest.raises(ScenarioError, match="--no-such-option"):
+        check_arguments(block.text)

@@ -6,8 +6,10 @@ import sys
 from pathlib import Path
 
 import pytest
+from sklearn.datasets import load_digits
 
 import spyker
+from spyker.learn.built_in.digits import stored
 
 HEAVY = ("torch", "matplotlib", "pandas", "numpy", "rich", "sklearn", "grpc")
 
@@ -26,6 +28,15 @@ def test_importing_it_imports_nothing_heavy() -> None:
 def test_running_something_small_needs_neither_torch_nor_matplotlib(tmp_path: Path) -> None:
     code = f"import spyker; spyker.run(task='quadratic', duration=1, out={str(tmp_path / 'a')!r}, progress=False)"
     assert not loaded_by(code) & {"torch", "matplotlib", "pandas", "sklearn", "grpc"}
+
+
+def test_the_digits_come_from_scikit_learn_without_importing_it() -> None:
+    assert loaded_by("from spyker.learn.built_in.digits import stored; stored()") == {"numpy"}
+    images, labels = stored()
+    digits = load_digits()
+    assert (images == digits.images).all()
+    assert (labels == digits.target).all()
+    assert (images.dtype, labels.dtype) == (digits.images.dtype, digits.target.dtype)
 
 
 def test_everything_it_names_is_there_and_documented() -> None:

@@ -1,0 +1,159 @@
+"""How long a run will take, and how much memory: said before it begins if it is much, and refused if it cannot be.
+
+How often clients train follows from the scenario; how long that takes, from a trial of two trainings and two
+evaluations where the run's own will be. A run of few trainings is not worth a trial.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from spyker.config.scenario import Scenario, latency_seconds
+from spyker.config.sections import ScenarioError
+from spyker.learn.engine import Engine, EvaluateJob, TrainJob
+from spyker.learn.guard import TaskFailedError
+from spyker.learn.memory import CLIENT_BYTES, machine_bytes
+from spyker.learn.speeds import delays
+from spyker.learn.task import Task
+
+LONG = 60.0  # seconds: what takes longer is announced
+ENOUGH = 100  # trainings: a trial of two is then a fiftieth of the run at most
+UPDATE_SECONDS = 40e-6  # what it costs to emulate an update, whatever was learnt: measured with the task quadratic
+LEAST, MOST = 0.5, 2.0  # models per client that are under way at the same time: measured 0.6 to 0.95 without workers
+WEIGHT_BYTES = 4
+
+
+@dataclass(frozen=True, slots=True)
+class Estimate:
+    """What some runs, one after the other, will take."""
+
+    trainings: float
+    evaluations: float
+    training_seconds: float
+    evaluation_seconds: float
+    workers: int
+    model_bytes: float
+    """What models under way may take at most."""
+
+    @property
+    def seconds(self) -> float:
+        """Of real time."""
+        computing = self.trainings * self.training_seconds + self.evaluations * self.evaluation_seconds
+        return computing / self.workers + self.trainings * UPDATE_SECONDS
+
+    def __str__(self) -> str:
+        by = "one process" if self.workers == 1 else f"{self.workers} processes"
+        return (
+            f"this takes about {length(self.seconds)} and up to {size(self.model_bytes)} for models: some "
+            f"{rounded(self.trainings)} trainings of {length(self.training_seconds)} and {rounded(self.evaluations)} "
+            f"evaluations of {length(self.evaluation_seconds)}, in {by}"
+        )
+
+
+def foresee(scenarios: Sequence[Scenario], task: Task, engine: Engine) -> None:
+    """Say what runs of a task will take, if that is much; refuse what does not fit into memory."""
+    parameters = task.initial().size
+    check_models(scenarios[0].client_count, parameters)
+    found = estimate(scenarios, task, engine)
+    if found is not None and (found.seconds > LONG or found.model_bytes > machine_bytes() / 2):
+        print(f"spyker: {found}", file=sys.stderr)
+
+
+def check_models(clients: int, parameters: int) -> None:
+    """Refuse more models at once than this machine can hold."""
+    each = CLIENT_BYTES + LEAST * parameters * WEIGHT_BYTES
+    there = machine_bytes()
+    if clients * each > there:
+        raise ScenarioError(
+            "world.clients",
+            f"adds up to {clients:,}, whose models of {parameters:,} parameters take at least {size(clients * each)} "
+            f"of memory, and this machine has {size(there)}",
+            f"Emulate at most {int(there / each):,} of them",
+        )
+
+
+def estimate(scenarios: Sequence[Scenario], task: Task, engine: Engine) -> Estimate | None:
+    """What runs of a task will take, unless they are too short for the question."""
+    parameters = task.initial().size
+    trainings = sum(expected_trainings(scenario, parameters) for scenario in scenarios)
+    evaluations = sum(
+        (s.duration / s.evaluation.interval + 1) * (len(s.placement().learners) + 1) for s in scenarios
+    )  # of every server, and of their mean
+    if trainings < ENOUGH:
+        return None
+    try:
+        training, evaluation = (0.0, 0.0) if task.trivial else trial(scenarios[0], task, engine)
+    except TaskFailedError:
+        return None  # the run will say so, and leave a record
+    workers = len(getattr(engine, "workers", ())) or 1
+    bytes_ = MOST * scenarios[0].client_count * parameters * WEIGHT_BYTES
+    return Estimate(trainings, evaluations, training, evaluation, workers, bytes_)
+
+
+def expected_trainings(scenario: Scenario, parameters: int) -> float:
+    """How many trainings a run has at most: a client trains, its answer travels, is mixed in, and a model comes back.
+
+    A server has one answer at a time. Where everybody waits for everybody, the slowest decides.
+    """
+    places, latency = scenario.placement(), np.asarray(latency_seconds(scenario.world))
+    there = np.asarray(places.client_regions)
+    homes = np.asarray([0 if home is None else home for home in places.homes])
+    at = np.asarray(places.server_regions)[homes]
+    transfer = parameters * WEIGHT_BYTES * 8 / (scenario.world.bandwidth_mbit * 1e6)
+    cycle = np.asarray(delays(scenario)) + latency[there, at] + latency[at, there] + 2 * transfer
+    if scenario.chosen.waits_for_everybody:  # and answers cost nothing by themselves
+        slowest = np.zeros(len(places.server_regions))
+        np.maximum.at(slowest, homes, cycle)
+        cycle = slowest[homes]
+    else:
+        cycle = np.maximum(cycle, np.bincount(homes)[homes] * scenario.world.mix_ms / 1000)
+    return float((scenario.duration / np.maximum(cycle, 1e-6)).sum())
+
+
+def trial(scenario: Scenario, task: Task, engine: Engine) -> tuple[float, float]:
+    """Seconds per training and per evaluation; of two each, since a first one may have to wait for a worker."""
+    start = task.initial()
+    client = int(np.argsort([task.size(k) for k in range(min(scenario.client_count, 1000))])[-1])
+
+    def train() -> None:
+        job = TrainJob(client, start, scenario.training.rate, 0)
+        engine.submit(job, 0.0)
+        engine.trained(job)
+
+    def evaluate() -> None:
+        job = EvaluateJob(start)
+        engine.submit(job, 0.0)
+        engine.score(job)
+
+    return second(train), second(evaluate)
+
+
+def second(work: Callable[[], None]) -> float:
+    """How long something takes the second time."""
+    work()
+    began = time.perf_counter()
+    work()
+    return time.perf_counter() - began
+
+
+def rounded(number: float) -> str:
+    """Two digits are more than an estimate knows."""
+    return f"{float(f'{number:.2g}'):,.0f}"
+
+
+def length(seconds: float) -> str:
+    """A time for people."""
+    for unit, name in ((86_400.0, "days"), (3600.0, "h"), (60.0, "min"), (1.0, "s")):
+        if seconds >= 2 * unit:
+            return f"{seconds / unit:.0f} {name}"
+    return f"{seconds * 1000:.2g} ms" if seconds < 0.1 else f"{seconds:.1f} s"
+
+
+def size(count: float) -> str:
+    """Bytes for people."""
+    return f"{count / 2**30:,.1f} GiB" if count >= 2**30 else f"{count / 2**20:,.0f} MiB"

@@ -1,0 +1,57 @@
+"""``spyker clients``: who may be a client of a deployment."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import Any
+
+from spyker.cli.help import examples
+from spyker.cli.options import require_deploy
+from spyker.cli.output import add_json
+from spyker.config.sections import ScenarioError
+from spyker.show.table import print_table
+
+
+def add_clients(commands: Any) -> None:
+    """``spyker clients``."""
+    parser = commands.add_parser(
+        "clients",
+        help="list, add or remove the clients of a deployment",
+        description="Change clients.json in a folder that spyker certs made. Servers notice a changed one by "
+        "themselves; none need be restarted.",
+    )
+    parser.add_argument("what", choices=("list", "add", "remove"), help="what to do")
+    parser.add_argument("folder", type=Path, metavar="CERTS", help="the folder that spyker certs made")
+    parser.add_argument("client", nargs="?", type=int, metavar="K", help="add, remove: the client's number")
+    add_json(parser)
+    examples(
+        parser,
+        "spyker clients list certs",
+        "spyker clients add certs 100  # makes certs/client-100, which goes to the client",
+        "spyker clients remove certs 7  # its credential is worthless as soon as the servers have clients.json",
+    )
+    parser.set_defaults(command=command_clients)
+
+
+def command_clients(args: argparse.Namespace) -> int:
+    """Do it, and say what follows."""
+    require_deploy()
+    from spyker.deploy.certificates import CLIENTS, load_credentials
+    from spyker.deploy.issuing import add_client, remove_client
+
+    if args.what == "list":
+        known = load_credentials(args.folder / CLIENTS)
+        rows = [[str(client), digest[:16]] for digest, client in sorted(known.items(), key=lambda each: each[1])]
+        print_table(["client", "digest of its credential"], rows, words=2)
+        args.answer = {str(client): digest for digest, client in known.items()}
+        return 0
+    if args.client is None:
+        raise ScenarioError("K", "is missing", "Give the number of the client")
+    if args.what == "add":
+        add_client(args.folder, args.client)
+        print(f"{args.folder}/client-{args.client}    for client {args.client}: its credential")
+    else:
+        remove_client(args.folder, args.client)
+    print(f"{args.folder}/{CLIENTS} for every server, which notices it by itself")
+    return 0

@@ -1,0 +1,184 @@
+"""``spyker dash`` and ``spyker report``, and the page beside commands that take a while."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import signal
+import sys
+import threading
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+from spyker.api.folders import OutFolder
+from spyker.cli.help import examples
+from spyker.config.sections import ScenarioError
+from spyker.page.shelf import check_runs
+from spyker.records import write_atomically
+
+PORT = 8787
+TOKEN = "SPYKER_DASH_TOKEN"
+SHORTEST = 12  # characters of a token
+LOOPBACK = ("127.0.0.1", "::1", "localhost")
+
+
+def add_dash(commands: Any) -> None:
+    """``spyker dash``."""
+    parser = commands.add_parser("dash", help="watch runs in a browser, finished or going on")
+    parser.add_argument("runs", nargs="+", type=Path, metavar="RUN", help="a folder made by run, compare, serve or up")
+    parser.add_argument("--port", type=int, default=PORT, metavar="N", help=f"default: {PORT}; 0: any that is free")
+    parser.add_argument("--host", default="127.0.0.1", metavar="H", help="an address of this machine; needs a token")
+    parser.add_argument(
+        "--token", metavar="T", help=f"what whoever looks from elsewhere must know; better set {TOKEN} instead"
+    )
+    examples(
+        parser,
+        "spyker dash runs/first",
+        "spyker dash runs/all/stride runs/all/spyker  # side by side, in step",
+        "spyker dash runs/first --host 0.0.0.0  # with SPYKER_DASH_TOKEN set to a long secret",
+    )
+    parser.set_defaults(command=command_dash)
+
+
+def command_dash(args: argparse.Namespace) -> int:
+    """Serve the page until Ctrl-C."""
+    require_page()
+    token = args.token or os.environ.get(TOKEN)
+    check_token(args.host, token)
+    if not 0 <= args.port <= 65535:
+        raise ScenarioError("--port", f"is {args.port}", "Give a number from 0 to 65535")
+    check_runs(args.runs)
+    from spyker.page.server import PageServer
+
+    try:
+        server = PageServer(args.runs, args.host, args.port, token)
+    except OSError as error:
+        place = f"{args.port} on {args.host} cannot be used ({error.strerror})"
+        raise ScenarioError("--port", place, "Choose another, or 0 for any") from None
+    ended = threading.Event()
+    signal.signal(signal.SIGTERM, lambda *_: ended.set())
+    with server:
+        suffix = "?token=…" if token else ""
+        print(f"page: {server.url}{suffix}  ·  Ctrl-C ends it", flush=True)
+        try:
+            ended.wait()
+        except KeyboardInterrupt:
+            print()
+    return 0
+
+
+def require_page() -> None:
+    """Say what to install, if the packages that only the page needs are not here."""
+    missing = [name for name in ("starlette", "uvicorn") if not find_spec(name)]
+    if missing:
+        raise ScenarioError("the page", f"needs {', '.join(missing)}", "Run pip install 'spyker-fl[page]'")
+
+
+def check_token(host: str, token: str | None) -> None:
+    """Whoever can reach the page from elsewhere must know a token."""
+    if host in LOOPBACK and not token:
+        return
+    if not token:
+        remedy = f"Set {TOKEN} to a word of at least {SHORTEST} characters, and open the page with ?token=…"
+        raise ScenarioError("--host", f"{host} can be reached from elsewhere, and there is no token", remedy)
+    if len(token) < SHORTEST:
+        raise ScenarioError("--token", f"has {len(token)} characters", f"Take at least {SHORTEST}")
+
+
+def add_report(commands: Any) -> None:
+    """``spyker report``."""
+    parser = commands.add_parser("report", help="write runs into one HTML file that opens anywhere")
+    parser.add_argument("runs", nargs="+", type=Path, metavar="RUN", help="a folder made by run, compare or merge")
+    parser.add_argument("--out", type=Path, default=Path("report.html"), metavar="FILE", help="default: report.html")
+    parser.add_argument(
+        "--window", metavar="A-B", help="the seconds that can be replayed event by event; default: the first exchanges"
+    )
+    examples(
+        parser,
+        "spyker report runs/first",
+        "spyker report runs/all/stride runs/all/spyker --out comparison.html --window 0-3",
+    )
+    parser.set_defaults(command=command_report)
+
+
+def command_report(args: argparse.Namespace) -> int:
+    """Write the report."""
+    window = None if args.window is None else read_window(args.window)
+    check_runs(args.runs)
+    if args.out.is_dir():
+        raise ScenarioError("--out", f"{args.out} is a folder", "Name a file, such as report.html")
+    from spyker.page.report import report
+
+    with OutFolder(args.out.parent) as place:
+        text = report(args.runs, window)
+        place.keep()
+        write_atomically(args.out, text)
+    print(f"{args.out}  ({len(text.encode()) / 1e6:.1f} MB)")
+    return 0
+
+
+def read_window(text: str) -> tuple[float, float]:
+    """``2-4.5``."""
+    try:
+        start, end = map(float, text.split("-"))
+    except ValueError:
+        start, end = 0.0, 0.0
+    if not 0 <= start < end < 1e12:
+        raise ScenarioError("--window", f"is {text!r}", "Write two times in seconds, such as 2-4.5")
+    return start, end
+
+
+# --- Beside another command ------------------------------------------------------------------------------------------
+
+
+def add_dashboard(parser: argparse.ArgumentParser) -> None:
+    """``--dashboard``, on commands that make a run."""
+    parser.add_argument("--dashboard", action="store_true", help="watch it in a browser, on this machine")
+
+
+class Dashboard:
+    """The page of a run that is being made, as a process of its own: it reads the record and nothing else.
+
+    As a context: where it is not ``wanted``, it is nothing. With a person at the terminal it stays open after the run,
+    until Ctrl-C; otherwise it ends with the command.
+    """
+
+    def __init__(self, wanted: bool) -> None:
+        self._wanted = wanted
+        self._beside: Any = None
+        if wanted:
+            require_page()
+
+    def __enter__(self) -> Dashboard:
+        return self
+
+    def show(self, *folders: Path) -> None:
+        """Watch these records, which need not exist yet."""
+        if not self._wanted:
+            return
+        from spyker.page.beside import Beside
+
+        port = PORT if self._beside is None else self._beside.port
+        self._end()
+        self._beside = Beside(folders, port)
+        print(f"page: {self._beside.url}", file=sys.stderr, flush=True)
+
+    def stay(self, *folders: Path) -> None:
+        """The run is over; its record is in these folders from now on, if they are named."""
+        if self._beside is not None and sys.stdin.isatty() and sys.stdout.isatty():
+            if folders:
+                self.show(*folders)
+            print(f"page: {self._beside.url}  ·  Ctrl-C ends it", flush=True)
+            try:
+                self._beside.wait()
+            except KeyboardInterrupt:
+                print()
+
+    def _end(self) -> None:
+        if self._beside is not None:
+            self._beside.close()
+            self._beside = None
+
+    def __exit__(self, *error: object) -> None:
+        self._end()

@@ -1,0 +1,92 @@
+"""How commands explain themselves: every one has examples, and who misspells an option is told which was meant."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Mapping, Sequence
+from typing import Any, NoReturn
+
+from spyker.config.sections import ScenarioError
+from spyker.config.suggest import suggest
+
+HEADING = "examples:\n"
+INDENT = "  "
+
+
+class Formatter(argparse.HelpFormatter):
+    """Wraps everything but the examples, which stand as they were written."""
+
+    def _fill_text(self, text: str, width: int, indent: str) -> str:
+        return text if text.startswith(HEADING) else super()._fill_text(text, width, indent)
+
+
+class Parser(argparse.ArgumentParser):
+    """The parser of a command, or of all of them."""
+
+    def __init__(self, **kwargs: Any) -> None:
+        super().__init__(**{"formatter_class": Formatter, **kwargs})
+
+    def error(self, message: str) -> NoReturn:
+        """What argparse finds wrong, as everything else is said: what it is about, the problem, and a remedy."""
+        what, _, rest = message.partition(": ")
+        see = f"See {self.prog} --help"
+        if what == "the following arguments are required":
+            raise ScenarioError(rest, "are missing" if ", " in rest else "is missing", see)
+        if what == "unrecognized arguments":
+            raise ScenarioError(rest, f"is more than {self.prog} takes", see)
+        raise ScenarioError(what.removeprefix("argument ") if rest else self.prog, rest or message, see)
+
+    def _check_value(self, action: argparse.Action, value: Any) -> None:
+        try:
+            super()._check_value(action, value)
+        except argparse.ArgumentError as error:
+            known = map(str, action.choices or ())
+            raise ScenarioError(str(error.argument_name), f"is {value!r}", suggest(value, known)) from None
+
+    def _get_value(self, action: argparse.Action, arg_string: str) -> Any:
+        try:
+            return super()._get_value(action, arg_string)
+        except argparse.ArgumentError as error:
+            remedy = "Give a whole number" if action.type is int else "Give a number"
+            if not error.message.startswith("invalid "):  # our own words: see spyker.cli.numbers
+                remedy = error.message
+            raise ScenarioError(str(error.argument_name), f"is {arg_string}", remedy) from None
+
+    @property
+    def options(self) -> list[str]:
+        """What options it has, in their long form."""
+        return [option for action in self._actions for option in action.option_strings if option.startswith("--")]
+
+    @property
+    def commands(self) -> Mapping[str, Parser]:
+        """The commands below it."""
+        found = [action for action in self._actions if isinstance(action, argparse._SubParsersAction)]
+        return found[0].choices if found else {}
+
+    @property
+    def arguments(self) -> Sequence[argparse.Action]:
+        """All that can be said to it."""
+        return self._actions
+
+
+def examples(parser: argparse.ArgumentParser, *lines: str) -> None:
+    """Show these command lines below a command's help. A comment may stand behind two blanks and ``#``."""
+    parser.epilog = HEADING + "\n".join(INDENT + line for line in lines)
+
+
+def examples_of(parser: argparse.ArgumentParser) -> list[str]:
+    """The command lines that a command's help shows."""
+    text = parser.epilog or ""
+    return [line.strip() for line in text.removeprefix(HEADING).splitlines()] if text.startswith(HEADING) else []
+
+
+def parse(root: Parser, argv: Sequence[str]) -> argparse.Namespace:
+    """Read a command line; guess what was meant by words that nobody knows."""
+    word = argv[0] if argv else ""
+    if word and not word.startswith("-") and word not in root.commands:
+        raise ScenarioError("COMMAND", f"is {word!r}", suggest(word, root.commands))
+    command = root.commands.get(word, root)
+    for option in (given.partition("=")[0] for given in argv if given.startswith("--")):
+        if not any(known.startswith(option) for known in command.options):  # argparse takes the beginning of one, too
+            raise ScenarioError(option, f"is no option of {command.prog}", suggest(option, command.options))
+    return root.parse_args(argv)

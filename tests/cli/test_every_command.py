@@ -1,0 +1,173 @@
+"""What holds for all commands, those of tomorrow included: examples that can be typed, ``--json``, ``--quiet``."""
+
+import argparse
+import ast
+import inspect
+import json
+import shlex
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from spyker.cli.help import Parser, examples_of, parse
+from spyker.cli.main import COMMANDS, TO_BE_READ, main, parser
+from spyker.records import Evaluated, RunRecord
+
+WITHOUT_A_TABLE = {
+    "scenario",
+    "merge",
+    "serve",
+    "join",
+    "certs",
+    "export",
+    "race",
+    "new",
+    "completion",
+    "torture",
+    "dash",
+    "report",
+}
+"""Commands that print words, files or logs alone. Any other must have ``--json``."""
+QUICK = ["--task", "quadratic", "--duration", "3"]
+
+
+@pytest.fixture(scope="module")
+def root() -> Parser:
+    return parser()
+
+
+def test_they_are_all_there(root: Parser) -> None:
+    assert list(root.commands) == list(COMMANDS)
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_its_help_has_examples_that_it_understands(root: Parser, name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    lines = examples_of(root.commands[name])
+    assert lines, f"spyker {name}: call spyker.cli.help.examples where its options are declared"
+    for line in lines:
+        words = shlex.split(line.partition("  # ")[0].partition(" > ")[0])
+        assert words[:2] == ["spyker", name], line
+        assert parse(root, words[1:]).command is not None
+    with pytest.raises(SystemExit):
+        root.commands[name].parse_args(["--help"])
+    assert all(line in capsys.readouterr().out for line in lines[:1])
+
+
+def test_the_program_itself_has_some(root: Parser) -> None:
+    assert all(line.startswith("spyker ") for line in examples_of(root))
+    assert examples_of(root)
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_who_prints_a_table_has_json_and_all_can_be_quiet(root: Parser, name: str) -> None:
+    options = root.commands[name].options
+    assert ("--json" in options) == (name not in WITHOUT_A_TABLE), "call spyker.cli.output.add_json"
+    assert ("--quiet" in options) == (name not in TO_BE_READ)
+    (quiet,) = [each for each in root.commands[name].arguments if "--quiet" in each.option_strings] or [None]
+    assert quiet is None or ("--json" in str(quiet.help)) == ("--json" in options)
+    if "--json" in options:
+        module = sys.modules[COMMANDS[name].partition(":")[0]]
+        assert "args.answer =" in inspect.getsource(module), "leave the numbers in args.answer"
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_every_option_is_explained(root: Parser, name: str) -> None:
+    for action in root.commands[name].arguments:
+        assert action.help, f"spyker {name} {action.option_strings or action.metavar}"
+        assert action.help is not argparse.SUPPRESS
+
+
+def calls(path: Path) -> Iterator[str]:
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Call):
+            yield ast.unparse(node.func)
+
+
+def test_nobody_prints_a_table_without_json() -> None:
+    for place in COMMANDS.values():
+        module = sys.modules[place.partition(":")[0]]
+        assert module.__file__ is not None
+        found = set(calls(Path(module.__file__)))
+        if found & {"print_table", "show_table", "show_run"}:
+            assert "add_json" in found, module.__name__
+        assert "Table" not in found, f"{module.__name__}: print_table makes tables"
+
+
+def test_run_and_plot_and_compare_speak_json(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert main(["run", *QUICK, "--out", "a", "--json"]) == 0
+    run = json.loads(capsys.readouterr().out)
+    assert (run["folder"], run["algorithm"], run["metric"], run["finished"]) == ("a", "stride", "covered", True)
+    assert run["updates"] > 100
+    assert [hit["target"] for hit in run["reached"]] == [0.9, 0.95]
+    assert run["final"] == list(RunRecord(tmp_path / "a").facts(Evaluated))[-1].fact.mean
+    assert main(["plot", "a", "--json"]) == 0
+    drawn = json.loads(capsys.readouterr().out)
+    assert drawn["runs"] == [run]
+    assert all(Path(picture).exists() for picture in drawn["pictures"])
+    assert main(["compare", *QUICK, "--algorithms", "stride,fedavg", "--out", "b", "--json", "--quiet"]) == 0
+    out, err = capsys.readouterr()
+    assert [run["algorithm"] for run in json.loads(out)["runs"]] == ["stride", "fedavg"]
+    assert err == ""
+
+
+def test_sweeps_and_lists_speak_json(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert main(["sweep", *QUICK, "--vary", "training.rate=0.1,0.2", "--jobs", "1", "--out", "s", "--json"]) == 0
+    swept = json.loads(capsys.readouterr().out)
+    assert [row["training.rate"] for row in swept["runs"]] == [0.1, 0.2]
+    assert all(0 < row["final covered"] <= 1 for row in swept["runs"])
+    assert main(["data", "--json"]) == 0
+    assert {entry["dataset"]: entry["available"] for entry in json.loads(capsys.readouterr().out)} == {
+        "mnist": False,
+        "cifar10": False,
+        "wikitext2": False,
+    }
+    assert main(["reproduce", "--list", "--json"]) == 0
+    assert "latency" in {entry["item"] for entry in json.loads(capsys.readouterr().out)}
+
+
+def test_what_is_no_number_is_null(capsys: pytest.CaptureFixture[str]) -> None:
+    from spyker.cli.output import give_answer
+
+    give_answer(argparse.Namespace(json=True, answer={"a": float("nan"), "b": Path("c")}))
+    assert json.loads(capsys.readouterr().out) == {"a": None, "b": "c"}
+
+
+def test_quiet_says_nothing_unless_something_is_wrong(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert main(["run", *QUICK, "--out", "a", "--quiet"]) == 0
+    assert capfd.readouterr() == ("", "")
+    assert main(["run", *QUICK, "--out", "a", "--quiet"]) == 2
+    assert "a exists already" in capfd.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("args", "meant"),
+    [
+        (["comapre"], "compare"),
+        (["run", "--algoritm", "stride"], "--algorithm"),
+        (["run", "--clinets=3"], "--clients"),
+        (["data", "--partitoin", "iid"], "--partition"),
+        (["run", "--task", "digit"], "digits"),
+        (["run", "--set", "trainig.rate=1"], "training"),
+        (["run", "--set", "training.ratte=1"], "rate"),
+        (["run", "--set", "task.partitoin=iid"], "partition"),
+        (["race", "--only", "unevne"], "uneven"),
+    ],
+)
+def test_a_misspelt_word_is_guessed(capsys: pytest.CaptureFixture[str], args: list[str], meant: str) -> None:
+    if args[0] == "race":
+        pytest.importorskip("optuna", reason="the extra [race] is not installed")
+    assert main(args) == 2
+    out, err = capsys.readouterr()
+    assert f"Did you mean {meant!r}?" in err
+    assert (out, err.count("\n")) == ("", 1)

@@ -1,0 +1,71 @@
+"""The documentation as a site: ``make docs``."""
+
+import dataclasses
+import os
+import re
+import subprocess
+import sys
+from html import unescape
+from pathlib import Path
+
+import pytest
+
+import spyker
+from spyker.config.scenario import SECTIONS
+from spyker.config.sections import kebab
+from spyker.deploy.config import Deployment
+from spyker.protocol.registry import ALGORITHMS
+
+pytest.importorskip("material", reason="the site needs pip install 'spyker-fl[docs]'")
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("site")
+    command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", str(folder)]
+    environment = os.environ | {"NO_MKDOCS_2_WARNING": "1", "PYTHONPATH": str(ROOT)}
+    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=110)
+    assert done.returncode == 0, done.stderr
+    assert "WARNING" not in done.stdout + done.stderr
+    return folder
+
+
+def text_of(page: Path) -> str:
+    return unescape(re.sub(r"<[^>]+>", "", page.read_text("utf-8")))
+
+
+def test_every_page_is_there_and_in_the_menu(site: Path) -> None:
+    front = (site / "index.html").read_text("utf-8")
+    for page in (ROOT / "docs").glob("*.md"):
+        assert (site / f"{page.stem}.html").exists()
+        assert f'href="{page.stem}.html"' in front
+    assert "architecture.html" in front
+
+
+def test_every_parameter_is_explained(site: Path) -> None:
+    page = text_of(site / "parameters.html")
+    sections = [*SECTIONS.values(), Deployment, *(algorithm.Parameters for algorithm in ALGORITHMS.values())]
+    for field in (field for section in sections for field in dataclasses.fields(section)):
+        assert kebab(field.name) in page
+        assert " ".join(field.metadata["rule"].doc.split()) in " ".join(page.split())
+
+
+def test_every_name_of_the_library_is_explained(site: Path) -> None:
+    page = (site / "reference.html").read_text("utf-8")
+    for name in set(spyker.__all__) - {"__version__"}:
+        assert f'id="spyker.{name}"' in page, f"docs/reference.md has no ::: spyker.{name}"
+    assert "Run a scenario in the emulated world and read its record back." in page
+    assert ":class:" not in page
+
+
+def test_files_that_pages_link_to_can_be_read(site: Path) -> None:
+    assert "class Stride" in text_of(site / "source" / "spyker" / "protocol" / "stride.py.html")
+    assert "Twelve clients" in text_of(site / "source" / "examples" / "first_look.ipynb.html")
+    assert 'href="source/examples/own_task.py.html"' in (site / "index.html").read_text("utf-8")
+
+
+def test_nothing_comes_from_elsewhere_when_a_page_is_read(site: Path) -> None:
+    for page in site.rglob("*.html"):
+        html = page.read_text("utf-8")
+        assert not re.findall(r"<(?:script|img|link|iframe)\b[^>]*(?:src|href)=\"(https?:[^\"]+)", html), page
