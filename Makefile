@@ -5,13 +5,31 @@ PROFILE ?= quick
 # The first of these that exists is used to make the environment.
 BASE := $(firstword $(shell command -v $(PYTHON) python3 python))
 
-.PHONY: demo test reproduce race bench against wan lint clean
+.PHONY: demo test chromium spin flower torture reproduce race bench against wan drill docs lint clean
 
 demo: .venv/installed
 	$(BIN)/spyker compare examples/demo.toml --out runs/demo --overwrite
 
-test: lint
-	$(BIN)/pytest -n 2 --dist loadfile
+test: lint chromium spin
+	$(BIN)/pytest -n 2 --dist loadfile --no-loadscope-reorder
+
+# The browser that drives the page. Where it cannot be had, those tests are skipped and say so.
+chromium:
+	@command -v chromedriver >/dev/null || { test "$$(id -u)" = 0 && command -v apt-get >/dev/null && \
+	apt-get install --quiet --yes --no-install-recommends chromium chromium-driver >/dev/null 2>&1; } || \
+	echo "No Chromium here: the tests of the page in a browser are skipped."
+
+# The tests with Flower, which wants older packages than those of .venv, and so has an environment beside it.
+flower: .venv/installed-flower
+	.venv/flower/bin/python -m pytest tests/flower
+
+# Whole deployments in which everything goes wrong, from seeds: half an hour on two cores.
+torture: .venv/installed
+	$(BIN)/spyker torture --seeds 1-10000
+
+# The model checker for formal/; where it is not and cannot be had, its tests are skipped.
+spin:
+	@command -v spin >/dev/null || { test "$$(id -u)" = 0 && apt-get install -y -qq spin >/dev/null 2>&1; } || true
 
 lint: .venv/installed-dev
 	$(BIN)/ruff check .
@@ -37,6 +55,15 @@ against: .venv/installed-deploy
 wan: .venv/installed-deploy
 	$(BIN)/python -m wan.run --docs docs/wan.md $(if $(ONLY),--algorithms $(ONLY))
 
+# As root, on Linux, twenty minutes: real servers destroyed, stopped and cut off; ONLY=link for one of them.
+drill: .venv/installed-deploy
+	$(BIN)/python -m wan.drill $(if $(ONLY),--only $(ONLY),--docs docs/drill.md)
+
+# The documentation as a site, in site/; to read it with its search: .venv/bin/mkdocs serve
+docs: .venv/installed-docs
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict  # --quiet would silence --strict as well
+	@echo "site/index.html"
+
 .venv/installed: pyproject.toml constraints.txt
 	@echo "Installing into .venv; the first time this takes a minute or two."
 	test -x $(BIN)/python || $(BASE) -m venv .venv
@@ -51,9 +78,20 @@ wan: .venv/installed-deploy
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[race]'
 	touch $@
 
+.venv/installed-docs: .venv/installed
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[deploy,docs]'
+	touch $@
+
 .venv/installed-dev: .venv/installed
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[deploy,dev,pandas,race,ray]'
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[deploy,dev,docs,page,pandas,race,ray]'
+	touch $@
+
+.venv/installed-flower: .venv/installed-dev constraints-flower.txt
+	$(BIN)/python -m venv .venv/flower
+	$(BIN)/python -c 'import sysconfig; print("import site; site.addsitedir(%r)" % sysconfig.get_path("purelib"))' \
+	  > $$(.venv/flower/bin/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')/beside.pth
+	.venv/flower/bin/python -m pip install --quiet --disable-pip-version-check -c constraints-flower.txt flwr flwr-datasets
 	touch $@
 
 clean:
-	rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis dist
+	rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis dist site

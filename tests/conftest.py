@@ -10,6 +10,16 @@ settings.register_profile("spyker", deadline=None, derandomize=True)
 settings.load_profile("spyker")
 
 
+# Folders whose files take long, up to two minutes each. They come first, so that no worker is left with one at the end.
+LONG = ("wan", "library", "deploy", "experiments", "cli", "formal", "learn", "torture", "page", "examples")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    here = Path(__file__).parent
+    places = {item.nodeid: item.path.relative_to(here).parts[0] for item in items}
+    items.sort(key=lambda item: LONG.index(place) if (place := places[item.nodeid]) in LONG else len(LONG))
+
+
 @pytest.fixture(autouse=True)
 def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.delenv("SPYKER_DATA", raising=False)

@@ -1,0 +1,138 @@
+"""Flower apps of a few lines, which tell what they were told."""
+
+import flwr.client
+import numpy as np
+from flwr.app import Array, ArrayRecord, ConfigRecord, Context, Error, Message, MetricRecord, RecordDict
+from flwr.clientapp import ClientApp
+from flwr.common import ndarrays_to_parameters
+from flwr.server import ServerAppComponents
+from flwr.server.strategy import FedAvg as OldFedAvg
+from flwr.serverapp import Grid, ServerApp
+from flwr.serverapp.strategy import FedAvg
+
+MODEL = {
+    "image": np.arange(24, dtype=np.float32).reshape(2, 3, 2, 2),
+    "seen": np.array(7, np.int64),
+    "wide": np.array([0.1, 0.2]),
+}
+heard: dict[str, object] = {}
+"""What the app ``telling`` was told last."""
+
+
+def record(arrays: dict[str, np.ndarray]) -> ArrayRecord:
+    return ArrayRecord({name: Array(array) for name, array in arrays.items()})
+
+
+def model() -> dict[str, np.ndarray]:
+    return MODEL
+
+
+# --- A client that tells ------------------------------------------------------------------------------------------
+
+telling = ClientApp()
+
+
+@telling.train()
+def tell(message: Message, context: Context) -> Message:
+    arrays = {name: array.numpy() for name, array in message.content.array_records["weights"].items()}
+    heard.update(arrays=arrays, config=dict(message.content["said"]), node=dict(context.node_config))
+    heard.update(run=dict(context.run_config), group=message.metadata.group_id)
+    counted = context.state.setdefault("count", MetricRecord({"n": 0}))
+    counted["n"] += 1
+    trained = {name: np.asarray(array + 1) for name, array in arrays.items()}
+    metrics = MetricRecord({"num-examples": 30, "count": counted["n"], "each": [0.5, 0.25], "draw": np.random.rand()})  # noqa: NPY002
+    return Message(RecordDict({"any": record(trained), "name": metrics}), reply_to=message)
+
+
+@telling.evaluate()
+def judge(message: Message, context: Context) -> Message:
+    k = context.node_config["partition-id"]
+    metrics = MetricRecord({"num-examples": 10 * (k + 1), "rmse": float(k), "mass": float(k)})
+    return Message(RecordDict({"metrics": metrics}), reply_to=message)
+
+
+@telling.query()
+def query(message: Message, context: Context) -> Message:
+    return Message(RecordDict({"size": MetricRecord({"n": context.node_config["partition-id"]})}), reply_to=message)
+
+
+server = ServerApp()
+
+
+@server.main()
+def main(grid: Grid, context: Context) -> None:
+    asked = [Message(RecordDict(), node, "query") for node in grid.get_node_ids()]
+    answers = [reply.content["size"]["n"] for reply in grid.send_and_receive(asked)]
+    strategy = FedAvg(arrayrecord_key="weights", configrecord_key="said")
+    config = ConfigRecord({"lr": 99.0, "sum": sum(answers), **context.run_config})
+    strategy.start(grid, record(MODEL), train_config=config)
+    raise AssertionError("it goes no further")
+
+
+crowded, idle = ServerApp(), ServerApp()
+
+
+@crowded.main()
+def wait(grid: Grid, context: Context) -> None:
+    FedAvg(min_available_nodes=50).start(grid, record(MODEL))
+
+
+@idle.main()
+def end(grid: Grid, context: Context) -> None:
+    pass
+
+
+# --- Clients that go wrong ----------------------------------------------------------------------------------------
+
+failing, refusing, reshaping = ClientApp(), ClientApp(), ClientApp()
+
+
+@failing.train()
+def fail(message: Message, context: Context) -> Message:
+    raise LookupError("the disk of this client is empty")
+
+
+@refusing.train()
+def refuse(message: Message, context: Context) -> Message:
+    return Message(Error(3, "not today"), reply_to=message)
+
+
+@reshaping.train()
+def reshape(message: Message, context: Context) -> Message:
+    return Message(RecordDict({"arrays": record(MODEL | {"wide": np.zeros(5)})}), reply_to=message)
+
+
+# --- The old interface ---------------------------------------------------------------------------------------------
+
+
+class Old(flwr.client.NumPyClient):
+    def get_parameters(self, config: dict) -> list[np.ndarray]:
+        return [np.full((2, 2), 3.0), np.zeros(1)]
+
+    def fit(self, parameters: list, config: dict) -> tuple[list, int, dict]:
+        heard.update(config=config)
+        return [p + 1 for p in parameters], 12, {"loss": 0.5, "words": "no number", "done": True}
+
+    def evaluate(self, parameters: list, config: dict) -> tuple[float, int, dict]:
+        return 0.25, 4, {"accuracy": 0.75}
+
+
+def client_fn(context: Context) -> flwr.client.Client:
+    return Old().to_client()
+
+
+old = ClientApp(client_fn=client_fn)
+
+
+def server_fn(context: Context) -> ServerAppComponents:
+    return ServerAppComponents(
+        strategy=OldFedAvg(
+            initial_parameters=ndarrays_to_parameters([np.ones((2, 2)), np.ones(1)]),
+            on_fit_config_fn=lambda server_round: {"momentum": 0.9},
+            evaluate_fn=lambda server_round, arrays, config: (float(arrays[0].sum()), {"accuracy": 0.5}),
+            min_available_clients=1000,
+        )
+    )
+
+
+old_server = ServerApp(server_fn=server_fn)
