@@ -1,5 +1,6 @@
 """For all tests: none may see the cache or the data of whoever runs them."""
 
+import signal
 from pathlib import Path
 
 import pytest
@@ -9,6 +10,9 @@ from hypothesis import settings
 settings.register_profile("spyker", deadline=None, derandomize=True)
 settings.load_profile("spyker")
 
+# A shell's background jobs ignore Ctrl-C, and so would all processes that tests start and end with it.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # Folders whose files take long, up to two minutes each. They come first, so that no worker is left with one at the end.
 LONG = ("wan", "library", "deploy", "experiments", "cli", "formal", "learn", "torture", "page", "examples")
