@@ -81,7 +81,11 @@ class Contacts:
 
     def silent_for(self, server: int) -> float:
         """Seconds since a server was still listening."""
-        return self._now() - self._listened.get(server, self._began)
+        return self._now() - self.listened(server)
+
+    def listened(self, server: int) -> float:
+        """When a server was still listening, by this one's clock."""
+        return self._listened.get(server, self._began)
 
     def suspects(self, members: Iterable[int]) -> frozenset[int]:
         """Those that seem to be out of reach."""

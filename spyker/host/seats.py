@@ -55,6 +55,7 @@ class Seats:
         self.lives: dict[int, Life] = {}
         self.known_saves: dict[int, int] = {}
         self._met: dict[int, Life] = {}  # who told us of these itself
+        self._claims: dict[int, tuple[str, float]] = {}  # who says that it was one of us before, and since when
         self.suspected: frozenset[int] = frozenset()
         self.wishes: list[Wish] = []
         self.fenced = ""  # why this server must not act any more
@@ -107,8 +108,8 @@ class Seats:
         if known == NOBODY and who.view is None:
             self._let_in(who, member)
         if known and known != who.lineage:
-            if who.former == known and who.view is None and who.server in self.suspected:
-                self._let_in(who, member)  # and not while the one that it says it was is there
+            if who.former == known and who.view is None and self._gone_before(who):
+                self._let_in(who, member)
             if member.lineage == known and who.view is not None:  # it has not heard yet of the list that names another
                 raise Refusal("membership", f"another one has the place of server {who.server}. {REMEDY}")
             raise Refusal("lineage", f"server {who.server} is another one than the one known here. {REMEDY}")
@@ -129,6 +130,14 @@ class Seats:
         self.lineages[who.server], self.lives[who.server] = who.lineage, who.life
         self._met[who.server] = who.life
         self.known_saves[who.server] = max(who.saves, self.known_saves.get(who.server, 0))
+
+    def _gone_before(self, who: Greeting) -> bool:
+        """Whether the one that it says it was is gone, and was so when it came. Otherwise it is a copy, for good."""
+        lineage, since = self._claims.get(who.server, ("", 0.0))
+        if lineage != who.lineage:
+            since = self._now()
+            self._claims[who.server] = who.lineage, since
+        return who.server in self.suspected and self.contacts.listened(who.server) <= since
 
     def _let_in(self, who: Greeting, member: Member) -> None:
         """Have its lineage written into the list, and let it come again."""
@@ -191,6 +200,10 @@ class Seats:
         if prepare.why == SILENCE and self.forget_after is not None:
             gone = self.view.members.keys() - prepare.view.members.keys()
             return all(self.contacts.silent_for(j) > self.forget_after / 2 for j in gone)
+        if prepare.why == ARRIVAL:
+            after = prepare.view.members
+            places = [j for j, now in self.view.members.items() if j in after and after[j].lineage != now.lineage]
+            return all(j in self.suspected for j in places)  # who was announced and has not come is suspected
         return prepare.why != SILENCE
 
     # --- Regularly ---------------------------------------------------------------------------------------------------
@@ -288,7 +301,7 @@ class Seats:
         for j in before.members.keys() | after.members.keys():
             then, now = before.members.get(j), after.members.get(j)
             if j != self.id and (then is None or now is None or then.lineage != now.lineage):
-                for known in (self.lineages, self.lives, self.known_saves, self._met):
+                for known in (self.lineages, self.lives, self.known_saves, self._met, self._claims):
                     known.pop(j, None)
                 self.contacts.forget(j)
         mine = after.members.get(self.id)

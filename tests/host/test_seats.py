@@ -10,10 +10,10 @@ from spyker.host.arrivals import ASK, Rules
 from spyker.host.effects import Whisper
 from spyker.host.host import Host
 from spyker.host.refusal import Refusal
-from spyker.host.seats import Seats
+from spyker.host.seats import ARRIVAL, Seats
 from spyker.host.tickets import Ledger
 from spyker.host.views import Change, Member, View, first_view
-from spyker.host.words import Beat, Decided, Greeting, Life
+from spyker.host.words import Beat, Decided, Greeting, Life, Prepare
 from spyker.protocol.registry import ALGORITHMS
 from spyker.protocol.server import Setup
 
@@ -115,6 +115,59 @@ def test_another_process_with_an_older_state_is_recognised_also_if_others_have_m
     host.listen(2, Beat(0, 1.0, None, True, None, lives={1: ("server 1", later)}))
     with pytest.raises(Refusal, match="an older state"):
         host.admit_peer(replace(greeting(1), life=later), b"", b"")
+
+
+def put_back(server: int) -> Greeting:
+    """A state that was older than others know of has begun anew."""
+    return replace(greeting(server, lineage="anew"), view=None, former=f"server {server}")
+
+
+def test_a_state_that_was_put_back_is_let_in_when_its_process_before_is_silent() -> None:
+    time = [0.0]
+    host = begun(lambda: time[0])
+    host.know(1, greeting(1), 0, 0.0)
+    time[0] = 1.0
+    with pytest.raises(Refusal, match="another one than the one known here"):
+        host.admit_peer(put_back(1), b"", b"")
+    time[0] = 3.0
+    host.seats.look()
+    with pytest.raises(Refusal, match="voting on server 1"):
+        host.admit_peer(put_back(1), b"", b"")
+
+
+def test_a_copy_is_not_let_in_when_the_original_is_silent_for_a_while() -> None:
+    """The original was there after the copy had come, so the copy is not what became of it."""
+    time = [0.0]
+    host = begun(lambda: time[0])
+    host.know(1, greeting(1), 0, 0.0)
+    for at, echo in ((1.0, None), (2.0, 1.5), (9.0, None)):
+        time[0] = at
+        if echo is not None:
+            host.listen(1, Beat(0, at, echo, True, None))
+        host.seats.look()
+        with pytest.raises(Refusal, match="another one than the one known here"):
+            host.admit_peer(put_back(1), b"", b"")
+    assert 1 in host.seats.suspected
+    with pytest.raises(Refusal, match="voting on server 1"):  # its state was put back since
+        host.admit_peer(replace(put_back(1), lineage="another"), b"", b"")
+
+
+@pytest.mark.parametrize("silent", [False, True])
+def test_nobody_votes_for_another_one_in_the_place_of_a_server_that_it_hears(silent: bool) -> None:
+    time = [0.0]
+    host = begun(lambda: time[0])
+    host.know(2, greeting(2), 0, 0.0)
+    host.know(1, greeting(1), 0, 0.0)
+    time[0] = 3.0
+    host.listen(2, Beat(0, 3.0, 3.0, True, None))
+    if not silent:
+        host.listen(1, Beat(0, 3.0, 3.0, True, None))
+    host.seats.look()
+    view = FIRST.following(2, Change(1, Member("anew")))
+    host.listen(2, Prepare(0, (1 << 16) + 2, view, ARRIVAL))
+    assert host.seats.council.grants is not silent
+    host.listen(2, Prepare(0, (2 << 16) + 2, FIRST.following(2, Change(0, Member("anew"))), ARRIVAL))
+    assert host.seats.council.grants is not silent, "its own place least of all"
 
 
 def test_who_is_new_asks_the_nearest_for_a_model_and_then_the_next() -> None:
