@@ -22,7 +22,6 @@ from spyker.config.sections import ScenarioError
 from spyker.deploy import spyker_pb2 as pb
 from spyker.deploy.buffers import Buffers
 from spyker.deploy.channels import ATTEND, LINK, guarded, handler, listen, read_file
-from spyker.deploy.checkpoints import CheckpointError, Checkpoints, NothingReadableError, StateFolderError
 from spyker.deploy.client_port import ClientPort, Limits
 from spyker.deploy.config import (
     Config,
@@ -38,14 +37,14 @@ from spyker.deploy.credentials import Credentials
 from spyker.deploy.driver import Driver
 from spyker.deploy.errors import DeploymentError, MustNotGoOnError
 from spyker.deploy.health import CHECK, Health
-from spyker.deploy.identity import begin_anew, begin_life, read_identity
+from spyker.deploy.identity import begin_anew, begin_life
 from spyker.deploy.log import Log
 from spyker.deploy.metrics import Metrics
 from spyker.deploy.own_certificate import check_certificate
 from spyker.deploy.peer_link import PeerLink
 from spyker.deploy.peer_port import PeerPort
 from spyker.deploy.repeats import WHILE_SECONDS
-from spyker.deploy.saved_state import BeginAnew, check_owner, refuse_rollback
+from spyker.deploy.saved_state import BeginAnew, open_state
 from spyker.deploy.stderr import lines_as_json, own_stderr
 from spyker.deploy.tally import Tally
 from spyker.deploy.whose import whose
@@ -123,36 +122,9 @@ class ServerProcess:
         self.peers = [j for j in range(max(len(self.places.servers), len(deploy.peers))) if j != deploy.server]
         self.log = log or Log(server=deploy.server)
         self.log.speak_for_all()
-        state = config.path(deploy.state)
-        try:
-            self.checkpoints = Checkpoints(state, deploy.keep, deploy.keep_hourly)
-            known = read_identity(state)
-            self.checkpoint = self.checkpoints.latest()
-            if self.checkpoint is not None and not resume:
-                raise ScenarioError(
-                    "deploy.state",
-                    f"{state} holds checkpoints",
-                    "Add --resume to go on from the last, or name another folder",
-                )
-            if self.checkpoint is not None:
-                check_owner(self.checkpoint, deploy.server, known, state)
-        except StateFolderError:
-            raise  # a mistake in the configuration, and nothing was changed
-        except NothingReadableError as error:
-            self.checkpoints.close()
-            if self.peers and resume and known is not None:
-                raise BeginAnew(str(error)) from None
-            raise DeploymentError(str(error)) from None
-        except CheckpointError as error:
-            raise DeploymentError(str(error)) from None
-        if self.checkpoint is not None:
-            try:
-                refuse_rollback(self.checkpoint, alone=not self.peers)
-            except BeginAnew:
-                self.checkpoints.close()
-                raise
-        anew = known is not None and bool(known.former)  # in a life before, which did not come to save anything
-        self._new = self.checkpoint is None and (join or added or anew)
+        state = open_state(config, resume=resume, alone=not self.peers)
+        self.checkpoints, self.checkpoint = state.checkpoints, state.checkpoint
+        self._new = self.checkpoint is None and (join or added or state.anew)
         self._nothing_saved = resume and self.checkpoint is None and not self._new
         keep_memory()
         share_memory()
@@ -163,10 +135,12 @@ class ServerProcess:
         self.metrics = Metrics(deploy.server, scenario.algorithm)
         self.tally = self._begin_record(resume=resume or self._new)
         try:
-            self.identity = begin_life(state)
+            self.identity = begin_life(self.checkpoints.folder)
         except OSError as error:
             raise ScenarioError(
-                "deploy.state", f"{state} cannot be written to ({error.strerror})", "Make room there, or name another"
+                "deploy.state",
+                f"{self.checkpoints.folder} cannot be written to ({error.strerror})",
+                "Make room there, or name another",
             ) from None
         self._judge = ThreadPoolExecutor(1, "evaluation")
         self._tasks: list[asyncio.Task[None]] = []

@@ -11,7 +11,7 @@ from spyker.deploy import serve
 from spyker.deploy.checkpoints import Checkpoints
 from spyker.deploy.config import Config, Deployment
 from spyker.deploy.identity import begin_anew, begin_life
-from spyker.deploy.saved_state import BeginAnew
+from spyker.deploy.saved_state import BeginAnew, open_state
 from spyker.learn.registry import resolve
 
 
@@ -36,9 +36,12 @@ def state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "state"
 
 
+def config(folder: Path, clients: tuple[int, ...]) -> Config:
+    return Config(resolve(from_table(table("spyker", clients))), Deployment(), folder)
+
+
 def begin(folder: Path, clients: tuple[int, ...]) -> None:
-    config = Config(resolve(from_table(table("spyker", clients))), Deployment(), folder)
-    serve.ServerProcess(config, resume=True, insecure=True)
+    serve.ServerProcess(config(folder, clients), resume=True, insecure=True)
 
 
 def test_a_server_with_peers_does_not_go_back_but_begins_anew(tmp_path: Path, state: Path) -> None:
@@ -51,7 +54,12 @@ def test_a_server_with_peers_does_not_go_back_but_begins_anew(tmp_path: Path, st
     former = begin_life(state).lineage
     begin_anew(state)
     assert begin_life(state).former == former
-    assert Checkpoints(state, 3).latest() is None
+    found = open_state(config(tmp_path, (1, 1)), resume=True, alone=False)
+    assert found.checkpoint is None
+    assert found.anew, "it asks to be let in also if it is restarted before that"
+    found.checkpoints.save({"id": 0, "identity": begin_life(state).numbers}, {"weights": np.ones(8, np.float32)})
+    found.checkpoints.close()
+    assert not open_state(config(tmp_path, (1, 1)), resume=True, alone=False).anew
     assert len(list(state.glob("outdated-*/checkpoint-*"))) == 3, "nothing is thrown away"
 
 

@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from spyker.cli.codes import MUST_NOT_GO_ON
+
 UNITS = sorted((Path(__file__).parents[2] / "examples" / "deploy" / "systemd").glob("*.service"))
 
 
@@ -28,3 +30,9 @@ def test_a_unit_says_nothing_that_systemd_does_not_understand(unit: Path) -> Non
     done = subprocess.run(command, capture_output=True, text=True, timeout=60)
     complaints = [line for line in done.stderr.splitlines() if unit.name.partition(".")[0].rstrip("@") in line]
     assert [line for line in complaints if "is not executable" not in line] == []
+
+
+def test_a_server_that_was_removed_is_not_started_again() -> None:
+    (server,) = [unit for unit in UNITS if unit.name == "spyker-server.service"]
+    (codes,) = re.findall(r"^RestartPreventExitStatus=(.*)$", server.read_text("utf-8"), re.MULTILINE)
+    assert str(MUST_NOT_GO_ON) in codes.split()

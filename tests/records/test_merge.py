@@ -284,6 +284,22 @@ def test_records_that_do_not_belong_together_are_named(tmp_path: Path) -> None:
         merge([second], tmp_path / "all")
 
 
+def test_a_server_that_was_added_is_one_of_the_merged_record(tmp_path: Path) -> None:
+    """It knows of one more than those who began, and is not waited for before it came."""
+    mine = write(tmp_path / "0", started(0, 1000.0), [(float(t), judged(t, 0.1 * t)) for t in range(8)])
+    places = [*started().servers, ServerPlace(2, "far away", 0)]
+    facts = [(0.0, judged(0, 0.9)), (0.5, applied(2, 1)), (1.0, judged(1, 0.9))]
+    added = write(tmp_path / "2", started(2, 1005.0, servers=places), facts)
+    merge([mine, added], tmp_path / "all")
+    run = RunRecord(tmp_path / "all")
+    assert [place.region for place in run.start.servers] == ["here", "there", "far away"]
+    assert [(t, update.server) for t, update, _ in run.updates()] == [(5.5, 2)]
+    scores = {t: fact.mean for t, fact, _ in run.facts(Evaluated)}
+    assert min(scores) == 0.0, "there are scores from before it came"
+    assert scores[4.0] == pytest.approx(0.4)
+    assert scores[7.0] == pytest.approx((0.7 + 0.9) / 2)
+
+
 def test_the_command_merges_and_says_where(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     folder = write(tmp_path / "0", started(0, 1000.0), [(0.0, judged(0, 0.0))])
     assert main(["merge", str(folder), "--out", str(tmp_path / "all")]) == 0

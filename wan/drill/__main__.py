@@ -1,6 +1,6 @@
 """Let real servers be destroyed, stopped and cut off, and say whether what is promised was kept.
 
-    python -m wan.drill [--minutes N] [--only NAME] [--quick] [--out DIR] [--docs FILE]
+    python -m wan.drill [--algorithm NAME] [--minutes N] [--only NAME] [--quick] [--out DIR] [--docs FILE]
 
 As root. Exit codes: 0 all promises were kept, 1 one was broken, 2 it could not be tried.
 """
@@ -20,6 +20,7 @@ from pathlib import Path
 from spyker.config.scenario import load
 from spyker.config.sections import ScenarioError
 from spyker.learn.registry import resolve
+from spyker.protocol.registry import ALGORITHMS
 from wan.deployment import WanRunError, clients_place, places, server_place
 from wan.drill.checks import check
 from wan.drill.deployed import Deployed
@@ -38,6 +39,8 @@ QUICK_SECONDS = 8.0
 def main(arguments: list[str]) -> int:
     """Deploy, let everything happen, look at it, and tell."""
     parser = argparse.ArgumentParser(prog="python -m wan.drill", description=(__doc__ or "").splitlines()[0])
+    with_token = [name for name, algorithm in ALGORITHMS.items() if algorithm.circulates]
+    parser.add_argument("--algorithm", choices=with_token, default="spyker", help="default: spyker")
     parser.add_argument(
         "--minutes", type=int, default=10, metavar="N", help="destroy so many servers, one a minute: 10"
     )
@@ -52,7 +55,7 @@ def main(arguments: list[str]) -> int:
         parser.error(f"--minutes is {args.minutes}. Give at least 1")
     report, began, load_before = Report(), time.time(), os.getloadavg()[0]
     try:
-        scenario = resolve(load(HERE / "scenario.toml"))
+        scenario = resolve(load(HERE / "scenario.toml", {"algorithm": args.algorithm}))
         shutil.rmtree(args.out, ignore_errors=True)
         more = len(scenario.world.regions)
         with ExitStack() as stack:
