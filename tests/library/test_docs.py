@@ -1,6 +1,8 @@
 """What the pages in docs/ and the README say can be done, can be done. What is run, and how, is in helpers/pages.py."""
 
+import dataclasses
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -9,7 +11,11 @@ from pathlib import Path
 import pytest
 from pages import KNOWN, NOT_RUN, blocks, check_arguments, program
 
+import spyker.protocol.facts
+import spyker.records.facts
 from spyker.config.sections import ScenarioError
+from spyker.protocol.facts import Fact, UpdateApplied
+from spyker.records import UnknownFact
 
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", ROOT / "ARCHITECTURE.md", *sorted((ROOT / "docs").glob("*.md"))]
@@ -70,3 +76,15 @@ def test_what_is_not_run_is_checked() -> None:
     assert not block.run
     with pytest.raises(ScenarioError, match="--no-such-option"):
         check_arguments(block.text)
+
+
+def test_the_readme_has_every_kind_of_fact_with_its_fields() -> None:
+    text = (ROOT / "README.md").read_text("utf-8")
+    rows = re.findall(r"^\| (`[^|]*`) \| (`[^|]*`) \|", text, re.MULTILINE)
+    said = {kind: fields.strip("`").split(", ") for kinds, fields in rows for kind in re.findall(r"`([^`]*)`", kinds)}
+    for module in (spyker.protocol.facts, spyker.records.facts):
+        for fact in vars(module).values():
+            if isinstance(fact, type) and issubclass(fact, Fact) and fact not in (Fact, UnknownFact):
+                fields = [field.name for field in dataclasses.fields(fact)]
+                queue = ["queue"] if fact is UpdateApplied else []  # which every server adds
+                assert said[fact.kind] == fields + queue, fact.kind
