@@ -89,6 +89,17 @@ def test_trainings_that_are_applied_twice_or_vanish(tmp_path: Path) -> None:
     assert counted(tmp_path, book(s0=update(0, 10, 0) + update(0, 20, 2)), 15.0) == (0, 0, 3)  # given up, knowingly
 
 
+def test_trainings_are_counted_where_updates_are_written_down_at_the_end_of_a_round() -> None:
+    """Who answers last in a round reports after its update, and all others before."""
+    rounds: list[tuple[float, Fact]] = []
+    for n in range(3):
+        (_, early), (_, its) = update(0, 2 * n + 1, n)
+        (_, late), (_, report) = update(1, 2 * n + 2, n + 5)
+        rounds += [(n, its), (n, early), (n, late), (n, report)]
+    held = book(s0=rounds).of(0).held()
+    assert [(update.client, step) for _, update, step in held] == [(0, 0), (1, 5), (0, 1), (1, 6), (0, 2), (1, 7)]
+
+
 @pytest.mark.parametrize("took", [12.0, 31.0, None])
 def test_the_verdict_and_the_page(tmp_path: Path, took: float | None) -> None:
     report = Report()

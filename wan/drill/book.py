@@ -57,15 +57,27 @@ class Life:
     def held(self) -> list[tuple[float, UpdateApplied, int | None]]:
         """The updates that hold, each with the number that its client gave it, if that was written down.
 
-        What a crash took back does not hold.
+        A client has one task at a time, so that an update and a report of it belong together, whichever comes first:
+        where there are rounds, an update is written down at the end of its round. What a crash took back does not hold.
         """
         kept: list[tuple[float, UpdateApplied, int | None]] = []
+        nameless: dict[int, int] = {}  # by client, where in the list an update stands whose number is not known yet
+        steps: dict[int, int] = {}  # by client, a number whose update has yet to come
         for at, fact in self.told:
             if isinstance(fact, UpdateApplied):
-                kept.append((at, fact, None))
-            elif isinstance(fact, ClientReported) and kept and kept[-1][1].client == fact.client:
-                kept[-1] = (*kept[-1][:2], int(fact.metrics[STEP]))
+                step = steps.pop(fact.client, None)
+                if step is None:
+                    nameless[fact.client] = len(kept)
+                kept.append((at, fact, step))
+            elif isinstance(fact, ClientReported):
+                place = nameless.pop(fact.client, None)
+                if place is None:
+                    steps[fact.client] = int(fact.metrics[STEP])
+                else:
+                    kept[place] = (*kept[place][:2], int(fact.metrics[STEP]))
             elif isinstance(fact, Resumed):
+                nameless.clear()
+                steps.clear()
                 while kept and kept[-1][1].version > fact.version:
                     kept.pop()
         return kept
