@@ -57,7 +57,7 @@ wan: .venv/installed-deploy
 
 # As root, on Linux, twenty minutes: real servers destroyed, stopped and cut off; ONLY=link for one of them.
 drill: .venv/installed-deploy
-	$(BIN)/python -m wan.drill $(if $(ONLY),--only $(ONLY),--docs docs/drill.md)
+	$(BIN)/python -m wan.drill $(if $(ALGORITHM),--algorithm $(ALGORITHM)) $(if $(ONLY),--only $(ONLY),--docs docs/drill.md)
 
 # The documentation as a site, in site/; to read it with its search: .venv/bin/mkdocs serve
 docs: .venv/installed-docs

@@ -106,7 +106,13 @@ def test_the_verdict_and_the_page(tmp_path: Path, took: float | None) -> None:
     report.losses.append(Loss(1, 2, True, took, 9.0, 21.0, 5.0, 90.0, 100.0, 20.0, 3, 3))
     judge_losses(report)
     assert report.kept == (took == 12.0)
-    document(tmp_path / "page.md", report, "A word, on", None)
-    text = (tmp_path / "page.md").read_text()
+    page = tmp_path / "page.md"
+    document(page, "Spyker", Report(), "Long ago, on", "spyker.png")
+    for _ in range(2):  # its own section is replaced, and the other's is kept
+        document(page, "Stride", report, "A word, on", "stride.png")
+    text = page.read_text()
+    assert text.count("## With Spyker\n\nEvery promise was kept. Long ago, on Linux") == text.count("Long ago") == 1
+    assert text.count("## With Stride\n") == 1
+    text = text.partition("## With Stride")[2]
     assert ("Every promise was kept." in text) == report.kept
     assert "| 1 | 2 | yes |" in text

@@ -40,7 +40,7 @@ def main(arguments: list[str]) -> int:
     """Deploy, let everything happen, look at it, and tell."""
     parser = argparse.ArgumentParser(prog="python -m wan.drill", description=(__doc__ or "").splitlines()[0])
     with_token = [name for name, algorithm in ALGORITHMS.items() if algorithm.circulates]
-    parser.add_argument("--algorithm", choices=with_token, default="spyker", help="default: spyker")
+    parser.add_argument("--algorithm", choices=with_token, default="stride", help="default: stride")
     parser.add_argument(
         "--minutes", type=int, default=10, metavar="N", help="destroy so many servers, one a minute: 10"
     )
@@ -81,10 +81,11 @@ def main(arguments: list[str]) -> int:
     draw(deployed.book, report.events, picture)
     print(f"records and logs: {args.out}/  ·  picture: {picture}")
     if args.docs is not None:
-        shutil.copyfile(picture, args.docs.parent / "images" / "drill.png")
+        drawn = f"images/drill-{args.algorithm}.png"
+        shutil.copyfile(picture, args.docs.parent / drawn)
         minutes = (time.time() - began) / 60
         loads = f"load {load_before:.1f} when it began and {os.getloadavg()[0]:.1f} when it ended"
-        document(args.docs, report, f"It took {minutes:.0f} minutes; {loads}, on", "images/drill.png")
+        document(args.docs, scenario.chosen.title, report, f"It took {minutes:.0f} minutes; {loads}, on", drawn)
         print(f"document: {args.docs}")
     print("Every promise was kept." if report.kept else "A promise was BROKEN.")
     return KEPT if report.kept else BROKEN

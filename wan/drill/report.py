@@ -111,44 +111,45 @@ ABOUT = """# Servers destroyed, stopped and cut off
 What [faults.md](faults.md) promises, tried with real processes: four `spyker serve` and twelve clients in four `spyker
 join`, with TLS and the timers as they are shipped, each in a network namespace of its own, with the paper's latencies
 between them. Then everything happens to them that may, while the clients train. The figures come from the servers'
-records, also those of servers whose disks were taken away. This page is written by the command, as root on Linux:
+records, also those of servers whose disks were taken away. This page is written by the command, as root on Linux, one
+section for each algorithm:
 
 <sub>Not run by the tests: needs root, and twenty minutes.</sub>
 
 ```console
-$ sudo make drill
+$ sudo make drill                                         # Stride; ALGORITHM=spyker for the paper's
 $ sudo .venv/bin/python -m wan.drill --only link          # one of destroy, kill, stop, cut-off, link, members
 $ sudo .venv/bin/python -m wan.drill --quick              # one server destroyed, one link cut: a minute
 ```
 
 Exit code 1 means that a promise was broken. What happens is in [`wan/drill/drills.py`](../wan/drill/drills.py), what is
 checked in the end in [`wan/drill/checks.py`](../wan/drill/checks.py).
+
+In *destroy*, once a minute one server is killed with SIGKILL and its state folder deleted: each in its turn, and
+every third time whoever has the token. No earlier than 20 s later, and not before the others synchronise again,
+`spyker members replace` and `spyker serve --join` put another in its place; the others do not wait for that. Its
+clients turn to other servers after 15 s (`--patience`) and look every 30 s whether theirs is back (`--return-after`),
+so some come back only in the minute after. Each change of the list of servers, one when the place is given away and
+one when the new server is let in, begins an epoch, whose token is used only when no lease of an earlier one can be
+left, 5.5 s later: that is when the rest merge nothing for some time.
 """
 
-BY_ITSELF = """
-## A server lost with its disk, once a minute
-
-Each minute one server is killed with SIGKILL and its state folder deleted: each in its turn, and every third time
-whoever has the token. No earlier than 20 s later, and not before the others synchronise again, `spyker members replace`
-and `spyker serve --join` put another in its place; the others do not wait for that. Its clients turn to other servers
-after 15 s (`--patience`) and look every 30 s whether theirs is back (`--return-after`), so some come back only in the
-minute after. Each change of the list of servers, one when the place is given away and one when the new server is let
-in, begins an epoch, whose token is used only when no lease of an earlier one can be left, 5.5 s later: that is when the
-rest merge nothing for some time.
-
-"""
+SECTION = "\n## With "
 
 
-def document(path: Path, report: Report, about: str, picture: str | None) -> None:
-    """Write the page."""
+def document(path: Path, title: str, report: Report, about: str, picture: str) -> None:
+    """Write the page, or this algorithm's section of it."""
     verdict = "Every promise was kept." if report.kept else "**A promise was broken.**"
     kernel = platform.release().partition("-")[0]
     machine = f"Linux {kernel}, {os.cpu_count()} cores, Python {platform.python_version()}"
-    parts = [ABOUT, "\n## What was found\n\n", f"{verdict} {about} {machine}.\n\n"]
-    if picture is not None:
-        parts.append(f"![Merges of every server against time, and what happened]({picture})\n\n")
     rows = [[r.drill, r.what, r.measured, r.promised or "–", MARKS[r.kept]] for r in report.rows]
-    parts.append(markdown(HEADS, rows))
+    parts = [
+        f"{title}\n\n{verdict} {about} {machine}.\n\n",
+        f"![{title}: merges of every server against time, and what happened]({picture})\n\n",
+        markdown(HEADS, rows),
+    ]
     if report.losses:
-        parts += [BY_ITSELF, markdown(LOSSES, [cells(loss) for loss in report.losses])]
-    path.write_text("".join(parts), "utf-8")
+        parts += ["\nServers lost with their disks:\n\n", markdown(LOSSES, [cells(loss) for loss in report.losses])]
+    before = path.read_text("utf-8").split(SECTION)[1:] if path.exists() else []
+    sections = {section.partition("\n")[0]: section for section in before} | {title: "".join(parts)}
+    path.write_text(SECTION.join([ABOUT, *(sections[name] for name in sorted(sections))]), "utf-8")
