@@ -12,8 +12,10 @@ import os
 import shutil
 import signal
 import sys
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import NoReturn
 
 from spyker.config.scenario import Scenario, dump, load
 from spyker.config.sections import ScenarioError
@@ -171,12 +173,12 @@ def document(path: Path, scenario: Scenario, costs: Costs, outcomes: list[Outcom
     path.write_text(before + BEGIN + "\n\n" + "\n".join(measured) + "\n" + END + after, "utf-8")
 
 
-def end_in_good_order(number: int, frame: object) -> None:
+def as_program(main: Callable[[list[str]], int]) -> NoReturn:
     """SIGTERM and SIGHUP go through every ``finally``, as Ctrl-C does: nothing stays behind."""
-    raise SystemExit(128 + number)
 
+    def end_in_good_order(number: int, frame: object) -> None:
+        raise SystemExit(128 + number)
 
-if __name__ == "__main__":
     for number in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, end_in_good_order)
     try:
@@ -184,3 +186,7 @@ if __name__ == "__main__":
     except KeyboardInterrupt:
         code = 130
     sys.exit(code)
+
+
+if __name__ == "__main__":
+    as_program(main)

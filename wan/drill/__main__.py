@@ -10,7 +10,6 @@ from __future__ import annotations
 import argparse
 import os
 import shutil
-import signal
 import sys
 import time
 from contextlib import ExitStack
@@ -29,7 +28,7 @@ from wan.drill.figure import draw
 from wan.drill.report import Report, document, show
 from wan.namespaces import WanError
 from wan.network import Network
-from wan.run import end_in_good_order
+from wan.run import as_program
 
 HERE = Path(__file__).parent
 KEPT, BROKEN, FAILED = 0, 1, 2
@@ -104,10 +103,4 @@ def chosen(only: str | None, minutes: int, *, quick: bool) -> dict[str, partial[
 
 
 if __name__ == "__main__":
-    for number in (signal.SIGTERM, signal.SIGHUP):
-        signal.signal(number, end_in_good_order)
-    try:
-        code = main(sys.argv[1:])
-    except KeyboardInterrupt:
-        code = 130
-    sys.exit(code)
+    as_program(main)
