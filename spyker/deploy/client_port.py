@@ -131,11 +131,13 @@ class ClientPort:
                     session.close(complaint)
 
     def _revoke(self) -> None:
-        """Part with clients whose credentials were taken back."""
+        """Part with clients whose credentials were taken back, or renewed."""
         if self.credentials is None or not self.credentials.refresh(self.driver.log):
             return
         for session in list(self.live):
-            if not self.credentials.has(session.client):
+            try:
+                self.identify(session.context)
+            except Refusal:
                 self.driver.log.warning("revoked", client=session.client)
                 session.close("credential: it was taken back")
 

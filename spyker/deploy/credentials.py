@@ -16,15 +16,10 @@ class Credentials:
         self.path = path
         self._stamp = self._seen()
         self._owners = load_credentials(path)
-        self._clients = set(self._owners.values())
 
     def owner(self, digest: str) -> int | None:
         """Whose credential has this digest."""
         return self._owners.get(digest)
-
-    def has(self, client: int) -> bool:
-        """Whether a client has a credential."""
-        return client in self._clients
 
     def refresh(self, log: Log) -> bool:
         """Read the file again if it changed; whether it did. One that cannot be read changes nothing."""
@@ -37,8 +32,7 @@ class Credentials:
         except ScenarioError as error:
             log.error("credentials", error=str(error))
             return False
-        self._clients = set(self._owners.values())
-        log.info("credentials", clients=len(self._clients))
+        log.info("credentials", clients=len(self._owners))
         return True
 
     def _seen(self) -> tuple[int, int, int]:

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from deployment import Deployed, Speaker, deployed, speaking, table, until
 
+from spyker.cli.main import main
 from spyker.deploy import spyker_pb2 as pb
 from spyker.deploy.authority import Authority
 from spyker.deploy.channels import LINK, channel, open_stream
@@ -277,6 +278,24 @@ def test_a_credential_that_nobody_has(server: Deployed) -> None:
         assert server.metric("refusals_total", reason="credential") == refusals + 1
 
     asyncio.run(scene())
+
+
+def test_a_credential_that_was_renewed_ends_the_connection_of_the_old_one(tmp_path: Path) -> None:
+    with deployed(table(), tmp_path) as server:
+        server.up()
+
+        async def scene() -> None:
+            async with speaking(server, 0) as old, speaking(server, 1) as other:
+                await old.enter()
+                task = await other.enter()
+                assert main(["certs", str(tmp_path / "certs"), "--renew", "client-0"]) == 0
+                assert "credential: it was taken back" in (await old.refusal())[1]
+                await other.answer(task.ticket)
+                await other.task()  # nobody else is sent away
+                async with speaking(server, 0) as new:
+                    await new.enter()
+
+        asyncio.run(scene())
 
 
 def test_a_client_knows_its_server_by_the_authority(server: Deployed, tmp_path: Path) -> None:
