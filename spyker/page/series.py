@@ -30,6 +30,18 @@ class Thinned(Generic[T]):
         if len(self._kept) > 2 * self._points:
             self._kept, self._every = self._kept[::2], 2 * self._every
 
+    @property
+    def last(self) -> T | None:
+        """What was added last."""
+        return self._kept[-1] if self._last is None and self._kept else self._last
+
+    def replace(self, point: T) -> None:
+        """Something else in its place."""
+        if self._last is None and self._kept:
+            self._kept[-1] = point
+        else:
+            self._last = point
+
     def points(self) -> list[T]:
         """What is left."""
         return [*self._kept, *([] if self._last is None else [self._last])]

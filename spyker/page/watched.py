@@ -103,7 +103,7 @@ class WatchedRun:
             self._marks.add((round(told.t, 6), "concern"))
         self._fold.apply(state, told.t, fact, told.queue, told.server)
         if isinstance(fact, Evaluated):
-            self._scores.add(score_point(state, told.t))
+            self._score(score_point(state, told.t))
             self._bins.note(state)
         else:
             server = known_server(fact)
@@ -114,6 +114,17 @@ class WatchedRun:
             if len(self._keyframes) > KEYFRAMES:
                 self._keyframes, self._between = self._keyframes[::2], 2 * self._between
             self._next = state.facts + self._between
+
+    def _score(self, point: list[Any]) -> None:
+        """One more score, or, where each server judges its own model, the same evaluation with one server's more.
+
+        Servers begin at different moments, and tell a score when they have it, so that times come in any order.
+        """
+        last = self._scores.last
+        if len(self.parts) > 1 and last is not None and point[0] < last[0] + 0.5 * self.world.start.interval:
+            self._scores.replace([max(point[0], last[0]), *point[1:]])
+        else:
+            self._scores.add(point)
 
     # --- Looking -----------------------------------------------------------------------------------------------------
 

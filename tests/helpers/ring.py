@@ -75,8 +75,8 @@ def write_ring(folder: Path, *, finished: bool = True, regions: tuple[str, ...] 
     return folder
 
 
-def write_crowd(folder: Path, facts: int, clients: int = 1000) -> Path:
-    """A long record: so many facts of so many clients."""
+def write_crowd(folder: Path, facts: int, clients: int = 1000, *, merges: bool = False) -> Path:
+    """A long record: so many facts of so many clients, and, if wanted, servers that merge all the time."""
     each = clients // 3
     writer = RecordWriter(folder, scenario(clients=each))
     writer.write(0.0, start(clients=each))
@@ -88,6 +88,8 @@ def write_crowd(folder: Path, facts: int, clients: int = 1000) -> Path:
             writer.write(t, judged_all(i, [i / facts, i / facts, i / facts]))
         elif i % 700 == 0:
             writer.write(t, TokenArrived((i // 700) % 3, i // 700))
+        elif merges and i % 20 == 0:
+            writer.write(t, Merged(who, (who + 1) % 3, 1 + i // 700, 0.5, age[who]))
         else:
             age[who] += 1
             writer.write(t, update(who, who * each + (i * 13) % each, age[who], float(i % 11)), 1 + i % 4)

@@ -25,6 +25,7 @@ SWITCHES = (
 )  # fmt: skip
 PATIENCE = 60.0  # seconds; a busy machine is no fault
 RATIO = 60  # to parsing the facts: until the browser shows all of them, itself included
+HOME, END = "\ue011", "\ue010"  # keys, as WebDriver numbers them
 NAUGHTY = "<img src=x onerror=window.hacked=1>"
 
 
@@ -151,6 +152,55 @@ def test_the_slider_shows_the_state_at_that_time(browser: Browser, ring: str) ->
         assert sum(ages) == updates, "in this run every update makes one server older by one"
         counted = "(document.querySelector('.columns').getAttribute('aria-label').match(/: \\d+/g) || [])"
         browser.until(f"{counted}.map(text => Number(text.slice(2))).reduce((a, b) => a + b, 0) === {updates}")
+
+
+def test_who_jumps_back_can_go_on_from_there(browser: Browser, tmp_path: Path) -> None:
+    """A long run, whose first and last moments are never in one window; its servers merge all the time."""
+    folder = write_crowd(tmp_path / "run", 30_000, merges=True)
+    with PageServer([folder], "127.0.0.1", 0) as server:
+        browser.open(server.url)
+        browser.until(f"Number({tile('updates')}.replaceAll(',', '')) > 10_000")  # what is finished is shown at its end
+        for _ in range(3):
+            browser.press(END)
+            browser.until(f"Number({tile('updates')}.replaceAll(',', '')) > 10_000")
+            browser.press(HOME)
+            browser.until(f"Number({tile('updates')}.replaceAll(',', '')) < 1_000")
+        browser.press(" ")
+        browser.until("Number(document.querySelector('.clock').textContent.split(' ')[0]) > 0.2")
+        assert browser.complaints() == []
+
+
+def test_a_page_that_is_there_before_its_run_says_so_and_goes_live_with_it(browser: Browser, tmp_path: Path) -> None:
+    with PageServer([tmp_path], "127.0.0.1", 0) as server:
+        browser.open(server.url, runs=0)
+        browser.until("document.getElementById('status').textContent.startsWith('No run yet')")
+        browser.driver.execute_async_script("setTimeout(arguments[0], 1500)")  # the server has said something by then
+        assert browser.ask("!document.getElementById('status').hidden")
+        writer = RecordWriter(tmp_path / "run", scenario(), at_once=True)
+        writer.write(0.0, start())
+        for t, fact in round_of_the_token()[:20]:
+            writer.write(t, fact)
+        browser.until("document.body.dataset.ready === '1'")
+        browser.until("Number(document.querySelector('.clock').textContent.split(' ')[0]) > 0.5")
+        assert browser.ask("document.querySelector('.live-button').getAttribute('aria-pressed')") == "true"
+        theme = browser.ask("getComputedStyle(document.body).backgroundColor")
+        browser.press("d")  # once, though there was another set of buttons before
+        browser.until(f"getComputedStyle(document.body).backgroundColor !== {theme!r}")
+        writer.close({"finished": True})
+
+
+def test_a_server_that_is_gone_is_not_asked_time_and_again(browser: Browser, tmp_path: Path) -> None:
+    with PageServer([write_crowd(tmp_path / "run", 30_000)], "127.0.0.1", 0) as server:
+        browser.open(server.url)
+        browser.until(f"Number({tile('updates')}.replaceAll(',', '')) > 10_000")
+        browser.driver.execute_script(
+            "window.asked = 0; const ask = window.fetch;"
+            "window.fetch = (...what) => { window.asked += String(what[0]).includes('window'); return ask(...what) }"
+        )
+    browser.press(HOME)
+    browser.until("document.body.classList.contains('lost') && window.asked > 0")
+    browser.driver.execute_async_script("setTimeout(arguments[0], 2500)")
+    assert browser.ask("window.asked") <= 4
 
 
 def test_a_student_steps_from_event_to_event(browser: Browser, ring: str) -> None:

@@ -209,3 +209,20 @@ def test_the_records_of_a_deployments_servers_are_one_run_on_one_clock(tmp_path:
     assert times == sorted(times) == [1.0, 2.0, 3.0, 4.0, 6.0, 7.0, 8.0, 9.0]
     assert [round(point[0], 6) for point in run.timeline()["scores"]] == [2.5, 7.5]
     assert run.present()["mean"] == pytest.approx(0.5), "the mean of what the servers last said"
+
+
+def test_scores_of_servers_that_judge_themselves_follow_each_other_in_time(tmp_path: Path) -> None:
+    """A score is told when it is there: late, and in any order."""
+    folders = []
+    for server, began in ((0, 1000.0), (1, 1000.1)):
+        writer = RecordWriter(tmp_path / str(server), 'algorithm = "spyker"\n', at_once=True)
+        writer.write(0.0, started(server, began))
+        for n in range(4):
+            writer.write(n + 0.05, update(server, 0, float(n + 1)), 1)
+            writer.write(n + (0.4 if server == 0 else 0.2), update(server, 1, float(n + 1)), 1)  # while it is judged
+            writer.write(float(n), judged(n, 0.1 * (n + server)))
+        writer.close({"finished": True})
+        folders.append(tmp_path / str(server))
+    scores = watched(*folders).timeline()["scores"]
+    assert [point[0] for point in scores] == pytest.approx([0.1, 1.1, 2.1, 3.1])
+    assert [point[3:] for point in scores] == [pytest.approx([0.1 * n, 0.1 * (n + 1)]) for n in range(4)]

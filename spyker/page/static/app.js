@@ -18,6 +18,7 @@ class App {
     this.foot = document.getElementById("transport");
     this.status = document.getElementById("status");
     this.news = {};
+    this.playbacks = [];
     this.seen = {};
     startTheme(document.getElementById("theme"));
   }
@@ -25,10 +26,11 @@ class App {
   async start() {
     await this.build();
     if (this.source.live) {
-      this.source.listen((news) => this.heard(news), () => this.say("The page’s server does not answer.", true));
+      this.source.listen((news) => this.heard(news), () => this.lost());
     }
     let before = performance.now();
     const frame = (stamp) => {
+      requestAnimationFrame(frame); // whatever becomes of this one
       const elapsed = Math.min(0.25, (stamp - before) / 1000);
       before = stamp;
       if (this.transport) {
@@ -37,7 +39,6 @@ class App {
         for (const panel of this.panels) panel.frame(this.transport.t, speed, stamp);
         this.compared?.at(this.transport.t);
       }
-      requestAnimationFrame(frame);
     };
     requestAnimationFrame(frame);
   }
@@ -48,10 +49,11 @@ class App {
     this.changes = changes;
     const playbacks = runs.map((info) => new Playback(this.source, info));
     await Promise.all(playbacks.map((playback) => playback.load()));
-    this.playbacks = playbacks;
     const running = playbacks.some((playback) => !playback.timeline.finished);
-    const kept = this.transport;
+    const kept = this.playbacks.length ? this.transport : null; // where somebody has gone to
+    this.transport?.leave();
     const seek = (t) => this.transport.seek(t);
+    this.playbacks = playbacks;
     this.transport = new Transport(playbacks, { live: running && this.source.live });
     this.panels = playbacks.map((playback) => new RunPanels(playback, seek));
     this.compared = null;
@@ -68,9 +70,10 @@ class App {
     this.main.replaceChildren(...side);
     this.foot.replaceChildren(this.transport.node);
     this.refresh();
-    this.transport.seek(kept && !kept.following ? kept.t : Math.max(0, this.source.stretch?.(playbacks[0]?.info.id)[0] ?? 0));
+    const stretch = playbacks.length ? this.source.stretch?.(playbacks[0].info.id) : null;
+    this.transport.seek(kept && !kept.following ? kept.t : stretch ? Math.max(0, stretch[0]) : this.transport.end);
     if (running && this.source.live && !(kept && !kept.following)) this.transport.follow();
-    this.say(playbacks.length ? "" : "No run yet. This page shows it as soon as it begins.");
+    this.say();
     document.body.dataset.ready = playbacks.length;
   }
 
@@ -86,7 +89,8 @@ class App {
   /** The server tells how far each run is; what is new is fetched, not too often. */
   async heard(news) {
     this.news = news;
-    this.say(news.problem ?? "", Boolean(news.problem));
+    document.body.classList.remove("lost");
+    this.say(news.problem ?? undefined, Boolean(news.problem));
     if (this.hearing) return;
     this.hearing = true;
     try {
@@ -104,7 +108,7 @@ class App {
       }
       if (fetched) this.refresh();
     } catch {
-      this.say("The page’s server does not answer.", true);
+      this.lost();
     }
     setTimeout(() => {
       this.hearing = false;
@@ -113,7 +117,13 @@ class App {
     }, REFRESH_MS);
   }
 
-  say(text, bad = false) {
+  lost() {
+    document.body.classList.add("lost");
+    this.say("The page’s server does not answer.", true);
+  }
+
+  /** Without anything to say: what there is to wait for. */
+  say(text = this.playbacks.length ? "" : "No run yet: it is being prepared. This page shows it as soon as it begins.", bad = false) {
     setText(this.status, text);
     this.status.hidden = !text;
     this.status.classList.toggle("bad", bad);

@@ -6,6 +6,7 @@ import { ticks, tickText, timeText, valueText } from "./format.js";
 import { colour, onTheme } from "./theme.js";
 
 const EDGE = { left: 46, right: 12, top: 10, bottom: 22 };
+const LINE = 13; // pixels from one label to the next
 
 export class LineChart {
   /** `log` puts the values on a logarithmic axis; `seek` is told where somebody clicks. */
@@ -16,6 +17,7 @@ export class LineChart {
     this.hidden = new Set();
     this.zoom = null;
     this.hover = null;
+    this.right = EDGE.right; // where there are labels of levels, more
     this.canvas = el("canvas", { tabindex: "0", role: "img", "aria-label": title });
     this.cursor = el("div", { class: "cursor" });
     this.tip = el("div", { class: "tip", hidden: true });
@@ -98,8 +100,8 @@ export class LineChart {
       const room = (high - low || Math.abs(high) || 1) * 0.06;
       [low, high] = [this.zero ? low : low - room, high + room];
     }
-    const { left, right, top, bottom } = EDGE;
-    const wide = this.width - left - right;
+    const { left, top, bottom } = EDGE;
+    const wide = this.width - left - this.right;
     const tall = this.height - top - bottom;
     const scaled = (value) => (this.log ? Math.log10(Math.max(value, 1e-12)) : value);
     return {
@@ -113,10 +115,11 @@ export class LineChart {
   draw() {
     if (!this.width) return;
     const pen = this.canvas.getContext("2d");
-    const { left, right, top, bottom } = EDGE;
+    pen.font = "11px " + colour("font");
+    const { left, top, bottom } = EDGE;
+    const right = (this.right = EDGE.right + Math.max(0, ...this.levels.map(({ name }) => pen.measureText(name).width)));
     const scale = (this.scale = this.#scales());
     pen.clearRect(0, 0, this.width, this.height);
-    pen.font = "11px " + colour("font");
     pen.lineWidth = 1;
     pen.strokeStyle = colour("grid");
     pen.fillStyle = colour("quiet");
@@ -141,23 +144,18 @@ export class LineChart {
     pen.clip();
     for (const line of this.#shown()) this.#drawLine(pen, line, scale);
     pen.restore();
-    pen.textAlign = "right";
-    pen.textBaseline = "bottom";
-    let above = -Infinity;
-    for (const level of this.levels) {
+    pen.textAlign = "left";
+    pen.textBaseline = "middle";
+    let free = Infinity; // each beside its line, or above the one before
+    for (const level of this.levels.toSorted((a, b) => a.value - b.value)) {
       const y = Math.round(scale.y(level.value)) + 0.5;
       pen.strokeStyle = pen.fillStyle = colour("quiet");
       pen.setLineDash([2, 3]);
       stroke(pen, [[left, y], [this.width - right, y]]);
       pen.setLineDash([]);
-      if (Math.abs(y - above) > 13) {
-        pen.strokeStyle = colour("panel");
-        pen.lineWidth = 4;
-        pen.strokeText(level.name, this.width - right, y - 2);
-        pen.fillText(level.name, this.width - right, y - 2);
-        pen.lineWidth = 1;
-        above = y;
-      }
+      free = Math.min(y, free);
+      pen.fillText(level.name, this.width - right + 5, free);
+      free -= LINE;
     }
     this.#place();
   }

@@ -204,6 +204,7 @@ export class WorldMap {
     const events = playback.window.events;
     for (let i = playback.index; i >= 0 && events[i].t > t - recent; i--) {
       const event = events[i];
+      if (event.t > t) continue; // the window is still that of a later moment
       const fresh = 1 - (t - event.t) / recent;
       if (event.kind === "update") {
         const spot = this.dots[event.client];

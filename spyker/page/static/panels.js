@@ -11,6 +11,7 @@ import { Strips } from "./strips.js";
 import { colour, runColour, serverColour } from "./theme.js";
 
 const DETAILS_MS = 500; // between two looks at the distributions
+const NO_ANSWER_MS = 5000; // more, where there was no answer
 const LOG_MS = 250; // at the events
 const NUMBERS_MS = 100; // between two looks at the numbers
 const LINES = 12; // servers that get a line each in a chart
@@ -126,7 +127,7 @@ export class RunPanels {
       this.links.show(details.links);
       this.concerns.show(details.concerns);
       this.map.describe(this.playback, t);
-    }).catch(() => null).finally(() => (this.asking = false));
+    }).catch(() => (this.shownDetails = stamp + NO_ANSWER_MS)).finally(() => (this.asking = false));
   }
 }
 

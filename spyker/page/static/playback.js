@@ -15,6 +15,7 @@ export class Playback {
     this.t = 0;
     this.details = null; // the last state with distributions
     this.asked = null;
+    this.pause = 1; // seconds to the next question, if there was no answer
   }
 
   async load() {
@@ -49,12 +50,19 @@ export class Playback {
     this.asked = this.source
       .window(this.info.id, t, around, Math.max(ahead, 0.3, around))
       .then((window) => this.#take(window))
-      .catch(() => null)
+      .catch(() => this.#wait())
       .finally(() => {
         this.asked = null;
         if (this.window && !this.covers(this.t) && this.t !== t) this.#ask(this.t, ahead); // somebody went on meanwhile
       });
     return this.asked;
+  }
+
+  /** There was no answer: ask again, but less and less often. */
+  #wait() {
+    const seconds = this.pause;
+    this.pause = Math.min(15, 2 * seconds);
+    return new Promise((resolve) => setTimeout(resolve, 1000 * seconds));
   }
 
   /** Wait until the state at a time is there. */
@@ -66,6 +74,7 @@ export class Playback {
   }
 
   #take(window) {
+    this.pause = 1;
     this.window = window;
     this.details = window.state;
     this.#begin();

@@ -34,8 +34,14 @@ export class Transport {
     this.node = el("div", { class: "transport", role: "group", "aria-label": "Playback" },
       el("div", { class: "buttons" }, this.back, this.play, this.forward), this.clock,
       (this.slide = el("div", { class: "slide" }, this.marks, this.slider)), this.rate, this.live);
-    document.addEventListener("keydown", (event) => this.#key(event));
+    this.over = new AbortController();
+    document.addEventListener("keydown", (event) => this.#key(event), { signal: this.over.signal });
     this.#show();
+  }
+
+  /** Another one has taken its place. */
+  leave() {
+    this.over.abort();
   }
 
   get end() {
