@@ -252,6 +252,7 @@ class ServerProcess:
                 lambda vector: models.vector() if vector.size == parameters else np.empty_like(vector),
                 time.monotonic,
                 scenario.bounds.on(deployed=True),
+                self.task.statistics,
             )
             return scenario.chosen.build(deploy.server, setup, roster)
 

@@ -108,6 +108,7 @@ def make_world(
         task.mix,
         now=lambda: clock.now,
         bounds=scenario.bounds.on(deployed=False),
+        statistics=task.statistics,
     )
     clients = [scenario.chosen.client(k, home or 0) for k, home in enumerate(places.homes)]
     surroundings: dict[str, Any] = {

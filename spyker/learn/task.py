@@ -62,6 +62,10 @@ class Task(ABC):
     trivial = False
     """Whether training costs so little that sending it to a worker process would cost more."""
 
+    statistics: int = 0
+    """How many numbers at the end of the weights are statistics of the data, such as BatchNorm's running means and
+    variances: they are trained by no gradient, and servers average them and do nothing else."""
+
     def mix(self, target: Vector, source: Vector, weight: float, out: Vector) -> None:
         """How servers mix models of this task: as :func:`spyker.vectors.mix`, unless the task knows better."""
         mix(target, source, weight, out)

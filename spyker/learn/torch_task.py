@@ -141,6 +141,7 @@ class TorchTask(Task):
         self.flat = torch.cat([flattened(part.detach()).float() for part in parts.values()])
         self.gradient = torch.zeros(sum(p.numel() for p in parameters.values()), device=self.device)
         self.trained = self.flat[: self.gradient.numel()]
+        self.statistics = self.flat.numel() - self.gradient.numel()
         self.trained.grad = self.gradient
         start = 0
         for part in parts.values():

@@ -67,5 +67,9 @@ class FADAS(FedBuff):
         self.largest.replace(np.maximum(self.largest.snapshot(), self.square.snapshot()))
         scale = np.sqrt(self.largest.snapshot(), dtype=np.float32) + np.float32(p.epsilon)
         late = self.stalest > p.delay_threshold
-        self.weights.add(self.mean.snapshot() / scale, p.server_rate / self.stalest if late else p.server_rate)
+        rate = p.server_rate / self.stalest if late else p.server_rate
+        way = self.mean.snapshot() / scale
+        if self._statistics:  # no gradients: their mean is what they are
+            way[-self._statistics :] = step[-self._statistics :] / np.float32(rate)
+        self.weights.add(way, rate)
         self.stalest = 0.0

@@ -24,6 +24,7 @@ from spyker.protocol.client import Difference
 from spyker.protocol.facts import UpdateApplied
 from spyker.protocol.messages import ClientMessage, Leave, PeerMessage, Update
 from spyker.protocol.server import Server, Setup
+from spyker.protocol.statistics import statistics_once, without_statistics
 from spyker.protocol.weights import Weights
 
 
@@ -50,6 +51,7 @@ class FedAsyncM(Server):
         super().__init__(id, setup, roster)
         self.present = set(roster)  # the N clients that train
         self.momentum = Weights.zeros(setup.weights)  # m
+        self._statistics = setup.statistics
 
     def receive(self, sender: int, message: ClientMessage | PeerMessage) -> None:
         """Apply an update; answer it, or a newcomer, with the current model."""
@@ -67,8 +69,9 @@ class FedAsyncM(Server):
         staleness = max(0.0, self.age - update.age)
         weight = math.pow(1 + staleness, -p.staleness_exponent)
         self.momentum.scale(math.pow(p.momentum, 1 / n))
-        self.momentum.add(update.weights, weight / n)
-        self.weights.add(update.weights, p.server_rate * weight / n)
+        self.momentum.add(without_statistics(update.weights, self._statistics), weight / n)
+        step = statistics_once(update.weights, self._statistics, p.server_rate)
+        self.weights.add(step, p.server_rate * weight / n)
         self.weights.add(self.momentum.snapshot(), p.server_rate * p.momentum / n)
         self.age += 1 / n
         self.version += 1

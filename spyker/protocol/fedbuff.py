@@ -19,6 +19,7 @@ from spyker.protocol.client import Difference
 from spyker.protocol.facts import RoundEnded, UpdateApplied
 from spyker.protocol.messages import ClientMessage, Join, PeerMessage, Update
 from spyker.protocol.server import Server, Setup
+from spyker.protocol.statistics import statistics_once
 from spyker.protocol.weights import Weights
 from spyker.vectors import Vector
 
@@ -45,6 +46,7 @@ class FedBuff(Server):
         super().__init__(id, setup, roster)
         self.sum = Weights.zeros(setup.weights)  # Σ s(τ) Δ_k
         self.count = 0  # of the updates in it
+        self._statistics = setup.statistics
 
     def receive(self, sender: int, message: ClientMessage | PeerMessage) -> None:
         """Collect an update, move if there are enough, and answer. A newcomer is given the model."""
@@ -69,4 +71,5 @@ class FedBuff(Server):
 
     def move(self, total: Vector) -> None:
         """W ← W + η_g/K · Σ s(τ) Δ_k."""
-        self.weights.add(total, self.parameters.server_rate / self.count)
+        rate = self.parameters.server_rate
+        self.weights.add(statistics_once(total, self._statistics, rate), rate / self.count)

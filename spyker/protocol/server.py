@@ -63,6 +63,8 @@ class Setup:
     """Seconds on a clock that never goes back, for algorithms that measure how long something takes."""
     bounds: BoundsParameters | None = None
     """How far a client's answer may go, if there is a limit."""
+    statistics: int = 0
+    """How many numbers at the end of the weights no gradient moves; see :mod:`~spyker.protocol.statistics`."""
 
     def generator(self, server: int) -> np.random.Generator:
         """The random numbers of one server."""

@@ -65,6 +65,7 @@ from spyker.protocol.messages import (
     Whole,
 )
 from spyker.protocol.server import Server, Setup, Work, epoch_of, first_bid
+from spyker.protocol.statistics import statistics_once, weights_alone, without_statistics
 from spyker.protocol.weights import Weights
 from spyker.vectors import Vector, length
 
@@ -184,7 +185,9 @@ class Stride(Server):
         self.hurried = False  # half of the clients have answered, and the others have not for ever
         self.lengths: list[float] = []  # ‖Δ_k‖ of the last answers
         self.usual = self.first = 0.0  # their median, at the end of the last round and of the first
-        self.reach: float = setup.parameters.too_far * length(setup.weights)  # of W⁰; first answers may be so long
+        self._statistics = setup.statistics
+        first = length(weights_alone(setup.weights, setup.statistics))  # of W⁰
+        self.reach: float = setup.parameters.too_far * first  # first answers may be so long
         self.halved = 0  # how often the rate was, because first trainings ran away
         self.pace = 0.0  # seconds that the faster half took in the last round
         # The exchange.
@@ -256,7 +259,7 @@ class Stride(Server):
     def answer(self, k: int, update: Update) -> None:
         """Δ_k counts, but not with more than the usual length."""
         self.sizes[k] = update.examples or self.sizes[k]
-        far = length(update.weights)
+        far = length(weights_alone(update.weights, self._statistics))
         self.lengths.append(math.inf if math.isnan(far) else far)
         limit = self.parameters.clip * (self.usual or statistics.median(self.lengths))
         share = limit / far if 0 < limit < far else 1.0
@@ -288,8 +291,8 @@ class Stride(Server):
         missing = sum(size for k, size in self.sizes.items() if k not in self.answered)
         step = self.sum.snapshot() * np.float32(1 / (self.weight + missing))  # d; who is missing moves nothing
         self.momentum.scale(mu)
-        self.momentum.add(step, 1.0)
-        self.weights.add(step, c)
+        self.momentum.add(without_statistics(step, self._statistics), 1.0)
+        self.weights.add(statistics_once(step, self._statistics, c), c)
         self.weights.add(self.momentum.snapshot(), c * mu)
         self.sum, self.weight = Weights.zeros(step), 0.0
         del self.lengths[: -min(USUAL_ROUNDS * max(1, len(self.sizes)), USUAL_ANSWERS)]
@@ -404,7 +407,11 @@ class Stride(Server):
 
     def shift(self, towards: Stance | Common, of: Stance, share: float) -> None:
         """Move by a share of the way that one stance is from another."""
-        self.weights.add(towards.weights - of.weights, share)
+        way = towards.weights - of.weights
+        if self._statistics:  # these are averaged, wherever they are by now
+            last = slice(-self._statistics, None)
+            way[last] = towards.weights[last] - self.weights.snapshot()[last]
+        self.weights.add(way, share)
         self.momentum.add(towards.momentum - of.momentum, share)
         self.age = max(0.0, self.age + share * (towards.age - of.age))
 

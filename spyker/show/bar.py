@@ -11,6 +11,7 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
 REFRESH_SECONDS = 0.2
+WIDE = 120  # columns; where there are fewer, there is no bar
 LINE_SECONDS = 5.0  # between two lines, where there is nothing to draw on
 
 
@@ -68,12 +69,13 @@ class Bar:
 
     def _draw(self, done: float, status: str) -> None:
         if self._terminal is None:
+            wide = self.console.width >= WIDE
             self._terminal = Progress(
-                TextColumn("[bold]{task.description:12}"),
-                BarColumn(bar_width=24),
-                TextColumn("{task.fields[status]}", markup=False),
+                TextColumn("[bold]{task.description:12}" if wide else "[bold]{task.description}"),
+                *([BarColumn(bar_width=24)] if wide else []),
+                TimeRemainingColumn(compact=not wide),
                 TextColumn("left"),
-                TimeRemainingColumn(),
+                TextColumn("{task.fields[status]}", markup=False),  # what has no room at the end of it is cut
                 console=self.console,
                 transient=self.passing,
             )

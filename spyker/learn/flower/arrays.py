@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, TypeAlias
@@ -40,7 +41,14 @@ class Arrays:
         for name, array in learnt.items():
             if not np.isfinite(array).all():
                 raise MisfitError(f"has numbers in {name} that are not finite")
-        return cls(Layout(tuple(learnt), tuple(array.shape for array in learnt.values())), dict(arrays))
+        names = sorted(learnt, key=is_statistic)  # which stand last
+        return cls(Layout(tuple(names), tuple(learnt[name].shape for name in names)), dict(arrays))
+
+    @property
+    def statistics(self) -> int:
+        """How many numbers are statistics of the data; where arrays have no names, nobody knows."""
+        shapes = zip(self.layout.names, self.layout.shapes, strict=True)
+        return sum(math.prod(shape) for name, shape in shapes if is_statistic(name))
 
     def vector(self, arrays: Mapping[str, NDArray]) -> Vector:
         """The model of some arrays, which must have the names and shapes of the first."""
@@ -61,6 +69,11 @@ class Arrays:
             name: parts[name].astype(array.dtype, copy=False) if name in parts else array
             for name, array in self.first.items()
         }
+
+
+def is_statistic(name: str) -> bool:
+    """Whether an array of a PyTorch model is a normalisation's record of the data that it has seen."""
+    return name.endswith(("running_mean", "running_var"))
 
 
 def is_learnt(array: NDArray) -> bool:

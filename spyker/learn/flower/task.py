@@ -79,7 +79,7 @@ class FlowerTask(Task):
             self.arrays = Arrays.of(first)
         except MisfitError as error:
             raise ScenarioError("task.app", f"the first model of {options.app} {error}", "Mend it") from None
-        self.layout = self.arrays.layout
+        self.layout, self.statistics = self.arrays.layout, self.arrays.statistics
         self.judge = self._choose_judge()
 
     def _choose_judge(self) -> str:
