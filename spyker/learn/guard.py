@@ -149,7 +149,9 @@ def describe(answer: object) -> str:
 
 
 def own_traceback(error: Exception) -> str:
-    """An error with its traceback, from the first frame that is not ours."""
+    """An error with its traceback, from the first frame that is not ours; one that says what to do needs none."""
+    if isinstance(error, ScenarioError):
+        return str(error)
     trace = error.__traceback__
     below = trace.tb_next if trace is not None else None
     return "".join(traceback.format_exception(type(error), error, below or trace)).rstrip()

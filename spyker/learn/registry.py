@@ -80,6 +80,12 @@ class Recipe:
         except TypeError as error:
             known = [kebab(key) for key in signature.parameters if key not in told]
             unknown = next((kebab(key) for key in options if kebab(key) not in known), None)
+            missing = [key for key in told if key not in signature.parameters]
+            if missing:
+                every = ", ".join([*told, *(key for key in signature.parameters if key not in told)])
+                raise ScenarioError(
+                    "task", f"{name} does not take {' and '.join(missing)}", f"Declare it as a function of ({every})"
+                ) from None
             remedy = "Mend [task]" if unknown is None else suggest(unknown, known, "Options of the function are")
             raise ScenarioError("task", f"{name} does not take these options: {error}", remedy) from None
         return function, options | told

@@ -86,6 +86,7 @@ class TorchTask(Task):
         inputs: str | Sequence[str] | None = None,
         target: str | None = None,
     ) -> None:
+        check_model(model)
         self.device = device_of(training)
         self.model, self.loss = model, loss
         self.measures = [Measure(named(metric, score), score, finish), *also]
@@ -256,6 +257,25 @@ def named(metric: Metric | None, score: Loss) -> Metric:
         "has a score of its own, and nobody knows what it is called, nor whether more of it is better",
         'Say so: metric=spyker.Metric("loss", higher_is_better=False)',
     )
+
+
+def check_model(model: object) -> None:
+    """Refuse what cannot be trained."""
+    if not isinstance(model, nn.Module):
+        called = isinstance(model, type) or callable(model)
+        remedy = "Call it, and give TorchTask what it returns" if called else "Give TorchTask a torch.nn.Module"
+        raise ScenarioError("task", f"has a model that is {show_type(model)}, no torch.nn.Module", remedy)
+    if not any(parameter.requires_grad for parameter in model.parameters()):
+        raise ScenarioError(
+            "task",
+            "has a model without any parameter that can be trained",
+            "Leave requires_grad on for those that shall be",
+        )
+
+
+def show_type(value: object) -> str:
+    """What something is, in a word or two."""
+    return f"the class {value.__name__}" if isinstance(value, type) else f"a {type(value).__name__}"
 
 
 def device_of(training: Training) -> torch.device:

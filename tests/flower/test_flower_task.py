@@ -15,6 +15,8 @@ from spyker.learn.task import Metric
 pytest.importorskip("flwr", reason="needs Flower: pip install 'spyker-fl[flower]'")
 import tiny_apps
 
+from spyker.learn.flower.arrays import Arrays
+
 
 def make(app: str = "tiny_apps:telling", clients: int = 4, **options: Any) -> Any:
     """By default, of the app that tells, with its server."""
@@ -171,3 +173,17 @@ def test_what_goes_wrong_names_client_and_reason(app: str, complaint: str) -> No
 def test_what_makes_no_sense_is_refused(options: dict[str, Any], complaint: str) -> None:
     with pytest.raises(ScenarioError, match=complaint):
         make(**options)
+
+
+def test_numbers_that_are_not_finite_are_found_in_their_arrays() -> None:
+    task = make("tiny_apps:diverging", model="tiny_apps:model")
+    said = task.explain(1, task.initial(), 0.1, 0)
+    assert "tiny_apps:diverging returned numbers that are not finite in 'wide'. Look at its training and data" in said
+
+
+def test_statistics_of_a_normalisation_stand_last() -> None:
+    rows = {"0.running_var": np.ones(3), "0.weight": np.zeros((2, 3)), "0.running_mean": np.zeros(3)}
+    arrays = Arrays.of({name: array.astype(np.float32) for name, array in rows.items()})
+    assert arrays.layout.names == ("0.weight", "0.running_var", "0.running_mean")
+    assert arrays.statistics == 6
+    np.testing.assert_array_equal(arrays.vector(rows), [0, 0, 0, 0, 0, 0, 1, 1, 1, 0, 0, 0])

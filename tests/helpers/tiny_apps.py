@@ -84,7 +84,7 @@ def end(grid: Grid, context: Context) -> None:
 
 # --- Clients that go wrong ----------------------------------------------------------------------------------------
 
-failing, refusing, reshaping = ClientApp(), ClientApp(), ClientApp()
+failing, refusing, reshaping, diverging = ClientApp(), ClientApp(), ClientApp(), ClientApp()
 
 
 @failing.train()
@@ -100,6 +100,11 @@ def refuse(message: Message, context: Context) -> Message:
 @reshaping.train()
 def reshape(message: Message, context: Context) -> Message:
     return Message(RecordDict({"arrays": record(MODEL | {"wide": np.zeros(5)})}), reply_to=message)
+
+
+@diverging.train()
+def diverge(message: Message, context: Context) -> Message:
+    return Message(RecordDict({"arrays": record(MODEL | {"wide": np.array([0.0, np.nan])})}), reply_to=message)
 
 
 # --- The old interface ---------------------------------------------------------------------------------------------

@@ -45,6 +45,8 @@ LOSS = Metric("loss", higher_is_better=False)
         (lambda: task(), r"^$"),
         (lambda: TorchTask(nn.Linear(2, 2), [], data(), TRAINING), r"has no client"),
         (lambda: task(test=data(0)), r"the test data has no examples"),
+        (lambda: task(model=nn.Linear), r"a model that is the class Linear, no torch\.nn\.Module\. Call it"),
+        (lambda: task(model=nn.Linear(2, 2).requires_grad_(False)), r"without any parameter that can be trained"),
         (lambda: task((X, Y), (X[:, :1], Y)), r"client 1: inputs are float32 \(10, 1\).*client 0 float32 \(10, 2\)"),
         (lambda: task((X, Y), (X, Y.int())), r"client 1: targets are int32"),
         (lambda: task((X[:, :1], Y)), r"client 0: the model does not take inputs float32 \(2, 1\).*first layer"),
@@ -148,3 +150,21 @@ def test_no_client_of_any_task_may_be_without_examples() -> None:
     scenario = replace(load(None, clients=4), task=choose(Silent()))
     with pytest.raises(ScenarioError, match="client 0 has 0 examples"):
         recipe(resolve(scenario)).make()
+
+
+def test_an_error_that_says_what_to_do_comes_without_a_traceback() -> None:
+    """A stream is opened when it is trained, and only then seen to be empty."""
+    made = task(Stream(10, [(X[0], Y[0])]), Stream(10, []))
+    with pytest.raises(TaskFailedError) as failure:
+        Guard(made).train(1, made.initial(), 0.1, 0)
+    assert "client 1 gives no example" in str(failure.value)
+    assert "Traceback" not in str(failure.value)
+
+
+def test_a_function_that_cannot_be_told_what_a_task_must_know_is_shown_how_to_be_declared() -> None:
+    def short(clients: int, width: int = 2) -> Task:
+        raise AssertionError
+
+    remedy = r"does not take seed and training\. Declare it as a function of \(clients, seed, training, width\)"
+    with pytest.raises(ScenarioError, match=remedy):
+        recipe(resolve(replace(load(None), task=choose(short)))).make()

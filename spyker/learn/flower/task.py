@@ -118,6 +118,17 @@ class FlowerTask(Task):
             raise FlowerError(f"{self.options.app} returned {error}") from None
         return Trained(trained, answer.examples, answer.metrics or None, answer.state)
 
+    def explain(self, client: int, weights: Vector, rate: float, step: int, state: Any = None) -> str:
+        """What the app returned that is not finite; it need not have to do with the rate."""
+        with np.errstate(all="ignore"):
+            trained = self.train(client, weights, rate, step, state=state).weights
+        wrong = [name for name, part in self.layout.parts(trained).items() if not np.isfinite(part).all()]
+        which = ", ".join(map(repr, wrong[:3])) + (f" and {len(wrong) - 3} more" if len(wrong) > 3 else "")
+        return (
+            f"{self.options.app} returned numbers that are not finite in {which}. Look at its training and data; if "
+            f"it uses the rate that it is told as {self.options.rate_key!r}, lower training.rate"
+        )
+
     def evaluate(self, weights: Vector) -> float:
         """Have the app judge a model, and look at the number that counts."""
         if self.judge == "none":
