@@ -112,7 +112,27 @@ def streamed(stream: Stream, reading: Reading, collate: Collate | None) -> Sourc
             f"is a Stream of a {type(source).__name__}, which can be read only once",
             "Give what can be read again, or a function that begins anew",
         )
-    return Streamed(reading, stream, collate or default_collate)
+    return Streamed(reading, stream, collate or collate_rows)
+
+
+def collate_rows(examples: list[Any]) -> Any:
+    """A batch of examples, whose numbers may come in lists, as Hugging Face streams them."""
+    return default_collate([with_tensors(example) for example in examples])
+
+
+def with_tensors(example: Any) -> Any:
+    """An example whose lists of numbers are tensors."""
+    if isinstance(example, Mapping):
+        return {name: listed(part) for name, part in example.items()}
+    return tuple(map(listed, example)) if isinstance(example, tuple | list) else example
+
+
+def listed(part: Any) -> Any:
+    """A list of numbers as a tensor; anything else as it is."""
+    try:
+        return torch.as_tensor(part) if isinstance(part, list) else part
+    except (TypeError, ValueError, RuntimeError):
+        return part  # such as words
 
 
 class Rows(Dataset[Any]):

@@ -199,3 +199,13 @@ def test_training_loss_and_each_clients_own_test_are_reported() -> None:
         "accuracy": pytest.approx(0.5, abs=0.5),
         "loss": pytest.approx(float(expected)),
     }
+
+
+def test_a_stream_of_rows_with_plain_lists_is_a_stream_of_numbers() -> None:
+    """As Hugging Face's iterable datasets give them."""
+    rows = [{"x": x.tolist(), "label": int(y), "text": "not used"} for x, y in zip(X, Y, strict=True)]
+    named: dict[str, Any] = {"inputs": "x", "target": "label"}
+    lists = TorchTask(model(), [Stream(len(rows), rows)], rows, Training(), **named)
+    tensors = TorchTask(model(), [Stream(len(rows), list(zip(X, Y, strict=True)))], (X, Y), Training())
+    start = lists.initial()
+    np.testing.assert_array_equal(lists.train(0, start, 0.1, 0), tensors.train(0, start, 0.1, 0))
