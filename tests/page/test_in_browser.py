@@ -7,11 +7,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from ring import REGIONS, round_of_the_token, scenario, start, write_crowd, write_ring
+from ring import REGIONS, round_of_the_token, scenario, start, update, write_crowd, write_ring
 
 from spyker.cli.main import main
 from spyker.page.server import PageServer
 from spyker.page.watched import EVENTS
+from spyker.protocol.facts import RoundEnded
 from spyker.records import RecordWriter, read
 
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
@@ -224,6 +225,21 @@ def test_a_student_steps_from_event_to_event(browser: Browser, ring: str) -> Non
     browser.press(Keys.ARROW_LEFT)
     browser.until("document.querySelector('#announcer').textContent.startsWith('took back: the token reached')")
     browser.until("document.querySelector('.log li:not([hidden]) span').textContent.includes('client 6’s update')")
+
+
+def test_the_updates_of_a_round_are_one_line(browser: Browser, tmp_path: Path) -> None:
+    writer = RecordWriter(tmp_path / "run", scenario(), at_once=True)
+    writer.write(0.0, start())
+    for client in range(4):
+        writer.write(1.0, update(1, 4 + client, client + 1.0), 1)
+    writer.write(1.0, RoundEnded(1, 1))
+    writer.write(2.0, update(1, 4, 5.0), 1)
+    writer.close({"finished": True})
+    with PageServer([tmp_path / "run"], "127.0.0.1", 0) as server:
+        browser.open(server.url)
+        said = "[...document.querySelectorAll('.log li:not([hidden]) span')].map(e => e.textContent)"
+        browser.until(f"{said}.includes('there took 4 updates')")
+        assert sum("’s update" in line for line in browser.ask(said)) == 1, "and one by itself"
 
 
 def test_a_live_runs_curve_grows_without_a_reload(browser: Browser, tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ import { el, setText } from "./dom.js";
 import { timeText } from "./format.js";
 
 const ROWS = 60;
+const SAME = 1e-4; // seconds; a deployed server takes a moment to write them down
 const GROUPS = {
   update: ["update", "report"],
   exchange: ["token", "sync", "merge", "announce", "cloud"],
@@ -13,6 +14,10 @@ const GROUPS = {
 
 function groupOf(kind) {
   return Object.keys(GROUPS).find((group) => GROUPS[group].includes(kind)) ?? "other";
+}
+
+function sameRound(event, before) {
+  return before?.kind === "update" && before.server === event.server && event.t - before.t < SAME;
 }
 
 export class EventLog {
@@ -54,10 +59,12 @@ export class EventLog {
       const event = window.events[i];
       const group = groupOf(event.kind);
       if (this.hidden.has(group)) continue;
+      let alike = 1; // a round's updates are one line
+      while (event.kind === "update" && sameRound(event, window.events[i - 1])) [i, alike] = [i - 1, alike + 1];
       const row = this.rows[used++];
       row.t = event.t;
       setText(row.time, timeText(event.t));
-      setText(row.text, event.text);
+      setText(row.text, alike > 1 ? `${playback.info.servers[event.server]?.name ?? `server ${event.server}`} took ${alike} updates` : event.text);
       row.node.className = `is-${group} kind-${/^[a-z]+$/.test(event.kind) ? event.kind : "other"}`;
       row.node.hidden = false;
     }
