@@ -78,12 +78,12 @@ def test_records_are_loaded_one_or_all() -> None:
     assert isinstance(all_of_them, Comparison)
     assert one.summary == made["fedavg"].summary
     assert set(all_of_them) == {"spyker", "fedavg"}
-    with pytest.raises(RecordError, match="nowhere does not exist. Name a folder made by --out"):
+    with pytest.raises(RecordError, match=r"nowhere does not exist\. Name a folder made by --out"):
         spyker.load("nowhere")
     Path("empty").mkdir()
-    with pytest.raises(RecordError, match="empty holds no run record. Name a folder made by --out"):
+    with pytest.raises(RecordError, match=r"empty holds no run record\. Name a folder made by --out"):
         spyker.load("empty")
-    with pytest.raises(RecordError, match="c/fed does not exist. The runs in c are fedavg, spyker"):
+    with pytest.raises(RecordError, match=r"c/fed does not exist\. The runs in c are fedavg, spyker"):
         spyker.load("c/fed")
 
 
