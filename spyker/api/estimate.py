@@ -26,6 +26,8 @@ ENOUGH = 100  # trainings: a trial of two is then a fiftieth of the run at most
 UPDATE_SECONDS = 40e-6  # what it costs to emulate an update, whatever was learnt: measured with the task quadratic
 LEAST, MOST = 0.5, 2.0  # models per client that are under way at the same time: measured 0.6 to 0.95 without workers
 WEIGHT_BYTES = 4
+YEAR = 365 * 86_400.0  # seconds
+COUNTABLE = 1e15  # what is more is written with an exponent
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,9 +49,10 @@ class Estimate:
         return computing / self.workers + self.trainings * UPDATE_SECONDS
 
     def __str__(self) -> str:
+        takes = length(self.seconds) if self.seconds > YEAR else f"about {length(self.seconds)}"
         by = "one process" if self.workers == 1 else f"{self.workers} processes"
         return (
-            f"this takes about {length(self.seconds)} and up to {size(self.model_bytes)} for models: some "
+            f"this takes {takes} and up to {size(self.model_bytes)} for models: some "
             f"{rounded(self.trainings)} trainings of {length(self.training_seconds)} and {rounded(self.evaluations)} "
             f"evaluations of {length(self.evaluation_seconds)}, in {by}"
         )
@@ -143,11 +146,13 @@ def second(work: Callable[[], None]) -> float:
 
 def rounded(number: float) -> str:
     """Two digits are more than an estimate knows."""
-    return f"{float(f'{number:.2g}'):,.0f}"
+    return f"{float(f'{number:.2g}'):,.0f}" if number < COUNTABLE else f"{number:.2g}"
 
 
 def length(seconds: float) -> str:
     """A time for people."""
+    if seconds > YEAR:
+        return "more than a year"
     for unit, name in ((86_400.0, "days"), (3600.0, "h"), (60.0, "min"), (1.0, "s")):
         if seconds >= 2 * unit:
             return f"{seconds / unit:.0f} {name}"

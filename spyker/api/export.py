@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
+from spyker.deploy.checkpoints import LOCK, NEWEST, numbers_in
 from spyker.deploy.export import gather, mean
-from spyker.records import RecordError, is_record
+from spyker.records import RecordError, is_record, records_below
 from spyker.records.files import replacing
 from spyker.records.models import Model, read_model, write_model
 
@@ -20,8 +21,24 @@ def find_model(folders: Sequence[Path], server: int | None = None) -> tuple[Mode
     for folder in folders:
         if is_record(folder):
             raise RecordError(f"{folder} is the record of a run, which has a model of its own. Name it alone")
+        check_state(folder)
     models = gather(folders, server)
     return mean(models), [f"server {saved.server}: version {saved.version}, age {saved.age:g}" for saved in models]
+
+
+def check_state(folder: Path) -> None:
+    """Refuse a folder that no server keeps its state in; whether it can be read is another question."""
+    remedy = "Name a folder made by spyker run --out, or a server's state folder"
+    if not folder.exists():
+        raise RecordError(f"{folder} does not exist. {remedy}")
+    if not folder.is_dir():
+        raise RecordError(f"{folder} is a file. {remedy}")
+    if numbers_in(folder) or any((folder / name).exists() for name in (LOCK, NEWEST)):
+        return
+    runs = [path.relative_to(folder).as_posix() for path in records_below(folder)]
+    if runs:
+        raise RecordError(f"{folder} holds runs. Name one of them: {', '.join(runs)}")
+    raise RecordError(f"{folder} holds neither a run's record nor a server's state. {remedy}")
 
 
 def export(model: Model, out: Path, *, overwrite: bool = False) -> list[Path]:

@@ -5,9 +5,18 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterable
 
+FEW = 8  # names that can be listed beside a guess, which may be wrong
+
 
 def suggest(name: object, known: Iterable[str], otherwise: str = "Choose one of") -> str:
-    """A remedy: the name that was probably meant, or else all that there are, after the words of ``otherwise``."""
+    """A remedy: the name that was probably meant; and if there are few, or none is like it, all that there are.
+
+    Before those stand the words of ``otherwise``.
+    """
     known = list(known)
     close = difflib.get_close_matches(str(name), known, 1, 0.5)
-    return f"Did you mean {close[0]!r}?" if close else f"{otherwise}: {', '.join(known)}"
+    everything = f"{otherwise}: {', '.join(known)}"
+    if not close:
+        return everything
+    guess = f"Did you mean {close[0]!r}?"
+    return f"{guess} {everything}" if 1 < len(known) <= FEW else guess

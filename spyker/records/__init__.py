@@ -31,7 +31,7 @@ from spyker.records.files import (
     write_atomically,
 )
 from spyker.records.lines import Stated, fields, line
-from spyker.records.reader import Follower, RunRecord, find_runs, first_fact, follow, read, read_back
+from spyker.records.reader import Follower, RunRecord, find_runs, first_fact, follow, read, read_back, records_below
 from spyker.records.writer import RecordWriter
 
 __all__ = [
@@ -63,6 +63,7 @@ __all__ = [
     "measured",
     "read",
     "read_back",
+    "records_below",
     "run_started",
     "write_atomically",
 ]

@@ -19,6 +19,7 @@ from spyker.records.lines import Stated, parse
 from spyker.records.segments import following, place_of, segments
 
 F = TypeVar("F", bound=Fact)
+LISTED = 12  # runs that an error names
 
 
 class Follower:
@@ -208,7 +209,24 @@ def find_runs(folder: Path) -> list[RunRecord]:
     """The run in this folder, or else the runs in the folders directly below it, by name, or in its ``runs``."""
     if is_record(folder):
         return [RunRecord(folder)]
-    children = sorted(p for p in (*folder.glob("[!.]*"), *folder.glob("runs/[!.]*")) if is_record(p))
+    children = records_below(folder)
     if not children:
-        raise RecordError(f"{folder} holds no run record. Name a folder made by --out")
+        raise RecordError(f"{folder} {no_record(folder)}")
     return [RunRecord(child) for child in children]
+
+
+def records_below(folder: Path) -> list[Path]:
+    """The records in the folders directly below this one, by name, or in its ``runs``."""
+    return sorted(p for p in (*folder.glob("[!.]*"), *folder.glob("runs/[!.]*")) if is_record(p))
+
+
+def no_record(folder: Path) -> str:
+    """What is to be said of a folder without a record: of one that does not exist, which others stand in its place."""
+    if folder.exists():
+        return "holds no run record. Name a folder made by --out"
+    beside = [path.relative_to(folder.parent).as_posix() for path in records_below(folder.parent)]
+    if not beside:
+        return "does not exist. Name a folder made by --out"
+    beside.sort(key=lambda name: not name.startswith(folder.name))  # those that may have been meant come first
+    more = f" and {len(beside) - LISTED} more" if len(beside) > LISTED else ""
+    return f"does not exist. The runs in {folder.parent} are {', '.join(beside[:LISTED])}{more}"

@@ -90,7 +90,8 @@ def meaning(curves: Mapping[str, Sequence[Curve | None]], targets: Sequence[floa
     whose = f"mean of the {of}s" if of == "server" else f"mean of what {of}s reported last"
     lines = f"{whose} and of {several} seeds" if several else whose
     shade = "the range over the seeds" if several else f"from the worst {of} to the best"
-    dotted = f"; dotted: {' and '.join(f'{t:g}' for t in targets)}, to be reached" if targets else ""
+    levels = f"target{'s' * (len(targets) > 1)} {' and '.join(f'{t:g}' for t in targets)}"
+    dotted = f"; thin grey dotted: {levels}" if targets else ""  # an algorithm's own line may be dotted, too
     return f"Lines: {lines}; shade: {shade}{dotted}."
 
 

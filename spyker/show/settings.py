@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
+from matplotlib.transforms import ScaledTranslation, Transform, blended_transform_factory
 
 from spyker.show.looks import looks
 from spyker.show.numbers import Sample
@@ -24,6 +25,8 @@ WIDTH, ROW = 4.2, 0.32  # inches: of a panel, and between two rows
 WRAP = 28  # characters
 TIGHT = 0.08  # of an axis
 DECADE = 10  # numbers that span as much stand on a logarithmic axis
+BAND, BAND_GAP = 15.0, 4.0  # points: the height of the band for what was not reached, and what is free below it
+CROSS, CROSS_WORD = 8.0, 3.2  # points: the width of a cross in it, and of a letter beside one
 Points = Sequence[Mapping[str, object]]
 
 
@@ -34,22 +37,29 @@ def plot_settings(
     keys = list(points[0])
     others = [key for key in keys if key != "algorithm"]
     numbers = len(others) == 1 and all(is_number(point[others[0]]) for point in points)
-    height, said = 3.6, "Lines: mean over the seeds; shade: their range; ×: not reached by all of them, or diverged."
+    several = max(len(found.numbers) for samples in measures.values() for found in samples) > 1
+    missing = any(found.mean is None for samples in measures.values() for found in samples)
+    absent = "not reached by all of them, or diverged" if several else "not reached, or diverged"
+    height, said = 3.6, "Lines: mean over the seeds; shades and bars: their range" if several else "Dots: one run each"
     if numbers and len(keys) < 3:
         draw = partial(along, points, titles, others[0])
     elif len(keys) == 2:
         draw = partial(heat, points, keys)
         height = max(height, 1.6 + ROW * len(distinct(points, keys[0])))
-        said = "Means over the seeds; darker is larger; grey: not reached by all seeds, or diverged."
+        said = f"{'Means over the seeds ± their standard deviation' if several else 'One run each'}; darker is larger"
     else:
         draw = partial(rows, points, titles)
         height = 1.6 + ROW * len(points) * (1 + max(len(name(point)) for point in points) // WRAP)
-        said = "Dots: mean over the seeds; lines: their range; ×: not reached by all of them, or diverged."
+        said = "Dots: mean over the seeds; lines: their range" if several else "Dots: one run each"
     figure = Picture(figsize=(max(6.4, WIDTH * len(measures)), height), layout="constrained")
     panels = figure.subplots(1, len(measures), squeeze=False)[0]
     for axes, (measure, samples) in zip(panels, measures.items(), strict=True):
         draw(axes, samples)
-        axes.set_title(measure + (" (s)" if measure.startswith("time") else ""), loc="left", fontsize=10)
+        timed, banded = measure.startswith("time"), draw.func is along and missing
+        title: Any = {"loc": "left", "fontsize": 10} | ({"pad": BAND + 2 * BAND_GAP} if banded else {})
+        axes.set_title(measure + (" (s)" if timed else ""), **title)
+        if banded and any(found.mean is None for found in samples):
+            label_band(axes, "not reached" if timed else "diverged")
     if draw.func is along:
         if len(set(titles)) > 1:
             panels[-1].legend(frameon=False, fontsize=8)
@@ -57,7 +67,12 @@ def plot_settings(
         for axes in panels[1:]:  # rows have the same names in every panel
             axes.tick_params(labelleft=False)
             axes.set_ylabel("")
-    caption(figure, f"{about}. {said}")
+    if missing:
+        said += f"; {'grey' if draw.func is heat else '×'}: {absent}"
+    if draw.func is along and any(found.mean is None and found.known for m in measures.values() for found in m):
+        said += "; beside it: by how many of them"
+    whose = f"{titles[0]}, " if len(set(titles)) == 1 else ""
+    caption(figure, f"{whose}{about}. {said}.")
     return figure
 
 
@@ -88,21 +103,33 @@ def distinct(points: Points, key: str) -> list[str]:
 
 
 def along(points: Points, titles: Sequence[str], key: str, axes: Axes, samples: Sequence[Sample]) -> None:
-    """The mean against a number, and the range of the seeds as a band; one line per algorithm."""
+    """The mean against a number, and the range of the seeds as a band; one line per algorithm.
+
+    What has no mean is a cross in a band above the axis, and no line leads across it.
+    """
     series: dict[str, list[tuple[float, Sample]]] = {}
     for point, title, measured in zip(points, titles, samples, strict=True):
         series.setdefault(title, []).append((float(str(point[key])), measured))
-    for i, ((label, found), look) in enumerate(zip(series.items(), looks(list(series), 1.4), strict=True)):
+    absent: dict[float, list[tuple[Sample, str]]] = {}
+    for (label, found), look in zip(series.items(), looks(list(series), 1.4), strict=True):
         places = sorted(found, key=lambda place: place[0])
-        there = [(x, s.mean, s.known) for x, s in places if s.mean is not None]
-        at = [x for x, _, _ in there]
-        axes.plot(at, [mean for _, mean, _ in there], marker="o", markersize=4, label=label, **look)
-        low, high = [min(known) for _, _, known in there], [max(known) for _, _, known in there]
+        at = [x for x, _ in places]
+        known = [(np.nan,) * 3 if s.mean is None else (s.mean, min(s.known), max(s.known)) for _, s in places]
+        means, low, high = np.array(known).T
+        axes.plot(at, means, marker="o", markersize=4, label=label, **look)
         axes.fill_between(at, low, high, color=look["color"], alpha=0.15, linewidth=0)
-        absent = [x for x, s in places if s.mean is None]
-        cross: Any = {"marker": "x", "linestyle": "", "color": look["color"], "clip_on": False}
-        for x in absent:
-            axes.plot([x], [0.97 - 0.05 * i], transform=axes.get_xaxis_transform(), **cross)
+        there = np.isfinite(means)
+        alone = there & (low < high) & ~np.append(there[1:], False) & ~np.append(False, there[:-1])
+        for i in np.flatnonzero(alone):  # a shade would have no width
+            reach = [[means[i] - low[i]], [high[i] - means[i]]]
+            axes.errorbar([at[i]], [means[i]], reach, fmt="none", ecolor=look["color"], capsize=3, elinewidth=1)
+        for x, measured in places:
+            if measured.mean is None:
+                absent.setdefault(x, []).append((measured, look["color"]))
+    for x, crosses in absent.items():
+        cross_out(axes, x, crosses)
+    if all(measured.mean is None for measured in samples):
+        axes.set_yticks([])  # there is nothing to be read there
     values = sorted({float(str(point[key])) for point in points})
     if values[0] > 0 and values[-1] >= DECADE * values[0]:
         axes.set_xscale("log")
@@ -110,10 +137,43 @@ def along(points: Points, titles: Sequence[str], key: str, axes: Axes, samples: 
     apart = np.diff(scaled, prepend=-np.inf) > TIGHT * (scaled[-1] - scaled[0])  # or else their names overlap
     axes.set_xticks(values, [f"{value:g}" if free else "" for value, free in zip(values, apart, strict=True)])
     axes.minorticks_off()
+    aside = TIGHT * (scaled[-1] - scaled[0] or 1.0)  # said, since crosses do not count where an axis finds its ends
+    ends = np.array([scaled[0] - aside, scaled[-1] + aside])
+    axes.set_xlim(*(np.exp(ends) if axes.get_xscale() == "log" else ends))
     axes.set_xlabel(key)
     axes.margins(y=0.15)
     axes.grid(alpha=0.25)
     axes.spines[["top", "right"]].set_visible(False)
+
+
+def above(axes: Axes, across: Transform, right: float = 0.0) -> Transform:
+    """Where the band above the axis has its middle, by a place across it, and so many points to the right of that."""
+    aside = ScaledTranslation(right / 72, (BAND_GAP + BAND / 2) / 72, axes.figure.dpi_scale_trans)
+    return blended_transform_factory(across, axes.transAxes) + aside
+
+
+def cross_out(axes: Axes, x: float, crosses: Sequence[tuple[Sample, str]]) -> None:
+    """Crosses in the band, side by side, each of the colour of its line, and how many seeds got there if some did."""
+    words = [f"{len(found.known)} of {len(found.numbers)}" if found.known else "" for found, _ in crosses]
+    widths = [CROSS + CROSS_WORD * len(word) for word in words]
+    start = CROSS / 2 - (sum(widths) / 2 if len(crosses) > 1 else CROSS / 2)  # a single one stands at its place
+    for (_, colour), word, width in zip(crosses, words, widths, strict=True):
+        axes.plot(
+            [x], [1], marker="x", markersize=5, linestyle="", color=colour, clip_on=False,
+            transform=above(axes, axes.transData, start),
+        )  # fmt: skip
+        if word:
+            place = above(axes, axes.transData, start + CROSS / 2)
+            axes.text(x, 1, word, transform=place, fontsize=6, color=colour, va="center")
+        start += width
+
+
+def label_band(axes: Axes, word: str) -> None:
+    """The band above an axis, and what those have in common who stand there."""
+    place = above(axes, axes.transAxes)
+    look: Any = {"color": "0.93", "linewidth": BAND, "solid_capstyle": "butt", "clip_on": False, "zorder": 0}
+    axes.plot([0, 1], [1, 1], transform=place, scalex=False, scaley=False, **look)
+    axes.text(-0.015, 1, word, transform=place, fontsize=7, color="0.3", ha="right", va="center")
 
 
 def heat(points: Points, keys: Sequence[str], axes: Axes, samples: Sequence[Sample]) -> None:

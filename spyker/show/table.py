@@ -16,6 +16,7 @@ from spyker.show.runs import Shown
 
 GAP, MARGIN = 2, 1  # columns of blanks between two columns of a table, and before it
 UNLIMITED = 10_000
+SPREAD = "± is the standard deviation over the seeds."
 
 
 def rows(shown: Shown) -> tuple[list[str], list[list[str]]]:
@@ -40,9 +41,15 @@ def rows(shown: Shown) -> tuple[list[str], list[list[str]]]:
 
 
 def as_markdown(heads: Sequence[str], body: Sequence[Sequence[str]]) -> str:
-    """The table as Markdown."""
+    """The table as Markdown, and what is to be said of its numbers."""
     rule = ["---"] + ["---:"] * (len(heads) - 1)
-    return "".join("| " + " | ".join(cells) + " |\n" for cells in [heads, rule, *body])
+    table = "".join("| " + " | ".join(cells) + " |\n" for cells in [heads, rule, *body])
+    return f"{table}\n{SPREAD}\n" if spread_out(body) else table
+
+
+def spread_out(body: Sequence[Sequence[str]]) -> bool:
+    """Whether numbers of several seeds come with how far those are apart."""
+    return any(" ± " in cell for cells in body for cell in cells)
 
 
 def print_table(
@@ -69,6 +76,8 @@ def print_table(
         for cells in body:
             table.add_row(*map(Text, (*cells[:words], *(cells[i] for i in numbers))))  # brackets are no markup
         console.print(table)
+    if spread_out(body):
+        console.print(Text(SPREAD))
 
 
 def widths(heads: Sequence[str], body: Sequence[Sequence[str]]) -> list[int]:

@@ -135,9 +135,32 @@ def test_existing_files_are_replaced_only_when_asked(task, save, tmp_path, capsy
     torch.load(tmp_path / "model.pt", weights_only=True)
 
 
-def test_what_is_no_state_folder_is_refused(tmp_path, capsys):
-    assert main(["export", str(tmp_path / "nowhere"), "--out", str(tmp_path / "model")]) == 2
-    assert "nowhere holds no checkpoint" in capsys.readouterr().err
+def test_what_is_no_state_folder_is_refused(task, save, tmp_path, capsys):
+    remedy = "Name a folder made by spyker run --out, or a server's state folder"
+    (tmp_path / "notes").mkdir()
+    (tmp_path / "file").touch()
+    for name, problem in (
+        ("nowhere", "does not exist"),
+        ("notes", "holds neither a run's record nor a server's state"),
+        ("file", "is a file"),
+    ):
+        for others in ([], [save(0, task, task.initial())]):
+            assert main(["export", *others, str(tmp_path / name), "--out", str(tmp_path / "model")]) == 2
+            assert capsys.readouterr().err == f"spyker: {tmp_path / name} {problem}. {remedy}\n"
+
+
+def test_a_folder_above_records_says_which_there_are(tmp_path, capsys):
+    for run in ("stride", "fedavg"):
+        (tmp_path / run).mkdir()
+        (tmp_path / run / "scenario.toml").touch()
+    assert main(["export", str(tmp_path), "--out", str(tmp_path / "model")]) == 2
+    assert f"{tmp_path} holds runs. Name one of them: fedavg, stride" in capsys.readouterr().err
+
+
+def test_a_server_that_has_not_saved_yet_is_told_from_a_folder_of_something_else(tmp_path, capsys):
+    Checkpoints(tmp_path / "state", 2).close()
+    assert main(["export", str(tmp_path / "state"), "--out", str(tmp_path / "model")]) == 2
+    assert "state holds no checkpoint. Name the state folder of a server that has saved" in capsys.readouterr().err
 
 
 def test_servers_that_do_not_belong_together_are_refused(task, save, tmp_path, capsys):

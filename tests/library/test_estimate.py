@@ -76,3 +76,12 @@ def test_it_reads_well() -> None:
         "this takes about 13 min and up to 3.0 GiB for models: some 48,000 trainings of 31 ms and 300 evaluations of "
         "0.1 s, in 2 processes"
     )
+
+
+@pytest.mark.parametrize("trainings", [1e12, 3.2e101, float("inf")])
+def test_what_takes_more_than_a_year_is_not_counted_in_days(trainings: float) -> None:
+    text = str(Estimate(trainings, trainings, 0.1, 0.1, 1, 3 * GIB))
+    assert text.startswith("this takes more than a year and up to 3.0 GiB for models: some ")
+    assert len(text) < 160
+    some = {1e12: "1,000,000,000,000", 3.2e101: "3.2e+101"}.get(trainings, "inf")
+    assert f"some {some} trainings of 0.1 s" in text

@@ -42,7 +42,7 @@ def test_a_comparison_over_seeds_has_a_run_for_each_and_a_line_for_all() -> None
     assert {label: len(seeds) for label, seeds in runs.shown.lines.items()} == {"Spyker": 2, "FedAvg": 2}
     assert list(runs.table.groupby("algorithm")["seed"].count()) == [2, 2]
     assert "| Spyker | " in Path("c/table.md").read_text()
-    assert "±" in Path("c/table.md").read_text()
+    assert "± is the standard deviation over the seeds" in Path("c/table.md").read_text()
     alone = spyker.run(algorithm="fedavg", seed=5, **QUICK)
     assert alone.summary == runs["fedavg-seed-5"].summary  # its data are those of its seed
     with pytest.raises(ScenarioError, match="--seeds"):
@@ -78,8 +78,13 @@ def test_records_are_loaded_one_or_all() -> None:
     assert isinstance(all_of_them, Comparison)
     assert one.summary == made["fedavg"].summary
     assert set(all_of_them) == {"spyker", "fedavg"}
-    with pytest.raises(RecordError, match="holds no run record"):
+    with pytest.raises(RecordError, match=r"nowhere does not exist\. Name a folder made by --out"):
         spyker.load("nowhere")
+    Path("empty").mkdir()
+    with pytest.raises(RecordError, match=r"empty holds no run record\. Name a folder made by --out"):
+        spyker.load("empty")
+    with pytest.raises(RecordError, match=r"c/fed does not exist\. The runs in c are fedavg, spyker"):
+        spyker.load("c/fed")
 
 
 def test_a_sweep_has_a_row_per_combination_and_seed_and_goes_on(here: Path) -> None:

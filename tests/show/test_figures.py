@@ -1,8 +1,10 @@
 """What figures show: bands, logarithms, what was not reached, and a caption that explains them."""
 
+import math
 from typing import Any
 
 import pytest
+from matplotlib.collections import LineCollection
 from matplotlib.colors import to_hex
 from matplotlib.figure import Figure
 
@@ -31,9 +33,17 @@ def test_a_figure_says_what_it_shows_and_what_keeps_runs_from_being_compared() -
     shown = Shown({"Spyker": [curve([0.1, 0.5])]}, [0.8, 0.9], "digits, 100 clients, seed 1", ["world.clients"])
     assert said(plot(shown)) == (
         "digits, 100 clients, seed 1. Lines: mean of the servers; shade: from the worst server to the best; "
-        "dotted: 0.8 and 0.9, to be reached. Not comparable as they stand: they differ in world.clients."
+        "thin grey dotted: targets 0.8 and 0.9. Not comparable as they stand: they differ in world.clients."
     )
     assert "all that was sent" in said(plot(shown, "bytes"))
+
+
+def test_targets_are_drawn_as_the_caption_says() -> None:
+    figure = plot(Shown({"FedAvg": [curve([0.1, 0.5])]}, [0.8], "a test", []))
+    own, target = figure.axes[0].lines
+    assert (own.get_linestyle(), target.get_linestyle()) == (":", ":")  # so dots alone do not tell them apart
+    assert (target.get_color(), target.get_linewidth() < own.get_linewidth()) == ("0.5", True)
+    assert "; thin grey dotted: target 0.8." in said(figure)
 
 
 def test_of_several_seeds_the_mean_and_the_range_are_drawn() -> None:
@@ -113,19 +123,57 @@ def test_a_caption_takes_no_room_from_what_is_drawn() -> None:
 TWO = [{"training.rate": r, "spyker.decay": d} for r in (0.1, 0.2) for d in (0.0, 0.5, 1.0)]
 
 
+def crosses(axes: Any) -> list[tuple[float, float, str]]:
+    """Where the crosses of a panel are, in pixels, and whose."""
+    found = [line for line in axes.lines if line.get_marker() == "x"]
+    return [(*line.get_transform().transform((line.get_xdata()[0], 1)), line.get_color()) for line in found]
+
+
 def test_a_sweep_over_numbers_is_a_line_with_a_band_and_crosses_where_nothing_was_reached() -> None:
     points = [{"algorithm": a, "training.rate": r} for a in ("spyker", "fedasync") for r in (0.1, 0.01, 1.0)]
-    reached = [sample([2.0, 4.0]), sample([None, 9.0]), sample([1.0, 1.0])] * 2
+    reached = [sample([2.0, 4.0]), sample([None, 9.0]), sample([1.0, 1.0])]
+    reached += [sample([2.0, 4.0]), sample([None, None]), sample([1.0, 1.0])]
     figure = plot_settings(points, ["Spyker"] * 3 + ["FedAsync"] * 3, {"time to 0.9": reached}, "a test")
+    figure.draw_without_rendering()
     (axes,) = figure.axes
-    spyker, cross, fedasync, _ = axes.lines
-    assert list(spyker.get_xdata()) == [0.1, 1.0]  # type: ignore[arg-type]
-    assert list(spyker.get_ydata()) == [3.0, 1.0]  # type: ignore[arg-type]
+    spyker, fedasync = (line for line in axes.lines if line.get_marker() == "o")
+    assert list(spyker.get_xdata()) == [0.01, 0.1, 1.0]  # type: ignore[arg-type]
+    assert list(spyker.get_ydata())[1:] == [3.0, 1.0]  # type: ignore[arg-type]
     assert [line.get_color() for line in (spyker, fedasync)] == [LOOKS["Spyker"][0], LOOKS["FedAsync"][0]]
-    assert (cross.get_marker(), list(cross.get_xdata())) == ("x", [0.01])  # type: ignore[arg-type]
-    assert len(axes.collections) == 2
+    (left, height, mine), (right, same, theirs) = crosses(axes)
+    assert (mine, theirs) == (LOOKS["Spyker"][0], LOOKS["FedAsync"][0])
+    assert height == same > axes.bbox.y1  # in a band of their own, above all numbers
+    assert left < axes.transData.transform((0.01, 1))[0] < right
+    assert {text.get_text() for text in axes.texts} == {"not reached", "1 of 2"}
     assert axes.get_xscale() == "log"
-    assert "×: not reached" in said(figure)
+    assert "×: not reached by all of them, or diverged; beside it: by how many of them." in said(figure)
+
+
+def test_no_line_of_a_sweep_leads_across_what_was_not_reached_and_a_point_alone_has_a_bar() -> None:
+    points = [{"training.rate": r} for r in (0.1, 0.2, 0.3, 0.4)]
+    nothing = sample([None, None])
+    reached = [nothing, sample([2.0, 4.0]), nothing, sample([1.0, 1.0])]
+    figure = plot_settings(points, ["Stride"] * 4, {"time to 0.9": reached, "final accuracy": [nothing] * 4}, "a test")
+    timed, final = figure.axes
+    (line,) = (line for line in timed.lines if line.get_marker() == "o")
+    assert [math.isnan(y) for y in line.get_ydata()] == [True, False, True, False]  # type: ignore[union-attr]
+    (bar,) = (c for c in timed.collections if isinstance(c, LineCollection))
+    assert bar.get_segments()[0].tolist() == [[0.2, 2.0], [0.2, 4.0]]
+    assert [text.get_text() for text in final.texts] == ["diverged"]
+    assert list(final.get_yticks()) == []
+    assert said(figure).startswith("Stride, a test. Lines: mean over the seeds; shades and bars: their range")
+
+
+@pytest.mark.parametrize("keys", [("training.rate",), ("training.rate", "spyker.decay"), ("a", "b", "c")])
+def test_of_a_single_seed_no_mean_is_spoken_of(keys: tuple[str, ...]) -> None:
+    points = [dict.fromkeys(keys, i) for i in (1, 2)]
+    for missing in (False, True):
+        reached = [sample([2.0]), sample([None if missing else 3.0])]
+        text = said(plot_settings(points, ["Stride"] * 2, {"time to 0.9": reached}, "a test, seed 1"))
+        assert text.startswith("Stride, a test, seed 1. ")
+        assert "one run each" in text.lower()
+        assert "mean" not in text.lower()
+        assert text.endswith(": not reached, or diverged.") == missing
 
 
 def test_a_sweep_over_two_keys_is_a_heat_map_with_its_numbers() -> None:

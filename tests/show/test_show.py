@@ -97,6 +97,16 @@ def test_of_several_seeds_the_table_has_means_and_deviations() -> None:
     assert cells[5] == "0.950 ± 0.036"
 
 
+NOTE = "± is the standard deviation over the seeds"
+
+
+def test_a_table_with_deviations_says_that_they_are() -> None:
+    one, two = (shown([], A=[[0.1, 0.9]] * seeds) for seeds in (1, 2))
+    assert as_markdown(*rows(two)).endswith(f"|\n\n{NOTE}.\n")
+    assert [line.strip() for line in printed(80, *rows(two)).splitlines()].count(f"{NOTE}.") == 1
+    assert "±" not in as_markdown(*rows(one)) + printed(80, *rows(one))
+
+
 def test_plots_are_pictures(tmp_path: Path) -> None:
     pictures = plot_all(shown([0.9], A=[[0.1, 0.95]], B=[[0.1, 0.2]]), tmp_path / "new")
     assert [p.name for p in pictures] == ["accuracy-time.png", "accuracy-updates.png", "bytes.png"]
