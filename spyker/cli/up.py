@@ -37,6 +37,7 @@ from spyker.config.sections import ScenarioError
 from spyker.learn.memory import check_memory
 from spyker.learn.registry import check_code
 from spyker.records import Fact
+from spyker.records.holding import held
 from spyker.show.follow.following import Following
 from spyker.show.plain import as_plain
 from spyker.show.progress import LiveProgress
@@ -89,6 +90,8 @@ def command_up(args: argparse.Namespace) -> int:
             raise ScenarioError("--keep", f"{args.keep} is not empty", "Name a new folder")
         check_code(scenario)
         place = stack.enter_context(place_for_record(out, overwrite=args.overwrite))
+        writing = stack.enter_context(contextlib.ExitStack())
+        writing.enter_context(held(out))
         prepare_data([scenario], progress=not args.quiet)
         folder = args.keep or Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="spyker-")))
         stop = stack.enter_context(interrupts())
@@ -115,5 +118,6 @@ def command_up(args: argparse.Namespace) -> int:
         show_run(run)
         args.answer = as_plain(run.record)
         local.check_clients()  # while their logs are there
+        writing.close()  # the page may stay for long
         page.stay(out)
     return INTERRUPTED if stop.requested else 0
