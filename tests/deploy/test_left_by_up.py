@@ -13,13 +13,14 @@ from safetensors import safe_open
 from safetensors.numpy import load_file, save_file
 
 import spyker
+from spyker.api.folders import place_for_record
 from spyker.cli.main import main
 from spyker.config.scenario import dump, from_table
 from spyker.deploy.checkpoints import Checkpoints
 from spyker.deploy.config import layout_numbers
 from spyker.deploy.left_models import leave_models
 from spyker.learn.registry import recipe, resolve
-from spyker.records import Begun, Evaluated, RunRecord
+from spyker.records import Begun, Evaluated, RecordError, RunRecord
 from spyker.records.merge import merge
 
 SCENARIO = resolve(from_table(table("spyker", (2, 2))))
@@ -136,3 +137,19 @@ def test_a_run_whose_models_are_all_lost_ends_well_and_says_so(
     assert "model:" not in said.out
     assert not model_files(out)
     assert RunRecord(out).summary is not None
+
+
+def test_nobody_else_writes_where_the_record_will_be(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    out, refused = tmp_path / "record", []
+
+    def look(records: list[Path], out: Path) -> None:
+        with pytest.raises(RecordError, match="this run still goes on") as error:
+            place_for_record(out, overwrite=True)
+        refused.append(error)
+        merge(records, out)
+
+    monkeypatch.setattr("spyker.deploy.up.merge", look)
+    path = scenario_file(tmp_path, "fedasync", 1.0)
+    assert main(["up", str(path), "--paced", "--insecure", "--out", str(out)]) == 0
+    assert refused
+    assert not (out / ".goes-on").exists()

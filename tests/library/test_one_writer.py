@@ -124,3 +124,11 @@ def test_who_ends_takes_nobody_elses_mark_away() -> None:
             pass
         Path("a/.goes-on").write_text("2\n")
     assert Path("a/.goes-on").read_text() == "2\n"
+
+
+def test_a_deployment_writes_to_nobody_elses_folder(capsys: pytest.CaptureFixture[str]) -> None:
+    pytest.importorskip("grpc", reason="needs the extra [deploy]")
+    with held(Path("a")):
+        assert main(["up", "--task", "quadratic", "--out", "a", "--overwrite", "--keep", "kept"]) == 2
+        assert f"a: this run still goes on (process {os.getpid()})" in capsys.readouterr().err
+    assert not Path("kept").exists()
