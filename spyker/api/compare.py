@@ -26,6 +26,7 @@ from spyker.learn.memory import check_memory
 from spyker.learn.start import start
 from spyker.protocol.registry import COMPARED
 from spyker.records import find_runs, write_atomically
+from spyker.records.holding import held
 from spyker.show.follow.following import Following
 from spyker.show.runs import Shown, together
 from spyker.show.table import as_markdown, rows
@@ -143,7 +144,7 @@ def compare(
         check_memory(scenarios[:1])
         folder = new_folder(f"compare-{short(scenarios[0])}") if out is None else Path(out)
         done: dict[str, Run] = {}
-        with place_for_record(folder, overwrite=overwrite) as place:
+        with place_for_record(folder, overwrite=overwrite) as place, held(folder):
             prepare_data(scenarios, progress=progress)
             for alike in zip(*(with_seeds(chosen, seeds) for chosen in scenarios), strict=True):
                 made, trainers = start(alike[0], workers, engine, ray_address)  # data depends on the seed
@@ -156,18 +157,19 @@ def compare(
                     for name, chosen in zip(names, alike, strict=True):
                         if not stop.interrupted:
                             run = name if seeds == 1 else f"{name}-seed-{chosen.seed}"
-                            done[run] = emulate(
-                                chosen,
-                                made,
-                                trainers,
-                                folder / run,
-                                stop,
-                                audience,
-                                Following(trackers, folder / run, f"{folder.resolve().name}/{run}"),
-                                beginning=beginning,
-                                model=model,
-                                progress=progress,
-                            )
+                            with held(folder / run):
+                                done[run] = emulate(
+                                    chosen,
+                                    made,
+                                    trainers,
+                                    folder / run,
+                                    stop,
+                                    audience,
+                                    Following(trackers, folder / run, f"{folder.resolve().name}/{run}"),
+                                    beginning=beginning,
+                                    model=model,
+                                    progress=progress,
+                                )
                 if stop.interrupted:
                     break
     comparison = Comparison(done, folder)

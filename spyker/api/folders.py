@@ -11,6 +11,8 @@ from types import TracebackType
 from typing import Self
 
 from spyker.records import RecordError, check_new
+from spyker.records.files import contents
+from spyker.records.holding import check_nobody_writes
 
 ROOT = Path("runs")
 
@@ -25,7 +27,8 @@ def new_folder(name: str) -> Path:
 
 
 def place_for_record(folder: Path, *, overwrite: bool) -> OutFolder:
-    """A place where nothing stands, or a record that may go."""
+    """A place where nothing stands, or a record that may go and that nobody writes."""
+    check_nobody_writes(folder)
     return OutFolder(folder, lambda: check_new(folder, overwrite=overwrite))
 
 
@@ -63,7 +66,7 @@ class OutFolder:
         """The same, and what stands in the folder goes, unless somebody else has written there meanwhile."""
         self.check()
         self.keep()
-        for child in self.folder.iterdir():
+        for child in contents(self.folder):
             if child.is_dir() and not child.is_symlink():
                 shutil.rmtree(child)
             else:

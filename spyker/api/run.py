@@ -28,6 +28,7 @@ from spyker.learn.memory import check_memory
 from spyker.learn.start import start
 from spyker.learn.task import Task
 from spyker.records import SCENARIO
+from spyker.records.holding import check_nobody_writes, held
 from spyker.records.saves import Save, read_save
 from spyker.show.follow.following import Following
 from spyker.show.progress import LiveProgress
@@ -84,7 +85,8 @@ def run(
       ``wandb=PROJECT``. One that fails later is left out, and the run goes on.
 
     Ctrl-C ends the run in good order, too, and then raises ``KeyboardInterrupt``. A run that was ended early can be
-    resumed, and one that was killed from where it was last saved, which happens every half minute.
+    resumed, and one that was killed from where it was last saved, which happens every half minute. While it goes on,
+    nobody else may write to its folder.
     """
     audience = Audience(callbacks)
     trackers = choose_trackers(follow)
@@ -105,7 +107,7 @@ def run(
         )
         check_memory([chosen])
         folder = new_folder(f"{chosen.chosen.name}-{short(chosen)}") if out is None else Path(out)
-        with OutFolder(folder) if resume else place_for_record(folder, overwrite=overwrite) as place:
+        with OutFolder(folder) if resume else place_for_record(folder, overwrite=overwrite) as place, held(folder):
             prepare_data([chosen], progress=progress)
             made, trainers = start(chosen, workers, engine, ray_address)
             with trainers, interrupts() as stop:
@@ -143,6 +145,7 @@ def find_save(out: str | os.PathLike[str] | None, *, overwrite: bool, given: Giv
     ):
         if wrong:
             raise ScenarioError("--resume", problem, remedy)
+    check_nobody_writes(Path(out or ""))
     return read_save(Path(out or ""))
 
 

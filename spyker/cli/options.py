@@ -54,12 +54,17 @@ def add_flower(parser: argparse.ArgumentParser) -> None:
 
 def add_engine(parser: argparse.ArgumentParser) -> None:
     """What one run begins from and leaves, where it trains, and what may give way to its record."""
-    parser.add_argument("--from-model", type=Path, metavar="FILE", help="begin from this model; a safetensors file")
-    parser.add_argument("--no-model", action="store_false", dest="model", help="leave no models in the record")
+    add_models(parser)
     parser.add_argument("--workers", type=int, metavar="N", help="training processes; default: one per core")
     parser.add_argument("--engine", choices=ENGINES, default="local", help="where training runs; default: local")
     parser.add_argument("--ray-address", metavar="ADDRESS", help="a Ray cluster; default: one started on this machine")
     parser.add_argument("--overwrite", action="store_true", help="replace the record that --out holds already")
+
+
+def add_models(parser: argparse.ArgumentParser) -> None:
+    """What one run begins from, and leaves."""
+    parser.add_argument("--from-model", type=Path, metavar="FILE", help="begin from this model; a safetensors file")
+    parser.add_argument("--no-model", action="store_false", dest="model", help="leave no models in the record")
 
 
 def add_follow(parser: argparse.ArgumentParser) -> None:

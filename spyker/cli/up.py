@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import sys
 import tempfile
 from pathlib import Path
 from typing import Any
@@ -27,6 +28,7 @@ from spyker.cli.options import (
     add_data_dir,
     add_flower,
     add_follow,
+    add_models,
     add_set,
     said,
 )
@@ -34,9 +36,12 @@ from spyker.cli.output import add_json
 from spyker.cli.run import show_run
 from spyker.cli.serve import EXTRA
 from spyker.config.sections import ScenarioError
+from spyker.learn.given_model import GivenModel
+from spyker.learn.layout import layout_of
 from spyker.learn.memory import check_memory
-from spyker.learn.registry import check_code
+from spyker.learn.registry import check_code, recipe
 from spyker.records import Fact
+from spyker.records.holding import held
 from spyker.show.follow.following import Following
 from spyker.show.plain import as_plain
 from spyker.show.progress import LiveProgress
@@ -59,6 +64,7 @@ def add_up(commands: Any) -> None:
     )
     parser.add_argument("--out", type=Path, metavar="DIR", help="where the record goes; default: a new folder in runs/")
     parser.add_argument("--overwrite", action="store_true", help="replace the record that --out holds already")
+    add_models(parser)
     add_follow(parser)
     add_dashboard(parser)
     add_data_dir(parser)
@@ -67,6 +73,7 @@ def add_up(commands: Any) -> None:
     examples(
         parser,
         "spyker up --clients 20 --duration 30",
+        "spyker up --from-model runs/first/model.safetensors --out runs/next",
         "spyker up my-world.toml --keep deployment  # leaves configurations, certificates, states and logs",
     )
     parser.set_defaults(command=command_up)
@@ -79,6 +86,7 @@ def command_up(args: argparse.Namespace) -> int:
     except ModuleNotFoundError as error:
         raise ScenarioError("up", f"needs {error.name}, which is not installed", EXTRA) from None
     trackers = choose_trackers(args.follow)
+    given = None if args.from_model is None else GivenModel(args.from_model)
     with contextlib.ExitStack() as stack:
         page = stack.enter_context(Dashboard(args.dashboard))
         stack.enter_context(data_from(args.data_dir))
@@ -89,12 +97,16 @@ def command_up(args: argparse.Namespace) -> int:
             raise ScenarioError("--keep", f"{args.keep} is not empty", "Name a new folder")
         check_code(scenario)
         place = stack.enter_context(place_for_record(out, overwrite=args.overwrite))
+        writing = stack.enter_context(contextlib.ExitStack())
+        writing.enter_context(held(out))
         prepare_data([scenario], progress=not args.quiet)
+        if given is not None:
+            given.fit(layout_of(recipe(scenario).make()))  # or else each server would refuse it
         folder = args.keep or Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="spyker-")))
         stop = stack.enter_context(interrupts())
         with Local(scenario, folder, insecure=args.insecure, paced=args.paced, duration=scenario.duration) as local:
             page.show(*(local.record(i) for i in range(len(local.addresses))))
-            local.start()
+            local.start(*([] if given is None else ["--from-model", str(given.path)]))
             following = stack.enter_context(Following(trackers, local.folder, out.resolve().name))
             console = Console(stderr=True, quiet=args.quiet)
             with LiveProgress(scenario.chosen.title, scenario.duration, "score", console) as progress:
@@ -111,9 +123,12 @@ def command_up(args: argparse.Namespace) -> int:
         place.empty()
         local.merge(out)
         run = Run(out)
+        for missing in local.leave_models(out) if args.model else ():
+            print(f"spyker: {missing}", file=sys.stderr)
         following.end(run.summary)
         show_run(run)
         args.answer = as_plain(run.record)
         local.check_clients()  # while their logs are there
+        writing.close()  # the page may stay for long
         page.stay(out)
     return INTERRUPTED if stop.requested else 0

@@ -19,5 +19,5 @@ Both sides: ``spyker.proto``, :mod:`~spyker.deploy.frames` and :mod:`~spyker.dep
 how that ends, and when to try again), :mod:`~spyker.deploy.certificates` (who is who) and :mod:`~spyker.deploy.log`.
 
 :mod:`~spyker.deploy.up` is a deployment on one machine; :mod:`~spyker.deploy.issuing` makes certificates and
-credentials, and :mod:`~spyker.deploy.export` a model for others.
+credentials, and :mod:`~spyker.deploy.export` and :mod:`~spyker.deploy.left_models` models for others.
 """

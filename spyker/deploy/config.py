@@ -15,7 +15,7 @@ from typing import Any
 from spyker.config.scenario import Scenario, load
 from spyker.config.sections import ScenarioError, convert, read, refuse_unknown, to_toml, write
 from spyker.deploy.channels import refuse_remote
-from spyker.learn.layout import layout_of
+from spyker.learn.layout import layout_digest, layout_of
 from spyker.learn.registry import resolve
 from spyker.learn.task import Task
 from spyker.parameters import Rule, parameter
@@ -179,9 +179,10 @@ def write_config(path: Path, scenario_file: str, deploy: Deployment) -> None:
 
 
 def layout_numbers(task: Task) -> dict[str, Any]:
-    """The names and shapes of the parts of a task's weight vector, as a checkpoint holds them."""
+    """The names and shapes of the parts of a task's weight vector, and their digest, as a checkpoint holds them."""
     layout = layout_of(task)
-    return {"names": list(layout.names), "shapes": [list(shape) for shape in layout.shapes]}
+    parts = {"names": list(layout.names), "shapes": [list(shape) for shape in layout.shapes]}
+    return parts | {"digest": layout_digest(task).hex()}
 
 
 def learning_digest(scenario: Scenario) -> bytes:

@@ -26,6 +26,8 @@ class Saved:
     age: float
     version: int
     layout: Layout
+    digest: str
+    """That of the layout; a checkpoint of an earlier version has none."""
     weights: Vector
 
 
@@ -43,6 +45,7 @@ def read_saved(folder: Path) -> Saved:
             state["age"],
             state["version"],
             Layout(tuple(layout["names"]), tuple(tuple(shape) for shape in layout["shapes"])),
+            layout.get("digest", ""),
             checkpoint.vectors["weights"],
         )
     except KeyError as error:

@@ -21,7 +21,8 @@ from spyker.deploy.config import Deployment, write_config
 from spyker.deploy.dying import with_parent
 from spyker.deploy.errors import ChildError
 from spyker.deploy.issuing import make_deployment
-from spyker.records import Evaluated, Fact, Follower, RunStarted, evaluated, first_fact
+from spyker.deploy.left_models import leave_models
+from spyker.records import Evaluated, Fact, Follower, RunRecord, RunStarted, evaluated, first_fact, read_back
 from spyker.records.merge import merge
 
 POLL_SECONDS = 0.1
@@ -94,10 +95,10 @@ class Local:
 
     # --- Processes -------------------------------------------------------------------------------------------------
 
-    def start(self) -> None:
-        """Start everything: servers, and for each region one process with its clients."""
+    def start(self, *more: str) -> None:
+        """Start everything: servers, with more options if need be, and for each region one process with its clients."""
         for i in range(len(self.addresses)):
-            self.servers.append(self.serve(i))
+            self.servers.append(self.serve(i, *more))
         for i in self.places.learners:
             ids = self.places.clients_of(i)
             self.clients.append(self.join(f"{ids[0]}-{ids[-1]}", [self.addresses[i]]))
@@ -205,6 +206,16 @@ class Local:
     def record(self, server: int) -> Path:
         """The folder of a server's record."""
         return self.folder / f"server-{server}" / "record"
+
+    def leave_models(self, out: Path) -> list[str]:
+        """Write the models that the servers ended with into a merged record; what is to be said of missing ones.
+
+        A server without clients has none of its own, as in the emulated world.
+        """
+        summary = RunRecord(out).summary  # there is none if a server did not end in good order
+        t: float = next(read_back(out)).t if summary is None else summary["time"]
+        states = {i: self.folder / f"server-{i}" / "state" for i in self.places.learners}
+        return leave_models(states, self.scenario, t, out)
 
     def merge(self, out: Path) -> None:
         """One record of the whole run, of the servers that began before it was stopped."""

@@ -14,12 +14,11 @@ from spyker.emulate.saves import RecordSaves
 from spyker.learn.engine import Engine
 from spyker.learn.given_model import Beginning
 from spyker.learn.layout import layout_digest, layout_of
+from spyker.learn.left_models import write_models
 from spyker.learn.registry import with_targets
 from spyker.learn.task import Task
 from spyker.records import Fact, RecordWriter
-from spyker.records.models import Model, model_path, write_model
-from spyker.vectors import Vector, average
-from spyker.version import __version__
+from spyker.vectors import Vector
 
 Watch: TypeAlias = Callable[[float, Fact], object]
 """Is told every fact and its time, once it is written. ``True`` ends the run."""
@@ -61,7 +60,8 @@ def record(
 
     def leave(t: float, left: Sequence[Vector]) -> None:
         try:
-            write_models(folder, scenario, task, t, left)
+            by_server = dict(zip(scenario.placement().learners, left, strict=True))
+            write_models(folder, scenario, layout_of(task), layout_digest(task).hex(), t, by_server)
         except OSError as error:
             raise lost(folder, error) from None
 
@@ -84,24 +84,3 @@ def record(
     if saves is not None and summary["finished"]:
         saves.end()
     return summary
-
-
-def write_models(folder: Path, scenario: Scenario, task: Task, t: float, models: Sequence[Vector]) -> None:
-    """Write each server's model, and their mean, which ``averaged`` in evaluations is the score of."""
-    layout, digest = layout_of(task), layout_digest(task).hex()
-
-    def write(server: int | None, weights: Vector) -> None:
-        about = {
-            "spyker": __version__,
-            "algorithm": scenario.algorithm,
-            "task": scenario.task.name,
-            "seed": str(scenario.seed),
-            "time": repr(round(t, 9)),
-            "server": f"mean of {len(models)}" if server is None else str(server),
-            "layout": digest,
-        }
-        write_model(model_path(folder, server), Model(layout.parts(weights), about))
-
-    for server, weights in enumerate(models):
-        write(server, weights)
-    write(None, average(models) if len(models) > 1 else models[0])

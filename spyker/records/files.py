@@ -9,6 +9,8 @@ from pathlib import Path
 from typing import BinaryIO
 
 SCENARIO, FACTS, SUMMARY = "scenario.toml", "facts.jsonl", "summary.json"
+GOES_ON = ".goes-on"
+"""Is there while a run is written (:mod:`~spyker.records.holding`), and no part of its record."""
 BLOCK = 1 << 16  # bytes of a file that are read at once
 
 
@@ -48,11 +50,16 @@ def is_record(folder: Path) -> bool:
     return (folder / SCENARIO).is_file()
 
 
+def contents(folder: Path) -> list[Path]:
+    """What stands in a folder, besides the mark of who writes there."""
+    return [child for child in folder.iterdir() if child.name != GOES_ON]
+
+
 def check_new(folder: Path, *, overwrite: bool) -> None:
     """Refuse to write where something stands already, unless it is our own and may go."""
     if folder.exists() and not folder.is_dir():
         raise RecordError(f"{folder} is a file. Choose another --out")
-    if not folder.exists() or not any(folder.iterdir()):
+    if not folder.exists() or not contents(folder):
         return
     if not overwrite:
         raise RecordError(f"{folder} exists already. Choose another --out, or add --overwrite to replace it")

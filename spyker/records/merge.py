@@ -30,7 +30,7 @@ from typing import Any
 
 from spyker.protocol.facts import ClientReported, Fact, UpdateApplied
 from spyker.records.facts import Evaluated, Measured, Resumed, RunStarted, evaluated, measured
-from spyker.records.files import FACTS, SCENARIO, SUMMARY, RecordError, write_atomically
+from spyker.records.files import FACTS, SCENARIO, SUMMARY, RecordError, contents, write_atomically
 from spyker.records.lines import Stated, jsonable, line, parse
 from spyker.records.reader import Follower, RunRecord, read_back
 from spyker.records.segments import end, is_gone
@@ -182,7 +182,7 @@ def earlier(parts: Sequence[Part], out: Path) -> dict[str, Any]:
     """The state of an earlier merge into ``out`` from which this one can go on; nothing, if it has to begin anew."""
     path = out / STATE
     if not path.exists():
-        if out.exists() and (not out.is_dir() or any(out.iterdir())):
+        if out.exists() and (not out.is_dir() or contents(out)):
             raise RecordError(f"{out} exists already and was not merged of records. Choose another --out")
         return {}
     try:

@@ -60,6 +60,6 @@ def missing(folder: Path, server: int | None) -> str:
         return f"{folder} has no model of server {server}. Choose one of {', '.join(map(str, there))}"
     return (
         f"{folder} holds no model: its run was killed or goes on still, was made with --no-model or as one of many "
-        "(sweep, reproduce, race), or is a deployment's. Make the run again (spyker run "
+        "(sweep, reproduce, race), or is merged of servers' records. Make the run again (spyker run "
         f"{folder / 'scenario.toml'}), or name the state folders of the deployment's servers"
     )
