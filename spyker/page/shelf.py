@@ -8,6 +8,7 @@ from typing import Any
 
 from spyker.page.watched import WatchedRun
 from spyker.records import RecordError, RunRecord, RunStarted, first_fact, is_record
+from spyker.records.reader import no_record
 from spyker.show.looks import BLACK, looks
 from spyker.show.runs import differences, labels, settings
 
@@ -111,6 +112,6 @@ def check_runs(folders: Sequence[Path]) -> None:
     for folder in folders:
         found = records_in(folder)
         if not found:
-            raise RecordError(f"{folder} holds no run record. Name a folder made by --out")
+            raise RecordError(f"{folder} {no_record(folder)}")
         for record in found:
             first_fact(record)

@@ -38,9 +38,9 @@ def test_host_without_a_token_is_refused(
 def test_bad_input_is_refused_by_name(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     folder = str(write_ring(tmp_path / "run"))
     for words, problem in (
-        (["dash", str(tmp_path / "nothing")], "holds no run record"),
+        (["dash", str(tmp_path / "nothing")], "does not exist"),
         (["dash", folder, "--port", "99999"], "from 0 to 65535"),
-        (["report", str(tmp_path / "nothing")], "holds no run record"),
+        (["report", str(tmp_path / "nothing")], "does not exist"),
         (["report", folder, "--window", "3-2"], "two times"),
         (["report", folder, "--out", str(tmp_path)], "is a folder"),
     ):
