@@ -131,7 +131,7 @@ def test_runs_are_found_in_a_folder_of_runs(tmp_path: Path) -> None:
         RecordWriter(tmp_path / name, f'algorithm = "{name}"\n').close({})
     assert [run.folder.name for run in find_runs(tmp_path)] == ["a", "b"]
     assert [run.folder.name for run in find_runs(tmp_path / "b")] == ["b"]
-    with pytest.raises(RecordError, match="holds no run"):
+    with pytest.raises(RecordError, match=r"nowhere does not exist\. The runs in .* are a, b"):
         find_runs(tmp_path / "nowhere")
 
 

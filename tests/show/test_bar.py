@@ -38,11 +38,20 @@ def test_what_was_over_at_once_makes_no_line() -> None:
 
 
 def test_a_terminal_has_a_bar_which_may_leave_nothing_behind() -> None:
-    console = Console(file=io.StringIO(), width=100, force_terminal=True)
+    console = Console(file=io.StringIO(), width=140, force_terminal=True)
     with Bar("run", 2.0, console) as progress:
         progress.show(1.0, "half [way]")
     assert "half [way]" in text(console)
     assert "━" in text(console)
+
+
+def test_a_narrow_terminal_has_room_for_every_number() -> None:
+    console = Console(file=io.StringIO(), width=80, force_terminal=True, color_system=None)
+    status = "t 31.3/100 s · 6,911 updates · accuracy 0.973 · 47 syncs"
+    with Bar("Stride", 100.0, console) as progress:
+        progress.show(31.3, status)
+    assert f"left {status}" in text(console)
+    assert "━" not in text(console)
 
 
 NOTEBOOK = """
