@@ -1,23 +1,29 @@
-"""What keeps one client from ruining a server: no answer counts for much more than those of the others.
+"""Robust filtering of client updates: norm clipping, rejection and quarantine, so that no client can ruin a server.
 
 Theory of operation
 -------------------
-How *far* an answer goes is its distance from the server's model as it is now, or, where clients answer with
-differences, its length. That is what it would move, in whatever way an algorithm averages; so no model need be kept
-for any client. What is *usual* is the median over clients of how far their last answers went, or their first ones if
-that is more: late in a run, those who have nothing left to learn hardly move, and must not shut out who still has.
+The *norm* of an update is its distance from the server's model as it is now, or, where clients send differences, its
+length. That is what it would move, in whatever way an algorithm averages. What is usual is the median over clients of
+the norms of their last updates, or of their first ones if that is more: late in a run, clients that have nothing left
+to learn hardly move, and must not shut out a client that still has. Updates trained with less than half of the highest
+learning rate in use are left out of the median. It is over clients and not over updates, so that a client that answers
+often has no more say in it. It counts what was rejected as well: if trainings become longer everywhere, it follows.
 
-Honest answers, also of clients with two labels or a region of its own, hardly ever go beyond twice the usual. One
-beyond ``limit`` times the usual is shortened to that. One beyond ``refuse`` times is no training at all, and refused:
-to the algorithm its client has left and joined again. The median is over clients and not over answers, so that who
-answers often has no more say in it. It counts what was refused as well: if trainings become longer everywhere, the
-usual follows.
+While a client trains, the server's model moves: it merges other servers' models, or it is restored from an older
+checkpoint. This *drift* is no part of the training, and is granted on top: an update may be as long as ``limit`` times
+the median plus the drift. A longer one is clipped to that, which is no offence: clipped, it counts for no more than one
+that was just below the limit. One beyond ``refuse`` times the median plus the drift is no training at all, and is
+rejected: to the algorithm its client has left and joined again.
 
-An answer in the opposite direction has an honest length. What gives it away is :mod:`~spyker.protocol.conduct`.
+A rejected update is a strike, if it can be compared: at least three clients' norms are known, its task is known, and at
+least half of the clients have answered since the client's last strike. So a fast client is not quarantined because
+trainings have become longer before slow clients could show it. Before three clients have answered, the norm of the
+model stands in for the median; where a server has fewer than three clients, nothing is rejected, only clipped.
 
-Whatever is too far or contrary is a strike, and every other answer takes one back. A client with ``strikes`` of them is
-quarantined, which to the algorithm is a departure too. After a while it joins again, and is judged anew; but it then
-has one strike less than it takes. ``docs/bounds.md`` has what was measured.
+A sign-flipped update has an honest norm. :mod:`~spyker.protocol.conduct` detects it, and each is a strike, too. Every
+proper update takes one strike back. A client with ``strikes`` of them is quarantined, which to the algorithm is a
+departure. After a while it joins again, and is judged anew; it restarts one strike below the threshold.
+``docs/bounds.md`` has what was measured.
 """
 
 from __future__ import annotations
@@ -40,7 +46,7 @@ from spyker.vectors import Vector, distance, mix
 if TYPE_CHECKING:
     from spyker.protocol.server import Server
 
-ENOUGH = 3  # clients whose median says what is usual; before that, an answer may go as far as the model is long
+ENOUGH = 3  # clients whose norms have a median; before that, the norm of the model stands in for it
 QUARANTINE = "quarantine:"  # the beginning of a timer's name; the client's number follows
 ALWAYS, DEPLOYED, NEVER = "always", "deployed", "never"
 
@@ -54,10 +60,10 @@ class BoundsParameters:
         "in which world servers bound what clients answer: deployed, in that alone; always, in both; never",
         choices=(DEPLOYED, ALWAYS, NEVER),
     )
-    limit: float = parameter(5.0, "an answer that goes so many times as far as is usual is shortened to that", above=1)
-    refuse: float = parameter(15.0, "and one that goes so many times as far is refused", above=1)
+    limit: float = parameter(5.0, "clip the norm of an update to so many times the median over clients", above=1)
+    refuse: float = parameter(15.0, "reject an update whose norm is so many times the median", above=1)
     strikes: int = parameter(
-        5, "with so many more answers that are too far or contrary than proper ones a client is quarantined", at_least=1
+        5, "quarantine a client with so many more rejected or sign-flipped updates than proper ones", at_least=1
     )
     quarantine: float = parameter(60.0, "seconds after which it is tried again", above=0)
 
@@ -83,41 +89,76 @@ class Bounds(Kept):
         self.parameters = parameters
         self.on = parameters is not None
         self.sizes = dict(sizes) if self.on else {}  # with which a client joins again
-        self.first, self.last = Ranks(), Ranks()  # how far each client's first and last answer went
+        self.first, self.last = Ranks(), Ranks()  # the norms of each client's first and last update
         self.conduct = Conduct()
         self.strikes: dict[int, int] = {}
         self.out: dict[int, bool] = {}  # who is in quarantine, and whether to let it in afterwards
+        self.updates = 0  # so many were judged
+        self.answered = Ranks()  # at which of them each client last answered
+        self.struck: dict[int, int] = {}  # and at which it last had a strike for its norm
 
     @property
     def usual(self) -> float:
-        """How far answers usually go; 0 while too few are known, or none goes anywhere."""
+        """The median norm; 0 while too few are known, or nobody's update has any length."""
         return max(self.first.median, self.last.median) if len(self.last.numbers) >= ENOUGH else 0.0
 
-    def judge(self, client: int, far: float, model: Callable[[], float], *, contrary: bool) -> tuple[Verdict, float]:
-        """What to do with an answer that goes so far; and how far it may go.
+    def judge(
+        self,
+        client: int,
+        norm: float,
+        model: Callable[[], float],
+        *,
+        drift: float = 0.0,
+        known: bool = True,
+        counts: bool = True,
+        contrary: bool = False,
+    ) -> tuple[Verdict, float]:
+        """Decide what to do with an update.
 
-        While nothing is usual, that is measured by how long the model is, or by 1 if that is more. The model is looked
-        at only by those who go farther than the latter allows.
+        Args:
+            client: who sent it.
+            norm: its distance from the server's model as it is now.
+            model: the norm of that model, computed only if it decides.
+            drift: how far the model has moved since the client was given its task.
+            known: whether the task, and so the drift, is known.
+            counts: whether its norm is one for the median.
+            contrary: whether the update is sign-flipped.
+
+        Returns:
+            The verdict, and the norm to which the update is clipped.
+
         """
         assert self.parameters is not None
-        p = self.parameters
-        usual = self.usual or (1.0 if far <= p.limit else max(1.0, model()))
-        limit, strikes = p.limit * usual, self.strikes.get(client, 0)
-        if client not in self.first.numbers:
-            self.first.put(client, far)
-        self.last.put(client, far)
-        if far <= limit and not contrary:
-            self._strike(client, strikes - 1)
-            return Verdict.PROPER, limit
-        if strikes + 1 >= p.strikes:
+        p, median = self.parameters, self.usual
+        early = len(self.last.numbers) < ENOUGH <= len(self.sizes)  # there will be others to compare it with
+        usual = median or (1.0 if norm <= p.limit else max(1.0, model()))
+        limit, strikes = p.limit * usual + drift, self.strikes.get(client, 0)
+        self._note(client, norm, counts=counts)
+        rejected = norm > p.refuse * usual + drift and (median > 0 or early)
+        offence = contrary
+        if rejected and median > 0 and known and self.answered.median > self.struck.get(client, 0):
+            self.struck[client], offence = self.updates, True
+        if offence and strikes + 1 >= p.strikes:
             self._strike(client, p.strikes - 1)
             self.conduct.forget(client)
+            self.answered.drop(client)
             self.out[client] = True
             return Verdict.QUARANTINED, limit
-        self._strike(client, strikes + 1)
-        if far <= limit:
-            return Verdict.PROPER, limit
-        return Verdict.SHORTENED if far <= p.refuse * usual else Verdict.REFUSED, limit
+        if offence:
+            self._strike(client, strikes + 1)
+        elif norm <= limit:
+            self._strike(client, strikes - 1)
+        if rejected:
+            return Verdict.REFUSED, limit
+        return Verdict.PROPER if norm <= limit else Verdict.SHORTENED, limit
+
+    def _note(self, client: int, norm: float, *, counts: bool) -> None:
+        self.updates += 1
+        self.answered.put(client, self.updates)
+        if counts:
+            if client not in self.first.numbers:
+                self.first.put(client, norm)
+            self.last.put(client, norm)
 
     def _strike(self, client: int, strikes: int) -> None:
         if strikes > 0:
@@ -131,14 +172,15 @@ class Bounds(Kept):
         """For a checkpoint. Where nobody is judged, nothing is known."""
         if not self.on:
             return None
-        return [self.sizes, self.first.numbers, self.last.numbers, self.strikes, self.out, self.conduct]
+        norms = [self.first.numbers, self.last.numbers, self.answered.numbers, self.updates, self.struck]
+        return [self.sizes, norms, self.strikes, self.out, self.conduct]
 
     def put_back(self, kept: Any) -> None:
         """Go on from there."""
         if kept is None:
             return
-        self.sizes, first, last, self.strikes, self.out, conduct = kept
-        self.first, self.last = Ranks(first), Ranks(last)
+        self.sizes, (first, last, answered, self.updates, self.struck), self.strikes, self.out, conduct = kept
+        self.first, self.last, self.answered = Ranks(first), Ranks(last), Ranks(answered)
         self.conduct.put_back(conduct)
 
 
@@ -150,6 +192,9 @@ def admit(server: Server, k: int, message: ClientMessage) -> None:
     bounds = server.bounds
     if isinstance(message, Join):
         bounds.sizes[k] = message.size
+    elif isinstance(message, Leave):
+        bounds.sizes.pop(k, None)
+        bounds.answered.drop(k)
     if k in bounds.out:
         bounds.out[k] = not isinstance(message, Leave)  # for the algorithm it has left already
     elif isinstance(message, Update):
@@ -162,13 +207,23 @@ def admit(server: Server, k: int, message: ClientMessage) -> None:
 
 def answered(server: Server, k: int, update: Update) -> None:
     """Judge an answer, and act upon that."""
-    bounds, weights = server.bounds, update.weights
+    bounds, weights, difference = server.bounds, update.weights, server.client.difference
+    conduct = bounds.conduct
     assert bounds.parameters is not None
     model = server.weights.snapshot()
-    origin = zeros(weights) if server.client.difference else model
+    origin = zeros(weights) if difference else model
     far = distance(weights, origin)
-    contrary = bounds.conduct.contrary(k, update.version, weights, difference=server.client.difference)
-    verdict, limit = bounds.judge(k, far, lambda: distance(model, zeros(model)), contrary=contrary)
+    task = conduct.answered(k, update.version)
+    contrary = task is not None and conduct.contrary(k, task, weights, difference=difference)
+    verdict, limit = bounds.judge(
+        k,
+        far,
+        lambda: distance(model, zeros(model)),
+        drift=0.0 if difference or task is None else conduct.drift(task, model),
+        known=difference or task is not None,
+        counts=task is None or conduct.full(task),
+        contrary=contrary,
+    )
     if verdict is Verdict.PROPER:
         server.receive(k, update)
     elif verdict is Verdict.SHORTENED:
@@ -182,7 +237,7 @@ def answered(server: Server, k: int, update: Update) -> None:
         server.receive(k, Join(bounds.sizes.get(k, 1)))
     else:
         seconds = bounds.parameters.quarantine
-        server.record(Quarantined(server.id, k, "far" if far > limit else "contrary", seconds))
+        server.record(Quarantined(server.id, k, "contrary" if contrary else "far", seconds))
         server.receive(k, Leave())
         server.start_timer(f"{QUARANTINE}{k}", seconds)
 
@@ -191,7 +246,8 @@ def gave(bounds: Bounds, actions: Iterable[Action]) -> None:
     """Take note of who is given what."""
     for action in actions:
         if isinstance(action, ToClient) and isinstance(action.message, Model):
-            bounds.conduct.gave(action.client, action.message.version, action.message.weights)
+            message = action.message
+            bounds.conduct.gave(action.client, message.version, message.rate, message.weights)
 
 
 def release(server: Server, timer: str) -> None:

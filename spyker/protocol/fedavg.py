@@ -49,8 +49,7 @@ class FedAvg(Server):
     def start(self) -> Iterator[Action]:
         """Begin the first round."""
         self.begin_round()
-        actions, self._actions = self._actions, []
-        return iter(actions)
+        return iter(self._taken())
 
     def receive(self, sender: int, message: ClientMessage | PeerMessage) -> None:
         """Add an awaited answer to the round's average. A newcomer takes part from the next round on."""

@@ -57,14 +57,20 @@ class Habit(Kept):
         self.counts: dict[int, int] = {}
         self.known = Ranks()  # the means of those with enough answers
 
-    def compare(self, client: int, number: float) -> int:
-        """Take a number in; 1 if its client does what most do, -1 if it does the opposite, 0 if nobody can say."""
-        count = self.counts[client] = min(self.window, self.counts.get(client, 0) + 1)
-        before = self.means.get(client, 0.0)
-        mean = self.means[client] = before + (number - before) / count
-        if count < self.least:
+    def compare(self, client: int, number: float | None) -> int:
+        """Take a number in, if there is one, and compare the client's mean with those of the others.
+
+        Returns 1 if its client does what most do, -1 if it does the opposite, 0 if nobody can say.
+        """
+        if number is not None:
+            count = self.counts[client] = min(self.window, self.counts.get(client, 0) + 1)
+            before = self.means.get(client, 0.0)
+            self.means[client] = before + (number - before) / count
+            if count >= self.least:
+                self.known.put(client, self.means[client])
+        mean = self.known.numbers.get(client)
+        if mean is None:
             return 0
-        self.known.put(client, mean)
         median = self.known.median
         side = 1.0 if median > 0 else -1.0
         least = self.known.at(1 - MOST if median > 0 else MOST)

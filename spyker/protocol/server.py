@@ -176,6 +176,9 @@ class Server(ABC):
     def start(self) -> Iterator[Action]:
         """Yield the first actions, once, before anything is handled: W⁰ goes to every client."""
         model = self.model(self.rate)
+        if self.bounds.on:
+            self._actions += [ToClient(k, model) for k in self._roster]
+            return iter(self._taken())
         return (ToClient(k, model) for k in self._roster)
 
     @abstractmethod

@@ -2,7 +2,8 @@
 sketches, and the difference of two sketches is the sketch of the difference.
 
 Every entry of the vector is added to one of the numbers, with a sign that was drawn once. Of a large vector only some
-stretches are looked at, so that a sketch costs no more than a pass over a million entries.
+stretches are looked at, so that a sketch costs no more than a pass over a million entries. It is then scaled, so that
+its norm is about that of the whole vector.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ class Sketcher:
         stretches = LOOKED_AT // STRETCH
         self._starts = [i * (size - STRETCH) // (stretches - 1) for i in range(stretches)] if size > LOOKED_AT else []
         looked_at = min(size, LOOKED_AT)
+        self._scale = np.float32(math.sqrt(size / looked_at)) if looked_at else np.float32(1)
         self._whole = looked_at // NUMBERS * NUMBERS  # the rest is less than a row
         self._signs = np.random.default_rng(SIGNS).choice(np.array([-1, 1], np.float32), looked_at)
 
@@ -39,6 +41,8 @@ class Sketcher:
             rows, row_signs = seen[:whole].reshape(-1, NUMBERS), signs[:whole].reshape(-1, NUMBERS)
             total: Vector = np.einsum("rn,rn->n", rows, row_signs)  # in one pass, without a vector for the products
             total[: seen.size - whole] += seen[whole:] * signs[whole:]
+            if self._starts:
+                total *= self._scale
         return total
 
 

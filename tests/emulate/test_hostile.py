@@ -81,6 +81,71 @@ def test_nothing_is_held_against_honest_clients(algorithm: str) -> None:
     assert play(scenario_of(algorithm))[1] == []
 
 
+HONEST: dict[str, dict[str, Any]] = {
+    "three clients, the model begins at zero, one is fast": {
+        "algorithm": "fedasync",
+        "world.regions": ["Paris"],
+        "world.clients": [3],
+        "task.dimension": 400,
+        "training.rate": 0.9,
+        "training.delay-ms": [5.0, 150.0, 150.0],
+    },
+    "learning rates change from task to task": {
+        "algorithm": "sync-spyker",
+        "seed": 98,
+        "world.regions": ["Hongkong", "Paris"],
+        "world.clients": [25, 25],
+        "training.delay-ms": "uneven",
+        "training.rate": 0.01,
+        "task.dimension": 2,
+        "duration": 20.0,
+    },
+    "the model has not moved between a client's tasks": {
+        "algorithm": "fedbuff",
+        "seed": 162,
+        "world.regions": ["Hongkong", "Paris", "Sydney"],
+        "world.clients": [3, 8, 12],
+        "training.delay-ms": "heterogeneous",
+        "training.rate": 0.01,
+        "training.epochs": 4,
+        "duration": 20.0,
+    },
+}
+
+
+@pytest.mark.parametrize("why", HONEST)
+def test_no_honest_client_is_quarantined_where(why: str) -> None:
+    held = play(resolve(load(None, SETTINGS | HONEST[why], task="quadratic")))[1]
+    assert [fact for fact in held if isinstance(fact, Quarantined)] == []
+
+
+def test_no_honest_client_is_quarantined_where_a_server_is_killed_and_clients_move() -> None:
+    scenario = scenario_of(
+        "spyker",
+        duration=30.0,
+        seed=2,
+        **{
+            "world.regions": ["Paris", "Sydney", "Hongkong"],
+            "world.clients": [4, 4, 4],
+            "task.dimension": 8,
+            "training.rate": 0.01,
+            "training.delay-ms": {"mean": 50.0, "std": 5.0, "floor": 5.0},
+            "spyker.h-inter": 20.0,
+            "spyker.h-intra": 30.0,
+        },
+    )
+
+    def fate(world: Any) -> None:
+        world.schedule(3.0, world.crash, 1)
+        world.schedule(11.0, world.restart, 1)
+        for k in range(4, 8):
+            world.schedule(6.0, world.move, k, 0)
+            world.schedule(15.0, world.move, k, 1)
+
+    held = play(scenario, fate)[1]
+    assert [fact for fact in held if isinstance(fact, Quarantined)] == []
+
+
 def accuracy(**settings: Any) -> float:
     """What is learnt in the end, where each client has two labels."""
     scores, _ = play(resolve(load(None, TWO_LABELS | settings, task="digits")))
