@@ -49,7 +49,7 @@ from spyker.learn.engine import TrainJob
 from spyker.placement import Placement
 from spyker.protocol.client import Client
 from spyker.protocol.facts import UpdateApplied
-from spyker.protocol.messages import ClientMessage
+from spyker.protocol.messages import ClientMessage, Leave
 from spyker.protocol.server import Server
 from spyker.records import Resumed
 
@@ -469,6 +469,8 @@ class HostedWorld(Emulation):
         home, before = self.places.homes[k], self.sessions[k]
         if home is None or (before is not None and before.open) or (home, self._region(k)) in self._region_cuts:
             return
+        if self.excluded(k):
+            return
         process = self.processors[home]
         if process.alive and not process.later(self._connect, k, None):
             session = self.sessions[k] = Session(k, process)
@@ -482,14 +484,21 @@ class HostedWorld(Emulation):
             self._offer(session.client)
 
     def _task_arrives(self, session: Session, task: Give) -> None:
-        if session.open:
-            k = session.client
+        k = session.client
+        if session.open and not self.excluded(k):
             held = self.holdings[k].assigned(session.process.host.id, task.ticket, task.message)
             self._train(k, held.order, self._training_ends, (k, held))
 
     def _training_ends(self, trainee: tuple[int, Held], job: TrainJob) -> None:
         k, held = trainee
-        self.holdings[k].trained(held, self._trained(job), job.examples, job.metrics)
+        if self.excluded(k):
+            return
+        weights = self._trained(job, self.processors[held.place].server)
+        if weights is None:
+            arrival = self.links.up(self.clock.now, k, held.place, self._size(Leave()))
+            self.clock.at(arrival, lambda _a, _b: self.leave(k), None, None)
+            return
+        self.holdings[k].trained(held, weights, job.examples, job.metrics)
         self._offer(k)
 
     def _offer(self, k: int) -> None:

@@ -13,6 +13,7 @@ from dataclasses import astuple
 from typing import Any, Protocol
 
 from spyker.emulate.clock import Event
+from spyker.emulate.failures import Failure
 from spyker.emulate.judge import Judge
 from spyker.emulate.processor import Processor
 from spyker.emulate.timers import Timers
@@ -88,7 +89,7 @@ class _Snapshot:
         self.vectors: dict[str, Array] = {}
 
     def take(self) -> State:
-        world, links = self.world, self.links
+        world, links, failures = self.world, self.links, self.world.failures
         numbers = {
             "clock": [self.clock.now, self.clock.happened, self.clock.scheduled],
             "events": [[e[0], e[1], *self._named(e)] for e in self.clock.pending()],
@@ -103,6 +104,7 @@ class _Snapshot:
             "judge": [self.judge.turn, [[t, *astuple(result)] for t, result in self.judge.history]],
             "measured": [list(astuple(each)) for each in self.judge.measured],
             "reports": [[k, dict(metrics)] for k, metrics in world.reports.items()],
+            "failures": failures and [failures.trained, [astuple(each) for each in failures.by_client.values()]],
         }
         return State(numbers, self.vectors)
 
@@ -155,6 +157,9 @@ class _Snapshot:
         self.judge.history.extend((t, Evaluated(*result)) for t, *result in history)
         self.judge.measured = [Measured(*each) for each in numbers["measured"]]
         world.reports.update((k, metrics) for k, metrics in numbers["reports"])
+        if world.failures is not None:
+            world.failures.trained, failed = numbers["failures"]
+            world.failures.by_client |= {each[0]: Failure(*each) for each in failed}
         now, happened, scheduled = numbers["clock"]
         self.clock.go_on(now, happened, scheduled, self._events(numbers["events"]))
 

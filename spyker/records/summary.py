@@ -18,6 +18,15 @@ Hit = tuple[float, int]
 
 
 @dataclass(frozen=True, slots=True)
+class FailedClient:
+    """A client whose training failed, and without which the run went on."""
+
+    client: int
+    time: float
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
 class Totals:
     """What whoever ran the nodes has counted."""
 
@@ -45,6 +54,8 @@ class Totals:
     """What else the last evaluation measured."""
     reports: Mapping[int, Mapping[str, float]] = field(default_factory=dict)
     """What each client that reported something reported last, by client."""
+    failed: Sequence[FailedClient] = ()
+    """Clients whose training failed, in the order in which they were excluded."""
 
 
 def summarise(start: RunStarted, totals: Totals) -> dict[str, Any]:
@@ -74,6 +85,7 @@ def summarise(start: RunStarted, totals: Totals) -> dict[str, Any]:
         "bytes": {"total": sum(totals.bytes.values()), **{way: totals.bytes[way] for way in WAYS}},
         "messages": dict(totals.messages),
         "servers": list(totals.servers),
+        **known(failed_clients=failed_clients(totals.failed)),
     }
 
 
@@ -95,6 +107,11 @@ def other_metrics(measured: Sequence[Measured]) -> dict[str, Any] | None:
     """What was measured besides the metric, by name."""
     keys = ("higher_is_better", "mean", "worst", "best", "averaged")
     return {each.name: {key: getattr(each, key) for key in keys} for each in measured} or None
+
+
+def failed_clients(failed: Sequence[FailedClient]) -> list[dict[str, Any]] | None:
+    """The clients that were excluded, each with the time and the reason."""
+    return [{"client": each.client, "time": round(each.time, 9), "reason": each.reason} for each in failed] or None
 
 
 def reported(reports: Mapping[int, Mapping[str, float]]) -> dict[str, Any] | None:
