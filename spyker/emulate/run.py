@@ -7,6 +7,7 @@ from typing import Any, TypeAlias
 
 from spyker.config.scenario import STOP, Scenario, latency_seconds
 from spyker.emulate.clock import Clock, Stop
+from spyker.emulate.cycles import round_times
 from spyker.emulate.failures import Failures
 from spyker.emulate.hosted import HostedWorld
 from spyker.emulate.hostile import Liars
@@ -22,6 +23,7 @@ from spyker.learn.task import Task
 from spyker.placement import Placement
 from spyker.protocol.server import Server, Setup, Work
 from spyker.records import run_started
+from spyker.records.learning import Scores
 from spyker.records.summary import WAYS, FailedClient, Totals, server_totals, summarise, target_name
 from spyker.vectors import Vector
 
@@ -74,6 +76,7 @@ def run(
         else:
             sink(0.0, started, None)
             if beginning is not None:
+                judge.given = True
                 sink(0.0, beginning.fact, None)
             world.start()
             judge.evaluate(world, places.learners)
@@ -149,6 +152,9 @@ def count(
     failed = () if world.failures is None else world.failures.by_client.values()
     for failure in failed:
         places.move_client(failure.client, None)
+    scores = Scores(higher_is_better=judge.start.higher_is_better)
+    for _, result in judge.history:
+        scores.add(result.mean)
     reached = {target_name(target): judge.reached(target) for target in scenario.evaluation.targets or ()}
     return Totals(
         finished=finished,
@@ -175,5 +181,8 @@ def count(
         events=world.clock.happened,
         measured=judge.measured,
         reports=world.reports,
+        scores=scores,
+        given=judge.given,
+        times=round_times(scenario, parameters),
         failed=[FailedClient(failure.client, failure.time, failure.reason) for failure in failed],
     )

@@ -101,7 +101,7 @@ class _Snapshot:
             "queues": [[p.longest, p.busy, self._pack(list(p.queue), f"queue.{p.id}")] for p in world.processors],
             "servers": [self._attributes(p.server, f"server.{p.id}") for p in world.processors],
             "clients": [self._attributes(client, f"client.{client.id}") for client in world.clients],
-            "judge": [self.judge.turn, [[t, *astuple(result)] for t, result in self.judge.history]],
+            "judge": [self.judge.turn, self.judge.given, [[t, *astuple(result)] for t, result in self.judge.history]],
             "measured": [list(astuple(each)) for each in self.judge.measured],
             "reports": [[k, dict(metrics)] for k, metrics in world.reports.items()],
             "failures": failures and [failures.trained, [astuple(each) for each in failures.by_client.values()]],
@@ -153,7 +153,7 @@ class _Snapshot:
         nodes: list[Server | Client] = [*servers, *world.clients]
         for node, kept in zip(nodes, [*numbers["servers"], *numbers["clients"]], strict=True):
             self._give(node, kept)
-        self.judge.turn, history = numbers["judge"]
+        self.judge.turn, self.judge.given, history = numbers["judge"]
         self.judge.history.extend((t, Evaluated(*result)) for t, *result in history)
         self.judge.measured = [Measured(*each) for each in numbers["measured"]]
         world.reports.update((k, metrics) for k, metrics in numbers["reports"])
