@@ -119,7 +119,8 @@ def other_metrics(measured: Sequence[Measured]) -> dict[str, Any] | None:
 def run_warnings(start: RunStarted, totals: Totals) -> list[RunWarning]:
     """What kept the run from learning. One that was ended early may have had no time to."""
     found, updates, scores = [], sum(server["updates"] for server in totals.servers), totals.scores
-    if not updates and totals.finished:
+    cloud = any(place.id == start.server and place.clients is None for place in start.servers)
+    if not updates and totals.finished and not cloud:
         found.append(no_updates(totals.time, totals.times))
     if totals.times is not None:
         found += slow_links(totals.times)
