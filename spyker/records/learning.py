@@ -17,7 +17,7 @@ from typing import Any
 NO_UPDATES, SLOW_LINKS, NO_PROGRESS, COLLAPSED = KINDS = ("no-updates", "slow-links", "no-progress", "collapsed")
 SMALL = 0.02  # of what is possible: an improvement up to this is none
 BY_CHANCE = 0.05  # of what is possible: a share may improve by this without learning, if it does not double
-SAME_ANSWER = 0.1  # of what is possible: likewise, if the score never changes after the second evaluation
+FROM_BELOW = 0.1  # of what is possible: likewise from an untrained model's score to that of guessing, and no further
 LARGE = 0.1  # of the scale: what is lost must be more than this to count
 MOST_LOST, NEARLY_ALL = 0.5, 0.8  # of what there was to lose: more, in two evaluations or in one, is a collapse
 NOISE = 2.0  # times the median change between two evaluations: what is less may be chance
@@ -67,11 +67,9 @@ class Scores:
 
     def __init__(self, *, higher_is_better: bool) -> None:
         self.sign = 1.0 if higher_is_better else -1.0
-        self.first = self.best = self.last = self.previous = math.nan
+        self.first = self.second = self.best = self.last = self.previous = math.nan
         self.low, self.high = math.inf, -math.inf
         self.count = 0
-        self.moved = False
-        """Whether it changed after the second evaluation."""
         self.steps: deque[float] = deque(maxlen=STEPS)
 
     def add(self, score: float) -> None:
@@ -80,9 +78,10 @@ class Scores:
             self.first = score
         elif math.isfinite(score - self.last):
             self.steps.append(abs(score - self.last))
-            self.moved |= self.count >= 2 and score != self.last
         self.count += 1
         self.previous, self.last = self.last, score
+        if self.count == 2:
+            self.second = score
         if math.isfinite(score):
             self.low, self.high = min(self.low, score), max(self.high, score)
             self.best = self.high if self.sign > 0 else self.low
@@ -126,23 +125,22 @@ class Scores:
         """Whether the last score is no better than the first, but for chance."""
         if self.count < 2 or self.collapsed or not math.isfinite(self.first) or self.possible <= 0:
             return False
-        gained, enough = self.sign * (self.last - self.first), SMALL
+        gained, later, enough = self.sign * (self.last - self.first), self.sign * (self.last - self.second), SMALL
         if self.is_share and self.last < 2 * self.first:
             enough = BY_CHANCE
-        if self.is_share and self.count > 2 and not self.moved:
-            enough = SAME_ANSWER
+        if self.is_share and self.count > 2 and later <= SMALL * self.possible:
+            enough = FROM_BELOW
         return gained <= max(enough * self.possible, self.noise)
 
     def kept(self) -> list[Any]:
         """For a checkpoint, which is JSON: numbers that are not finite are ``None``."""
-        numbers = (self.first, self.best, self.previous, self.last, self.low, self.high)
-        return [self.count, self.moved, [x if math.isfinite(x) else None for x in numbers], list(self.steps)]
+        numbers = (self.first, self.second, self.best, self.previous, self.last, self.low, self.high)
+        return [self.count, [x if math.isfinite(x) else None for x in numbers], list(self.steps)]
 
     def put_back(self, kept: Sequence[Any]) -> None:
         """Go on from there."""
-        self.count, self.moved, numbers, steps = kept
-        self.first, self.best, self.previous, self.last = (math.nan if x is None else x for x in numbers[:4])
-        low, high = numbers[4:]
+        self.count, (*scores, low, high), steps = kept
+        self.first, self.second, self.best, self.previous, self.last = (math.nan if x is None else x for x in scores)
         self.low, self.high = (math.inf, -math.inf) if low is None else (low, high)
         self.steps.extend(steps)
 

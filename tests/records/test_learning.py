@@ -35,6 +35,7 @@ LEARNT = {
     "a swing at the end": curve(0.0, 0.38, 0.17),
     "no evaluation": curve(),
     "few classes of many, early": curve(0.01, 0.05),
+    "early, in two evaluations": curve(0.064, 0.187),
     "a plateau": curve(0.1, 0.8, 0.8, 0.8),
     "steadily": curve(*(0.1 + 0.005 * i for i in range(40))),
 }
@@ -46,6 +47,7 @@ NOTHING = {
     "a little worse": curve(0.12, 0.1),
     "up to chance": curve(0.064, 0.109, 0.1, 0.104),
     "far up to chance, and always the same answer": curve(0.02, 0.109, 0.109),
+    "far up to chance, and no further": curve(0.064, 0.111, 0.106, 0.114, 0.106, 0.109, 0.089, 0.109, 0.117),
 }
 COLLAPSED = {
     "accuracy": curve(0.1, 0.5, 0.9, 0.1),
