@@ -469,13 +469,12 @@ class HostedWorld(Emulation):
         home, before = self.places.homes[k], self.sessions[k]
         if home is None or (before is not None and before.open) or (home, self._region(k)) in self._region_cuts:
             return
-        if self.excluded(k):
-            return
         process = self.processors[home]
         if process.alive and not process.later(self._connect, k, None):
             session = self.sessions[k] = Session(k, process)
             process.host.come(k, session, self.sizes(k), self.holdings[k].connect(home))
             process.go_on()
+            self._depart(k, None)
 
     def _welcomed(self, session: Session, keep: bool) -> None:
         if session.open:
@@ -496,10 +495,16 @@ class HostedWorld(Emulation):
         weights = self._trained(job, self.processors[held.place].server)
         if weights is None:
             arrival = self.links.up(self.clock.now, k, held.place, self._size(Leave()))
-            self.clock.at(arrival, lambda _a, _b: self.leave(k), None, None)
+            self.clock.at(arrival, self._depart, k, None)
             return
         self.holdings[k].trained(held, weights, job.examples, job.metrics)
         self._offer(k)
+
+    def _depart(self, k: int, _b: None) -> None:
+        """A client that failed says goodbye, if its server can hear it; otherwise when it is connected again."""
+        session = self.sessions[k]
+        if self.excluded(k) and session is not None and session.open:
+            self.leave(k)
 
     def _offer(self, k: int) -> None:
         """A client answers, if there is a connection and something to answer."""

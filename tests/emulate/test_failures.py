@@ -130,3 +130,23 @@ def test_a_run_with_failures_is_resumed_byte_for_byte(tmp_path: Path, algorithm:
         go(tmp_path / f"{stop_at}", stop_at)
         go(tmp_path / f"{stop_at}", resume=True)
         assert {path.name: path.read_bytes() for path in (tmp_path / f"{stop_at}").iterdir()} == whole
+
+
+@pytest.mark.parametrize("algorithm", ALGORITHMS)
+def test_clients_fail_while_servers_crash_and_a_region_is_cut_off(algorithm: str) -> None:
+    """Client 3, the only one of its region, fails while that is cut off; client 1, while its server is down."""
+    scenario = faulty(algorithm, **{"task.raising": [1, 3], "task.step": 1, "duration": 8.0})
+
+    def fate(world: Any) -> None:
+        world.schedule(0.2, world.isolate, 1)
+        world.schedule(2.0, world.rejoin, 1)
+        world.schedule(0.2, world.crash, 0)
+        world.schedule(1.0, world.restart, 0)
+
+    facts, summary = play(scenario, fate=fate)
+    failed = [each["client"] for each in summary["failed_clients"]]
+    assert set(failed) <= {1, 3}
+    assert 1 in failed
+    assert len(failed) == len(set(failed))
+    late = {fact["client"] for fact in facts if fact["kind"] == "update" and fact["t"] > 6.0}
+    assert late == set(range(8)) - set(failed)
