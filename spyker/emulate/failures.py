@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from spyker.emulate.diverged import DivergedError
 from spyker.learn.engine import TrainJob
-from spyker.learn.guard import TrainingFailedError
+from spyker.learn.guard import ClientTrainingError
 from spyker.learn.ran_away import ran_away
 from spyker.learn.task import Task
 
@@ -36,14 +36,20 @@ class Failures:
         self.trained = False
         """Whether any training succeeded."""
 
-    def raised(self, now: float, job: TrainJob, error: TrainingFailedError) -> Failure:
+    def raised(self, now: float, job: TrainJob, error: ClientTrainingError) -> Failure:
         """Exclude a client whose training raised an exception, or returned something else than weights."""
         return self._add(Failure(job.client, now, error.reason, str(error), diverged=False))
 
-    def ran_away(self, now: float, job: TrainJob) -> Failure:
-        """Exclude a client whose training returned weights that are not finite."""
+    def ran_away(self, now: float, job: TrainJob, before: tuple[float, TrainJob] | None) -> Failure:
+        """Exclude a client whose training returned weights that are not finite.
+
+        ``before`` is the first training that did, if another one was passed on to its server.
+        """
         why = ran_away(job, self.task if len(self.by_client) < EXPLAINED else None)
         error = f"training diverged. First at client {job.client}, at t = {now:g} s, {why}"
+        if before is not None and not self.by_client:
+            t, first = before
+            error = f"training diverged. First at client {first.client}, at t = {t:g} s, {ran_away(first, self.task)}"
         return self._add(Failure(job.client, now, f"its weights are not finite any more {why}", error, diverged=True))
 
     def _add(self, failure: Failure) -> Failure:
@@ -58,4 +64,4 @@ class Failures:
         all_failed = len(self.by_client) == self.clients or (ended and not self.trained)
         if self.by_client and (self.stop or all_failed):
             first = next(iter(self.by_client.values()))
-            raise DivergedError(first.error) if first.diverged else TrainingFailedError(first.error, first.reason)
+            raise DivergedError(first.error) if first.diverged else ClientTrainingError(first.error, first.reason)

@@ -14,7 +14,7 @@ from spyker.emulate.hostile import Liars
 from spyker.emulate.links import Links
 from spyker.emulate.processor import Processor, Service
 from spyker.learn.engine import Engine, TrainJob
-from spyker.learn.guard import TrainingFailedError
+from spyker.learn.guard import ClientTrainingError
 from spyker.protocol.client import Client
 from spyker.protocol.facts import ClientReported, UpdateApplied
 from spyker.protocol.forms import declaration, size_in_bytes
@@ -119,7 +119,7 @@ class Emulation(ABC):
         """
         try:
             weights = self.engine.trained(job)
-        except TrainingFailedError as error:
+        except ClientTrainingError as error:
             if self.failures is None or self.failures.stop:
                 raise
             self._exclude(server, self.failures.raised(self.clock.now, job, error))
@@ -128,7 +128,7 @@ class Emulation(ABC):
             # If the server's own model is not finite, that is no fault of the client: the next evaluation says so.
             passed_on = server.handles_nonfinite or not is_finite(job.weights)
             if self.failures is not None and not passed_on:
-                self._exclude(server, self.failures.ran_away(self.clock.now, job))
+                self._exclude(server, self.failures.ran_away(self.clock.now, job, self.broken))
                 return None
             self.broken = self.broken or (self.clock.now, job)
         elif self.failures is not None:

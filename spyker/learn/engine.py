@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import TypeAlias, cast
 
-from spyker.learn.guard import Guard, TrainingFailedError
+from spyker.learn.guard import ClientTrainingError, Guard
 from spyker.learn.task import Scored, Task, Trained
 from spyker.vectors import Vector
 
@@ -41,7 +41,7 @@ class TrainJob:
     metrics: Mapping[str, float] | None = None
     left: bytes | None = None
     """The client's state after this training."""
-    error: TrainingFailedError | None = None
+    error: ClientTrainingError | None = None
     """Why it failed, if it did: raised by whoever asks for the result, so at the same time with any engine."""
 
     def finish(self, answer: Vector | Trained) -> Vector:
@@ -85,7 +85,7 @@ class Engine(ABC):
     def trained(self, job: TrainJob) -> Vector:
         """The weights that a training led to, which was submitted; what else it left is in the job then.
 
-        Raises :class:`~spyker.learn.guard.TrainingFailedError` if this training failed; other jobs are not concerned.
+        Raises :class:`~spyker.learn.guard.ClientTrainingError` if this training failed; other jobs are not concerned.
         """
 
     @abstractmethod

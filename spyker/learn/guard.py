@@ -29,7 +29,7 @@ class TaskFailedError(RuntimeError):
     """There is no result to be had from a task. Says which task, doing what, and why."""
 
 
-class TrainingFailedError(TaskFailedError):
+class ClientTrainingError(TaskFailedError):
     """One training of one client failed. ``reason`` says why in a line; the whole text has the traceback."""
 
     def __init__(self, text: str, reason: str = "") -> None:
@@ -140,10 +140,10 @@ class Guard:
 
     def _refuse(self, client: int, returned: str, remedy: str) -> NoReturn:
         reason = f"returned {returned}. {remedy}"
-        raise TrainingFailedError(f"task {self.name}, training client {client}: {reason}", reason)
+        raise ClientTrainingError(f"task {self.name}, training client {client}: {reason}", reason)
 
     def _fail_training(self, doing: str, error: Exception) -> NoReturn:
-        raise TrainingFailedError(self._told(doing, error), one_line(error)) from error
+        raise ClientTrainingError(self._told(doing, error), one_line(error)) from error
 
     def _fail(self, doing: str, error: Exception) -> NoReturn:
         raise TaskFailedError(self._told(doing, error)) from error

@@ -15,7 +15,7 @@ from collections.abc import Iterable, Sequence
 from typing import Generic, NamedTuple, TypeVar
 
 from spyker.learn.engine import Engine, EvaluateJob, Job, TrainJob
-from spyker.learn.guard import TaskFailedError, TrainingFailedError
+from spyker.learn.guard import ClientTrainingError, TaskFailedError
 from spyker.vectors import Vector
 
 DEPTH = 2  # jobs per worker: one that it computes and one that waits for it
@@ -73,7 +73,7 @@ class Worker(ABC):
     def failed(self, error: TaskFailedError) -> None:
         """The first of ``orders`` failed. A training keeps its error until it is due; anything else ends the run."""
         job = self.next_job()
-        if not isinstance(job, TrainJob) or not isinstance(error, TrainingFailedError):
+        if not isinstance(job, TrainJob) or not isinstance(error, ClientTrainingError):
             raise error
         job.error = error
 

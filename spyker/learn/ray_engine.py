@@ -23,7 +23,7 @@ from ray.exceptions import RayError, RayTaskError
 
 from spyker.config.sections import ScenarioError, show
 from spyker.learn.engine import Job, TrainJob, keep_memory, single_threaded
-from spyker.learn.guard import Guard, TaskFailedError, TrainingFailedError
+from spyker.learn.guard import ClientTrainingError, Guard, TaskFailedError
 from spyker.learn.pool import Pool, Worker, WorkerLostError
 from spyker.learn.registry import Recipe
 from spyker.learn.task import Scored, Trained
@@ -109,7 +109,7 @@ class Actor(Worker):
         except RayTaskError as error:
             if isinstance(error.cause, RayError):
                 raise self._loss(error.cause) from None
-            if isinstance(error.cause, TrainingFailedError):
+            if isinstance(error.cause, ClientTrainingError):
                 self.failed(error.cause)
                 return
             raise TaskFailedError(str(error.cause)) from None

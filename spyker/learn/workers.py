@@ -19,7 +19,7 @@ import msgspec
 import numpy as np
 
 from spyker.learn.engine import Job, TrainJob, keep_memory, single_threaded
-from spyker.learn.guard import Guard, TaskFailedError, TrainingFailedError
+from spyker.learn.guard import ClientTrainingError, Guard, TaskFailedError
 from spyker.learn.pool import DEPTH, Pool, Worker, WorkerDiedError, WorkerLostError
 from spyker.learn.registry import Recipe
 from spyker.learn.spawn import spawn
@@ -82,7 +82,7 @@ class WorkerProcess(Worker):
         self.taken += 1
         if kind == FAILED:
             text, reason = msgspec.msgpack.decode(answer[ANSWER.size :])
-            self.failed(TaskFailedError(text) if reason is None else TrainingFailedError(text, reason))
+            self.failed(TaskFailedError(text) if reason is None else ClientTrainingError(text, reason))
             return
         job = self.next_job()
         if not isinstance(job, TrainJob):
@@ -164,6 +164,6 @@ def _answer(task: Guard, order: bytes, weights: Vector) -> bytes:
 
 
 def _failure(error: TaskFailedError) -> bytes:
-    reason = error.reason if isinstance(error, TrainingFailedError) else None
+    reason = error.reason if isinstance(error, ClientTrainingError) else None
     told = [text and text.encode(errors="replace").decode() for text in (str(error), reason)]
     return ANSWER.pack(FAILED, 0.0) + msgspec.msgpack.encode(told)

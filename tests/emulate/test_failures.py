@@ -13,7 +13,7 @@ from spyker.emulate.record import record
 from spyker.emulate.run import run
 from spyker.emulate.saves import RecordSaves
 from spyker.learn.engine import Engine, Here
-from spyker.learn.guard import TrainingFailedError
+from spyker.learn.guard import ClientTrainingError
 from spyker.learn.registry import recipe, resolve
 from spyker.learn.workers import Workers
 from spyker.protocol.registry import ALGORITHMS
@@ -81,7 +81,7 @@ def test_the_number_of_workers_changes_no_byte() -> None:
 def test_a_run_in_which_all_clients_fail_stops_with_the_first_error(kind: str) -> None:
     scenario = faulty(**{f"task.{kind}": list(range(8)), "task.step": 1})
     expected = {
-        "raising": (TrainingFailedError, r"(?s)task Faulty, training client \d:\nTraceback.*is damaged"),
+        "raising": (ClientTrainingError, r"(?s)task Faulty, training client \d:\nTraceback.*is damaged"),
         "diverging": (DivergedError, r"training diverged\. First at client \d, at t = .*training number 1"),
     }
     error, text = expected[kind]
@@ -91,11 +91,11 @@ def test_a_run_in_which_all_clients_fail_stops_with_the_first_error(kind: str) -
 
 def test_a_run_too_short_for_all_clients_stops_if_no_training_succeeded() -> None:
     scenario = faulty("fedasync", **{"task.raising": list(range(8)), "training.delay-ms": [100.0] * 7 + [9000.0]})
-    with pytest.raises(TrainingFailedError, match="is damaged"):
+    with pytest.raises(ClientTrainingError, match="is damaged"):
         play(scenario)
 
 
-@pytest.mark.parametrize(("kind", "error"), [("raising", TrainingFailedError), ("diverging", DivergedError)])
+@pytest.mark.parametrize(("kind", "error"), [("raising", ClientTrainingError), ("diverging", DivergedError)])
 def test_a_run_stops_at_the_first_failure_if_asked_to(kind: str, error: type[Exception]) -> None:
     with pytest.raises(error, match="client 3"):
         play(faulty(**{f"task.{kind}": [3], "training.on-client-error": "stop"}))

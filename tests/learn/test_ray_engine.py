@@ -17,7 +17,7 @@ from spyker.cli.main import main
 from spyker.config.scenario import TaskChoice, Training
 from spyker.config.sections import ScenarioError
 from spyker.learn.engine import Engine, EvaluateJob, Here, TrainJob
-from spyker.learn.guard import TaskFailedError, TrainingFailedError
+from spyker.learn.guard import ClientTrainingError, TaskFailedError
 from spyker.learn.pool import LOSSES
 from spyker.learn.registry import Recipe
 from spyker.learn.workers import Workers
@@ -183,7 +183,7 @@ def test_a_training_that_fails_concerns_no_other(cluster: Any, fragile: Callable
             engine.submit(job, due=job.client)
         for job in jobs:
             if job.client == 4:
-                with pytest.raises(TrainingFailedError) as failure:
+                with pytest.raises(ClientTrainingError) as failure:
                     engine.trained(job)
                 assert failure.value.reason == "ArithmeticError: client 4 is cursed"
             else:
