@@ -13,19 +13,19 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from spyker.config.scenario import Scenario, latency_seconds
+from spyker.config.scenario import Scenario
 from spyker.config.sections import ScenarioError
+from spyker.emulate.cycles import WEIGHT_BYTES, cycles, round_times
 from spyker.learn.engine import Engine, EvaluateJob, TrainJob
 from spyker.learn.guard import TaskFailedError
 from spyker.learn.memory import CLIENT_BYTES, machine_bytes
-from spyker.learn.speeds import delays
 from spyker.learn.task import Task
+from spyker.records.learning import slow_links
 
 LONG = 60.0  # seconds: what takes longer is announced
 ENOUGH = 100  # trainings: a trial of two is then a fiftieth of the run at most
 UPDATE_SECONDS = 40e-6  # what it costs to emulate an update, whatever was learnt: measured with the task quadratic
 LEAST, MOST = 0.5, 2.0  # models per client that are under way at the same time: measured 0.6 to 0.95 without workers
-WEIGHT_BYTES = 4
 YEAR = 365 * 86_400.0  # seconds
 COUNTABLE = 1e15  # what is more is written with an exponent
 
@@ -65,6 +65,23 @@ def foresee(scenarios: Sequence[Scenario], task: Task, engine: Engine) -> None:
     found = estimate(scenarios, task, engine)
     if found is not None and (found.seconds > LONG or found.model_bytes > machine_bytes() / 2):
         print(f"spyker: {found}", file=sys.stderr)
+    for warning in dict.fromkeys(text for scenario in scenarios for text in expected_problems(scenario, parameters)):
+        print(f"spyker: warning: {warning}", file=sys.stderr)
+
+
+def expected_problems(scenario: Scenario, parameters: int) -> list[str]:
+    """Why little or nothing will be learnt, as far as the scenario and the size of the model tell."""
+    times, rounds = round_times(scenario, parameters), scenario.duration / cycles(scenario, parameters)
+    found = [str(warning) for warning in slow_links(times)]
+    late, count = int((rounds < 1).sum()), scenario.client_count
+    if late > count / 2:
+        who = "no client finishes" if late == count else f"{late:,} of {count:,} clients do not finish"
+        need = scenario.duration / float(np.median(rounds))
+        found.append(
+            f"{scenario.chosen.title}: {who} a single round in {scenario.duration:g} s, because a round takes "
+            f"{need:,.3g} s. Run at least {np.ceil(10 * need):,.0f} s (--duration)."
+        )
+    return found
 
 
 def check_models(clients: int, parameters: int) -> None:
@@ -99,23 +116,8 @@ def estimate(scenarios: Sequence[Scenario], task: Task, engine: Engine) -> Estim
 
 
 def expected_trainings(scenario: Scenario, parameters: int) -> float:
-    """How many trainings a run has at most: a client trains, its answer travels, is mixed in, and a model comes back.
-
-    A server has one answer at a time. Where everybody waits for everybody, the slowest decides.
-    """
-    places, latency = scenario.placement(), np.asarray(latency_seconds(scenario.world))
-    there = np.asarray(places.client_regions)
-    homes = np.asarray([0 if home is None else home for home in places.homes])
-    at = np.asarray(places.server_regions)[homes]
-    transfer = parameters * WEIGHT_BYTES * 8 / (scenario.world.bandwidth_mbit * 1e6)
-    cycle = np.asarray(delays(scenario)) + latency[there, at] + latency[at, there] + 2 * transfer
-    if scenario.chosen.waits_for_everybody:  # and answers cost nothing by themselves
-        slowest = np.zeros(len(places.server_regions))
-        np.maximum.at(slowest, homes, cycle)
-        cycle = slowest[homes]
-    else:
-        cycle = np.maximum(cycle, np.bincount(homes)[homes] * scenario.world.mix_ms / 1000)
-    return float((scenario.duration / np.maximum(cycle, 1e-6)).sum())
+    """How many trainings a run has at most."""
+    return float((scenario.duration / np.maximum(cycles(scenario, parameters), 1e-6)).sum())
 
 
 def trial(scenario: Scenario, task: Task, engine: Engine) -> tuple[float, float]:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from spyker import records
 from spyker.protocol.facts import KINDS
 from spyker.records import Evaluated
+from spyker.records.learning import RunWarning
 from spyker.records.models import read_model
 from spyker.show.curves import Curve, curve, other_curves, targets
 from spyker.show.runs import Shown, together
@@ -53,6 +54,11 @@ class Run:
     def summary(self) -> dict[str, Any] | None:
         """The totals; none if the run was killed, or goes on still."""
         return self.record.summary
+
+    @property
+    def warnings(self) -> list[RunWarning]:
+        """Why the run learnt less than it should have, if it did; each with a kind, a message and a remedy."""
+        return [RunWarning(**each) for each in (self.summary or {}).get("warnings", ())]
 
     def facts(self, *kinds: str | type[records.Fact]) -> Iterator[records.Stated[Any]]:
         """All facts in their order, each with its time, or those of some kinds, such as ``"update"``."""

@@ -30,6 +30,7 @@ from spyker.learn.task import Task
 from spyker.records import SCENARIO
 from spyker.records.holding import check_nobody_writes, held
 from spyker.records.saves import Save, read_save
+from spyker.show.failing import FailureLines
 from spyker.show.follow.following import Following
 from spyker.show.progress import LiveProgress
 
@@ -172,6 +173,7 @@ def emulate(
             for t, fact in facts_up_to(folder, saves.save.facts):
                 for tell in replayed:
                     tell(t, fact)
+        watches.append(FailureLines().fact)
         if progress:
             bar = LiveProgress(scenario.chosen.title, scenario.duration, task.metric.name)
             watches.append(stack.enter_context(bar).fact)

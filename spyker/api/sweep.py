@@ -6,7 +6,7 @@ import os
 from collections.abc import Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from spyker.api.data import data_from, prepare_data
 from spyker.api.folders import OutFolder, new_folder
@@ -23,7 +23,7 @@ from spyker.learn.start import available_cores
 from spyker.records import RunRecord, write_atomically
 from spyker.show.follow.following import tell
 from spyker.show.numbers import sample
-from spyker.show.runs import about
+from spyker.show.runs import about, written
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -43,6 +43,17 @@ class Sweep:
         """One row per combination and seed. It needs pandas."""
         heads, body = lines(self.rows)
         return as_frame([dict(zip(heads, line, strict=True)) for line in body])
+
+    @cached_property
+    def summaries(self) -> dict[str, dict[str, Any] | None]:
+        """The totals of each run, by what was varied; none where training diverged."""
+        found: dict[str, dict[str, Any] | None] = {}
+        for each in self.rows:
+            values = [f"{key.rpartition('.')[2]}={written(value)}" for key, value in each.values.items()]
+            for seed, folder in zip(each.seeds, each.folders, strict=True):
+                name = [*values, f"seed={seed}"] if len(each.seeds) > 1 else values
+                found[" ".join(name)] = RunRecord(self.folder / folder).summary
+        return found
 
     def plot(self, path: str | Path | None = None) -> Figure:
         """Draw each measure over the values, with the range of the seeds; write it to ``path`` as well."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 import time
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +25,7 @@ from spyker.cli.output import add_json
 from spyker.protocol.registry import COMPARED
 from spyker.records.models import model_path
 from spyker.records.saves import SAVE
+from spyker.show.notes import notes
 from spyker.show.plain import as_plain
 from spyker.show.runs import Shown, together
 from spyker.show.table import print_table, rows
@@ -93,6 +95,7 @@ def folder_for(args: argparse.Namespace, algorithm: str | None = None) -> Path:
 def show_run(run: Run) -> None:
     """Say how a run went, and where its record is."""
     show_table(together([run.record]))
+    show_notes({str(run.folder): run.summary})
     print(f"record: {run.folder}/  ·  to draw it: spyker plot {run.folder}")
     if (run.folder / SAVE).exists():
         print(f"not at its end; to go on: spyker run --resume --out {run.folder}")
@@ -125,6 +128,7 @@ def command_compare(args: argparse.Namespace) -> int:
 def show_comparison(runs: Comparison, args: argparse.Namespace, code: int, began: float) -> None:
     """Say how a comparison went, and where its plots are."""
     show_table(runs.shown)
+    show_notes({name: run.summary for name, run in runs.items()})
     duration = next(iter(runs.values())).scenario["duration"]
     if code:
         print("stopped; what was not run is missing")
@@ -134,6 +138,12 @@ def show_comparison(runs: Comparison, args: argparse.Namespace, code: int, began
     print("plots:")
     for picture in runs.pictures:
         print(f"  {picture}")
+
+
+def show_notes(summaries: Mapping[str, Mapping[str, Any] | None]) -> None:
+    """Print what the summaries of runs warn of."""
+    for note in notes(summaries):
+        print(note)
 
 
 def show_table(shown: Shown) -> None:

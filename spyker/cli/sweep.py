@@ -12,6 +12,7 @@ from spyker.cli.codes import INTERRUPTED
 from spyker.cli.help import examples
 from spyker.cli.options import add_scenario_options, said, where
 from spyker.cli.output import add_json
+from spyker.cli.run import show_notes
 from spyker.config.scenario import parse_value
 from spyker.config.sections import ScenarioError
 from spyker.experiments.sweep import cells, lines
@@ -69,6 +70,7 @@ def command_sweep(args: argparse.Namespace) -> int:
         "picture": picture if picture.exists() else None,
     }
     print_table(*cells(done.rows), words=len(vary))
+    show_notes(done.summaries)
     print(f"all numbers: {done.folder / 'sweep.csv'}  ·  records: {done.folder / 'runs'}/")
     if picture.exists():
         print(f"plot: {picture}  ·  to draw curves: spyker plot {done.folder}")

@@ -33,6 +33,7 @@ PAPER_LATENCY: dict[str, dict[str, float]] = {
     "California": {"Hongkong": 154.96, "Paris": 142.79, "Sydney": 138.57, "California": 2.14},
 }
 CLIENTS_PER_REGION = 25
+CONTINUE, STOP = "continue", "stop"
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,6 +130,12 @@ class Training:
     clip_norm: float | None = parameter(None, "shorten gradients that are longer than this; unset: none", above=0)
     report_loss: bool | None = parameter(
         None, "true: every client reports the mean loss of its training, in facts of the kind report"
+    )
+    on_client_error: str | None = parameter(
+        None,
+        "what an emulation does when a client's training raises an exception or returns weights that are not finite: "
+        "continue, without that client, unless all clients fail; or stop, with the error; unset: continue",
+        choices=(CONTINUE, STOP),
     )
 
 

@@ -36,6 +36,7 @@ from spyker.protocol.facts import (
 )
 from spyker.protocol.messages import Token
 from spyker.records import Evaluated, Fact
+from spyker.records.learning import COLLAPSED, NO_PROGRESS, NO_UPDATES
 
 STALENESS = (0, 1, 2, 5, 10, 20, 50, 100, 200, 500, 1000)
 SECONDS = (0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1, 3, 10, 30, 100)
@@ -102,6 +103,7 @@ class Metrics(Collector):
             lambda: [0, 0]
         )  # by way and kind: messages, bytes
         self._refusals: Counter[str] = Counter()
+        self._warned: frozenset[str] = frozenset()
         self._tokens = False  # whether the algorithm has one
         self.registry = CollectorRegistry()
         self.registry.register(self)
@@ -172,6 +174,10 @@ class Metrics(Collector):
     def refused(self, reason: str) -> None:
         """Something was refused. Reasons are few and our own words, never what a stranger sent."""
         self._refusals[reason] += 1
+
+    def learning(self, warned: frozenset[str]) -> None:
+        """Warnings of these kinds hold now, and no others."""
+        self._warned = warned
 
     def clients(self, n: int) -> None:
         """So many clients are connected now."""
@@ -244,6 +250,13 @@ class Metrics(Collector):
         for reason, count in dict(self._refusals).items():
             counter.add_metric([*mine, reason], count)
         yield counter
+        warnings = GaugeMetricFamily(
+            "spyker_learning_warnings", "1 while something keeps the server from learning", labels=["server", "kind"]
+        )
+        warned = self._warned
+        for kind in (NO_UPDATES, NO_PROGRESS, COLLAPSED):
+            warnings.add_metric([*mine, kind], kind in warned)
+        yield warnings
         for name, (doc, _) in HISTOGRAMS.items():
             histogram = HistogramMetricFamily(f"spyker_{name}", doc, labels=["server"])
             distribution = self._distributions[name]

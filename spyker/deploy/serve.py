@@ -426,6 +426,7 @@ class ServerProcess:
         t, updates = self.tally.now, self.tally.updates
         score = await asyncio.get_running_loop().run_in_executor(self._judge, Guard(self.task).evaluate, weights)
         self.metrics.fact(self.tally.evaluated(t, updates, score))
+        self.metrics.learning(self.tally.warned)
 
     async def _end_in_time(self) -> None:
         duration = self.config.deploy.duration

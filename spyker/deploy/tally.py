@@ -6,6 +6,7 @@ import math
 import time
 from collections import Counter
 from collections.abc import Callable
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,7 @@ from spyker.records import (
     FACTS,
     SCENARIO,
     SUMMARY,
+    Begun,
     Dropped,
     Evaluated,
     Fact,
@@ -36,10 +38,15 @@ from spyker.records import (
     read_back,
     run_started,
 )
+from spyker.records.learning import NO_UPDATES, RunWarning, Scores, score_warnings
 from spyker.records.summary import WAYS, Hit, Totals, server_totals, summarise, synchronised, target_name
 
 SAME = ("algorithm", "task", "metric", "regions", "clients", "seed")
 """What one record is of, whatever else is changed between two lives."""
+SILENT_SECONDS = 60.0  # without an update, after which there is a warning
+FIRST_SECONDS = 600.0  # likewise before the first, when nobody knows how long a training takes
+PATIENT = 3.0  # times the longest time between two updates so far, at least
+SETTLED = 10  # evaluations, and updates per client, before a lack of progress is one
 
 
 def make_room(folder: Path, scenario: Scenario, metric: Metric, server: int, *, resume: bool) -> None:
@@ -141,6 +148,10 @@ class Tally:
         self.last_score: float | None = None
         self.measured: list[Measured] = []  # what else the last evaluation measured
         self.reports: dict[int, dict[str, float]] = {}  # what clients reported last
+        self.scores = Scores(higher_is_better=task.metric.higher_is_better)
+        self.warned: frozenset[str] = frozenset()  # the kinds of warnings that hold now
+        self._given = False  # whether it began from a model that was trained before
+        self._updated, self._longest_gap = 0.0, 0.0  # when the last update came, and the longest time between two
         self.reached: dict[str, Hit] = {}  # by target, when it was reached first
 
     @property
@@ -161,14 +172,18 @@ class Tally:
         assert self.start.began is not None
         self._before = max(time.time() - self.start.began, newest(self.folder))  # the wall clock may have been set back
         self._life = time.monotonic()
+        self._updated = self.now  # nothing could come before
 
     def fact(self, fact: Fact, queue: int) -> None:
         """Count a fact and write it down."""
         if isinstance(fact, UpdateApplied):
             self.updates += 1
             self.updates_per_client[fact.client] += 1
-            self._write(self.now, fact, queue)
+            now = self.now
+            self._longest_gap, self._updated = max(self._longest_gap, now - self._updated), now
+            self._write(now, fact, queue)
         else:
+            self._given |= isinstance(fact, Begun)
             if isinstance(fact, ClientReported) and fact.metrics:
                 self.reports[fact.client] = fact.metrics
             self.synchronisations = synchronised(self.synchronisations, fact)
@@ -205,7 +220,29 @@ class Tally:
         for other in self.measured:
             self._write(t, other)
         self._log.info("evaluation", score=self.last_score, updates=updates, t=round(t, 3))
+        self.scores.add(float(score))
+        self._warn(t, updates)
         return fact
+
+    def _warn(self, t: float, updates: int) -> None:
+        """Log what keeps this server from learning, when it begins and when it is over."""
+        assert self.start is not None
+        clients = next((place.clients for place in self.start.servers if place.id == self.server), None) or 1
+        patience = max(SILENT_SECONDS, PATIENT * self._longest_gap) if self.updates else FIRST_SECONDS
+        found, silent = [], t - self._updated
+        if silent > patience:
+            remedy = "See whether clients are connected (spyker_connected_clients), and what their logs say"
+            found.append(RunWarning(NO_UPDATES, f"no client update arrived for {silent:,.0f} s", remedy))
+        early = self.scores.count < SETTLED or updates < SETTLED * clients
+        met = early or self._given or any(self.start.good(self.scores.last, target) for target in self.start.targets)
+        found += score_warnings(self.scores, self.start.metric, updates, clients, met=met)
+        for warning in found:
+            if warning.kind not in self.warned:
+                self._log.warning("learning-warning", **asdict(warning))
+        kinds = frozenset(warning.kind for warning in found)
+        for kind in sorted(self.warned - kinds):
+            self._log.info("learning-again", kind=kind)
+        self.warned = kinds
 
     def resume(self, version: int) -> int:
         """A new life begins at ``version``; return the number of updates that the last one had applied after it."""
@@ -264,6 +301,9 @@ class Tally:
             "last_score": self.last_score,
             "reached": dict(self.reached),
             "reports": list(self.reports.items()),
+            "scores": self.scores.kept(),
+            "given": self._given,
+            "longest_gap": self._longest_gap,
         }
 
     def restore(self, numbers: dict[str, Any]) -> None:
@@ -278,6 +318,9 @@ class Tally:
         self.last_score = numbers["last_score"]
         self.reached = {target: (t, updates) for target, (t, updates) in numbers["reached"].items()}
         self.reports = dict(numbers.get("reports", ()))  # which a checkpoint of an older version has not
+        if "scores" in numbers:  # likewise
+            self.scores.put_back(numbers["scores"])
+            self._given, self._longest_gap = numbers["given"], numbers["longest_gap"]
 
     def close(self, summary: dict[str, Any] | None) -> None:
         """Finish the record."""
@@ -319,5 +362,7 @@ class Tally:
             ],
             measured=self.measured,
             reports=self.reports,
+            scores=self.scores,
+            given=self._given,
         )
         return summarise(self.start, totals)

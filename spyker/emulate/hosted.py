@@ -49,7 +49,7 @@ from spyker.learn.engine import TrainJob
 from spyker.placement import Placement
 from spyker.protocol.client import Client
 from spyker.protocol.facts import UpdateApplied
-from spyker.protocol.messages import ClientMessage
+from spyker.protocol.messages import ClientMessage, Leave
 from spyker.protocol.server import Server
 from spyker.records import Resumed
 
@@ -474,6 +474,7 @@ class HostedWorld(Emulation):
             session = self.sessions[k] = Session(k, process)
             process.host.come(k, session, self.sizes(k), self.holdings[k].connect(home))
             process.go_on()
+            self._depart(k, None)
 
     def _welcomed(self, session: Session, keep: bool) -> None:
         if session.open:
@@ -482,15 +483,28 @@ class HostedWorld(Emulation):
             self._offer(session.client)
 
     def _task_arrives(self, session: Session, task: Give) -> None:
-        if session.open:
-            k = session.client
+        k = session.client
+        if session.open and not self.excluded(k):
             held = self.holdings[k].assigned(session.process.host.id, task.ticket, task.message)
             self._train(k, held.order, self._training_ends, (k, held))
 
     def _training_ends(self, trainee: tuple[int, Held], job: TrainJob) -> None:
         k, held = trainee
-        self.holdings[k].trained(held, self._trained(job), job.examples, job.metrics)
+        if self.excluded(k):
+            return
+        weights = self._trained(job, self.processors[held.place].server)
+        if weights is None:
+            arrival = self.links.up(self.clock.now, k, held.place, self._size(Leave()))
+            self.clock.at(arrival, self._depart, k, None)
+            return
+        self.holdings[k].trained(held, weights, job.examples, job.metrics)
         self._offer(k)
+
+    def _depart(self, k: int, _b: None) -> None:
+        """A client that failed says goodbye, if its server can hear it; otherwise when it is connected again."""
+        session = self.sessions[k]
+        if self.excluded(k) and session is not None and session.open:
+            self.leave(k)
 
     def _offer(self, k: int) -> None:
         """A client answers, if there is a connection and something to answer."""

@@ -42,6 +42,7 @@ class Judge:
         self.measured: list[Measured] = []  # in the last evaluation, besides the metric
         self.history: list[tuple[float, Evaluated]] = []
         self.turn = 0
+        self.given = False  # whether the run began from a model that was trained before
         self._plateau, self._seen = Plateau(higher_is_better=start.higher_is_better), 0
         self._pending: tuple[float, int, int, list[EvaluateJob]] | None = None
         self._held: list[tuple[float, Fact, int | None]] = []

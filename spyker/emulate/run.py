@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeAlias
 
-from spyker.config.scenario import Scenario, latency_seconds
+from spyker.config.scenario import STOP, Scenario, latency_seconds
 from spyker.emulate.clock import Clock, Stop
+from spyker.emulate.cycles import round_times
+from spyker.emulate.failures import Failures
 from spyker.emulate.hosted import HostedWorld
 from spyker.emulate.hostile import Liars
 from spyker.emulate.judge import Judge
@@ -21,7 +23,8 @@ from spyker.learn.task import Task
 from spyker.placement import Placement
 from spyker.protocol.server import Server, Setup, Work
 from spyker.records import run_started
-from spyker.records.summary import WAYS, Totals, server_totals, summarise, target_name
+from spyker.records.learning import Scores
+from spyker.records.summary import WAYS, FailedClient, Totals, server_totals, summarise, target_name
 from spyker.vectors import Vector
 
 Leave: TypeAlias = Callable[[float, Sequence[Vector]], None]
@@ -59,7 +62,8 @@ def run(
     outage = scenario.world.outage
     initial = task.initial() if beginning is None else beginning.weights
     hosted = outage is not None or fate is not None
-    world = make_world(scenario, task, engine, clock, judge.fact, places, initial, hosted=hosted)
+    failures = Failures(places.client_count, task, stop=scenario.training.on_client_error == STOP)
+    world = make_world(scenario, task, engine, clock, judge.fact, places, initial, failures, hosted=hosted)
     if isinstance(world, HostedWorld):
         if outage is not None:
             world.schedule(outage.start, world.isolate, outage.region)
@@ -72,11 +76,13 @@ def run(
         else:
             sink(0.0, started, None)
             if beginning is not None:
+                judge.given = True
                 sink(0.0, beginning.fact, None)
             world.start()
             judge.evaluate(world, places.learners)
         finished = clock.run(stop or Stop())
         judge.settle()
+        failures.check(ended=finished)
         if not finished and saves is not None:
             save(world, judge, saves)
     finally:
@@ -94,6 +100,7 @@ def make_world(
     sink: Sink,
     places: Placement,
     initial: Vector,
+    failures: Failures | None = None,
     *,
     hosted: bool,
 ) -> Emulation:
@@ -123,6 +130,7 @@ def make_world(
         "clock": clock,
         "sink": sink,
         "liars": Liars.of(scenario),
+        "failures": failures,
     }
 
     def build(i: int, roster: Mapping[int, int]) -> Server:
@@ -141,6 +149,12 @@ def count(
     scenario: Scenario, parameters: int, world: Emulation, judge: Judge, places: Placement, finished: bool
 ) -> Totals:
     """The totals of a run."""
+    failed = () if world.failures is None else world.failures.by_client.values()
+    for failure in failed:
+        places.move_client(failure.client, None)
+    scores = Scores(higher_is_better=judge.start.higher_is_better)
+    for _, result in judge.history:
+        scores.add(result.mean)
     reached = {target_name(target): judge.reached(target) for target in scenario.evaluation.targets or ()}
     return Totals(
         finished=finished,
@@ -167,4 +181,8 @@ def count(
         events=world.clock.happened,
         measured=judge.measured,
         reports=world.reports,
+        scores=scores,
+        given=judge.given,
+        times=round_times(scenario, parameters),
+        failed=[FailedClient(failure.client, failure.time, failure.reason) for failure in failed],
     )

@@ -13,6 +13,7 @@ from dataclasses import astuple
 from typing import Any, Protocol
 
 from spyker.emulate.clock import Event
+from spyker.emulate.failures import Failure
 from spyker.emulate.judge import Judge
 from spyker.emulate.processor import Processor
 from spyker.emulate.timers import Timers
@@ -88,7 +89,7 @@ class _Snapshot:
         self.vectors: dict[str, Array] = {}
 
     def take(self) -> State:
-        world, links = self.world, self.links
+        world, links, failures = self.world, self.links, self.world.failures
         numbers = {
             "clock": [self.clock.now, self.clock.happened, self.clock.scheduled],
             "events": [[e[0], e[1], *self._named(e)] for e in self.clock.pending()],
@@ -100,9 +101,10 @@ class _Snapshot:
             "queues": [[p.longest, p.busy, self._pack(list(p.queue), f"queue.{p.id}")] for p in world.processors],
             "servers": [self._attributes(p.server, f"server.{p.id}") for p in world.processors],
             "clients": [self._attributes(client, f"client.{client.id}") for client in world.clients],
-            "judge": [self.judge.turn, [[t, *astuple(result)] for t, result in self.judge.history]],
+            "judge": [self.judge.turn, self.judge.given, [[t, *astuple(result)] for t, result in self.judge.history]],
             "measured": [list(astuple(each)) for each in self.judge.measured],
             "reports": [[k, dict(metrics)] for k, metrics in world.reports.items()],
+            "failures": failures and [failures.trained, [astuple(each) for each in failures.by_client.values()]],
         }
         return State(numbers, self.vectors)
 
@@ -151,10 +153,13 @@ class _Snapshot:
         nodes: list[Server | Client] = [*servers, *world.clients]
         for node, kept in zip(nodes, [*numbers["servers"], *numbers["clients"]], strict=True):
             self._give(node, kept)
-        self.judge.turn, history = numbers["judge"]
+        self.judge.turn, self.judge.given, history = numbers["judge"]
         self.judge.history.extend((t, Evaluated(*result)) for t, *result in history)
         self.judge.measured = [Measured(*each) for each in numbers["measured"]]
         world.reports.update((k, metrics) for k, metrics in numbers["reports"])
+        if world.failures is not None:
+            world.failures.trained, failed = numbers["failures"]
+            world.failures.by_client |= {each[0]: Failure(*each) for each in failed}
         now, happened, scheduled = numbers["clock"]
         self.clock.go_on(now, happened, scheduled, self._events(numbers["events"]))
 

@@ -9,16 +9,31 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, TypeAlias
 
 from spyker.emulate.clock import Clock
+from spyker.emulate.failures import Failure, Failures
 from spyker.emulate.hostile import Liars
 from spyker.emulate.links import Links
 from spyker.emulate.processor import Processor, Service
 from spyker.learn.engine import Engine, TrainJob
+from spyker.learn.guard import ClientTrainingError
 from spyker.protocol.client import Client
 from spyker.protocol.facts import ClientReported, UpdateApplied
 from spyker.protocol.forms import declaration, size_in_bytes
-from spyker.protocol.messages import Action, Message, Model, Record, StartTimer, StopTimer, ToClient, ToServer, Train
+from spyker.protocol.messages import (
+    Action,
+    ClientMessage,
+    Leave,
+    Message,
+    Model,
+    PeerMessage,
+    Record,
+    StartTimer,
+    StopTimer,
+    ToClient,
+    ToServer,
+    Train,
+)
 from spyker.protocol.server import Server, Work
-from spyker.records import Fact
+from spyker.records import ClientFailed, Fact
 from spyker.records.summary import synchronised
 from spyker.vectors import Vector, is_finite
 
@@ -43,8 +58,12 @@ class Emulation(ABC):
         clock: Clock,
         sink: Sink,
         liars: Liars | None = None,
+        failures: Failures | None = None,
     ) -> None:
-        self.liars = liars
+        """Clients that fail are added to ``failures`` and excluded. Without it the first exception ends the run, and
+        servers are sent weights that are not finite.
+        """
+        self.liars, self.failures = liars, failures
         self.clock, self.links, self.engine, self.delays, self.sink = clock, links, engine, delays, sink
         self.costs = costs
         self.states: dict[int, bytes | None] = {}  # of those clients that keep one
@@ -93,14 +112,40 @@ class Emulation(ABC):
             self.engine.submit(job, due)
             self.clock.at(due, ended, trainee, job)
 
-    def _trained(self, job: TrainJob) -> Vector:
-        """What came of a training; what its client keeps for the next one stays here."""
-        weights = self.engine.trained(job)
-        if self.broken is None and not is_finite(weights):
-            self.broken = self.clock.now, job
+    def _trained(self, job: TrainJob, server: Server) -> Vector | None:
+        """What came of a training, which is an answer for ``server``; none if it failed and its client is excluded.
+
+        What its client keeps for the next one stays here.
+        """
+        try:
+            weights = self.engine.trained(job)
+        except ClientTrainingError as error:
+            if self.failures is None or self.failures.stop:
+                raise
+            self._exclude(server, self.failures.raised(self.clock.now, job, error))
+            return None
+        if not is_finite(weights):
+            # If the server's own model is not finite, that is no fault of the client: the next evaluation says so.
+            passed_on = server.handles_nonfinite or not is_finite(job.weights)
+            if self.failures is not None and not passed_on:
+                self._exclude(server, self.failures.ran_away(self.clock.now, job, self.broken))
+                return None
+            self.broken = self.broken or (self.clock.now, job)
+        elif self.failures is not None:
+            self.failures.trained = True
         if job.state is not job.left:
             self.states[job.client] = job.left
         return weights if self.liars is None else self.liars.answer(job, weights)
+
+    def _exclude(self, server: Server, failure: Failure) -> None:
+        """Go on without a client that failed, if there is another left."""
+        self.sink(self.clock.now, ClientFailed(server.id, failure.client, failure.reason), None)
+        if self.failures is not None:
+            self.failures.check()
+
+    def excluded(self, client: int) -> bool:
+        """Whether a client has failed."""
+        return self.failures is not None and client in self.failures.by_client
 
 
 class World(Emulation):
@@ -138,14 +183,23 @@ class World(Emulation):
 
     def model_arrives(self, k: int, model: Model) -> None:
         """A client does what its server asks for."""
+        if self.excluded(k):
+            return  # its departure is still on its way
         client = self.clients[k]
         for action in client.handle(client.server, model):
             if isinstance(action, Train):
                 self._train(k, action, self.training_ends, client)
 
     def training_ends(self, client: Client, job: TrainJob) -> None:
-        """A client answers its server."""
-        for action in client.trained(self._trained(job), job.examples, job.metrics):
+        """A client answers its server, or leaves it, if its training failed."""
+        weights = self._trained(job, self.processors[client.server].server)
+        if weights is None:
+            self._send_up(client.id, client.server, Leave())
+            return
+        for action in client.trained(weights, job.examples, job.metrics):
             if isinstance(action, ToServer):
-                arrival = self.links.up(self.clock.now, client.id, action.server, self._size(action.message))
-                self.clock.at(arrival, self.processors[action.server].arrive, client.id, action.message)
+                self._send_up(client.id, action.server, action.message)
+
+    def _send_up(self, client: int, server: int, message: ClientMessage | PeerMessage) -> None:
+        arrival = self.links.up(self.clock.now, client, server, self._size(message))
+        self.clock.at(arrival, self.processors[server].arrive, client, message)

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import TypeAlias, cast
 
-from spyker.learn.guard import Guard
+from spyker.learn.guard import ClientTrainingError, Guard
 from spyker.learn.task import Scored, Task, Trained
 from spyker.vectors import Vector
 
@@ -41,6 +41,8 @@ class TrainJob:
     metrics: Mapping[str, float] | None = None
     left: bytes | None = None
     """The client's state after this training."""
+    error: ClientTrainingError | None = None
+    """Why it failed, if it did: raised by whoever asks for the result, so at the same time with any engine."""
 
     def finish(self, answer: Vector | Trained) -> Vector:
         """Note what came of it."""
@@ -81,7 +83,10 @@ class Engine(ABC):
 
     @abstractmethod
     def trained(self, job: TrainJob) -> Vector:
-        """The weights that a training led to, which was submitted; what else it left is in the job then."""
+        """The weights that a training led to, which was submitted; what else it left is in the job then.
+
+        Raises :class:`~spyker.learn.guard.ClientTrainingError` if this training failed; other jobs are not concerned.
+        """
 
     @abstractmethod
     def score(self, job: EvaluateJob) -> float:

@@ -22,10 +22,19 @@ from spyker.vectors import Vector
 
 FLOAT32 = np.dtype(np.float32)
 MOST_EXAMPLES, MOST_METRICS, LONGEST_NAME = 1 << 53, 256, 256  # what a message can carry
+LONGEST_REASON = 200  # characters of an error in a summary
 
 
 class TaskFailedError(RuntimeError):
     """There is no result to be had from a task. Says which task, doing what, and why."""
+
+
+class ClientTrainingError(TaskFailedError):
+    """One training of one client failed. ``reason`` says why in a line; the whole text has the traceback."""
+
+    def __init__(self, text: str, reason: str = "") -> None:
+        super().__init__(text)
+        self.reason = reason or text
 
 
 class Guard:
@@ -50,7 +59,7 @@ class Guard:
                 more["state"] = None if state is None else pickle.loads(state)  # made below, by this run
             answer: Any = self.task.train(client, weights, rate, step, **more)
         except Exception as error:
-            self._fail(f"training client {client}", error)
+            self._fail_training(f"training client {client}", error)
         extended = isinstance(answer, Trained)
         trained = answer.weights if extended else answer
         if not isinstance(trained, np.ndarray) or trained.dtype != FLOAT32 or trained.shape != weights.shape:
@@ -127,13 +136,20 @@ class Guard:
         try:
             return replace(answer, metrics=metrics, state=cloudpickle.dumps(answer.state))
         except Exception as error:
-            self._fail(f"pickling the state of client {client}", error)
+            self._fail_training(f"pickling the state of client {client}", error)
 
     def _refuse(self, client: int, returned: str, remedy: str) -> NoReturn:
-        raise TaskFailedError(f"task {self.name}, training client {client}: returned {returned}. {remedy}")
+        reason = f"returned {returned}. {remedy}"
+        raise ClientTrainingError(f"task {self.name}, training client {client}: {reason}", reason)
+
+    def _fail_training(self, doing: str, error: Exception) -> NoReturn:
+        raise ClientTrainingError(self._told(doing, error), one_line(error)) from error
 
     def _fail(self, doing: str, error: Exception) -> NoReturn:
-        raise TaskFailedError(f"task {self.name}, {doing}:\n{own_traceback(error)}") from error
+        raise TaskFailedError(self._told(doing, error)) from error
+
+    def _told(self, doing: str, error: Exception) -> str:
+        return f"task {self.name}, {doing}:\n{own_traceback(error)}"
 
     @property
     def name(self) -> str:
@@ -146,6 +162,13 @@ def describe(answer: object) -> str:
     if isinstance(answer, np.ndarray):
         return f"an array of {answer.dtype} in the shape {answer.shape}"
     return f"{answer!r:.60} ({type(answer).__name__})"
+
+
+def one_line(error: Exception) -> str:
+    """What an error says, shortened to a line."""
+    first = next(iter(str(error).strip().splitlines()), "")
+    text = first if isinstance(error, ScenarioError) else f"{type(error).__name__}: {first}".rstrip(": ")
+    return text if len(text) <= LONGEST_REASON else f"{text[: LONGEST_REASON - 1]}…"
 
 
 def own_traceback(error: Exception) -> str:

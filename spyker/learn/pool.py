@@ -15,7 +15,7 @@ from collections.abc import Iterable, Sequence
 from typing import Generic, NamedTuple, TypeVar
 
 from spyker.learn.engine import Engine, EvaluateJob, Job, TrainJob
-from spyker.learn.guard import TaskFailedError
+from spyker.learn.guard import ClientTrainingError, TaskFailedError
 from spyker.vectors import Vector
 
 DEPTH = 2  # jobs per worker: one that it computes and one that waits for it
@@ -70,6 +70,13 @@ class Worker(ABC):
     def end(self) -> None:
         """End it, if it has not ended; what it is computing is of no use to anybody."""
 
+    def failed(self, error: TaskFailedError) -> None:
+        """The first of ``orders`` failed. A training keeps its error until it is due; anything else ends the run."""
+        job = self.next_job()
+        if not isinstance(job, TrainJob) or not isinstance(error, ClientTrainingError):
+            raise error
+        job.error = error
+
     def next_job(self) -> Job:
         """The job of the first of ``orders``, whose answer is there."""
         self.losses = 0
@@ -101,8 +108,11 @@ class Pool(Engine, Generic[W]):
 
     def trained(self, job: TrainJob) -> Vector:
         """Wait for a training."""
-        while job.result is None:
+        while job.result is None and job.error is None:
             self._step(wait=True)
+        if job.error is not None:
+            raise job.error
+        assert job.result is not None
         return job.result
 
     def score(self, job: EvaluateJob) -> float:

@@ -23,7 +23,7 @@ from ray.exceptions import RayError, RayTaskError
 
 from spyker.config.sections import ScenarioError, show
 from spyker.learn.engine import Job, TrainJob, keep_memory, single_threaded
-from spyker.learn.guard import Guard, TaskFailedError
+from spyker.learn.guard import ClientTrainingError, Guard, TaskFailedError
 from spyker.learn.pool import Pool, Worker, WorkerLostError
 from spyker.learn.registry import Recipe
 from spyker.learn.task import Scored, Trained
@@ -107,9 +107,12 @@ class Actor(Worker):
         try:
             answer = ray.get(self.answers.popleft())
         except RayTaskError as error:
-            if not isinstance(error.cause, RayError):
-                raise TaskFailedError(str(error.cause)) from None
-            raise self._loss(error.cause) from None
+            if isinstance(error.cause, RayError):
+                raise self._loss(error.cause) from None
+            if isinstance(error.cause, ClientTrainingError):
+                self.failed(error.cause)
+                return
+            raise TaskFailedError(str(error.cause)) from None
         except RayError as error:
             raise self._loss(error) from None
         if not self.ready:

@@ -19,7 +19,7 @@ import msgspec
 import numpy as np
 
 from spyker.learn.engine import Job, TrainJob, keep_memory, single_threaded
-from spyker.learn.guard import Guard, TaskFailedError
+from spyker.learn.guard import ClientTrainingError, Guard, TaskFailedError
 from spyker.learn.pool import DEPTH, Pool, Worker, WorkerDiedError, WorkerLostError
 from spyker.learn.registry import Recipe
 from spyker.learn.spawn import spawn
@@ -28,7 +28,8 @@ from spyker.vectors import Vector
 
 ORDER = struct.Struct("<qdqd")  # client (-1: evaluate), rate, step, age; then its state, if it has one
 ANSWER = struct.Struct("<cd")  # what this is, score; then what else there is to say
-WEIGHTS, TRAINED, FAILED = b"w", b"t", b"f"  # weights or a score; more than that; an error, as text
+WEIGHTS, TRAINED = b"w", b"t"  # weights or a score; more than that
+FAILED, BROKEN = b"f", b"b"  # this job failed: an error as text, and its reason; there is no task, as text
 SMALL = 16_384  # bytes that surely fit into a pipe whose other end is not being read
 
 
@@ -75,10 +76,14 @@ class WorkerProcess(Worker):
         except (EOFError, OSError):
             raise self._death() from None
         kind, score = ANSWER.unpack_from(answer)
-        if kind == FAILED:
+        if kind == BROKEN:
             raise TaskFailedError(answer[ANSWER.size :].decode())
         slot = self.slots[self.taken % DEPTH]
         self.taken += 1
+        if kind == FAILED:
+            text, reason = msgspec.msgpack.decode(answer[ANSWER.size :])
+            self.failed(TaskFailedError(text) if reason is None else ClientTrainingError(text, reason))
+            return
         job = self.next_job()
         if not isinstance(job, TrainJob):
             also = answer[ANSWER.size :]
@@ -130,7 +135,7 @@ def _serve(pipe: Connection, memory: Any, recipe: Recipe) -> None:
         try:
             task = recipe.guarded()
         except TaskFailedError as error:
-            pipe.send_bytes(_failure(error))
+            pipe.send_bytes(ANSWER.pack(BROKEN, 0.0) + str(error).encode(errors="replace"))
             return
         single_threaded()
         while True:
@@ -159,4 +164,6 @@ def _answer(task: Guard, order: bytes, weights: Vector) -> bytes:
 
 
 def _failure(error: TaskFailedError) -> bytes:
-    return ANSWER.pack(FAILED, 0.0) + str(error).encode(errors="replace")
+    reason = error.reason if isinstance(error, ClientTrainingError) else None
+    told = [text and text.encode(errors="replace").decode() for text in (str(error), reason)]
+    return ANSWER.pack(FAILED, 0.0) + msgspec.msgpack.encode(told)

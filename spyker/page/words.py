@@ -32,6 +32,7 @@ CONCERNS = {
     "cut": "cut off",
     "crashed": "crashed",
     "lost": "lost",
+    "failed": "excluded: its training failed",
     "resumed": "went on from a checkpoint",
 }
 """Kinds of facts after which somebody is of concern, and what is said of whom. Not all of them exist yet."""

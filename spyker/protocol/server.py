@@ -251,6 +251,14 @@ class Server(ABC):
         return self.suspected.issuperset(set(self.ring).difference(heard))
 
     @property
+    def handles_nonfinite(self) -> bool:
+        """Whether it wants clients' answers that are not finite, to react to them: by a lower learning rate, say.
+
+        Otherwise an emulation excludes their clients, and a deployment refuses them.
+        """
+        return False
+
+    @property
     def has_token(self) -> bool:
         """Whether it is here."""
         return False

@@ -67,7 +67,7 @@ from spyker.protocol.messages import (
 from spyker.protocol.server import Server, Setup, Work, epoch_of, first_bid
 from spyker.protocol.statistics import statistics_once, weights_alone, without_statistics
 from spyker.protocol.weights import Weights
-from spyker.vectors import Vector, length
+from spyker.vectors import Vector, is_finite, length
 
 USUAL_ROUNDS, USUAL_ANSWERS = 8, 1024  # how far back the usual length of an answer looks, at most
 KEPT = 4  # exchanges whose models may still arrive
@@ -263,7 +263,8 @@ class Stride(Server):
         self.lengths.append(math.inf if math.isnan(far) else far)
         limit = self.parameters.clip * (self.usual or statistics.median(self.lengths))
         share = limit / far if 0 < limit < far else 1.0
-        self.sum.add(update.weights, self.sizes[k] * share)
+        if math.isfinite(far) or is_finite(update.weights):  # otherwise it counts for the median alone
+            self.sum.add(update.weights, self.sizes[k] * share)
         self.weight += self.sizes[k]
         self.answered[k] = max(0, self.version - update.version)
         self.check_round()
@@ -307,9 +308,12 @@ class Stride(Server):
 
     def ran_away(self) -> bool:
         """Whether the first trainings went so far that nothing good can come of them."""
-        if self.first or self.halved == MOST_HALVED:
-            return False
-        return 0 < self.reach < statistics.median(self.lengths)
+        return self.handles_nonfinite and self.reach < statistics.median(self.lengths)
+
+    @property
+    def handles_nonfinite(self) -> bool:
+        """While no round has ended: its trainings may be repeated with half the rate."""
+        return not self.first and self.halved < MOST_HALVED and self.reach > 0
 
     def start_over(self) -> None:
         """The first round again, with half the rate."""

@@ -10,6 +10,7 @@ nobody looks into a running world.
 from spyker.protocol.facts import Fact
 from spyker.records.facts import (
     Begun,
+    ClientFailed,
     Dropped,
     Evaluated,
     Measured,
@@ -39,6 +40,7 @@ __all__ = [
     "SCENARIO",
     "SUMMARY",
     "Begun",
+    "ClientFailed",
     "Dropped",
     "Evaluated",
     "Fact",

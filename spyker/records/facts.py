@@ -152,6 +152,16 @@ def measured(name: str, scores: Sequence[float], averaged: float | None, *, high
 
 
 @dataclass(frozen=True, slots=True)
+class ClientFailed(Fact):
+    """A client's training failed in an emulation, and the run goes on without that client."""
+
+    kind: ClassVar[str] = "failed"
+    server: int
+    client: int
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
 class Resumed(Fact):
     """A server process went on from a checkpoint: ``lost`` updates after ``version`` are gone, and those facts void."""
 

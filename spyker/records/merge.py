@@ -29,8 +29,9 @@ from pathlib import Path
 from typing import Any
 
 from spyker.protocol.facts import ClientReported, Fact, UpdateApplied
-from spyker.records.facts import Evaluated, Measured, Resumed, RunStarted, evaluated, measured
+from spyker.records.facts import Begun, Evaluated, Measured, Resumed, RunStarted, evaluated, measured
 from spyker.records.files import FACTS, SCENARIO, SUMMARY, RecordError, contents, write_atomically
+from spyker.records.learning import Scores
 from spyker.records.lines import Stated, jsonable, line, parse
 from spyker.records.reader import Follower, RunRecord, read_back
 from spyker.records.segments import end, is_gone
@@ -225,6 +226,10 @@ class Merger:
             name: {int(k): (up, math.nan if score is None else score) for k, (up, score) in of.items()}
             for name, of in state.get("others", {}).items()
         }
+        self.scores = Scores(higher_is_better=start.higher_is_better)
+        if "scores" in state:
+            self.scores.put_back(state["scores"])
+        self.given = bool(state.get("given"))  # whether it began from a model that was trained before
         self.reports: dict[int, dict[str, float]] = {int(k): each for k, each in state.get("reports", {}).items()}
         self.noted: dict[str, Any] = {}
 
@@ -265,6 +270,7 @@ class Merger:
         if isinstance(fact, Measured):
             self.others_of.setdefault(fact.name, {})[server] = fact.higher_is_better, fact.mean
             return
+        self.given |= isinstance(fact, Begun)
         if isinstance(fact, ClientReported) and fact.metrics:
             self.reports[fact.client] = fact.metrics
         if isinstance(fact, UpdateApplied | Resumed):
@@ -281,6 +287,7 @@ class Merger:
         t, scores = self.due, [self.last[server][0] for server in sorted(self.last)]
         size, updates = sum(size for _, size in self.last.values()), sum(self.versions.values())
         self.final = evaluated(updates, size, scores, None, higher_is_better=self.start.higher_is_better)
+        self.scores.add(self.final.mean)
         self.writer.write(t, self.final)
         for name, of in self.others_of.items():
             if of.keys() >= self.last.keys():
@@ -307,6 +314,8 @@ class Merger:
             "final": self.final and line(0.0, self.final),
             "others": {name: dict(of) for name, of in self.others_of.items()},
             "reports": dict(self.reports),
+            "scores": self.scores.kept(),
+            "given": self.given,
         }
 
     def summary(self) -> dict[str, Any] | None:
@@ -329,5 +338,7 @@ class Merger:
             servers=[each["servers"][0] for each, part in zip(own, self.parts, strict=True) if not part.cloud],
             measured=list(self.others.values()),
             reports=self.reports,
+            scores=self.scores,
+            given=self.given,
         )
         return summarise(self.start, totals)

@@ -9,12 +9,22 @@ from typing import Any
 from spyker.protocol.facts import CloudRoundEnded, Fact, SyncStarted
 from spyker.protocol.server import Server
 from spyker.records.facts import Evaluated, Measured, RunStarted
+from spyker.records.learning import RoundTimes, RunWarning, Scores, as_table, no_updates, score_warnings, slow_links
 
 WEIGHTS_SHOWN = 64  # the summary holds the weights of models with up to so many parameters
 WAYS = ("server-to-client", "client-to-server", "server-to-server")
 
 Hit = tuple[float, int]
 """When a target was reached: the time and the number of updates."""
+
+
+@dataclass(frozen=True, slots=True)
+class FailedClient:
+    """A client whose training failed, and without which the run went on."""
+
+    client: int
+    time: float
+    reason: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +55,14 @@ class Totals:
     """What else the last evaluation measured."""
     reports: Mapping[int, Mapping[str, float]] = field(default_factory=dict)
     """What each client that reported something reported last, by client."""
+    failed: Sequence[FailedClient] = ()
+    """Clients whose training failed, in the order in which they were excluded."""
+    scores: Scores | None = None
+    """What evaluations gave from the beginning on."""
+    times: RoundTimes | None = None
+    """What a round of a client takes, if that is known."""
+    given: bool = False
+    """Whether it began from a model that was trained before."""
 
 
 def summarise(start: RunStarted, totals: Totals) -> dict[str, Any]:
@@ -74,6 +92,7 @@ def summarise(start: RunStarted, totals: Totals) -> dict[str, Any]:
         "bytes": {"total": sum(totals.bytes.values()), **{way: totals.bytes[way] for way in WAYS}},
         "messages": dict(totals.messages),
         "servers": list(totals.servers),
+        **known(failed_clients=failed_clients(totals.failed), warnings=as_table(run_warnings(start, totals))),
     }
 
 
@@ -95,6 +114,25 @@ def other_metrics(measured: Sequence[Measured]) -> dict[str, Any] | None:
     """What was measured besides the metric, by name."""
     keys = ("higher_is_better", "mean", "worst", "best", "averaged")
     return {each.name: {key: getattr(each, key) for key in keys} for each in measured} or None
+
+
+def run_warnings(start: RunStarted, totals: Totals) -> list[RunWarning]:
+    """What kept the run from learning. One that was ended early may have had no time to."""
+    found, updates, scores = [], sum(server["updates"] for server in totals.servers), totals.scores
+    cloud = any(place.id == start.server and place.clients is None for place in start.servers)
+    if not updates and totals.finished and not cloud:
+        found.append(no_updates(totals.time, totals.times))
+    if totals.times is not None:
+        found += slow_links(totals.times)
+    if scores is not None:
+        met = totals.given or not totals.finished or any(start.good(scores.last, target) for target in start.targets)
+        found += score_warnings(scores, start.metric, updates, start.clients, met=met)
+    return found
+
+
+def failed_clients(failed: Sequence[FailedClient]) -> list[dict[str, Any]] | None:
+    """The clients that were excluded, each with the time and the reason."""
+    return [{"client": each.client, "time": round(each.time, 9), "reason": each.reason} for each in failed] or None
 
 
 def reported(reports: Mapping[int, Mapping[str, float]]) -> dict[str, Any] | None:

@@ -39,4 +39,6 @@ def as_plain(run: RunRecord) -> dict[str, Any]:
             for target in targets([run])
             for hit in [points.reached(target)]
         ],
+        "warnings": (run.summary or {}).get("warnings", []),
+        "failed_clients": (run.summary or {}).get("failed_clients", []),
     }

@@ -64,6 +64,14 @@ def test_updates_show_in_age_version_queue_and_staleness(scrape):
     assert value("staleness_sum") == 4
 
 
+def test_warnings_are_a_gauge_by_kind(scrape):
+    metrics = Metrics(1, "spyker")
+    metrics.learning(frozenset({"no-progress"}))
+    value = scrape(metrics)
+    kinds = ("no-updates", "no-progress", "collapsed")
+    assert [value("learning_warnings", kind=kind) for kind in kinds] == [0, 1, 0]
+
+
 def test_the_algorithm_can_be_read(scrape):
     assert scrape(Metrics(1, "fedavg"))("server_info", algorithm="fedavg") == 1
 

@@ -17,7 +17,7 @@ from spyker.cli.main import main
 from spyker.config.scenario import TaskChoice, Training
 from spyker.config.sections import ScenarioError
 from spyker.learn.engine import Engine, EvaluateJob, Here, TrainJob
-from spyker.learn.guard import TaskFailedError
+from spyker.learn.guard import ClientTrainingError, TaskFailedError
 from spyker.learn.pool import LOSSES
 from spyker.learn.registry import Recipe
 from spyker.learn.workers import Workers
@@ -173,6 +173,21 @@ def test_a_task_that_always_fails_ends_the_run_with_its_own_error(
         engine.submit(job, due=0)
         with pytest.raises(TaskFailedError, match=complaint):
             engine.trained(job)
+
+
+@pytest.mark.timeout(60)
+def test_a_training_that_fails_concerns_no_other(cluster: Any, fragile: Callable[..., Recipe]) -> None:
+    jobs = [TrainJob(k, np.zeros(3, np.float32), 0.1, 0) for k in range(6)]
+    with RayEngine(fragile(raises="client 4"), count=1, address=cluster.address) as engine:
+        for job in jobs:
+            engine.submit(job, due=job.client)
+        for job in jobs:
+            if job.client == 4:
+                with pytest.raises(ClientTrainingError) as failure:
+                    engine.trained(job)
+                assert failure.value.reason == "ArithmeticError: client 4 is cursed"
+            else:
+                assert engine.trained(job).size == 3
 
 
 def test_a_model_goes_into_the_store_once_and_leaves_it_when_nobody_holds_it(

@@ -129,8 +129,11 @@ def test_what_evaluate_returns_must_be_what_is_declared(tmp_path: Path) -> None:
 
 
 def test_a_nan_in_the_data_is_told_by_client_and_minibatch(tmp_path: Path) -> None:
+    (failed,) = run(tmp_path / "goes-on", settings={"task.broken": 2}).summary["failed_clients"]
+    assert failed["client"] == 2
+    assert "an input in its minibatch 1 is NaN or infinite" in failed["reason"]
     with pytest.raises(RuntimeError) as error:
-        run(tmp_path / "r", settings={"task.broken": 2})
+        run(tmp_path / "stops", settings={"task.broken": 2, "training.on-client-error": "stop"})
     text = str(error.value)
     assert "First at client 2, at t = " in text
     assert "in its training number 0 (from 0) at the rate 0.05, of a model whose norm was " in text
