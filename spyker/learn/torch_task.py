@@ -136,7 +136,9 @@ class TorchTask(Task):
         self.model.to(self.device)
         parameters = dict(self.model.named_parameters())
         self.parameters = list(parameters.values())
-        buffers = {name: b for name, b in self.model.named_buffers() if b.is_floating_point()}
+        every = dict(self.model.named_buffers())
+        buffers = {name: b for name, b in every.items() if b.is_floating_point()}
+        self.counters = [(b, b.clone()) for b in every.values() if not b.is_floating_point()]
         parts = parameters | buffers
         self.layout = Layout(tuple(parts), tuple(tuple(p.shape) for p in parts.values()))
         self.flat = torch.cat([flattened(part.detach()).float() for part in parts.values()])
@@ -153,8 +155,10 @@ class TorchTask(Task):
             start = stop
 
     def __getstate__(self) -> dict[str, object]:
-        """Without the views of the flat vectors, which would come back as copies."""
-        views = ("flat", "gradient", "trained", "parameters")
+        """As it was made, without the views of the flat vectors, which would come back as copies."""
+        self.load(self._initial)
+        self.model.train()
+        views = ("flat", "gradient", "trained", "parameters", "counters")
         return {key: value for key, value in vars(self).items() if key not in views}
 
     def __setstate__(self, state: dict[str, object]) -> None:
@@ -231,7 +235,9 @@ class TorchTask(Task):
         return {m.metric.name: m.finish(total / count) for m, total in zip(self.measures, totals, strict=True)}
 
     def load(self, weights: Vector) -> None:
-        """Make ``weights`` the model's."""
+        """Make ``weights`` the model's, and its counters, such as that of batches, what they were at first."""
+        for counter, first in self.counters:
+            counter.copy_(first)
         if self.device.type == "cpu":
             np.copyto(self.flat.numpy(), weights)
         else:
