@@ -175,6 +175,8 @@ BAD: list[tuple[dict[str, object], str, str]] = [
     ({"client-rate": 1}, "client-rate", "Did you mean 'spyker.client-rate' or 'fedasync.client-rate'?"),
     ({"bandwith": 1}, "bandwith", "Did you mean 'world.bandwidth-mbit'?"),
     ({"spyker": {"epochs": 1}}, "spyker.epochs", "Did you mean 'training.epochs'?"),
+    ({"training": {"precision": "bf16"}}, "training.precision", "Known here: batch-size, "),
+    ({"training": {"drop": 1}}, "training.drop", "Known here: batch-size, "),
     ({"xyz": 1}, "xyz", "Known here: algorithm"),
     ({"world": {"latency": 1}}, "world.latency", "latency-ms"),
     ({"spyker": {"h_inter": 1}}, "spyker.h_inter", "h-inter"),
