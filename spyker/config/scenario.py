@@ -130,6 +130,17 @@ class Training:
     report_loss: bool | None = parameter(
         None, "true: every client reports the mean loss of its training, in facts of the kind report"
     )
+    accumulate: int | None = parameter(
+        None,
+        "average the gradients of so many batches before each step, for large batches in little memory; unset: 1",
+        at_least=1,
+    )
+    autocast: str | None = parameter(
+        None,
+        "compute PyTorch models in this precision where torch.autocast deems it safe, in training and evaluation; "
+        "weights stay in float32; unset: as the model is",
+        choices=("bfloat16",),
+    )
 
 
 @dataclass(frozen=True, slots=True)
