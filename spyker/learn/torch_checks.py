@@ -196,10 +196,10 @@ def try_out(
 
 @torch.no_grad()
 def needs_two(model: nn.Module, batch: Batch) -> bool:
-    """Whether BatchNorm refuses to train on one example alone. It may change what the model counts and averages."""
+    """Whether BatchNorm refuses to train on one example alone."""
     if not any(isinstance(module, nn.modules.batchnorm._BatchNorm) for module in model.modules()):
         return False
-    mode = model.training
+    mode, before = model.training, [(buffer, buffer.clone()) for buffer in model.buffers()]
     with torch.random.fork_rng(devices=[]):
         model.train()
         try:
@@ -208,6 +208,8 @@ def needs_two(model: nn.Module, batch: Batch) -> bool:
             return "more than 1 value per channel" in str(error)
         finally:
             model.train(mode=mode)
+            for buffer, value in before:
+                buffer.copy_(value)
     return False
 
 

@@ -105,8 +105,9 @@ class TorchTask(Task):
         if training.autocast is not None and self.dtype != torch.float32:
             problem = f"{show(training.autocast)} is not allowed: the model is in {precision(self.dtype)}"
             raise ScenarioError("training.autocast", problem, "Write model.float()")
+        self.lends = False
         self._flatten()
-        self._initial = self.unload()
+        self._initial = self._shared()
         if not self.clients:
             raise ScenarioError("task", "has no client", "Give TorchTask one dataset per client")
         self.native = None
@@ -143,7 +144,6 @@ class TorchTask(Task):
             self.needs_two = needs_two(self.model, batch)
         if self.needs_two:
             check_pairs(self.clients, size)
-        self.load(self._initial)
 
     def _flatten(self) -> None:
         """Move the model into one vector."""
@@ -156,37 +156,61 @@ class TorchTask(Task):
         parts = parameters | buffers
         self.layout = Layout(tuple(parts), tuple(tuple(p.shape) for p in parts.values()))
         self.flat = torch.cat([flattened(part.detach()).to(self.dtype) for part in parts.values()])
-        count = sum(p.numel() for p in parameters.values())
-        self.gradient = torch.zeros(count, dtype=self.dtype, device=self.device)
-        self.trained = self.flat[: self.gradient.numel()]
-        self.statistics = self.flat.numel() - self.gradient.numel()
-        self.trained.grad = self.gradient
+        self.trained = self.flat[: sum(p.numel() for p in parameters.values())]
+        self.statistics = self.flat.numel() - self.trained.numel()
+        self.pristine = True
         start = 0
         for part in parts.values():
             stop = start + part.numel()
             part.data = shaped(self.flat[start:stop], part.shape)
-            if isinstance(part, nn.Parameter):
-                part.grad = shaped(self.gradient[start:stop], part.shape)
+            start = stop
+
+    def _shared(self) -> Vector:
+        """W⁰, in the memory of the model as long as nothing else is loaded into it."""
+        weights = self.flat.numpy() if self.in_place else self.unload()
+        weights.flags.writeable = False
+        return weights
+
+    @property
+    def in_place(self) -> bool:
+        """Whether the vector of the model is one as servers have them."""
+        return self.device.type == "cpu" and self.dtype == torch.float32
+
+    def with_gradients(self) -> None:
+        """Let the parameters have gradients, views of one vector. A process that trains nothing needs none."""
+        if self.trained.grad is not None:
+            return
+        self.gradient = self.trained.grad = torch.zeros_like(self.trained)
+        start = 0
+        for parameter in self.parameters:
+            stop = start + parameter.numel()
+            parameter.grad = shaped(self.gradient[start:stop], parameter.shape)
             start = stop
 
     def __getstate__(self) -> dict[str, object]:
         """As it was made, without the views of the flat vectors, which would come back as copies."""
-        self.load(self._initial)
+        if not self.pristine:
+            self.load(self._initial)
         self.model.train()
-        views = ("flat", "gradient", "trained", "parameters", "counters")
+        views = ("flat", "gradient", "trained", "parameters", "counters", "pristine", "_initial")
         return {key: value for key, value in vars(self).items() if key not in views}
 
     def __setstate__(self, state: dict[str, object]) -> None:
         vars(self).update(state)
         self._flatten()
+        self._initial = self._shared()
+
+    def train_only(self) -> None:
+        """Keep no W⁰, and let trained weights be valid until the next call only."""
+        self.pristine, self.lends, self._initial = False, self.in_place, np.empty(0, np.float32)
 
     def mix(self, target: Vector, source: Vector, weight: float, out: Vector) -> None:
         """One vectorised pass, which is twice as fast on large models as NumPy's three in blocks."""
         torch.lerp(torch.from_numpy(target), torch.from_numpy(source), weight, out=torch.from_numpy(out))
 
     def initial(self) -> Vector:
-        """The weights that the model came with."""
-        return self._initial.copy()
+        """The weights that the model came with, read-only."""
+        return self._initial
 
     def size(self, client: int) -> int:
         """The length of the client's dataset."""
@@ -258,6 +282,9 @@ class TorchTask(Task):
 
     def load(self, weights: Vector) -> None:
         """Make ``weights`` the model's, and its counters, such as that of batches, what they were at first."""
+        if self.pristine:
+            self._flatten()  # W⁰ keeps the memory
+            self.pristine = False
         for counter, first in self.counters:
             counter.copy_(first)
         if self.device.type == "cpu":
@@ -266,8 +293,8 @@ class TorchTask(Task):
             self.flat.copy_(torch.tensor(weights))
 
     def unload(self) -> Vector:
-        """The model's weights, as a vector of their own."""
-        return np.array(self.flat.cpu().numpy(), np.float32)
+        """The model's weights, as a vector of their own, unless this process only trains."""
+        return self.flat.numpy() if self.lends else np.array(self.flat.cpu().numpy(), np.float32)
 
     def state_dict(self, weights: Vector) -> dict[str, Tensor]:
         """The weights as PyTorch knows them, by name."""

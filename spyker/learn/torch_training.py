@@ -54,6 +54,7 @@ class Trainer:
         """Step by step; after each its batches and the loss before it."""
         task, training = self.task, self.task.training
         task.load(self.weights)
+        task.with_gradients()
         self.anchor = task.trained.clone() if training.proximal else None
         self.steps = task.descent.begin(task.trained, task.parameters, self.rate, self.state)
         task.model.train()

@@ -1,3 +1,5 @@
+import pickle
+
 import numpy as np
 import pytest
 import torch
@@ -158,3 +160,32 @@ def test_a_training_leaves_nothing_behind_in_the_task() -> None:
     assert value_digest(task) == before
     task.seed = 8
     assert value_digest(task) != before
+
+
+def test_a_process_that_does_not_train_has_the_model_once() -> None:
+    task = TorchTask(small_model(), [examples(20)], examples(20), Training(), seed=7)
+    initial = task.initial()
+    assert np.shares_memory(initial, task.flat.numpy())
+    assert all(parameter.grad is None for parameter in task.parameters)
+    assert not initial.flags.writeable
+    before = initial.copy()
+    trained = task.train(0, initial, 0.1, 0)
+    assert not np.array_equal(trained, before)  # type: ignore[arg-type]
+    assert np.array_equal(initial, before)
+    assert task.initial() is initial
+    copy = pickle.loads(pickle.dumps(task))
+    assert np.array_equal(copy.initial(), before)
+    assert np.array_equal(copy.train(0, initial, 0.1, 0), trained)
+
+
+def test_a_process_that_only_trains_lends_the_weights_that_it_trained() -> None:
+    task = TorchTask(small_model(), [examples(20)], examples(20), Training(), seed=7)
+    initial = task.initial().copy()
+    expected, score = task.train(0, initial, 0.1, 0), task.evaluate(initial)
+    worker = TorchTask(small_model(), [examples(20)], examples(20), Training(), seed=7)
+    worker.train_only()
+    assert worker.evaluate(initial) == score
+    lent = worker.train(0, initial, 0.1, 0)
+    assert isinstance(lent, np.ndarray)
+    assert np.array_equal(lent, expected)  # type: ignore[arg-type]
+    assert np.shares_memory(lent, worker.flat.numpy())
