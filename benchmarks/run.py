@@ -21,6 +21,7 @@ NAMES = (
     "event_engine",
     "exchange_scale",
     "engine_efficiency",
+    "copies",
     "flower",
     "deploy",
     "bounds",

@@ -20,7 +20,7 @@ from spyker.api.scenario import AlgorithmLike, Source, TaskLike, read_scenario
 from spyker.config.scenario import Scenario
 from spyker.config.sections import ScenarioError
 from spyker.emulate.record import record
-from spyker.emulate.saves import RecordSaves, check_same
+from spyker.emulate.saves import RecordSaves
 from spyker.learn.engine import Engine
 from spyker.learn.given_model import Beginning, GivenModel
 from spyker.learn.layout import layout_of
@@ -110,6 +110,7 @@ def run(
         folder = new_folder(f"{chosen.chosen.name}-{short(chosen)}") if out is None else Path(out)
         with OutFolder(folder) if resume else place_for_record(folder, overwrite=overwrite) as place, held(folder):
             prepare_data([chosen], progress=progress)
+            saves = RecordSaves(folder, chosen, Pace(), save)  # digests what training may change
             made, trainers = start(chosen, workers, engine, ray_address)
             with trainers, interrupts() as stop:
                 beginning = None if given is None else given.fit(layout_of(made))
@@ -118,7 +119,7 @@ def run(
                 if save is None:
                     place.empty()
                 else:
-                    check_same(folder, save, chosen, made)
+                    saves.check(chosen, made.metric)
                 done = emulate(
                     chosen,
                     made,
@@ -129,7 +130,7 @@ def run(
                     Following(trackers, folder, folder.resolve().name),
                     beginning=beginning,
                     model=model,
-                    saves=RecordSaves(folder, chosen, Pace(), save),
+                    saves=saves,
                     progress=progress,
                 )
     if stop.interrupted:

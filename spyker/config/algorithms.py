@@ -7,7 +7,7 @@ from typing import Any
 
 from spyker.config.names import Names
 from spyker.config.sections import ScenarioError, show
-from spyker.own_code import code_digest
+from spyker.own_code import PROGRAM, code_digest, value_digest
 from spyker.protocol.registry import ALGORITHMS
 from spyker.protocol.server import Server
 
@@ -28,7 +28,11 @@ def find_algorithm(name: str, where: str = "algorithm") -> type[Server]:
 
 def algorithm_code(name: str) -> str:
     """What code an algorithm depends on that is not ours, as a digest or a release; empty for a built-in one."""
-    return "" if name in ALGORITHMS else NAMES.release(name) + code_digest(NAMES.place(name))
+    if name in ALGORITHMS:
+        return ""
+    if name.startswith(f"{PROGRAM}:"):
+        return value_digest(find_algorithm(name))
+    return NAMES.release(name) + code_digest(NAMES.place(name))
 
 
 def parameter_sections(chosen: type[Server]) -> dict[str, type[Any]]:

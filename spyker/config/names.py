@@ -7,13 +7,16 @@ from __future__ import annotations
 
 import importlib
 import sys
+import traceback
 from collections.abc import Iterable
 from dataclasses import dataclass
 from importlib.metadata import entry_points
+from pathlib import Path
 from typing import Any
 
 from spyker.config.sections import ScenarioError, show
 from spyker.config.suggest import suggest
+from spyker.own_code import is_own
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,11 +57,24 @@ class Names:
             sys.path.insert(0, "")
         try:
             imported = importlib.import_module(module)
-        except ImportError as error:
-            remedy = "Run from the folder that holds the module"
-            raise ScenarioError(where, f"{show(name)} cannot be imported ({error})", remedy) from None
+        except Exception as error:
+            if isinstance(error, ModuleNotFoundError) and f"{module}.".startswith(f"{error.name}."):
+                problem, remedy = f" ({error})", "Run from the folder that holds the module"
+            else:
+                problem = f": {type(error).__name__}: {error} ({place_of(error)})"
+                remedy = "Correct that line, or install what it imports"
+            raise ScenarioError(where, f"{show(name)} cannot be imported{problem}", remedy) from None
         if not hasattr(imported, attribute):
             there = [each for each in vars(imported) if not each.startswith("_")]
             problem = f"{show(name)} cannot be imported ({module} has no {attribute!r})"
             raise ScenarioError(where, problem, suggest(attribute, there, "It has"))
         return getattr(imported, attribute)
+
+
+def place_of(error: Exception) -> str:
+    """The file and the line of the user's own that an error of an import comes from."""
+    if isinstance(error, SyntaxError):
+        return f"{error.filename}, line {error.lineno}"
+    frames = [f for f in traceback.extract_tb(error.__traceback__)[1:] if not f.filename.startswith("<frozen ")]
+    place = [*frames[-1:], *(frame for frame in frames if is_own(Path(frame.filename)))][-1]
+    return f"{place.filename}, line {place.lineno}"

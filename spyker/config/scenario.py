@@ -137,6 +137,17 @@ class Training:
         "continue, without that client, unless all clients fail; or stop, with the error; unset: continue",
         choices=(CONTINUE, STOP),
     )
+    accumulate: int | None = parameter(
+        None,
+        "average the gradients of so many batches before each step, for large batches in little memory; unset: 1",
+        at_least=1,
+    )
+    autocast: str | None = parameter(
+        None,
+        "compute PyTorch models in this precision where torch.autocast deems it safe, in training and evaluation; "
+        "weights stay in float32; unset: as the model is",
+        choices=("bfloat16",),
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -251,9 +262,9 @@ def load(
         lay_over(table, dotted, value)
     lay_under(table, preset)
     if clients is not None:
-        world = table.get("world", {})
-        regions = world.get("regions", PAPER_LATENCY) if isinstance(world, dict) else ()
-        lay_over(table, "world.clients", split_clients(clients, len(regions) if isinstance(regions, Sized) else 0))
+        world = table.setdefault("world", {})
+        if isinstance(world, dict):  # what is no section is refused later
+            place_clients(world, clients)
     return from_table(table, path.parent if path else Path(), others)
 
 
@@ -402,12 +413,24 @@ def fill_world(world: Geography) -> Geography:
     return replace(world, clients=clients, latency_ms=latency)
 
 
-def split_clients(total: int, regions: int) -> list[int]:
-    """Spread clients over regions as evenly as possible, the first regions getting one more."""
+def place_clients(world: dict[str, Any], total: int) -> None:
+    """Set the clients of each region. Where no region is named, there are no more regions than clients."""
     if isinstance(total, bool) or not isinstance(total, int):
         raise ScenarioError("clients", f"is {show(total)}, not a whole number", "Say how many clients there are in all")
+    if 0 < total < len(PAPER_LATENCY) and not {"regions", "latency-ms"} & world.keys():
+        world["regions"] = list(PAPER_LATENCY)[:total]
+    regions = world.get("regions", PAPER_LATENCY)
+    world["clients"] = split_clients(total, len(regions) if isinstance(regions, Sized) else 0)
+
+
+def split_clients(total: int, regions: int) -> list[int]:
+    """Spread clients over regions as evenly as possible, the first regions getting one more."""
     if total < max(1, regions):
-        raise ScenarioError("--clients", f"is {total} for {regions} regions", "Give each region at least one")
+        raise ScenarioError(
+            "--clients",
+            f"{total} is not allowed: each of the {max(1, regions)} regions needs a client",
+            f"Give at least {max(1, regions)}, or name fewer regions (world.regions)",
+        )
     return [total // regions + (i < total % regions) for i in range(regions)]
 
 

@@ -19,6 +19,7 @@ from spyker.config.suggest import suggest
 from spyker.parameters import Rule
 
 T = TypeVar("T")
+SIMILAR = 0.7  # difflib's ratio of keys that may be each other's misspelling; "precision" and "regions" have 0.63
 
 
 class ScenarioError(ValueError):
@@ -77,9 +78,9 @@ def refuse_unknown(
     for key in table:
         if key not in known:
             same = [dotted for dotted in everywhere if dotted.rpartition(".")[2] == kebab(key)]
-            near = difflib.get_close_matches(key, known, 1, 0.5)
+            near = difflib.get_close_matches(key, known, 1, SIMILAR)
             ends = {dotted.rpartition(".")[2]: dotted for dotted in everywhere}
-            far = [ends[end] for end in difflib.get_close_matches(key, ends, 1)]
+            far = [ends[end] for end in difflib.get_close_matches(key, ends, 1, SIMILAR)]
             guesses = same or near or far
             field = f"{where}.{key}" if where else key
             meant = " or ".join(map(repr, guesses))

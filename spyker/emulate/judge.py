@@ -8,8 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-import numpy as np
-
 from spyker.config.scenario import Evaluation
 from spyker.emulate.clock import Clock
 from spyker.emulate.diverged import diverged
@@ -18,7 +16,7 @@ from spyker.emulate.world import Emulation, Sink
 from spyker.learn.engine import Engine, EvaluateJob
 from spyker.learn.task import Task
 from spyker.records import Evaluated, Fact, Measured, RunStarted, evaluated, measured
-from spyker.vectors import average
+from spyker.vectors import average, is_finite
 
 ROUNDING = 1e-9  # seconds, of times that are sums
 
@@ -61,7 +59,7 @@ class Judge:
         self.settle()
         models = [world.processors[i].server.weights.snapshot() for i in servers]
         for i, model in zip(servers, models, strict=True):
-            if not np.isfinite(model).all():
+            if not is_finite(model):
                 raise diverged(i, self.clock.now, world.broken, self.task)
         jobs = [EvaluateJob(model) for model in models]
         if len(models) > 1:

@@ -12,12 +12,18 @@ from spyker.config.algorithms import algorithm_code
 from spyker.config.scenario import Scenario, dump
 from spyker.emulate.lost import lost
 from spyker.learn.registry import code_of, with_targets
-from spyker.learn.task import Task
+from spyker.learn.task import Metric
 from spyker.protocol.saving import State
 from spyker.records import FACTS, SCENARIO, SUMMARY, RecordError, RecordWriter
 from spyker.records.models import MODEL, SERVERS
 from spyker.records.saves import SAVE, Save, write_save
 from spyker.version import __version__
+
+CHANGES = (
+    "the version of Spyker has changed",
+    "the task, or code of it, has changed",
+    "the algorithm's code has changed",
+)
 
 
 class Pace(Protocol):
@@ -35,10 +41,25 @@ class RecordSaves:
 
     def __init__(self, folder: Path, scenario: Scenario, pace: Pace, save: Save | None = None) -> None:
         """``save`` is what an interrupted run goes on from."""
-        self.folder, self.made_by, self._pace = folder, code(scenario), pace
+        self.folder, self.made_by, self._pace = folder, made_by(scenario), pace
         self.save, self.saved = save, None if save is None else save.state
         self.writer: RecordWriter | None = None
         self._possible = True
+
+    def check(self, scenario: Scenario, metric: Metric) -> None:
+        """Refuse to go on with another run than the one that was saved."""
+        assert self.save is not None
+        if (self.folder / SCENARIO).read_text("utf-8") != dump(with_targets(scenario, metric)):
+            raise RecordError(
+                f"{self.folder} is the record of another scenario. To resume it, say nothing but --resume and --out"
+            )
+        then, now = self.save.made_by.split(" "), self.made_by.split(" ")
+        changed = [what for what, a, b in zip(CHANGES, then, now, strict=False) if a != b]
+        if changed:
+            raise RecordError(
+                f"{self.folder} cannot be resumed: {changed[0]} since the run began. Resume it with what it began "
+                "with, or begin a new run in another folder (--out)"
+            )
 
     def due(self) -> bool:
         """Whether it is time to save."""
@@ -70,20 +91,10 @@ class RecordSaves:
         (self.folder / SAVE).unlink(missing_ok=True)
 
 
-def code(scenario: Scenario) -> str:
-    """A digest of the code that a run follows from."""
-    whole = f"{__version__} {code_of(scenario.task)} {algorithm_code(scenario.algorithm)}"
-    return hashlib.sha256(whole.encode()).hexdigest()
-
-
-def check_same(folder: Path, save: Save, scenario: Scenario, task: Task) -> None:
-    """Refuse to go on with another run than the one that was saved."""
-    if (folder / SCENARIO).read_text("utf-8") != dump(with_targets(scenario, task.metric)):
-        raise RecordError(
-            f"{folder} is the record of another scenario. To resume it, say nothing but --resume and --out"
-        )
-    if save.made_by != code(scenario):
-        raise RecordError(
-            f"{folder} was made by another version of Spyker, or of your own algorithm or task, and would not go on "
-            "as it began. Run it anew with --overwrite"
-        )
+def made_by(scenario: Scenario) -> str:
+    """What a run follows from besides its scenario: the release of Spyker, and digests of task and algorithm."""
+    digests = [
+        hashlib.sha256(code.encode()).hexdigest()
+        for code in (code_of(scenario.task), algorithm_code(scenario.algorithm))
+    ]
+    return " ".join([__version__, *digests])

@@ -20,6 +20,7 @@ from spyker.learn.task import Scored, Task, Trained
 from spyker.vectors import Vector
 
 M_TRIM_THRESHOLD, M_TOP_PAD, M_MMAP_THRESHOLD = -1, -2, -3  # as in <malloc.h>
+M_MMAP_MAX, USUAL_MAPS = -4, 65536
 M_ARENA_MAX, ARENAS = -8, 1
 KEPT_BYTES = 32 << 20  # the most that M_MMAP_THRESHOLD takes
 
@@ -144,6 +145,17 @@ def keep_memory() -> None:
         mallopt = ctypes.CDLL("libc.so.6").mallopt
         for setting in (M_TRIM_THRESHOLD, M_TOP_PAD, M_MMAP_THRESHOLD):
             mallopt(setting, KEPT_BYTES)
+
+
+def reuse_memory(*, reuse: bool = True) -> None:
+    """Let the C library keep, and use again, also what is larger: vectors of large models, which it would otherwise get
+    from the kernel each time, and so page by page. Without ``reuse``, it gives back what it has kept.
+    """
+    with contextlib.suppress(OSError, AttributeError):
+        library = ctypes.CDLL("libc.so.6")
+        library.malloc_trim(0)
+        library.mallopt(M_MMAP_MAX, 0 if reuse else USUAL_MAPS)
+        library.mallopt(M_TRIM_THRESHOLD, -1 if reuse else KEPT_BYTES)
 
 
 def share_memory() -> None:

@@ -27,6 +27,10 @@ class Layout:
 
     def parts(self, weights: Vector) -> dict[str, Vector]:
         """The weights by name, in arrays of their own and in the order of memory that others expect."""
+        return {name: view.copy() for name, view in self.views(weights).items()}
+
+    def views(self, weights: Vector) -> dict[str, Vector]:
+        """The weights by name, in the memory of the vector."""
         ends = list(accumulate(math.prod(shape) for shape in self.shapes))
         pieces = np.split(weights, ends[:-1])
         return {name: shaped(p, shape) for name, shape, p in zip(self.names, self.shapes, pieces, strict=True)}
@@ -37,11 +41,11 @@ class Layout:
 
 
 def shaped(piece: Vector, shape: tuple[int, ...]) -> Vector:
-    """A piece of the vector in the shape of its part."""
+    """A piece of the vector in the shape of its part: a view."""
     if len(shape) == 4:
         out, channels, height, width = shape
-        return piece.reshape(out, height, width, channels).transpose(0, 3, 1, 2).copy()
-    return piece.reshape(shape).copy()
+        return piece.reshape(out, height, width, channels).transpose(0, 3, 1, 2)
+    return piece.reshape(shape)
 
 
 def flattened(part: Vector) -> Vector:

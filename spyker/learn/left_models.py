@@ -33,7 +33,7 @@ def write_models(
             "server": whole if server is None else str(server),
             "layout": digest,
         }
-        write_model(model_path(folder, server), Model(layout.parts(weights), about))
+        write_model(model_path(folder, server), Model(layout.views(weights), about))
 
     for server, weights in models.items():
         write(server, weights)

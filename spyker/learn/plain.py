@@ -16,5 +16,7 @@ def beyond_sgd(training: Training) -> str | None:
         "schedule-options": training.schedule_options,
         "clip-norm": training.clip_norm,
         "report-loss": training.report_loss,
+        "accumulate": training.accumulate not in (None, 1),
+        "autocast": training.autocast,
     }
     return next((key for key, value in asked.items() if value), None)

@@ -7,7 +7,6 @@ already, instead of a name.
 
 from __future__ import annotations
 
-import hashlib
 import importlib
 import inspect
 import tomllib
@@ -23,7 +22,7 @@ from spyker.learn.data.dataset import Array, DataError
 from spyker.learn.guard import Guard, TaskFailedError, own_traceback
 from spyker.learn.names import BUILT_IN, NAMES, WHERE, check_name
 from spyker.learn.task import Metric, Task
-from spyker.own_code import code_digest
+from spyker.own_code import code_digest, value_digest
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,8 +183,7 @@ def code_of(choice: TaskChoice) -> str:
             function = getattr(importlib.import_module(BUILT_IN[choice.name]), "code_of", None)
             return "" if function is None else str(function(choice.options))
         return NAMES.release(choice.name) + code_digest(NAMES.place(choice.name))
-    module = getattr(choice.given.value, "__module__", "__main__")
-    return hashlib.sha256(choice.given.packed()).hexdigest() + code_digest(f"{module}:")
+    return value_digest(choice.given.value)
 
 
 def recipe(scenario: Scenario) -> Recipe:

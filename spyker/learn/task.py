@@ -86,6 +86,11 @@ class Task(ABC):
     def evaluate(self, weights: Vector) -> float | Mapping[str, float]:
         """The metric of a model on data that no client trains on; with ``also``, all of them by name."""
 
+    def train_only(self) -> None:  # noqa: B027 - a task that keeps nothing else has nothing to do
+        """From now on this process calls only ``train`` and ``evaluate``, and copies what they return before it calls
+        again: what else is kept may go.
+        """
+
     def explain(self, client: int, weights: Vector, rate: float, step: int, state: Any = None) -> str:
         """Why this training led to numbers that are not finite, and what to do about it, if the task can tell."""
         return ""

@@ -6,16 +6,18 @@ neither the model nor what is drawn later. What only a training can tell is said
 
 from __future__ import annotations
 
+import functools
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from spyker.config.sections import ScenarioError
-from spyker.learn.torch_data import Batch, DataProblemError, Source, Whole, shape
+from spyker.learn.torch_data import Batch, DataProblemError, Loaded, Source, Whole, shape
 
+TWO = "the model has BatchNorm layers that train on at least two examples at a time"
 TRIAL = 2  # examples: with one alone, a sum over examples looks like one per example
 
 
@@ -79,14 +81,37 @@ def first_batch(source: Source, device: torch.device, whose: str) -> Batch:
     return batch
 
 
-def outputs_of(model: Callable[..., Any], batch: Batch, whose: str) -> Any:
+def outputs_of(model: nn.Module, batch: Batch, whose: str) -> Any:
     """What the model says of a batch, or an error that says what it was given."""
     try:
         return model(*batch.inputs, **batch.named)
     except Exception as error:
-        double = any(isinstance(p, Tensor) and p.dtype == torch.float64 for p in [*batch.inputs, *batch.named.values()])
-        remedy = "Write inputs.float()" if double else "Change the model's first layer, or the data"
+        given = {part.dtype for part in [*batch.inputs, *batch.named.values()] if isinstance(part, Tensor)}
+        double = next(model.parameters()).dtype == torch.float64
+        remedy = "Change the model's first layer, or the data"
+        if double and torch.float32 in given:
+            remedy = "The model is in float64: write inputs.double(), or model.float()"
+        elif not double and torch.float64 in given:
+            remedy = "Write inputs.float()"
         raise refuse(whose, f"the model does not take {looks(batch)} ({said(error)})", remedy) from error
+
+
+def logits_for(function: Callable[[Any, Any], Any], outputs: Any) -> Any:
+    """The outputs of a model as a loss or a score takes them.
+
+    Those of PyTorch and of Spyker take tensors, so of outputs with logits those; the user's own take everything.
+    """
+    if isinstance(outputs, Tensor):
+        return outputs
+    while isinstance(function, functools.partial):
+        function = function.func
+    of_others = str(getattr(function, "__module__", "")).startswith(("torch", "spyker."))
+    return logits_of(outputs) if of_others and logits_of(outputs) is not None else outputs
+
+
+def logits_of(outputs: Any) -> Any:
+    """The logits among a model's outputs, or None."""
+    return outputs.get("logits") if isinstance(outputs, Mapping) else getattr(outputs, "logits", None)
 
 
 def loss_of(loss: Callable[[Any, Any], Any], outputs: Any, batch: Batch, whose: str) -> Tensor:
@@ -95,11 +120,13 @@ def loss_of(loss: Callable[[Any, Any], Any], outputs: Any, batch: Batch, whose: 
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         try:
-            found = loss(outputs, batch.targets)
+            found = loss(logits_for(loss, outputs), batch.targets)
         except Exception as error:
             whole = isinstance(batch.targets, Tensor) and batch.targets.is_floating_point()
             entropy = loss is nn.functional.cross_entropy and whole
             remedy = "Labels are whole numbers: write targets.long()" if entropy else "Give TorchTask another loss=…"
+            if not isinstance(outputs, Tensor) and logits_of(outputs) is not None:
+                remedy = "Compute the loss of outputs.logits"
             raise refuse(whose, f"the loss does not take {given} ({said(error)})", remedy) from error
     if any("target size" in str(warning.message) for warning in caught):
         raise refuse(
@@ -114,7 +141,7 @@ def loss_of(loss: Callable[[Any, Any], Any], outputs: Any, batch: Batch, whose: 
 
 def scores_of(score: Callable[[Any, Any], Any], name: str, outputs: Any, batch: Batch) -> Tensor:
     """The scores of a batch: one number per example."""
-    found = score(outputs, batch.targets)
+    found = score(logits_for(score, outputs), batch.targets)
     if not isinstance(found, Tensor) or found.shape != (batch.count,):
         remedy = "Return one number per example; Spyker takes the mean, over all batches"
         if isinstance(found, Tensor) and found.dim() == 0:
@@ -138,16 +165,17 @@ def try_out(
     loss: Callable[[Any, Any], Any],
     scores: Sequence[tuple[str, Callable[[Any, Any], Any]]],
     device: torch.device,
-) -> None:
-    """Let a few examples through."""
+) -> Batch:
+    """Let a few examples through; those of the first client are returned."""
     mode = model.training
     with torch.random.fork_rng(devices=[]):
         model.train(mode=False)
         try:
             batch = first_batch(clients[0], device, "client 0")
             outputs = outputs_of(model, batch, "client 0")
-            if loss is nn.functional.cross_entropy and isinstance(outputs, Tensor) and outputs.dim() > 1:
-                check_classes(clients, outputs.shape[1])
+            logits = logits_for(loss, outputs)
+            if loss is nn.functional.cross_entropy and isinstance(logits, Tensor) and logits.dim() > 1:
+                check_classes(clients, logits.shape[1])
             loss_of(loss, outputs, batch, "client 0")
             judged = first_batch(test, device, "the test data")
             said_of_test = outputs_of(model, judged, "the test data")
@@ -163,6 +191,52 @@ def try_out(
                     ) from error
         finally:
             model.train(mode=mode)
+    return batch
+
+
+@torch.no_grad()
+def needs_two(model: nn.Module, batch: Batch) -> bool:
+    """Whether BatchNorm refuses to train on one example alone."""
+    if not any(isinstance(module, nn.modules.batchnorm._BatchNorm) for module in model.modules()):
+        return False
+    mode, before = model.training, [(buffer, buffer.clone()) for buffer in model.buffers()]
+    with torch.random.fork_rng(devices=[]):
+        model.train()
+        try:
+            model(*first(batch.inputs), **first(batch.named))
+        except Exception as error:  # any other will be told where it happens
+            return "more than 1 value per channel" in str(error)
+        finally:
+            model.train(mode=mode)
+            for buffer, value in before:
+                buffer.copy_(value)
+    return False
+
+
+def first(value: Any) -> Any:
+    """The first example of a batch, however nested its tensors are."""
+    if isinstance(value, Tensor):
+        return value[:1]
+    if isinstance(value, Mapping):
+        return {key: first(part) for key, part in value.items()}
+    return type(value)(map(first, value)) if isinstance(value, tuple | list) else value
+
+
+def check_pairs(clients: Sequence[Source], size: int) -> None:
+    """Refuse clients that would never have two examples in a batch."""
+    for k, each in enumerate(clients):
+        if each.count == 1:
+            raise refuse(f"client {k}", f"has one example, and {TWO}", "Give it more examples, or leave it out")
+        if isinstance(each, Loaded):
+            if each.loader.batch_size == 1:
+                raise refuse(f"client {k}", f"has a DataLoader with batches of one, and {TWO}", "Make them larger")
+        elif size == 1:
+            raise ScenarioError("training.batch-size", f"1 is not allowed: {TWO}", "Write at least 2")
+
+
+def precision(dtype: torch.dtype) -> str:
+    """The name of a type of numbers."""
+    return str(dtype).removeprefix("torch.")
 
 
 def said(error: Exception) -> str:

@@ -11,6 +11,7 @@ a dictionary. :class:`Reading` makes arguments of a model of it.
 
 from __future__ import annotations
 
+import copy
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -212,8 +213,9 @@ class Pieces(Source, Opened):
 
     def open(self, device: torch.device, step: int = 0) -> Pieces:
         """There is nothing to be read yet."""
-        self.device, self.step = device, step
-        return self
+        opened = copy.copy(self)
+        opened.device, opened.step = device, step
+        return opened
 
     @abstractmethod
     def raw(self, size: int, *, shuffle: bool) -> Iterator[Any]:

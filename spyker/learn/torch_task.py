@@ -11,6 +11,7 @@ import math
 import re
 import warnings
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
@@ -25,7 +26,7 @@ from spyker.learn.layout import Layout
 from spyker.learn.native.compiling import refused
 from spyker.learn.native.kernel import kernel_for
 from spyker.learn.task import ACCURACY, Metric, Task, Trained
-from spyker.learn.torch_checks import check_alike, scores_of, try_out
+from spyker.learn.torch_checks import check_alike, check_pairs, needs_two, precision, scores_of, try_out
 from spyker.learn.torch_data import Collate, Data, Examples, Later, Loaded, Pieces, Reading, Source, Stream, Whole
 from spyker.learn.torch_given import sources
 from spyker.learn.torch_training import Trainer
@@ -64,8 +65,11 @@ class TorchTask(Task):
 
     ``loss(outputs, targets)`` is minimised; ``score(outputs, targets)`` gives one number per example, and the
     ``metric`` is ``finish`` of their mean. Who has a score of their own says what it is called, and whether more of it
-    is better. ``also`` is measured besides. Where there are ``client_tests``, one dataset per client, each client
-    judges the model that it receives by its own, and reports that. W⁰ is the model as it is handed over.
+    is better. ``also`` is measured besides. Of outputs with ``logits``, as models of Hugging Face return them,
+    PyTorch's own losses and the accuracy are given those; your own functions are given the outputs as they are. Where
+    there are ``client_tests``, one dataset per client, each client judges the model that it receives by its own, and
+    reports that. W⁰ is the model as it is handed over. A model in float64 is trained in that; servers keep and send all
+    weights as float32.
     """
 
     def __init__(
@@ -86,7 +90,7 @@ class TorchTask(Task):
         inputs: str | Sequence[str] | None = None,
         target: str | None = None,
     ) -> None:
-        check_model(model)
+        self.dtype = check_model(model)
         self.device = device_of(training)
         self.model, self.loss = model, loss
         self.measures = [Measure(named(metric, score), score, finish), *also]
@@ -98,12 +102,18 @@ class TorchTask(Task):
         self.test = sources([test], reading, collate_fn, lambda _: "the test data")[0]
         self.client_tests = sources(client_tests or (), reading, collate_fn, "the test data of client {}".format)
         self.descent = Descent(training)
+        if training.autocast is not None and self.dtype != torch.float32:
+            problem = f"{show(training.autocast)} is not allowed: the model is in {precision(self.dtype)}"
+            raise ScenarioError("training.autocast", problem, "Write model.float()")
+        self.lends = False
         self._flatten()
-        self._initial = self.unload()
+        self._initial = self._shared()
         if not self.clients:
             raise ScenarioError("task", "has no client", "Give TorchTask one dataset per client")
         self.native = None
         if training.kernel == "native":
+            if self.dtype != torch.float32:
+                raise refused(f"the model is in {precision(self.dtype)}", "Write model.float()")
             first = self.clients[0].open(self.device)
             if not isinstance(first, Whole) or len(first.whole.inputs) != 1 or self.client_tests:
                 raise refused("the data is not one tensor of inputs", "Give TorchTask tensors, or a Later")
@@ -129,45 +139,78 @@ class TorchTask(Task):
         check_alike(self.clients)
         self.descent.begin(self.trained, self.parameters, self.training.rate)
         scores = [(measure.metric.name, measure.score) for measure in self.measures]
-        try_out(self.model, self.clients, self.test, self.loss, scores, self.device)
+        with self.autocast():
+            batch = try_out(self.model, self.clients, self.test, self.loss, scores, self.device)
+            self.needs_two = needs_two(self.model, batch)
+        if self.needs_two:
+            check_pairs(self.clients, size)
 
     def _flatten(self) -> None:
         """Move the model into one vector."""
         self.model.to(self.device)
         parameters = dict(self.model.named_parameters())
         self.parameters = list(parameters.values())
-        buffers = {name: b for name, b in self.model.named_buffers() if b.is_floating_point()}
+        every = dict(self.model.named_buffers())
+        buffers = {name: b for name, b in every.items() if b.is_floating_point()}
+        self.counters = [(b, b.clone()) for b in every.values() if not b.is_floating_point()]
         parts = parameters | buffers
         self.layout = Layout(tuple(parts), tuple(tuple(p.shape) for p in parts.values()))
-        self.flat = torch.cat([flattened(part.detach()).float() for part in parts.values()])
-        self.gradient = torch.zeros(sum(p.numel() for p in parameters.values()), device=self.device)
-        self.trained = self.flat[: self.gradient.numel()]
-        self.statistics = self.flat.numel() - self.gradient.numel()
-        self.trained.grad = self.gradient
+        self.flat = torch.cat([flattened(part.detach()).to(self.dtype) for part in parts.values()])
+        self.trained = self.flat[: sum(p.numel() for p in parameters.values())]
+        self.statistics = self.flat.numel() - self.trained.numel()
+        self.pristine = True
         start = 0
         for part in parts.values():
             stop = start + part.numel()
             part.data = shaped(self.flat[start:stop], part.shape)
-            if isinstance(part, nn.Parameter):
-                part.grad = shaped(self.gradient[start:stop], part.shape)
+            start = stop
+
+    def _shared(self) -> Vector:
+        """W⁰, in the memory of the model as long as nothing else is loaded into it."""
+        weights = self.flat.numpy() if self.in_place else self.unload()
+        weights.flags.writeable = False
+        return weights
+
+    @property
+    def in_place(self) -> bool:
+        """Whether the vector of the model is one as servers have them."""
+        return self.device.type == "cpu" and self.dtype == torch.float32
+
+    def with_gradients(self) -> None:
+        """Let the parameters have gradients, views of one vector. A process that trains nothing needs none."""
+        if self.trained.grad is not None:
+            return
+        self.gradient = self.trained.grad = torch.zeros_like(self.trained)
+        start = 0
+        for parameter in self.parameters:
+            stop = start + parameter.numel()
+            parameter.grad = shaped(self.gradient[start:stop], parameter.shape)
             start = stop
 
     def __getstate__(self) -> dict[str, object]:
-        """Without the views of the flat vectors, which would come back as copies."""
-        views = ("flat", "gradient", "trained", "parameters")
+        """As it was made, without the views of the flat vectors, which would come back as copies."""
+        if not self.pristine:
+            self.load(self._initial)
+        self.model.train()
+        views = ("flat", "gradient", "trained", "parameters", "counters", "pristine", "_initial")
         return {key: value for key, value in vars(self).items() if key not in views}
 
     def __setstate__(self, state: dict[str, object]) -> None:
         vars(self).update(state)
         self._flatten()
+        self._initial = self._shared()
+
+    def train_only(self) -> None:
+        """Keep no W⁰, and let trained weights be valid until the next call only."""
+        self.pristine, self.lends, self._initial = False, self.in_place, np.empty(0, np.float32)
 
     def mix(self, target: Vector, source: Vector, weight: float, out: Vector) -> None:
         """One vectorised pass, which is twice as fast on large models as NumPy's three in blocks."""
         torch.lerp(torch.from_numpy(target), torch.from_numpy(source), weight, out=torch.from_numpy(out))
 
     def initial(self) -> Vector:
-        """The weights that the model came with."""
-        return self._initial.copy()
+        """The weights that the model came with, read-only."""
+        return self._initial
 
     def size(self, client: int) -> int:
         """The length of the client's dataset."""
@@ -201,6 +244,12 @@ class TorchTask(Task):
         """Train once more, and watch for the step at which numbers cease to be finite."""
         return Trainer(self, client, weights, rate, step, state).explain()
 
+    def autocast(self) -> AbstractContextManager[object]:
+        """Within this, the model is computed in the precision that [training] asks for."""
+        if self.training.autocast is None:
+            return nullcontext()
+        return torch.autocast(self.device.type, getattr(torch, self.training.autocast))
+
     def seed_all(self, seed: int) -> None:
         """Seed what draws random numbers in training: the order of the data, dropout."""
         torch.default_generator.manual_seed(seed)  # torch.manual_seed takes fifty times as long
@@ -222,24 +271,30 @@ class TorchTask(Task):
         totals, count = [0.0] * len(self.measures), 0
         for batch in source.open(self.device).in_order(EVALUATION_BATCH):
             native = None if self.native is None else self.native.outputs(weights, batch.inputs[0])
-            outputs = self.model(*batch.inputs, **batch.named) if native is None else native
-            for i, measure in enumerate(self.measures):
-                totals[i] += float(scores_of(measure.score, measure.metric.name, outputs, batch).sum())
+            with self.autocast():
+                outputs = self.model(*batch.inputs, **batch.named) if native is None else native
+                for i, measure in enumerate(self.measures):
+                    totals[i] += float(scores_of(measure.score, measure.metric.name, outputs, batch).sum())
             count += batch.count
         if not count:
             raise ScenarioError("task", "the test data gives no example", "Give it some")
         return {m.metric.name: m.finish(total / count) for m, total in zip(self.measures, totals, strict=True)}
 
     def load(self, weights: Vector) -> None:
-        """Make ``weights`` the model's."""
+        """Make ``weights`` the model's, and its counters, such as that of batches, what they were at first."""
+        if self.pristine:
+            self._flatten()  # W⁰ keeps the memory
+            self.pristine = False
+        for counter, first in self.counters:
+            counter.copy_(first)
         if self.device.type == "cpu":
             np.copyto(self.flat.numpy(), weights)
         else:
             self.flat.copy_(torch.tensor(weights))
 
     def unload(self) -> Vector:
-        """The model's weights, as a vector of their own."""
-        return np.array(self.flat.cpu().numpy())
+        """The model's weights, as a vector of their own, unless this process only trains."""
+        return self.flat.numpy() if self.lends else np.array(self.flat.cpu().numpy(), np.float32)
 
     def state_dict(self, weights: Vector) -> dict[str, Tensor]:
         """The weights as PyTorch knows them, by name."""
@@ -259,8 +314,8 @@ def named(metric: Metric | None, score: Loss) -> Metric:
     )
 
 
-def check_model(model: object) -> None:
-    """Refuse what cannot be trained."""
+def check_model(model: object) -> torch.dtype:
+    """The precision of a model; an error if it cannot be trained."""
     if not isinstance(model, nn.Module):
         called = isinstance(model, type) or callable(model)
         remedy = "Call it, and give TorchTask what it returns" if called else "Give TorchTask a torch.nn.Module"
@@ -271,6 +326,14 @@ def check_model(model: object) -> None:
             "has a model without any parameter that can be trained",
             "Leave requires_grad on for those that shall be",
         )
+    dtypes = sorted({parameter.dtype for parameter in model.parameters()}, key=str)
+    if dtypes not in ([torch.float32], [torch.float64]):
+        raise ScenarioError(
+            "task",
+            f"the model has parameters in {' and '.join(map(precision, dtypes))}, and is trained in float32 or float64",
+            'Write model.float(); to compute in bfloat16 nevertheless, set training.autocast = "bfloat16"',
+        )
+    return dtypes[0]
 
 
 def show_type(value: object) -> str:

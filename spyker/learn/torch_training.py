@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -11,7 +12,7 @@ from torch import Tensor
 
 from spyker.config.sections import ScenarioError
 from spyker.learn.native.kernel import Kernel
-from spyker.learn.torch_checks import looks
+from spyker.learn.torch_checks import logits_for, looks
 from spyker.learn.torch_data import Batch, Whole
 from spyker.vectors import Vector
 
@@ -41,54 +42,68 @@ class Trainer:
     def train(self) -> Vector:
         """Through PyTorch."""
         total, count = 0.0, 0
-        for batch, loss in self._descend():
+        for batches, loss in self._descend():
             if self.task.training.report_loss:
-                total += float(loss) * batch.count
-                count += batch.count
+                examples = sum(batch.count for batch in batches)
+                total += float(loss) * examples
+                count += examples
         self.loss = total / max(count, 1)
         return self.task.unload()
 
-    def _descend(self) -> Iterator[tuple[Batch, Tensor]]:
-        """Step by step; after each its batch and the loss before it."""
+    def _descend(self) -> Iterator[tuple[list[Batch], Tensor]]:
+        """Step by step; after each its batches and the loss before it."""
         task, training = self.task, self.task.training
         task.load(self.weights)
+        task.with_gradients()
         self.anchor = task.trained.clone() if training.proximal else None
         self.steps = task.descent.begin(task.trained, task.parameters, self.rate, self.state)
         task.model.train()
         for epoch in range(training.epochs):
             self.steps.epoch(self.step * training.epochs + epoch)
             self.seen = 0
-            for batch in self.data.shuffled(training.batch_size):
-                self.seen += batch.count
-                yield batch, self.steps.step(lambda batch=batch: self._gradient(batch))  # type: ignore[misc]
+            every = (b for b in self.data.shuffled(training.batch_size) if b.count > 1 or not task.needs_two)
+            while batches := list(islice(every, training.accumulate or 1)):
+                self.seen += sum(batch.count for batch in batches)
+                yield batches, self.steps.step(lambda batches=batches: self._gradient(batches))  # type: ignore[misc]
             if not self.seen:
                 raise ScenarioError("task", f"client {self.client} gives no example", "Give it some, or leave it out")
 
-    def _gradient(self, batch: Batch) -> Tensor:
-        """The gradient of a batch, in its place, and the loss."""
+    def _gradient(self, batches: list[Batch]) -> Tensor:
+        """The gradient of a step, in its place, and the loss: the means over the examples of its batches."""
         task = self.task
         task.gradient.zero_()
-        try:
-            loss = task.loss(task.model(*batch.inputs, **batch.named), batch.targets)
-            loss.backward()
-        except Exception as error:
-            error.add_note(f"client {self.client}, its training number {self.step}: the batch is {looks(batch)}")
-            raise
+        examples = sum(batch.count for batch in batches)
+        losses = [self._backward(batch, batch.count / examples) for batch in batches]
         if self.anchor is not None:
             task.gradient.add_(task.trained - self.anchor, alpha=task.training.proximal)
         if task.descent.clip_norm is not None:
             torch.nn.utils.clip_grad_norm_([task.trained], task.descent.clip_norm)
+        return sum(losses[1:], losses[0])
+
+    def _backward(self, batch: Batch, share: float) -> Tensor:
+        """Add the gradient of a batch, which has this share of the examples of its step; the loss, likewise."""
+        task = self.task
+        try:
+            with task.autocast():
+                loss = task.loss(logits_for(task.loss, task.model(*batch.inputs, **batch.named)), batch.targets)
+            if share < 1:
+                loss = loss * share
+            loss.backward()
+        except Exception as error:
+            error.add_note(f"client {self.client}, its training number {self.step}: the batch is {looks(batch)}")
+            raise
         return loss.detach()
 
     def explain(self) -> str:
         """The first step after which a number is not finite, and what it looked like."""
         task, number = self.task, 0
-        for number, (batch, loss) in enumerate(self._descend(), 1):
+        for number, (batches, loss) in enumerate(self._descend(), 1):
             if not torch.isfinite(task.flat).all() or not torch.isfinite(loss).all():
-                broken = [part for part in [*batch.inputs, *batch.named.values()] if not_finite(part)]
-                if broken or not_finite(batch.targets):
-                    what = "an input" if broken else "a target"
-                    return f"{what} in its minibatch {number} is NaN or infinite ({looks(batch)}). Clean the data"
+                for batch in batches:
+                    broken = any(not_finite(part) for part in [*batch.inputs, *batch.named.values()])
+                    if broken or not_finite(batch.targets):
+                        what = "an input" if broken else "a target"
+                        return f"{what} in its minibatch {number} is NaN or infinite ({looks(batch)}). Clean the data"
                 remedy = "Lower training.rate" + ("" if task.descent.clip_norm else ", or set training.clip-norm")
                 return (
                     f"in its minibatch {number} the loss was {float(loss):.4g} and the gradient's norm "

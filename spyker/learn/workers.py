@@ -18,8 +18,8 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from spyker.learn.engine import Job, TrainJob, keep_memory, single_threaded
-from spyker.learn.guard import ClientTrainingError, Guard, TaskFailedError
+from spyker.learn.engine import KEPT_BYTES, Job, TrainJob, keep_memory, reuse_memory, single_threaded
+from spyker.learn.guard import FLOAT32, ClientTrainingError, Guard, TaskFailedError
 from spyker.learn.pool import DEPTH, Pool, Worker, WorkerDiedError, WorkerLostError
 from spyker.learn.registry import Recipe
 from spyker.learn.spawn import spawn
@@ -114,7 +114,16 @@ class Workers(Pool[WorkerProcess]):
     """A fixed number of processes that share the work."""
 
     def __init__(self, recipe: Recipe, parameters: int, count: int) -> None:
+        self._large = FLOAT32.itemsize * parameters > KEPT_BYTES
+        if self._large:
+            reuse_memory()
         super().__init__([WorkerProcess(i, recipe, parameters) for i in range(count)])
+
+    def close(self) -> None:
+        """End the processes, and give back the memory of large models."""
+        super().close()
+        if self._large:
+            reuse_memory(reuse=False)
 
     def having_news(self, *, wait: bool) -> Iterable[WorkerProcess]:
         """The workers whose pipe has an answer, or is broken."""
@@ -137,7 +146,9 @@ def _serve(pipe: Connection, memory: Any, recipe: Recipe) -> None:
         except TaskFailedError as error:
             pipe.send_bytes(ANSWER.pack(BROKEN, 0.0) + str(error).encode(errors="replace"))
             return
+        task.task.train_only()
         single_threaded()
+        reuse_memory()
         while True:
             order = pipe.recv_bytes()
             pipe.send_bytes(_answer(task, order, slots[turn]))

@@ -29,7 +29,7 @@ class Weights:
     @classmethod
     def zeros(cls, like: Vector) -> Weights:
         """As many zeros as a vector has entries."""
-        weights = cls(np.zeros_like(like))
+        weights = cls(np.zeros(like.shape, like.dtype))  # unlike zeros_like, without writing to it
         weights._handed_out = False
         return weights
 

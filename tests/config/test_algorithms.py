@@ -74,3 +74,29 @@ def test_every_algorithm_that_comes_with_spyker_has_its_own_name() -> None:
 def test_what_is_no_algorithm_is_refused(own: Path, name: str, remedy: str) -> None:
     with pytest.raises(ScenarioError, match=remedy):
         from_table({"algorithm": name})
+
+
+@pytest.mark.parametrize(
+    ("text", "complaint"),
+    [
+        (
+            "x = 1\nimport no_such_package\n",
+            r"ModuleNotFoundError: No module named 'no_such_package'.*broken\.py, line 2",
+        ),
+        ("from spyker import Nobody\n", r"ImportError: cannot import name 'Nobody' from 'spyker'.*broken\.py, line 1"),
+        ("import inner\n", r"ZeroDivisionError: division by zero.*inner\.py, line 3"),
+        ("class Loud(\n", r"SyntaxError: .*never closed.*broken\.py, line 1"),
+    ],
+)
+def test_an_error_inside_a_module_is_told_with_its_place(own: Path, text: str, complaint: str) -> None:
+    (own / "broken.py").write_text(text)
+    (own / "inner.py").write_text("def f():\n    import json\n    1 / 0\nf()\n")
+    with pytest.raises(ScenarioError, match=rf'algorithm: "broken:Loud" cannot be imported: {complaint}') as caught:
+        from_table({"algorithm": "broken:Loud"})
+    assert "Run from the folder" not in str(caught.value)
+
+
+@pytest.mark.parametrize("name", ["no_such_module:Loud", "own_algorithms.sub:Loud", "no_such.sub:Loud"])
+def test_a_module_that_is_not_there_is_looked_for_from_the_right_folder(own: Path, name: str) -> None:
+    with pytest.raises(ScenarioError, match="Run from the folder that holds the module"):
+        from_table({"algorithm": name})

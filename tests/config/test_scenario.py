@@ -125,6 +125,25 @@ def test_delays_by_name_and_from_a_file(tmp_path: Path) -> None:
     assert load(tmp_path / "s.toml").training.delay_ms == (100.0, 150.5)
 
 
+def test_a_world_with_fewer_clients_than_regions_has_the_first_regions_only() -> None:
+    world = load(None, clients=2).world
+    assert (world.regions, world.clients) == (("Hongkong", "Paris"), (1, 1))
+    assert world.latency_ms == ((1.41, 194.9), (197.91, 0.9))
+    assert load(None, clients=4).world.clients == (1, 1, 1, 1)
+    assert load({"algorithm": "fedavg"}, clients=1).world.regions == ("Hongkong",)
+
+
+@pytest.mark.parametrize(
+    ("world", "count"), [({"regions": ["Paris", "Sydney"]}, 2), ({"latency-ms": [[1.0] * 4] * 4}, 4)]
+)
+def test_regions_that_a_scenario_names_need_a_client_each(world: dict[str, object], count: int) -> None:
+    complaint = rf"--clients: 1 is not allowed: .* {count} regions.*Give at least {count}, or .* fewer"
+    with pytest.raises(ScenarioError, match=complaint):
+        load({"world": world}, clients=1)
+    with pytest.raises(ScenarioError, match="--clients: 0 is not allowed"):
+        load(None, clients=0)
+
+
 def test_clients_are_spread_evenly() -> None:
     assert split_clients(10, 4) == [3, 3, 2, 2]
 
@@ -156,6 +175,8 @@ BAD: list[tuple[dict[str, object], str, str]] = [
     ({"client-rate": 1}, "client-rate", "Did you mean 'spyker.client-rate' or 'fedasync.client-rate'?"),
     ({"bandwith": 1}, "bandwith", "Did you mean 'world.bandwidth-mbit'?"),
     ({"spyker": {"epochs": 1}}, "spyker.epochs", "Did you mean 'training.epochs'?"),
+    ({"training": {"precision": "bf16"}}, "training.precision", "Known here: accumulate, "),
+    ({"training": {"drop": 1}}, "training.drop", "Known here: accumulate, "),
     ({"xyz": 1}, "xyz", "Known here: algorithm"),
     ({"world": {"latency": 1}}, "world.latency", "latency-ms"),
     ({"spyker": {"h_inter": 1}}, "spyker.h_inter", "h-inter"),

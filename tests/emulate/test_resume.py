@@ -8,7 +8,7 @@ import pytest
 from spyker.config.scenario import Scenario, load
 from spyker.emulate.clock import Clock, Stop
 from spyker.emulate.record import record
-from spyker.emulate.saves import RecordSaves, check_same
+from spyker.emulate.saves import RecordSaves
 from spyker.emulate.timers import Timers
 from spyker.learn.engine import Here
 from spyker.learn.registry import recipe, resolve
@@ -62,9 +62,9 @@ def until(time: float, how: str) -> Any:
 def go(scenario: Scenario, folder: Path, *watches: Any, resume: bool = False) -> None:
     task = recipe(scenario).make()
     save = read_save(folder) if resume else None
-    if save is not None:
-        check_same(folder, save, scenario, task)
     saves = RecordSaves(folder, scenario, Always(), save)
+    if save is not None:
+        saves.check(scenario, task.metric)
     record(scenario, task, Here(task), folder, watches, models=True, saves=saves)
 
 

@@ -90,7 +90,7 @@ def test_a_batch_may_be_larger_than_its_blocks() -> None:
 
 def test_of_equal_pixels_in_a_pool_the_first_is_chosen() -> None:
     theirs, ours = both(digits_cnn, (1, 8, 8), 20)
-    received = theirs.initial()
+    received = theirs.initial().copy()
     received[:72], received[72:80] = 0, 1  # the convolution: its bias is all that comes out
     expected = theirs.train(0, received, 0.1, 5)
     assert np.abs(expected[:72]).max() > 1e-3
@@ -177,7 +177,7 @@ def test_a_training_that_runs_away_is_seen() -> None:
     theirs, ours = both(mnist_cnn, (1, 28, 28), 60, epochs=3)
     for task in (theirs, ours):
         assert not np.isfinite(task.train(0, task.initial(), 1e30, 5)).all()
-    weights = ours.initial()
+    weights = ours.initial().copy()
     weights[:] = np.nan
     assert np.isnan(ours.train(0, weights, 0.1, 5)).all()
     scenario = resolve(load(None, {"duration": 2.0, "training.kernel": "native", "training.rate": 1e30}, clients=20))

@@ -1,12 +1,15 @@
+import pickle
+
 import numpy as np
 import pytest
 import torch
 from torch import nn
-from torch.utils.data import Dataset, TensorDataset
+from torch.utils.data import DataLoader, Dataset, TensorDataset
 
 from spyker.config.scenario import Training
 from spyker.config.sections import ScenarioError
-from spyker.learn.torch_task import TorchTask
+from spyker.learn.torch_task import Stream, TorchTask
+from spyker.own_code import value_digest
 from spyker.vectors import mix
 
 
@@ -138,3 +141,51 @@ def test_its_mix_is_the_protocols_mix(weight: float, in_place: bool) -> None:
     task = TorchTask(small_model(), [examples(4)], examples(4), Training())
     task.mix(target, source, weight, out)
     np.testing.assert_allclose(out, expected, rtol=1e-5, atol=1e-6)
+
+
+def test_a_training_leaves_nothing_behind_in_the_task() -> None:
+    """Whoever computes a training, and after whatever others: the same result; and the same digest, for --resume."""
+    inputs, targets = examples(20)
+    model = nn.Sequential(nn.Flatten(), nn.Linear(64, 4), nn.BatchNorm1d(4, momentum=None), nn.Linear(4, 3))
+    clients = [
+        (inputs, targets),
+        DataLoader(TensorDataset(inputs, targets), 10),
+        Stream(8, list(zip(*examples(8), strict=True))),
+    ]
+    task = TorchTask(model, clients, (inputs, targets), Training(batch_size=10), seed=7)
+    before, weights = value_digest(task), task.initial()
+    first = [task.train(client, weights, 0.1, 3) for client in range(3)]
+    assert all(np.array_equal(first[client], task.train(client, weights, 0.1, 3)) for client in range(3))
+    task.evaluate(first[0])
+    assert value_digest(task) == before
+    task.seed = 8
+    assert value_digest(task) != before
+
+
+def test_a_process_that_does_not_train_has_the_model_once() -> None:
+    task = TorchTask(small_model(), [examples(20)], examples(20), Training(), seed=7)
+    initial = task.initial()
+    assert np.shares_memory(initial, task.flat.numpy())
+    assert all(parameter.grad is None for parameter in task.parameters)
+    assert not initial.flags.writeable
+    before = initial.copy()
+    trained = task.train(0, initial, 0.1, 0)
+    assert not np.array_equal(trained, before)  # type: ignore[arg-type]
+    assert np.array_equal(initial, before)
+    assert task.initial() is initial
+    copy = pickle.loads(pickle.dumps(task))
+    assert np.array_equal(copy.initial(), before)
+    assert np.array_equal(copy.train(0, initial, 0.1, 0), trained)
+
+
+def test_a_process_that_only_trains_lends_the_weights_that_it_trained() -> None:
+    task = TorchTask(small_model(), [examples(20)], examples(20), Training(), seed=7)
+    initial = task.initial().copy()
+    expected, score = task.train(0, initial, 0.1, 0), task.evaluate(initial)
+    worker = TorchTask(small_model(), [examples(20)], examples(20), Training(), seed=7)
+    worker.train_only()
+    assert worker.evaluate(initial) == score
+    lent = worker.train(0, initial, 0.1, 0)
+    assert isinstance(lent, np.ndarray)
+    assert np.array_equal(lent, expected)  # type: ignore[arg-type]
+    assert np.shares_memory(lent, worker.flat.numpy())

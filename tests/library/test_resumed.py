@@ -120,10 +120,65 @@ def test_what_cannot_be_resumed_is_left_alone(here: Path) -> None:
     assert files(".") == before
 
 
+OWN = """
+import sys, torch, spyker
+from spyker.config.scenario import Training
+from spyker.records import RecordError
+from torch import nn
+
+WIDTH = 4
+
+class Net(nn.Module):
+    kinds = {"x", "y", "z", "w"}  # in another order in every process
+
+    def __init__(self):
+        super().__init__()
+        self.hidden, self.out = nn.Linear(2, WIDTH), nn.Linear(WIDTH, 2)
+        self.norm = nn.BatchNorm1d(WIDTH)
+
+    def forward(self, x):
+        return self.out(torch.relu(self.norm(self.hidden(x))))
+
+def make(clients, seed, training):
+    torch.manual_seed(seed)
+    x = torch.randn(40, 2)
+    y = (x[:, 0] > 0).long()
+    return spyker.TorchTask(Net(), [(x[k::clients], y[k::clients]) for k in range(clients)], (x, y), training)
+
+RUNS = {"whole": {}, "parts": {"callbacks": [lambda t, fact: t > 0.7]}, "resumed": {"resume": True}}
+for out in sys.argv[1:]:
+    for kind, task in (("function", make), ("object", make(4, 1, Training()))):
+        try:
+            spyker.run(
+                task=task, clients=4, duration=1.0, workers=0, progress=out == "parts",
+                out=f"{kind}-{out.replace('resumed', 'parts')}", **RUNS[out],
+            )
+        except RecordError as error:
+            print(error)
+"""
+
+
+def own_script(*runs: str, text: str = OWN) -> str:
+    Path("own.py").write_text(text)
+    return subprocess.run([sys.executable, "own.py", *runs], stdout=-1, text=True, timeout=120, check=True).stdout
+
+
+def test_a_script_with_a_model_of_its_own_resumes_in_another_process() -> None:
+    own_script("whole", "parts")
+    before = [files("function-parts"), files("object-parts")]
+    said = own_script("resumed", text=OWN.replace("torch.relu", "torch.tanh"))
+    assert said.count("-parts cannot be resumed: the task, or code of it, has changed since the run began. ") == 2
+    assert "--overwrite" not in said
+    assert [files("function-parts"), files("object-parts")] == before
+    assert own_script("resumed", text="# a comment more\n" + OWN) == ""
+    for kind in ("function", "object"):
+        assert files(f"{kind}-parts") == files(f"{kind}-whole")
+
+
 def test_another_version_does_not_go_on(monkeypatch: pytest.MonkeyPatch) -> None:
     stopped("parts")
     before = files("parts")
     monkeypatch.setattr("spyker.emulate.saves.__version__", "9")
-    with pytest.raises(RecordError, match="another version"):
+    with pytest.raises(RecordError, match="version of Spyker has changed"):
         spyker.run(resume=True, out="parts", progress=False)
     assert files("parts") == before

@@ -1,0 +1,27 @@
+"""Arithmetic in blocks gives what it would give in one piece, to the bit."""
+
+import math
+
+import numpy as np
+import pytest
+
+from spyker.vectors import BLOCK, average, is_finite, length
+
+
+@pytest.mark.parametrize("size", [1, BLOCK, BLOCK + 1, 3 * BLOCK + 8_192 + 5])
+def test_blocks_change_no_bit_of_a_norm(size: int) -> None:
+    vector = np.random.default_rng(size).standard_normal(size).astype(np.float32)
+    assert length(vector) == math.sqrt(float(np.square(vector).sum(dtype=np.float64)))
+
+
+@pytest.mark.parametrize("place", [0, BLOCK, 2 * BLOCK + 2])
+def test_a_number_that_is_not_finite_is_found_in_every_block(place: int) -> None:
+    vector = np.zeros(2 * BLOCK + 3, np.float32)
+    assert is_finite(vector)
+    vector[place] = np.inf
+    assert not is_finite(vector)
+
+
+def test_an_average_has_no_negative_zeros() -> None:
+    mean = average([np.full(2, -0.0, np.float32)] * 2)
+    assert not np.signbit(mean).any()
