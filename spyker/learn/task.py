@@ -61,6 +61,8 @@ class Task(ABC):
     """What it measures besides."""
     trivial = False
     """Whether training costs so little that sending it to a worker process would cost more."""
+    by_value = False
+    """Whether worker processes are given a copy of the task, pickled, instead of making it again."""
 
     statistics: int = 0
     """How many numbers at the end of the weights are statistics of the data, such as BatchNorm's running means and

@@ -7,9 +7,12 @@ import numpy as np
 import pytest
 
 from spyker.api.scenario import read_scenario
+from spyker.config.scenario import Scenario
 from spyker.config.sections import ScenarioError
+from spyker.learn.engine import EvaluateJob, TrainJob
 from spyker.learn.guard import Guard, TaskFailedError
 from spyker.learn.registry import recipe
+from spyker.learn.start import start
 from spyker.learn.task import Metric
 
 pytest.importorskip("flwr", reason="needs Flower: pip install 'spyker-fl[flower]'")
@@ -18,14 +21,16 @@ import tiny_apps
 from spyker.learn.flower.arrays import Arrays
 
 
-def make(app: str = "tiny_apps:telling", clients: int = 4, **options: Any) -> Any:
+def scenario(app: str = "tiny_apps:telling", clients: int = 4, **options: Any) -> Scenario:
     """By default, of the app that tells, with its server."""
     if app == "tiny_apps:telling":
         options = {"server": "tiny_apps:server"} | options
     settings = {f"task.{key.replace('_', '-')}": value for key, value in ({"app": app} | options).items()}
-    return recipe(
-        read_scenario({"world": {"regions": ["Paris"]}}, task="flower", clients=clients, seed=5, settings=settings)
-    ).make()
+    return read_scenario({"world": {"regions": ["Paris"]}}, task="flower", clients=clients, seed=5, settings=settings)
+
+
+def make(*args: Any, **options: Any) -> Any:
+    return recipe(scenario(*args, **options)).make()
 
 
 def test_an_app_is_told_rate_age_round_and_partition() -> None:
@@ -110,6 +115,25 @@ def test_a_server_fn_has_the_first_model_the_configuration_and_the_judge() -> No
     task.train(0, task.initial(), 0.5, 0)
     assert tiny_apps.heard["config"]["momentum"] == 0.9  # type: ignore[index]
     assert task.evaluate(task.initial()) == 4.0
+
+
+def test_a_server_app_runs_once_however_many_workers_there_are(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    task, engine = start(scenario(server="tiny_apps:leaving"), workers=2)
+    with engine:
+        trainings = [TrainJob(k, task.initial(), 0.1, 0) for k in range(3)]
+        evaluation = EvaluateJob(task.initial())
+        for job in (*trainings, evaluation):
+            engine.submit(job, 0.0)
+        assert all((engine.trained(job) == task.initial() + 1).all() for job in trainings)
+        assert engine.score(evaluation) == pytest.approx(0.6)
+
+
+def test_a_strategy_with_its_own_start_evaluates_on_the_server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    task = make(server="tiny_apps:leaving")
+    assert (task.judge, task.metric.name) == ("server", "accuracy")
+    assert task.evaluate(task.initial()) == pytest.approx(0.6)
 
 
 def test_a_function_has_the_first_model() -> None:

@@ -1,5 +1,9 @@
 """Flower apps of a few lines, which tell what they were told."""
 
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
 import flwr.client
 import numpy as np
 from flwr.app import Array, ArrayRecord, ConfigRecord, Context, Error, Message, MetricRecord, RecordDict
@@ -80,6 +84,37 @@ def wait(grid: Grid, context: Context) -> None:
 @idle.main()
 def end(grid: Grid, context: Context) -> None:
     pass
+
+
+# --- A server with side effects, and a strategy with a start of its own --------------------------------------------
+
+
+class Starting(FedAvg):
+    """Has its own ``start``, as Flower's advanced examples have."""
+
+    def start(self, grid: Grid, initial_arrays: ArrayRecord, *rounds: int, evaluate_fn: Any = None, **more: Any) -> Any:
+        evaluate_fn(0, initial_arrays)
+        for each in self.configure_train(1, initial_arrays, ConfigRecord({"lr": 0.25}), grid):
+            grid.send_and_receive([each])
+
+
+def central(offset: float) -> Callable[[int, ArrayRecord], MetricRecord]:
+    """An ``evaluate_fn`` that no other process can import."""
+
+    def evaluate(server_round: int, arrays: ArrayRecord) -> MetricRecord:
+        return MetricRecord({"accuracy": offset + float(arrays["wide"].numpy()[0])})
+
+    return evaluate
+
+
+leaving = ServerApp()
+
+
+@leaving.main()
+def leave(grid: Grid, context: Context) -> None:
+    Path("outputs").mkdir()  # a second time, it fails
+    strategy = Starting(arrayrecord_key="weights", configrecord_key="said")
+    strategy.start(grid, record(MODEL), 3, evaluate_fn=central(0.5))
 
 
 # --- Clients that go wrong ----------------------------------------------------------------------------------------

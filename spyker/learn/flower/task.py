@@ -4,10 +4,13 @@ which rate.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import pickle
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from functools import cached_property
 from typing import Any
 
+import cloudpickle
 import numpy as np
 from flwr.app import MessageType
 from flwr.clientapp import ClientApp
@@ -45,15 +48,23 @@ def find(name: str, where: str, kind: type[Any]) -> Any:
 
 
 def make(options: Any, clients: int, seed: int) -> Task:
-    """The task for so many clients."""
-    app = find_app(options)
-    project = find_project(options.app)
-    node_config = read_pairs(options.node_config, "task.node-config")
-    caller = Caller(app, clients, seed, project.run_config(options.run_config), node_config)
-    server = options.server or project.server
+    """The task for so many clients. This runs the ServerApp."""
+    caller = make_caller(options, clients, seed)
+    server = options.server or find_project(options.app).server
     told = Told() if server is None else ask(find(server, "task.server", ServerApp), caller)
-    caller.names = told.names
     return FlowerTask(options, caller, told, first_model(options, caller, told))
+
+
+def make_caller(options: Any, clients: int, seed: int) -> Caller:
+    """Find the ClientApp and its configuration."""
+    run_config = find_project(options.app).run_config(options.run_config)
+    node_config = read_pairs(options.node_config, "task.node-config")
+    return Caller(find_app(options), clients, seed, run_config, node_config)
+
+
+def unpickle(options: Any, clients: int, seed: int, told: bytes, first: Mapping[str, NDArray]) -> FlowerTask:
+    """Make a copy of a task in another process, where the ServerApp does not run again."""
+    return FlowerTask(options, make_caller(options, clients, seed), pickle.loads(told), first)
 
 
 def first_model(options: Any, caller: Caller, told: Told) -> Mapping[str, NDArray]:
@@ -73,14 +84,29 @@ def first_model(options: Any, caller: Caller, told: Told) -> Mapping[str, NDArra
 class FlowerTask(Task):
     """A ClientApp, and what is known about its model."""
 
+    by_value = True
+
     def __init__(self, options: Any, caller: Caller, told: Told, first: Mapping[str, NDArray]) -> None:
         self.options, self.caller, self.told = options, caller, told
+        caller.names = told.names
         try:
             self.arrays = Arrays.of(first)
         except MisfitError as error:
             raise ScenarioError("task.app", f"the first model of {options.app} {error}", "Mend it") from None
         self.layout, self.statistics = self.arrays.layout, self.arrays.statistics
         self.judge = self._choose_judge()
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickle what the ServerApp said; the ClientApp is found again by its name."""
+        try:
+            told = cloudpickle.dumps(replace(self.told, arrays=None))
+        except Exception as error:
+            raise ScenarioError(
+                "task.server",
+                f"its evaluate_fn cannot be sent to worker processes ({error})",
+                "Train without them (--workers 0), or have the clients evaluate (task.evaluate)",
+            ) from None
+        return unpickle, (self.options, self.caller.clients, self.caller.seed, told, dict(self.arrays.first))
 
     def _choose_judge(self) -> str:
         wanted = self.options.evaluate
@@ -134,11 +160,12 @@ class FlowerTask(Task):
         if self.judge == "none":
             return float("nan")
         numbers = self.numbers(weights)
-        if self.metric.name not in numbers:
+        name = self._metric_among(numbers).name
+        if name not in numbers:
             raise ScenarioError(
-                "task.metric", f"is {self.metric.name!r}", f"The app's evaluation has {', '.join(numbers) or 'nothing'}"
+                "task.metric", f"is {name!r}", f"The app's evaluation has {', '.join(numbers) or 'nothing'}"
             )
-        return numbers[self.metric.name]
+        return numbers[name]
 
     def numbers(self, weights: Vector) -> Mapping[str, float]:
         """All numbers of an evaluation: the server's, or the clients', weighted by their examples."""
@@ -156,9 +183,13 @@ class FlowerTask(Task):
     @cached_property
     def metric(self) -> Metric:  # type: ignore[override]
         """The number that counts: if nobody says which, the app's evaluation of the first model shows what there is."""
+        unknown = self.options.metric is None and self.judge != "none"
+        return self._metric_among(self.numbers(self.initial()) if unknown else ())
+
+    def _metric_among(self, names: Iterable[str]) -> Metric:
         name, higher = self.options.metric, self.options.higher_is_better
         if name is None:
-            names = [] if self.judge == "none" else list(self.numbers(self.initial()))
+            names = list(names)
             liked = [n for part in ("acc", "loss") for n in names if part in n.lower()]
             name = next(iter([*liked, *names]), "none")
         if higher is None:
