@@ -11,7 +11,7 @@ from typing import Protocol
 from spyker.config.algorithms import algorithm_code
 from spyker.config.scenario import Scenario, dump
 from spyker.emulate.lost import lost
-from spyker.learn.registry import code_of, with_targets
+from spyker.learn.registry import code_of, with_task_defaults
 from spyker.learn.task import Task
 from spyker.protocol.saving import State
 from spyker.records import FACTS, SCENARIO, SUMMARY, RecordError, RecordWriter
@@ -78,7 +78,7 @@ def code(scenario: Scenario) -> str:
 
 def check_same(folder: Path, save: Save, scenario: Scenario, task: Task) -> None:
     """Refuse to go on with another run than the one that was saved."""
-    if (folder / SCENARIO).read_text("utf-8") != dump(with_targets(scenario, task.metric)):
+    if (folder / SCENARIO).read_text("utf-8") != dump(with_task_defaults(scenario, task)):
         raise RecordError(
             f"{folder} is the record of another scenario. To resume it, say nothing but --resume and --out"
         )

@@ -57,6 +57,8 @@ class EvaluateJob:
     """Judge ``weights``."""
 
     weights: Vector
+    states: Mapping[int, bytes] | None = None
+    """What clients' last trainings left behind, by client, for a task that evaluates with it."""
     result: float | None = None
     also: Mapping[str, float] | None = None
     """What else was measured, by name."""
@@ -112,7 +114,7 @@ class Here(Engine):
     def submit(self, job: Job, due: float) -> None:
         """Evaluate at once, since somebody watches; train when it is due."""
         if isinstance(job, EvaluateJob):
-            job.finish(self.task.evaluate(job.weights))
+            job.finish(self.task.evaluate(job.weights, job.states))
 
     def trained(self, job: TrainJob) -> Vector:
         """Train now."""

@@ -1,19 +1,22 @@
 """What an app is told, and what becomes of its answers."""
 
+import tomllib
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
+import spyker
 from spyker.api.scenario import read_scenario
-from spyker.config.scenario import Scenario
+from spyker.config.scenario import Scenario, dump
 from spyker.config.sections import ScenarioError
 from spyker.learn.engine import EvaluateJob, TrainJob
 from spyker.learn.guard import Guard, TaskFailedError
 from spyker.learn.registry import recipe
 from spyker.learn.start import start
 from spyker.learn.task import Metric
+from spyker.records import Evaluated
 
 pytest.importorskip("flwr", reason="needs Flower: pip install 'spyker-fl[flower]'")
 import tiny_apps
@@ -44,6 +47,66 @@ def test_an_app_is_told_rate_age_round_and_partition() -> None:
         "sum": 0 + 1 + 2 + 3,  # the ServerApp's own, from the answers to its query
     }
     assert tiny_apps.heard["node"] == {"partition-id": 2, "num-partitions": 4, "data": "/data/a.csv"}
+
+
+def run_once(chosen: Scenario, out: Path, **settings: Any) -> spyker.Run:
+    """Train for a moment with FedAvg, in this process, so that ``tiny_apps.heard`` is told."""
+    fast = {"training.delay-ms": [100.0] * chosen.client_count}
+    return spyker.run(chosen, algorithm="fedavg", settings=fast | settings, duration=0.2, workers=0, out=out)
+
+
+def test_an_app_trains_at_the_rate_of_its_train_config(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    run = run_once(scenario(), tmp_path / "run")
+    assert tiny_apps.heard["config"]["lr"] == 99.0  # type: ignore[index]
+    assert run.scenario["training"]["rate"] == 99.0
+    assert "learning rate: 99, as lr in the train config of tiny_apps:server" in capsys.readouterr().err
+
+
+def test_training_rate_takes_the_place_of_the_apps_own(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    run = run_once(scenario(), tmp_path / "run", **{"training.rate": 0.5})
+    assert tiny_apps.heard["config"]["lr"] == 0.5  # type: ignore[index]
+    assert run.scenario["training"]["rate"] == 0.5
+    assert "learning rate: 0.5, as training.rate is set; the app has lr = 99" in capsys.readouterr().err
+
+
+def test_a_rate_that_a_client_reads_from_the_run_config_is_spykers(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "rated_project.py").write_text("from tiny_apps import old as app\n", "utf-8")
+    (tmp_path / "pyproject.toml").write_text("[tool.flwr.app.config]\nlearning-rate = 0.3\nepochs = 1\n", "utf-8")
+    monkeypatch.syspath_prepend(tmp_path)
+    run = run_once(scenario("rated_project:app", evaluate="none"), tmp_path / "run")
+    assert run.scenario["training"]["rate"] == 0.3
+    assert tiny_apps.heard["run"] == {"learning-rate": 0.3, "epochs": 1}
+    run_once(scenario("rated_project:app", evaluate="none"), tmp_path / "other", **{"training.rate": 0.5})
+    assert tiny_apps.heard["run"] == {"learning-rate": 0.5, "epochs": 1}
+
+
+def test_an_app_without_a_rate_is_sent_the_default(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    run = run_once(scenario("tiny_apps:old"), tmp_path / "run")
+    assert run.scenario["training"]["rate"] == 0.05
+    said = capsys.readouterr().err
+    assert "learning rate: the app names none; 0.05 is sent as lr, which the app may ignore" in said
+
+
+def test_a_scenario_keeps_the_rate_open_until_the_app_is_there() -> None:
+    assert "rate" not in tomllib.loads(dump(scenario()))["training"]
+    assert tomllib.loads(dump(read_scenario(task="digits")))["training"]["rate"] == 0.05
+
+
+@pytest.mark.parametrize(
+    ("options", "who"),
+    [
+        (
+            {"app": "tiny_apps:old", "server": "tiny_apps:old_server"},
+            "on the server, by the evaluate_fn of tiny_apps:old_server",
+        ),
+        ({}, "by the clients, each with its own data (4 of 4)"),
+        ({"evaluate": "none"}, "none (task.evaluate)"),
+    ],
+)
+def test_who_evaluates_is_said(options: dict[str, Any], who: str) -> None:
+    assert f"evaluation: {who}" in make(**options).notes
 
 
 def test_the_key_of_the_rate_is_the_apps() -> None:
@@ -97,6 +160,17 @@ def test_clients_judge_weighted_by_their_examples() -> None:
     assert few.metric == Metric("mass")
     assert few.evaluate(few.initial()) == pytest.approx(1 * 20 / 30)
     assert np.isnan(make(evaluate="none").evaluate(task.initial()))
+
+
+@pytest.mark.parametrize("workers", [0, 1])
+def test_clients_find_their_state_when_they_evaluate(workers: int, tmp_path: Path) -> None:
+    chosen = scenario(clients=2, metric="count")
+    settings = {"training.delay-ms": [400.0, 400.0], "evaluation.interval": 1.0}
+    run = spyker.run(
+        chosen, algorithm="fedavg", settings=settings, duration=2, workers=workers, out=tmp_path / "run", progress=False
+    )
+    counts = [stated.fact.mean for stated in run.record.facts(Evaluated)]
+    assert counts == [0, 2, 4], "trainings of each client so far"
 
 
 def test_a_numpy_client_is_asked_for_the_first_model() -> None:

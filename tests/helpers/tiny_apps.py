@@ -51,7 +51,8 @@ def tell(message: Message, context: Context) -> Message:
 @telling.evaluate()
 def judge(message: Message, context: Context) -> Message:
     k = context.node_config["partition-id"]
-    metrics = MetricRecord({"num-examples": 10 * (k + 1), "rmse": float(k), "mass": float(k)})
+    count = context.state["count"]["n"] if "count" in context.state else 0
+    metrics = MetricRecord({"num-examples": 10 * (k + 1), "rmse": float(k), "mass": float(k), "count": count})
     return Message(RecordDict({"metrics": metrics}), reply_to=message)
 
 
@@ -146,6 +147,9 @@ def diverge(message: Message, context: Context) -> Message:
 
 
 class Old(flwr.client.NumPyClient):
+    def __init__(self, run_config: dict) -> None:
+        heard.update(run=run_config)
+
     def get_parameters(self, config: dict) -> list[np.ndarray]:
         return [np.full((2, 2), 3.0), np.zeros(1)]
 
@@ -158,7 +162,7 @@ class Old(flwr.client.NumPyClient):
 
 
 def client_fn(context: Context) -> flwr.client.Client:
-    return Old().to_client()
+    return Old(dict(context.run_config)).to_client()
 
 
 old = ClientApp(client_fn=client_fn)
