@@ -263,6 +263,18 @@ def test_what_goes_wrong_names_client_and_reason(app: str, complaint: str) -> No
         ({"server": "tiny_apps:telling"}, "task.server: tiny_apps:telling is a ClientApp"),
         ({"server": "tiny_apps:idle"}, "task.server: ended without having sent anybody a model"),
         ({"server": "tiny_apps:crowded"}, "task.server: waits for more nodes than the 4 clients"),
+        (
+            {"model": "tiny_apps:trees"},
+            r"task.app: tiny_apps:telling is not allowed: its model is bytes \(the array '0' of uint8\), as of XGBoost "
+            "and other trees, and not arrays of floating-point numbers, so servers cannot average it. Choose an "
+            "app whose model is float arrays, or let Flower run this one",
+        ),
+        ({"model": "tiny_apps:no_trees"}, r"its model is bytes \(the array '0' of uint8\)"),
+        (
+            {"model": "tiny_apps:counts"},
+            "task.app: tiny_apps:telling is not allowed: its model has no floating-point array, only 'sum' of int64, "
+            "'seen' of int64, so servers cannot average it",
+        ),
         ({"evaluate": "server"}, "task.evaluate: is server, and the app has no such evaluation"),
         ({"run_config": "epochs"}, 'task.run-config: is "epochs". Write key=value'),
         ({"model": "tiny_apps:heard"}, "task.model: tiny_apps:heard is a dict. Name a function"),

@@ -27,6 +27,20 @@ def record(arrays: dict[str, np.ndarray]) -> ArrayRecord:
     return ArrayRecord({name: Array(array) for name, array in arrays.items()})
 
 
+def trees() -> list[np.ndarray]:
+    """A model such as XGBoost's: what it saves, as bytes."""
+    return [np.frombuffer(b"{}", np.uint8)]
+
+
+def no_trees() -> list[np.ndarray]:
+    """The same before the first training, as Flower's XGBoost examples begin."""
+    return [np.frombuffer(b"", np.uint8)]
+
+
+def counts() -> dict[str, np.ndarray]:
+    return {"sum": np.zeros(3, np.int64), "seen": np.array(0)}
+
+
 def model() -> dict[str, np.ndarray]:
     return MODEL
 

@@ -101,7 +101,8 @@ class FlowerTask(Task):
         try:
             self.arrays = Arrays.of(first)
         except MisfitError as error:
-            raise ScenarioError("task.app", f"the first model of {options.app} {error}", "Mend it") from None
+            reason, remedy = error.args
+            raise ScenarioError("task.app", f"{options.app} is not allowed: {reason}", remedy) from None
         self.layout, self.statistics = self.arrays.layout, self.arrays.statistics
         self.judge = self._choose_judge()
         self.evaluates_states = self.judge == "clients"
