@@ -181,6 +181,7 @@ class Hand:
 
 def _work(pipe: Connection) -> None:
     """The process's side. A parent that is gone ends it at the next report."""
+    multiprocessing.current_process().daemon = False  # or else a task could not start processes, as DataLoaders do
     keep_memory()
     made: tuple[object, Task] | None = None  # the last task, for runs that differ in their algorithm alone
     while True:

@@ -131,6 +131,7 @@ def _carried(job: Job) -> bytes:
 
 def _serve(pipe: Connection, memory: Any, recipe: Recipe) -> None:
     """The worker's side: do what is ordered, in its order, for as long as anybody listens."""
+    multiprocessing.current_process().daemon = False  # or else a task could not start processes, as DataLoaders do
     keep_memory()
     slots, turn = _slots(memory), 0
     with contextlib.suppress(EOFError, OSError):  # nobody listens any more
