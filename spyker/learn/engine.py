@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import multiprocessing
 import sys
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
@@ -141,6 +142,12 @@ def keep_memory() -> None:
         mallopt = ctypes.CDLL("libc.so.6").mallopt
         for setting in (M_TRIM_THRESHOLD, M_TOP_PAD, M_MMAP_THRESHOLD):
             mallopt(setting, KEPT_BYTES)
+
+
+def allow_processes() -> None:
+    """Let a task start processes in a worker, as DataLoaders do: daemons may not, and by spawning they start slowly."""
+    multiprocessing.current_process().daemon = False
+    multiprocessing.set_start_method(None, force=True)  # back to the platform's default
 
 
 def share_memory() -> None:

@@ -18,7 +18,7 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from spyker.learn.engine import Job, TrainJob, keep_memory, single_threaded
+from spyker.learn.engine import Job, TrainJob, allow_processes, keep_memory, single_threaded
 from spyker.learn.guard import Guard, TaskFailedError
 from spyker.learn.pool import DEPTH, Pool, Worker, WorkerDiedError, WorkerLostError
 from spyker.learn.registry import Recipe
@@ -131,7 +131,7 @@ def _carried(job: Job) -> bytes:
 
 def _serve(pipe: Connection, memory: Any, recipe: Recipe) -> None:
     """The worker's side: do what is ordered, in its order, for as long as anybody listens."""
-    multiprocessing.current_process().daemon = False  # or else a task could not start processes, as DataLoaders do
+    allow_processes()
     keep_memory()
     slots, turn = _slots(memory), 0
     with contextlib.suppress(EOFError, OSError):  # nobody listens any more
