@@ -90,7 +90,7 @@ docs: .venv/installed-docs
 	$(BIN)/python -m venv .venv/flower
 	$(BIN)/python -c 'import sysconfig; print("import site; site.addsitedir(%r)" % sysconfig.get_path("purelib"))' \
 	  > $$(.venv/flower/bin/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')/beside.pth
-	.venv/flower/bin/python -m pip install --quiet --disable-pip-version-check -c constraints-flower.txt flwr flwr-datasets
+	.venv/flower/bin/python -m pip install --quiet --disable-pip-version-check -c constraints-flower.txt "flwr[simulation]" flwr-datasets
 	touch $@
 
 clean:

@@ -19,6 +19,7 @@ from spyker.emulate.cycles import WEIGHT_BYTES, cycles, round_times
 from spyker.learn.engine import Engine, EvaluateJob, TrainJob
 from spyker.learn.guard import TaskFailedError
 from spyker.learn.memory import CLIENT_BYTES, machine_bytes
+from spyker.learn.registry import rate_of
 from spyker.learn.task import Task
 from spyker.records.learning import slow_links
 
@@ -59,7 +60,9 @@ class Estimate:
 
 
 def foresee(scenarios: Sequence[Scenario], task: Task, engine: Engine) -> None:
-    """Say what runs of a task will take, if that is much; refuse what does not fit into memory."""
+    """Print the task's notes and what its runs will take, if that is much; refuse what does not fit into memory."""
+    for note in task.notes:
+        print(f"spyker: {note}", file=sys.stderr)
     parameters = task.initial().size
     check_models(scenarios[0].client_count, parameters)
     found = estimate(scenarios, task, engine)
@@ -126,7 +129,7 @@ def trial(scenario: Scenario, task: Task, engine: Engine) -> tuple[float, float]
     client = int(np.argsort([task.size(k) for k in range(min(scenario.client_count, 1000))])[-1])
 
     def train() -> None:
-        job = TrainJob(client, start, scenario.training.rate, 0)
+        job = TrainJob(client, start, rate_of(scenario.training, task), 0)
         engine.submit(job, 0.0)
         engine.trained(job)
 

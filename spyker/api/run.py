@@ -119,7 +119,7 @@ def run(
                 if save is None:
                     place.empty()
                 else:
-                    saves.check(chosen, made.metric)
+                    saves.check(chosen, made)
                 done = emulate(
                     chosen,
                     made,

@@ -95,7 +95,9 @@ class Training:
         "a list with one entry per client, 'paper', 'heterogeneous', 'uneven', or the name of a file with one number "
         "a line",
     )
-    rate: float = parameter(0.05, "η_init: the learning rate", above=0)
+    rate: float | None = parameter(
+        0.05, "η_init: the learning rate; of a Flower app that has one, the app's own, unless this is set", above=0
+    )
     epochs: int = parameter(1, "T_k: passes over the client's data", at_least=1)
     batch_size: int = parameter(32, "B: data points per step", at_least=1)
     optimiser: str = parameter(
@@ -321,6 +323,9 @@ def from_table(table: Mapping[str, Any], folder: Path = Path(), others: Sequence
     given = dict(sections)
     sections["world"] = world = fill_world(sections["world"])
     sections["training"] = replace(sections["training"], delay_ms=delays)
+    task = read_task(table.get("task", {}))
+    if task.name == "flower" and "rate" not in table.get("training", {}):
+        sections["training"] = replace(sections["training"], rate=None)  # until the app is there
     if isinstance(delays, tuple) and len(delays) != sum(world.clients or ()):
         raise ScenarioError(
             "training.delay-ms",
@@ -328,7 +333,7 @@ def from_table(table: Mapping[str, Any], folder: Path = Path(), others: Sequence
             "Give one delay per client, in the order of regions",
         )
     algorithms = {name: read(cls, table.get(name, {}), name) for name, cls in parameters.items()}
-    scenario = Scenario(**values, task=read_task(table.get("task", {})), **sections, algorithms=algorithms)
+    scenario = Scenario(**values, task=task, **sections, algorithms=algorithms)
     resolved = resolve_algorithms(scenario)
     return replace(scenario, algorithms=resolved, derived=derived(given | algorithms, sections | resolved))
 

@@ -59,7 +59,7 @@ from spyker.learn.engine import keep_memory, share_memory, single_threaded
 from spyker.learn.given_model import GivenModel
 from spyker.learn.guard import Guard
 from spyker.learn.layout import layout_digest, layout_of
-from spyker.learn.registry import recipe
+from spyker.learn.registry import rate_of, recipe
 from spyker.protocol.forms import Sizes
 from spyker.protocol.messages import PeerMessage
 from spyker.protocol.server import Server, Setup
@@ -133,6 +133,8 @@ class ServerProcess:
         single_threaded()
         gc.freeze()  # what is here stays, and need not be looked through time and again
         self.metrics = Metrics(deploy.server, scenario.algorithm)
+        for note in self.task.notes:
+            self.log.info("task", note=note)
         self.tally = self._begin_record(resume=resume or self._new)
         try:
             self.identity = begin_life(self.checkpoints.folder)
@@ -245,7 +247,7 @@ class ServerProcess:
                 len(self.places.learners),
                 scenario.client_count,
                 initial.pop(),  # nobody else needs it, and it may be large
-                scenario.training.rate,
+                rate_of(scenario.training, self.task),
                 scenario.parameters,
                 scenario.seed,
                 self.task.mix,

@@ -14,7 +14,7 @@ from spyker.config.scenario import Scenario, dump
 from spyker.config.sections import ScenarioError
 from spyker.deploy.log import Log
 from spyker.deploy.repeats import Repeats
-from spyker.learn.registry import with_targets
+from spyker.learn.registry import with_task_defaults
 from spyker.learn.task import Metric, Scored, Task
 from spyker.protocol.facts import ClientReported, UpdateApplied
 from spyker.protocol.server import Server
@@ -126,7 +126,7 @@ class Tally:
 
         ``region`` is that of a server that the scenario does not have.
         """
-        scenario = with_targets(scenario, task.metric)
+        scenario = with_task_defaults(scenario, task)
         self.scenario, self.task, self.server, self.folder = scenario, task, server, folder
         self._log, self._region = log, region
         self._complained = False

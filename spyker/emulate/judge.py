@@ -61,9 +61,12 @@ class Judge:
         for i, model in zip(servers, models, strict=True):
             if not is_finite(model):
                 raise diverged(i, self.clock.now, world.broken, self.task)
-        jobs = [EvaluateJob(model) for model in models]
+        states = None
+        if self.task is not None and self.task.evaluates_states:
+            states = {k: state for k, state in world.states.items() if state is not None}
+        jobs = [EvaluateJob(model, states) for model in models]
         if len(models) > 1:
-            jobs.append(EvaluateJob(average(models)))
+            jobs.append(EvaluateJob(average(models), states))
         for job in jobs:
             self.engine.submit(job, self.clock.now)
         self._pending = self.clock.now, world.updates, world.links.total_bytes, jobs

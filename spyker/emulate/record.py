@@ -15,7 +15,7 @@ from spyker.learn.engine import Engine
 from spyker.learn.given_model import Beginning
 from spyker.learn.layout import layout_digest, layout_of
 from spyker.learn.left_models import write_models
-from spyker.learn.registry import with_targets
+from spyker.learn.registry import with_task_defaults
 from spyker.learn.task import Task
 from spyker.records import Fact, RecordWriter
 from spyker.vectors import Vector
@@ -45,7 +45,7 @@ def record(
     resumed = saves is not None and saves.save is not None
     if saves is not None and resumed:
         saves.take_back()
-    writer, summary = RecordWriter(folder, dump(with_targets(scenario, task.metric)), append=resumed), None
+    writer, summary = RecordWriter(folder, dump(with_task_defaults(scenario, task)), append=resumed), None
     if saves is not None:
         saves.writer = writer
 

@@ -17,7 +17,7 @@ from spyker.emulate.snapshot import Saves, put_back, save
 from spyker.emulate.world import Emulation, Sink, World
 from spyker.learn.engine import Engine
 from spyker.learn.given_model import Beginning
-from spyker.learn.registry import with_targets
+from spyker.learn.registry import rate_of, with_task_defaults
 from spyker.learn.speeds import delays
 from spyker.learn.task import Task
 from spyker.placement import Placement
@@ -48,7 +48,7 @@ def run(
     scenario, servers are whole processes, and ``fate`` may arrange what happens to them before they begin. They begin
     from the task's own W⁰, or from a ``beginning``; or they go on from where the ``saves`` of an interrupted run are.
     """
-    scenario = with_targets(scenario, task.metric)
+    scenario = with_task_defaults(scenario, task)
     places = scenario.placement()
     clock = Clock(scenario.duration, places.client_count)
     started = run_started(scenario, task.metric.name, task.metric.higher_is_better)
@@ -109,7 +109,7 @@ def make_world(
         len(places.learners),
         places.client_count,
         initial,
-        scenario.training.rate,
+        rate_of(scenario.training, task),
         scenario.parameters,
         scenario.seed,
         task.mix,

@@ -11,8 +11,8 @@ from typing import Protocol
 from spyker.config.algorithms import algorithm_code
 from spyker.config.scenario import Scenario, dump
 from spyker.emulate.lost import lost
-from spyker.learn.registry import code_of, with_targets
-from spyker.learn.task import Metric
+from spyker.learn.registry import code_of, with_task_defaults
+from spyker.learn.task import Task
 from spyker.protocol.saving import State
 from spyker.records import FACTS, SCENARIO, SUMMARY, RecordError, RecordWriter
 from spyker.records.models import MODEL, SERVERS
@@ -46,10 +46,10 @@ class RecordSaves:
         self.writer: RecordWriter | None = None
         self._possible = True
 
-    def check(self, scenario: Scenario, metric: Metric) -> None:
+    def check(self, scenario: Scenario, task: Task) -> None:
         """Refuse to go on with another run than the one that was saved."""
         assert self.save is not None
-        if (self.folder / SCENARIO).read_text("utf-8") != dump(with_targets(scenario, metric)):
+        if (self.folder / SCENARIO).read_text("utf-8") != dump(with_task_defaults(scenario, task)):
             raise RecordError(
                 f"{self.folder} is the record of another scenario. To resume it, say nothing but --resume and --out"
             )

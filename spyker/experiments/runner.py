@@ -28,7 +28,7 @@ from spyker.emulate.clock import Stop
 from spyker.emulate.diverged import DivergedError
 from spyker.emulate.record import record
 from spyker.experiments.errors import RunFailedError
-from spyker.learn.engine import Here, keep_memory
+from spyker.learn.engine import Here, allow_processes, keep_memory
 from spyker.learn.registry import code_of, recipe
 from spyker.learn.spawn import spawn
 from spyker.learn.start import available_cores
@@ -181,6 +181,7 @@ class Hand:
 
 def _work(pipe: Connection) -> None:
     """The process's side. A parent that is gone ends it at the next report."""
+    allow_processes()
     keep_memory()
     made: tuple[object, Task] | None = None  # the last task, for runs that differ in their algorithm alone
     while True:

@@ -32,6 +32,8 @@ class ByValue:
         if self._packed is None:
             try:
                 self._packed = cloudpickle.dumps(self._value)
+            except ScenarioError:
+                raise
             except Exception as error:
                 raise ScenarioError(
                     "task",

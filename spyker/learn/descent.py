@@ -79,6 +79,7 @@ class Descent:
         self.schedule = None
         if training.schedule is not None:
             self.schedule = Schedule(training.schedule, training.schedule_options)
+            assert training.rate is not None  # only a Flower app may leave it open
             self.schedule.rate(training.rate, 0)
         elif training.schedule_options:
             raise ScenarioError("training.schedule-options", "is set without training.schedule", "Name the schedule")

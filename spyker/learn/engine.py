@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import multiprocessing
 import sys
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
@@ -60,6 +61,8 @@ class EvaluateJob:
     """Judge ``weights``."""
 
     weights: Vector
+    states: Mapping[int, bytes] | None = None
+    """What clients' last trainings left behind, by client, for a task that evaluates with it."""
     result: float | None = None
     also: Mapping[str, float] | None = None
     """What else was measured, by name."""
@@ -118,7 +121,7 @@ class Here(Engine):
     def submit(self, job: Job, due: float) -> None:
         """Evaluate at once, since somebody watches; train when it is due."""
         if isinstance(job, EvaluateJob):
-            job.finish(self.task.evaluate(job.weights))
+            job.finish(self.task.evaluate(job.weights, job.states))
 
     def trained(self, job: TrainJob) -> Vector:
         """Train now."""
@@ -156,6 +159,12 @@ def reuse_memory(*, reuse: bool = True) -> None:
         library.malloc_trim(0)
         library.mallopt(M_MMAP_MAX, 0 if reuse else USUAL_MAPS)
         library.mallopt(M_TRIM_THRESHOLD, -1 if reuse else KEPT_BYTES)
+
+
+def allow_processes() -> None:
+    """Let a task start processes in a worker, as DataLoaders do: daemons may not, and by spawning they start slowly."""
+    multiprocessing.current_process().daemon = False
+    multiprocessing.set_start_method(None, force=True)  # back to the platform's default
 
 
 def share_memory() -> None:

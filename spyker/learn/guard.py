@@ -70,11 +70,12 @@ class Guard:
             )
         return self._checked(client, answer) if extended else trained
 
-    def evaluate(self, weights: Vector) -> float | Scored:
+    def evaluate(self, weights: Vector, states: Mapping[int, bytes] | None = None) -> float | Scored:
         """Evaluate. The result is :class:`Scored` where the task measures more than one thing."""
         task = self.task
         try:
-            found = task.evaluate(weights)
+            known = () if states is None else ({k: pickle.loads(state) for k, state in states.items()},)
+            found = task.evaluate(weights, *known)
             if not isinstance(found, Mapping) and not task.also:
                 return float(found)
         except Exception as error:

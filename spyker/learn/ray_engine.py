@@ -13,7 +13,7 @@ import socket
 import sys
 import weakref
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -51,9 +51,9 @@ class RayTrainer:
         """Train."""
         return self.task.train(client, weights, rate, step, state, age)
 
-    def evaluate(self, weights: Vector) -> float | Scored:
+    def evaluate(self, weights: Vector, states: Mapping[int, bytes] | None) -> float | Scored:
         """Evaluate."""
-        return self.task.evaluate(weights)
+        return self.task.evaluate(weights, states)
 
 
 class Store:
@@ -100,7 +100,7 @@ class Actor(Worker):
             told = (job.client, weights, job.rate, job.step, job.state, job.age)
             self.answers.append(self.actor.train.remote(*told))
         else:
-            self.answers.append(self.actor.evaluate.remote(weights))
+            self.answers.append(self.actor.evaluate.remote(weights, job.states))
 
     def take(self) -> None:
         """Receive the first answer; copied, for what lies in the store is read-only and would stay there."""

@@ -21,7 +21,7 @@ from spyker.learn.by_value import ByValue
 from spyker.learn.data.dataset import Array, DataError
 from spyker.learn.guard import Guard, TaskFailedError, own_traceback
 from spyker.learn.names import BUILT_IN, NAMES, WHERE, check_name
-from spyker.learn.task import Metric, Task
+from spyker.learn.task import Task
 from spyker.own_code import code_digest, value_digest
 
 
@@ -150,11 +150,19 @@ def check_option(key: str, value: object) -> None:
         ) from None
 
 
-def with_targets(scenario: Scenario, metric: Metric) -> Scenario:
-    """The scenario with the targets of what is measured, where it names none."""
-    if scenario.evaluation.targets is not None:
-        return scenario
-    return replace(scenario, evaluation=replace(scenario.evaluation, targets=metric.targets))
+def with_task_defaults(scenario: Scenario, task: Task) -> Scenario:
+    """The scenario with the task's learning rate and the targets of its metric, where it sets none."""
+    evaluation, training = scenario.evaluation, scenario.training
+    if evaluation.targets is None:
+        evaluation = replace(evaluation, targets=task.metric.targets)
+    return replace(scenario, evaluation=evaluation, training=replace(training, rate=rate_of(training, task)))
+
+
+def rate_of(training: Training, task: Task) -> float:
+    """The initial learning rate: what the scenario sets, the task's own, or the default."""
+    rate = training.rate or task.rate or Training().rate
+    assert rate is not None
+    return rate
 
 
 def check_code(scenario: Scenario) -> None:

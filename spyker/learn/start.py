@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 
 from spyker.config.scenario import Scenario
 from spyker.config.sections import ScenarioError, show
+from spyker.learn.by_value import ByValue
 from spyker.learn.engine import Engine, Here
 from spyker.learn.memory import check_memory
 from spyker.learn.registry import Recipe, recipe
@@ -35,6 +37,8 @@ def start(
     count = available_cores() if workers is None else workers
     if task.trivial or count == 0:
         return task, Here(task)
+    if task.by_value:
+        plan = replace(plan, choice=replace(plan.choice, given=ByValue(task)))
     if engine == "ray":
         return task, start_ray(plan, workers, ray_address)
     return task, Workers(plan, task.initial().size, count)

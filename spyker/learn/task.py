@@ -61,6 +61,16 @@ class Task(ABC):
     """What it measures besides."""
     trivial = False
     """Whether training costs so little that sending it to a worker process would cost more."""
+    by_value = False
+    """Whether worker processes are given a copy of the task, pickled, instead of making it again."""
+
+    rate: float | None = None
+    """The initial learning rate of a task that brings its own, used where the scenario sets no ``training.rate``."""
+    notes: Sequence[str] = ()
+    """What a user should know about the task before a run."""
+    evaluates_states = False
+    """Whether :meth:`evaluate` takes a second argument, the states that clients' last trainings returned, by client. An
+    emulation passes them; in a deployment they stay with the clients, and the argument is left out."""
 
     statistics: int = 0
     """How many numbers at the end of the weights are statistics of the data, such as BatchNorm's running means and

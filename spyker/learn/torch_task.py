@@ -137,6 +137,7 @@ class TorchTask(Task):
                     "Leave it out, or give TorchTask the dataset instead of the DataLoader",
                 )
         check_alike(self.clients)
+        assert self.training.rate is not None  # only a Flower app may leave it open
         self.descent.begin(self.trained, self.parameters, self.training.rate)
         scores = [(measure.metric.name, measure.score) for measure in self.measures]
         with self.autocast():

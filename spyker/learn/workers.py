@@ -18,7 +18,7 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from spyker.learn.engine import KEPT_BYTES, Job, TrainJob, keep_memory, reuse_memory, single_threaded
+from spyker.learn.engine import KEPT_BYTES, Job, TrainJob, allow_processes, keep_memory, reuse_memory, single_threaded
 from spyker.learn.guard import FLOAT32, ClientTrainingError, Guard, TaskFailedError
 from spyker.learn.pool import DEPTH, Pool, Worker, WorkerDiedError, WorkerLostError
 from spyker.learn.registry import Recipe
@@ -26,7 +26,7 @@ from spyker.learn.spawn import spawn
 from spyker.learn.task import Scored, Trained
 from spyker.vectors import Vector
 
-ORDER = struct.Struct("<qdqd")  # client (-1: evaluate), rate, step, age; then its state, if it has one
+ORDER = struct.Struct("<qdqd")  # client (-1: evaluate), rate, step, age; then states, if there are any
 ANSWER = struct.Struct("<cd")  # what this is, score; then what else there is to say
 WEIGHTS, TRAINED = b"w", b"t"  # weights or a score; more than that
 FAILED, BROKEN = b"f", b"b"  # this job failed: an error as text, and its reason; there is no task, as text
@@ -53,7 +53,7 @@ class WorkerProcess(Worker):
 
     def takes(self, job: Job) -> bool:
         """A large state waits until the worker reads: it might be sending one itself, and both would wait for ever."""
-        large = isinstance(job, TrainJob) and job.state is not None and len(job.state) > SMALL
+        large = len(_carried(job)) > SMALL
         return super().takes(job) and not (large and self.orders)
 
     def give(self, job: Job) -> None:
@@ -61,11 +61,11 @@ class WorkerProcess(Worker):
         np.copyto(self.slots[self.given % DEPTH], job.weights)
         self.given += 1
         if isinstance(job, TrainJob):
-            order = ORDER.pack(job.client, job.rate, job.step, job.age) + (job.state or b"")
+            order = ORDER.pack(job.client, job.rate, job.step, job.age)
         else:
             order = ORDER.pack(-1, 0.0, 0, 0.0)
         try:
-            self.pipe.send_bytes(order)
+            self.pipe.send_bytes(order + _carried(job))
         except OSError:
             raise self._death() from None
 
@@ -136,8 +136,16 @@ def _slots(memory: Any) -> list[Vector]:
     return list(np.frombuffer(memory, np.float32).reshape(DEPTH, -1))
 
 
+def _carried(job: Job) -> bytes:
+    """What an order carries besides its numbers: the state of one client, or of all."""
+    if isinstance(job, TrainJob):
+        return job.state or b""
+    return b"" if job.states is None else msgspec.msgpack.encode(job.states)
+
+
 def _serve(pipe: Connection, memory: Any, recipe: Recipe) -> None:
     """The worker's side: do what is ordered, in its order, for as long as anybody listens."""
+    allow_processes()
     keep_memory()
     slots, turn = _slots(memory), 0
     with contextlib.suppress(EOFError, OSError):  # nobody listens any more
@@ -160,7 +168,8 @@ def _answer(task: Guard, order: bytes, weights: Vector) -> bytes:
     client, rate, step, age = ORDER.unpack_from(order)
     try:
         if client < 0:
-            scored = task.evaluate(weights)
+            states = order[ORDER.size :]
+            scored = task.evaluate(weights, msgspec.msgpack.decode(states, type=dict[int, bytes]) if states else None)
             if isinstance(scored, Scored):
                 return ANSWER.pack(WEIGHTS, scored.score) + msgspec.msgpack.encode(scored.also)
             return ANSWER.pack(WEIGHTS, scored)

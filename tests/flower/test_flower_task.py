@@ -1,16 +1,22 @@
 """What an app is told, and what becomes of its answers."""
 
+import tomllib
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
+import spyker
 from spyker.api.scenario import read_scenario
+from spyker.config.scenario import Scenario, dump
 from spyker.config.sections import ScenarioError
+from spyker.learn.engine import EvaluateJob, TrainJob
 from spyker.learn.guard import Guard, TaskFailedError
 from spyker.learn.registry import recipe
+from spyker.learn.start import start
 from spyker.learn.task import Metric
+from spyker.records import Evaluated
 
 pytest.importorskip("flwr", reason="needs Flower: pip install 'spyker-fl[flower]'")
 import tiny_apps
@@ -18,14 +24,16 @@ import tiny_apps
 from spyker.learn.flower.arrays import Arrays
 
 
-def make(app: str = "tiny_apps:telling", clients: int = 4, **options: Any) -> Any:
+def scenario(app: str = "tiny_apps:telling", clients: int = 4, **options: Any) -> Scenario:
     """By default, of the app that tells, with its server."""
     if app == "tiny_apps:telling":
         options = {"server": "tiny_apps:server"} | options
     settings = {f"task.{key.replace('_', '-')}": value for key, value in ({"app": app} | options).items()}
-    return recipe(
-        read_scenario({"world": {"regions": ["Paris"]}}, task="flower", clients=clients, seed=5, settings=settings)
-    ).make()
+    return read_scenario({"world": {"regions": ["Paris"]}}, task="flower", clients=clients, seed=5, settings=settings)
+
+
+def make(*args: Any, **options: Any) -> Any:
+    return recipe(scenario(*args, **options)).make()
 
 
 def test_an_app_is_told_rate_age_round_and_partition() -> None:
@@ -39,6 +47,66 @@ def test_an_app_is_told_rate_age_round_and_partition() -> None:
         "sum": 0 + 1 + 2 + 3,  # the ServerApp's own, from the answers to its query
     }
     assert tiny_apps.heard["node"] == {"partition-id": 2, "num-partitions": 4, "data": "/data/a.csv"}
+
+
+def run_once(chosen: Scenario, out: Path, **settings: Any) -> spyker.Run:
+    """Train for a moment with FedAvg, in this process, so that ``tiny_apps.heard`` is told."""
+    fast = {"training.delay-ms": [100.0] * chosen.client_count}
+    return spyker.run(chosen, algorithm="fedavg", settings=fast | settings, duration=0.2, workers=0, out=out)
+
+
+def test_an_app_trains_at_the_rate_of_its_train_config(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    run = run_once(scenario(), tmp_path / "run")
+    assert tiny_apps.heard["config"]["lr"] == 99.0  # type: ignore[index]
+    assert run.scenario["training"]["rate"] == 99.0
+    assert "learning rate: 99, as lr in the train config of tiny_apps:server" in capsys.readouterr().err
+
+
+def test_training_rate_takes_the_place_of_the_apps_own(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    run = run_once(scenario(), tmp_path / "run", **{"training.rate": 0.5})
+    assert tiny_apps.heard["config"]["lr"] == 0.5  # type: ignore[index]
+    assert run.scenario["training"]["rate"] == 0.5
+    assert "learning rate: 0.5, as training.rate is set; the app has lr = 99" in capsys.readouterr().err
+
+
+def test_a_rate_that_a_client_reads_from_the_run_config_is_spykers(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "rated_project.py").write_text("from tiny_apps import old as app\n", "utf-8")
+    (tmp_path / "pyproject.toml").write_text("[tool.flwr.app.config]\nlearning-rate = 0.3\nepochs = 1\n", "utf-8")
+    monkeypatch.syspath_prepend(tmp_path)
+    run = run_once(scenario("rated_project:app", evaluate="none"), tmp_path / "run")
+    assert run.scenario["training"]["rate"] == 0.3
+    assert tiny_apps.heard["run"] == {"learning-rate": 0.3, "epochs": 1}
+    run_once(scenario("rated_project:app", evaluate="none"), tmp_path / "other", **{"training.rate": 0.5})
+    assert tiny_apps.heard["run"] == {"learning-rate": 0.5, "epochs": 1}
+
+
+def test_an_app_without_a_rate_is_sent_the_default(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    run = run_once(scenario("tiny_apps:old"), tmp_path / "run")
+    assert run.scenario["training"]["rate"] == 0.05
+    said = capsys.readouterr().err
+    assert "learning rate: the app names none; 0.05 is sent as lr, which the app may ignore" in said
+
+
+def test_a_scenario_keeps_the_rate_open_until_the_app_is_there() -> None:
+    assert "rate" not in tomllib.loads(dump(scenario()))["training"]
+    assert tomllib.loads(dump(read_scenario(task="digits")))["training"]["rate"] == 0.05
+
+
+@pytest.mark.parametrize(
+    ("options", "who"),
+    [
+        (
+            {"app": "tiny_apps:old", "server": "tiny_apps:old_server"},
+            "on the server, by the evaluate_fn of tiny_apps:old_server",
+        ),
+        ({}, "by the clients, each with its own data (4 of 4)"),
+        ({"evaluate": "none"}, "none (task.evaluate)"),
+    ],
+)
+def test_who_evaluates_is_said(options: dict[str, Any], who: str) -> None:
+    assert f"evaluation: {who}" in make(**options).notes
 
 
 def test_the_key_of_the_rate_is_the_apps() -> None:
@@ -94,6 +162,17 @@ def test_clients_judge_weighted_by_their_examples() -> None:
     assert np.isnan(make(evaluate="none").evaluate(task.initial()))
 
 
+@pytest.mark.parametrize("workers", [0, 1])
+def test_clients_find_their_state_when_they_evaluate(workers: int, tmp_path: Path) -> None:
+    chosen = scenario(clients=2, metric="count")
+    settings = {"training.delay-ms": [400.0, 400.0], "evaluation.interval": 1.0}
+    run = spyker.run(
+        chosen, algorithm="fedavg", settings=settings, duration=2, workers=workers, out=tmp_path / "run", progress=False
+    )
+    counts = [stated.fact.mean for stated in run.record.facts(Evaluated)]
+    assert counts == [0, 2, 4], "trainings of each client so far"
+
+
 def test_a_numpy_client_is_asked_for_the_first_model() -> None:
     task = make("tiny_apps:old")
     np.testing.assert_array_equal(task.initial(), [3, 3, 3, 3, 0])
@@ -110,6 +189,25 @@ def test_a_server_fn_has_the_first_model_the_configuration_and_the_judge() -> No
     task.train(0, task.initial(), 0.5, 0)
     assert tiny_apps.heard["config"]["momentum"] == 0.9  # type: ignore[index]
     assert task.evaluate(task.initial()) == 4.0
+
+
+def test_a_server_app_runs_once_however_many_workers_there_are(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    task, engine = start(scenario(server="tiny_apps:leaving"), workers=2)
+    with engine:
+        trainings = [TrainJob(k, task.initial(), 0.1, 0) for k in range(3)]
+        evaluation = EvaluateJob(task.initial())
+        for job in (*trainings, evaluation):
+            engine.submit(job, 0.0)
+        assert all((engine.trained(job) == task.initial() + 1).all() for job in trainings)
+        assert engine.score(evaluation) == pytest.approx(0.6)
+
+
+def test_a_strategy_with_its_own_start_evaluates_on_the_server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    task = make(server="tiny_apps:leaving")
+    assert (task.judge, task.metric.name) == ("server", "accuracy")
+    assert task.evaluate(task.initial()) == pytest.approx(0.6)
 
 
 def test_a_function_has_the_first_model() -> None:
@@ -165,6 +263,18 @@ def test_what_goes_wrong_names_client_and_reason(app: str, complaint: str) -> No
         ({"server": "tiny_apps:telling"}, "task.server: tiny_apps:telling is a ClientApp"),
         ({"server": "tiny_apps:idle"}, "task.server: ended without having sent anybody a model"),
         ({"server": "tiny_apps:crowded"}, "task.server: waits for more nodes than the 4 clients"),
+        (
+            {"model": "tiny_apps:trees"},
+            r"task.app: tiny_apps:telling is not allowed: its model is bytes \(the array '0' of uint8\), as of XGBoost "
+            "and other trees, and not arrays of floating-point numbers, so servers cannot average it. Choose an "
+            "app whose model is float arrays, or let Flower run this one",
+        ),
+        ({"model": "tiny_apps:no_trees"}, r"its model is bytes \(the array '0' of uint8\)"),
+        (
+            {"model": "tiny_apps:counts"},
+            "task.app: tiny_apps:telling is not allowed: its model has no floating-point array, only 'sum' of int64, "
+            "'seen' of int64, so servers cannot average it",
+        ),
         ({"evaluate": "server"}, "task.evaluate: is server, and the app has no such evaluation"),
         ({"run_config": "epochs"}, 'task.run-config: is "epochs". Write key=value'),
         ({"model": "tiny_apps:heard"}, "task.model: tiny_apps:heard is a dict. Name a function"),

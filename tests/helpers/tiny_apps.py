@@ -1,5 +1,9 @@
 """Flower apps of a few lines, which tell what they were told."""
 
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
 import flwr.client
 import numpy as np
 from flwr.app import Array, ArrayRecord, ConfigRecord, Context, Error, Message, MetricRecord, RecordDict
@@ -21,6 +25,20 @@ heard: dict[str, object] = {}
 
 def record(arrays: dict[str, np.ndarray]) -> ArrayRecord:
     return ArrayRecord({name: Array(array) for name, array in arrays.items()})
+
+
+def trees() -> list[np.ndarray]:
+    """A model such as XGBoost's: what it saves, as bytes."""
+    return [np.frombuffer(b"{}", np.uint8)]
+
+
+def no_trees() -> list[np.ndarray]:
+    """The same before the first training, as Flower's XGBoost examples begin."""
+    return [np.frombuffer(b"", np.uint8)]
+
+
+def counts() -> dict[str, np.ndarray]:
+    return {"sum": np.zeros(3, np.int64), "seen": np.array(0)}
 
 
 def model() -> dict[str, np.ndarray]:
@@ -47,7 +65,8 @@ def tell(message: Message, context: Context) -> Message:
 @telling.evaluate()
 def judge(message: Message, context: Context) -> Message:
     k = context.node_config["partition-id"]
-    metrics = MetricRecord({"num-examples": 10 * (k + 1), "rmse": float(k), "mass": float(k)})
+    count = context.state["count"]["n"] if "count" in context.state else 0
+    metrics = MetricRecord({"num-examples": 10 * (k + 1), "rmse": float(k), "mass": float(k), "count": count})
     return Message(RecordDict({"metrics": metrics}), reply_to=message)
 
 
@@ -82,6 +101,37 @@ def end(grid: Grid, context: Context) -> None:
     pass
 
 
+# --- A server with side effects, and a strategy with a start of its own --------------------------------------------
+
+
+class Starting(FedAvg):
+    """Has its own ``start``, as Flower's advanced examples have."""
+
+    def start(self, grid: Grid, initial_arrays: ArrayRecord, *rounds: int, evaluate_fn: Any = None, **more: Any) -> Any:
+        evaluate_fn(0, initial_arrays)
+        for each in self.configure_train(1, initial_arrays, ConfigRecord({"lr": 0.25}), grid):
+            grid.send_and_receive([each])
+
+
+def central(offset: float) -> Callable[[int, ArrayRecord], MetricRecord]:
+    """An ``evaluate_fn`` that no other process can import."""
+
+    def evaluate(server_round: int, arrays: ArrayRecord) -> MetricRecord:
+        return MetricRecord({"accuracy": offset + float(arrays["wide"].numpy()[0])})
+
+    return evaluate
+
+
+leaving = ServerApp()
+
+
+@leaving.main()
+def leave(grid: Grid, context: Context) -> None:
+    Path("outputs").mkdir()  # a second time, it fails
+    strategy = Starting(arrayrecord_key="weights", configrecord_key="said")
+    strategy.start(grid, record(MODEL), 3, evaluate_fn=central(0.5))
+
+
 # --- Clients that go wrong ----------------------------------------------------------------------------------------
 
 failing, refusing, reshaping, diverging = ClientApp(), ClientApp(), ClientApp(), ClientApp()
@@ -111,6 +161,9 @@ def diverge(message: Message, context: Context) -> Message:
 
 
 class Old(flwr.client.NumPyClient):
+    def __init__(self, run_config: dict) -> None:
+        heard.update(run=run_config)
+
     def get_parameters(self, config: dict) -> list[np.ndarray]:
         return [np.full((2, 2), 3.0), np.zeros(1)]
 
@@ -123,7 +176,7 @@ class Old(flwr.client.NumPyClient):
 
 
 def client_fn(context: Context) -> flwr.client.Client:
-    return Old().to_client()
+    return Old(dict(context.run_config)).to_client()
 
 
 old = ClientApp(client_fn=client_fn)

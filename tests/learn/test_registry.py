@@ -10,11 +10,12 @@ from typing import Any
 import pytest
 from remembering_task import Remembering
 from remembering_task import make as make_remembering
+from stub_task import Stub
 
 from spyker.cli.main import main
 from spyker.config.scenario import Scenario, TaskChoice, dump, from_table, load
 from spyker.config.sections import ScenarioError
-from spyker.learn.registry import choose, recipe, resolve, with_targets
+from spyker.learn.registry import choose, recipe, resolve, with_task_defaults
 from spyker.learn.task import Metric, Task
 
 NOISY = """
@@ -85,7 +86,9 @@ def test_targets_follow_the_metric_unless_the_scenario_has_some(noisy: Path) -> 
     assert targets("--task", "noisy_task:make", "--set", "evaluation.targets=[0.5]") == ["0.5"]
     assert Task.metric.targets == ()  # 0.9 of what?
     scenario = resolve(load(None))
-    assert with_targets(scenario, Metric("loss", targets=(0.1,))).evaluation.targets == (0.1,)
+    task = Stub(4)
+    task.metric = Metric("loss", targets=(0.1,))
+    assert with_task_defaults(scenario, task).evaluation.targets == (0.1,)
 
 
 def test_tasks_of_installed_packages_are_found(

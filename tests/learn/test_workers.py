@@ -41,6 +41,15 @@ def test_workers_compute_what_this_process_computes() -> None:
         assert workers.score(score) == task.evaluate(start)
 
 
+def test_a_task_may_load_its_data_in_processes_of_its_own() -> None:
+    start = np.zeros(3, np.float32)
+    job = TrainJob(0, start, 0.1, 0)
+    recipe = Recipe(TaskChoice("loading_task:make"), clients=1, seed=1, training=Training())
+    with Workers(recipe, start.size, 1) as workers:
+        workers.submit(job, 0.0)
+        assert workers.trained(job).tolist() == [4, 4, 4]
+
+
 @pytest.mark.parametrize("count", [1, 2])
 def test_a_worker_killed_in_mid_run_is_replaced_and_changes_no_byte(
     digits: Any, count: int, capfd: pytest.CaptureFixture[str]

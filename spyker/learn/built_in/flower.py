@@ -30,7 +30,9 @@ class Options:
     )
     run_config: str = parameter("", "changes of the app's run config, such as 'local-epochs=2 batch-size=16'")
     node_config: str = parameter("", "more for the app's node config on this machine, such as 'data=\"/data/a.csv\"'")
-    rate_key: str = parameter("lr", "under which key of the config record the app looks for its learning rate")
+    rate_key: str | None = parameter(
+        None, "the key of the learning rate in the app's configuration; unset: lr, learning-rate or learning_rate"
+    )
     evaluate: str = parameter(
         "auto",
         "who judges models: server (the ServerApp's evaluate_fn), clients (the ClientApp, on the data of each), none, "
@@ -66,7 +68,7 @@ def make(options: Any, clients: int, seed: int, training: Training) -> Task:
         check(options)
         from spyker.learn.flower.task import make as make_task
 
-        return make_task(options, clients, seed)
+        return make_task(options, clients, seed, training.rate)
     except (ScenarioError, DataError):
         raise
     except Exception as error:

@@ -34,13 +34,16 @@ class Arrays:
 
     @classmethod
     def of(cls, arrays: Mapping[str, NDArray]) -> Arrays:
-        """What these arrays are."""
+        """What these arrays are; an error has the reason and the remedy."""
         learnt = {name: array for name, array in arrays.items() if is_learnt(array)}
         if not learnt:
-            raise MisfitError(f"has no floating-point array, only {', '.join(arrays) or 'nothing'}")
+            raise MisfitError(
+                f"its model {not_averaged(arrays)}, so servers cannot average it",
+                "Choose an app whose model is float arrays, or let Flower run this one (flwr run)",
+            )
         for name, array in learnt.items():
             if not np.isfinite(array).all():
-                raise MisfitError(f"has numbers in {name} that are not finite")
+                raise MisfitError(f"its first model has numbers in {name!r} that are not finite", "Fix the model")
         names = sorted(learnt, key=is_statistic)  # which stand last
         return cls(Layout(tuple(names), tuple(learnt[name].shape for name in names)), dict(arrays))
 
@@ -69,6 +72,14 @@ class Arrays:
             name: parts[name].astype(array.dtype, copy=False) if name in parts else array
             for name, array in self.first.items()
         }
+
+
+def not_averaged(arrays: Mapping[str, NDArray]) -> str:
+    """Describe a model without floating-point arrays."""
+    listed = ", ".join(f"{name!r} of {array.dtype}" for name, array in arrays.items())
+    if len(arrays) == 1 and next(iter(arrays.values())).dtype == np.uint8:
+        return f"is bytes (the array {listed}), as of XGBoost and other trees, and not arrays of floating-point numbers"
+    return f"has no floating-point array, only {listed or 'an empty record'}"
 
 
 def is_statistic(name: str) -> bool:

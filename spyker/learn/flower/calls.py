@@ -68,10 +68,15 @@ class Caller:
         config: Mapping[str, Any],
         step: int,
         state: bytes | None = None,
+        run_config: Mapping[str, Any] | None = None,
     ) -> Answer:
-        """Have a client do something with a model; its random numbers follow from seed, client and step."""
+        """Have a client do something with a model; its random numbers follow from seed, client and step.
+
+        ``run_config`` has what differs from the run config of the app.
+        """
         content = self.content(kind, arrays, config)
         context = self.context(client, state)
+        context.run_config.update(run_config or {})
         seed_all(self.seed, client, step)
         reply = self.app(message(kind, content, client, str(step)), context)
         if not isinstance(reply, Message):

@@ -7,13 +7,13 @@ asks them before, such as a query, the ClientApp answers.
 from __future__ import annotations
 
 import contextlib
-import functools
+import inspect
 import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, NoReturn
 
-from flwr.app import ArrayRecord, ConfigRecord, Context, Message, MessageType, RecordDict
+from flwr.app import ConfigRecord, Context, Message, MessageType, RecordDict
 from flwr.common import ndarrays_to_parameters, parameters_to_ndarrays
 from flwr.common.constant import MessageTypeLegacy
 from flwr.server import ServerAppComponents
@@ -60,7 +60,7 @@ def ask(server: ServerApp, caller: Caller) -> Told:
             told = replace(told, evaluate=dict(evaluate_config or {}), judge=judging(evaluate_fn))
 
         try:
-            with identified(), listening(note):
+            with identified(), started(note):
                 server(Everybody(caller), context)
         except Asked as asked:
             return replace(told, **first(asked.content))
@@ -158,29 +158,26 @@ class Everybody(Grid):  # type: ignore[misc]
 
 
 @contextlib.contextmanager
-def listening(note: Callable[[ConfigRecord | None, Any], None]) -> Iterator[None]:
-    """Learn what a strategy is started with beyond what it sends to clients."""
-    start = Strategy.start
+def started(note: Callable[[ConfigRecord | None, Any], None]) -> Iterator[None]:
+    """Note the arguments of ``Strategy.start``, which a subclass may override."""
 
-    @functools.wraps(start)
-    def listen(
-        self: Strategy,
-        grid: Grid,
-        initial_arrays: ArrayRecord,
-        num_rounds: int = 3,
-        timeout: float = 3600,
-        train_config: ConfigRecord | None = None,
-        evaluate_config: ConfigRecord | None = None,
-        evaluate_fn: Any = None,
-    ) -> Any:
-        note(evaluate_config, evaluate_fn)
-        return start(self, grid, initial_arrays, num_rounds, timeout, train_config, evaluate_config)
+    def look_up(self: Strategy, name: str) -> Any:
+        value = object.__getattribute__(self, name)
+        if name != "start":
+            return value
 
-    Strategy.start = listen
+        def start(*args: Any, **named: Any) -> Any:
+            given = inspect.signature(value).bind(*args, **named).arguments | named
+            note(given.get("evaluate_config"), given.get("evaluate_fn"))
+            return value(*args, **named)
+
+        return start
+
+    Strategy.__getattribute__ = look_up
     try:
         yield
     finally:
-        Strategy.start = start
+        del Strategy.__getattribute__
 
 
 @contextlib.contextmanager

@@ -1,0 +1,36 @@
+"""The learning rate of a Flower app: where the app has it, and how a training is told another."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from numbers import Real
+from typing import Any
+
+KEYS = ("lr", "learning-rate", "learning_rate")
+"""The keys under which Flower's own examples have their rate."""
+
+
+@dataclass(frozen=True, slots=True)
+class AppRate:
+    """A learning rate that an app has in its configuration."""
+
+    value: float
+    key: str
+    place: str
+
+
+def find_rate(key: str | None, places: Mapping[str, Mapping[str, Any]]) -> AppRate | None:
+    """Find the app's rate in the first place that has it, under a key, or under those of Flower's examples."""
+    for place, config in places.items():
+        for name in KEYS if key is None else (key,):
+            value = config.get(name)
+            if isinstance(value, Real) and not isinstance(value, bool) and 0 < float(value) < math.inf:
+                return AppRate(float(value), name, place)
+    return None
+
+
+def rate_entries(key: str | None, config: Mapping[str, Any], rate: float) -> dict[str, float]:
+    """The entries of a configuration that hold the rate, with another rate."""
+    return {name: rate for name in (KEYS if key is None else (key,)) if name in config}
