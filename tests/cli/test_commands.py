@@ -177,7 +177,7 @@ def test_bad_scenarios_exit_with_2_and_write_nothing(
         (["run", "nowhere.toml"], "nowhere.toml"),
         (["run", "--set", "spyker.decay"], "section.key=value"),
         (["run", "--set", "spyker.dekay=1"], "decay"),
-        (["run", "--clients", "3"], "--clients"),
+        (["run", "--clients", "0"], "--clients"),
         (["run", "--workers", "-1"], "--workers"),
         (["run", "--ray-address", "somewhere:6379"], "Add --engine ray"),
         (["run", "--engine", "ray", "--workers", "0"], "--workers: is 0 with --engine ray"),
