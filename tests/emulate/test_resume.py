@@ -64,7 +64,7 @@ def go(scenario: Scenario, folder: Path, *watches: Any, resume: bool = False) ->
     save = read_save(folder) if resume else None
     saves = RecordSaves(folder, scenario, Always(), save)
     if save is not None:
-        saves.check(scenario, task.metric)
+        saves.check(scenario, task)
     record(scenario, task, Here(task), folder, watches, models=True, saves=saves)
 
 
