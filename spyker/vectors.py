@@ -63,14 +63,16 @@ def average(models: Sequence[Vector]) -> Vector:
 
 
 def length(vector: Vector) -> float:
-    """The Euclidean norm. It is summed up here and not by BLAS, whose result depends on its number of threads."""
-    if vector.size <= BLOCK:
-        return math.sqrt(float(np.square(vector).sum(dtype=np.float64)))
-    total, scratch = 0.0, np.empty(BLOCK, np.float32)
-    for (block,) in blocks(vector):
-        squares = np.square(block, scratch[: block.size])
-        for start in range(0, block.size, SUMMED):  # as NumPy does, so that every bit is the same
-            total += float(squares[start : start + SUMMED].sum(dtype=np.float64))
+    """The Euclidean norm; infinite where a float32 cannot hold a square.
+
+    It is summed up here and not by BLAS, whose result depends on its number of threads.
+    """
+    total, scratch = 0.0, np.empty(min(BLOCK, vector.size), np.float32)
+    with np.errstate(over="ignore"):
+        for (block,) in blocks(vector):
+            squares = np.square(block, scratch[: block.size])
+            for start in range(0, block.size, SUMMED):  # as NumPy does, so that every bit is the same
+                total += float(squares[start : start + SUMMED].sum(dtype=np.float64))
     return math.sqrt(total)
 
 
@@ -89,6 +91,13 @@ def distance(vector: Vector, other: Vector) -> float:
             difference = np.subtract(v, o, scratch[: v.size])
             total += float(np.einsum("i,i", difference, difference))  # unlike BLAS, the same with any number of threads
     return math.sqrt(total)
+
+
+def dot(vector: Vector, other: Vector) -> float:
+    """The inner product, the same with any number of threads."""
+    if vector.size <= BLOCK:
+        return float(np.einsum("i,i", vector, other))
+    return sum(float(np.einsum("i,i", v, o)) for v, o in blocks(vector, other))
 
 
 Mix: TypeAlias = Callable[[Vector, Vector, float, Vector], None]

@@ -41,7 +41,7 @@ from spyker.host.effects import (
 from spyker.host.host import Host
 from spyker.host.refusal import Refusal
 from spyker.host.words import Word
-from spyker.protocol.facts import Quarantined, RateHalved, Suspected, Trusted
+from spyker.protocol.facts import ModelRestored, Quarantined, RateHalved, Suspected, Trusted
 from spyker.protocol.messages import Action, StartTimer, StopTimer
 from spyker.vectors import Vector
 
@@ -163,6 +163,8 @@ class Driver:
                             self.log.warning("quarantined", client=client, why=why, seconds=seconds)
                         case RateHalved(far=far, rate=rate):
                             self.log.warning("rate-halved", far=far, rate=rate)
+                        case ModelRestored(norm=norm, good_norm=good_norm, gain=gain):
+                            self.log.warning("restored", norm=norm, good_norm=good_norm, gain=gain)
                 case Give():
                     frame = pb.Frame()
                     frame.assignment.ticket, frame.assignment.saved_version = effect.ticket, effect.saved_version

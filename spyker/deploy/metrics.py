@@ -25,6 +25,7 @@ from prometheus_client.utils import floatToGoString
 from spyker.config.sections import ScenarioError
 from spyker.protocol.facts import (
     CloudRoundEnded,
+    EarlySyncStarted,
     Merged,
     Quarantined,
     Refused,
@@ -132,7 +133,7 @@ class Metrics(Collector):
                 self._counters["refused_answers"] += 1
             case Quarantined():
                 self._counters["quarantines"] += 1
-            case SyncStarted():
+            case SyncStarted() | EarlySyncStarted():
                 self._counters["synchronisations"] += 1
                 self._sync_began = self._clock()
             case Evaluated():

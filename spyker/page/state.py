@@ -12,6 +12,7 @@ from spyker.page.words import CONCERNS, RELIEFS, fact_words
 from spyker.page.world import Surroundings
 from spyker.protocol.facts import (
     CloudRoundEnded,
+    EarlySyncStarted,
     Merged,
     RoundEnded,
     SyncStarted,
@@ -101,6 +102,7 @@ class Fold:
             UpdateApplied: self._update,
             TokenArrived: self._token,
             SyncStarted: self._sync,
+            EarlySyncStarted: self._sync,
             Merged: self._merge,
             RoundEnded: self._round,
             CloudRoundEnded: self._cloud,
@@ -136,7 +138,7 @@ class Fold:
     def _token(self, state: State, t: float, fact: TokenArrived, queue: int | None, by: int) -> None:
         state.token, state.bid = fact.server, fact.bid
 
-    def _sync(self, state: State, t: float, fact: SyncStarted, queue: int | None, by: int) -> None:
+    def _sync(self, state: State, t: float, fact: SyncStarted | EarlySyncStarted, queue: int | None, by: int) -> None:
         state.server(fact.server).syncs += 1
         state.syncs = max(state.syncs, fact.bid)
         self._called(state, t, fact.server, fact.bid)

@@ -9,6 +9,7 @@ from spyker.protocol.facts import (
     AgeAnnounced,
     ClientReported,
     CloudRoundEnded,
+    EarlySyncStarted,
     Merged,
     RoundEnded,
     SyncStarted,
@@ -54,7 +55,7 @@ def fact_words(world: Surroundings, fact: Fact) -> str:
             return f"{name(fact.server)} told all its age, {fact.age:.4g}"
         case TokenArrived():
             return f"the token reached {name(fact.server)}, to start exchange {fact.bid}"
-        case SyncStarted():
+        case SyncStarted() | EarlySyncStarted():
             return f"{name(fact.server)} started exchange {fact.bid} and sent its model to all"
         case Merged():
             return (

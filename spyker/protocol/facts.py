@@ -81,6 +81,15 @@ class SyncStarted(Fact):
 
 
 @dataclass(frozen=True, slots=True)
+class EarlySyncStarted(Fact):
+    """``server`` started synchronisation ``bid`` without the token; others may have started the same one."""
+
+    kind: ClassVar[str] = "early-sync"
+    server: int
+    bid: int
+
+
+@dataclass(frozen=True, slots=True)
 class Merged(Fact):
     """``server`` merged the model of ``peer`` with weight w; ``age`` is its age afterwards."""
 
@@ -160,6 +169,20 @@ class RateHalved(Fact):
     server: int
     far: float
     rate: float
+
+
+@dataclass(frozen=True, slots=True)
+class ModelRestored(Fact):
+    """Training diverged: updates had the median ``norm``, many times that of the last good model, ``good_norm``.
+
+    The server has restored that model and goes on with this ``gain``.
+    """
+
+    kind: ClassVar[str] = "restored"
+    server: int
+    norm: float
+    good_norm: float
+    gain: float
 
 
 @dataclass(frozen=True, slots=True)

@@ -132,6 +132,8 @@ class Server(ABC):
     """Whether its servers have a token, which must be made anew if it is lost."""
     gift: ClassVar[type[Gift]] = Handover
     """What a server that begins among others is given by one of them."""
+    restored: int = 0
+    """How often a server has restored an earlier model because training diverged."""
     GIVEN: ClassVar[frozenset[str]] = frozenset({"id", "rate", "parameters", "suspected"})
 
     def __init_subclass__(cls) -> None:

@@ -132,7 +132,7 @@ class StrideTree(Stride):
             return
         for j in self.below.pop(common.bid, ()):
             self.send_server(j, common)
-        self.shift(common, mine, 1.0)
+        self.shift(common, mine, 1.0, 1 / self.n)
         self.record(Merged(self.id, self.root, common.bid, 1.0, self.age))
 
     def check_heard(self) -> None:
@@ -143,6 +143,10 @@ class StrideTree(Stride):
         """An exchange under way ends without a result."""
         self.asked, self.root = False, self.id
         super().reformed(before, leads=leads)
+
+    def needs_averaging(self) -> bool:
+        """An exchange through a tree is started by the holder of the token alone."""
+        return False
 
     def missing(self) -> set[int]:
         """The root has heard of some for others, and the next tree has another shape."""

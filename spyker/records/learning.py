@@ -14,7 +14,13 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-NO_UPDATES, SLOW_LINKS, NO_PROGRESS, COLLAPSED = KINDS = ("no-updates", "slow-links", "no-progress", "collapsed")
+NO_UPDATES, SLOW_LINKS, NO_PROGRESS, COLLAPSED, DIVERGED = KINDS = (
+    "no-updates",
+    "slow-links",
+    "no-progress",
+    "collapsed",
+    "diverged",
+)
 SMALL = 0.02  # of what is possible: an improvement up to this is none
 BY_CHANCE = 0.05  # of what is possible: a share may improve by this without learning, if it does not double
 FROM_BELOW = 0.1  # of what is possible: likewise from an untrained model's score to that of guessing, and no further
@@ -182,6 +188,15 @@ def slow_links(times: RoundTimes) -> list[RunWarning]:
     message = f"links, not training, set the pace: {times.in_words}"
     remedy = "Raise world.bandwidth-mbit, use a smaller model, or, if training takes longer, say so (training.delay-ms)"
     return [RunWarning(SLOW_LINKS, message, remedy)]
+
+
+def diverged_servers(restored: int) -> list[RunWarning]:
+    """What to say where servers restored earlier models so often, in all."""
+    if not restored:
+        return []
+    times = "once" if restored == 1 else f"{restored} times"
+    message = f"training diverged, and a server restored its last good model {times}, each time with half the gain"
+    return [RunWarning(DIVERGED, message, "Lower training.rate (--set training.rate=…)")]
 
 
 def as_table(warnings: Sequence[RunWarning]) -> list[dict[str, str]] | None:

@@ -6,10 +6,19 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from spyker.protocol.facts import CloudRoundEnded, Fact, SyncStarted
+from spyker.protocol.facts import CloudRoundEnded, EarlySyncStarted, Fact, SyncStarted
 from spyker.protocol.server import Server
 from spyker.records.facts import Evaluated, Measured, RunStarted
-from spyker.records.learning import RoundTimes, RunWarning, Scores, as_table, no_updates, score_warnings, slow_links
+from spyker.records.learning import (
+    RoundTimes,
+    RunWarning,
+    Scores,
+    as_table,
+    diverged_servers,
+    no_updates,
+    score_warnings,
+    slow_links,
+)
 
 WEIGHTS_SHOWN = 64  # the summary holds the weights of models with up to so many parameters
 WAYS = ("server-to-client", "client-to-server", "server-to-server")
@@ -106,6 +115,7 @@ def server_totals(region: str, server: Server, *, clients: int, updates: int, lo
         "age": server.age,
         "version": server.version,
         "longest_queue": longest_queue,
+        **({"restored": server.restored} if server.restored else {}),
         **({"weights": weights.tolist()} if weights.size <= WEIGHTS_SHOWN else {}),
     }
 
@@ -124,6 +134,7 @@ def run_warnings(start: RunStarted, totals: Totals) -> list[RunWarning]:
         found.append(no_updates(totals.time, totals.times))
     if totals.times is not None:
         found += slow_links(totals.times)
+    found += diverged_servers(sum(server.get("restored", 0) for server in totals.servers))
     if scores is not None:
         met = totals.given or not totals.finished or any(start.good(scores.last, target) for target in start.targets)
         found += score_warnings(scores, start.metric, updates, start.clients, met=met)
@@ -152,7 +163,7 @@ def known(**values: object) -> dict[str, object]:
 
 def synchronised(before: int, fact: Fact) -> int:
     """How many synchronisations there were, after a fact. Servers may start the same one independently."""
-    if isinstance(fact, SyncStarted):
+    if isinstance(fact, SyncStarted | EarlySyncStarted):
         return max(before, fact.bid)
     return before + isinstance(fact, CloudRoundEnded)
 

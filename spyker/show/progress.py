@@ -4,7 +4,14 @@ from __future__ import annotations
 
 from rich.console import Console
 
-from spyker.protocol.facts import CloudRoundEnded, RateHalved, SyncStarted, UpdateApplied
+from spyker.protocol.facts import (
+    CloudRoundEnded,
+    EarlySyncStarted,
+    ModelRestored,
+    RateHalved,
+    SyncStarted,
+    UpdateApplied,
+)
 from spyker.records import Evaluated, Fact, RunStarted
 from spyker.show.bar import Bar
 
@@ -27,7 +34,7 @@ class LiveProgress(Bar):
             self.metric = fact.metric
         elif isinstance(fact, UpdateApplied):
             self.updates += 1
-        elif isinstance(fact, SyncStarted):
+        elif isinstance(fact, SyncStarted | EarlySyncStarted):
             self.syncs = max(self.syncs, fact.bid)
         elif isinstance(fact, CloudRoundEnded):
             self.syncs = fact.round
@@ -35,6 +42,8 @@ class LiveProgress(Bar):
             self.score = fact.mean
         elif isinstance(fact, RateHalved):
             self.note = f" · first trainings ran away: rate {fact.rate:g}"
+        elif isinstance(fact, ModelRestored):
+            self.note = f" · diverged, last good model restored: gain {fact.gain:g}"
         if t >= self.duration or self.due():
             self.show(t, self.status(t), last=t >= self.duration)
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from spyker.emulate.process import Disk, Process
 from spyker.host.effects import Save
-from spyker.protocol.facts import CloudRoundEnded, Merged, SyncStarted, TokenArrived, UpdateApplied
+from spyker.protocol.facts import CloudRoundEnded, EarlySyncStarted, Merged, SyncStarted, TokenArrived, UpdateApplied
 from spyker.protocol.messages import Update
 from spyker.records import Fact
 from spyker.torture.world import CruelWorld
@@ -113,7 +113,7 @@ class Checks:
                     self._fail(f"servers {first} and {fact.server} both had the token for exchange {fact.bid}")
             case SyncStarted():
                 self._started(t, fact)
-            case CloudRoundEnded():
+            case CloudRoundEnded() | EarlySyncStarted():
                 self.latest_sync = t
             case UpdateApplied():
                 self.applied[fact.server] = t

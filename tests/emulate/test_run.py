@@ -138,7 +138,8 @@ def test_a_run_that_is_stopped_has_a_summary_of_what_happened(emulate: Any) -> N
 
 def test_a_training_that_runs_away_is_named(emulate: Any) -> None:
     # rate = 5 multiplies the error by 4^10 in every training
-    table = {"task": {"name": "quadratic"}, "training": {"rate": 5.0, "epochs": 10}, "duration": 30.0}
+    training = {"rate": 5.0, "epochs": 10}
+    table = {"algorithm": "fedavg", "task": {"name": "quadratic"}, "training": training, "duration": 30.0}
     with pytest.raises(DivergedError, match=r"training\.rate"), np.errstate(all="ignore"):
         emulate(table)
 

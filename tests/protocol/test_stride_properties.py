@@ -8,12 +8,13 @@ from actions import stated, update
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from spyker.protocol.consensus import REMEMBERED
 from spyker.protocol.facts import RoundEnded, SyncStarted
 from spyker.protocol.messages import Join, Leave, ToServer, Update
-from spyker.protocol.stride import KEPT, ROUND
+from spyker.protocol.stride import ROUND
 
-PLAIN = {"momentum": 0.0, "gain": 1.0, "clip": 0.0}
-ALL_AWAITED = {"clip": 0.0, "patience": 1e9}
+PLAIN = {"momentum": 0.0, "gain": 1.0, "clip": 0.0, "safe": False}
+ALL_AWAITED = {"clip": 0.0, "patience": 1e9, "safe": False}
 VALUES = st.integers(-8, 8)
 
 
@@ -71,11 +72,11 @@ def test_exchanges_leave_the_mean_of_all_servers_alone(build, crowd, sizes, more
     exchange is over and forgotten before its last model arrives.
     """
     sizes += more if crowd == 1 else []
-    net = Net(build("stride", sizes, initial=(0.0, 1.0), momentum=0.5, every=1, crowd=crowd))
+    net = Net(build("stride", sizes, initial=(0.0, 1.0), momentum=0.5, every=1, crowd=crowd, safe=False))
     homes = [(i, k) for i, server in enumerate(net.servers) for k in server.sizes]
     expected = net.total()
     for is_answer, choice, value in steps:
-        if is_answer and net.started < KEPT:
+        if is_answer and net.started < REMEMBERED:
             i, k = homes[choice % len(homes)]
             server = net.servers[i]
             before = state(server)

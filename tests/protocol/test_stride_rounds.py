@@ -13,7 +13,7 @@ from spyker.protocol.messages import Join, Leave, ToClient, Update
 from spyker.protocol.server import Work
 from spyker.protocol.stride import ROUND, SILENT
 
-PLAIN = {"momentum": 0.0, "gain": 1.0, "clip": 0.0, "too_far": 0.0}
+PLAIN = {"momentum": 0.0, "gain": 1.0, "clip": 0.0, "too_far": 0.0, "safe": False}
 """With these a round moves the model by the mean of its answers."""
 
 

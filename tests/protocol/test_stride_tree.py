@@ -12,7 +12,7 @@ from spyker.protocol.server import Work
 from spyker.protocol.stride import EXCHANGE, FIRST, Baton, Call, Common, Stance, Stride
 from spyker.protocol.stride_tree import StrideTree
 
-PLAIN = {"momentum": 0.0, "gain": 1.0, "clip": 0.0, "every": 1}
+PLAIN = {"momentum": 0.0, "gain": 1.0, "clip": 0.0, "every": 1, "safe": False}
 
 
 @pytest.fixture

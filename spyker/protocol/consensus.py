@@ -1,0 +1,186 @@
+"""A server's model in two parts: what all servers have in common, and the server's own progress since.
+
+Theory of operation
+-------------------
+Between two exchanges a server moves alone. How much of that the other servers would confirm is measured in every
+exchange: the *agreement* is the mean cosine between the progress of this server and that of the others, by data. Where
+it is near 1 (similar data in every region, a clear direction), own progress is as good as everybody's. Where it is
+near 0 (a region knows few labels, or updates are mostly noise), own progress leads away from what the servers have in
+common, and the average of all is better than any of them.
+
+So there are three models:
+
+- the *full* one, ``common + progress``: what other servers are told and average;
+- the *working* one, ``common + w·progress``, which clients train. With the server's share p of all data,
+  ``w = p + (1 − p)·agreement`` is the least-squares prediction of the average progress from the server's own;
+- the *published* one, ``common + agreement²·progress``, which is evaluated and exported.
+
+Progress that was sent in an exchange is *pending*; it becomes part of the common model as the other servers' models
+arrive. With a single server, and with ``agreement = 1``, all three models are the same.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from spyker.protocol.saving import Kept
+from spyker.protocol.statistics import weights_alone, without_statistics
+from spyker.protocol.weights import Weights
+from spyker.vectors import Vector, dot, length
+
+REMEMBERED = 4  # exchanges whose models may still arrive
+SMOOTHING = 0.5  # how much of the agreement is that of earlier exchanges
+STEADIEST = 0.9  # steps of the common model are never taken to be steadier than this
+FULL_TRUST = 0.5  # an agreement of this or more is no reason for caution
+
+
+class Consensus(Kept):
+    """The parts of one server's model."""
+
+    def __init__(self, initial: Vector, statistics: int) -> None:
+        """The last ``statistics`` numbers are buffers: they are averaged, and have no progress."""
+        self.common = Weights(initial)
+        self.pending = Weights.zeros(initial)  # sent in an exchange that is not complete
+        self.fresh = Weights.zeros(initial)  # since the last exchange began
+        self.sent: dict[int, Vector] = {}  # what was pending when an exchange began, by its number
+        self.shifts: dict[int, float] = {}  # Σ p_j·⟨S_j − S_i, progress⟩ of those heard in it
+        self.agreement = 1.0
+        self.measured = False  # in an exchange
+        self.share = 1.0  # of all data
+        self.base = initial  # the common model after the last exchange
+        self.step: Vector | None = None  # what that exchange added to it
+        self.steady = 0.0  # how much of one such step is in the next
+        self._statistics = statistics
+
+    @property
+    def trust(self) -> float:
+        """From 0, where own progress is worth nothing before it is averaged, to 1, where it counts in full."""
+        return min(1.0, self.agreement / FULL_TRUST)
+
+    @property
+    def progress(self) -> Vector:
+        """What this server has added to the common model."""
+        return self.pending.snapshot() + self.fresh.snapshot()
+
+    def working(self) -> Vector:
+        """The model that clients train."""
+        return self._with(self.share + (1 - self.share) * self.agreement)
+
+    def published(self) -> Vector:
+        """The model that is evaluated."""
+        return self._with(self.agreement**2)
+
+    def _with(self, weight: float) -> Vector:
+        """The common model with a part of this server's progress."""
+        model = self.progress
+        model *= np.float32(weight)
+        model += self.common.snapshot()
+        return model
+
+    @property
+    def extension(self) -> float:
+        """How many times as far to go where own progress counts little, and the common model moves steadily."""
+        steady = 1 / (1 - min(STEADIEST, max(0.0, self.steady)))
+        return float(steady ** (1 - self.trust))
+
+    def advance(self, move: Vector, factor: float, buffers: Vector) -> None:
+        """Make progress by ``factor · move``; the buffers at the end of ``buffers`` are added to the common model."""
+        self.fresh.add(without_statistics(move, self._statistics), factor)
+        if self._statistics:
+            step = np.zeros_like(buffers)
+            step[-self._statistics :] = buffers[-self._statistics :]
+            self.common.add(step, 1.0)
+
+    def limit(self, norm: float) -> float:
+        """Shorten the progress since the last exchange began to a norm. Returns by what factor."""
+        now = length(self.fresh.snapshot())
+        if now <= norm or now == 0:
+            return 1.0
+        self.fresh.scale(norm / now)
+        return norm / now
+
+    def expect(self, agreement: float, share: float) -> None:
+        """Assume an agreement until one is measured."""
+        if not self.measured:
+            self.agreement, self.share = agreement, share
+
+    # --- Exchanges ---------------------------------------------------------------------------------------------------
+
+    def stand(self, bid: int) -> Vector:
+        """Begin exchange number ``bid``: the full model, whose progress is pending from now on."""
+        self.pending.add(self.fresh.snapshot(), 1.0)
+        sent = self.pending.snapshot()
+        self.fresh = Weights.zeros(sent)
+        self.sent = {b: v for b, v in self.sent.items() if b > bid - REMEMBERED} | {bid: sent}
+        self.shifts = {b: s for b, s in self.shifts.items() if b in self.sent} | {bid: 0.0}
+        return self.common.snapshot() + sent
+
+    def merge(self, bid: int, theirs: Vector, mine: Vector, share: float, own: float) -> None:
+        """Add what another server with this ``share`` of all data has; ``own`` is this server's share.
+
+        ``theirs`` and ``mine`` are the two servers' full models as they were when the exchange began.
+        """
+        sent, way = self.sent[bid], theirs - mine
+        self.shifts[bid] += share * dot(weights_alone(way, self._statistics), weights_alone(sent, self._statistics))
+        if self._statistics:  # buffers are averaged, wherever they are by now
+            buffers = slice(-self._statistics, None)
+            way[buffers] = theirs[buffers] - self.common.snapshot()[buffers]
+        averaged = min(1.0, share / (1 - own)) if own < 1 else 1.0  # of what is pending
+        self.common.add(way, share)
+        self.common.add(sent, averaged)
+        self.pending.add(sent, -averaged)
+
+    def measure(self, bid: int, own: float) -> None:
+        """All servers of an exchange were heard: how well do they agree, and how steadily does their average move?"""
+        square = length(self.sent[bid]) ** 2
+        if square > 0 and own < 1:
+            predicted = 1 + self.shifts[bid] / square  # the average progress, along this server's own
+            agreement = min(1.0, max(0.0, (predicted - own) / (1 - own)))
+            kept = SMOOTHING if self.measured else 0.0
+            self.agreement = kept * self.agreement + (1 - kept) * agreement
+            self.share, self.measured = own, True
+        self._follow()
+
+    def settle(self) -> None:
+        """A single server has nobody to wait for: its progress is the common model's."""
+        self.common.add(self.progress, 1.0)
+        self.pending, self.fresh = Weights.zeros(self.base), Weights.zeros(self.base)
+        self._follow()
+
+    def _follow(self) -> None:
+        """Compare the last step of the common model with the one before."""
+        step = weights_alone(self.common.snapshot() - self.base, self._statistics)
+        if self.step is not None and (before := length(self.step)) > 0:
+            steady = dot(step, self.step) / before / max(before, length(step))
+            self.steady = SMOOTHING * self.steady + (1 - SMOOTHING) * steady
+        self.base, self.step = self.common.snapshot(), step
+
+    def forget(self, bid: int) -> None:
+        """All servers of an exchange were heard, and nothing of it is still to come."""
+        self.sent.pop(bid, None)
+        self.shifts.pop(bid, None)
+
+    def replace(self, model: Vector) -> None:
+        """Go on from another model, with no progress of one's own."""
+        self.common.replace(model)
+        self.pending, self.fresh = Weights.zeros(model), Weights.zeros(model)
+        self.sent, self.shifts = {}, {}
+        self.base, self.step, self.steady = model, None, 0.0
+
+    # --- A restart ---------------------------------------------------------------------------------------------------
+
+    def kept(self) -> Any:
+        """For a checkpoint."""
+        vectors = [self.common, self.pending, self.fresh]
+        measured = [self.agreement, self.measured, self.share, self.base, self.step, self.steady]
+        return [vectors, self.sent, self.shifts, measured]
+
+    def put_back(self, kept: Any) -> None:
+        """Go on from there."""
+        (common, pending, fresh), self.sent, self.shifts, measured = kept
+        self.agreement, self.measured, self.share, self.base, self.step, self.steady = measured
+        self.common.replace(common)
+        self.pending.replace(pending)
+        self.fresh.replace(fresh)

@@ -1,0 +1,84 @@
+"""How far one step may go: as far as the clients' updates say something about.
+
+Theory of operation
+-------------------
+A client's update describes the neighbourhood of the model that it trained, about as far as the update is long. Momentum
+and gain can carry a model much farther, and there the loss is unknown. So a step is no longer than
+
+    L · max(1, 1/a)
+
+with L, the median norm of the round's updates, and a, how well they agree: the norm of their mean over the mean of
+their norms. Where one client's update is all there is, or all are alike, a is 1. Where they cancel each other, each of
+them went much farther than their mean, and the mean may be extended to that length (as FedExP does, for the same
+reason).
+
+Updates that stay the same from round to round say more: where the model moved by δ along the last mean update and the
+next one is still ρ times as long in that direction, it reaches zero after δ/(1 − ρ), and the step may go as far.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from spyker.protocol.saving import Kept
+from spyker.vectors import Vector, dot, length
+
+SMOOTHED_ROUNDS = 0.7  # how much of the clients' agreement is that of earlier rounds
+SMOOTHED_SECANT = 0.5
+STEADIEST = 0.95  # updates are never taken to be steadier than this
+FARTHEST = 20.0  # times the median norm
+
+
+class Reach(Kept):
+    """What the rounds of one server have told about the length of steps."""
+
+    def __init__(self) -> None:
+        self.agreement = 0.0  # a, smoothed
+        self.steady = 0.0  # ρ
+        self.moved = 0.0  # δ
+        self.mean: Vector | None = None  # the last round's update
+        self.trained: Vector | None = None  # the model that it belongs to
+        self.bound = 0.0  # for the last round's step
+        self.widest = 0.0  # the largest bound since the last exchange began
+        self.plain = 0.0  # the longest mean update since then, not clipped
+
+    def observe(self, mean: Vector, agreement: float, median: float, trained: Vector) -> None:
+        """A round ended: its clipped mean, the agreement and the median norm of its updates, and what was trained."""
+        kept = SMOOTHED_ROUNDS if self.agreement else 0.0
+        self.agreement = kept * self.agreement + (1 - kept) * agreement
+        norm = length(mean)
+        if self.mean is not None and self.trained is not None and (before := length(self.mean)) > 0:
+            steady = dot(mean, self.mean) / before / max(before, norm)
+            moved = dot(trained, self.mean) / before - dot(self.trained, self.mean) / before
+            self.steady += (1 - SMOOTHED_SECANT) * (steady - self.steady)
+            self.moved += (1 - SMOOTHED_SECANT) * (moved - self.moved)
+        self.mean, self.trained = mean, trained
+        self.bound = median * max(1.0, 1 / self.agreement)
+        if self.steady > 0 and self.moved > 0:
+            secant = self.moved / (1 - min(STEADIEST, self.steady))
+            self.bound = max(self.bound, min(FARTHEST * median, secant))
+        self.widest = max(self.widest, self.bound)
+        self.plain = max(self.plain, min(self.bound, agreement * median))
+
+    def between_exchanges(self, agreement: float, extension: float) -> float:
+        """How much progress a server may make before it is averaged with others, who agree so well.
+
+        At 0 it is one plain step, as in FedAvg, ``extension`` times as long; the nearer to 1, the farther it may go.
+        """
+        return extension * self.plain + agreement / (1 - agreement) * self.widest
+
+    def exchanged(self) -> None:
+        """An exchange begins."""
+        self.widest = self.plain = 0.0
+
+    # --- A restart ---------------------------------------------------------------------------------------------------
+
+    def kept(self) -> Any:
+        """For a checkpoint."""
+        vectors = [self.mean, self.trained]
+        return [self.agreement, self.steady, self.moved, vectors, self.bound, self.widest, self.plain]
+
+    def put_back(self, kept: Any) -> None:
+        """Go on from there."""
+        self.agreement, self.steady, self.moved, vectors, self.bound, self.widest, self.plain = kept
+        self.mean, self.trained = vectors
