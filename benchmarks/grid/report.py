@@ -80,11 +80,12 @@ def report(rows: Mapping[Cell, Row]) -> str:
         "Dirichlet 0.3, two labels per client), optimiser and rate, epochs, in the four regions of the paper, for "
         "eight virtual seconds, with the defaults of each algorithm. Cells are sampled from the product of 1, 2, 5 and "
         "25 clients per region; three partitions; 60, 300 and 600 images; 1, 2 and 5 epochs; SGD, momentum, Adam and "
-        "AdamW at three rates over a factor of 100; and the models, equally many of each. Cells that would train more images "
-        "per round than two cores emulate in a minute are not in the sample, so 25 clients are rarer than 1.\n",
+        "AdamW at three rates over a factor of 100; and the models, equally many of each. Cells that would train more "
+        "images per round than two cores emulate in a minute are not in the sample, so 25 clients are rarer than 1.\n",
         "Models: the MNIST CNN, `digits`, and on MNIST images of 14 × 14 pixels a ResNet with BatchNorm, a "
-        "transformer, logistic regression from zero weights and a perceptron that ignores the learning rate it is told; and a Flower "
-        "app that does so. A score is the accuracy of the servers' models, averaged over the last quarter of the run. "
+        "transformer, logistic regression from zero weights and a perceptron that ignores the learning rate it is "
+        "told; and a Flower app that does so. A score is the accuracy of the servers' models, averaged over the last "
+        "quarter of the run. "
         "Cells in which Stride is more than a point behind were repeated with three seeds; the table has the means.\n",
         "## By model\n",
         summary(rows),

@@ -3,17 +3,17 @@
 Theory of operation
 -------------------
 A client's update describes the neighbourhood of the model that it trained, about as far as the update is long. Momentum
-and gain can carry a model much farther, and there the loss is unknown. So a step is no longer than
+and gain can carry a model much farther, and there the loss is unknown. Let L be the median norm of a round's updates,
+and a how well they agree: the norm of their mean over the mean of their norms. A step may always be as long as the
+mean, a·L, which is what FedAvg does. It may be longer, up to
 
-    L · max(1, 1/a)
+    L/a,        but no more than a fifth of the model's norm, and
+    δ/(1 − ρ),  but no more than a twentieth of it.
 
-with L, the median norm of the round's updates, and a, how well they agree: the norm of their mean over the mean of
-their norms. Where one client's update is all there is, or all are alike, a is 1. Where they cancel each other, each of
-them went much farther than their mean, and the mean may be extended to that length (as FedExP does, for the same
-reason).
-
-Updates that stay the same from round to round say more: where the model moved by δ along the last mean update and the
-next one is still ρ times as long in that direction, it reaches zero after δ/(1 − ρ), and the step may go as far.
+The first is for updates that cancel each other: each of them went much farther than their mean, and the mean may be
+extended (as FedExP does, for the same reason). The second is for updates that stay the same from round to round: where
+the model moved by δ along the last mean update and the next one is still ρ times as long in that direction, it reaches
+zero after δ/(1 − ρ). What is extended is noise, too; so both are limited by what a model of this norm can bear.
 """
 
 from __future__ import annotations
@@ -27,6 +27,8 @@ SMOOTHED_ROUNDS = 0.7  # how much of the clients' agreement is that of earlier r
 SMOOTHED_SECANT = 0.5
 STEADIEST = 0.95  # updates are never taken to be steadier than this
 FARTHEST = 20.0  # times the median norm
+EXTENDED, EXTRAPOLATED = 0.2, 0.05  # of the model's norm
+COMMON = 0.1  # of it, where what is extrapolated is the average of all servers
 
 
 class Reach(Kept):
@@ -41,6 +43,7 @@ class Reach(Kept):
         self.bound = 0.0  # for the last round's step
         self.widest = 0.0  # the largest bound since the last exchange began
         self.plain = 0.0  # the longest mean update since then, not clipped
+        self.extrapolated = 0.0  # how far the common model may be
 
     def observe(self, mean: Vector, agreement: float, median: float, trained: Vector) -> None:
         """A round ended: its clipped mean, the agreement and the median norm of its updates, and what was trained."""
@@ -53,12 +56,18 @@ class Reach(Kept):
             self.steady += (1 - SMOOTHED_SECANT) * (steady - self.steady)
             self.moved += (1 - SMOOTHED_SECANT) * (moved - self.moved)
         self.mean, self.trained = mean, trained
-        self.bound = median * max(1.0, 1 / self.agreement)
+        size, plain = length(trained), agreement * median
+        self.bound = max(plain, min(median / self.agreement, EXTENDED * size))
         if self.steady > 0 and self.moved > 0:
             secant = self.moved / (1 - min(STEADIEST, self.steady))
-            self.bound = max(self.bound, min(FARTHEST * median, secant))
+            self.bound = max(self.bound, min(FARTHEST * median, secant, EXTRAPOLATED * size))
         self.widest = max(self.widest, self.bound)
-        self.plain = max(self.plain, min(self.bound, agreement * median))
+        self.plain = max(self.plain, plain)
+        self.extrapolated = COMMON * size
+
+    def extended(self, factor: float) -> float:
+        """A factor by which to extend the mean update, as far as the model can bear."""
+        return max(1.0, min(factor, self.extrapolated / self.plain)) if self.plain > 0 else 1.0
 
     def between_exchanges(self, agreement: float, extension: float) -> float:
         """How much progress a server may make before it is averaged with others, who agree so well.
@@ -76,9 +85,11 @@ class Reach(Kept):
     def kept(self) -> Any:
         """For a checkpoint."""
         vectors = [self.mean, self.trained]
-        return [self.agreement, self.steady, self.moved, vectors, self.bound, self.widest, self.plain]
+        norms = [self.bound, self.widest, self.plain, self.extrapolated]
+        return [self.agreement, self.steady, self.moved, vectors, norms]
 
     def put_back(self, kept: Any) -> None:
         """Go on from there."""
-        self.agreement, self.steady, self.moved, vectors, self.bound, self.widest, self.plain = kept
+        self.agreement, self.steady, self.moved, vectors, norms = kept
+        self.bound, self.widest, self.plain, self.extrapolated = norms
         self.mean, self.trained = vectors

@@ -369,7 +369,7 @@ class Stride(Server):
         if safe:
             if self.taken > 0:
                 agreement = min(1.0, length(mean) * whole / self.taken)
-                self.step_reach.observe(mean, agreement, norm, self.working)
+                self.step_reach.observe(mean, agreement, min(norm, self.usual or norm), self.working)
                 self.expect_agreement(agreement)
             mu *= self.consensus.trust
         self.momentum.scale(mu)
@@ -377,7 +377,8 @@ class Stride(Server):
         move = mean * np.float32(c)
         move += self.momentum.snapshot() * np.float32(c * mu)
         if safe:
-            reach, extended = self.step_reach, self.consensus.extension
+            reach = self.step_reach
+            extended = reach.extended(self.consensus.extension)
             far, bound = extended * length(move), max(reach.bound, extended * reach.plain)
             shortened = bound / far if far > bound else 1.0
             self.consensus.advance(move, extended * shortened, step)

@@ -63,9 +63,16 @@ def test_a_step_is_no_longer_than_the_updates(started):
 
 def test_updates_that_cancel_each_other_let_their_mean_go_as_far_as_each_of_them(started):
     # the updates are 5 long and agree by a = 3/5, so the bound is 5/0.6; the step would be 2 · 1.9 · 3 = 11.4
-    server = trusting(*started([1, 1], initial=(0.0, 0.0)))
+    server = trusting(*started([1, 1], initial=(0.0, 100.0)))
     play(server, (3, 4), (3, -4))
-    assert model(server) == pytest.approx([25 / 3, 0])
+    assert model(server) == pytest.approx([25 / 3, 100])
+
+
+@pytest.mark.parametrize(("size", "bound"), [(0.0, 3), (20.0, 4), (30.0, 6)], ids=["none", "a fifth", "a fifth of 30"])
+def test_but_no_farther_than_the_mean_or_a_fifth_of_the_models_norm(started, size, bound):
+    server = trusting(*started([1, 1], initial=(0.0, size)))
+    play(server, (3, 4), (3, -4))
+    assert model(server) == pytest.approx([bound, size])
 
 
 def test_momentum_shares_in_the_shortening(started):
@@ -77,11 +84,14 @@ def test_momentum_shares_in_the_shortening(started):
 
 def test_steady_updates_extend_the_reach():
     reach = Reach()
-    reach.observe(vector(1, 0), 1.0, 1.0, vector(0, 0))
+    reach.observe(vector(1, 0), 1.0, 1.0, vector(0, 100))
     assert reach.bound == 1
     # the model moved by 2, and the update is still there: ρ = 1 · 0.5 and δ = 2 · 0.5 after smoothing, δ/(1 − ρ) = 2
-    reach.observe(vector(1, 0), 1.0, 1.0, vector(2, 0))
+    reach.observe(vector(1, 0), 1.0, 1.0, vector(2, 100))
     assert reach.bound == pytest.approx(2)
+    # ρ = 0.75 and δ = 20.5, but a twentieth of the model's norm is about 5
+    reach.observe(vector(1, 0), 1.0, 1.0, vector(42, 100))
+    assert reach.bound == pytest.approx(0.05 * (42**2 + 100**2) ** 0.5)
 
 
 def test_a_move_across_the_update_says_nothing_about_how_far_it_holds():

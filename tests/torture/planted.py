@@ -152,7 +152,7 @@ class Bug(NamedTuple):
 
 TWO_TOKENS, GIVES_UP = "have a token and may use it", "must give up a state that nobody has tampered with"
 BUGS = [
-    Bug(token_without_a_vote, 53, "both had the token for exchange"),
+    Bug(token_without_a_vote, 619, "both had the token for exchange"),
     Bug(tokens_of_any_epoch, 8, TWO_TOKENS),
     Bug(answers_are_not_remembered, 13, "handles an answer twice"),
     Bug(told_before_saved, 84, GIVES_UP),

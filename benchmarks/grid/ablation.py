@@ -1,0 +1,137 @@
+"""Stride without one of its safety rules each, on a part of the grid: ``python -m benchmarks.grid.ablation``."""
+
+from __future__ import annotations
+
+import argparse
+import math
+import os
+import statistics
+import sys
+from pathlib import Path
+from typing import Any
+
+from benchmarks.grid.cells import sample
+from benchmarks.grid.report import final
+from spyker.api.data import data_from
+from spyker.api.interrupts import interrupts
+from spyker.config.algorithms import find_algorithm
+from spyker.experiments.runner import held, run_watched
+from spyker.protocol.consensus import Consensus
+from spyker.protocol.reach import Reach
+from spyker.protocol.stride import Stride
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+class Unbounded(Reach):
+    """Steps may be of any length."""
+
+    def observe(self, *args: Any) -> None:
+        super().observe(*args)
+        self.bound = self.widest = math.inf
+
+
+class Trusting(Consensus):
+    """Own progress always counts in full."""
+
+    def expect(self, agreement: float, share: float) -> None:
+        pass
+
+    def measure(self, bid: int, own: float) -> None:
+        pass
+
+
+class Unextended(Consensus):
+    """A steady common model is not extended."""
+
+    extension = 1.0
+
+
+class Built(Stride):
+    """A variant for few servers."""
+
+    section = Stride.section
+
+    @classmethod
+    def build(cls, id: int, setup: Any, roster: Any) -> Stride:
+        return cls(id, setup, roster)
+
+
+class NoReach(Built):
+    name, title = "stride-no-reach", "no bound on steps"
+
+    def __init__(self, *args: Any) -> None:
+        super().__init__(*args)
+        self.step_reach = Unbounded()
+
+
+class NoConsensus(Built):
+    name, title = "stride-no-consensus", "own progress counts in full"
+
+    def __init__(self, id: int, setup: Any, roster: Any) -> None:
+        super().__init__(id, setup, roster)
+        self.consensus = Trusting(setup.weights, setup.statistics)
+
+
+class NoExtension(Built):
+    name, title = "stride-no-extension", "no extension of steady steps"
+
+    def __init__(self, id: int, setup: Any, roster: Any) -> None:
+        super().__init__(id, setup, roster)
+        self.consensus = Unextended(setup.weights, setup.statistics)
+        if len(roster) < 2:
+            self.consensus.expect(0.0, 1 / setup.servers)
+
+
+class TokenOnly(Built):
+    name, title = "stride-token-only", "exchanges wait for the token"
+
+    def needs_averaging(self) -> bool:
+        return False
+
+    def merge(self, j: int, theirs: Any, *, wait: bool = True) -> None:
+        super().merge(j, theirs, wait=False)
+
+
+class NoRules(Built):
+    name, title = "stride-no-rules", "no rule (safe = false)"
+
+    @classmethod
+    def build(cls, id: int, setup: Any, roster: Any) -> Stride:
+        from dataclasses import replace
+
+        return cls(id, replace(setup, parameters=replace(setup.parameters, safe=False)), roster)
+
+
+VARIANTS = ("stride", *(f"{__name__}:{c.__name__}" for c in (NoReach, NoConsensus, TokenOnly, NoExtension, NoRules)))
+if __name__ == "__main__":
+    VARIANTS = tuple(name.replace("__main__", "benchmarks.grid.ablation") for name in VARIANTS)
+
+
+def main() -> int:
+    """Run the variants and print a table."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.grid.ablation", description=__doc__)
+    parser.add_argument("--cells", type=int, default=60, help="the first so many of the grid; default: 60")
+    parser.add_argument("--out", type=Path, default=Path("runs/grid"), help="finished runs here are not repeated")
+    parser.add_argument("--data-dir", type=Path, help="a folder with MNIST; default: the cache, or a download")
+    args = parser.parse_args()
+    os.environ["PYTHONPATH"] = os.pathsep.join([str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])])
+    cells, root = sample(306)[: args.cells], args.out / "runs"
+    rivals = ("fedavg", "hierfavg")
+    with data_from(args.data_dir), held(root), interrupts() as stop:
+        scenarios = [cell.scenario(algorithm, 1) for cell in cells for algorithm in (*rivals, *VARIANTS)]
+        run_watched("ablation", scenarios, root, None, stop)
+        if stop.interrupted:
+            return 130
+    best = {cell: max(final(cell, rival, 1, root) for rival in rivals) for cell in cells}
+    print("| Stride | > 1 point behind | > 2 points | > 10 points | mean margin |\n|---|---:|---:|---:|---:|")
+    for algorithm in VARIANTS:
+        margins = [final(cell, algorithm, 1, root) - best[cell] for cell in cells]
+        counts = " | ".join(str(sum(margin < -bar for margin in margins)) for bar in (0.01, 0.02, 0.1))
+        title = "as it is" if algorithm == "stride" else find_algorithm(algorithm).title
+        print(f"| {title} | {counts} | {statistics.fmean(margins):+.3f} |")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
