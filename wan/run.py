@@ -20,7 +20,7 @@ from typing import NoReturn
 from spyker.config.scenario import Scenario, dump, load
 from spyker.config.sections import ScenarioError
 from spyker.emulate.run import run
-from spyker.learn.registry import resolve, with_targets
+from spyker.learn.registry import resolve, with_task_defaults
 from spyker.learn.start import start
 from spyker.protocol.registry import ALGORITHMS, OF_THE_PAPER
 from spyker.records import RecordWriter, RunRecord
@@ -135,7 +135,7 @@ def both_worlds(scenario: Scenario, costs: Costs, out: Path) -> Outcome:
 def emulate(scenario: Scenario, out: Path) -> None:
     """The prediction."""
     task, engine = start(scenario, None, "local", None)
-    writer = RecordWriter(out, dump(with_targets(scenario, task.metric)))
+    writer = RecordWriter(out, dump(with_task_defaults(scenario, task)))
     outcome = None
     try:
         with engine:

@@ -218,6 +218,8 @@ def test_a_training_that_runs_away_fails_with_1_and_leaves_a_readable_record(tmp
     done = spyker(
         "run",
         *QUICK,
+        "--algorithm",
+        "fedavg",
         "--duration",
         "30",
         "--set",

@@ -97,7 +97,7 @@ def test_combinations_may_diverge_and_differ_in_what_they_measure(
 ) -> None:
     out = tmp_path / "s"
     vary = ["--vary", "training.rate=1e9,0.1", "--vary", "evaluation.targets=[0.2],[0.1]", "--vary", "seed=5"]
-    assert main([*QUICK, *vary, "--out", str(out)]) == 0
+    assert main([*QUICK, "--algorithm", "spyker", *vary, "--out", str(out)]) == 0
     assert "diverged" in capsys.readouterr().out
     with (out / "sweep.csv").open() as file:
         rows = list(csv.DictReader(file))
