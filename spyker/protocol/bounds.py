@@ -60,8 +60,8 @@ class BoundsParameters:
         "in which world servers bound what clients answer: deployed, in that alone; always, in both; never",
         choices=(DEPLOYED, ALWAYS, NEVER),
     )
-    limit: float = parameter(5.0, "clip the norm of an update to so many times the median over clients", above=1)
-    refuse: float = parameter(15.0, "reject an update whose norm is so many times the median", above=1)
+    limit: float = parameter(5.0, "clip the norm of an update to this multiple of the median over clients", above=1)
+    refuse: float = parameter(15.0, "reject an update whose norm is this multiple of the median", above=1)
     strikes: int = parameter(
         5, "quarantine a client with so many more rejected or sign-flipped updates than proper ones", at_least=1
     )
