@@ -11,10 +11,10 @@ from torch import nn
 
 from benchmarks.rates import CLIENTS
 from spyker.config.scenario import load
-from spyker.learn.built_in.models import mnist_cnn
-from spyker.learn.engine import keep_memory
-from spyker.learn.registry import recipe, resolve
-from spyker.learn.torch_task import TorchTask
+from spyker.engines.engine import keep_memory
+from spyker.tasks.built_in.models import mnist_cnn
+from spyker.tasks.registry import recipe, resolve
+from spyker.tasks.torch_task import TorchTask
 
 
 def main() -> None:

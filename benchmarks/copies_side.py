@@ -17,9 +17,9 @@ from torch import nn
 
 import spyker
 from spyker.config.scenario import Scenario, Training, load
-from spyker.learn.engine import keep_memory
-from spyker.learn.registry import recipe, resolve
-from spyker.learn.torch_task import TorchTask
+from spyker.engines.engine import keep_memory
+from spyker.tasks.registry import recipe, resolve
+from spyker.tasks.torch_task import TorchTask
 
 CLIENTS, EXAMPLES, INPUTS, WORKERS = 4, 32, 64, 2
 WORLD: dict[str, Any] = {

@@ -22,10 +22,10 @@ from typing import Any
 from benchmarks.flower import environment
 from benchmarks.measure import RESULTS, Result, in_turn
 from spyker.config.scenario import load
-from spyker.deploy.issuing import make_deployment
-from spyker.deploy.up import Local
-from spyker.learn.registry import resolve
+from spyker.net.issuing import make_deployment
+from spyker.net.up import Local
 from spyker.records import RunRecord
+from spyker.tasks.registry import resolve
 
 WARM_UP = 0.2  # of the time
 # parameters: (name, clients, seconds, rounds of Flower, bar over the echo, bar over Flower)

@@ -18,10 +18,10 @@ from unittest import mock
 
 from benchmarks.measure import Result
 from spyker.config.scenario import load
-from spyker.emulate.clock import Clock, Stop
-from spyker.emulate.run import run
-from spyker.learn.registry import resolve
-from spyker.learn.start import start
+from spyker.engines.start import start
+from spyker.sim.clock import Clock, Stop
+from spyker.sim.run import run
+from spyker.tasks.registry import resolve
 
 CLIENTS = (10_000, 100_000, 1_000_000)
 SERVERS = 4

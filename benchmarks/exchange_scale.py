@@ -15,13 +15,13 @@ from unittest import mock
 
 from benchmarks.measure import Result
 from spyker.config.scenario import load
-from spyker.emulate.run import run
-from spyker.emulate.world import Emulation
-from spyker.learn.registry import resolve
-from spyker.learn.start import start
+from spyker.engines.start import start
 from spyker.protocol.forms import declaration
 from spyker.protocol.messages import Message, PeerMessage
 from spyker.records import Evaluated
+from spyker.sim.run import run
+from spyker.sim.world import Emulation
+from spyker.tasks.registry import resolve
 
 SERVERS = (4, 16, 64, 100)
 CLIENTS, DIMENSION = 4, 1_000

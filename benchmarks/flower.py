@@ -21,9 +21,9 @@ import torch
 from benchmarks.measure import RESULTS, Result, in_turn
 from benchmarks.rates import CLIENTS, bare_rate, spyker_rate
 from spyker.config.scenario import load
-from spyker.learn.registry import recipe, resolve
-from spyker.learn.start import available_cores
-from spyker.learn.torch_task import TorchTask
+from spyker.engines.start import available_cores
+from spyker.tasks.registry import recipe, resolve
+from spyker.tasks.torch_task import TorchTask
 
 FLOWER = "flwr[simulation]==1.41.0"
 ALGORITHMS = ("fedavg", "spyker")

@@ -16,14 +16,14 @@ from typing import Any
 
 import numpy as np
 
+from spyker.algorithms.builtin import ALGORITHMS
 from spyker.config.scenario import load
-from spyker.emulate.hosted import HostedWorld
-from spyker.emulate.run import run
-from spyker.learn.engine import Here
-from spyker.learn.registry import recipe, resolve
+from spyker.engines.engine import Here
 from spyker.protocol.facts import Quarantined, Refused, Shortened
-from spyker.protocol.registry import ALGORITHMS
 from spyker.records import Fact
+from spyker.sim.hosted import HostedWorld
+from spyker.sim.run import run
+from spyker.tasks.registry import recipe, resolve
 
 FAMILIES = ("quadratic", "digits", "faults")
 REGIONS = ("Hongkong", "Paris", "Sydney", "California")

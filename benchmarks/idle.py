@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from spyker.config.scenario import Training
-from spyker.learn.task import Task
-from spyker.learn.torch_task import TorchTask
+from spyker.tasks.task import Task
+from spyker.tasks.torch_task import TorchTask
 from spyker.vectors import Vector
 
 PARAMETERS = 21_840

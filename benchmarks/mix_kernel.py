@@ -15,8 +15,8 @@ import torch
 
 from benchmarks.measure import Result, in_turn
 from spyker.config.scenario import Training
-from spyker.learn.torch_task import TorchTask
 from spyker.protocol.weights import Weights
+from spyker.tasks.torch_task import TorchTask
 from spyker.vectors import Mix, Vector, mix
 
 SIZES = {21_840: None, 5_500_000: 0.7, 100_000_000: 0.7}  # parameters: bar

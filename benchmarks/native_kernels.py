@@ -14,8 +14,8 @@ from torch import nn
 
 from benchmarks.measure import Result, in_turn
 from spyker.config.scenario import Training
-from spyker.learn.built_in.models import cifar10_cnn, mnist_cnn
-from spyker.learn.torch_task import Examples, TorchTask
+from spyker.tasks.built_in.models import cifar10_cnn, mnist_cnn
+from spyker.tasks.torch_task import Examples, TorchTask
 
 TEST_IMAGES = 1000
 CASES = (  # name, model, image, training images, bar for training, bar for evaluation

@@ -9,10 +9,10 @@ import time
 from typing import Any
 
 from spyker.config.scenario import load
-from spyker.emulate.clock import Stop
-from spyker.emulate.run import run
-from spyker.learn.registry import resolve
-from spyker.learn.start import start
+from spyker.engines.start import start
+from spyker.sim.clock import Stop
+from spyker.sim.run import run
+from spyker.tasks.registry import resolve
 
 CLIENTS = 100
 

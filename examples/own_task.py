@@ -11,7 +11,7 @@ import torch
 from torch import nn
 
 from spyker.config.scenario import Training
-from spyker.learn.torch_task import TorchTask
+from spyker.tasks.torch_task import TorchTask
 
 POINTS_PER_CLIENT = 64
 

@@ -17,8 +17,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from spyker.algorithms.fedavg import FedAvg
 from spyker.parameters import parameter
-from spyker.protocol.fedavg import FedAvg
 from spyker.protocol.messages import ClientMessage, PeerMessage, Update
 from spyker.protocol.server import Setup
 from spyker.vectors import Vector

@@ -20,10 +20,10 @@ if TYPE_CHECKING:
     from spyker.api.run import run
     from spyker.api.sweep import sweep
     from spyker.config.scenario import Scenario
-    from spyker.learn.task import Metric, Task, Trained
-    from spyker.learn.torch_data import Later, Stream
-    from spyker.learn.torch_task import Measure, TorchTask
     from spyker.protocol.server import Server
+    from spyker.tasks.task import Metric, Task, Trained
+    from spyker.tasks.torch_data import Later, Stream
+    from spyker.tasks.torch_task import Measure, TorchTask
 
 __all__ = [
     "EarlyStopping",
@@ -46,16 +46,16 @@ __all__ = [
 
 _HOMES = {
     "EarlyStopping": "spyker.api.callbacks",
-    "Later": "spyker.learn.torch_data",
-    "Measure": "spyker.learn.torch_task",
-    "Metric": "spyker.learn.task",
+    "Later": "spyker.tasks.torch_data",
+    "Measure": "spyker.tasks.torch_task",
+    "Metric": "spyker.tasks.task",
     "Run": "spyker.api.result",
     "Scenario": "spyker.config.scenario",
     "Server": "spyker.protocol.server",
-    "Stream": "spyker.learn.torch_data",
-    "Task": "spyker.learn.task",
-    "TorchTask": "spyker.learn.torch_task",
-    "Trained": "spyker.learn.task",
+    "Stream": "spyker.tasks.torch_data",
+    "Task": "spyker.tasks.task",
+    "TorchTask": "spyker.tasks.torch_task",
+    "Trained": "spyker.tasks.task",
     "compare": "spyker.api.compare",
     "load": "spyker.api.compare",
     "run": "spyker.api.run",

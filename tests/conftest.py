@@ -15,7 +15,7 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # Folders whose files take long, up to two minutes each. They come first, so that no worker is left with one at the end.
-LONG = ("wan", "library", "deploy", "experiments", "cli", "formal", "learn", "torture", "page", "examples")
+LONG = ("wan", "library", "net", "experiments", "cli", "formal", "tasks", "engines", "torture", "dashboard", "examples")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

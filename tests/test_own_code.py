@@ -44,7 +44,7 @@ def test_what_another_environment_has_installed_is_not_the_users(folder: Path) -
 
 
 def test_code_that_is_not_the_users_has_no_digest(folder: Path) -> None:
-    for name in ("digits", "json:loads", "numpy:array", "spyker.learn.task:Task", "no_such_module:x", "sklearn.base:x"):
+    for name in ("digits", "json:loads", "numpy:array", "spyker.tasks.task:Task", "no_such_module:x", "sklearn.base:x"):
         assert code_digest(name) == ""
     assert code_digest("broken:make") != ""
     assert code_digest("package.inner:late") != ""

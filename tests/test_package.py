@@ -98,7 +98,7 @@ def test_it_holds_what_a_clone_has(wheel: Wheel, tmp_path: Path) -> None:
             assert filecmp.cmp(path, tmp_path / path.relative_to(ROOT), shallow=False)
     done = wheel.spyker("new", "task", "mine", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
-    assert (wheel.folder / "spyker/learn/native/kernels.c").exists()
+    assert (wheel.folder / "spyker/tasks/native/kernels.c").exists()
     assert (wheel.folder / "spyker/py.typed").exists()
 
 

@@ -15,11 +15,11 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from spyker.config.scenario import Scenario, latency_seconds
-from spyker.learn.speeds import delays
 from spyker.placement import Topology
 from spyker.protocol.facts import Merged, RoundEnded, SyncStarted
 from spyker.protocol.forms import HEADER_BYTES
 from spyker.records import RunRecord
+from spyker.tasks.speeds import delays
 
 BYTES_PER_PARAMETER = 4
 

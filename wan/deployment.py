@@ -17,8 +17,8 @@ from pathlib import Path
 from typing import Any
 
 from spyker.config.scenario import Scenario, dump, latency_seconds
-from spyker.deploy.config import Deployment, write_config
-from spyker.deploy.issuing import make_deployment
+from spyker.net.config import Deployment, write_config
+from spyker.net.issuing import make_deployment
 from wan.network import Network
 
 ROOT = Path(__file__).parent.parent

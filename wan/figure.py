@@ -7,8 +7,8 @@ from pathlib import Path
 
 from matplotlib.figure import Figure
 
-from spyker.show.looks import looks
-from spyker.show.paper import caption
+from spyker.plots.looks import looks
+from spyker.plots.paper import caption
 from wan.compare import Observed
 
 

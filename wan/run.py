@@ -17,14 +17,14 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import NoReturn
 
+from spyker.algorithms.builtin import ALGORITHMS, OF_THE_PAPER
 from spyker.config.scenario import Scenario, dump, load
 from spyker.config.sections import ScenarioError
-from spyker.emulate.run import run
-from spyker.learn.registry import resolve, with_task_defaults
-from spyker.learn.start import start
-from spyker.protocol.registry import ALGORITHMS, OF_THE_PAPER
+from spyker.engines.start import start
+from spyker.plots.curves import targets
 from spyker.records import RecordWriter, RunRecord
-from spyker.show.curves import targets
+from spyker.sim.run import run
+from spyker.tasks.registry import resolve, with_task_defaults
 from wan.compare import Observed, Row, as_markdown, compare, observe
 from wan.costs import Costs, measure, with_costs
 from wan.deployment import WanRunError, deploy

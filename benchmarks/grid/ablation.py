@@ -12,13 +12,13 @@ from typing import Any
 
 from benchmarks.grid.cells import sample
 from benchmarks.grid.report import final
+from spyker.algorithms.consensus import Consensus
+from spyker.algorithms.reach import Reach
+from spyker.algorithms.stride import Stride
 from spyker.api.data import data_from
 from spyker.api.interrupts import interrupts
 from spyker.config.algorithms import find_algorithm
 from spyker.experiments.runner import held, run_watched
-from spyker.protocol.consensus import Consensus
-from spyker.protocol.reach import Reach
-from spyker.protocol.stride import Stride
 
 ROOT = Path(__file__).resolve().parents[2]
 

@@ -10,7 +10,7 @@ from typing import TypeVar
 import numpy as np
 
 from spyker.config.scenario import Scenario, load
-from spyker.learn.registry import resolve
+from spyker.tasks.registry import resolve
 
 T = TypeVar("T")
 

@@ -9,8 +9,8 @@ from flwr.client import Client, NumPyClient
 from flwr.clientapp import ClientApp
 from torch import nn
 
-from spyker.learn.built_in.digits import read
-from spyker.learn.built_in.models import digits_cnn
+from spyker.tasks.built_in.digits import read
+from spyker.tasks.built_in.models import digits_cnn
 
 RATE, MOMENTUM, BATCH = 0.05, 0.9, 32
 

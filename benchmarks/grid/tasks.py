@@ -13,8 +13,8 @@ import torch
 from torch import Tensor, nn
 
 import spyker
-from spyker.learn.data.load import load
-from spyker.learn.partition import Indices, PartitionOptions, deal
+from spyker.tasks.data.load import load
+from spyker.tasks.partition import Indices, PartitionOptions, deal
 
 TEST_IMAGES = 500
 SIDE = 14

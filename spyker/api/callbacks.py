@@ -8,9 +8,9 @@ from typing import Protocol, TypeAlias, runtime_checkable
 from spyker.api.result import Run
 from spyker.config.scenario import Scenario
 from spyker.config.sections import ScenarioError
-from spyker.emulate.plateau import Plateau
-from spyker.emulate.record import Watch
 from spyker.records import Evaluated, Fact, RunStarted
+from spyker.sim.plateau import Plateau
+from spyker.sim.record import Watch
 
 
 @runtime_checkable

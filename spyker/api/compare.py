@@ -8,6 +8,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from spyker.algorithms.builtin import COMPARED
 from spyker.api.callbacks import Audience, Callback
 from spyker.api.data import data_from, prepare_data
 from spyker.api.estimate import foresee
@@ -19,17 +20,16 @@ from spyker.api.run import emulate, short
 from spyker.api.scenario import AlgorithmLike, Source, TaskLike, read_scenario
 from spyker.api.sweep import check_counts
 from spyker.config.sections import ScenarioError
+from spyker.engines.start import start
 from spyker.experiments.runner import with_seeds
-from spyker.learn.given_model import GivenModel
-from spyker.learn.layout import layout_of
-from spyker.learn.memory import check_memory
-from spyker.learn.start import start
-from spyker.protocol.registry import COMPARED
+from spyker.plots.follow.following import Following
+from spyker.plots.runs import Shown, together
+from spyker.plots.table import as_markdown, rows
 from spyker.records import find_runs, write_atomically
 from spyker.records.holding import held
-from spyker.show.follow.following import Following
-from spyker.show.runs import Shown, together
-from spyker.show.table import as_markdown, rows
+from spyker.tasks.given_model import GivenModel
+from spyker.tasks.layout import layout_of
+from spyker.tasks.memory import check_memory
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -76,7 +76,7 @@ class Comparison(Mapping[str, Run]):
 
     def draw(self) -> None:
         """Write the table and the plots beside the records."""
-        from spyker.show.plots import plot_all  # only now: Matplotlib takes a second to import
+        from spyker.plots.plots import plot_all  # only now: Matplotlib takes a second to import
 
         write_atomically(self.folder / "table.md", as_markdown(*rows(self.shown)))
         self.pictures = plot_all(self.shown, self.folder)

@@ -7,9 +7,9 @@ import os
 from collections.abc import Iterable, Iterator
 
 from spyker.config.scenario import Scenario
-from spyker.learn.data.catalogue import DATASETS
-from spyker.learn.data.load import VARIABLE, data_folder, fetch
-from spyker.show.fetching import FetchProgress
+from spyker.plots.fetching import FetchProgress
+from spyker.tasks.data.catalogue import DATASETS
+from spyker.tasks.data.load import VARIABLE, data_folder, fetch
 
 
 @contextlib.contextmanager

@@ -15,13 +15,13 @@ import numpy as np
 
 from spyker.config.scenario import Scenario
 from spyker.config.sections import ScenarioError
-from spyker.emulate.cycles import WEIGHT_BYTES, cycles, round_times
-from spyker.learn.engine import Engine, EvaluateJob, TrainJob
-from spyker.learn.guard import TaskFailedError
-from spyker.learn.memory import CLIENT_BYTES, machine_bytes
-from spyker.learn.registry import rate_of
-from spyker.learn.task import Task
+from spyker.engines.engine import Engine, EvaluateJob, TrainJob
 from spyker.records.learning import slow_links
+from spyker.sim.cycles import WEIGHT_BYTES, cycles, round_times
+from spyker.tasks.guard import TaskFailedError
+from spyker.tasks.memory import CLIENT_BYTES, machine_bytes
+from spyker.tasks.registry import rate_of
+from spyker.tasks.task import Task
 
 LONG = 60.0  # seconds: what takes longer is announced
 ENOUGH = 100  # trainings: a trial of two is then a fiftieth of the run at most

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from spyker.deploy.checkpoints import LOCK, NEWEST, numbers_in
-from spyker.deploy.export import gather, mean
+from spyker.net.checkpoints import LOCK, NEWEST, numbers_in
+from spyker.net.export import gather, mean
 from spyker.records import RecordError, is_record, records_below
 from spyker.records.files import replacing
 from spyker.records.models import Model, read_model, write_model

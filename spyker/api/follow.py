@@ -7,11 +7,11 @@ from pathlib import Path
 
 from spyker.config.sections import ScenarioError
 from spyker.config.suggest import suggest
+from spyker.plots.follow.mlflow import MLflow
+from spyker.plots.follow.tensorboard import TensorBoard
+from spyker.plots.follow.tracker import Tracker, TrackerError
+from spyker.plots.follow.wandb import WandB
 from spyker.records import Fact, Follower
-from spyker.show.follow.mlflow import MLflow
-from spyker.show.follow.tensorboard import TensorBoard
-from spyker.show.follow.tracker import Tracker, TrackerError
-from spyker.show.follow.wandb import WandB
 
 TRACKERS: dict[str, type[Tracker]] = {each.name: each for each in (TensorBoard, MLflow, WandB)}
 FORMS = ", ".join(f"{name}={tracker.meaning}" for name, tracker in TRACKERS.items())

@@ -8,7 +8,7 @@ import threading
 from collections.abc import Iterator
 from typing import Any
 
-from spyker.emulate.clock import Stop
+from spyker.sim.clock import Stop
 
 
 class Interrupts(Stop):

@@ -19,20 +19,20 @@ from spyker.api.result import Run
 from spyker.api.scenario import AlgorithmLike, Source, TaskLike, read_scenario
 from spyker.config.scenario import Scenario
 from spyker.config.sections import ScenarioError
-from spyker.emulate.record import record
-from spyker.emulate.saves import RecordSaves
-from spyker.learn.engine import Engine
-from spyker.learn.given_model import Beginning, GivenModel
-from spyker.learn.layout import layout_of
-from spyker.learn.memory import check_memory
-from spyker.learn.start import start
-from spyker.learn.task import Task
+from spyker.engines.engine import Engine
+from spyker.engines.start import start
+from spyker.plots.failing import FailureLines
+from spyker.plots.follow.following import Following
+from spyker.plots.progress import LiveProgress
 from spyker.records import SCENARIO
 from spyker.records.holding import check_nobody_writes, held
 from spyker.records.saves import Save, read_save
-from spyker.show.failing import FailureLines
-from spyker.show.follow.following import Following
-from spyker.show.progress import LiveProgress
+from spyker.sim.record import record
+from spyker.sim.saves import RecordSaves
+from spyker.tasks.given_model import Beginning, GivenModel
+from spyker.tasks.layout import layout_of
+from spyker.tasks.memory import check_memory
+from spyker.tasks.task import Task
 
 
 def run(

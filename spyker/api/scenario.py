@@ -11,9 +11,9 @@ from typing import Any, TypeAlias
 from spyker.config.algorithms import find_algorithm
 from spyker.config.scenario import Scenario, dump, load
 from spyker.config.sections import ScenarioError
-from spyker.learn.registry import choose, resolve
-from spyker.learn.task import Task
 from spyker.protocol.server import Server
+from spyker.tasks.registry import choose, resolve
+from spyker.tasks.task import Task
 
 Source: TypeAlias = str | Path | Mapping[str, Any] | Scenario | None
 """A scenario: a TOML file, what would stand in one, or one that was read before. ``None`` is the paper's world."""

@@ -16,14 +16,14 @@ from spyker.api.result import as_frame, as_html
 from spyker.api.run import short
 from spyker.api.scenario import AlgorithmLike, Source, TaskLike, read_scenario
 from spyker.config.sections import ScenarioError
+from spyker.engines.start import available_cores
 from spyker.experiments.runner import check_folder, folder_of, held, run_watched, with_seeds
 from spyker.experiments.sweep import Point, Row, as_csv, cells, combinations, lines, main_measures, row
-from spyker.learn.memory import check_memory
-from spyker.learn.start import available_cores
+from spyker.plots.follow.following import tell
+from spyker.plots.numbers import sample
+from spyker.plots.runs import about, written
 from spyker.records import RunRecord, write_atomically
-from spyker.show.follow.following import tell
-from spyker.show.numbers import sample
-from spyker.show.runs import about, written
+from spyker.tasks.memory import check_memory
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -57,8 +57,8 @@ class Sweep:
 
     def plot(self, path: str | Path | None = None) -> Figure:
         """Draw each measure over the values, with the range of the seeds; write it to ``path`` as well."""
-        from spyker.show.plots import save  # only now: Matplotlib takes a second to import
-        from spyker.show.settings import plot_settings
+        from spyker.plots.plots import save  # only now: Matplotlib takes a second to import
+        from spyker.plots.settings import plot_settings
 
         seeds = len(self.rows[0].seeds)
         unknown = sample([None] * seeds)

@@ -10,7 +10,7 @@ from spyker.cli.help import examples
 from spyker.cli.options import require_deploy
 from spyker.cli.output import add_json
 from spyker.config.sections import ScenarioError
-from spyker.show.table import print_table
+from spyker.plots.table import print_table
 
 
 def add_clients(commands: Any) -> None:
@@ -37,8 +37,8 @@ def add_clients(commands: Any) -> None:
 def command_clients(args: argparse.Namespace) -> int:
     """Do it, and say what follows."""
     require_deploy()
-    from spyker.deploy.certificates import CLIENTS, load_credentials
-    from spyker.deploy.issuing import add_client, remove_client
+    from spyker.net.certificates import CLIENTS, load_credentials
+    from spyker.net.issuing import add_client, remove_client
 
     if args.what == "list":
         known = load_credentials(args.folder / CLIENTS)

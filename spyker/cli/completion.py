@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
+from spyker.algorithms.builtin import ALGORITHMS
 from spyker.api.examples import all_examples
 from spyker.cli.help import Parser, examples
 from spyker.config import algorithms
@@ -20,10 +21,9 @@ from spyker.config.presets import PRESETS
 from spyker.config.scenario import SECTIONS, TOP, every_key
 from spyker.experiments.items import ITEMS
 from spyker.experiments.race.worlds import FULL
-from spyker.learn import names
-from spyker.learn.data.catalogue import DATASETS
-from spyker.learn.partition import PARTITIONS
-from spyker.protocol.registry import ALGORITHMS
+from spyker.tasks import names
+from spyker.tasks.data.catalogue import DATASETS
+from spyker.tasks.partition import PARTITIONS
 
 FILES, FOLDERS, NOTHING = "files", "folders", "nothing"  # what may stand somewhere, if not one of some words
 SHELLS = ("bash", "zsh", "fish")

@@ -14,7 +14,7 @@ from typing import Any
 from spyker.api.folders import OutFolder
 from spyker.cli.help import examples
 from spyker.config.sections import ScenarioError
-from spyker.page.shelf import check_runs
+from spyker.dashboard.shelf import check_runs
 from spyker.records import write_atomically
 
 PORT = 8787
@@ -49,7 +49,7 @@ def command_dash(args: argparse.Namespace) -> int:
     if not 0 <= args.port <= 65535:
         raise ScenarioError("--port", f"is {args.port}", "Give a number from 0 to 65535")
     check_runs(args.runs)
-    from spyker.page.server import PageServer
+    from spyker.dashboard.server import PageServer
 
     try:
         server = PageServer(args.runs, args.host, args.port, token)
@@ -108,7 +108,7 @@ def command_report(args: argparse.Namespace) -> int:
     check_runs(args.runs)
     if args.out.is_dir():
         raise ScenarioError("--out", f"{args.out} is a folder", "Name a file, such as report.html")
-    from spyker.page.report import report
+    from spyker.dashboard.report import report
 
     with OutFolder(args.out.parent) as place:
         text = report(args.runs, window)
@@ -157,7 +157,7 @@ class Dashboard:
         """Watch these records, which need not exist yet."""
         if not self._wanted:
             return
-        from spyker.page.beside import Beside
+        from spyker.dashboard.beside import Beside
 
         port = PORT if self._beside is None else self._beside.port
         self._end()

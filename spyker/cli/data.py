@@ -15,13 +15,13 @@ from spyker.cli.help import examples
 from spyker.cli.options import add_data_dir, add_set, said
 from spyker.cli.output import add_json
 from spyker.config.sections import ScenarioError
-from spyker.learn.data.catalogue import DATASETS
-from spyker.learn.data.dataset import DataError
-from spyker.learn.data.load import fetch, find, verify, whereabouts
-from spyker.learn.partition import PARTITIONS
-from spyker.learn.registry import client_labels
-from spyker.show.fetching import FetchProgress
-from spyker.show.table import print_table
+from spyker.plots.fetching import FetchProgress
+from spyker.plots.table import print_table
+from spyker.tasks.data.catalogue import DATASETS
+from spyker.tasks.data.dataset import DataError
+from spyker.tasks.data.load import fetch, find, verify, whereabouts
+from spyker.tasks.partition import PARTITIONS
+from spyker.tasks.registry import client_labels
 
 
 def add_data(commands: Any) -> None:
@@ -113,7 +113,7 @@ def verify_all(args: argparse.Namespace) -> int:
 
 def draw(args: argparse.Namespace) -> int:
     """Draw the labels of each client."""
-    from spyker.show.labels import count_labels, plot_labels  # only now: Matplotlib takes a second to import
+    from spyker.plots.labels import count_labels, plot_labels  # only now: Matplotlib takes a second to import
 
     varied = {} if args.partition is None else {"task.partition": args.partition}
     scenario = read_scenario(**said(args), varied=varied)

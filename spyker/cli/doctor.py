@@ -11,7 +11,7 @@ from spyker.cli.codes import FAILED
 from spyker.cli.help import examples
 from spyker.cli.options import add_data_dir
 from spyker.cli.output import add_json
-from spyker.show.table import print_table
+from spyker.plots.table import print_table
 
 
 def add_doctor(commands: Any) -> None:

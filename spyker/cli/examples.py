@@ -10,7 +10,7 @@ from spyker.api.examples import all_examples, copy_examples
 from spyker.cli.help import examples
 from spyker.cli.output import add_json
 from spyker.config.sections import ScenarioError
-from spyker.show.table import print_table
+from spyker.plots.table import print_table
 
 
 def add_examples(commands: Any) -> None:

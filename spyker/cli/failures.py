@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from spyker.config.sections import ScenarioError
-from spyker.deploy.errors import DeploymentError, MustNotGoOnError
-from spyker.emulate.diverged import DivergedError
-from spyker.emulate.lost import RecordLostError
 from spyker.experiments.errors import RunFailedError
-from spyker.learn.data.dataset import DataError
-from spyker.learn.guard import TaskFailedError
+from spyker.net.errors import DeploymentError, MustNotGoOnError
 from spyker.records import RecordError
+from spyker.sim.diverged import DivergedError
+from spyker.sim.lost import RecordLostError
+from spyker.tasks.data.dataset import DataError
+from spyker.tasks.guard import TaskFailedError
 
 BAD = (ScenarioError, RecordError)
 """What was asked for makes no sense, and nothing was changed."""

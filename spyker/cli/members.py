@@ -13,7 +13,7 @@ from spyker.cli.numbers import zero_or_more
 from spyker.cli.options import require_deploy
 from spyker.cli.output import add_json
 from spyker.config.sections import ScenarioError
-from spyker.show.table import print_table
+from spyker.plots.table import print_table
 
 
 def add_members(commands: Any) -> None:
@@ -49,9 +49,9 @@ def add_members(commands: Any) -> None:
 def command_members(args: argparse.Namespace) -> int:
     """Ask, or order and wait."""
     require_deploy()
-    from spyker.deploy.config import check_address, load_config
-    from spyker.deploy.control import give_order
-    from spyker.deploy.errors import DeploymentError
+    from spyker.net.config import check_address, load_config
+    from spyker.net.control import give_order
+    from spyker.net.errors import DeploymentError
 
     config = load_config(args.config)
     state = config.path(config.deploy.state)

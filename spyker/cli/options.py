@@ -8,14 +8,14 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
+from spyker.algorithms.builtin import ALGORITHMS
 from spyker.api.follow import FORMS
 from spyker.config.presets import PRESETS
 from spyker.config.scenario import Scenario, parse_value
 from spyker.config.sections import ScenarioError
-from spyker.learn.data.load import VARIABLE
-from spyker.learn.names import BUILT_IN
-from spyker.learn.start import ENGINES
-from spyker.protocol.registry import ALGORITHMS
+from spyker.engines.start import ENGINES
+from spyker.tasks.data.load import VARIABLE
+from spyker.tasks.names import BUILT_IN
 
 SCENARIO_HELP = "a TOML file; default: the paper's world"
 ALGORITHM_HELP = (

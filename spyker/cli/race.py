@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 
+from spyker.algorithms.builtin import ALGORITHMS
 from spyker.api.data import data_from, prepare_data
 from spyker.api.folders import OutFolder
 from spyker.api.interrupts import interrupts
@@ -23,14 +24,13 @@ from spyker.cli.sweep import add_many_options
 from spyker.config.scenario import load
 from spyker.config.sections import ScenarioError
 from spyker.config.suggest import suggest
-from spyker.emulate.clock import Stop
 from spyker.experiments.chains import run_chains
 from spyker.experiments.race.worlds import FULL, QUICK, STAGES
 from spyker.experiments.runner import check_folder, held, run_watched
-from spyker.learn.registry import resolve
-from spyker.protocol.registry import ALGORITHMS
+from spyker.plots.bar import Bar
 from spyker.records import write_atomically
-from spyker.show.bar import Bar
+from spyker.sim.clock import Stop
+from spyker.tasks.registry import resolve
 
 if TYPE_CHECKING:
     from spyker.experiments.race.lineup import Race

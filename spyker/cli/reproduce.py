@@ -26,9 +26,9 @@ from spyker.experiments.items import ITEMS, PAPER
 from spyker.experiments.profiles import PROFILES
 from spyker.experiments.reproduce import Plan, count, plan, tell
 from spyker.experiments.runner import check_folder, ended, expected_cost, held, run_of, run_watched
+from spyker.plots.paper import save_figure
+from spyker.plots.table import print_table
 from spyker.records import write_atomically
-from spyker.show.paper import save_figure
-from spyker.show.table import print_table
 
 WHY = "why"  # the folder of the figure that belongs to no item
 

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import spyker
+from spyker.algorithms.builtin import COMPARED
 from spyker.api.compare import Comparison
 from spyker.api.data import data_from
 from spyker.api.folders import new_folder
@@ -22,13 +23,12 @@ from spyker.cli.dash import Dashboard, add_dashboard
 from spyker.cli.help import examples
 from spyker.cli.options import add_scenario_options, said, where
 from spyker.cli.output import add_json
-from spyker.protocol.registry import COMPARED
+from spyker.plots.notes import notes
+from spyker.plots.plain import as_plain
+from spyker.plots.runs import Shown, together
+from spyker.plots.table import print_table, rows
 from spyker.records.models import model_path
 from spyker.records.saves import SAVE
-from spyker.show.notes import notes
-from spyker.show.plain import as_plain
-from spyker.show.runs import Shown, together
-from spyker.show.table import print_table, rows
 
 
 def add_run(commands: Any) -> None:

@@ -20,13 +20,13 @@ from spyker.cli.numbers import above_zero, zero_or_more
 from spyker.cli.options import add_data_dir, add_flower, add_follow, add_set, what_is_learnt
 from spyker.config.scenario import Scenario
 from spyker.config.sections import ScenarioError
-from spyker.learn.given_model import GivenModel
+from spyker.plots.follow.live import told_live
+from spyker.plots.follow.tracker import Tracker
 from spyker.records import is_record
-from spyker.show.follow.live import told_live
-from spyker.show.follow.tracker import Tracker
+from spyker.tasks.given_model import GivenModel
 
 if TYPE_CHECKING:
-    from spyker.deploy.config import Config
+    from spyker.net.config import Config
 
 MOST_CLIENTS = 1_000_000
 EXTRA = "Install what deployments need: pip install 'spyker-fl[deploy]'"
@@ -64,8 +64,8 @@ def add_serve(commands: Any) -> None:
 def command_serve(args: argparse.Namespace) -> int:
     """Be a server until SIGTERM, or until the configured duration has passed."""
     try:
-        from spyker.deploy.config import load_config
-        from spyker.deploy.serve import serve
+        from spyker.net.config import load_config
+        from spyker.net.serve import serve
     except ModuleNotFoundError as error:
         raise ScenarioError("serve", f"needs {error.name}, which is not installed", EXTRA) from None
     with data_from(args.data_dir), Dashboard(args.dashboard) as page:
@@ -139,8 +139,8 @@ def add_join(commands: Any) -> None:
 def command_join(args: argparse.Namespace) -> int:
     """Be some clients until the servers have finished, or somebody ends this process."""
     try:
-        from spyker.deploy.client_link import Behaviour
-        from spyker.deploy.client_process import join
+        from spyker.net.client_link import Behaviour
+        from spyker.net.client_process import join
     except ModuleNotFoundError as error:
         raise ScenarioError("join", f"needs {error.name}, which is not installed", EXTRA) from None
     behaviour = Behaviour(args.keepalive, args.stall, args.patience, args.return_after, args.give_up)

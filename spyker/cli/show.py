@@ -12,10 +12,10 @@ from spyker.cli.output import add_json
 from spyker.cli.run import show_table
 from spyker.config.pings import read_pings
 from spyker.config.scenario import dump, load
-from spyker.learn.registry import resolve
+from spyker.plots.plain import as_plain
+from spyker.plots.runs import together
 from spyker.records import find_runs
-from spyker.show.plain import as_plain
-from spyker.show.runs import together
+from spyker.tasks.registry import resolve
 
 
 def add_plot(commands: Any) -> None:
@@ -37,7 +37,7 @@ def add_plot(commands: Any) -> None:
 
 def command_plot(args: argparse.Namespace) -> int:
     """Draw runs, finished or not."""
-    from spyker.show.plots import plot_all  # only now: Matplotlib takes a second to import
+    from spyker.plots.plots import plot_all  # only now: Matplotlib takes a second to import
 
     runs = [run for folder in args.runs for run in find_runs(folder)]
     shown = together(runs)

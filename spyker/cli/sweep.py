@@ -16,7 +16,7 @@ from spyker.cli.run import show_notes
 from spyker.config.scenario import parse_value
 from spyker.config.sections import ScenarioError
 from spyker.experiments.sweep import cells, lines
-from spyker.show.table import print_table
+from spyker.plots.table import print_table
 
 
 def add_sweep(commands: Any) -> None:

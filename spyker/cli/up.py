@@ -36,15 +36,15 @@ from spyker.cli.output import add_json
 from spyker.cli.run import show_run
 from spyker.cli.serve import EXTRA
 from spyker.config.sections import ScenarioError
-from spyker.learn.given_model import GivenModel
-from spyker.learn.layout import layout_of
-from spyker.learn.memory import check_memory
-from spyker.learn.registry import check_code, recipe
+from spyker.plots.follow.following import Following
+from spyker.plots.plain import as_plain
+from spyker.plots.progress import LiveProgress
 from spyker.records import Fact
 from spyker.records.holding import held
-from spyker.show.follow.following import Following
-from spyker.show.plain import as_plain
-from spyker.show.progress import LiveProgress
+from spyker.tasks.given_model import GivenModel
+from spyker.tasks.layout import layout_of
+from spyker.tasks.memory import check_memory
+from spyker.tasks.registry import check_code, recipe
 
 
 def add_up(commands: Any) -> None:
@@ -82,7 +82,7 @@ def add_up(commands: Any) -> None:
 def command_up(args: argparse.Namespace) -> int:
     """Start servers and clients, watch them, and say how it went."""
     try:
-        from spyker.deploy.up import Local
+        from spyker.net.up import Local
     except ModuleNotFoundError as error:
         raise ScenarioError("up", f"needs {error.name}, which is not installed", EXTRA) from None
     trackers = choose_trackers(args.follow)

@@ -5,10 +5,10 @@ from __future__ import annotations
 import functools
 from typing import Any
 
+from spyker.algorithms.builtin import ALGORITHMS
 from spyker.config.names import Names
 from spyker.config.sections import ScenarioError, show
 from spyker.own_code import PROGRAM, code_digest, value_digest
-from spyker.protocol.registry import ALGORITHMS
 from spyker.protocol.server import Server
 
 NAMES = Names(ALGORITHMS, "spyker.algorithms", "module:Class")

@@ -13,6 +13,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from spyker.algorithms.builtin import ALGORITHMS
+from spyker.algorithms.stride import Stride
 from spyker.config.algorithms import find_algorithm, parameter_sections
 from spyker.config.delays import Delays, Gaussian, read_delays
 from spyker.config.presets import PRESETS
@@ -20,10 +22,8 @@ from spyker.config.sections import ScenarioError, convert, kebab, keys, read, re
 from spyker.config.suggest import suggest
 from spyker.parameters import Rule, parameter
 from spyker.placement import Placement, Topology
-from spyker.protocol.bounds import BoundsParameters
-from spyker.protocol.registry import ALGORITHMS
 from spyker.protocol.server import Server
-from spyker.protocol.stride import Stride
+from spyker.robust.bounds import BoundsParameters
 
 # One-way latencies in milliseconds between four regions of a cloud provider, rows = from (the paper's Tab. 4).
 PAPER_LATENCY: dict[str, dict[str, float]] = {

@@ -12,10 +12,10 @@ from pathlib import Path
 from typing import Any, Generic, TypeAlias, TypeVar
 
 from spyker.config.scenario import Scenario
-from spyker.emulate.clock import Stop
+from spyker.engines.start import available_cores
 from spyker.experiments.runner import Hand, folder_of, is_diverged, is_finished
-from spyker.learn.start import available_cores
 from spyker.records import RunRecord
+from spyker.sim.clock import Stop
 
 T = TypeVar("T")
 Steps: TypeAlias = Generator[Scenario, RunRecord | None, T]

@@ -12,16 +12,16 @@ from dataclasses import dataclass, field
 
 from matplotlib.figure import Figure
 
+from spyker.algorithms.fedasync import FedAsync
+from spyker.algorithms.fedavg import FedAvg
+from spyker.algorithms.hierfavg import Edge
+from spyker.algorithms.spyker import Spyker
+from spyker.algorithms.sync_spyker import SyncSpyker
 from spyker.experiments.claims import Claim
 from spyker.experiments.speed import Gain
-from spyker.protocol.fedasync import FedAsync
-from spyker.protocol.fedavg import FedAvg
-from spyker.protocol.hierfavg import Edge
-from spyker.protocol.spyker import Spyker
-from spyker.protocol.sync_spyker import SyncSpyker
+from spyker.plots.curves import Curve, curve
+from spyker.plots.numbers import Range, Sample, beyond, sample
 from spyker.records import RunRecord
-from spyker.show.curves import Curve, curve
-from spyker.show.numbers import Range, Sample, beyond, sample
 
 Settings = Mapping[str, object]
 NOT_IN_PAPER = "not in the paper"

@@ -16,11 +16,11 @@ from spyker.experiments.item import NOT_IN_PAPER, Item, Profile, Results, Sectio
 from spyker.experiments.reading import READING
 from spyker.experiments.runner import with_seeds
 from spyker.experiments.speed import tokens
-from spyker.learn.registry import resolve
+from spyker.plots.numbers import Range
+from spyker.plots.paper import caption, save_figure
+from spyker.plots.runs import about
 from spyker.records import RunRecord, write_atomically
-from spyker.show.numbers import Range
-from spyker.show.paper import caption, save_figure
-from spyker.show.runs import about
+from spyker.tasks.registry import resolve
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,18 +24,18 @@ from typing import Any
 from spyker.config.algorithms import algorithm_code
 from spyker.config.scenario import Scenario, dump
 from spyker.config.sections import ScenarioError
-from spyker.emulate.clock import Stop
-from spyker.emulate.diverged import DivergedError
-from spyker.emulate.record import record
+from spyker.engines.engine import Here, allow_processes, keep_memory
+from spyker.engines.spawn import spawn
+from spyker.engines.start import available_cores
 from spyker.experiments.errors import RunFailedError
-from spyker.learn.engine import Here, allow_processes, keep_memory
-from spyker.learn.registry import code_of, recipe
-from spyker.learn.spawn import spawn
-from spyker.learn.start import available_cores
-from spyker.learn.task import Task
+from spyker.plots.bar import Bar
 from spyker.records import Fact, RunRecord, is_record
 from spyker.records.facts import FORMAT
-from spyker.show.bar import Bar
+from spyker.sim.clock import Stop
+from spyker.sim.diverged import DivergedError
+from spyker.sim.record import record
+from spyker.tasks.registry import code_of, recipe
+from spyker.tasks.task import Task
 from spyker.version import __version__
 
 REPORT_SECONDS = 0.5

@@ -15,9 +15,9 @@ from collections import defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from spyker.plots.numbers import Sample, sample
 from spyker.protocol.facts import SyncStarted, TokenArrived
 from spyker.records import RunRecord
-from spyker.show.numbers import Sample, sample
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,9 +10,9 @@ from dataclasses import dataclass
 
 from spyker.config.scenario import Scenario
 from spyker.config.sections import ScenarioError, show
+from spyker.plots.curves import curve, targets
+from spyker.plots.numbers import Sample, sample
 from spyker.records import RunRecord
-from spyker.show.curves import curve, targets
-from spyker.show.numbers import Sample, sample
 
 
 @dataclass(frozen=True, slots=True)

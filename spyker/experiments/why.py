@@ -11,7 +11,7 @@ from matplotlib.figure import Figure
 
 from spyker.experiments.item import Section, Table
 from spyker.experiments.speed import Gain, Pace
-from spyker.show.paper import caption, legend, panels
+from spyker.plots.paper import caption, legend, panels
 
 RULE = """FedAsync and Spyker mix every answer in when it comes, `W += w(W_k − W)`. The answer was trained from the
 model that its client was handed a round trip ago, and so it drags the server back by what that has learnt since. Let Δ

@@ -4,7 +4,7 @@ A node never sleeps, reads a clock, opens a socket or draws a random number that
 happened and answers with what is to be done. Whoever drives it, the emulated world or a process on a network, has
 four duties:
 
-1. Build the servers of an algorithm (:data:`spyker.protocol.registry.ALGORITHMS`) and one
+1. Build the servers of an algorithm (:data:`spyker.algorithms.builtin.ALGORITHMS`) and one
    :class:`~spyker.protocol.client.Client` per client, then perform the actions of every server's ``start()``.
 2. Hand each message that arrives to its receiver's ``handle(sender, message)``, one at a time, in the order in which
    the messages of each link were sent.
@@ -17,6 +17,6 @@ four duties:
 A host that gives a client up tells its server so with a ``Leave``. One that wants to survive its own death keeps what
 ``state()`` says between two messages and hands it to ``restore()`` of a fresh server, in place of ``start()``.
 
-Read :mod:`~spyker.protocol.messages` first, then :mod:`~spyker.protocol.spyker`. What the declaration of a message says
-is :mod:`~spyker.protocol.forms`, and what an algorithm says about itself :class:`~spyker.protocol.server.Server`.
+Read :mod:`~spyker.protocol.messages` first, then :mod:`~spyker.algorithms.spyker`. What the declaration of a message
+says is :mod:`~spyker.protocol.forms`, and what an algorithm says about itself :class:`~spyker.protocol.server.Server`.
 """

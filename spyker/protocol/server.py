@@ -11,7 +11,6 @@ from typing import Any, ClassVar
 import numpy as np
 
 from spyker.placement import Topology, following
-from spyker.protocol.bounds import QUARANTINE, Bounds, BoundsParameters, admit, gave, release
 from spyker.protocol.client import Client
 from spyker.protocol.facts import ClientReported, Fact
 from spyker.protocol.forms import Sizes
@@ -36,6 +35,7 @@ from spyker.protocol.messages import (
 )
 from spyker.protocol.saving import Kept, State, Unpacker, pack
 from spyker.protocol.weights import Weights
+from spyker.robust.bounds import QUARANTINE, Bounds, BoundsParameters, admit, gave, release
 from spyker.vectors import Mix, Vector, mix
 
 

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
-from spyker.emulate.clock import Stop
+from spyker.sim.clock import Stop
 from spyker.torture.checks import Checks, ViolationError
 from spyker.torture.schedule import Blow, Plan, plan
 from spyker.torture.world import make_world

@@ -8,11 +8,11 @@ from typing import Any
 
 import numpy as np
 
-from spyker.emulate.process import Disk, Process
-from spyker.host.effects import Save
+from spyker.node.effects import Save
 from spyker.protocol.facts import CloudRoundEnded, EarlySyncStarted, Merged, SyncStarted, TokenArrived, UpdateApplied
 from spyker.protocol.messages import Update
 from spyker.records import Fact
+from spyker.sim.process import Disk, Process
 from spyker.torture.world import CruelWorld
 
 EVERY = 0.25  # virtual seconds between two looks at everything

@@ -9,22 +9,22 @@ from typing import Any
 
 import numpy as np
 
+from spyker.algorithms.builtin import ALGORITHMS
 from spyker.config.scenario import Training
-from spyker.emulate.clock import Clock
-from spyker.emulate.hosted import Connection, HostedWorld, Session
-from spyker.emulate.links import Links
-from spyker.emulate.process import Disk, Process
-from spyker.host.effects import Effect, Stop, Whisper, WriteDown
-from spyker.host.outbox import Posted
-from spyker.host.views import NOBODY
-from spyker.host.words import Greeting, Word
-from spyker.learn.built_in.quadratic import Options, Quadratic
-from spyker.learn.engine import Here
+from spyker.engines.engine import Here
+from spyker.node.effects import Effect, Stop, Whisper, WriteDown
+from spyker.node.outbox import Posted
+from spyker.node.views import NOBODY
+from spyker.node.words import Greeting, Word
 from spyker.placement import Placement, Topology
 from spyker.protocol.messages import ClientMessage
-from spyker.protocol.registry import ALGORITHMS
 from spyker.protocol.server import Server, Setup, Work
 from spyker.records import Fact
+from spyker.sim.clock import Clock
+from spyker.sim.hosted import Connection, HostedWorld, Session
+from spyker.sim.links import Links
+from spyker.sim.process import Disk, Process
+from spyker.tasks.built_in.quadratic import Options, Quadratic
 from spyker.torture.schedule import Blow, Plan
 
 SETTINGS: dict[str, dict[str, Any]] = {

@@ -14,8 +14,8 @@ import pytest
 from recording import judged, started, write
 
 from spyker import __version__
+from spyker.algorithms.builtin import COMPARED
 from spyker.cli.main import main
-from spyker.protocol.registry import COMPARED
 from spyker.records import Evaluated, RunRecord
 
 SPYKER = [sys.executable, "-m", "spyker.cli.main"]
@@ -206,7 +206,7 @@ def test_without_ray_its_engine_says_what_to_install(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setitem(sys.modules, "ray", None)  # as if it were not there
-    monkeypatch.delitem(sys.modules, "spyker.learn.ray_engine", raising=False)
+    monkeypatch.delitem(sys.modules, "spyker.engines.ray_engine", raising=False)
     assert main([command, "--engine", "ray"]) == 2
     assert "--engine: is ray, and Ray is not installed. Install it: pip install 'spyker-fl[ray]'" in (
         capsys.readouterr().err
@@ -305,7 +305,7 @@ def test_the_number_of_workers_changes_no_byte(tmp_path: Path) -> None:
 
 OWN_TASK = """
 import torch
-from spyker.learn.torch_task import TorchTask
+from spyker.tasks.torch_task import TorchTask
 
 def make(clients, seed, training, width):
     torch.manual_seed(seed)

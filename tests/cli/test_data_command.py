@@ -6,9 +6,9 @@ import pytest
 from small_data import FILES, small, write_files
 
 from spyker.cli.main import main
-from spyker.learn.data import cache
-from spyker.learn.data.catalogue import DATASETS
 from spyker.records import RunRecord
+from spyker.tasks.data import cache
+from spyker.tasks.data.catalogue import DATASETS
 
 
 @pytest.fixture

@@ -105,7 +105,7 @@ def test_a_disk_that_becomes_full_fails_the_run_and_leaves_what_it_took(tmp_path
 
 MARKED = """
 from pathlib import Path
-from spyker.learn.built_in.quadratic import Options, make as quadratic
+from spyker.tasks.built_in.quadratic import Options, make as quadratic
 
 def make(clients, seed, training, broken=False):
     Path("made.txt").write_text("the task was made")

@@ -4,10 +4,10 @@ from pathlib import Path
 
 import pytest
 
+from spyker.algorithms.builtin import ALGORITHMS, COMPARED, OF_THE_PAPER
 from spyker.config.algorithms import algorithm_code, find_algorithm
 from spyker.config.scenario import dump, from_table, load
 from spyker.config.sections import ScenarioError
-from spyker.protocol.registry import ALGORITHMS, COMPARED, OF_THE_PAPER
 
 OWN = """
 from dataclasses import dataclass

@@ -4,6 +4,8 @@ from pathlib import Path
 
 import pytest
 
+from spyker.algorithms.builtin import OF_THE_PAPER
+from spyker.algorithms.spyker import Spyker
 from spyker.config.algorithms import parameter_sections
 from spyker.config.delays import Gaussian, LogNormal
 from spyker.config.presets import PRESETS
@@ -17,9 +19,7 @@ from spyker.config.scenario import (
     split_clients,
 )
 from spyker.config.sections import ScenarioError, kebab
-from spyker.learn.registry import resolve
-from spyker.protocol.registry import OF_THE_PAPER
-from spyker.protocol.spyker import Spyker
+from spyker.tasks.registry import resolve
 
 
 def test_an_empty_file_is_stride_in_the_papers_world(tmp_path: Path) -> None:

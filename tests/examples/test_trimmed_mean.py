@@ -12,7 +12,7 @@ import pytest
 from deployment import deployed, table, until
 
 import spyker
-from spyker.deploy.checkpoints import latest
+from spyker.net.checkpoints import latest
 from spyker.protocol.messages import Join, Update
 from spyker.protocol.server import Server, Setup
 from spyker.records import RunRecord

@@ -3,10 +3,10 @@
 from pathlib import Path
 
 from spyker.config.scenario import Scenario, load
-from spyker.emulate.clock import Stop
 from spyker.experiments.chains import Chain, Steps, run_chains
 from spyker.experiments.runner import folder_of
-from spyker.learn.registry import resolve
+from spyker.sim.clock import Stop
+from spyker.tasks.registry import resolve
 
 
 def scenario(rate: float, algorithm: str) -> Scenario:

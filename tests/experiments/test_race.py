@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from spyker.algorithms.builtin import ALGORITHMS
 from spyker.cli import race as command
 from spyker.cli.main import main
 from spyker.config.scenario import load
@@ -26,9 +27,8 @@ from spyker.experiments.race.worlds import (
     Course,
     World,
 )
-from spyker.learn.registry import resolve
-from spyker.protocol.registry import ALGORITHMS
 from spyker.records import find_runs
+from spyker.tasks.registry import resolve
 
 TINY: dict[str, object] = {
     "task.name": "quadratic",

@@ -12,7 +12,7 @@ from spyker.experiments.race.lineup import Race, defaults_label, end_label, titl
 from spyker.experiments.race.search import PENALTY, Trial, best, crossing
 from spyker.experiments.race.statistics import Times, difference, ratio
 from spyker.experiments.race.worlds import IID, IMBALANCE, OURS, ROOM, TWO_LABELS, Course, World
-from spyker.show.curves import Curve
+from spyker.plots.curves import Curve
 
 
 def rising(*scores: float, higher_is_better: bool = True, interval: float = 1.0) -> Curve:

@@ -21,7 +21,7 @@ from spyker.experiments.runner import (
     run_all,
     with_seeds,
 )
-from spyker.learn.registry import resolve
+from spyker.tasks.registry import resolve
 
 
 def scenario(**changes: object) -> Scenario:

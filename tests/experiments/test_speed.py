@@ -6,13 +6,13 @@ import numpy as np
 import pytest
 
 from spyker.config.scenario import load
-from spyker.emulate.record import record
+from spyker.engines.engine import Here
 from spyker.experiments.speed import Pace, gain, pace, tokens
-from spyker.learn.engine import Here
-from spyker.learn.registry import resolve
-from spyker.learn.task import Task
+from spyker.plots.numbers import sample
 from spyker.records import Evaluated, RunRecord
-from spyker.show.numbers import sample
+from spyker.sim.record import record
+from spyker.tasks.registry import resolve
+from spyker.tasks.task import Task
 from spyker.vectors import Vector
 
 END = 16.0

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from spyker.api.scenario import read_scenario
-from spyker.deploy.config import learning_digest
+from spyker.net.config import learning_digest
 
 HELPERS = Path(__file__).parents[1] / "helpers"
 WITHOUT = "import sys; sys.modules['flwr'] = None; from spyker.cli.main import main\n"

@@ -7,7 +7,7 @@ import pytest
 
 from spyker.api.scenario import read_scenario
 from spyker.config.sections import ScenarioError
-from spyker.learn.registry import client_labels
+from spyker.tasks.registry import client_labels
 
 pytest.importorskip("flwr_datasets", reason="needs Flower Datasets: pip install 'spyker-fl[flower-datasets]'")
 
@@ -34,7 +34,7 @@ def test_the_seed_decides() -> None:
 def test_an_object_deals_out_any_labels() -> None:
     from flwr_datasets.partitioner import PathologicalPartitioner
 
-    from spyker.learn.flower.partitioners import parts
+    from spyker.flower.partitioners import parts
 
     targets = np.arange(100) % 5
     partitioner = PathologicalPartitioner(

@@ -18,7 +18,7 @@ import spyker
 from spyker.api.scenario import read_scenario
 from spyker.cli.main import main
 from spyker.config.scenario import dump
-from spyker.deploy.up import Local
+from spyker.net.up import Local
 from spyker.protocol.facts import ClientReported
 from spyker.records import RunRecord, first_fact
 
@@ -115,8 +115,8 @@ def test_an_app_is_as_good_as_a_pytorch_task(kind: str) -> None:
     """With one batch per epoch the order of the images does not matter, and the sums differ in their rounding alone."""
     from digits_pytorch.task import Net, load_data, load_test_data
     from spyker.config.scenario import Training
-    from spyker.learn.registry import recipe
-    from spyker.learn.torch_task import TorchTask
+    from spyker.tasks.registry import recipe
+    from spyker.tasks.torch_task import TorchTask
 
     settings = {"task.app": app(kind), "task.run-config": "batch-size=1000 local-epochs=3"}
     flower = recipe(read_scenario(task="flower", clients=4, settings=settings)).make()

@@ -11,17 +11,17 @@ import spyker
 from spyker.api.scenario import read_scenario
 from spyker.config.scenario import Scenario, dump
 from spyker.config.sections import ScenarioError
-from spyker.learn.engine import EvaluateJob, TrainJob
-from spyker.learn.guard import Guard, TaskFailedError
-from spyker.learn.registry import recipe
-from spyker.learn.start import start
-from spyker.learn.task import Metric
+from spyker.engines.engine import EvaluateJob, TrainJob
+from spyker.engines.start import start
 from spyker.records import Evaluated
+from spyker.tasks.guard import Guard, TaskFailedError
+from spyker.tasks.registry import recipe
+from spyker.tasks.task import Metric
 
 pytest.importorskip("flwr", reason="needs Flower: pip install 'spyker-fl[flower]'")
 import tiny_apps
 
-from spyker.learn.flower.arrays import Arrays
+from spyker.flower.arrays import Arrays
 
 
 def scenario(app: str = "tiny_apps:telling", clients: int = 4, **options: Any) -> Scenario:

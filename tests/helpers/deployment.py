@@ -18,18 +18,18 @@ import grpc.aio
 import numpy as np
 
 from spyker.config.scenario import from_table
-from spyker.deploy import spyker_pb2 as pb
-from spyker.deploy.certificates import load_credential
-from spyker.deploy.channels import ATTEND, channel, open_stream
-from spyker.deploy.config import learning_digest
-from spyker.deploy.frames import PROTOCOL, send, split
-from spyker.deploy.up import Local, free_ports
-from spyker.deploy.wire import fill
-from spyker.host.tickets import SAID, Ticket
-from spyker.learn.layout import layout_digest
-from spyker.learn.registry import recipe, resolve
+from spyker.net import spyker_pb2 as pb
+from spyker.net.certificates import load_credential
+from spyker.net.channels import ATTEND, channel, open_stream
+from spyker.net.config import learning_digest
+from spyker.net.frames import PROTOCOL, send, split
+from spyker.net.up import Local, free_ports
+from spyker.net.wire import fill
+from spyker.node.tickets import SAID, Ticket
 from spyker.protocol.messages import Update
 from spyker.records import RecordError, RunRecord, RunStarted, Stated
+from spyker.tasks.layout import layout_digest
+from spyker.tasks.registry import recipe, resolve
 
 DEADLINE = 60.0
 

@@ -5,10 +5,10 @@ from collections.abc import Mapping
 import numpy as np
 from stub_task import Stub
 
-from spyker.learn.task import Task
+from spyker.algorithms.fedasync import FedAsync
 from spyker.protocol.client import Client
-from spyker.protocol.fedasync import FedAsync
 from spyker.protocol.messages import Action
+from spyker.tasks.task import Task
 from spyker.vectors import Vector
 
 

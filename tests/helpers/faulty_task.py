@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from spyker.learn.task import Task
+from spyker.tasks.task import Task
 from spyker.vectors import Vector
 
 

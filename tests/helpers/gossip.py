@@ -5,10 +5,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from spyker.learn.task import Task
 from spyker.protocol.facts import UpdateApplied
 from spyker.protocol.messages import Action, ClientMessage, Join, PeerMessage, Update, Whole
 from spyker.protocol.server import Server, Setup
+from spyker.tasks.task import Task
 from spyker.vectors import Vector
 
 FLUSH, SECONDS = "flush", 0.1

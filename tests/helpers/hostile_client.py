@@ -6,12 +6,12 @@ from collections.abc import Mapping
 
 import numpy as np
 
+from spyker.algorithms.fedavg import FedAvg
+from spyker.algorithms.spyker import Spyker
+from spyker.algorithms.stride import Stride
 from spyker.protocol.client import Client
-from spyker.protocol.fedavg import FedAvg
 from spyker.protocol.messages import Action
 from spyker.protocol.server import Server
-from spyker.protocol.spyker import Spyker
-from spyker.protocol.stride import Stride
 from spyker.vectors import Vector, length
 
 

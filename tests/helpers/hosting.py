@@ -13,23 +13,23 @@ import grpc.aio
 from deployment import table
 
 from spyker.config.scenario import from_table
-from spyker.deploy import spyker_pb2 as pb
-from spyker.deploy.buffers import Buffers
-from spyker.deploy.channels import ATTEND, channel, handler, open_stream
-from spyker.deploy.checkpoints import Checkpoints
-from spyker.deploy.client_port import ClientPort, Limits
-from spyker.deploy.driver import Driver
-from spyker.deploy.frames import PROTOCOL
-from spyker.deploy.log import Log
-from spyker.deploy.metrics import Metrics
-from spyker.deploy.tally import Tally
-from spyker.host.arrivals import Rules
-from spyker.host.host import Host
-from spyker.host.tickets import Ledger
-from spyker.learn.registry import recipe, resolve
+from spyker.net import spyker_pb2 as pb
+from spyker.net.buffers import Buffers
+from spyker.net.channels import ATTEND, channel, handler, open_stream
+from spyker.net.checkpoints import Checkpoints
+from spyker.net.client_port import ClientPort, Limits
+from spyker.net.driver import Driver
+from spyker.net.frames import PROTOCOL
+from spyker.net.log import Log
+from spyker.net.metrics import Metrics
+from spyker.net.tally import Tally
+from spyker.node.arrivals import Rules
+from spyker.node.host import Host
+from spyker.node.tickets import Ledger
 from spyker.protocol.forms import Sizes
 from spyker.protocol.messages import Update
 from spyker.protocol.server import Setup
+from spyker.tasks.registry import recipe, resolve
 
 PARAMETERS = 8  # of the task of table()
 

@@ -3,8 +3,8 @@
 import numpy as np
 
 from spyker.config.scenario import Training
-from spyker.learn.built_in.digits import read
-from spyker.learn.task import Task
+from spyker.tasks.built_in.digits import read
+from spyker.tasks.task import Task
 from spyker.vectors import Vector
 
 LABELS, PIXELS, RARE = 10, 64, (8, 9)

@@ -4,8 +4,8 @@ import torch
 from torch import nn
 
 from spyker.config.scenario import Training
-from spyker.learn.task import Metric
-from spyker.learn.torch_task import Measure, TorchTask, accuracy
+from spyker.tasks.task import Metric
+from spyker.tasks.torch_task import Measure, TorchTask, accuracy
 
 
 def losses(outputs: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 import torch
 
-from spyker.learn.layout import Layout
-from spyker.learn.task import Task, Trained
+from spyker.tasks.layout import Layout
+from spyker.tasks.task import Task, Trained
 from spyker.vectors import Vector
 
 

@@ -8,15 +8,15 @@ import numpy as np
 from gossip import Gossip, Numbered
 from hypothesis import strategies as st
 
-from spyker.emulate.clock import Clock, Stop
-from spyker.emulate.hosted import HostedWorld
-from spyker.emulate.links import Links
-from spyker.emulate.world import World
-from spyker.learn.engine import Here
+from spyker.engines.engine import Here
 from spyker.placement import Placement, Topology
 from spyker.protocol.client import Client
 from spyker.protocol.server import NoParameters, Setup, Work
 from spyker.records import Fact
+from spyker.sim.clock import Clock, Stop
+from spyker.sim.hosted import HostedWorld
+from spyker.sim.links import Links
+from spyker.sim.world import World
 
 Blow: TypeAlias = tuple[float, str, int, int]
 PEACE = 2.0

@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 
-from spyker.learn.task import Task, Trained
+from spyker.tasks.task import Task, Trained
 from spyker.vectors import Vector
 
 

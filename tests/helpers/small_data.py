@@ -10,8 +10,8 @@ from pathlib import Path
 
 import numpy as np
 
-from spyker.learn.data.catalogue import DATASETS
-from spyker.learn.data.dataset import Dataset, Prepared, RawFile
+from spyker.tasks.data.catalogue import DATASETS
+from spyker.tasks.data.dataset import Dataset, Prepared, RawFile
 
 TRAIN, TEST = 200, 40
 

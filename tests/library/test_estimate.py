@@ -10,7 +10,7 @@ from spyker.api.estimate import Estimate, check_models, expected_trainings
 from spyker.api.scenario import read_scenario
 from spyker.cli.main import main
 from spyker.config.sections import ScenarioError
-from spyker.learn import memory
+from spyker.tasks import memory
 
 GIB = 2**30
 

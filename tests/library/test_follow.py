@@ -12,11 +12,11 @@ from events import runs, scalars, settings
 import spyker
 from spyker.cli.main import main
 from spyker.config.sections import ScenarioError
+from spyker.plots.follow.following import Following
+from spyker.plots.follow.readings import Row
+from spyker.plots.follow.tensorboard import TensorBoard
+from spyker.plots.follow.tracker import About, Page, Tracker
 from spyker.records import Evaluated, RunStarted
-from spyker.show.follow.following import Following
-from spyker.show.follow.readings import Row
-from spyker.show.follow.tensorboard import TensorBoard
-from spyker.show.follow.tracker import About, Page, Tracker
 
 QUICK: dict[str, Any] = {"task": "quadratic", "duration": 3.0, "clients": 8, "progress": False, "workers": 0}
 

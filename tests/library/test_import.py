@@ -9,7 +9,7 @@ import pytest
 from sklearn.datasets import load_digits
 
 import spyker
-from spyker.learn.built_in.digits import stored
+from spyker.tasks.built_in.digits import stored
 
 HEAVY = ("torch", "matplotlib", "pandas", "numpy", "rich", "sklearn", "grpc")
 
@@ -31,7 +31,7 @@ def test_running_something_small_needs_neither_torch_nor_matplotlib(tmp_path: Pa
 
 
 def test_the_digits_come_from_scikit_learn_without_importing_it() -> None:
-    assert loaded_by("from spyker.learn.built_in.digits import stored; stored()") == {"numpy"}
+    assert loaded_by("from spyker.tasks.built_in.digits import stored; stored()") == {"numpy"}
     images, labels = stored()
     digits = load_digits()
     assert (images == digits.images).all()

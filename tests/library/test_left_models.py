@@ -15,10 +15,10 @@ from safetensors.numpy import load_file, save_file
 import spyker
 from spyker.cli.main import main
 from spyker.config.sections import ScenarioError
-from spyker.emulate.lost import RecordLostError
-from spyker.learn.built_in.digits import read
-from spyker.learn.built_in.models import digits_cnn
 from spyker.records import Begun, Evaluated, RecordError
+from spyker.sim.lost import RecordLostError
+from spyker.tasks.built_in.digits import read
+from spyker.tasks.built_in.models import digits_cnn
 
 QUICK: dict[str, Any] = {"task": "quadratic", "duration": 2.0, "clients": 8, "progress": False}
 DIGITS: dict[str, Any] = {

@@ -12,14 +12,14 @@ from typing import Any
 import pytest
 
 import spyker
+from spyker.algorithms.fedasync import FedAsync
 from spyker.api.scenario import read_scenario
 from spyker.config.scenario import dump
 from spyker.config.sections import ScenarioError
-from spyker.learn.built_in.quadratic import Options, make
 from spyker.protocol.facts import UpdateApplied
-from spyker.protocol.fedasync import FedAsync
 from spyker.protocol.messages import Update
 from spyker.records import Evaluated, RecordError
+from spyker.tasks.built_in.quadratic import Options, make
 
 QUICK: dict[str, Any] = {"task": "quadratic", "duration": 2.0, "clients": 8, "progress": False}
 

@@ -10,13 +10,13 @@ import pytest
 import spyker
 from spyker.api.scenario import read_scenario
 from spyker.cli.main import main
-from spyker.learn.engine import EvaluateJob
-from spyker.learn.registry import recipe, resolve
-from spyker.learn.workers import Workers
+from spyker.engines.engine import EvaluateJob
+from spyker.engines.workers import Workers
+from spyker.plots.paper import meaning
+from spyker.plots.runs import together
+from spyker.plots.table import rows
 from spyker.records import Evaluated, Measured, RecordError
-from spyker.show.paper import meaning
-from spyker.show.runs import together
-from spyker.show.table import rows
+from spyker.tasks.registry import recipe, resolve
 
 SETTINGS = {"training.report-loss": True, "training.rate": 0.5}
 

@@ -83,7 +83,7 @@ def test_what_began_from_a_model_goes_on_from_there() -> None:
 
 def test_a_task_of_a_program_is_named_again() -> None:
     def small(clients: int, seed: int, training: Any, dimension: int = 3) -> spyker.Task:
-        from spyker.learn.built_in.quadratic import Options, make
+        from spyker.tasks.built_in.quadratic import Options, make
 
         return make(Options(dimension=dimension), clients, seed, training)
 
@@ -178,7 +178,7 @@ def test_a_script_with_a_model_of_its_own_resumes_in_another_process() -> None:
 def test_another_version_does_not_go_on(monkeypatch: pytest.MonkeyPatch) -> None:
     stopped("parts")
     before = files("parts")
-    monkeypatch.setattr("spyker.emulate.saves.__version__", "9")
+    monkeypatch.setattr("spyker.sim.saves.__version__", "9")
     with pytest.raises(RecordError, match="version of Spyker has changed"):
         spyker.run(resume=True, out="parts", progress=False)
     assert files("parts") == before

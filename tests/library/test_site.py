@@ -11,10 +11,10 @@ from pathlib import Path
 import pytest
 
 import spyker
+from spyker.algorithms.builtin import ALGORITHMS
 from spyker.config.scenario import SECTIONS
 from spyker.config.sections import kebab
-from spyker.deploy.config import Deployment
-from spyker.protocol.registry import ALGORITHMS
+from spyker.net.config import Deployment
 
 pytest.importorskip("material", reason="the site needs pip install 'spyker-fl[docs]'")
 ROOT = Path(__file__).parents[2]

@@ -9,9 +9,9 @@ from safetensors.numpy import load_file
 from torch import nn
 
 import spyker
+from spyker.algorithms.builtin import ALGORITHMS
 from spyker.config.scenario import Training
-from spyker.learn.built_in.quadratic import Quadratic
-from spyker.protocol.registry import ALGORITHMS
+from spyker.tasks.built_in.quadratic import Quadratic
 
 SETTINGS: dict[str, dict[str, Any]] = {"fedbuff": {"fedbuff.server-rate": 3.0}}
 SCALE = 0.1  # of the inputs, so that variances fall from 1, where they begin, to a hundredth

@@ -3,10 +3,10 @@
 import pytest
 from actions import vector
 
+from spyker.algorithms.fedasync import FedAsyncParameters
+from spyker.algorithms.spyker import SpykerParameters, merge_age, merge_weight
 from spyker.protocol.facts import UpdateApplied
-from spyker.protocol.fedasync import FedAsyncParameters
 from spyker.protocol.messages import EdgeModel, Join, PeerModel, Record, ToClient, ToServer, Update
-from spyker.protocol.spyker import SpykerParameters, merge_age, merge_weight
 
 
 def weights(server):

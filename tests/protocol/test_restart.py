@@ -14,9 +14,9 @@ from actions import update, vector
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from spyker.algorithms.builtin import ALGORITHMS
+from spyker.algorithms.hierfavg import Cloud
 from spyker.placement import Topology
-from spyker.protocol.bounds import BoundsParameters
-from spyker.protocol.hierfavg import Cloud
 from spyker.protocol.messages import (
     Join,
     Leave,
@@ -28,8 +28,8 @@ from spyker.protocol.messages import (
     ToServer,
     Update,
 )
-from spyker.protocol.registry import ALGORITHMS
 from spyker.protocol.saving import State
+from spyker.robust.bounds import BoundsParameters
 
 PARAMETERS = {
     "stride": {"every": 1},

@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from spyker.algorithms.spyker import Spyker
 from spyker.protocol.forms import Malformed, Sizes
 from spyker.protocol.messages import Age, Join, Token, Update
 from spyker.protocol.saving import Unpacker, pack
-from spyker.protocol.spyker import Spyker
 from spyker.protocol.weights import Weights
 from spyker.vectors import mix
 

@@ -14,6 +14,7 @@ import pytest
 from recording import applied, judged, started, write
 
 from spyker.cli.main import main
+from spyker.plots.curves import curve
 from spyker.protocol.facts import ClientReported, CloudRoundEnded, Fact, UpdateApplied
 from spyker.records import (
     FACTS,
@@ -30,7 +31,6 @@ from spyker.records import (
     measured,
 )
 from spyker.records.merge import Merger, merge
-from spyker.show.curves import curve
 
 CLOUD = {"servers": [ServerPlace(0, "here", 2), ServerPlace(1, "there", 2), ServerPlace(2, "here", None)]}
 

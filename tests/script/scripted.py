@@ -39,12 +39,16 @@ from typing import Any
 
 import numpy as np
 
+from spyker.algorithms.builtin import ALGORITHMS
+from spyker.algorithms.fedavg import FedAvg
+from spyker.algorithms.fedbuff import FedBuff
+from spyker.algorithms.hierfavg import Cloud
+from spyker.algorithms.spyker import Spyker
+from spyker.algorithms.stride import Stride
+from spyker.algorithms.sync_spyker import SyncSpyker
 from spyker.config.scenario import parse_value
 from spyker.config.sections import read
 from spyker.placement import Topology
-from spyker.protocol.fedavg import FedAvg
-from spyker.protocol.fedbuff import FedBuff
-from spyker.protocol.hierfavg import Cloud
 from spyker.protocol.messages import (
     Action,
     Age,
@@ -57,11 +61,7 @@ from spyker.protocol.messages import (
     ToClient,
     ToServer,
 )
-from spyker.protocol.registry import ALGORITHMS
 from spyker.protocol.server import Server, Setup
-from spyker.protocol.spyker import Spyker
-from spyker.protocol.stride import Stride
-from spyker.protocol.sync_spyker import SyncSpyker
 
 SEPARATOR = "----"
 KINDS = {Age: "announcement"}

@@ -10,14 +10,14 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from spyker.host.effects import Acknowledge, Tell
-from spyker.host.host import Host
-from spyker.host.outbox import Outbox, Posted
-from spyker.host.seats import RENEW, Seats
-from spyker.host.tickets import Ledger
-from spyker.host.views import View
+from spyker.algorithms.spyker import Spyker
+from spyker.node.effects import Acknowledge, Tell
+from spyker.node.host import Host
+from spyker.node.outbox import Outbox, Posted
+from spyker.node.seats import RENEW, Seats
+from spyker.node.tickets import Ledger
+from spyker.node.views import View
 from spyker.protocol.server import Server
-from spyker.protocol.spyker import Spyker
 
 
 def token_without_a_vote(patch: pytest.MonkeyPatch) -> None:

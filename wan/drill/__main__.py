@@ -16,10 +16,10 @@ from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
 
+from spyker.algorithms.builtin import ALGORITHMS
 from spyker.config.scenario import load
 from spyker.config.sections import ScenarioError
-from spyker.learn.registry import resolve
-from spyker.protocol.registry import ALGORITHMS
+from spyker.tasks.registry import resolve
 from wan.deployment import WanRunError, clients_place, places, server_place
 from wan.drill.checks import check
 from wan.drill.deployed import Deployed

@@ -15,10 +15,10 @@ from pathlib import Path
 from typing import Any
 
 from spyker.config.scenario import Scenario
-from spyker.deploy.config import load_config, write_config
-from spyker.deploy.control import give_order
-from spyker.deploy.dying import with_parent
-from spyker.deploy.errors import DeploymentError
+from spyker.net.config import load_config, write_config
+from spyker.net.control import give_order
+from spyker.net.dying import with_parent
+from spyker.net.errors import DeploymentError
 from wan.deployment import (
     CLIENT_PORT,
     PEER_PORT,

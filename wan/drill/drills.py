@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable
 
 from spyker.cli.codes import MUST_NOT_GO_ON
-from spyker.deploy.checkpoints import latest
+from spyker.net.checkpoints import latest
 from spyker.protocol.facts import Reformed, SyncStarted, UpdateApplied
 from spyker.records import Resumed
 from wan.deployment import clients_place, server_place

@@ -7,9 +7,9 @@ from pathlib import Path
 
 from matplotlib.figure import Figure
 
+from spyker.plots.looks import BLUE, GREEN, PURPLE, SKY, VERMILION
+from spyker.plots.paper import caption
 from spyker.protocol.facts import Merged
-from spyker.show.looks import BLUE, GREEN, PURPLE, SKY, VERMILION
-from spyker.show.paper import caption
 from wan.drill.book import Book
 
 COLOURS = (BLUE, VERMILION, GREEN, PURPLE, SKY)

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from spyker.show.table import print_table
+from spyker.plots.table import print_table
 
 MARKS = {True: "yes", False: "NO", None: "–"}
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from spyker.config.scenario import Training
-from spyker.learn.built_in.quadratic import Options, Quadratic
-from spyker.learn.task import Trained
+from spyker.tasks.built_in.quadratic import Options, Quadratic
+from spyker.tasks.task import Trained
 from spyker.vectors import Vector
 
 STEP = "step"

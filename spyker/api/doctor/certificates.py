@@ -13,7 +13,7 @@ from cryptography.hazmat.primitives import serialization
 
 from spyker.api.doctor.finding import Finding, fine, note, wrong
 from spyker.config.sections import ScenarioError
-from spyker.deploy.certificates import (
+from spyker.net.certificates import (
     CA,
     CERTIFICATE,
     CLIENTS,

@@ -10,8 +10,8 @@ from spyker.api.doctor.finding import Finding, fine, wrong
 from spyker.api.doctor.machine import writable
 from spyker.api.doctor.network import listening, reachable
 from spyker.config.sections import ScenarioError
-from spyker.deploy.certificates import load_credentials
-from spyker.deploy.config import load_config
+from spyker.net.certificates import load_credentials
+from spyker.net.config import load_config
 
 
 def configuration(path: Path) -> Iterator[Finding]:

@@ -11,12 +11,12 @@ from pathlib import Path
 from spyker.api.doctor.finding import Finding, fine, note, wrong
 from spyker.api.doctor.installation import CPU_ONLY
 from spyker.config.sections import ScenarioError
-from spyker.learn.data import cache
-from spyker.learn.data.catalogue import DATASETS
-from spyker.learn.data.load import VARIABLE, data_folder, whereabouts
-from spyker.learn.memory import CLIENT_BYTES, machine_bytes
-from spyker.learn.native.compiling import compiled, find_compiler
-from spyker.learn.start import available_cores
+from spyker.engines.start import available_cores
+from spyker.tasks.data import cache
+from spyker.tasks.data.catalogue import DATASETS
+from spyker.tasks.data.load import VARIABLE, data_folder, whereabouts
+from spyker.tasks.memory import CLIENT_BYTES, machine_bytes
+from spyker.tasks.native.compiling import compiled, find_compiler
 
 ROOM = 1 << 30  # bytes that ought to be free where data go
 

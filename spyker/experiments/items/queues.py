@@ -7,8 +7,8 @@ import math
 
 from spyker.experiments.claims import Claim, Kind, truth
 from spyker.experiments.item import Item, Results, Section, Table
+from spyker.plots.paper import legend, panels, steps
 from spyker.records import RunRecord
-from spyker.show.paper import legend, panels, steps
 
 EARLY = (0.3, 0.6)  # seconds
 LENGTH = 20

@@ -7,8 +7,8 @@ import statistics
 from spyker.experiments.claims import Claim, Kind, truth
 from spyker.experiments.item import Item, Results, Section, Table
 from spyker.experiments.items.queues import WITHOUT_DATA
+from spyker.plots.paper import density, kernel_density, legend, panels
 from spyker.records import RunRecord
-from spyker.show.paper import density, kernel_density, legend, panels
 
 PAPER = {"FedAsync": (200, 1700), "Spyker": (300, 1400)}  # where most clients are, and the fast ones
 

@@ -6,6 +6,8 @@ import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from spyker.algorithms.builtin import OF_THE_PAPER
+from spyker.algorithms.hierfavgm import HierFAVGM
 from spyker.experiments.race.board import Cell
 from spyker.experiments.race.lineup import Race, defaults_label, end_label, title
 from spyker.experiments.race.statistics import Estimate, interval, ratio
@@ -16,8 +18,6 @@ from spyker.experiments.race.worlds import (
     TWO_LABELS,
     World,
 )
-from spyker.protocol.hierfavgm import HierFAVGM
-from spyker.protocol.registry import OF_THE_PAPER
 
 PAPERS_SHARE, MOMENTUM_SHARE, ROOM_SHARE, DEFAULTS_SHARE, POINTS_LOST = 0.5, 0.8, 1.25, 1.5, 1.0
 

@@ -10,8 +10,8 @@ from spyker.config.scenario import Scenario
 from spyker.experiments.race.statistics import Times
 from spyker.experiments.race.worlds import STAY, World
 from spyker.experiments.runner import folder_of, is_diverged, is_finished
+from spyker.plots.curves import Curve, curve
 from spyker.records import RunRecord
-from spyker.show.curves import Curve, curve
 
 ROUNDING = 1e-9  # seconds, of times that are sums
 

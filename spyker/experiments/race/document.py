@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
+from spyker.algorithms.hierfavgm import HierFAVGM
 from spyker.config.sections import ScenarioError
 from spyker.experiments.item import Table
 from spyker.experiments.race.bars import bars
@@ -22,9 +23,8 @@ from spyker.experiments.race.tables import (
     world_table,
 )
 from spyker.experiments.race.worlds import INTERVAL, OURS, STAY, World
-from spyker.protocol.hierfavgm import HierFAVGM
+from spyker.plots.paper import save_figure
 from spyker.records import write_atomically
-from spyker.show.paper import save_figure
 from spyker.version import __version__
 
 BEGIN, END = "<!-- spyker race: begin -->", "<!-- spyker race: end -->"

@@ -7,14 +7,14 @@ from typing import Any
 from matplotlib import rc_context
 from matplotlib.figure import Figure
 
+from spyker.algorithms.hierfavgm import HierFAVGM
 from spyker.experiments.race.bars import Standing, best_in_room, standing
 from spyker.experiments.race.board import Cell
 from spyker.experiments.race.lineup import Race, title
 from spyker.experiments.race.worlds import OURS, TWO_LABELS
-from spyker.protocol.hierfavgm import HierFAVGM
-from spyker.show.looks import looks
-from spyker.show.paper import PRINT, caption, dots, lines, meaning
-from spyker.show.runs import seeds_in_words
+from spyker.plots.looks import looks
+from spyker.plots.paper import PRINT, caption, dots, lines, meaning
+from spyker.plots.runs import seeds_in_words
 
 OUR_LOOK: dict[str, Any] = {**looks([title(OURS)], 2.4)[0], "zorder": 5}
 # Whoever is the best is another algorithm in each world: these two are nobody's colours.

@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
+from spyker.algorithms.builtin import OF_THE_PAPER
+from spyker.algorithms.hierfavgm import HierFAVGM
 from spyker.config.algorithms import find_algorithm
 from spyker.config.scenario import Scenario, load
 from spyker.experiments.chains import Chain
@@ -16,9 +18,7 @@ from spyker.experiments.race.board import Cell, read_cell
 from spyker.experiments.race.search import Trial, best, search
 from spyker.experiments.race.worlds import IMBALANCE, OURS, STAY, TWO_LABELS, Course, World
 from spyker.experiments.runner import with_seeds
-from spyker.learn.registry import resolve
-from spyker.protocol.hierfavgm import HierFAVGM
-from spyker.protocol.registry import OF_THE_PAPER
+from spyker.tasks.registry import resolve
 
 NEAR = 2.0  # how many times the best's time is near enough to take part beyond the paper's worlds
 

@@ -18,9 +18,9 @@ from spyker.experiments.chains import Steps
 from spyker.experiments.item import Settings
 from spyker.experiments.race.spaces import SPACES, STARTS
 from spyker.experiments.race.worlds import INTERVAL, Course, World
-from spyker.learn.registry import resolve
+from spyker.plots.curves import Curve, curve
 from spyker.records import RunRecord
-from spyker.show.curves import Curve, curve
+from spyker.tasks.registry import resolve
 
 SEED = 1000  # of the runs: none of the race's own
 SAMPLER_SEED = 7

@@ -6,6 +6,7 @@ import csv
 import io
 from collections.abc import Iterable, Sequence
 
+from spyker.algorithms.hierfavgm import HierFAVGM
 from spyker.experiments.item import Settings, Table
 from spyker.experiments.race.bars import Bar, Standing, bars, standing
 from spyker.experiments.race.board import Cell
@@ -14,7 +15,6 @@ from spyker.experiments.race.search import best
 from spyker.experiments.race.spaces import STARTS
 from spyker.experiments.race.statistics import difference, ratio
 from spyker.experiments.race.worlds import OURS, World
-from spyker.protocol.hierfavgm import HierFAVGM
 
 NOT_RUN = "–"
 VERDICTS = {True: "met", False: "**missed**", None: "open"}

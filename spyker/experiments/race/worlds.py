@@ -7,12 +7,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from spyker.algorithms.fedasync import FedAsync
+from spyker.algorithms.fedbuff import FedBuff
+from spyker.algorithms.hierfavg import Edge
+from spyker.algorithms.hierfavgm import HierFAVGM
+from spyker.algorithms.stride import Stride
 from spyker.experiments.item import Settings
-from spyker.protocol.fedasync import FedAsync
-from spyker.protocol.fedbuff import FedBuff
-from spyker.protocol.hierfavg import Edge
-from spyker.protocol.hierfavgm import HierFAVGM
-from spyker.protocol.stride import Stride
 
 OURS = Stride.name
 INTERVAL = 0.25  # virtual seconds between two evaluations

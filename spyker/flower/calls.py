@@ -1,0 +1,151 @@
+"""Calls of a ``ClientApp`` as Flower would make them: a message and a context in, a message out.
+
+Both kinds of app are called alike: those with ``@app.train()`` and ``@app.evaluate()``, and those with a ``client_fn``,
+whose records have other names.
+"""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from numbers import Real
+from typing import Any
+
+import numpy as np
+import torch
+from flwr.app import Array, ArrayRecord, ConfigRecord, Context, Message, MessageType, Metadata, RecordDict
+from flwr.clientapp import ClientApp
+from flwr.common.serde import recorddict_from_proto, recorddict_to_proto
+from flwr.proto.recorddict_pb2 import RecordDict as RecordDictBytes
+
+from spyker.flower.arrays import NDArray
+from spyker.flower.project import Config
+
+RUN, SERVER_NODE = 1, 0
+LIFETIME = 43_200.0  # seconds; Flower's own
+EXAMPLES = "num-examples"
+NEW_NAMES = ("arrays", "config")
+
+
+class FlowerError(RuntimeError):
+    """An app that does not answer as Flower's servers expect."""
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What an app answered."""
+
+    arrays: Mapping[str, NDArray]
+    metrics: Mapping[str, float]
+    examples: int | None
+    state: bytes | None
+    """What it keeps in ``context.state``, if anything."""
+
+
+@dataclass(slots=True)
+class Caller:
+    """Calls one app, for any of so many clients."""
+
+    app: ClientApp
+    clients: int
+    seed: int
+    run_config: Config
+    node_config: Config
+    names: tuple[str, str] = NEW_NAMES
+    """Of the records with arrays and configuration, in what an app with ``@app.train()`` is sent."""
+    legacy: bool = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.legacy = self.app._call is not None
+
+    def call(
+        self,
+        client: int,
+        kind: str,
+        arrays: Mapping[str, NDArray],
+        config: Mapping[str, Any],
+        step: int,
+        state: bytes | None = None,
+        run_config: Mapping[str, Any] | None = None,
+    ) -> Answer:
+        """Have a client do something with a model; its random numbers follow from seed, client and step.
+
+        ``run_config`` has what differs from the run config of the app.
+        """
+        content = self.content(kind, arrays, config)
+        context = self.context(client, state)
+        context.run_config.update(run_config or {})
+        seed_all(self.seed, client, step)
+        reply = self.app(message(kind, content, client, str(step)), context)
+        if not isinstance(reply, Message):
+            raise FlowerError(f"the app returned {type(reply).__name__}. Return a Message(content, reply_to=message)")
+        if reply.has_error():
+            raise FlowerError(f"the app answered with error {reply.error.code}: {reply.error.reason}")
+        kept = recorddict_to_proto(context.state).SerializeToString(deterministic=True) if context.state else None
+        return read(reply.content, kept)
+
+    def content(self, kind: str, arrays: Mapping[str, NDArray], config: Mapping[str, Any]) -> RecordDict:
+        """What a message holds."""
+        names = (f"{INS[kind]}.parameters", f"{INS[kind]}.config") if self.legacy else self.names
+        return RecordDict({names[0]: as_record(arrays), names[1]: ConfigRecord(dict(config))})
+
+    def context(self, client: int, state: bytes | None = None) -> Context:
+        """Where a client is: as in Flower's simulation it has the partition of its number."""
+        kept = RecordDict() if state is None else recorddict_from_proto(RecordDictBytes.FromString(state))
+        here: Config = {"partition-id": client, "num-partitions": self.clients}
+        return Context(RUN, node_of(client), here | self.node_config, kept, dict(self.run_config))
+
+
+INS = {MessageType.TRAIN: "fitins", MessageType.EVALUATE: "evaluateins"}
+
+
+def node_of(client: int) -> int:
+    """The number of a client's node; 0 is the server's."""
+    return client + 1
+
+
+def as_record(arrays: Mapping[str, NDArray]) -> ArrayRecord:
+    """Arrays as Flower has them."""
+    return ArrayRecord({name: Array(array) for name, array in arrays.items()})
+
+
+def message(kind: str, content: RecordDict, client: int, group: str) -> Message:
+    """A message from the server to a client. Flower derives how long it is valid from the time of the day."""
+    metadata = Metadata(RUN, f"{kind}-{group}", SERVER_NODE, node_of(client), "", group, time.time(), LIFETIME, kind)
+    return Message(content=content, metadata=metadata)
+
+
+def read(content: RecordDict, state: bytes | None) -> Answer:
+    """What an answer says. Numbers are metrics; a list of them is one metric for each."""
+    arrays = [dict(record) for record in content.array_records.values()]
+    if len(arrays) > 1:
+        raise FlowerError(f"the app returned {len(arrays)} ArrayRecords. Return one, with the whole model")
+    metrics: dict[str, float] = {}
+    for record in (*content.metric_records.values(), *legacy_metrics(content)):
+        for name, value in record.items():
+            listed = isinstance(value, list)
+            values = {f"{name}.{i}": v for i, v in enumerate(value)} if listed else {name: value}
+            metrics |= {name: float(v) for name, v in values.items() if isinstance(v, Real)}
+    examples = metrics.pop(EXAMPLES, metrics.pop("num_examples", None))
+    return Answer(
+        {name: array.numpy() for name, array in arrays[0].items()} if arrays else {},
+        metrics,
+        None if examples is None else int(examples),
+        state,
+    )
+
+
+def legacy_metrics(content: RecordDict) -> list[ConfigRecord]:
+    """The metrics of a ``client_fn``'s client, which Flower puts elsewhere."""
+    names = [f"{res}.metrics" for res in ("fitres", "evaluateres")]
+    return [record for name, record in content.config_records.items() if name in names]
+
+
+def seed_all(*numbers: int) -> None:
+    """Seed whatever an app may draw random numbers from. PyTorch is seeded as in every other task."""
+    seed = int(np.random.SeedSequence(numbers).generate_state(1, np.uint64)[0])
+    random.seed(seed)
+    np.random.seed(seed % 2**32)  # noqa: NPY002 - what is drawn without a generator comes from there
+    torch.manual_seed(seed)

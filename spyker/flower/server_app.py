@@ -1,0 +1,290 @@
+"""What the ServerApp of a Flower app has to say before it sends its clients the first model to train.
+
+It runs up to there and no further: the servers are Spyker's. Up to then it is told that all clients are there; what it
+asks them before, such as a query, the ClientApp answers.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import inspect
+import logging
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Any, NoReturn
+
+from flwr.app import ConfigRecord, Context, Message, MessageType, RecordDict
+from flwr.common import ndarrays_to_parameters, parameters_to_ndarrays
+from flwr.common.constant import MessageTypeLegacy
+from flwr.server import ServerAppComponents
+from flwr.server.client_manager import ClientManager
+from flwr.server.client_proxy import ClientProxy
+from flwr.serverapp import Grid, ServerApp
+from flwr.serverapp.strategy import Strategy
+from flwr.supercore.task_identity import TaskIdentity
+
+from spyker.config.sections import ScenarioError
+from spyker.flower.arrays import NDArray
+from spyker.flower.calls import NEW_NAMES, RUN, SERVER_NODE, Caller, as_record, message, node_of, read, seed_all
+
+WHERE = "task.server"
+PATIENCE = 3  # how often a strategy may ask who is there before it sends anything; it sleeps in between
+Judgement = Callable[[Mapping[str, NDArray]], Mapping[str, float] | None]
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """What a ServerApp said."""
+
+    arrays: Mapping[str, NDArray] | None = None
+    """Its first model."""
+    train: Mapping[str, Any] | None = None
+    evaluate: Mapping[str, Any] | None = None
+    """The configurations of a training and of an evaluation."""
+    names: tuple[str, str] = NEW_NAMES
+    judge: Judgement | None = None
+    """Its evaluation of a model, on data of its own."""
+
+
+def ask(server: ServerApp, caller: Caller) -> Told:
+    """Run a ServerApp as far as it goes."""
+    seed_all(caller.seed)
+    context = Context(RUN, SERVER_NODE, {}, RecordDict(), dict(caller.run_config))
+    with quiet():
+        if server._main is None and server._server_fn is not None:
+            return ask_components(server._server_fn(context), caller)
+        told = Told()
+
+        def note(evaluate_config: ConfigRecord | None, evaluate_fn: Any) -> None:
+            nonlocal told
+            told = replace(told, evaluate=dict(evaluate_config or {}), judge=judging(evaluate_fn))
+
+        try:
+            with identified(), started(note):
+                server(Everybody(caller), context)
+        except Asked as asked:
+            return replace(told, **first(asked.content))
+    raise ScenarioError(
+        WHERE, "ended without having sent anybody a model to train", "Name one that does, or set task.model"
+    )
+
+
+def first(content: RecordDict) -> dict[str, Any]:
+    """The first model and configuration, and what the records are called."""
+    if len(content.array_records) != 1 or len(content.config_records) > 1:
+        raise ScenarioError(
+            WHERE, f"sends clients the records {', '.join(content)}", "Send one ArrayRecord and one ConfigRecord"
+        )
+    ((arrays, record),) = content.array_records.items()
+    ((config, values),) = content.config_records.items() or ((NEW_NAMES[1], {}),)
+    numbers = {name: array.numpy() for name, array in record.items()}
+    return {"arrays": numbers, "train": dict(values), "names": (arrays, config)}
+
+
+def judging(evaluate_fn: Any) -> Judgement | None:
+    """A strategy's ``evaluate_fn``, in terms of arrays and numbers."""
+    if evaluate_fn is None:
+        return None
+
+    def judge(arrays: Mapping[str, NDArray]) -> Mapping[str, float] | None:
+        record = evaluate_fn(0, as_record(arrays))
+        return None if record is None else read(RecordDict({"metrics": record}), None).metrics
+
+    return judge
+
+
+# --- A ServerApp with a main function ----------------------------------------------------------------------------
+
+
+class Asked(BaseException):
+    """The ServerApp has sent its clients something to train."""
+
+    def __init__(self, content: RecordDict) -> None:
+        super().__init__()
+        self.content = content
+
+
+class Everybody(Grid):  # type: ignore[misc]
+    """All clients, as a ServerApp sees them."""
+
+    def __init__(self, caller: Caller) -> None:
+        self.caller, self.looked = caller, 0
+        self.replies: dict[str, Message] = {}
+
+    def get_node_ids(self) -> Iterable[int]:
+        """The nodes of all clients."""
+        self.looked += 1
+        if self.looked > PATIENCE:
+            raise ScenarioError(
+                WHERE,
+                f"waits for more nodes than the {self.caller.clients} clients that there are",
+                "Add clients (--clients), or lower min_available_nodes of its strategy",
+            )
+        return [node_of(client) for client in range(self.caller.clients)]
+
+    def send_and_receive(self, messages: Iterable[Message], *, timeout: float | None = None) -> Iterable[Message]:
+        """Answer, unless it is about training."""
+        return list(self.pull_messages(self.push_messages(messages)))
+
+    def push_messages(self, messages: Iterable[Message]) -> Iterable[str]:
+        """The same, in two steps."""
+        names = []
+        for each in messages:
+            if each.metadata.message_type.partition(".")[0] == MessageType.TRAIN:
+                raise Asked(each.content)
+            client = each.metadata.dst_node_id - node_of(0)
+            names.append(f"{len(self.replies)}")
+            asked = message(each.metadata.message_type, each.content, client, names[-1])
+            self.replies[names[-1]] = self.caller.app(asked, self.caller.context(client))
+        return names
+
+    def pull_messages(self, message_ids: Iterable[str]) -> Iterable[Message]:
+        """The second step."""
+        return [self.replies[name] for name in message_ids]
+
+    def create_message(
+        self, content: RecordDict, message_type: str, dst_node_id: int, group_id: str, ttl: float | None = None
+    ) -> Message:
+        """A message, in the old way."""
+        return Message(content, dst_node_id, message_type, group_id=group_id, ttl=ttl)
+
+    def set_run(self, run: object) -> None:
+        """There is none."""
+
+    @property
+    def run(self) -> NoReturn:
+        """There is none."""
+        raise ScenarioError(WHERE, "asks for grid.run, which Spyker does not have", "Set task.model instead")
+
+
+@contextlib.contextmanager
+def started(note: Callable[[ConfigRecord | None, Any], None]) -> Iterator[None]:
+    """Note the arguments of ``Strategy.start``, which a subclass may override."""
+
+    def look_up(self: Strategy, name: str) -> Any:
+        value = object.__getattribute__(self, name)
+        if name != "start":
+            return value
+
+        def start(*args: Any, **named: Any) -> Any:
+            given = inspect.signature(value).bind(*args, **named).arguments | named
+            note(given.get("evaluate_config"), given.get("evaluate_fn"))
+            return value(*args, **named)
+
+        return start
+
+    Strategy.__getattribute__ = look_up
+    try:
+        yield
+    finally:
+        del Strategy.__getattribute__
+
+
+@contextlib.contextmanager
+def identified() -> Iterator[None]:
+    """Messages cannot be made by who has no number."""
+    names = ("_run_id", "_node_id", "_task_id")
+    before = {name: getattr(TaskIdentity, name) for name in names}
+    TaskIdentity._run_id, TaskIdentity._node_id, TaskIdentity._task_id = RUN, SERVER_NODE, RUN
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            setattr(TaskIdentity, name, value)
+
+
+@contextlib.contextmanager
+def quiet() -> Iterator[None]:
+    """What Flower says about a run that is not its own would mislead."""
+    logger = logging.getLogger("flwr")
+    level = logger.level
+    logger.setLevel(logging.ERROR)
+    try:
+        yield
+    finally:
+        logger.setLevel(level)
+
+
+# --- A ServerApp with a server_fn ----------------------------------------------------------------------------------
+
+
+class Present(ClientManager):  # type: ignore[misc]
+    """All clients are there, and it does not matter who they are."""
+
+    def __init__(self, clients: int) -> None:
+        self.clients = {str(k): Nobody(str(k)) for k in range(clients)}
+
+    def num_available(self) -> int:
+        """How many there are."""
+        return len(self.clients)
+
+    def sample(self, num_clients: int, min_num_clients: int | None = None, criterion: object = None) -> list[Any]:
+        """One, who will do: all are told the same."""
+        return list(self.clients.values())[:1]
+
+    def all(self) -> dict[str, Any]:
+        """Everybody."""
+        return self.clients
+
+    def register(self, client: ClientProxy) -> bool:
+        """Nobody comes."""
+        return False
+
+    def unregister(self, client: ClientProxy) -> None:
+        """Nobody goes."""
+
+    def wait_for(self, num_clients: int, timeout: int) -> bool:
+        """They are there."""
+        return True
+
+
+class Nobody(ClientProxy):  # type: ignore[misc]
+    """A client that is never asked."""
+
+    def _refuse(self, *_: object) -> NoReturn:
+        raise ScenarioError(WHERE, "asks a client while it chooses among them", "Set task.model instead")
+
+    get_properties = get_parameters = fit = evaluate = reconnect = _refuse
+
+
+def ask_components(parts: ServerAppComponents, caller: Caller) -> Told:
+    """What the strategy of a ``server_fn`` says."""
+    strategy, everybody = parts.strategy, Present(caller.clients)
+    if strategy is None:
+        return Told()
+    given = strategy.initialize_parameters(everybody)
+    if given is None:
+        return Told()
+    arrays = parameters_to_ndarrays(given)
+    trains, evaluates = strategy.configure_fit(1, given, everybody), strategy.configure_evaluate(1, given, everybody)
+
+    def judge(arrays: Mapping[str, NDArray]) -> Mapping[str, float] | None:
+        result = strategy.evaluate(0, ndarrays_to_parameters(list(arrays.values())))
+        if result is None:
+            return None
+        loss, metrics = result
+        return {"loss": float(loss)} | {name: float(value) for name, value in metrics.items()}
+
+    return Told(
+        numbered(arrays),
+        dict(trains[0][1].config) if trains else {},
+        dict(evaluates[0][1].config) if evaluates else {},
+        judge=judge if strategy.evaluate(0, given) is not None else None,
+    )
+
+
+def ask_client(caller: Caller) -> Mapping[str, NDArray] | None:
+    """The first model of a ``client_fn``'s client: Flower, too, asks one for it where the ServerApp has none."""
+    if not caller.legacy:
+        return None
+    seed_all(caller.seed)
+    content = RecordDict({"getparametersins.config": ConfigRecord()})
+    with quiet():
+        reply = caller.app(message(MessageTypeLegacy.GET_PARAMETERS, content, 0, "0"), caller.context(0))
+    record = reply.content.array_records["getparametersres.parameters"]
+    return numbered([array.numpy() for name, array in record.items() if name != "_empty"]) or None
+
+
+def numbered(arrays: Iterable[NDArray]) -> dict[str, NDArray]:
+    """Arrays that have no names, by number, as Flower calls them then."""
+    return {str(i): array for i, array in enumerate(arrays)}

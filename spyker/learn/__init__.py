@@ -1,1 +1,0 @@
-"""What is learnt: data, models, local training, evaluation, and where training runs."""

@@ -1,0 +1,23 @@
+"""The real world: drives the protocol's nodes as processes on a network, with files to restart from.
+
+What a process decides stands in :mod:`spyker.node`; here are the sockets, threads and disks for it.
+
+A server process, :mod:`~spyker.net.serve`:
+
+- :mod:`~spyker.net.driver` carries out what the host decides; begin there;
+- :mod:`~spyker.net.client_port` and :mod:`~spyker.net.peer_port` are its borders to clients and to other servers,
+  which turn streams into messages and refuse what is wrong with them; :mod:`~spyker.net.peer_link` calls the others;
+- :mod:`~spyker.net.checkpoints` and :mod:`~spyker.net.identity` are what a restart goes on from.
+
+A client process, :mod:`~spyker.net.client_process`:
+
+- :mod:`~spyker.net.client_link` connects one client, :mod:`~spyker.net.nearest` to the nearest server;
+- :mod:`~spyker.net.training_thread` trains for all of them.
+
+Both sides: ``spyker.proto``, :mod:`~spyker.net.frames` and :mod:`~spyker.net.wire` (what is said),
+:mod:`~spyker.net.channels`, :mod:`~spyker.net.streams` and :mod:`~spyker.net.backoff` (over which connection,
+how that ends, and when to try again), :mod:`~spyker.net.certificates` (who is who) and :mod:`~spyker.net.log`.
+
+:mod:`~spyker.net.up` is a deployment on one machine; :mod:`~spyker.net.issuing` makes certificates and
+credentials, and :mod:`~spyker.net.export` and :mod:`~spyker.net.left_models` models for others.
+"""

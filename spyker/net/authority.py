@@ -1,0 +1,149 @@
+"""A certificate authority for development and small deployments: what it signs, and for which names."""
+
+from __future__ import annotations
+
+import ipaddress
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
+
+from spyker.config.sections import ScenarioError
+from spyker.net.certificates import CA, CA_KEY, server_name
+
+AUTHORITY_DAYS = 3650.0
+HOST_NAME = re.compile(r"(\*\.)?([a-z0-9_]([a-z0-9_-]{0,61}[a-z0-9_])?\.)*[a-z0-9_]([a-z0-9_-]{0,61}[a-z0-9_])?", re.I)
+
+
+@dataclass(frozen=True, slots=True)
+class Authority:
+    """A certificate authority that can sign."""
+
+    certificate: x509.Certificate
+    key: ec.EllipticCurvePrivateKey
+
+    @classmethod
+    def create(cls, days: float = AUTHORITY_DAYS) -> Authority:
+        """A new one."""
+        key = ec.generate_private_key(ec.SECP256R1())
+        subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "Spyker development CA")])
+        usage = key_usage(digital_signature=True, key_cert_sign=True, crl_sign=True)
+        builder = (
+            begin(subject, subject, key, days)
+            .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
+            .add_extension(usage, critical=True)
+        )
+        return cls(builder.sign(key, hashes.SHA256()), key)
+
+    @classmethod
+    def load(cls, folder: Path) -> Authority:
+        """The one of a folder that ``spyker certs`` made."""
+        try:
+            certificate = x509.load_pem_x509_certificate((folder / CA).read_bytes())
+            key = serialization.load_pem_private_key((folder / CA_KEY).read_bytes(), None)
+        except (OSError, ValueError) as error:
+            raise ScenarioError(
+                str(folder), f"holds no certificate authority ({error})", "Name a folder that spyker certs made"
+            ) from None
+        assert isinstance(key, ec.EllipticCurvePrivateKey)
+        return cls(certificate, key)
+
+    def pem(self) -> tuple[bytes, bytes]:
+        """Its own certificate and key."""
+        return self.certificate.public_bytes(serialization.Encoding.PEM), private_pem(self.key)
+
+    def issue(self, server: int, hosts: Sequence[str], days: float) -> tuple[bytes, bytes]:
+        """A certificate for a server that is reached under these names and addresses, and its key, both as PEM.
+
+        With negative ``days`` it expired so many days ago.
+        """
+        key = ec.generate_private_key(ec.SECP256R1())
+        subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, server_name(server))])
+        names = [x509.DNSName(server_name(server)), *map(general_name, dict.fromkeys(hosts))]
+        issuer = self.certificate.extensions.get_extension_for_class(x509.SubjectKeyIdentifier).value
+        certificate = (
+            begin(subject, self.certificate.subject, key, days)
+            .add_extension(x509.SubjectAlternativeName(names), critical=False)
+            .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
+            .add_extension(key_usage(digital_signature=True), critical=True)
+            .add_extension(
+                x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH, ExtendedKeyUsageOID.CLIENT_AUTH]),
+                critical=False,
+            )
+            .add_extension(x509.AuthorityKeyIdentifier.from_issuer_subject_key_identifier(issuer), critical=False)
+            .sign(self.key, hashes.SHA256())
+        )
+        return certificate.public_bytes(serialization.Encoding.PEM), private_pem(key)
+
+
+def hosts_in(certificate: Path) -> list[str]:
+    """The names and addresses that a server's certificate was made for."""
+    try:
+        content = x509.load_pem_x509_certificate(certificate.read_bytes())
+        names = content.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+    except (OSError, ValueError, x509.ExtensionNotFound) as error:
+        raise ScenarioError(str(certificate), f"cannot be read ({error})", "Add --host for each of its names") from None
+    return [host for name in names if is_host(host := str(name.value))]
+
+
+def is_host(name: str) -> bool:
+    """Whether a certificate can hold this as a DNS name or an address."""
+    try:
+        ipaddress.ip_address(name)
+    except ValueError:
+        return HOST_NAME.fullmatch(name) is not None and len(name) <= 253 and not name.lower().endswith(".spyker")
+    return True
+
+
+def general_name(host: str) -> x509.GeneralName:
+    """A host as a certificate names it."""
+    try:
+        return x509.IPAddress(ipaddress.ip_address(host))
+    except ValueError:
+        return x509.DNSName(host)
+
+
+def begin(
+    subject: x509.Name, issuer: x509.Name, key: ec.EllipticCurvePrivateKey, days: float
+) -> x509.CertificateBuilder:
+    """What all certificates have. Clocks differ, so they are valid from an hour ago."""
+    now = datetime.now(UTC)
+    end = now + timedelta(days=days)
+    return (
+        x509.CertificateBuilder()
+        .subject_name(subject)
+        .issuer_name(issuer)
+        .public_key(key.public_key())
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(min(now, end) - timedelta(hours=1))
+        .not_valid_after(end)
+        .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
+    )
+
+
+def key_usage(*, digital_signature: bool = False, key_cert_sign: bool = False, crl_sign: bool = False) -> x509.KeyUsage:
+    """What a key may be used for, and nothing else."""
+    return x509.KeyUsage(
+        digital_signature=digital_signature,
+        content_commitment=False,
+        key_encipherment=False,
+        data_encipherment=False,
+        key_agreement=False,
+        key_cert_sign=key_cert_sign,
+        crl_sign=crl_sign,
+        encipher_only=False,
+        decipher_only=False,
+    )
+
+
+def private_pem(key: ec.EllipticCurvePrivateKey) -> bytes:
+    """A private key, unencrypted: the file's mode protects it."""
+    return key.private_bytes(
+        serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+    )

@@ -1,0 +1,333 @@
+"""A client's connection to its server: hello and welcome, tasks and answers, again and again.
+
+What a client keeps over all its connections, and what it answers, a :class:`~spyker.node.holding.Holding` decides.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import time
+import traceback
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import grpc
+import grpc.aio
+
+from spyker.net import spyker_pb2 as pb
+from spyker.net.backoff import Backoff
+from spyker.net.buffers import Buffers
+from spyker.net.channels import ATTEND, open_stream
+from spyker.net.errors import NotWantedError, TrainingFailedError
+from spyker.net.frames import PROTOCOL, send, split
+from spyker.net.hints import hint
+from spyker.net.log import Log
+from spyker.net.nearest import Ranking
+from spyker.net.streams import CONNECTION_LOST, Ended, read_body, read_frame, why
+from spyker.net.training_thread import TrainingThread
+from spyker.net.wire import Border, fill
+from spyker.node.holding import Held, Holding
+from spyker.node.refusal import Refusal
+from spyker.protocol.client import Client
+from spyker.protocol.forms import Sizes
+from spyker.protocol.messages import ServerMessage
+
+WELCOME_SECONDS = 60.0
+LEAVE_SECONDS = 2.0
+NEARER = 0.7  # of the round-trip time is worth a change; measurements vary
+REPLACED = "replaced by a newer connection of the same client"  # so a server puts it
+REPLACEMENTS = 3  # in a row: one's own older connection is no reason to end, and nobody hears of it more than once
+FINAL = (grpc.StatusCode.UNAUTHENTICATED, grpc.StatusCode.FAILED_PRECONDITION)  # trying again would not help
+
+
+@dataclass(frozen=True, slots=True)
+class Behaviour:
+    """How the clients of a process behave."""
+
+    keepalive: float
+    """Seconds between two pings."""
+    stall: float
+    """Seconds after which a server that takes nothing is left; a busy one may well let its clients wait."""
+    patience: float
+    """Seconds for which a client waits for its server to come back before it turns to another one."""
+    return_after: float
+    """Seconds after which a client that had to turn to another server looks whether a nearer one is back."""
+    give_up: float | None = None
+    """Seconds without any server after which a client ends; None: never."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Shared:
+    """What all clients of a process have in common."""
+
+    behaviour: Behaviour
+    training: TrainingThread
+    ranking: Ranking
+    buffers: Buffers
+    sizes: Sizes
+    layout: bytes
+    """A digest of what the numbers of a model mean."""
+    learning: bytes
+    """A digest of what clients and servers must agree on."""
+    log: Log
+    known: set[str] = field(default_factory=set)
+    """Servers that have answered, or of which it was said what may be wrong with them."""
+
+
+class ClientLink:
+    """Connects one client, for as long as it is wanted."""
+
+    def __init__(
+        self, client: Client, shared: Shared, connect: Callable[[str], grpc.aio.Channel], credential: str | None
+    ) -> None:
+        """``connect`` gives this client's own connection to an address."""
+        self.id, self.shared, self.connect, self.log = client.id, shared, connect, shared.log
+        self.holding = Holding(client)
+        self.metadata = () if credential is None else (("authorization", f"Bearer {credential}"),)
+        self._border = Border(client.hears, shared.sizes)
+        self._seen = time.monotonic()  # when a server last said anything
+        self._failure: TrainingFailedError | None = None
+        self._replaced = 0  # so many connections in a row ended because another one of this client was made
+        self._training: asyncio.Task[None] | None = None
+        self._wake = asyncio.Event()  # there may be something to say
+        self._speaking = asyncio.Lock()
+        self._stream: Any = None
+        self._writing_since: float | None = None
+
+    def look_after(self) -> None:
+        """End a connection whose other side has taken nothing for too long."""
+        since, stream = self._writing_since, self._stream
+        if stream is not None and since is not None and time.monotonic() - since > self.shared.behaviour.stall:
+            self.log.warning("stalled", client=self.id)
+            stream.cancel()
+
+    async def run(self) -> None:
+        """Attend one server after the other until one says that there is nothing left to do."""
+        backoff, finished = Backoff(), False
+        address = await self.shared.ranking.best()
+        try:
+            while not finished:
+                seen = self._seen
+                try:
+                    finished = await self._attend(address)
+                    self._replaced = 0
+                except CONNECTION_LOST as error:
+                    self._lost(address, error)
+                if self._failure is not None:
+                    raise self._failure
+                if not finished:
+                    if self._seen > seen:
+                        backoff.reset()
+                    await backoff.wait()
+                    address = await self._next(address)
+        finally:
+            self._drop()
+
+    def _lost(self, address: str, error: BaseException) -> None:
+        """A connection broke."""
+        if self._failure is not None:
+            return  # we have said goodbye, or tried to
+        code, said = why(error)
+        fields: dict[str, Any] = {} if (meant := self._hint(address, code, said)) is None else {"hint": meant}
+        self.log.warning("disconnected", client=self.id, address=address, code=code.name, error=said, **fields)
+        if code in FINAL:
+            raise NotWantedError(self.id, f"{address} refused it: {said}")
+        self._replaced = self._replaced + 1 if REPLACED in said else 0
+        if self._replaced >= REPLACEMENTS:
+            raise NotWantedError(
+                self.id,
+                f"another process is this client, too: at {address} it was {REPLACED}, {REPLACEMENTS} times in a row. "
+                "Give every process clients of its own",
+            )
+        if code is grpc.StatusCode.INVALID_ARGUMENT:
+            self._drop()  # it was refused, and would be again
+
+    def _hint(self, address: str, code: grpc.StatusCode, said: str) -> str | None:
+        """What may be wrong with a server that nobody of this process has ever heard anything of; said once."""
+        if address in self.shared.known:
+            return None
+        meant = hint(code, said, insecure=not self.metadata)
+        if meant is not None:
+            self.shared.known.add(address)
+        return meant
+
+    async def _next(self, address: str) -> str:
+        """Where to go after a connection broke: back, for some time, then to the nearest one that answers."""
+        behaviour, ranking = self.shared.behaviour, self.shared.ranking
+        away = time.monotonic() - self._seen
+        if behaviour.give_up is not None and away > behaviour.give_up:
+            raise NotWantedError(self.id, f"no server has answered for {behaviour.give_up:g} s")
+        if self.holding.task is not None and away < behaviour.patience:
+            return address
+        return await ranking.best(fresh=True)
+
+    async def leave(self) -> None:
+        """Tell the server that this client will not come back."""
+        stream = self._stream
+        if stream is None:
+            return
+        with contextlib.suppress(*CONNECTION_LOST):
+            async with asyncio.timeout(LEAVE_SECONDS), self._speaking:  # nothing is said after this
+                await stream.write(pb.Frame(goodbye=pb.Goodbye()).SerializeToString())
+                await stream.done_writing()
+                await stream.code()
+
+    # --- One connection --------------------------------------------------------------------------------------------
+
+    async def _attend(self, address: str) -> bool:
+        """One stream, from Hello to its end. True if there is nothing to come back for."""
+        stream = open_stream(self.connect(address), ATTEND, self.metadata)
+        answering: asyncio.Task[None] | None = None
+        try:
+            await self._enter(stream, address)
+            self._stream = stream
+            answering = asyncio.create_task(self._answer_all(stream))
+            answering.add_done_callback(lambda task: stream.cancel())
+            return await self._work(stream, address)
+        except asyncio.CancelledError:
+            if answering is not None and answering.done() and not answering.cancelled():
+                error = answering.exception()
+                if error is not None:
+                    raise error from None  # that is why the stream was cancelled
+            task = asyncio.current_task()
+            if task is not None and task.cancelling():
+                raise
+            raise Ended(grpc.StatusCode.CANCELLED, "the connection was given up") from None
+        finally:
+            self._stream = self._writing_since = None
+            if answering is not None:
+                answering.cancel()
+            stream.cancel()
+
+    async def _enter(self, stream: Any, address: str) -> None:
+        """Say Hello, and offer what we hold."""
+        ticket = self.holding.connect(address)
+        if ticket is None:
+            self._drop()
+        hello = pb.Hello(
+            protocol=PROTOCOL,
+            client=self.id,
+            size=self.shared.training.task.size(self.id),
+            layout=self.shared.layout,
+            learning=self.shared.learning,
+            holding=ticket or b"",
+        )
+        await stream.write(pb.Frame(hello=hello).SerializeToString())
+        async with asyncio.timeout(WELCOME_SECONDS):
+            welcome = await read_body(stream, "welcome")
+        self._seen = time.monotonic()
+        self.shared.known.add(address)
+        if welcome.protocol != PROTOCOL:
+            raise Refusal("protocol", f"the server speaks version {welcome.protocol}, not {PROTOCOL}")
+        self.holding.welcomed(welcome.server, keep=welcome.keep)
+        if not welcome.keep:
+            self._drop()
+        self.log.info("attending", client=self.id, address=address, server=welcome.server, kept=welcome.keep)
+
+    async def _work(self, stream: Any, address: str) -> bool:
+        """Take one task after the other. True if there is nothing to come back for."""
+        return_after = self.shared.behaviour.return_after
+        look = time.monotonic() + return_after
+        while True:
+            chunk, frame = split(await self._read(stream))
+            kind = None if frame is None else frame.WhichOneof("body")
+            if frame is not None and kind == "goodbye":
+                said = frame.goodbye
+                self.log.info("goodbye", client=self.id, finished=said.finished, saved_version=said.saved_version)
+                return bool(said.finished)
+            if frame is None or kind != "assignment":
+                raise Refusal("malformed", "neither a task nor a goodbye")
+            self._drop()  # the server has the answer, or does not want it; and the new model needs the room
+            message = await self._receive(stream, frame.assignment.content, chunk)
+            if time.monotonic() >= look:
+                look = time.monotonic() + return_after
+                if await self._nearer(address):
+                    await self.leave()
+                    return False
+            await self._begin(self.holding.assigned(address, frame.assignment.ticket, message))
+            del chunk, message  # they may be large, and are not wanted once the next one comes
+            await self._answer(stream)
+
+    async def _nearer(self, address: str) -> bool:
+        """Whether a server that is clearly nearer than this one can be reached again."""
+        ranking = self.shared.ranking
+        best = await ranking.best(fresh=True)
+        here, there = ranking.seconds.get(address), ranking.seconds.get(best)
+        return here is not None and there is not None and there < NEARER * here
+
+    async def _read(self, stream: Any) -> bytes:
+        data = await read_frame(stream)
+        self._seen = time.monotonic()
+        return data
+
+    async def _receive(self, stream: Any, content: pb.Content, chunk: memoryview | None) -> ServerMessage:
+        incoming = self._border.arrive(content, chunk)
+        if incoming.whole:
+            message = incoming.now()
+        else:
+            message, _ = await incoming.later(lambda: self._read(stream), self.shared.buffers.vector)
+        assert isinstance(message, ServerMessage)
+        return message
+
+    # --- Training and answering ------------------------------------------------------------------------------------
+
+    async def _begin(self, held: Held) -> None:
+        """Begin with a task; if that takes no time, finish it."""
+        if self.shared.training.at_once:
+            await self._train(held)
+        else:
+            self._training = asyncio.create_task(self._train(held))
+            self._training.add_done_callback(lambda task: self._wake.set())
+
+    async def _train(self, held: Held) -> None:
+        try:
+            job = await self.shared.training.train(self.id, held.order)
+            assert job.result is not None
+            self.holding.trained(held, job.result, job.examples, job.metrics)
+        except Exception as error:
+            self._fail(error)
+
+    def _fail(self, error: Exception) -> None:
+        """The task cannot train for this client, so there is nothing left for it but to leave."""
+        cause = error.__cause__ or error  # the task's own
+        said = f"{type(cause).__name__}: {cause}"
+        self._failure = TrainingFailedError(self.id, f"its training failed ({said})")
+        trace = "".join(traceback.format_exception(cause))
+        self.log.error("training-failed", client=self.id, error=said, traceback=trace)
+        self._wake.set()
+
+    def _drop(self) -> None:
+        """Hold nothing any more."""
+        self.holding.drop()
+        if self._training is not None:
+            self._training.cancel()
+            self._training = None
+
+    async def _answer_all(self, stream: Any) -> None:
+        """Send every answer as soon as it is there, and goodbye if there will be none."""
+        while self._failure is None:
+            await self._answer(stream)
+            await self._wake.wait()
+            self._wake.clear()
+        await self.leave()
+
+    async def _answer(self, stream: Any) -> None:
+        """Send the answer, if there is one that was not sent."""
+        offer = self.holding.offer()
+        if offer is None:
+            return
+        ticket, message = offer
+        frame = pb.Frame()
+        frame.answer.ticket = ticket
+        arrays = fill(frame.answer.content, message, echoed=False)
+        body = frame.SerializeToString()
+
+        async def write(frame: bytes) -> None:
+            self._writing_since = time.monotonic()
+            await stream.write(frame)
+            self._writing_since = None
+
+        async with self._speaking:  # the answer to a task that was superseded may be on its way
+            await send(write, body, arrays)

@@ -1,0 +1,323 @@
+"""The border to the clients: who may come in, and what may pass.
+
+A client is who its credential says. It may answer the task it was given, once, with finite weights of the agreed
+layout. Everything else is refused with a reason, logged and counted, and ends the stream; nothing else changes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import grpc
+import grpc.aio
+
+from spyker.net import spyker_pb2 as pb
+from spyker.net.certificates import credential_digest
+from spyker.net.credentials import Credentials
+from spyker.net.driver import Driver
+from spyker.net.frames import PROTOCOL, send, split
+from spyker.net.streams import STREAM_OVER
+from spyker.net.wire import Border, Incoming
+from spyker.node.refusal import Refusal
+from spyker.node.tickets import Ticket
+from spyker.protocol.forms import Array, Sizes
+from spyker.protocol.messages import ClientMessage, Message
+
+HELLO_SECONDS = 10.0
+CODES = {"credential": grpc.StatusCode.UNAUTHENTICATED, "agreement": grpc.StatusCode.FAILED_PRECONDITION}
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What a client may take its time for, and what it may send."""
+
+    stall: float = 30.0
+    """Who reads or writes nothing for so many seconds is disconnected."""
+    slowest_mbit: float = 0.5
+    """And who takes longer for a model than at this rate."""
+    max_norm: float | None = None
+    """Models whose norm exceeds this are refused."""
+
+
+class ClientPort:
+    """Lets clients in."""
+
+    def __init__(
+        self,
+        driver: Driver,
+        sizes: Sizes,
+        answers: type[ClientMessage],
+        credentials: Credentials | None,
+        limits: Limits,
+    ) -> None:
+        """``credentials`` tell whose a credential is. Without any, clients are who they say."""
+        self.driver, self.border = driver, Border([answers], sizes)
+        self.credentials, self.limits = credentials, limits
+        self.live: set[ClientSession] = set()
+
+    async def attend(self, requests: object, context: Any) -> None:
+        """One stream, from Hello to its end."""
+        driver, session, k = self.driver, None, None
+        try:
+            k = self.identify(context)
+            hello = await self._hello(context, k)
+            k = hello.client
+            session = ClientSession(self, k, context)
+            self.live.add(session)
+            self._tell(driver.host.come, k, session, hello.size, hello.holding or None)
+            await session.run()
+        except Refusal as refusal:
+            driver.refused(k, refusal)
+            await context.abort(CODES.get(refusal.reason, grpc.StatusCode.INVALID_ARGUMENT), str(refusal))
+        finally:
+            if session is not None:
+                self.live.discard(session)
+                session.end()
+                self._tell(driver.host.part, session.client, session)
+
+    def _tell(self, event: Callable[..., None], *about: Any) -> None:
+        self.driver.tell(event, *about)
+        self.driver.metrics.clients(len(self.driver.host.sessions))
+
+    def identify(self, context: Any) -> int | None:
+        """Whose credential came with the call."""
+        if self.credentials is None:
+            return None
+        for key, value in context.invocation_metadata() or ():
+            if key == "authorization" and value.startswith("Bearer "):
+                client = self.credentials.owner(credential_digest(value.removeprefix("Bearer ")))
+                if client is not None:
+                    return client
+        raise Refusal("credential", "no credential of this deployment came with the call")
+
+    async def _hello(self, context: Any, expected: int | None) -> pb.Hello:
+        try:
+            async with asyncio.timeout(HELLO_SECONDS):
+                data = await context.read()
+        except TimeoutError:
+            raise Refusal("malformed", "no Hello") from None
+        if data is grpc.aio.EOF:
+            raise Refusal("malformed", "no Hello")
+        _, frame = split(data)
+        if frame is None or frame.WhichOneof("body") != "hello":
+            raise Refusal("malformed", "the first frame is not Hello")
+        hello = frame.hello
+        if hello.protocol != PROTOCOL:
+            raise Refusal("agreement", f"this server speaks version {PROTOCOL} of the protocol, not {hello.protocol}")
+        if expected is not None and hello.client != expected:
+            raise Refusal("credential", f"the credential of client {expected} does not speak for client {hello.client}")
+        self.driver.host.admit(hello.client, hello.size, hello.layout, hello.learning)
+        return hello
+
+    async def watch(self) -> None:
+        """Disconnect whoever stopped reading, or stopped in the middle of a message, or takes too long for it."""
+        stall = self.limits.stall
+        while True:
+            await asyncio.sleep(min(1.0, stall / 4))
+            now = time.monotonic()
+            self._revoke()
+            for session in list(self.live):
+                complaint = session.stalled(now, stall)
+                if complaint is not None:
+                    self.driver.metrics.refused("stalled")
+                    self.driver.repeats.say(
+                        "warning", "stalled", complaint, session.client, client=session.client, detail=complaint
+                    )
+                    session.close(complaint)
+
+    def _revoke(self) -> None:
+        """Part with clients whose credentials were taken back, or renewed."""
+        if self.credentials is None or not self.credentials.refresh(self.driver.log):
+            return
+        for session in list(self.live):
+            try:
+                self.identify(session.context)
+            except Refusal:
+                self.driver.log.warning("revoked", client=session.client)
+                session.close("credential: it was taken back")
+
+
+class ClientSession:
+    """A client's connection, while it lasts."""
+
+    def __init__(self, port: ClientPort, client: int, context: Any) -> None:
+        self.port, self.driver, self.client, self.context = port, port.driver, client, context
+        self._notes: deque[bytes] = deque()
+        # What to train; the newest takes the place of one that was not sent.
+        self._assignment: tuple[bytes, Sequence[Array], str] | None = None
+        self._news = asyncio.Event()
+        self._sending = False
+        self._handing_over = False  # an answer; the reply, if it comes at once, is sent by whoever read the answer
+        self._closed: str | None = None
+        self._reading_since: float | None = None
+        self._read_by = 0.0  # when the message that is being read must be complete
+        self._writing_since: float | None = None
+        self._task = asyncio.current_task()
+        self._sender = asyncio.create_task(self._send())
+        self._sender.add_done_callback(self._sender_ended)
+
+    def give(self, body: bytes, arrays: Sequence[Array], kind: str) -> None:
+        """Send a task when the client is ready for it."""
+        self._assignment = body, arrays, kind
+        if not self._handing_over:
+            self._news.set()
+
+    def note(self, body: bytes) -> None:
+        """Send a word."""
+        self._notes.append(body)
+        self._news.set()
+
+    def close(self, reason: str) -> None:
+        """Abort the stream."""
+        if self._closed is None and self._task is not None:
+            self._closed = reason
+            self._task.cancel()
+
+    def _sender_ended(self, sender: asyncio.Task[None]) -> None:
+        """A sender that failed must not leave a client waiting for ever."""
+        error = None if sender.cancelled() else sender.exception()
+        if error is not None:
+            self.driver.log.error("sender-failed", client=self.client, error=repr(error))
+            self.close("the server could not send")
+
+    def end(self) -> None:
+        """The stream is over."""
+        self._sender.cancel()
+        self._assignment = None
+
+    async def farewell(self, body: bytes) -> None:
+        """Send a last word, and wait until it is sent."""
+        self._assignment = None
+        self._notes.append(body)
+        self._news.set()
+        while (self._notes or self._sending) and not self._sender.done():
+            await asyncio.sleep(0.005)
+        self.close("")
+
+    def stalled(self, now: float, stall: float) -> str | None:
+        """What is wrong if something goes on without any progress, or with too little."""
+        for since in (self._reading_since, self._writing_since):
+            if since is not None and since < now - stall:
+                return "nothing was read or written for too long"
+        if self._reading_since is not None and now > self._read_by:
+            return "a model arrived more slowly than slowest-mbit allows"
+        return None
+
+    async def run(self) -> None:
+        """Read answers until the client, or the server, has had enough."""
+        try:
+            await self._read()
+        except asyncio.CancelledError:
+            if self._reading_since is not None:
+                self.driver.refused(
+                    self.client, Refusal("truncated", "the connection broke in the middle of a message")
+                )
+            if self._closed is None:
+                raise  # the connection is gone
+            if self._task is not None:
+                self._task.uncancel()
+            if self._closed:
+                await self.context.abort(grpc.StatusCode.ABORTED, self._closed)
+
+    async def _read(self) -> None:
+        driver, port, k, read = self.driver, self.port, self.client, self.context.read
+        host, max_norm = driver.host, port.limits.max_norm
+        while True:
+            data = await read()
+            if data is grpc.aio.EOF:
+                return
+            chunk, frame = split(data)
+            said = None if frame is None else frame.WhichOneof("body")
+            if said == "goodbye":
+                driver.tell(host.leave, k, self)
+                return
+            if frame is None or said != "answer":
+                raise Refusal("malformed", "neither an answer nor a goodbye")
+            answer = frame.answer
+            ticket = host.check(k, answer.ticket)
+            incoming = port.border.arrive(answer.content, chunk)
+            size, kind = len(data), incoming.kind.kind
+            if host.draining:
+                await asyncio.Event().wait()  # until the farewell; the client will offer this again
+            if incoming.whole:
+                self._hand_over(ticket, incoming.now(max_norm, age=ticket.age, version=ticket.version), None)
+            else:
+                size += await self._receive(ticket, incoming)
+            driver.tally.carried("client-to-server", kind, size)
+            driver.metrics.received(kind, size)
+            del chunk, data, frame, answer, incoming
+            if self._assignment is not None or self._notes:
+                try:
+                    await self._flush()
+                except STREAM_OVER:
+                    return
+
+    async def _receive(self, ticket: Ticket, incoming: Incoming) -> int:
+        """Receive the rest of an answer whose first chunk is here, and return how many bytes that was."""
+        driver, limits, buffers = self.driver, self.port.limits, self.driver.buffers
+
+        async def read() -> object:
+            self._reading_since = time.monotonic()
+            return await self.context.read()
+
+        await buffers.turn()
+        try:
+            self._reading_since = time.monotonic()
+            self._read_by = self._reading_since + limits.stall + incoming.bytes * 8 / (limits.slowest_mbit * 1e6)
+            message, size = await incoming.later(
+                read, buffers.vector, limits.max_norm, age=ticket.age, version=ticket.version
+            )
+            self._reading_since = None
+            if driver.host.draining:
+                await asyncio.Event().wait()
+            self._hand_over(ticket, message, buffers.free)
+        except BaseException:
+            buffers.free()
+            raise
+        return size
+
+    def _hand_over(self, ticket: Ticket, message: Message, receipt: Callable[[], None] | None) -> None:
+        self._handing_over = True
+        try:
+            assert isinstance(message, ClientMessage)
+            self.driver.tell(self.driver.host.answer, self.client, ticket.number, message, receipt)
+        finally:
+            self._handing_over = False
+
+    async def _send(self) -> None:
+        """Send what there is to send, whenever there is something."""
+        try:
+            while True:
+                await self._news.wait()
+                self._news.clear()  # before the flush: while another one is under way this must wait again, not spin
+                await self._flush()
+        except STREAM_OVER:
+            return  # whoever reads the stream knows
+
+    async def _flush(self) -> None:
+        """Send everything that waits, unless that is being done already."""
+        if self._sending:
+            return
+        self._sending = True
+        try:
+            while self._notes or self._assignment is not None:
+                if self._notes:
+                    await send(self._write, self._notes.popleft())
+                elif self._assignment is not None:
+                    (body, arrays, kind), self._assignment = self._assignment, None
+                    size = await send(self._write, body, arrays)
+                    del arrays
+                    self.driver.tally.carried("server-to-client", kind, size)
+                    self.driver.metrics.sent(kind, size)
+        finally:
+            self._sending = False
+
+    async def _write(self, frame: bytes) -> None:
+        self._writing_since = time.monotonic()
+        await self.context.write(frame)
+        self._writing_since = None

@@ -1,0 +1,190 @@
+"""A client process: some clients of a scenario, until no server wants them any more or somebody ends it."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import signal
+import traceback
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import grpc
+import grpc.aio
+
+from spyker.config.scenario import Scenario
+from spyker.config.sections import ScenarioError
+from spyker.engines.engine import keep_memory
+from spyker.net.buffers import Buffers
+from spyker.net.certificates import CA, CREDENTIAL, load_credential
+from spyker.net.channels import channel, read_file, refuse_remote
+from spyker.net.client_link import Behaviour, ClientLink, Shared
+from spyker.net.config import check_address, learning_digest
+from spyker.net.errors import ClientError, DeploymentError
+from spyker.net.log import Log
+from spyker.net.nearest import Ranking
+from spyker.net.own_certificate import read_authorities
+from spyker.net.stderr import lines_as_json, own_stderr
+from spyker.net.training_thread import TrainingThread
+from spyker.protocol.forms import Sizes
+from spyker.tasks.layout import layout_digest
+from spyker.tasks.registry import recipe
+from spyker.tasks.speeds import delays
+
+RECEIVE_MEMORY = 1 << 30  # bytes of buffers that are kept for the next model
+WATCH_SECONDS = 1.0
+
+
+class Connections(dict[str, grpc.aio.Channel]):
+    """One client's connections by address, made when they are first asked for.
+
+    Clients of one process do not share any: what is large and slow on the way to one would hold up all the others.
+    """
+
+    def __init__(self, keepalive: float, credentials: grpc.ChannelCredentials | None) -> None:
+        super().__init__()
+        self._keepalive, self._credentials = keepalive, credentials
+
+    def __missing__(self, address: str) -> grpc.aio.Channel:
+        self[address] = channel(address, self._keepalive, self._credentials)
+        return self[address]
+
+    async def close(self) -> None:
+        """Close all of them."""
+        for each in self.values():
+            await each.close()
+
+
+class ClientProcess:
+    """All clients of this process. One that fails does not keep the others from going on."""
+
+    def __init__(self, links: Sequence[ClientLink], log: Log) -> None:
+        self.links, self.log = links, log
+        self._interrupted = False
+        self._failures: dict[str, list[int]] = {}  # the clients that failed, by reason
+
+    async def run(self) -> bool:
+        """Be these clients until none is wanted any more, or somebody ends this process: with Ctrl-C, return False."""
+        stop = asyncio.Event()
+        loop = asyncio.get_running_loop()
+
+        def interrupt() -> None:
+            self._interrupted = True
+            stop.set()
+
+        loop.add_signal_handler(signal.SIGTERM, stop.set)
+        loop.add_signal_handler(signal.SIGINT, interrupt)
+        running = [asyncio.create_task(self._be(link)) for link in self.links]
+        everybody = asyncio.gather(*running, return_exceptions=True)
+        stopped = asyncio.create_task(stop.wait())
+        watching = asyncio.create_task(self._watch())
+        await asyncio.wait((everybody, stopped), return_when=asyncio.FIRST_COMPLETED)
+        if stop.is_set():
+            await asyncio.gather(*(link.leave() for link in self.links), return_exceptions=True)
+            for task in running:
+                task.cancel()
+        await everybody
+        stopped.cancel()
+        watching.cancel()
+        if self._failures:
+            count = sum(map(len, self._failures.values()))
+            reasons = "; ".join(f"{name_all(ids)}: {reason}" for reason, ids in self._failures.items())
+            raise DeploymentError(f"{count} of {len(self.links)} clients failed. {reasons}")
+        return not self._interrupted
+
+    async def _watch(self) -> None:
+        while True:  # a watch over all costs less than a timeout for every frame
+            await asyncio.sleep(WATCH_SECONDS)
+            for link in self.links:
+                link.look_after()
+
+    async def _be(self, link: ClientLink) -> None:
+        try:
+            await link.run()
+        except ClientError as error:
+            self._failed(link.id, error.reason)
+        except Exception as error:  # a fault of ours, which must not pass unseen until the others have ended
+            self._failed(link.id, "".join(traceback.format_exception(error)))
+
+    def _failed(self, client: int, reason: str) -> None:
+        self.log.error("client-failed", client=client, error=reason)
+        self._failures.setdefault(reason, []).append(client)
+
+
+def name_all(clients: Sequence[int]) -> str:
+    """Some clients, by their numbers."""
+    numbers = ", ".join(map(str, sorted(clients)))
+    return f"clients {numbers}" if len(clients) > 1 else f"client {numbers}"
+
+
+async def join(
+    scenario: Scenario,
+    clients: Sequence[int],
+    servers: tuple[str, ...],
+    behaviour: Behaviour,
+    *,
+    certs: Path | None = None,
+    ca: Path | None = None,
+    credential: Path | None = None,
+    insecure: bool = False,
+    paced: bool = False,
+) -> bool:
+    """Be some clients of a scenario."""
+    for address in servers:
+        check_address(address, "--server")
+    secrets: Mapping[int, str] = {}
+    verified = None
+    if insecure:
+        refuse_remote(servers)
+    else:
+        secrets, authority = read_secrets(clients, certs, ca, credential)
+        verified = grpc.ssl_channel_credentials(authority)
+    log = Log(own_stderr())
+    log.speak_for_all()
+    keep_memory()
+    task = recipe(scenario).make()
+    training = TrainingThread(task, delays(scenario) if paced else None)
+    gc.freeze()  # what is here stays, and need not be looked through time and again
+    parameters = task.initial().size
+    connections = {k: Connections(behaviour.keepalive, verified) for k in clients}
+    probes = Connections(behaviour.keepalive, verified)
+    shared = Shared(
+        behaviour,
+        training,
+        Ranking(servers, probes.__getitem__),
+        Buffers(parameters, max(RECEIVE_MEMORY, 4 * parameters * len(clients))),  # each will hold one, after all
+        Sizes(parameters, len(scenario.placement().learners)),
+        layout_digest(task),
+        learning_digest(scenario),
+        log,
+    )
+    client = scenario.chosen.client
+    links = [ClientLink(client(k, 0), shared, own.__getitem__, secrets.get(k)) for k, own in connections.items()]
+    with lines_as_json(log):
+        try:
+            return await ClientProcess(links, log).run()
+        finally:
+            for own in (*connections.values(), probes):
+                await own.close()
+
+
+def read_secrets(
+    clients: Sequence[int], certs: Path | None, ca: Path | None, credential: Path | None
+) -> tuple[dict[int, str], bytes]:
+    """The credentials of clients, and the authority by which they know their servers."""
+    if certs is not None:
+        folders = {k: certs / f"client-{k}" for k in clients}
+        authority = ca or folders[clients[0]] / CA
+        secrets = {k: load_credential(folder / CREDENTIAL) for k, folder in folders.items()}
+        return secrets, read_authority(authority, "--certs" if ca is None else "--ca")
+    if ca is None or credential is None:
+        raise ScenarioError("--certs", "is missing", "Name the folder that spyker certs made, or --ca and --credential")
+    if len(clients) > 1:
+        raise ScenarioError("--credential", "is for one client", "Give --certs a folder with one client-K for each")
+    return {clients[0]: load_credential(credential)}, read_authority(ca, "--ca")
+
+
+def read_authority(path: Path, what: str) -> bytes:
+    """The authority by which clients know their servers, which must be one, and of this time."""
+    read_authorities(path, what)
+    return read_file(path, what)

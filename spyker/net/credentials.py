@@ -1,0 +1,43 @@
+"""The clients that a running server lets in: a file that may change while it runs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from spyker.config.sections import ScenarioError
+from spyker.net.certificates import load_credentials
+from spyker.net.log import Log
+
+
+class Credentials:
+    """What ``clients.json`` says, as of late."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._stamp = self._seen()
+        self._owners = load_credentials(path)
+
+    def owner(self, digest: str) -> int | None:
+        """Whose credential has this digest."""
+        return self._owners.get(digest)
+
+    def refresh(self, log: Log) -> bool:
+        """Read the file again if it changed; whether it did. One that cannot be read changes nothing."""
+        stamp = self._seen()
+        if stamp == self._stamp:
+            return False
+        self._stamp = stamp
+        try:
+            self._owners = load_credentials(self.path)
+        except ScenarioError as error:
+            log.error("credentials", error=str(error))
+            return False
+        log.info("credentials", clients=len(self._owners))
+        return True
+
+    def _seen(self) -> tuple[int, int, int]:
+        try:
+            found = self.path.stat()
+        except OSError:
+            return 0, 0, 0
+        return found.st_mtime_ns, found.st_size, found.st_ino

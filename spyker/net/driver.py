@@ -1,0 +1,297 @@
+"""Carries out what a host decides: threads for what takes long, a disk, timers, a record and metrics.
+
+Nothing is decided here. The host is told things through :meth:`Driver.tell`, which then performs what it wants done and
+has it serve what waits. Large models are mixed in a thread, so that streams go on in the meantime.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import defaultdict, deque
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+from spyker.net import spyker_pb2 as pb
+from spyker.net.buffers import Buffers
+from spyker.net.checkpoints import Checkpoint, Checkpoints
+from spyker.net.frames import PROTOCOL
+from spyker.net.log import Log
+from spyker.net.metrics import Metrics
+from spyker.net.repeats import Repeats
+from spyker.net.tally import Tally
+from spyker.net.wire import fill
+from spyker.node.effects import (
+    Acknowledge,
+    Close,
+    Done,
+    Effect,
+    Give,
+    Members,
+    Refused,
+    Save,
+    Started,
+    Stop,
+    Tell,
+    Welcome,
+    Whisper,
+    WriteDown,
+)
+from spyker.node.host import Host
+from spyker.node.refusal import Refusal
+from spyker.node.words import Word
+from spyker.protocol.facts import ModelRestored, Quarantined, RateHalved, Suspected, Trusted
+from spyker.protocol.messages import Action, StartTimer, StopTimer
+from spyker.vectors import Vector
+
+CHECKPOINT_FAILED = "checkpoint-failed"
+MOST_WORDS = 64  # that wait for a connection; older ones are of no use
+IN_A_THREAD = 1 << 20  # parameters; mixing fewer takes less time than telling a thread to do it
+
+
+class Driver:
+    """Drives one host. Lives on one event loop."""
+
+    def __init__(
+        self,
+        host: Host,
+        *,
+        parameters: int,
+        buffers: Buffers,
+        layout: dict[str, Any],
+        identity: dict[str, Any],
+        checkpoints: Checkpoints,
+        tally: Tally,
+        metrics: Metrics,
+        log: Log,
+    ) -> None:
+        """Checkpoints hold ``layout``, which says what a model's numbers mean, so that an export needs no task, and
+        ``identity``, whose they are.
+        """
+        self.host, self.buffers, self.checkpoints = host, buffers, checkpoints
+        self.layout, self.identity = layout, identity
+        self.tally, self.metrics, self.log = tally, metrics, log
+        self.repeats = Repeats(log)
+        self.loop = asyncio.get_running_loop()
+        self.started = asyncio.Event()
+        self.failed: asyncio.Future[None] = self.loop.create_future()
+        self.news: dict[int, asyncio.Event] = defaultdict(asyncio.Event)  # there is something to tell another server
+        self.acks: dict[int, asyncio.Event] = defaultdict(asyncio.Event)  # or to acknowledge
+        self.words: dict[int, deque[Word]] = defaultdict(lambda: deque(maxlen=MOST_WORDS))
+        self.stopped: asyncio.Future[Stop] = self.loop.create_future()
+        self.members_changed: Callable[[Members], None] = lambda members: None
+        self._large = parameters >= IN_A_THREAD
+        self._timers: dict[str, asyncio.TimerHandle] = {}
+        self._idle: list[Callable[[], None]] = []
+        self._progress = asyncio.Event()
+        self._unsaved: set[str] = set()  # why checkpoints failed, since the last that did not
+        self._mixer = ThreadPoolExecutor(1, "mix")
+        self._disk = ThreadPoolExecutor(1, "checkpoint")
+
+    def begin(self) -> None:
+        """Begin anew."""
+        self.log.info("waiting", clients=self.host.rules.wait_for)
+        self.tell(self.host.begin)
+
+    def resume(self, checkpoint: Checkpoint) -> None:
+        """Go on from a checkpoint."""
+        host = self.host
+        host.resume(checkpoint.numbers, checkpoint.vectors)
+        assert host.server is not None
+        version, age = host.server.version, host.server.age
+        self.tally.restore(checkpoint.numbers["tally"])
+        lost = self.tally.resume(version)
+        self.metrics.lost(lost)
+        self.log.info("resumed", checkpoint=checkpoint.number, version=version, age=age, lost=lost)
+        self._begun()
+        self.go_on()
+
+    def _begun(self) -> None:
+        self.metrics.began(token=getattr(self.host.server, "token", False))
+        self.started.set()
+
+    # --- One message at a time -------------------------------------------------------------------------------------
+
+    def go_on(self) -> None:
+        """Do what the host wants done, and serve what waits until there is nothing left or a thread has to work."""
+        host = self.host
+        if self.failed.done():
+            return
+        try:
+            self.tally.waiting(host.waiting)
+            self._carry_out(host.take())
+            while host.ready:
+                if self._large and not host.light:
+                    computed = self.loop.run_in_executor(self._mixer, host.compute)
+                    host.computing = True  # before the thread gets to it
+                    computed.add_done_callback(self._computed)
+                    return
+                host.finish(host.compute())
+                self._carry_out(host.take())
+        except Exception as error:
+            self.fail(error)
+
+    def _computed(self, computed: asyncio.Future[list[Action]]) -> None:
+        if computed.cancelled() or self.failed.done():
+            return
+        try:
+            self.host.finish(computed.result())
+            while self._idle:
+                self._idle.pop(0)()
+        except Exception as error:
+            self.fail(error)
+            return
+        self.go_on()
+        self._progress.set()
+
+    def fail(self, error: Exception) -> None:
+        """The state cannot be trusted any more: end, and save nothing."""
+        if not self.failed.done():
+            self.failed.set_exception(error)
+
+    def _carry_out(self, effects: list[Effect]) -> None:
+        for effect in effects:
+            match effect:
+                case WriteDown():
+                    if isinstance(effect.fact, Suspected | Trusted):
+                        self.log.warning(effect.fact.kind, peer=effect.fact.peer)
+                    self.tally.fact(effect.fact, effect.queue)
+                    self.metrics.fact(effect.fact, effect.queue)
+                    match effect.fact:
+                        case Quarantined(client=client, why=why, seconds=seconds):  # what led to it is in the record
+                            self.log.warning("quarantined", client=client, why=why, seconds=seconds)
+                        case RateHalved(far=far, rate=rate):
+                            self.log.warning("rate-halved", far=far, rate=rate)
+                        case ModelRestored(norm=norm, good_norm=good_norm, gain=gain):
+                            self.log.warning("restored", norm=norm, good_norm=good_norm, gain=gain)
+                case Give():
+                    frame = pb.Frame()
+                    frame.assignment.ticket, frame.assignment.saved_version = effect.ticket, effect.saved_version
+                    arrays = fill(frame.assignment.content, effect.message)
+                    effect.session.give(frame.SerializeToString(), arrays, effect.message.kind)
+                case Done():
+                    effect.receipt()
+                case Save():
+                    self._save(effect)
+                case Tell():
+                    self.news[effect.peer].set()
+                case Acknowledge():
+                    self.acks[effect.peer].set()
+                case Whisper():
+                    self.words[effect.peer].append(effect.word)
+                    self.news[effect.peer].set()
+                case Members():
+                    self.log.info("members", epoch=effect.view.epoch, servers=sorted(effect.view.members))
+                    self.members_changed(effect)
+                case Stop():
+                    if not self.stopped.done():
+                        self.stopped.set_result(effect)
+                case Welcome():
+                    body = pb.Welcome(
+                        protocol=PROTOCOL,
+                        server=self.host.id,
+                        keep=effect.keep,
+                        saved_version=effect.saved_version,
+                    )
+                    effect.session.note(pb.Frame(welcome=body).SerializeToString())
+                case Close():
+                    effect.session.close(effect.reason)
+                case StartTimer():
+                    self._stop_timer(effect.timer)
+                    self._timers[effect.timer] = self.loop.call_later(effect.seconds, self._expire, effect.timer)
+                case StopTimer():
+                    self._stop_timer(effect.timer)
+                case Refused():
+                    self.refused(effect.client, effect.refusal)
+                case Started():
+                    self.log.info("started", clients=effect.clients)
+                    self.tally.begin(time.time())
+                    self._begun()
+
+    def refused(self, client: int | None, refusal: Refusal) -> None:
+        """Something was refused at the border: say so and count it."""
+        self.metrics.refused(refusal.reason)
+        self.repeats.say("warning", "refused", refusal.reason, client, client=client, detail=str(refusal))
+
+    def _stop_timer(self, timer: str) -> None:
+        running = self._timers.pop(timer, None)
+        if running is not None:
+            running.cancel()
+
+    def _expire(self, timer: str) -> None:
+        self._timers.pop(timer, None)
+        self.tell(self.host.expire, timer)
+
+    def tell(self, event: Callable[..., None], *about: Any) -> None:
+        """Tell the host of something, and go on. What it refuses is the fault of whoever came; the rest is ours."""
+        try:
+            event(*about)
+        except Refusal:
+            self.go_on()
+            raise
+        except Exception as error:
+            self.fail(error)
+        self.go_on()
+
+    # --- Between two messages --------------------------------------------------------------------------------------
+
+    async def snapshot(self) -> Vector:
+        """The model as it is between two messages; an error if the host fails before there is such a moment."""
+        taken: asyncio.Future[Vector] = self.loop.create_future()
+
+        def take() -> None:
+            assert self.host.server is not None
+            if not taken.done():
+                taken.set_result(self.host.server.weights.snapshot())
+
+        if self.host.computing:
+            self._idle.append(take)
+        else:
+            take()
+        await asyncio.wait((taken, self.failed), return_when=asyncio.FIRST_COMPLETED)
+        if not taken.done():
+            self.failed.result()
+        return taken.result()
+
+    def _save(self, save: Save) -> None:
+        """Let a thread write a checkpoint."""
+        about = {"layout": self.layout, "identity": self.identity, "tally": self.tally.numbers()}
+        numbers = {**save.numbers, **about}
+        began = time.monotonic()
+        done = self.loop.run_in_executor(self._disk, self.checkpoints.save, numbers, save.vectors)
+        done.add_done_callback(lambda future: self._saved(future, began))
+
+    def _saved(self, done: asyncio.Future[int], began: float) -> None:
+        if done.cancelled() or self.failed.done():
+            return
+        error = done.exception()
+        if error is not None:
+            self.repeats.say("error", CHECKPOINT_FAILED, type(error).__name__, error=repr(error))
+            self._unsaved.add(type(error).__name__)
+            self.tell(self.host.save_failed)
+        else:
+            while self._unsaved:
+                self.repeats.over(CHECKPOINT_FAILED, self._unsaved.pop())
+            self.tell(self.host.saved)
+            self.metrics.saved(self.host.saved_version, time.monotonic() - began)
+        self._progress.set()
+
+    async def settle(self) -> None:
+        """Wait until what has arrived has been served and saved, or the host failed. Nothing more must arrive."""
+        while not self.host.settled and not self.failed.done():
+            self._progress.clear()
+            self.host.save_soon()
+            self.go_on()
+            if self.host.settled:
+                return
+            progress = asyncio.ensure_future(self._progress.wait())
+            await asyncio.wait((progress, self.failed), return_when=asyncio.FIRST_COMPLETED)
+            progress.cancel()
+
+    def close(self) -> None:
+        """Let go of timers and threads."""
+        for timer in list(self._timers):
+            self._stop_timer(timer)
+        self._mixer.shutdown()
+        self._disk.shutdown()

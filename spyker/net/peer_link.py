@@ -1,0 +1,171 @@
+"""The connection by which a server tells another one what is in the outbox; :mod:`~spyker.net.peer_port` is the
+other end of it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import deque
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import grpc
+
+from spyker.net import spyker_pb2 as pb
+from spyker.net.backoff import Backoff
+from spyker.net.certificates import server_name
+from spyker.net.channels import LINK, channel, open_stream
+from spyker.net.driver import Driver
+from spyker.net.frames import PROTOCOL, send
+from spyker.net.streams import CONNECTION_LOST, read_body, why
+from spyker.net.wire import fill
+from spyker.node.refusal import Refusal
+from spyker.node.words import Word, read_greeting, to_json
+
+HANDSHAKE_SECONDS = 10.0
+FIRST_PAUSE, LONGEST_PAUSE = 0.25, 2.0  # seconds between two attempts to connect
+
+
+class WrongServer(Refusal):
+    """Another server answers at an address than the one that should be there."""
+
+    def __init__(self, answered: int) -> None:
+        super().__init__("wrong-server", f"server {answered} answers")
+        self.answered = answered
+
+
+class PeerLink:
+    """Tells one other server what it may know. Comes back whenever it breaks."""
+
+    def __init__(
+        self,
+        driver: Driver,
+        peer: int,
+        address: str,
+        *,
+        credentials: grpc.ChannelCredentials | None,
+        keepalive: float,
+        stall: float,
+        whose: Callable[[str], Awaitable[int | None]] | None = None,
+    ) -> None:
+        """``whose`` tells which server's certificate is shown at an address, for an error that says so."""
+        self.driver, self.peer, self.address = driver, peer, address
+        self.credentials, self.keepalive, self.stall = credentials, keepalive, stall
+        self.whose = whose
+        self._complaint = ""
+
+    async def run(self) -> None:
+        """Keep the other server informed, for as long as it is one of us."""
+        backoff = Backoff(FIRST_PAUSE, LONGEST_PAUSE)
+        async with channel(self.address, self.keepalive, self.credentials, server_name(self.peer)) as connection:
+            while True:
+                try:
+                    await self._speak(open_stream(connection, LINK), backoff)
+                except CONNECTION_LOST as error:
+                    self._refused(error)
+                    await self._complain(error)
+                await backoff.wait()
+
+    async def _complain(self, error: BaseException) -> None:
+        """Say why there is no link: once, not at every attempt."""
+        _, said = why(error)
+        before, self._complaint = self._complaint, said
+        if said == before:
+            return
+        about: dict[str, Any] = {"peer": self.peer, "address": self.address}
+        answered = error.answered if isinstance(error, WrongServer) else None
+        if answered is None and self.whose is not None:
+            answered = await self.whose(self.address)  # TLS says only that it is not the one who was expected
+        if answered is None or answered == self.peer:
+            self.driver.log.warning("link-down", **about, error=said)
+            return
+        self.driver.log.error(
+            "wrong-server",
+            **about,
+            field=f"deploy.peers[{self.peer}]",
+            expected=self.peer,
+            actual=answered,
+            error=f"deploy.peers[{self.peer}] is {self.address}, where server {answered} answers instead of "
+            f"server {self.peer}. It was told nothing. Correct that address and restart this server",
+        )
+
+    async def _speak(self, stream: Any, backoff: Backoff) -> None:
+        driver, host = self.driver, self.driver.host
+        news, words = driver.news[self.peer], driver.words[self.peer]
+        reader = None
+        try:
+            hello = pb.PeerHello(
+                protocol=PROTOCOL,
+                layout=host.rules.layout,
+                deployment=host.rules.deployment,
+                greeting=to_json(host.greet(self.peer)),
+                to=self.peer,
+            )
+            at = time.monotonic()
+            async with asyncio.timeout(HANDSHAKE_SECONDS):
+                await stream.write(pb.Frame(peer_hello=hello).SerializeToString())
+                welcome = await read_body(stream, "peer_welcome")
+            if welcome.protocol != PROTOCOL:
+                raise Refusal("protocol", f"server {self.peer} speaks version {welcome.protocol}, not {PROTOCOL}")
+            if welcome.server != self.peer:
+                raise WrongServer(welcome.server)
+            driver.tell(host.know, self.peer, read_greeting(welcome.greeting), welcome.received, at)
+            words.clear()
+            self._complaint = ""
+            backoff.reset()
+            self.driver.log.info("link-up", peer=self.peer, address=self.address)
+            reader = asyncio.create_task(self._read_acks(stream))
+
+            async def write(frame: bytes) -> None:
+                """A frame of a message. What else there is to say does not wait for the end of a large one."""
+                await self._write(stream, frame)
+                await self._whisper(stream, words)
+
+            while not reader.done():
+                news.clear()
+                await self._whisper(stream, words)
+                while (posted := host.next_for(self.peer)) is not None:
+                    frame, kind = pb.Frame(), posted.message.kind
+                    frame.peer.sequence, frame.peer.epoch = posted.sequence, host.view.epoch
+                    arrays, body = fill(frame.peer.content, posted.message), frame.SerializeToString()
+                    self._sent(kind, await send(write, body, arrays))
+                    del posted, arrays
+                if words:
+                    continue
+                waiting = asyncio.create_task(news.wait())
+                await asyncio.wait((waiting, reader), return_when=asyncio.FIRST_COMPLETED)
+                waiting.cancel()
+            await reader
+        finally:
+            if reader is not None:
+                reader.cancel()
+            stream.cancel()
+
+    def _refused(self, error: BaseException) -> None:
+        """The other server refused this one, and may be right."""
+        _, said = why(error)
+        reason, colon, detail = said.partition(": ")
+        if colon and not isinstance(error, Refusal):
+            self.driver.tell(self.driver.host.refused, self.peer, Refusal(reason, detail))
+
+    async def _whisper(self, stream: Any, words: deque[Word]) -> None:
+        while words:
+            word = pb.Frame(word=pb.Word(json=to_json(words.popleft())))
+            await self._write(stream, word.SerializeToString())
+
+    async def _write(self, stream: Any, frame: bytes) -> None:
+        async with asyncio.timeout(self.stall):
+            await stream.write(frame)
+
+    def _sent(self, kind: str, size: int) -> None:
+        self.driver.tally.carried("server-to-server", kind, size)
+        self.driver.metrics.sent(kind, size)
+
+    async def _read_acks(self, stream: Any) -> None:
+        outbox = self.driver.host.outboxes[self.peer]  # of this lineage of it
+        while True:
+            ack = await read_body(stream, "ack")
+            if ack.sequence > outbox.sent:
+                raise Refusal("malformed", f"an acknowledgement of message {ack.sequence}, which was not sent")
+            outbox.acknowledge(ack.sequence)

@@ -1,0 +1,155 @@
+"""The border to the other servers: what :class:`~spyker.net.peer_link.PeerLink` of another process talks to."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import grpc
+import grpc.aio
+
+from spyker.net import spyker_pb2 as pb
+from spyker.net.certificates import server_of
+from spyker.net.driver import Driver
+from spyker.net.frames import CHUNK_TAG, PROTOCOL, split
+from spyker.net.peer_link import HANDSHAKE_SECONDS
+from spyker.net.streams import STREAM_OVER
+from spyker.net.wire import Border
+from spyker.node.refusal import Refusal
+from spyker.node.words import Greeting, from_json, read_greeting, to_json
+from spyker.protocol.forms import Sizes
+from spyker.protocol.messages import PeerMessage
+
+
+class PeerPort:
+    """Takes the messages of other servers and acknowledges them once they are saved."""
+
+    def __init__(
+        self, driver: Driver, sizes: Sizes, kinds: Callable[[int], tuple[type[PeerMessage], ...]], *, secure: bool
+    ) -> None:
+        """``kinds`` says what one other server may say."""
+        self.driver, self.sizes, self.kinds, self.secure = driver, sizes, kinds, secure
+        self._present: dict[int, asyncio.Task[Any] | None] = {}
+        self._contexts: dict[int, Any] = {}
+        self._endings: set[asyncio.Future[None]] = set()
+
+    async def link(self, requests: object, context: Any) -> None:
+        """One stream, from PeerHello to its end."""
+        try:
+            hello, who = await self._hello(context)
+            host, j = self.driver.host, who.server
+            if hello.to != host.id:  # whoever has a wrong address shall know whose it is, and nothing else
+                wrong = pb.PeerWelcome(protocol=PROTOCOL, server=host.id)
+                await context.write(pb.Frame(peer_welcome=wrong).SerializeToString())
+                return
+            try:
+                received = host.admit_peer(who, hello.layout, hello.deployment)
+            finally:
+                self.driver.go_on()
+            before, self._present[j] = self._present.get(j), asyncio.current_task()
+            if before is not None:
+                before.cancel()  # the same server came again, so that connection is dead
+            self._contexts[j] = context
+            greeting = to_json(host.greet(j))
+            welcome = pb.PeerWelcome(protocol=PROTOCOL, received=received, greeting=greeting, server=host.id)
+            await context.write(pb.Frame(peer_welcome=welcome).SerializeToString())
+            acks = asyncio.create_task(self._acknowledge(j, context))
+            try:
+                await self._read(j, context)
+            finally:
+                acks.cancel()
+                if self._present.get(j) is asyncio.current_task():
+                    del self._present[j]
+        except Refusal as refusal:
+            self.driver.metrics.refused(refusal.reason)
+            self.driver.repeats.say("warning", "peer-refused", refusal.reason, str(refusal), detail=str(refusal))
+            await context.abort(grpc.StatusCode.FAILED_PRECONDITION, str(refusal))
+
+    async def _hello(self, context: Any) -> tuple[pb.PeerHello, Greeting]:
+        """Who calls, and what they say of themselves."""
+        try:
+            async with asyncio.timeout(HANDSHAKE_SECONDS):
+                data = await context.read()
+        except TimeoutError:
+            raise Refusal("malformed", "no PeerHello") from None
+        _, frame = (None, None) if data is grpc.aio.EOF else split(data)
+        if frame is None or frame.WhichOneof("body") != "peer_hello":
+            raise Refusal("malformed", "the first frame is not PeerHello")
+        hello = frame.peer_hello
+        if hello.protocol != PROTOCOL:
+            raise Refusal("agreement", f"this server speaks version {PROTOCOL} of the protocol, not {hello.protocol}")
+        who = read_greeting(hello.greeting)
+        if self.secure:
+            caller = server_of(context.auth_context())
+            if caller != who.server:
+                raise Refusal("certificate", f"the certificate of server {caller} does not speak for {who.server}")
+        return hello, who
+
+    async def _read(self, j: int, context: Any) -> None:
+        driver, host = self.driver, self.driver.host
+        border = Border(self.kinds(j), self.sizes)
+
+        async def read() -> Any:
+            """The next frame of a message; words come at any time, between the pieces of a large one, too."""
+            while (data := await context.read()) is not grpc.aio.EOF:
+                if data[:1] == CHUNK_TAG:
+                    break
+                _, frame = split(data)
+                if frame is None or frame.WhichOneof("body") != "word":
+                    break
+                driver.tell(host.listen, j, from_json(frame.word.json))
+            return data
+
+        while True:
+            data = await read()
+            if data is grpc.aio.EOF:
+                return
+            chunk, frame = split(data)
+            if frame is None or frame.WhichOneof("body") != "peer":
+                raise Refusal("malformed", "not a message between servers")
+            peer, size = frame.peer, len(data)
+            if not 0 < peer.sequence < 1 << 53:
+                raise Refusal("malformed", f"the sequence {peer.sequence}")
+            incoming = border.arrive(peer.content, chunk)
+            if incoming.whole:
+                message = incoming.now()
+            else:
+                message, more = await incoming.later(read, driver.buffers.vector)
+                size += more
+            if host.draining:
+                await asyncio.Event().wait()  # until the stream is ended; it will be sent again
+            driver.metrics.received(message.kind, size)
+            done = asyncio.Event()
+            assert isinstance(message, PeerMessage)
+            driver.tell(host.hear, j, peer.sequence, message, done.set, peer.epoch)
+            del message, incoming, chunk, data, frame
+            await done.wait()  # one at a time: a peer that is faster than we are has to wait
+
+    def hang_up(self, servers: Iterable[int]) -> None:
+        """End the streams of servers that are others now."""
+        for j in servers:
+            self._present.pop(j, None)
+            context = self._contexts.pop(j, None)
+            if context is not None:
+                ending = asyncio.ensure_future(self._hang_up(j, context))
+                self._endings.add(ending)
+                ending.add_done_callback(self._endings.discard)
+
+    async def _hang_up(self, j: int, context: Any) -> None:
+        with contextlib.suppress(*STREAM_OVER):
+            said = f"server {j} is another one now, or none; greet again"
+            await context.abort(grpc.StatusCode.FAILED_PRECONDITION, f"epoch: {said}")
+
+    async def _acknowledge(self, j: int, context: Any) -> None:
+        news, told = self.driver.acks[j], 0
+        with contextlib.suppress(*STREAM_OVER):
+            while True:
+                news.clear()
+                sequence = self.driver.host.acknowledged.get(j, 0)
+                if sequence > told:
+                    await context.write(pb.Frame(ack=pb.Ack(sequence=sequence)).SerializeToString())
+                    told = sequence
+                else:
+                    await news.wait()

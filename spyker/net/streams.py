@@ -1,0 +1,59 @@
+"""How streams end, for both sides of every connection."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import grpc
+import grpc.aio
+
+from spyker.net.frames import split
+from spyker.node.refusal import Refusal
+
+
+class Ended(Exception):  # noqa: N818 - no error: every stream ends some day
+    """The other side ended the stream."""
+
+    def __init__(self, code: grpc.StatusCode, details: str) -> None:
+        super().__init__(details)
+        self.code = code
+
+
+STREAM_OVER = (
+    Ended,
+    grpc.aio.AioRpcError,
+    grpc.aio.AbortError,
+    grpc.aio.InternalError,
+    grpc.aio.UsageError,
+    asyncio.InvalidStateError,
+)
+"""What reading and writing raise once a stream is over: which, depends on the side and on the moment."""
+
+CONNECTION_LOST = (*STREAM_OVER, TimeoutError, Refusal)
+"""Why the side that made a connection makes it anew: it is over, too slow, or the other one said what it must not."""
+
+
+async def read_frame(stream: Any) -> bytes:
+    """The next frame, or :class:`Ended`."""
+    data = await stream.read()
+    if data is grpc.aio.EOF:
+        raise Ended(await stream.code(), await stream.details())
+    return bytes(data)
+
+
+async def read_body(stream: Any, kind: str) -> Any:
+    """Read a frame that must have a body of this kind, and no chunk."""
+    _, frame = split(await read_frame(stream))
+    if frame is None or frame.WhichOneof("body") != kind:
+        raise Refusal("malformed", f"expected {kind}")
+    return getattr(frame, kind)
+
+
+def why(error: BaseException) -> tuple[grpc.StatusCode, str]:
+    """Why a connection ended, as the other side put it, if it could."""
+    if isinstance(error, grpc.aio.AioRpcError):
+        return error.code(), str(error.details())
+    if isinstance(error, Ended):
+        return error.code, str(error)
+    return grpc.StatusCode.UNKNOWN, str(error) if isinstance(error, Refusal) else repr(error)

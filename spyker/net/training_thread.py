@@ -1,0 +1,50 @@
+"""Where the clients of a process train."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+
+from spyker.engines.engine import Here, TrainJob
+from spyker.engines.ran_away import ran_away
+from spyker.protocol.messages import Train
+from spyker.tasks.guard import TaskFailedError
+from spyker.tasks.task import Task
+from spyker.vectors import is_finite
+
+
+class TrainingThread:
+    """Trains for all clients of a process, one training at a time. More processes use more cores."""
+
+    def __init__(self, task: Task, delays: Sequence[float] | None = None) -> None:
+        """``delays`` say how long the training of each client takes at least, if it is to be paced."""
+        self.task, self.delays = task, delays
+        self._states: dict[int, bytes | None] = {}  # what clients keep from one training to the next
+        self._engine = Here(task)
+        self._thread = ThreadPoolExecutor(1, "training")
+
+    @property
+    def at_once(self) -> bool:
+        """Whether a training is over before anybody could wait for it."""
+        return self.task.trivial and self.delays is None
+
+    async def train(self, client: int, order: Train) -> TrainJob:
+        """Train, without stopping the streams of this process. What is cancelled leaves its client as it was."""
+        began = time.monotonic()
+        job = TrainJob(client, order.weights, order.rate, order.step, self._states.get(client), order.age)
+        if self.task.trivial:
+            self._do(job)
+        else:
+            await asyncio.get_running_loop().run_in_executor(self._thread, self._do, job)
+        if self.delays is not None:
+            await asyncio.sleep(began + self.delays[client] - time.monotonic())
+        if job.left is not job.state:
+            self._states[client] = job.left
+        return job
+
+    def _do(self, job: TrainJob) -> None:
+        """Train, and say what happened if no server would take the result."""
+        if not is_finite(self._engine.trained(job)):
+            raise TaskFailedError(f"numbers ceased to be finite {ran_away(job, self.task)}")

@@ -1,0 +1,120 @@
+"""Between the protocol's messages, which declare themselves, and frames."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+import numpy as np
+
+from spyker.net import spyker_pb2 as pb
+from spyker.net.frames import Read, in_one_piece, receive
+from spyker.node.refusal import Refusal
+from spyker.protocol.forms import (
+    Array,
+    Malformed,
+    Sizes,
+    as_json,
+    declaration,
+    expected,
+    lengths,
+    put_together,
+    take_apart,
+)
+from spyker.protocol.messages import Message
+from spyker.vectors import Vector
+
+SINGLE = np.dtype(np.float32)
+
+
+def fill(content: pb.Content, message: Message, *, echoed: bool = True) -> list[Array]:
+    """Put a message into a frame's body, and return the arrays that follow it."""
+    numbers, arrays = take_apart(message, echoed=echoed)
+    kind = type(message)
+    content.kind, content.fields = kind.kind, as_json(numbers)
+    if not declaration(kind).fixed:
+        content.lengths.extend(lengths(arrays, kind))
+    return arrays
+
+
+class Border:
+    """What may come over a connection: messages of some kinds."""
+
+    def __init__(self, kinds: Iterable[type[Message]], sizes: Sizes) -> None:
+        self.kinds = {kind.kind: kind for kind in kinds}
+        self.sizes = sizes
+        self._shapes = {kind: expected(kind, (), sizes) for kind in self.kinds.values() if declaration(kind).fixed}
+
+    def arrive(self, content: pb.Content, chunk: memoryview | None) -> Incoming:
+        """A message begins to arrive. What is wrong with it is refused before anything is read or kept."""
+        kind = self.kinds.get(content.kind)
+        if kind is None:
+            allowed = ", ".join(sorted(self.kinds)) or "nothing"
+            raise Refusal("malformed", f"a message of the kind {content.kind!r:.60}; it may be {allowed}")
+        shapes = self._shapes.get(kind)
+        if shapes is None or content.lengths:
+            try:
+                shapes = expected(kind, content.lengths, self.sizes)
+            except Malformed as error:
+                raise Refusal("malformed", f"{error}, in a message of the kind {kind.kind}") from None
+        return Incoming(kind, content.fields, chunk, shapes, self.sizes)
+
+
+class Incoming:
+    """A message whose first frame is here."""
+
+    __slots__ = ("_chunk", "_fields", "_shapes", "_sizes", "kind")
+
+    def __init__(
+        self,
+        kind: type[Message],
+        fields: bytes,
+        chunk: memoryview | None,
+        shapes: list[tuple[np.dtype[Any], int]],
+        sizes: Sizes,
+    ) -> None:
+        self.kind, self._fields, self._chunk, self._shapes, self._sizes = kind, fields, chunk, shapes, sizes
+
+    @property
+    def bytes(self) -> int:
+        """How much its arrays take."""
+        return sum(dtype.itemsize * count for dtype, count in self._shapes)
+
+    @property
+    def whole(self) -> bool:
+        """Whether there is nothing more to read: it has no arrays, or one single-precision array in one chunk."""
+        if not self._shapes:
+            return True
+        dtype, count = self._shapes[0]
+        return len(self._shapes) == 1 and dtype == SINGLE and len(self._chunk or b"") == 4 * count > 0
+
+    def now(self, max_norm: float | None = None, **echoed: Any) -> Message:
+        """The message, if it is whole; ``echoed`` is what its sender need not repeat."""
+        arrays: list[Array] = []
+        if self._shapes and self._chunk is not None:
+            arrays.append(in_one_piece(self._chunk, max_norm))
+        elif self._chunk is not None:
+            raise Refusal("malformed", f"weights in a message of the kind {self.kind.kind}")
+        return self._message(arrays, echoed)
+
+    async def later(
+        self, read: Read, vector: Callable[[], Vector], max_norm: float | None = None, **echoed: Any
+    ) -> tuple[Message, int]:
+        """The message, once the rest of it has been read, and how many bytes that was.
+
+        ``vector`` gives memory for what is as long as the model.
+        """
+        arrays: list[Array] = [
+            vector() if (dtype, count) == (SINGLE, self._sizes.parameters) else np.empty(count, dtype)
+            for dtype, count in self._shapes
+        ]
+        size = await receive(read, self._chunk, arrays, max_norm)
+        return self._message(arrays, echoed), size
+
+    def _message(self, arrays: list[Array], known: Mapping[str, Any]) -> Message:
+        try:
+            wanted = declaration(self.kind).echoed
+            known = {name: value for name, value in known.items() if name in wanted}
+            return put_together(self.kind, self._fields, arrays, self._sizes, known)
+        except Malformed as error:
+            raise Refusal("malformed", f"{error}, in a message of the kind {self.kind.kind}") from None

@@ -1,0 +1,126 @@
+"""What a host asks of the world that drives it. All of this is data.
+
+``session`` is whatever the world called a client's connection when it told of it, and ``receipt`` whatever it handed
+over with a message.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple, TypeAlias
+
+from spyker.node.refusal import Refusal
+from spyker.node.views import View
+from spyker.node.words import Word
+from spyker.protocol.facts import Fact
+from spyker.protocol.forms import Array
+from spyker.protocol.messages import ServerMessage, StartTimer, StopTimer
+
+
+class Welcome(NamedTuple):
+    """Let a client in. ``keep`` says that its answer to the task that it holds is wanted."""
+
+    session: Any
+    keep: bool
+    saved_version: int
+
+
+class Give(NamedTuple):
+    """Give a client a task; one that was not sent yet gives way to it."""
+
+    session: Any
+    ticket: bytes
+    message: ServerMessage
+    saved_version: int
+
+
+class Close(NamedTuple):
+    """End a client's connection."""
+
+    session: Any
+    reason: str
+
+
+class Started(NamedTuple):
+    """The server begins, with so many clients: this is time zero."""
+
+    clients: int
+
+
+class WriteDown(NamedTuple):
+    """Write a fact down. So many messages wait, or are in service."""
+
+    fact: Fact
+    queue: int
+
+
+class Refused(NamedTuple):
+    """A client was refused something, and stays connected."""
+
+    client: int
+    refusal: Refusal
+
+
+class Done(NamedTuple):
+    """A message that came with a receipt has been dealt with."""
+
+    receipt: Any
+
+
+class Save(NamedTuple):
+    """Write a checkpoint, and say ``saved()`` when it would survive a power cut, or ``save_failed()``."""
+
+    numbers: dict[str, Any]
+    vectors: dict[str, Array]
+
+
+class Tell(NamedTuple):
+    """There is something that another server may be told now: ask ``next_for(peer)``."""
+
+    peer: int
+
+
+class Whisper(NamedTuple):
+    """Say something to another server, if there is a connection; if not, it will be said again."""
+
+    peer: int
+    word: Word
+
+
+class Members(NamedTuple):
+    """The servers are these now: connect to them, and to no others. Connections with ``strangers`` end."""
+
+    view: View
+    strangers: frozenset[int]
+
+
+class Stop(NamedTuple):
+    """The process must not go on, and why. It may begin anew under another lineage, if ``anew``."""
+
+    why: str
+    anew: bool
+
+
+class Acknowledge(NamedTuple):
+    """Tell another server that the effects of its messages up to this one are saved."""
+
+    peer: int
+    sequence: int
+
+
+Effect: TypeAlias = (
+    Welcome
+    | Give
+    | Close
+    | Started
+    | WriteDown
+    | Refused
+    | Done
+    | Save
+    | Tell
+    | Whisper
+    | Members
+    | Stop
+    | Acknowledge
+    | StartTimer
+    | StopTimer
+)

@@ -1,0 +1,45 @@
+"""Clients that answer with something else than what they trained. Who they are, and what they say, follows from the
+seed: a training that is answered twice is answered alike.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from spyker.config.scenario import Hostile, Scenario
+from spyker.engines.engine import TrainJob
+from spyker.vectors import Vector, length
+
+HUGE = 1e30
+CHOICE, NOISE = 0xBAD, 0xBAD5EED  # random numbers that nothing else uses
+
+
+class Liars:
+    """Falsifies the answers of some clients."""
+
+    def __init__(self, hostile: Hostile, clients: frozenset[int], seed: int) -> None:
+        self.hostile, self.clients, self.seed = hostile, clients, seed
+
+    @classmethod
+    def of(cls, scenario: Scenario) -> Liars | None:
+        """Those of a scenario, if it has any."""
+        hostile, count = scenario.world.hostile, scenario.client_count
+        if hostile is None:
+            return None
+        random = np.random.default_rng((scenario.seed, CHOICE))
+        chosen = random.choice(count, round(hostile.share * count), replace=False)
+        return cls(hostile, frozenset(chosen.tolist()), scenario.seed)
+
+    def answer(self, job: TrainJob, trained: Vector) -> Vector:
+        """What a client says came of its training."""
+        if job.client not in self.clients:
+            return trained
+        kind, strength = self.hostile.kind, np.float32(self.hostile.strength)
+        if kind == "huge":
+            return np.full_like(trained, HUGE)
+        if kind == "negative":
+            return job.weights - strength * (trained - job.weights)
+        random = np.random.default_rng((self.seed, NOISE, job.client, job.step))
+        noise = random.standard_normal(trained.size, np.float32)
+        far = length(trained - job.weights) / max(length(noise), 1e-12)
+        return job.weights + strength * np.float32(far) * noise

@@ -1,0 +1,111 @@
+"""A server's processor: one queue, served in the order of arrival, one message at a time."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections import deque
+from collections.abc import Callable, Mapping
+from typing import TypeAlias
+
+from spyker.protocol.messages import Action, ClientMessage, PeerMessage, ServeAgain
+from spyker.protocol.server import Server, Work
+from spyker.sim.clock import Clock
+from spyker.sim.timers import Timers
+
+Arrival: TypeAlias = tuple[int, ClientMessage | PeerMessage | str]
+"""Who says what; a text is the name of the server's own timer that has run out."""
+Perform: TypeAlias = Callable[["Processor", list[Action]], None]
+
+
+class Service(ABC):
+    """Serves what waits, wherever it waits. The effects of a message happen when its cost has elapsed."""
+
+    __slots__ = ("busy", "clock", "costs", "longest")
+
+    def __init__(self, clock: Clock, costs: Mapping[Work, float]) -> None:
+        self.clock, self.costs = clock, costs
+        self.longest = 0
+        self.busy = False
+
+    @property
+    @abstractmethod
+    def server(self) -> Server:
+        """The server whose messages these are."""
+
+    @abstractmethod
+    def _next(self) -> Work | None:
+        """How heavy the first message is; none, if none waits."""
+
+    @abstractmethod
+    def _handle(self) -> None:
+        """Let the first message take effect. It still counts as queued while it does."""
+
+    def _serve(self) -> None:
+        """Start on the first message; messages that cost nothing are done with at once."""
+        while (work := self._next()) is not None:
+            cost = self.costs[work]
+            if cost > 0:
+                self.busy = True
+                self.clock.at(self.clock.now + cost, self.done, None, None)
+                return
+            self._handle()
+
+    def done(self, _a: None, _b: None) -> None:
+        """The cost of the first message has elapsed."""
+        self.busy = False
+        self._handle()
+        self._serve()
+
+
+class Processor(Service):
+    """Serves the messages of a server that never dies."""
+
+    __slots__ = ("_server", "id", "perform", "queue", "timers")
+
+    def __init__(self, server: Server, clock: Clock, costs: Mapping[Work, float], perform: Perform) -> None:
+        super().__init__(clock, costs)
+        self._server, self.id = server, server.id
+        self.perform = perform
+        self.queue: deque[Arrival] = deque()  # the first one is in service
+        self.timers = Timers(clock, lambda timer: self.arrive(self.id, timer))
+
+    @property
+    def server(self) -> Server:
+        """Always the same one."""
+        return self._server
+
+    def arrive(self, sender: int, message: ClientMessage | PeerMessage | str) -> None:
+        """A message arrives: it waits for its turn."""
+        self.queue.append((sender, message))
+        if len(self.queue) > self.longest:
+            self.longest = len(self.queue)
+        if not self.busy:
+            self._serve()
+
+    def _next(self) -> Work | None:
+        if not self.queue:
+            return None
+        sender, message = self.queue[0]
+        return self._server.work_of(message) if type(message) is str else self._server.work(sender, message)  # type: ignore[arg-type]
+
+    def _handle(self) -> None:
+        sender, message = self.queue[0]
+        server = self._server
+        actions = server.expire(message) if type(message) is str else server.handle(sender, message)  # type: ignore[arg-type]
+        self.perform(self, actions)
+        self.queue.popleft()
+        for action in actions:
+            if isinstance(action, ServeAgain):
+                self.queue.extendleft(reversed(action.messages))
+                self.longest = max(self.longest, len(self.queue))
+
+    def start_timer(self, timer: str, seconds: float) -> None:
+        """Let a timer run, from now."""
+        self.stop_timer(timer)
+        self.timers.start(timer, seconds)
+
+    def stop_timer(self, timer: str) -> None:
+        """Let a timer be, also if it waits for its turn; it may be the one in service."""
+        self.timers.stop(timer)
+        if (self.id, timer) in self.queue:
+            self.queue = deque(a for n, a in enumerate(self.queue) if n == 0 or a[1] != timer)

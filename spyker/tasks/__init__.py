@@ -1,0 +1,1 @@
+"""What is learnt: tasks, datasets, models, local training and metrics."""

@@ -1,0 +1,30 @@
+"""``cifar10``: CIFAR-10, 32 × 32 photographs of ten kinds of things, and a small CNN."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from spyker.config.scenario import Training
+from spyker.tasks.built_in.images import ImageOptions, labels_of, make_images
+from spyker.tasks.data.dataset import Array
+from spyker.tasks.task import Task
+
+MEAN, DEVIATION = (0.4914, 0.4822, 0.4465), (0.2470, 0.2435, 0.2616)  # of the training images
+
+
+@dataclass(frozen=True, slots=True)
+class Options(ImageOptions):
+    """The options of ``cifar10``."""
+
+
+def make(options: Any, clients: int, seed: int, training: Training) -> Task:
+    """The task for so many clients."""
+    from spyker.tasks.built_in.models import cifar10_cnn
+
+    return make_images("cifar10", cifar10_cnn, MEAN, DEVIATION, options, clients, seed, training)
+
+
+def client_labels(options: Any, clients: int, seed: int) -> list[Array]:
+    """The labels that each client has."""
+    return labels_of("cifar10", options, clients, seed)

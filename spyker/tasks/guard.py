@@ -1,0 +1,181 @@
+"""Between engines and a task, which is somebody else's code: it is called as it wants to be called, what it returns is
+checked, and its errors say where they come from.
+"""
+
+from __future__ import annotations
+
+import inspect
+import math
+import pickle
+import traceback
+from collections.abc import Mapping
+from dataclasses import replace
+from numbers import Integral, Real
+from typing import Any, NoReturn
+
+import cloudpickle
+import numpy as np
+
+from spyker.config.sections import ScenarioError
+from spyker.tasks.task import Scored, Task, Trained
+from spyker.vectors import Vector
+
+FLOAT32 = np.dtype(np.float32)
+MOST_EXAMPLES, MOST_METRICS, LONGEST_NAME = 1 << 53, 256, 256  # what a message can carry
+LONGEST_REASON = 200  # characters of an error in a summary
+
+
+class TaskFailedError(RuntimeError):
+    """There is no result to be had from a task. Says which task, doing what, and why."""
+
+
+class ClientTrainingError(TaskFailedError):
+    """One training of one client failed. ``reason`` says why in a line; the whole text has the traceback."""
+
+    def __init__(self, text: str, reason: str = "") -> None:
+        super().__init__(text)
+        self.reason = reason or text
+
+
+class Guard:
+    """A task, behind its checks.
+
+    A client's state is bytes on this side: whoever keeps it need not know what it is, and a training is given a copy,
+    wherever it runs.
+    """
+
+    def __init__(self, task: Task) -> None:
+        self.task = task
+        told = inspect.signature(task.train).parameters
+        self._stateful, self._aged = "state" in told, "age" in told
+
+    def train(
+        self, client: int, weights: Vector, rate: float, step: int, state: bytes | None = None, age: float = 0.0
+    ) -> Vector | Trained:
+        """Train. The result is :class:`Trained`, its state bytes, where there is more to it than weights."""
+        try:
+            more: dict[str, Any] = {"age": age} if self._aged else {}
+            if self._stateful:
+                more["state"] = None if state is None else pickle.loads(state)  # made below, by this run
+            answer: Any = self.task.train(client, weights, rate, step, **more)
+        except Exception as error:
+            self._fail_training(f"training client {client}", error)
+        extended = isinstance(answer, Trained)
+        trained = answer.weights if extended else answer
+        if not isinstance(trained, np.ndarray) or trained.dtype != FLOAT32 or trained.shape != weights.shape:
+            self._refuse(
+                client,
+                describe(trained),
+                f"Return a NumPy array of {weights.size} float32, or Trained(weights=…) with such weights",
+            )
+        return self._checked(client, answer) if extended else trained
+
+    def evaluate(self, weights: Vector, states: Mapping[int, bytes] | None = None) -> float | Scored:
+        """Evaluate. The result is :class:`Scored` where the task measures more than one thing."""
+        task = self.task
+        try:
+            known = () if states is None else ({k: pickle.loads(state) for k, state in states.items()},)
+            found = task.evaluate(weights, *known)
+            if not isinstance(found, Mapping) and not task.also:
+                return float(found)
+        except Exception as error:
+            self._fail("evaluating a model", error)
+        names = [metric.name for metric in (task.metric, *task.also)]
+        if not isinstance(found, Mapping) or sorted(map(str, found)) != sorted(names):
+            got = f"a dict of {', '.join(map(repr, found))}" if isinstance(found, Mapping) else repr(found)
+            raise TaskFailedError(
+                f"task {self.name}, evaluating a model: returned {got}. Return a dict of "
+                f"{', '.join(map(repr, names))}: what the task declares in metric and also"
+            )
+        try:
+            score, *others = (float(found[name]) for name in names)
+        except Exception as error:
+            self._fail("evaluating a model", error)
+        return Scored(score, dict(zip(names[1:], others, strict=True))) if others else score
+
+    def sizes(self, clients: int) -> None:
+        """Ask for the size of every client's data, which must be there."""
+        for k in range(clients):
+            try:
+                size = self.task.size(k)
+            except ScenarioError:
+                raise
+            except Exception as error:
+                self._fail(f"asked for the size of client {k}'s data", error)
+            if isinstance(size, bool) or not isinstance(size, Integral) or size < 1:
+                raise ScenarioError(
+                    "task", f"client {k} has {size!r} examples", "Give it some, or have fewer clients (--clients)"
+                )
+
+    def explain(self, client: int, weights: Vector, rate: float, step: int, state: bytes | None) -> str:
+        """Why a training led to numbers that are not finite, if the task can tell."""
+        try:
+            if not self._stateful:
+                return self.task.explain(client, weights, rate, step)
+            return self.task.explain(client, weights, rate, step, None if state is None else pickle.loads(state))
+        except Exception as error:
+            return f"to repeat the training failed: {type(error).__name__}: {error}"
+
+    def _checked(self, client: int, answer: Trained) -> Trained:
+        examples, metrics = answer.examples, answer.metrics
+        if examples is not None:
+            if isinstance(examples, bool) or not isinstance(examples, Integral) or not 1 <= examples < MOST_EXAMPLES:
+                self._refuse(client, f"examples = {examples!r}", "Give their number, at least 1, or leave it out")
+            answer = replace(answer, examples=int(examples))
+        if metrics is not None:
+            if not isinstance(metrics, Mapping) or len(metrics) > MOST_METRICS:
+                self._refuse(client, f"metrics = {metrics!r:.60}", f"Give a dict of up to {MOST_METRICS} numbers")
+            for name, value in metrics.items():
+                number = isinstance(value, Real) and math.isfinite(value)
+                if not isinstance(name, str) or len(name) > LONGEST_NAME or not number:
+                    self._refuse(client, f"the metric {name!r:.60}: {value!r}", "Give finite numbers, each with a name")
+            metrics = {name: float(value) for name, value in metrics.items()}
+        if answer.state is None:
+            return replace(answer, metrics=metrics)
+        if not self._stateful:
+            self._refuse(client, "a state that train would not be given", "Declare train(…, step, state=None)")
+        try:
+            return replace(answer, metrics=metrics, state=cloudpickle.dumps(answer.state))
+        except Exception as error:
+            self._fail_training(f"pickling the state of client {client}", error)
+
+    def _refuse(self, client: int, returned: str, remedy: str) -> NoReturn:
+        reason = f"returned {returned}. {remedy}"
+        raise ClientTrainingError(f"task {self.name}, training client {client}: {reason}", reason)
+
+    def _fail_training(self, doing: str, error: Exception) -> NoReturn:
+        raise ClientTrainingError(self._told(doing, error), one_line(error)) from error
+
+    def _fail(self, doing: str, error: Exception) -> NoReturn:
+        raise TaskFailedError(self._told(doing, error)) from error
+
+    def _told(self, doing: str, error: Exception) -> str:
+        return f"task {self.name}, {doing}:\n{own_traceback(error)}"
+
+    @property
+    def name(self) -> str:
+        """The task's class."""
+        return type(self.task).__qualname__
+
+
+def describe(answer: object) -> str:
+    """What was returned in place of weights."""
+    if isinstance(answer, np.ndarray):
+        return f"an array of {answer.dtype} in the shape {answer.shape}"
+    return f"{answer!r:.60} ({type(answer).__name__})"
+
+
+def one_line(error: Exception) -> str:
+    """What an error says, shortened to a line."""
+    first = next(iter(str(error).strip().splitlines()), "")
+    text = first if isinstance(error, ScenarioError) else f"{type(error).__name__}: {first}".rstrip(": ")
+    return text if len(text) <= LONGEST_REASON else f"{text[: LONGEST_REASON - 1]}…"
+
+
+def own_traceback(error: Exception) -> str:
+    """An error with its traceback, from the first frame that is not ours; one that says what to do needs none."""
+    if isinstance(error, ScenarioError):
+        return str(error)
+    trace = error.__traceback__
+    below = trace.tb_next if trace is not None else None
+    return "".join(traceback.format_exception(type(error), error, below or trace)).rstrip()

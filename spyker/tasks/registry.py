@@ -1,0 +1,199 @@
+"""From a scenario to its task.
+
+A task that is not built in is made by a function, called as ``function(clients=…, seed=…, training=…, **options)``,
+which returns a :class:`~spyker.tasks.task.Task`. A program may give the function itself, or a task that is made
+already, instead of a name.
+"""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import tomllib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from spyker.config.scenario import Scenario, TaskChoice, Training
+from spyker.config.sections import ScenarioError, kebab, read, show, to_toml
+from spyker.config.suggest import suggest
+from spyker.own_code import code_digest, value_digest
+from spyker.tasks.by_value import ByValue
+from spyker.tasks.data.dataset import Array, DataError
+from spyker.tasks.guard import Guard, TaskFailedError, own_traceback
+from spyker.tasks.names import BUILT_IN, NAMES, WHERE, check_name
+from spyker.tasks.task import Task
+
+
+@dataclass(frozen=True, slots=True)
+class Recipe:
+    """How to make a task. Small, so that every worker process can make its own."""
+
+    choice: TaskChoice
+    clients: int
+    seed: int
+    training: Training
+
+    def make(self) -> Task:
+        """Make the task, which must have data for every client, and for no others."""
+        task = self._made()
+        Guard(task).sizes(self.clients)
+        there = getattr(task, "clients", None) if hasattr(task, "client_tests") else None  # of a PyTorch task
+        if there is not None and len(there) > self.clients:
+            raise ScenarioError(
+                "world.clients",
+                f"adds up to {self.clients}, and the task has data for {len(there)}",
+                "Have as many clients (--clients), or give the task one dataset for each",
+            )
+        return task
+
+    def _made(self) -> Task:
+        name, options, given = self.choice.name, self.choice.options, self.choice.given
+        if given is None and name in BUILT_IN:
+            task = importlib.import_module(BUILT_IN[name]).make(options, self.clients, self.seed, self.training)
+        elif given is not None and isinstance(given.value, Task):
+            return given.value
+        else:
+            function, named = self.call()
+            try:
+                task = function(**named)
+            except (ScenarioError, DataError):
+                raise
+            except Exception as error:
+                raise TaskFailedError(f"task {name}, making it:\n{own_traceback(error)}") from error
+        if not isinstance(task, Task):
+            raise ScenarioError("task.name", f"{name} returned {type(task).__name__}", "Return a spyker Task")
+        return task
+
+    def call(self) -> tuple[Callable[..., Task], dict[str, Any]]:
+        """The function that makes a task that is not built in, and what it is given; an error if that does not fit."""
+        name, given = self.choice.name, self.choice.given
+        function = NAMES.find(name, WHERE) if given is None else given.value
+        if not callable(function):
+            raise ScenarioError(WHERE, f"{name} is {type(function).__name__}", "Name a function that makes a task")
+        told = {"clients": self.clients, "seed": self.seed, "training": self.training}
+        options = {key.replace("-", "_"): value for key, value in self.choice.options.items()}
+        signature = inspect.signature(function)
+        try:
+            signature.bind(**options, **told)
+        except TypeError as error:
+            known = [kebab(key) for key in signature.parameters if key not in told]
+            unknown = next((kebab(key) for key in options if kebab(key) not in known), None)
+            missing = [key for key in told if key not in signature.parameters]
+            if missing:
+                every = ", ".join([*told, *(key for key in signature.parameters if key not in told)])
+                raise ScenarioError(
+                    "task", f"{name} does not take {' and '.join(missing)}", f"Declare it as a function of ({every})"
+                ) from None
+            remedy = "Mend [task]" if unknown is None else suggest(unknown, known, "Options of the function are")
+            raise ScenarioError("task", f"{name} does not take these options: {error}", remedy) from None
+        return function, options | told
+
+    def guarded(self) -> Guard:
+        """Make the task in a worker, from where errors travel as text."""
+        try:
+            return Guard(self.make())
+        except TaskFailedError:
+            raise
+        except Exception as error:
+            name = self.choice.name
+            raise TaskFailedError(f"task {name}, making it in a worker:\n{own_traceback(error)}") from error
+
+
+def choose(task: str | Callable[..., Task] | Task, options: Mapping[str, object] | None = None) -> TaskChoice:
+    """A task by its name, or one that a program holds: a function that makes it, or the task itself."""
+    keys = {kebab(key): value for key, value in (options or {}).items()}
+    if isinstance(task, str):
+        return TaskChoice(task, keys)
+    if isinstance(task, Task):
+        if keys:
+            raise ScenarioError("task", "is an object, which takes no options", "Give a function that makes it")
+        return TaskChoice(f"{type(task).__module__}.{type(task).__qualname__}", keys, ByValue(task))
+    if not callable(task):
+        raise ScenarioError(
+            "task", f"is {task!r:.60}", "Give a name, a function that makes a task, or an object of the class Task"
+        )
+    return TaskChoice(name_of(task), keys, ByValue(task))
+
+
+def name_of(function: Callable[..., Task]) -> str:
+    """The name of a function, by which it can be found again if it stands in a module."""
+    module = getattr(function, "__module__", None) or type(function).__module__
+    name = getattr(function, "__qualname__", None) or type(function).__qualname__
+    return f"{module}.{name}" if module == "__main__" or not name.isidentifier() else f"{module}:{name}"
+
+
+def resolve(scenario: Scenario) -> Scenario:
+    """Check the task's options and fill in what they leave open."""
+    choice = scenario.task
+    if choice.given is None:
+        check_name(choice.name)
+        if choice.name in BUILT_IN:
+            if isinstance(choice.options, Mapping):
+                section = importlib.import_module(BUILT_IN[choice.name]).Options
+                choice = replace(choice, options=read(section, choice.options, "task"))
+            return replace(scenario, task=choice)
+    for key, value in choice.options.items():
+        check_option(key, value)
+    return scenario
+
+
+def check_option(key: str, value: object) -> None:
+    """An option of a task that is not built in must be fit for an argument, and for a scenario file."""
+    if not key.replace("-", "_").isidentifier():
+        raise ScenarioError(f"task.{key}", "is not the name of an argument", "Use letters, digits and dashes")
+    try:
+        tomllib.loads(f"value = {to_toml(value)}")
+    except tomllib.TOMLDecodeError:
+        raise ScenarioError(
+            f"task.{key}", f"is {value!r:.60}, which a scenario file cannot hold", "Give numbers, texts, lists or dicts"
+        ) from None
+
+
+def with_task_defaults(scenario: Scenario, task: Task) -> Scenario:
+    """The scenario with the task's learning rate and the targets of its metric, where it sets none."""
+    evaluation, training = scenario.evaluation, scenario.training
+    if evaluation.targets is None:
+        evaluation = replace(evaluation, targets=task.metric.targets)
+    return replace(scenario, evaluation=evaluation, training=replace(training, rate=rate_of(training, task)))
+
+
+def rate_of(training: Training, task: Task) -> float:
+    """The initial learning rate: what the scenario sets, the task's own, or the default."""
+    rate = training.rate or task.rate or Training().rate
+    assert rate is not None
+    return rate
+
+
+def check_code(scenario: Scenario) -> None:
+    """Refuse a task whose code cannot be found, before processes do so one by one."""
+    name = scenario.task.name
+    if name not in BUILT_IN:
+        recipe(scenario).call()
+    elif (check := getattr(importlib.import_module(BUILT_IN[name]), "check", None)) is not None:
+        check(scenario.task.options)
+
+
+def client_labels(scenario: Scenario) -> list[Array]:
+    """The labels that each client has, for a task whose data has labels."""
+    name = scenario.task.name
+    function = getattr(importlib.import_module(BUILT_IN[name]), "client_labels", None) if name in BUILT_IN else None
+    if function is None:
+        raise ScenarioError("task.name", f"{show(name)} has no labels to show", "Choose digits, mnist or cifar10")
+    labels: list[Array] = function(scenario.task.options, scenario.client_count, scenario.seed)
+    return labels
+
+
+def code_of(choice: TaskChoice) -> str:
+    """A digest of the code of the user's own that a task depends on; empty for a built-in one that names none."""
+    if choice.given is None:
+        if choice.name in BUILT_IN:
+            function = getattr(importlib.import_module(BUILT_IN[choice.name]), "code_of", None)
+            return "" if function is None else str(function(choice.options))
+        return NAMES.release(choice.name) + code_digest(NAMES.place(choice.name))
+    return value_digest(choice.given.value)
+
+
+def recipe(scenario: Scenario) -> Recipe:
+    """The recipe for a scenario's task."""
+    return Recipe(scenario.task, scenario.client_count, scenario.seed, scenario.training)

@@ -1,0 +1,244 @@
+"""What can be said about a PyTorch task before anybody trains: that model, data, loss and scores fit together.
+
+Two examples of the first client and two of the test data go through the model once, as in an evaluation; that changes
+neither the model nor what is drawn later. What only a training can tell is said there.
+"""
+
+from __future__ import annotations
+
+import functools
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from spyker.config.sections import ScenarioError
+from spyker.tasks.torch_data import Batch, DataProblemError, Loaded, Source, Whole, shape
+
+TWO = "the model has BatchNorm layers that train on at least two examples at a time"
+TRIAL = 2  # examples: with one alone, a sum over examples looks like one per example
+
+
+def refuse(whose: str, problem: str, remedy: str) -> ScenarioError:
+    """An error about somebody's data."""
+    return ScenarioError("task", f"{whose}: {problem}", remedy)
+
+
+def looks(batch: Batch) -> str:
+    """A batch, in words."""
+    parts = [*(f"inputs {shape(part)}" for part in batch.inputs)]
+    parts += [f"{name} {shape(part)}" for name, part in batch.named.items()]
+    return ", ".join([*parts, f"targets {shape(batch.targets)}"])
+
+
+def check_alike(clients: Sequence[Source]) -> None:
+    """Datasets in memory must have examples of one kind."""
+    first = clients[0]
+    if not isinstance(first, Whole):
+        return
+    for k, other in enumerate(clients):
+        if not isinstance(other, Whole):
+            continue
+        if other.parts.keys() != first.parts.keys():
+            theirs, ours = ", ".join(other.parts), ", ".join(first.parts)
+            raise refuse(f"client {k}", f"has {theirs}, and client 0 {ours}", "Give all clients the same columns")
+        for name, part in other.parts.items():
+            model = first.parts[name]
+            if part.shape[1:] != model.shape[1:] or part.dtype != model.dtype:
+                what = name.removesuffix(" 0")
+                raise refuse(
+                    f"client {k}",
+                    f"{what} are {shape(part)}, and those of client 0 {shape(model)}",
+                    "Give all clients examples of one shape and type, or TorchTask a collate_fn that makes them so",
+                )
+
+
+def check_classes(clients: Sequence[Source], classes: int) -> None:
+    """Labels in memory must be among the classes that the model knows."""
+    for k, each in enumerate(clients):
+        targets = each.whole.targets if isinstance(each, Whole) else None
+        if isinstance(targets, Tensor) and targets.dtype == torch.int64 and targets.numel():
+            low, high = int(targets.min()), int(targets.max())
+            if (low < 0 and low != -100) or high >= classes:  # -100 is what cross-entropy leaves out
+                wrong = high if high >= classes else low
+                raise refuse(
+                    f"client {k}",
+                    f"has a target {wrong}, and the model {classes} outputs, for the classes 0 to {classes - 1}",
+                    "Give the model as many outputs as there are classes, and count those from 0",
+                )
+
+
+def first_batch(source: Source, device: torch.device, whose: str) -> Batch:
+    """Two examples of somebody's."""
+    try:
+        batch = next(source.open(device).in_order(TRIAL), None)
+    except DataProblemError as problem:
+        raise refuse(whose, problem.problem, problem.remedy) from None
+    if batch is None:
+        raise refuse(whose, "gives no example", "Give it some, or leave it out")
+    return batch
+
+
+def outputs_of(model: nn.Module, batch: Batch, whose: str) -> Any:
+    """What the model says of a batch, or an error that says what it was given."""
+    try:
+        return model(*batch.inputs, **batch.named)
+    except Exception as error:
+        given = {part.dtype for part in [*batch.inputs, *batch.named.values()] if isinstance(part, Tensor)}
+        double = next(model.parameters()).dtype == torch.float64
+        remedy = "Change the model's first layer, or the data"
+        if double and torch.float32 in given:
+            remedy = "The model is in float64: write inputs.double(), or model.float()"
+        elif not double and torch.float64 in given:
+            remedy = "Write inputs.float()"
+        raise refuse(whose, f"the model does not take {looks(batch)} ({said(error)})", remedy) from error
+
+
+def logits_for(function: Callable[[Any, Any], Any], outputs: Any) -> Any:
+    """The outputs of a model as a loss or a score takes them.
+
+    Those of PyTorch and of Spyker take tensors, so of outputs with logits those; the user's own take everything.
+    """
+    if isinstance(outputs, Tensor):
+        return outputs
+    while isinstance(function, functools.partial):
+        function = function.func
+    of_others = str(getattr(function, "__module__", "")).startswith(("torch", "spyker."))
+    return logits_of(outputs) if of_others and logits_of(outputs) is not None else outputs
+
+
+def logits_of(outputs: Any) -> Any:
+    """The logits among a model's outputs, or None."""
+    return outputs.get("logits") if isinstance(outputs, Mapping) else getattr(outputs, "logits", None)
+
+
+def loss_of(loss: Callable[[Any, Any], Any], outputs: Any, batch: Batch, whose: str) -> Tensor:
+    """The loss of a batch: one number."""
+    given = f"outputs {shape(outputs)} and targets {shape(batch.targets)}"
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        try:
+            found = loss(logits_for(loss, outputs), batch.targets)
+        except Exception as error:
+            whole = isinstance(batch.targets, Tensor) and batch.targets.is_floating_point()
+            entropy = loss is nn.functional.cross_entropy and whole
+            remedy = "Labels are whole numbers: write targets.long()" if entropy else "Give TorchTask another loss=…"
+            if not isinstance(outputs, Tensor) and logits_of(outputs) is not None:
+                remedy = "Compute the loss of outputs.logits"
+            raise refuse(whose, f"the loss does not take {given} ({said(error)})", remedy) from error
+    if any("target size" in str(warning.message) for warning in caught):
+        raise refuse(
+            whose,
+            f"the loss compares {given}, every output with every target",
+            "Give both the same shape: targets.unsqueeze(1), or a model that ends with nn.Flatten(0)",
+        )
+    if not isinstance(found, Tensor) or found.numel() != 1:
+        raise refuse(whose, f"the loss of {given} is {shape(found)}, not one number", "Return the mean: loss.mean()")
+    return found
+
+
+def scores_of(score: Callable[[Any, Any], Any], name: str, outputs: Any, batch: Batch) -> Tensor:
+    """The scores of a batch: one number per example."""
+    found = score(logits_for(score, outputs), batch.targets)
+    if not isinstance(found, Tensor) or found.shape != (batch.count,):
+        remedy = "Return one number per example; Spyker takes the mean, over all batches"
+        if isinstance(found, Tensor) and found.dim() == 0:
+            remedy = "Leave out .mean() or .sum(): Spyker takes the mean itself, over all batches"
+        elif not isinstance(found, Tensor):
+            remedy = "Return a tensor with one number per example; Spyker takes the mean, over all batches"
+        raise ScenarioError(
+            "task",
+            f"the score of {name} is {shape(found)} for {batch.count} examples (outputs {shape(outputs)}, targets "
+            f"{shape(batch.targets)})",
+            remedy,
+        )
+    return found
+
+
+@torch.no_grad()
+def try_out(
+    model: nn.Module,
+    clients: Sequence[Source],
+    test: Source,
+    loss: Callable[[Any, Any], Any],
+    scores: Sequence[tuple[str, Callable[[Any, Any], Any]]],
+    device: torch.device,
+) -> Batch:
+    """Let a few examples through; those of the first client are returned."""
+    mode = model.training
+    with torch.random.fork_rng(devices=[]):
+        model.train(mode=False)
+        try:
+            batch = first_batch(clients[0], device, "client 0")
+            outputs = outputs_of(model, batch, "client 0")
+            logits = logits_for(loss, outputs)
+            if loss is nn.functional.cross_entropy and isinstance(logits, Tensor) and logits.dim() > 1:
+                check_classes(clients, logits.shape[1])
+            loss_of(loss, outputs, batch, "client 0")
+            judged = first_batch(test, device, "the test data")
+            said_of_test = outputs_of(model, judged, "the test data")
+            for name, score in scores:
+                try:
+                    scores_of(score, name, said_of_test, judged)
+                except ScenarioError:
+                    raise
+                except Exception as error:
+                    given = f"outputs {shape(said_of_test)} and targets {shape(judged.targets)}"
+                    raise refuse(
+                        "the test data", f"the score of {name} does not take {given} ({said(error)})", "Mend score=…"
+                    ) from error
+        finally:
+            model.train(mode=mode)
+    return batch
+
+
+@torch.no_grad()
+def needs_two(model: nn.Module, batch: Batch) -> bool:
+    """Whether BatchNorm refuses to train on one example alone."""
+    if not any(isinstance(module, nn.modules.batchnorm._BatchNorm) for module in model.modules()):
+        return False
+    mode, before = model.training, [(buffer, buffer.clone()) for buffer in model.buffers()]
+    with torch.random.fork_rng(devices=[]):
+        model.train()
+        try:
+            model(*first(batch.inputs), **first(batch.named))
+        except Exception as error:  # any other will be told where it happens
+            return "more than 1 value per channel" in str(error)
+        finally:
+            model.train(mode=mode)
+            for buffer, value in before:
+                buffer.copy_(value)
+    return False
+
+
+def first(value: Any) -> Any:
+    """The first example of a batch, however nested its tensors are."""
+    if isinstance(value, Tensor):
+        return value[:1]
+    if isinstance(value, Mapping):
+        return {key: first(part) for key, part in value.items()}
+    return type(value)(map(first, value)) if isinstance(value, tuple | list) else value
+
+
+def check_pairs(clients: Sequence[Source], size: int) -> None:
+    """Refuse clients that would never have two examples in a batch."""
+    for k, each in enumerate(clients):
+        if each.count == 1:
+            raise refuse(f"client {k}", f"has one example, and {TWO}", "Give it more examples, or leave it out")
+        if isinstance(each, Loaded):
+            if each.loader.batch_size == 1:
+                raise refuse(f"client {k}", f"has a DataLoader with batches of one, and {TWO}", "Make them larger")
+        elif size == 1:
+            raise ScenarioError("training.batch-size", f"1 is not allowed: {TWO}", "Write at least 2")
+
+
+def precision(dtype: torch.dtype) -> str:
+    """The name of a type of numbers."""
+    return str(dtype).removeprefix("torch.")
+
+
+def said(error: Exception) -> str:
+    """The first line of an error."""
+    return f"{type(error).__name__}: {str(error).strip().splitlines()[0] if str(error).strip() else ''}".rstrip(": ")

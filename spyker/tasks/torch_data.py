@@ -1,0 +1,331 @@
+"""Datasets as people have them, in one form that a :class:`~spyker.tasks.torch_task.TorchTask` trains on.
+
+What a dataset gives for an example, or for a batch, is ``(inputs, target)``, a tuple whose last part is the target, or
+a dictionary. :class:`Reading` makes arguments of a model of it.
+
+- Columns, and map-style datasets, are read once and kept in memory, as tensors.
+- With a ``collate_fn``, a map-style dataset is read batch by batch instead, and nothing of it is kept.
+- A :class:`Later` is read whenever it is needed; a :class:`Stream` likewise, but batch by batch.
+- A ``DataLoader`` makes its own batches, in its own order.
+"""
+
+from __future__ import annotations
+
+import copy
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from typing import Any, TypeAlias
+
+import torch
+from torch import Tensor
+from torch.utils.data import DataLoader, Dataset, TensorDataset
+
+Examples: TypeAlias = tuple[Tensor, Tensor]
+Collate: TypeAlias = Callable[[list[Any]], Any]
+TARGETS = ("labels", "label", "targets", "target", "y")  # what people call the column with the target
+
+
+@dataclass(frozen=True, slots=True)
+class Later:
+    """A dataset of ``count`` examples that is read anew whenever it is needed, and not kept: for data whose source is
+    fast, shared among processes, and smaller than the tensors made of it.
+    """
+
+    count: int
+    read: Callable[[], Any]
+    """Gives all examples, as columns: ``(inputs, targets)`` or a dictionary."""
+
+
+@dataclass(frozen=True, slots=True)
+class Stream:
+    """A dataset that does not fit into memory: ``count`` examples of it are a client's data, read anew every time.
+
+    ``source`` is iterable, and is read from its beginning in every epoch; or it is a function of the number of the
+    training, from 0, that gives what to read, so that a client may go on where its last training ended.
+    """
+
+    count: int
+    source: Iterable[Any] | Callable[[int], Iterable[Any]]
+
+
+Data: TypeAlias = (
+    Examples | Dataset[Any] | DataLoader[Any] | Later | Stream | Mapping[str, Any] | Sequence[Any] | Iterable[Any]
+)
+
+
+class DataProblemError(Exception):
+    """What is wrong with a dataset, and the remedy; whoever knows whose it is says so."""
+
+    def __init__(self, problem: str, remedy: str) -> None:
+        super().__init__(f"{problem}. {remedy}")
+        self.problem, self.remedy = problem, remedy
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """Some examples, as a model takes them."""
+
+    inputs: tuple[Any, ...]
+    named: dict[str, Any]
+    targets: Any
+
+    @property
+    def count(self) -> int:
+        """How many examples it has."""
+        some = self.targets
+        while isinstance(some, Mapping):
+            some = next(iter(some.values()))
+        return len(some)
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """Which parts of an example are for the model, and which is the target."""
+
+    inputs: str | Sequence[str] | None = None
+    """Of dictionaries: one name, which the model gets as its argument, or several, which it gets by their names."""
+    target: str | None = None
+
+    def names(self, example: Mapping[str, Any]) -> list[str]:
+        """The columns that are read, the target last."""
+        target = self.target or next((name for name in TARGETS if name in example), None)
+        inputs = [self.inputs] if isinstance(self.inputs, str) else self.inputs
+        names = [name for name in example if name != target] if inputs is None else list(inputs)
+        missing = next((name for name in [*names, target] if name not in example), None)
+        if target is None or missing is not None or not names:
+            what = "none of them is the target" if target is None or not names else f"{missing!r} is not among them"
+            raise DataProblemError(
+                f"its columns are {', '.join(map(repr, example))}, and {what}",
+                'Name them: TorchTask(…, inputs="image", target="label")',
+            )
+        return [*names, target]
+
+    def parts(self, example: Any) -> dict[str, Any]:
+        """The parts of an example or of a batch by name, in their order, the target last."""
+        if isinstance(example, Mapping):
+            return {name: example[name] for name in self.names(example)}
+        if isinstance(example, tuple | list) and len(example) > 1:
+            return {**{f"inputs {i}": part for i, part in enumerate(example[:-1])}, "targets": example[-1]}
+        raise DataProblemError(
+            f"an example of it is {type(example).__name__}", "Give (inputs, target), or a dictionary with names"
+        )
+
+    def batch(self, raw: Any) -> Batch:
+        """A batch from what a dataset gives for one."""
+        return self.arranged(self.parts(raw), by_name=isinstance(raw, Mapping))
+
+    def arranged(self, parts: Mapping[str, Any], *, by_name: bool) -> Batch:
+        """A batch of named parts: one input, and those of tuples, in their order; several of dictionaries by name."""
+        *names, target = parts
+        if by_name and len(names) > 1:
+            return Batch((), {name: parts[name] for name in names}, parts[target])
+        return Batch(tuple(parts[name] for name in names), {}, parts[target])
+
+
+class Opened(ABC):
+    """A dataset that is being read."""
+
+    @abstractmethod
+    def shuffled(self, size: int) -> Iterator[Batch]:
+        """Batches of up to ``size``, in an order that PyTorch's generator draws, if the order is ours."""
+
+    @abstractmethod
+    def in_order(self, size: int) -> Iterator[Batch]:
+        """The same in the dataset's own order."""
+
+
+class Source(ABC):
+    """A dataset, in whatever form, of ``count`` examples."""
+
+    def __init__(self, count: int) -> None:
+        self.count = count
+
+    @abstractmethod
+    def open(self, device: torch.device, step: int = 0) -> Opened:
+        """Begin to read, for a client's training of this number."""
+
+
+class Whole(Source, Opened):
+    """All examples as tensors, one per column."""
+
+    def __init__(self, reading: Reading, parts: Mapping[str, Tensor], *, by_name: bool) -> None:
+        super().__init__(next(iter(parts.values())).shape[0])
+        self.reading, self.by_name = reading, by_name
+        *inputs, target = parts
+        self.parts = {name: channels_last(parts[name]) for name in inputs} | {target: parts[target]}
+
+    def open(self, device: torch.device, step: int = 0) -> Whole:
+        """All of it, where it is computed with."""
+        if all(part.device == device for part in self.parts.values()):
+            return self
+        parts = {name: part.to(device) for name, part in self.parts.items()}
+        return Whole(self.reading, parts, by_name=self.by_name)
+
+    @property
+    def whole(self) -> Batch:
+        """All examples at once."""
+        return self.reading.arranged(self.parts, by_name=self.by_name)
+
+    def read(self) -> Examples:
+        """All inputs and all targets, where there is one of each per example."""
+        (inputs,), targets = self.whole.inputs, self.whole.targets
+        return inputs, targets
+
+    def shuffled(self, size: int) -> Iterator[Batch]:
+        """In a random order."""
+        device = next(iter(self.parts.values())).device
+        for which in torch.randperm(self.count).to(device).split(size):
+            yield self.reading.arranged({n: part[which] for n, part in self.parts.items()}, by_name=self.by_name)
+
+    def in_order(self, size: int) -> Iterator[Batch]:
+        """As they are."""
+        for pieces in zip(*(part.split(size) for part in self.parts.values()), strict=True):
+            yield self.reading.arranged(dict(zip(self.parts, pieces, strict=True)), by_name=self.by_name)
+
+
+class ReadLater(Source):
+    """A :class:`Later`."""
+
+    def __init__(self, reading: Reading, later: Later) -> None:
+        super().__init__(later.count)
+        self.reading, self.later = reading, later
+
+    def open(self, device: torch.device, step: int = 0) -> Whole:
+        """Read it."""
+        return columns(self.reading, self.later.read()).open(device)
+
+    def read(self) -> Examples:
+        """All inputs and all targets."""
+        return self.open(torch.device("cpu")).read()
+
+
+class Pieces(Source, Opened):
+    """What is read batch by batch; ``raw`` gives batches as the dataset has them."""
+
+    device = torch.device("cpu")
+    step = 0
+
+    def __init__(self, reading: Reading, count: int) -> None:
+        super().__init__(count)
+        self.reading = reading
+
+    def open(self, device: torch.device, step: int = 0) -> Pieces:
+        """There is nothing to be read yet."""
+        opened = copy.copy(self)
+        opened.device, opened.step = device, step
+        return opened
+
+    @abstractmethod
+    def raw(self, size: int, *, shuffle: bool) -> Iterator[Any]:
+        """Batches, as the dataset gives them."""
+
+    def shuffled(self, size: int) -> Iterator[Batch]:
+        """In a random order, if the order is ours."""
+        return (self.reading.batch(moved(raw, self.device)) for raw in self.raw(size, shuffle=True))
+
+    def in_order(self, size: int) -> Iterator[Batch]:
+        """In its own order."""
+        return (self.reading.batch(moved(raw, self.device)) for raw in self.raw(size, shuffle=False))
+
+
+class Listed(Pieces):
+    """A map-style dataset whose batches are collated when they are needed."""
+
+    def __init__(self, reading: Reading, dataset: Any, collate: Collate) -> None:
+        super().__init__(reading, len(dataset))
+        self.dataset, self.collate = dataset, collate
+
+    def raw(self, size: int, *, shuffle: bool) -> Iterator[Any]:
+        """Fetch and collate."""
+        order = torch.randperm(self.count) if shuffle else torch.arange(self.count)
+        for which in order.split(size):
+            yield self.collate([self.dataset[i] for i in which.tolist()])
+
+
+class Loaded(Pieces):
+    """A ``DataLoader``."""
+
+    def __init__(self, reading: Reading, loader: DataLoader[Any], count: int) -> None:
+        super().__init__(reading, count)
+        self.loader = loader
+
+    def raw(self, size: int, *, shuffle: bool) -> Iterator[Any]:
+        """Its batches. What it draws follows from PyTorch's generator, also where it has one of its own."""
+        if self.loader.generator is not None:
+            self.loader.generator.manual_seed(int(torch.randint(1 << 62, ())))
+        seen = 0
+        for raw in self.loader:
+            yield raw
+            seen += self.reading.batch(raw).count
+            if seen >= self.count:
+                return
+
+
+class Streamed(Pieces):
+    """A :class:`Stream` of examples."""
+
+    def __init__(self, reading: Reading, stream: Stream, collate: Collate) -> None:
+        super().__init__(reading, stream.count)
+        self.source, self.collate = stream.source, collate
+
+    def raw(self, size: int, *, shuffle: bool) -> Iterator[Any]:
+        """The first examples, in the order in which they come."""
+        source: Any = self.source
+        examples = islice(iter(source if is_iterable(source) else source(self.step)), self.count)
+        while some := list(islice(examples, size)):
+            yield self.collate(some)
+
+
+def columns(reading: Reading, data: Any) -> Whole:
+    """Columns as tensors of one length."""
+    parts = reading.parts(data.tensors if isinstance(data, TensorDataset) else data)
+    found = {name: as_tensor(part, name) for name, part in parts.items()}
+    lengths = {name: part.shape[0] if part.dim() else 0 for name, part in found.items()}
+    if len(set(lengths.values())) > 1:
+        counts = " and ".join(f"{count} {name.removesuffix(' 0')}" for name, count in lengths.items())
+        raise DataProblemError(f"has {counts}", "Give every input its target, and every target its input")
+    if 0 in lengths.values():
+        raise DataProblemError("has no examples", "Give it some")
+    return Whole(reading, found, by_name=isinstance(data, Mapping))
+
+
+def as_tensor(part: Any, name: str) -> Tensor:
+    """A part of an example, or a column, as a tensor."""
+    try:
+        return torch.as_tensor(part)
+    except (TypeError, ValueError, RuntimeError) as error:
+        what = name.removesuffix(" 0")
+        raise DataProblemError(
+            f"has {what} that are no numbers ({type(part).__name__}: {error})",
+            "Make tensors of them in the dataset, name other columns with inputs=…, or give TorchTask a collate_fn",
+        ) from None
+
+
+def moved(value: Any, device: torch.device) -> Any:
+    """Tensors, however nested, where they are computed with; images with the colours of a pixel side by side."""
+    if isinstance(value, Tensor):
+        return channels_last(value.to(device))
+    if isinstance(value, Mapping):
+        return {key: moved(part, device) for key, part in value.items()}
+    if isinstance(value, tuple | list):
+        return [moved(part, device) for part in value]
+    return value
+
+
+def channels_last(part: Tensor) -> Tensor:
+    """Lay images out in memory such that the colours of a pixel are neighbours, which is faster on a CPU."""
+    return part.contiguous(memory_format=torch.channels_last) if part.dim() == 4 else part
+
+
+def is_iterable(value: Any) -> bool:
+    """Whether it can be read from."""
+    return hasattr(value, "__iter__")
+
+
+def shape(value: Any) -> str:
+    """What a part of a batch looks like."""
+    if isinstance(value, Tensor):
+        return f"{str(value.dtype).removeprefix('torch.')} {tuple(value.shape)}"
+    return type(value).__name__

@@ -1,0 +1,364 @@
+"""Any PyTorch model with any datasets, one per client, as a task.
+
+The model's parameters and floating-point buffers become views of one flat vector, and their gradients views of
+another. So a model is loaded with one copy, an SGD step is one operation, and the weights that travel are the memory
+that was trained.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+import warnings
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from spyker.config.scenario import Training
+from spyker.config.sections import ScenarioError, show
+from spyker.tasks.descent import Descent
+from spyker.tasks.layout import Layout
+from spyker.tasks.native.compiling import refused
+from spyker.tasks.native.kernel import kernel_for
+from spyker.tasks.task import ACCURACY, Metric, Task, Trained
+from spyker.tasks.torch_checks import check_alike, check_pairs, needs_two, precision, scores_of, try_out
+from spyker.tasks.torch_data import Collate, Data, Examples, Later, Loaded, Pieces, Reading, Source, Stream, Whole
+from spyker.tasks.torch_given import sources
+from spyker.tasks.torch_training import Trainer
+from spyker.vectors import Vector
+
+__all__ = ["Examples", "Later", "Measure", "Stream", "TorchTask", "accuracy"]
+
+Loss: TypeAlias = Callable[[Any, Any], Tensor]
+EVALUATION_BATCH = 256  # what a processor has in its cache; with 1,024, CIFAR-10 takes 1.7 times as long
+DEFAULT_BATCH = Training().batch_size
+warnings.filterwarnings("ignore", "The given NumPy array is not writable")  # and we do not write to it
+
+
+def accuracy(outputs: Tensor, targets: Tensor) -> Tensor:
+    """For each example, whether the largest output is the right one."""
+    return (outputs.argmax(1) == targets).float()
+
+
+@dataclass(frozen=True, slots=True)
+class Measure:
+    """Something else to measure in every evaluation: ``finish`` of the mean ``score`` of the test examples."""
+
+    metric: Metric
+    score: Loss
+    finish: Callable[[float], float] = float
+
+
+class TorchTask(Task):
+    """A model, the clients' datasets and the data to judge it by.
+
+    A dataset is ``(inputs, targets)``, tensors or arrays; a dictionary of columns; a map-style dataset of pairs or
+    dictionaries; a ``DataLoader``; a :class:`Later` or a :class:`Stream`. Columns and map-style datasets are read once
+    and kept in memory; with a ``collate_fn``, which makes a batch of a list of examples, they are read batch by batch.
+    Of dictionaries ``inputs`` and ``target`` name the columns: one of inputs is the model's argument, several are its
+    arguments by name.
+
+    ``loss(outputs, targets)`` is minimised; ``score(outputs, targets)`` gives one number per example, and the
+    ``metric`` is ``finish`` of their mean. Who has a score of their own says what it is called, and whether more of it
+    is better. ``also`` is measured besides. Of outputs with ``logits``, as models of Hugging Face return them,
+    PyTorch's own losses and the accuracy are given those; your own functions are given the outputs as they are. Where
+    there are ``client_tests``, one dataset per client, each client judges the model that it receives by its own, and
+    reports that. W⁰ is the model as it is handed over. A model in float64 is trained in that; servers keep and send all
+    weights as float32.
+    """
+
+    def __init__(
+        self,
+        model: nn.Module,
+        clients: Sequence[Data],
+        test: Data,
+        training: Training,
+        *,
+        seed: int = 0,
+        loss: Loss = nn.functional.cross_entropy,
+        score: Loss = accuracy,
+        finish: Callable[[float], float] = float,
+        metric: Metric | None = None,
+        also: Sequence[Measure] = (),
+        client_tests: Sequence[Data] | None = None,
+        collate_fn: Collate | None = None,
+        inputs: str | Sequence[str] | None = None,
+        target: str | None = None,
+    ) -> None:
+        self.dtype = check_model(model)
+        self.device = device_of(training)
+        self.model, self.loss = model, loss
+        self.measures = [Measure(named(metric, score), score, finish), *also]
+        self.metric, *others = [measure.metric for measure in self.measures]
+        self.also = tuple(others)
+        self.training, self.seed = training, seed
+        reading = Reading(inputs, target)
+        self.clients = sources(clients, reading, collate_fn, "client {}".format)
+        self.test = sources([test], reading, collate_fn, lambda _: "the test data")[0]
+        self.client_tests = sources(client_tests or (), reading, collate_fn, "the test data of client {}".format)
+        self.descent = Descent(training)
+        if training.autocast is not None and self.dtype != torch.float32:
+            problem = f"{show(training.autocast)} is not allowed: the model is in {precision(self.dtype)}"
+            raise ScenarioError("training.autocast", problem, "Write model.float()")
+        self.lends = False
+        self._flatten()
+        self._initial = self._shared()
+        if not self.clients:
+            raise ScenarioError("task", "has no client", "Give TorchTask one dataset per client")
+        self.native = None
+        if training.kernel == "native":
+            if self.dtype != torch.float32:
+                raise refused(f"the model is in {precision(self.dtype)}", "Write model.float()")
+            first = self.clients[0].open(self.device)
+            if not isinstance(first, Whole) or len(first.whole.inputs) != 1 or self.client_tests:
+                raise refused("the data is not one tensor of inputs", "Give TorchTask tensors, or a Later")
+            self.native = kernel_for(model, first.whole.inputs[0].shape[1:], loss, training)
+        self._check(client_tests)
+
+    def _check(self, client_tests: Sequence[Data] | None) -> None:
+        """Refuse what would fail, or mislead, later."""
+        if client_tests is not None and len(self.client_tests) != len(self.clients):
+            raise ScenarioError(
+                "task",
+                f"has data for {len(self.clients)} clients, and client_tests for {len(self.client_tests)}",
+                "Give every client test data of its own, or none",
+            )
+        size = self.training.batch_size
+        for k, each in enumerate(self.clients):
+            if isinstance(each, Loaded) and size not in (DEFAULT_BATCH, each.loader.batch_size):
+                raise ScenarioError(
+                    "training.batch-size",
+                    f"is {size}, and client {k} has a DataLoader with batches of {each.loader.batch_size}",
+                    "Leave it out, or give TorchTask the dataset instead of the DataLoader",
+                )
+        check_alike(self.clients)
+        assert self.training.rate is not None  # only a Flower app may leave it open
+        self.descent.begin(self.trained, self.parameters, self.training.rate)
+        scores = [(measure.metric.name, measure.score) for measure in self.measures]
+        with self.autocast():
+            batch = try_out(self.model, self.clients, self.test, self.loss, scores, self.device)
+            self.needs_two = needs_two(self.model, batch)
+        if self.needs_two:
+            check_pairs(self.clients, size)
+
+    def _flatten(self) -> None:
+        """Move the model into one vector."""
+        self.model.to(self.device)
+        parameters = dict(self.model.named_parameters())
+        self.parameters = list(parameters.values())
+        every = dict(self.model.named_buffers())
+        buffers = {name: b for name, b in every.items() if b.is_floating_point()}
+        self.counters = [(b, b.clone()) for b in every.values() if not b.is_floating_point()]
+        parts = parameters | buffers
+        self.layout = Layout(tuple(parts), tuple(tuple(p.shape) for p in parts.values()))
+        self.flat = torch.cat([flattened(part.detach()).to(self.dtype) for part in parts.values()])
+        self.trained = self.flat[: sum(p.numel() for p in parameters.values())]
+        self.statistics = self.flat.numel() - self.trained.numel()
+        self.pristine = True
+        start = 0
+        for part in parts.values():
+            stop = start + part.numel()
+            part.data = shaped(self.flat[start:stop], part.shape)
+            start = stop
+
+    def _shared(self) -> Vector:
+        """W⁰, in the memory of the model as long as nothing else is loaded into it."""
+        weights = self.flat.numpy() if self.in_place else self.unload()
+        weights.flags.writeable = False
+        return weights
+
+    @property
+    def in_place(self) -> bool:
+        """Whether the vector of the model is one as servers have them."""
+        return self.device.type == "cpu" and self.dtype == torch.float32
+
+    def with_gradients(self) -> None:
+        """Let the parameters have gradients, views of one vector. A process that trains nothing needs none."""
+        if self.trained.grad is not None:
+            return
+        self.gradient = self.trained.grad = torch.zeros_like(self.trained)
+        start = 0
+        for parameter in self.parameters:
+            stop = start + parameter.numel()
+            parameter.grad = shaped(self.gradient[start:stop], parameter.shape)
+            start = stop
+
+    def __getstate__(self) -> dict[str, object]:
+        """As it was made, without the views of the flat vectors, which would come back as copies."""
+        if not self.pristine:
+            self.load(self._initial)
+        self.model.train()
+        views = ("flat", "gradient", "trained", "parameters", "counters", "pristine", "_initial")
+        return {key: value for key, value in vars(self).items() if key not in views}
+
+    def __setstate__(self, state: dict[str, object]) -> None:
+        vars(self).update(state)
+        self._flatten()
+        self._initial = self._shared()
+
+    def train_only(self) -> None:
+        """Keep no W⁰, and let trained weights be valid until the next call only."""
+        self.pristine, self.lends, self._initial = False, self.in_place, np.empty(0, np.float32)
+
+    def mix(self, target: Vector, source: Vector, weight: float, out: Vector) -> None:
+        """One vectorised pass, which is twice as fast on large models as NumPy's three in blocks."""
+        torch.lerp(torch.from_numpy(target), torch.from_numpy(source), weight, out=torch.from_numpy(out))
+
+    def initial(self) -> Vector:
+        """The weights that the model came with, read-only."""
+        return self._initial
+
+    def size(self, client: int) -> int:
+        """The length of the client's dataset."""
+        if client >= len(self.clients):
+            raise ScenarioError(
+                "world.clients",
+                f"adds up to at least {client + 1}, and the task has data for {len(self.clients)}",
+                "Give TorchTask one dataset per client, or have fewer clients (--clients)",
+            )
+        return self.clients[client].count
+
+    def train(self, client: int, weights: Vector, rate: float, step: int, state: Any = None) -> Vector | Trained:
+        """Minibatches for some epochs, in an order that follows from the seed, the client and the step."""
+        metrics = {}
+        if self.client_tests:
+            judged = self._judge(self.client_tests[client], weights)
+            metrics = {f"test {name}": value for name, value in judged.items()}
+        trainer = Trainer(self, client, weights, rate, step, state)
+        if self.native is not None:
+            return trainer.natively(self.native)
+        trained = trainer.train()
+        if self.training.report_loss:
+            metrics["training loss"] = trainer.loss
+        metrics = {name: value for name, value in metrics.items() if math.isfinite(value)}
+        left, seen = trainer.steps.left(), trainer.seen
+        if not metrics and left is None and seen == self.clients[client].count:
+            return trained
+        return Trained(trained, None if seen == self.clients[client].count else seen, metrics or None, left)
+
+    def explain(self, client: int, weights: Vector, rate: float, step: int, state: Any = None) -> str:
+        """Train once more, and watch for the step at which numbers cease to be finite."""
+        return Trainer(self, client, weights, rate, step, state).explain()
+
+    def autocast(self) -> AbstractContextManager[object]:
+        """Within this, the model is computed in the precision that [training] asks for."""
+        if self.training.autocast is None:
+            return nullcontext()
+        return torch.autocast(self.device.type, getattr(torch, self.training.autocast))
+
+    def seed_all(self, seed: int) -> None:
+        """Seed what draws random numbers in training: the order of the data, dropout."""
+        torch.default_generator.manual_seed(seed)  # torch.manual_seed takes fifty times as long
+        if self.device.type == "cuda":
+            torch.cuda.manual_seed(seed)
+
+    def evaluate(self, weights: Vector) -> float | dict[str, float]:
+        """The mean score over the test data, finished; by name, where more than one is measured."""
+        found = self._judge(self.test, weights)
+        return found if self.also else found[self.metric.name]
+
+    @torch.no_grad()
+    def _judge(self, source: Source, weights: Vector) -> dict[str, float]:
+        """What is measured of a model on some data."""
+        self.load(weights)
+        self.model.train(mode=False)
+        if isinstance(source, Pieces):
+            self.seed_all(self.seed)  # it may draw something, and must always draw the same
+        totals, count = [0.0] * len(self.measures), 0
+        for batch in source.open(self.device).in_order(EVALUATION_BATCH):
+            native = None if self.native is None else self.native.outputs(weights, batch.inputs[0])
+            with self.autocast():
+                outputs = self.model(*batch.inputs, **batch.named) if native is None else native
+                for i, measure in enumerate(self.measures):
+                    totals[i] += float(scores_of(measure.score, measure.metric.name, outputs, batch).sum())
+            count += batch.count
+        if not count:
+            raise ScenarioError("task", "the test data gives no example", "Give it some")
+        return {m.metric.name: m.finish(total / count) for m, total in zip(self.measures, totals, strict=True)}
+
+    def load(self, weights: Vector) -> None:
+        """Make ``weights`` the model's, and its counters, such as that of batches, what they were at first."""
+        if self.pristine:
+            self._flatten()  # W⁰ keeps the memory
+            self.pristine = False
+        for counter, first in self.counters:
+            counter.copy_(first)
+        if self.device.type == "cpu":
+            np.copyto(self.flat.numpy(), weights)
+        else:
+            self.flat.copy_(torch.tensor(weights))
+
+    def unload(self) -> Vector:
+        """The model's weights, as a vector of their own, unless this process only trains."""
+        return self.flat.numpy() if self.lends else np.array(self.flat.cpu().numpy(), np.float32)
+
+    def state_dict(self, weights: Vector) -> dict[str, Tensor]:
+        """The weights as PyTorch knows them, by name."""
+        return {name: torch.from_numpy(part) for name, part in self.layout.parts(weights).items()}
+
+
+def named(metric: Metric | None, score: Loss) -> Metric:
+    """What the score is called. Only that of the default one is known."""
+    if metric is not None:
+        return metric
+    if score is accuracy:
+        return ACCURACY
+    raise ScenarioError(
+        "task",
+        "has a score of its own, and nobody knows what it is called, nor whether more of it is better",
+        'Say so: metric=spyker.Metric("loss", higher_is_better=False)',
+    )
+
+
+def check_model(model: object) -> torch.dtype:
+    """The precision of a model; an error if it cannot be trained."""
+    if not isinstance(model, nn.Module):
+        called = isinstance(model, type) or callable(model)
+        remedy = "Call it, and give TorchTask what it returns" if called else "Give TorchTask a torch.nn.Module"
+        raise ScenarioError("task", f"has a model that is {show_type(model)}, no torch.nn.Module", remedy)
+    if not any(parameter.requires_grad for parameter in model.parameters()):
+        raise ScenarioError(
+            "task",
+            "has a model without any parameter that can be trained",
+            "Leave requires_grad on for those that shall be",
+        )
+    dtypes = sorted({parameter.dtype for parameter in model.parameters()}, key=str)
+    if dtypes not in ([torch.float32], [torch.float64]):
+        raise ScenarioError(
+            "task",
+            f"the model has parameters in {' and '.join(map(precision, dtypes))}, and is trained in float32 or float64",
+            'Write model.float(); to compute in bfloat16 nevertheless, set training.autocast = "bfloat16"',
+        )
+    return dtypes[0]
+
+
+def show_type(value: object) -> str:
+    """What something is, in a word or two."""
+    return f"the class {value.__name__}" if isinstance(value, type) else f"a {type(value).__name__}"
+
+
+def device_of(training: Training) -> torch.device:
+    """Where to compute, if that is possible here."""
+    name = training.device
+    if name == "cpu" or (re.fullmatch(r"cuda(:\d+)?", name) and torch.cuda.is_available()):
+        return torch.device(name)
+    remedy = "PyTorch finds no CUDA device here; write cpu" if name.startswith("cuda") else "Write cpu, cuda or cuda:N"
+    raise ScenarioError("training.device", f"is {show(name)}", remedy)
+
+
+def flattened(part: Tensor) -> Tensor:
+    """A part of the model as a piece of the vector. Convolutions are much faster on channels-last weights."""
+    return part.permute(0, 2, 3, 1).reshape(-1) if part.dim() == 4 else part.reshape(-1)
+
+
+def shaped(piece: Tensor, shape: Sequence[int]) -> Tensor:
+    """A piece of the vector in the shape of its part: a view, the inverse of :func:`flattened`."""
+    if len(shape) == 4:
+        out, channels, height, width = shape
+        return piece.view(out, height, width, channels).permute(0, 3, 1, 2)
+    return piece.view(*shape)

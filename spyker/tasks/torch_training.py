@@ -1,0 +1,117 @@
+"""One training of a client of a :class:`~spyker.tasks.torch_task.TorchTask`, and why it went wrong, if it did."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import islice
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from spyker.config.sections import ScenarioError
+from spyker.tasks.native.kernel import Kernel
+from spyker.tasks.torch_checks import logits_for, looks
+from spyker.tasks.torch_data import Batch, Whole
+from spyker.vectors import Vector
+
+if TYPE_CHECKING:
+    from spyker.tasks.torch_task import TorchTask
+
+
+class Trainer:
+    """Trains weights that a client received. The model that it trains in is the task's, one training at a time."""
+
+    def __init__(self, task: TorchTask, client: int, weights: Vector, rate: float, step: int, state: Any) -> None:
+        self.task, self.client, self.weights, self.rate, self.step = task, client, weights, rate, step
+        self.state = state
+        self.seen = 0  # examples, in the last epoch
+        self.loss = 0.0  # the mean of all examples, if it is to be reported
+        self.data = task.clients[client].open(task.device, step)
+        task.seed_all(int(np.random.SeedSequence((task.seed, client, step)).generate_state(1, np.uint64)[0]))
+
+    def natively(self, kernel: Kernel) -> Vector:
+        """Through the native kernels."""
+        assert isinstance(self.data, Whole)
+        whole, epochs = self.data.whole, self.task.training.epochs
+        self.seen = whole.count
+        orders = [torch.randperm(whole.count) for _ in range(epochs)]
+        return kernel.train(self.weights, whole.inputs[0], whole.targets, orders, self.rate, self.task.training)
+
+    def train(self) -> Vector:
+        """Through PyTorch."""
+        total, count = 0.0, 0
+        for batches, loss in self._descend():
+            if self.task.training.report_loss:
+                examples = sum(batch.count for batch in batches)
+                total += float(loss) * examples
+                count += examples
+        self.loss = total / max(count, 1)
+        return self.task.unload()
+
+    def _descend(self) -> Iterator[tuple[list[Batch], Tensor]]:
+        """Step by step; after each its batches and the loss before it."""
+        task, training = self.task, self.task.training
+        task.load(self.weights)
+        task.with_gradients()
+        self.anchor = task.trained.clone() if training.proximal else None
+        self.steps = task.descent.begin(task.trained, task.parameters, self.rate, self.state)
+        task.model.train()
+        for epoch in range(training.epochs):
+            self.steps.epoch(self.step * training.epochs + epoch)
+            self.seen = 0
+            every = (b for b in self.data.shuffled(training.batch_size) if b.count > 1 or not task.needs_two)
+            while batches := list(islice(every, training.accumulate or 1)):
+                self.seen += sum(batch.count for batch in batches)
+                yield batches, self.steps.step(lambda batches=batches: self._gradient(batches))  # type: ignore[misc]
+            if not self.seen:
+                raise ScenarioError("task", f"client {self.client} gives no example", "Give it some, or leave it out")
+
+    def _gradient(self, batches: list[Batch]) -> Tensor:
+        """The gradient of a step, in its place, and the loss: the means over the examples of its batches."""
+        task = self.task
+        task.gradient.zero_()
+        examples = sum(batch.count for batch in batches)
+        losses = [self._backward(batch, batch.count / examples) for batch in batches]
+        if self.anchor is not None:
+            task.gradient.add_(task.trained - self.anchor, alpha=task.training.proximal)
+        if task.descent.clip_norm is not None:
+            torch.nn.utils.clip_grad_norm_([task.trained], task.descent.clip_norm)
+        return sum(losses[1:], losses[0])
+
+    def _backward(self, batch: Batch, share: float) -> Tensor:
+        """Add the gradient of a batch, which has this share of the examples of its step; the loss, likewise."""
+        task = self.task
+        try:
+            with task.autocast():
+                loss = task.loss(logits_for(task.loss, task.model(*batch.inputs, **batch.named)), batch.targets)
+            if share < 1:
+                loss = loss * share
+            loss.backward()
+        except Exception as error:
+            error.add_note(f"client {self.client}, its training number {self.step}: the batch is {looks(batch)}")
+            raise
+        return loss.detach()
+
+    def explain(self) -> str:
+        """The first step after which a number is not finite, and what it looked like."""
+        task, number = self.task, 0
+        for number, (batches, loss) in enumerate(self._descend(), 1):
+            if not torch.isfinite(task.flat).all() or not torch.isfinite(loss).all():
+                for batch in batches:
+                    broken = any(not_finite(part) for part in [*batch.inputs, *batch.named.values()])
+                    if broken or not_finite(batch.targets):
+                        what = "an input" if broken else "a target"
+                        return f"{what} in its minibatch {number} is NaN or infinite ({looks(batch)}). Clean the data"
+                remedy = "Lower training.rate" + ("" if task.descent.clip_norm else ", or set training.clip-norm")
+                return (
+                    f"in its minibatch {number} the loss was {float(loss):.4g} and the gradient's norm "
+                    f"{float(task.gradient.norm()):.4g}, at the rate {self.steps.rate:g}. {remedy}"
+                )
+        return f"its {number} minibatches, repeated, led to finite numbers"
+
+
+def not_finite(part: Any) -> bool:
+    """Whether some number in it is NaN or infinite."""
+    return isinstance(part, Tensor) and part.is_floating_point() and not bool(torch.isfinite(part).all())

@@ -1,0 +1,371 @@
+"""What a server refuses. Every test finds the model, its age and all counts as they were, and honest clients served."""
+
+import asyncio
+from collections.abc import Callable, Coroutine, Iterator
+from pathlib import Path
+from typing import Any
+
+import grpc
+import grpc.aio
+import numpy as np
+import pytest
+from deployment import Deployed, Speaker, deployed, speaking, table, until
+
+from spyker.cli.main import main
+from spyker.net import spyker_pb2 as pb
+from spyker.net.authority import Authority
+from spyker.net.channels import LINK, channel, open_stream
+from spyker.net.frames import FRAME_LIMIT, PROTOCOL
+from spyker.net.issuing import make_deployment
+from spyker.node.words import Greeting, Life, to_json
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Deployed]:
+    """One server for all; max-norm is far above what honest clients send."""
+    with deployed(table(), tmp_path_factory.mktemp("border"), max_norm=100.0) as deployment:
+        deployment.up()
+        yield deployment
+
+
+Attack = Callable[[Speaker], Coroutine[Any, Any, None]]
+
+
+def refused(server: Deployed, reason: str, attack: Attack, *, client: int = 0, code: str = "INVALID_ARGUMENT") -> None:
+    """Let somebody do something, which must be refused for this reason and change nothing."""
+
+    async def scene() -> None:
+        async with speaking(server, 1) as honest:  # it also makes the server begin
+            task = await honest.enter()
+            refusals, updates = server.metric("refusals_total", reason=reason), server.metric("updates_total")
+            async with speaking(server, client) as stranger:
+                await attack(stranger)
+                ended, details = await stranger.refusal()
+            assert ended == code
+            assert details.startswith(reason) or code == "CANCELLED"
+            until(lambda: server.metric("refusals_total", reason=reason) == refusals + 1)
+            assert server.metric("updates_total") == updates
+            await honest.answer(task.ticket)
+            following = await honest.task()
+            assert following.said.version == task.said.version + 1, "an honest answer is the only one that counts"
+
+    asyncio.run(scene())
+    assert reason in {entry["reason"] for entry in server.log("server-0", "refused")}, "once in a while"
+
+
+def test_an_answer_is_taken_once(server: Deployed) -> None:
+    async def scene() -> None:
+        async with speaking(server, 2) as client:
+            task = await client.enter()
+            await client.answer(task.ticket)
+            following = await client.task()
+            updates = server.metric("updates_total")
+            await client.answer(task.ticket)
+            assert await client.refusal() == (
+                "INVALID_ARGUMENT",
+                f"replayed: task {task.said.number} has been answered already",
+            )
+            assert server.metric("updates_total") == updates
+        async with speaking(server, 2) as client:  # it comes back and offers the same thing again
+            client.hello.holding = task.ticket
+            await client.say(hello=client.hello)
+            assert not (await client.read()).welcome.keep
+            again = await client.task()
+            assert again.said.number > following.said.number
+            assert again.said.version == following.said.version, "no second application, the current model again"
+
+    asyncio.run(scene())
+
+
+def test_a_task_that_was_never_given(server: Deployed) -> None:
+    async def unknown(client: Speaker) -> None:
+        task = await client.enter()
+        await client.answer(task.forged(number=task.said.number + 1))
+
+    refused(server, "unknown-task", unknown)
+
+
+def test_the_task_of_another_client(server: Deployed) -> None:
+    async def scene() -> None:
+        async with speaking(server, 0) as one, speaking(server, 2) as other:
+            stolen = (await one.enter()).ticket
+            await other.enter()
+            await other.answer(stolen)
+            code, details = await other.refusal()
+            assert code == "INVALID_ARGUMENT"
+            assert details.startswith("unknown-task")
+
+    asyncio.run(scene())
+
+
+def test_an_age_that_was_made_up(server: Deployed) -> None:
+    async def younger(client: Speaker) -> None:
+        task = await client.enter()
+        await client.answer(task.forged(age=task.said.age + 1000.0))
+
+    refused(server, "unknown-task", younger)
+
+
+@pytest.mark.parametrize("ticket", [b"", b"short", bytes(1000)])
+def test_a_ticket_of_another_form(server: Deployed, ticket: bytes) -> None:
+    async def nonsense(client: Speaker) -> None:
+        await client.enter()
+        await client.answer(ticket)
+
+    refused(server, "unknown-task", nonsense)
+
+
+def test_a_message_that_no_client_sends(server: Deployed) -> None:
+    async def strange(client: Speaker) -> None:
+        answer, _ = client.reply((await client.enter()).ticket)
+        answer.content.kind = "token"
+        await client.say(answer=answer)
+
+    refused(server, "malformed", strange)
+
+
+def test_a_field_that_the_message_does_not_have(server: Deployed) -> None:
+    async def talkative(client: Speaker) -> None:
+        answer, arrays = client.reply((await client.enter()).ticket)
+        answer.content.fields = b'{"weight": 1000}'
+        await client.say(answer=answer, chunk=arrays[0].tobytes())
+
+    refused(server, "malformed", talkative)
+
+
+def test_a_task_that_another_one_took_the_place_of(server: Deployed) -> None:
+    async def scene() -> None:
+        async with speaking(server, 0) as client:
+            old = (await client.enter()).ticket
+        async with speaking(server, 0) as client:
+            await client.enter()
+            await client.answer(old)
+            assert (await client.refusal())[1].startswith("superseded")
+
+    asyncio.run(scene())
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
+def test_weights_that_are_not_finite(server: Deployed, value: float) -> None:
+    async def poison(client: Speaker) -> None:
+        weights = np.ones(client.parameters, np.float32)
+        weights[3] = value
+        await client.answer((await client.enter()).ticket, weights)
+
+    refused(server, "not-finite", poison)
+
+
+def test_weights_beyond_the_norm_limit(server: Deployed) -> None:
+    async def giant(client: Speaker) -> None:
+        await client.answer((await client.enter()).ticket, np.full(client.parameters, 1e3))
+
+    refused(server, "norm", giant)
+
+
+def test_too_many_weights(server: Deployed) -> None:
+    async def oversized(client: Speaker) -> None:
+        await client.answer((await client.enter()).ticket, np.ones(client.parameters + 1))
+
+    refused(server, "oversized", oversized)
+
+
+def test_too_few_weights(server: Deployed) -> None:
+    async def truncated(client: Speaker) -> None:
+        ticket = (await client.enter()).ticket
+        await client.answer(ticket, np.ones(client.parameters - 1))
+        await client.stream.done_writing()
+
+    refused(server, "truncated", truncated)
+
+
+def test_a_message_that_another_one_cuts_short(server: Deployed) -> None:
+    async def cut_short(client: Speaker) -> None:
+        ticket = (await client.enter()).ticket
+        await client.answer(ticket, np.ones(client.parameters - 1))
+        await client.answer(ticket)
+
+    refused(server, "truncated", cut_short)
+
+
+def test_a_connection_that_breaks_in_the_middle_of_a_message(server: Deployed) -> None:
+    async def scene() -> None:
+        refusals = server.metric("refusals_total", reason="truncated")
+        async with speaking(server, 1) as honest, speaking(server, 0) as client:
+            task = await honest.enter()
+            await client.answer((await client.enter()).ticket, np.ones(client.parameters - 1))
+            await asyncio.sleep(0.1)  # the server must be in the middle of reading it; there is no way to see that
+            client.stream.cancel()
+            until(lambda: server.metric("refusals_total", reason="truncated") == refusals + 1)
+            await honest.answer(task.ticket)
+            assert (await honest.task()).said.version == task.said.version + 1
+
+    asyncio.run(scene())
+
+
+def test_bytes_that_are_no_weights(server: Deployed) -> None:
+    async def odd(client: Speaker) -> None:
+        answer, _ = client.reply((await client.enter()).ticket)
+        await client.say(chunk=b"123", answer=answer)
+
+    refused(server, "malformed", odd)
+
+
+def test_bytes_that_are_no_frame(server: Deployed) -> None:
+    async def noise(client: Speaker) -> None:
+        await client.enter()
+        await client.stream.write(b"\xff\xff\xff\xff")
+
+    refused(server, "malformed", noise)
+
+
+def test_a_frame_beyond_the_size_limit(server: Deployed) -> None:
+    async def oversized(client: Speaker) -> None:
+        answer, _ = client.reply((await client.enter()).ticket)
+        await client.say(chunk=bytes(FRAME_LIMIT), answer=answer)
+
+    refused(server, "oversized", oversized)
+
+
+def test_a_frame_far_beyond_the_size_limit_is_not_even_read(server: Deployed) -> None:
+    async def scene() -> None:
+        updates = server.metric("updates_total")
+        async with speaking(server, 0) as client:
+            await client.say(hello=client.hello, chunk=bytes(8 * FRAME_LIMIT))
+            assert (await client.refusal())[0] == "RESOURCE_EXHAUSTED"
+        assert server.metric("updates_total") == updates
+
+    asyncio.run(scene())
+
+
+def test_another_layout(server: Deployed) -> None:
+    async def other(client: Speaker) -> None:
+        client.hello.layout = bytes(32)
+        await client.say(hello=client.hello)
+
+    refused(server, "agreement", other, code="FAILED_PRECONDITION")
+
+
+def test_another_version_of_the_protocol(server: Deployed) -> None:
+    async def newer(client: Speaker) -> None:
+        client.hello.protocol += 1
+        await client.say(hello=client.hello)
+
+    refused(server, "agreement", newer, code="FAILED_PRECONDITION")
+
+
+def test_another_scenario(server: Deployed) -> None:
+    async def other(client: Speaker) -> None:
+        client.hello.learning = bytes(32)
+        await client.say(hello=client.hello)
+
+    refused(server, "agreement", other, code="FAILED_PRECONDITION")
+
+
+def test_the_credential_of_another_client(server: Deployed) -> None:
+    async def impostor(client: Speaker) -> None:
+        client.hello.client = 2
+        await client.say(hello=client.hello)
+
+    refused(server, "credential", impostor, code="UNAUTHENTICATED")
+
+
+def test_a_credential_that_nobody_has(server: Deployed) -> None:
+    async def scene() -> None:
+        refusals = server.metric("refusals_total", reason="credential")
+        async with speaking(server, 0, credential="guess") as stranger:
+            code, _ = await stranger.refusal()
+            assert code == "UNAUTHENTICATED"
+        assert server.metric("refusals_total", reason="credential") == refusals + 1
+
+    asyncio.run(scene())
+
+
+def test_a_credential_that_was_renewed_ends_the_connection_of_the_old_one(tmp_path: Path) -> None:
+    with deployed(table(), tmp_path) as server:
+        server.up()
+
+        async def scene() -> None:
+            async with speaking(server, 0) as old, speaking(server, 1) as other:
+                await old.enter()
+                task = await other.enter()
+                assert main(["certs", str(tmp_path / "certs"), "--renew", "client-0"]) == 0
+                assert "credential: it was taken back" in (await old.refusal())[1]
+                await other.answer(task.ticket)
+                await other.task()  # nobody else is sent away
+                async with speaking(server, 0) as new:
+                    await new.enter()
+
+        asyncio.run(scene())
+
+
+def test_a_client_knows_its_server_by_the_authority(server: Deployed, tmp_path: Path) -> None:
+    make_deployment(tmp_path / "other", 1, 1)
+
+    async def scene() -> None:
+        async with speaking(server, 0, certs=tmp_path / "other") as client:
+            with pytest.raises(grpc.aio.AioRpcError) as refusal:
+                await client.enter()
+            assert refusal.value.code() is grpc.StatusCode.UNAVAILABLE
+            assert "CERTIFICATE_VERIFY_FAILED" in str(refusal.value.details())
+
+    asyncio.run(scene())
+
+
+def test_a_client_does_not_speak_to_a_server_whose_certificate_has_expired(tmp_path: Path) -> None:
+    """A server of ours would not begin with one, but it may expire while that runs."""
+    with deployed(table(), tmp_path) as deployment:
+        certificate, key = Authority.load(tmp_path / "certs").issue(0, ["127.0.0.1"], -1)
+
+        async def scene() -> None:
+            outdated = grpc.aio.server()
+            outdated.add_secure_port(deployment.addresses[0], grpc.ssl_server_credentials([(key, certificate)]))
+            await outdated.start()
+            async with speaking(deployment, 0) as client:
+                with pytest.raises(grpc.aio.AioRpcError) as refusal:
+                    await client.enter()
+                assert "CERTIFICATE_VERIFY_FAILED: certificate has expired" in str(refusal.value.details())
+            await outdated.stop(None)
+
+        asyncio.run(scene())
+
+
+def test_servers_know_each_other_by_their_certificates(tmp_path: Path) -> None:
+    """Another authority, an expired certificate, and a certificate of another server are refused at the peer port."""
+    with deployed(table("spyker", (1, 1)), tmp_path) as deployment:
+        deployment.up(0)
+        port = deployment.log("server-0", "listening")[0]["peers"]
+        certs = tmp_path / "certs"
+        make_deployment(tmp_path / "other", 2, 1)
+        expired = Authority.load(certs).issue(1, ["127.0.0.1"], -1)
+        theirs = [(tmp_path / "other" / "server-1" / name).read_bytes() for name in ("key.pem", "cert.pem")]
+        mine = [(certs / "server-1" / name).read_bytes() for name in ("key.pem", "cert.pem")]
+
+        async def greet(chain: list[bytes] | None, server: int) -> str:
+            authority = (certs / "ca.pem").read_bytes()
+            credentials = grpc.ssl_channel_credentials(authority, *(chain or ()))
+            async with channel(f"127.0.0.1:{port}", 10.0, credentials) as connection:
+                stream = open_stream(connection, LINK)
+                try:
+                    greeting = to_json(Greeting(server, "life", Life(1), 0, None))
+                    hello = pb.PeerHello(protocol=PROTOCOL, greeting=greeting)
+                    await stream.write(pb.Frame(peer_hello=hello).SerializeToString())
+                    await stream.read()
+                except grpc.aio.AioRpcError as error:
+                    return f"{error.code().name} {error.details()}"
+                return f"{(await stream.code()).name} {await stream.details()}"
+
+        async def scene() -> None:
+            assert (await greet(None, 1)).startswith("UNAVAILABLE"), "no certificate"
+            assert (await greet(theirs, 1)).startswith("UNAVAILABLE"), "another authority"
+            assert (await greet([expired[1], expired[0]], 1)).startswith("UNAVAILABLE"), "expired"
+            assert "certificate of server 1" in await greet(mine, 0), "another server's"
+            assert "agreement" in await greet(mine, 1), "the right certificate, and another scenario"
+
+        asyncio.run(scene())
+
+
+def test_plaintext_never_leaves_the_machine(tmp_path: Path) -> None:
+    with deployed(table(), tmp_path, listen_clients="0.0.0.0:0") as deployment:
+        process = deployment.serve(0, "--insecure")
+        assert process.wait(30) == 2
+        assert "plaintext" in (tmp_path / "server-0.log").read_text()

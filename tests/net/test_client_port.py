@@ -1,0 +1,71 @@
+"""The port for clients of a server that runs in this process: what it believes, and how long it waits."""
+
+import asyncio
+import contextlib
+from pathlib import Path
+from typing import Any
+
+import grpc.aio
+import pytest
+from hosting import at_the_port, make_driver
+
+from spyker.net import spyker_pb2 as pb
+from spyker.net.client_port import Limits
+from spyker.node.arrivals import MOST_DATA
+from spyker.protocol.messages import Update
+
+
+async def ending(stream: Any) -> str:
+    """How the server ended the stream."""
+    async with asyncio.timeout(20):
+        with contextlib.suppress(grpc.aio.AioRpcError):
+            while await stream.read() is not grpc.aio.EOF:
+                pass
+        return f"{(await stream.code()).name} {await stream.details()}"
+
+
+@pytest.mark.parametrize(("size", "most"), [(0, None), (MOST_DATA + 1, None), (2**61, None), (101, 100)])
+def test_claims_of_data_beyond_measure_are_refused(tmp_path: Path, size: int, most: int | None) -> None:
+    async def scene() -> None:
+        driver = make_driver(tmp_path, wait_for=2, most_data=most or MOST_DATA)
+        async with at_the_port(driver, size=size) as stream:
+            assert "FAILED_PRECONDITION agreement" in await ending(stream)
+        assert driver.host.sessions == {}
+        driver.close()
+
+    asyncio.run(scene())
+
+
+@pytest.mark.parametrize(("size", "most"), [(MOST_DATA, None), (100, 100)])
+def test_claims_of_data_up_to_the_limit_are_believed(tmp_path: Path, size: int, most: int | None) -> None:
+    async def scene() -> None:
+        driver = make_driver(tmp_path, wait_for=2, most_data=most or MOST_DATA)
+        async with at_the_port(driver, size=size) as stream:
+            assert pb.Frame.FromString(await stream.read()).HasField("welcome")
+            assert driver.host.ledger.entry(0).size == size
+        driver.close()
+
+    asyncio.run(scene())
+
+
+def test_a_client_that_trickles_is_disconnected(tmp_path: Path) -> None:
+    """It never stops for as long as stall-timeout, and yet holds memory for a model."""
+
+    async def scene() -> None:
+        driver = make_driver(tmp_path)
+        driver.begin()
+        async with at_the_port(driver, Limits(stall=1.0)) as stream:
+            await stream.read()  # the welcome
+            ticket = pb.Frame.FromString(await stream.read()).assignment.ticket
+            answer = pb.Answer(ticket=ticket, content=pb.Content(kind=Update.kind, fields=b"{}"))
+            await stream.write(pb.Frame(chunk=bytes(4), answer=answer).SerializeToString())
+            with contextlib.suppress(grpc.aio.AioRpcError, asyncio.InvalidStateError, grpc.aio.UsageError):
+                for _ in range(7):  # the model has 8 weights
+                    await asyncio.sleep(0.3)
+                    await stream.write(pb.Frame(chunk=bytes(4)).SerializeToString())
+            assert "ABORTED a model arrived more slowly" in await ending(stream)
+        await driver.settle()
+        assert driver.tally.updates == 0
+        driver.close()
+
+    asyncio.run(scene())

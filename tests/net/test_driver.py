@@ -1,0 +1,169 @@
+"""What carries out a host's decisions, in this process."""
+
+import asyncio
+import threading
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import pytest
+from deployment import table
+from hosting import make_driver
+
+from spyker.net import driver as module
+from spyker.net import spyker_pb2 as pb
+from spyker.net.driver import Driver
+from spyker.protocol.forms import Array
+from spyker.protocol.messages import Update
+from spyker.protocol.server import Server
+
+
+class Remembered:
+    """The connection of a client that remembers its last task."""
+
+    def __init__(self) -> None:
+        self.ticket = b""
+
+    def give(self, body: bytes, arrays: Sequence[Array], kind: str) -> None:
+        self.ticket = pb.Frame.FromString(body).assignment.ticket
+
+    def note(self, body: bytes) -> None:
+        assert pb.Frame.FromString(body).HasField("welcome")
+
+    def close(self, reason: str) -> None:
+        raise AssertionError(reason)
+
+
+def begin(driver: Driver) -> dict[int, Remembered]:
+    """Let the server begin with three clients."""
+    sessions = {k: Remembered() for k in range(3)}
+    driver.begin()
+    for k, session in sessions.items():
+        driver.host.come(k, session, 1)
+    driver.go_on()
+    return sessions
+
+
+def answer(driver: Driver, k: int, session: Remembered) -> None:
+    ticket = driver.host.check(k, session.ticket)
+    driver.host.answer(k, ticket.number, Update(np.ones(8, np.float32), ticket.age, ticket.version))
+    driver.go_on()
+
+
+@pytest.mark.parametrize("algorithm", ["fedavg", "fedasync"])
+def test_no_answer_with_a_large_model_is_worked_on_in_the_loop(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, algorithm: str
+) -> None:
+    """FedAvg's answers cost a pass over the vector each, not only the last of a round."""
+    monkeypatch.setattr(module, "IN_A_THREAD", 1)
+    threads: list[tuple[str, str]] = []
+
+    async def scene() -> None:
+        driver = make_driver(tmp_path, table(algorithm), wait_for=3)
+        sessions = begin(driver)
+        kind = type(driver.host.server)
+        handle = kind.handle
+
+        def noted(server: Server, sender: int, message: object) -> object:
+            threads.append((type(message).__name__, threading.current_thread().name.partition("_")[0]))
+            return handle(server, sender, message)  # type: ignore[arg-type]
+
+        monkeypatch.setattr(kind, "handle", noted)
+        for k, session in sessions.items():
+            answer(driver, k, session)
+        driver.host.leave(2, sessions[2])
+        driver.go_on()
+        await driver.settle()
+        assert not driver.failed.done()
+        assert driver.tally.updates == 3
+        driver.close()
+
+    asyncio.run(scene())
+    assert threads == [("Update", "mix")] * 3 + [("Leave", "mix")]
+
+
+def test_a_snapshot_waits_for_the_message_that_is_being_handled(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "IN_A_THREAD", 1)
+
+    async def scene() -> None:
+        driver = make_driver(tmp_path, wait_for=3)
+        sessions = begin(driver)
+        answer(driver, 0, sessions[0])
+        assert driver.host.computing
+        assert (await driver.snapshot()).any(), "the model from before the update"
+        await driver.settle()
+        driver.close()
+
+    asyncio.run(scene())
+
+
+def test_who_waits_for_a_snapshot_is_told_if_the_server_fails_meanwhile(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "IN_A_THREAD", 1)
+    going_on = threading.Event()
+
+    async def scene() -> None:
+        driver = make_driver(tmp_path, wait_for=3)
+        sessions = begin(driver)
+
+        def fails(server: Server, sender: int, message: object) -> None:
+            going_on.wait(30)
+            raise ArithmeticError("no such model")
+
+        monkeypatch.setattr(type(driver.host.server), "handle", fails)
+        answer(driver, 0, sessions[0])
+        waiting = asyncio.create_task(driver.snapshot())
+        await asyncio.sleep(0)
+        going_on.set()
+        with pytest.raises(ArithmeticError, match="no such model"):
+            async with asyncio.timeout(20):
+                await waiting
+        await driver.settle()  # which does not wait for what never comes, either
+        driver.close()
+
+    asyncio.run(scene())
+
+
+def test_a_full_disk_is_tried_again_when_the_timer_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def scene() -> int:
+        driver = make_driver(tmp_path, wait_for=3, save_retry=0.2)
+        tries = []
+        save = driver.checkpoints.save
+
+        def full(numbers: object, vectors: object) -> int:
+            tries.append(asyncio)
+            if len(tries) < 3:
+                raise OSError(28, "No space left on device")
+            return save(numbers, vectors)  # type: ignore[arg-type]
+
+        monkeypatch.setattr(driver.checkpoints, "save", full)
+        sessions = begin(driver)
+        answer(driver, 0, sessions[0])
+        async with asyncio.timeout(20):
+            await driver.settle()
+        assert driver.host.saved_version == 1
+        driver.close()
+        return len(tries)
+
+    assert asyncio.run(scene()) <= 4, "a disk that is full is not asked a hundred times a second"
+
+
+def test_a_server_that_cannot_be_made_ends_the_process(tmp_path: Path) -> None:
+    """It is no fault of the client that comes, and waiting for others would not help."""
+
+    def fails(roster: object) -> Server:
+        raise ArithmeticError("no such algorithm")
+
+    async def scene() -> None:
+        driver = make_driver(tmp_path)
+        driver.host._build = fails
+        driver.begin()
+        driver.tell(driver.host.come, 0, Remembered(), 1)
+        with pytest.raises(ArithmeticError):
+            driver.failed.result()
+        driver.close()
+
+    asyncio.run(scene())

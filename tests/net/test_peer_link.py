@@ -1,0 +1,290 @@
+"""Links between servers, against a callee that is a real gRPC server in the same process."""
+
+import asyncio
+import io
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import grpc
+import grpc.aio
+import numpy as np
+import pytest
+from deployment import table
+from hosting import PARAMETERS, make_driver
+
+from spyker.algorithms.spyker import Spyker
+from spyker.net import peer_link
+from spyker.net import spyker_pb2 as pb
+from spyker.net.buffers import Buffers
+from spyker.net.channels import LINK, handler
+from spyker.net.driver import Driver
+from spyker.net.frames import CHUNK, PROTOCOL
+from spyker.net.peer_link import PeerLink
+from spyker.net.peer_port import PeerPort
+from spyker.node.outbox import Outbox, Posted
+from spyker.node.views import first_view
+from spyker.node.words import Ask, Greeting, Life, to_json
+from spyker.protocol.forms import Sizes
+from spyker.protocol.messages import PeerModel, Token
+
+Callee = Callable[[Any, Any], Awaitable[None]]
+TWO = table("spyker", (1, 1))
+
+
+@asynccontextmanager
+async def linked(callee: Callee, driver: Driver, peer: int = 1) -> AsyncIterator[asyncio.Task[None]]:
+    """A link at work: its task."""
+    server = grpc.aio.server()
+    server.add_generic_rpc_handlers((handler(LINK, callee),))
+    port = server.add_insecure_port("127.0.0.1:0")
+    await server.start()
+    link = PeerLink(driver, peer, f"127.0.0.1:{port}", credentials=None, keepalive=10.0, stall=10.0)
+    task = asyncio.create_task(link.run())
+    try:
+        yield task
+    finally:
+        task.cancel()
+        await asyncio.wait((task,))
+        await server.stop(None)
+
+
+def fill(driver: Driver, count: int) -> Outbox:
+    """Put models that may be sent into the outbox."""
+    box = driver.host.outboxes[1]
+    for bid in range(1, count + 1):
+        box.last += 1
+        box.entries.append(Posted(bid, PeerModel(np.ones(PARAMETERS, np.float32), 1.0, bid)))
+    box.commit(box.last)
+    return box
+
+
+async def until(condition: Callable[[], object]) -> None:
+    async with asyncio.timeout(10):
+        while not condition():
+            await asyncio.sleep(0.01)
+
+
+def test_a_link_survives_a_callee_that_ends_the_stream_at_any_moment(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(peer_link, "LONGEST_PAUSE", 0.0)
+    monkeypatch.setattr(peer_link, "FIRST_PAUSE", 0.0)
+    calls = 0
+    enough = asyncio.Event()
+
+    async def abrupt(requests: object, context: Any) -> None:
+        nonlocal calls
+        calls += 1
+        await context.read()
+        welcome = pb.PeerWelcome(protocol=PROTOCOL, greeting=greeting(""), server=1)
+        await context.write(pb.Frame(peer_welcome=welcome).SerializeToString())
+        for _ in range(calls % 5):
+            await context.read()
+        if calls == 200:
+            enough.set()
+        await context.abort(grpc.StatusCode.FAILED_PRECONDITION, "no more")
+
+    async def scene() -> None:
+        driver = make_driver(tmp_path, TWO)
+        fill(driver, 50)
+        async with linked(abrupt, driver) as task:
+            waiting = asyncio.create_task(enough.wait())
+            await asyncio.wait((task, waiting), timeout=30, return_when=asyncio.FIRST_COMPLETED)
+            assert not task.done(), task.exception()
+            assert enough.is_set()
+
+    asyncio.run(scene())
+
+
+# --- One of two servers has an older state ----------------------------------------------------------------------------
+
+
+def greeting(lineage: str, server: int = 1) -> bytes:
+    """What server 1 says of itself."""
+    return to_json(Greeting(server, lineage, Life(1), 1, first_view([0, 1], [0, 1])))
+
+
+def welcoming(received: int, lineage: str = "", calls: list[int] | None = None, server: int = 1) -> Callee:
+    """A callee that says what it has, and then reads."""
+
+    async def callee(requests: object, context: Any) -> None:
+        if calls is not None:
+            calls.append(1)
+        await context.read()
+        welcome = pb.PeerWelcome(
+            protocol=PROTOCOL, received=received, greeting=greeting(lineage, server), server=server
+        )
+        await context.write(pb.Frame(peer_welcome=welcome).SerializeToString())
+        while await context.read() is not grpc.aio.EOF:
+            pass
+
+    return callee
+
+
+def test_a_callee_that_was_rolled_back_is_told_nothing(tmp_path: Path) -> None:
+    said = io.StringIO()
+
+    async def scene() -> None:
+        driver = make_driver(tmp_path, TWO, said=said)
+        box = fill(driver, 5)
+        box.acknowledge(3)
+        async with linked(welcoming(2), driver):
+            await until(lambda: "its state is an older one" in said.getvalue())
+        assert box.sent == 0
+        assert not driver.stopped.done()
+
+    asyncio.run(scene())
+
+
+def test_a_server_that_was_rolled_back_itself_learns_it_from_another_and_stops(tmp_path: Path) -> None:
+    async def scene() -> None:
+        driver = make_driver(tmp_path, TWO)
+        fill(driver, 5)
+        async with linked(welcoming(6), driver), asyncio.timeout(10):
+            order = await driver.stopped
+        assert order.anew
+        assert "state of this server is an older one" in order.why
+
+    asyncio.run(scene())
+
+
+def test_whoever_answers_in_the_place_of_another_is_named_and_not_remembered(tmp_path: Path) -> None:
+    said = io.StringIO()
+
+    async def scene() -> None:
+        driver = make_driver(tmp_path, table("spyker", (1, 1, 1)), said=said)
+        async with linked(welcoming(0, "first", server=2), driver):
+            await until(lambda: "server 2 answers instead of server 1" in said.getvalue())
+        assert driver.host.seats.lineages == {}
+        async with linked(welcoming(0, "first"), driver):
+            await until(lambda: driver.host.seats.lineages)
+
+    asyncio.run(scene())
+
+
+@pytest.mark.parametrize("received", [3, 4, 5])
+def test_a_peer_that_has_what_it_saved_or_more_is_told_the_rest(tmp_path: Path, received: int) -> None:
+    said = io.StringIO()
+
+    async def scene() -> None:
+        driver = make_driver(tmp_path, TWO, said=said)
+        box = fill(driver, 5)
+        box.acknowledge(3)
+        async with linked(welcoming(received), driver) as task:
+            await until(lambda: box.sent == 5)
+            assert not task.done()
+
+    asyncio.run(scene())
+    assert "link-up" in said.getvalue()
+
+
+def test_a_callee_that_began_anew_is_refused_until_it_is_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(peer_link, "LONGEST_PAUSE", 0.0)
+    monkeypatch.setattr(peer_link, "FIRST_PAUSE", 0.0)
+    calls: list[int] = []
+    said = io.StringIO()
+
+    async def scene() -> None:
+        driver = make_driver(tmp_path, TWO, said=said)
+        driver.host.seats.lineages[1] = "old"
+        box = fill(driver, 1)
+        async with linked(welcoming(0, "new", calls), driver) as task:
+            await until(lambda: len(calls) >= 3)
+            assert not task.done()
+        assert said.getvalue().count("is another one") == 1, "once, not at every attempt"
+        async with linked(welcoming(0, "old"), driver):
+            await until(lambda: box.sent)
+
+    asyncio.run(scene())
+
+
+def test_a_callee_that_is_new_here_is_remembered(tmp_path: Path) -> None:
+    async def scene() -> None:
+        driver = make_driver(tmp_path, TWO)
+        async with linked(welcoming(0, "first"), driver):
+            await until(lambda: driver.host.seats.lineages)
+        assert driver.host.seats.lineages == {1: "first"}
+
+    asyncio.run(scene())
+
+
+# --- Both sides -------------------------------------------------------------------------------------------------------
+
+
+def test_a_poisonous_message_is_refused_at_the_border_and_counted(tmp_path: Path) -> None:
+    heard, told = io.StringIO(), io.StringIO()
+
+    async def scene() -> None:
+        callee = make_driver(tmp_path / "callee", TWO, server=1, said=heard)
+        caller = make_driver(tmp_path / "caller", TWO, said=told)
+        port = PeerPort(callee, Sizes(PARAMETERS, 2), lambda j: Spyker.hears, secure=False)
+        caller.host.outboxes[1].post(Token(0, 0, (0.0, 0.0)))
+        caller.host.outboxes[1].commit(1)
+        async with linked(port.link, caller):
+            await until(lambda: "`$.bid`" in told.getvalue())
+        assert callee.host.received == {}, "it was never there"
+        assert callee.host.waiting == 0
+
+    asyncio.run(scene())
+    assert '"reason": "malformed"' in heard.getvalue()
+
+
+def test_a_server_with_nothing_to_say_here_may_say_nothing(tmp_path: Path) -> None:
+    told = io.StringIO()
+
+    async def scene() -> None:
+        callee = make_driver(tmp_path / "callee", TWO, server=1)
+        caller = make_driver(tmp_path / "caller", TWO, said=told)
+        fill(caller, 1)
+        port = PeerPort(callee, Sizes(PARAMETERS, 2), lambda j: (), secure=False)
+        async with linked(port.link, caller):
+            await until(lambda: "it may be nothing" in told.getvalue())
+
+    asyncio.run(scene())
+
+
+def test_a_server_that_has_not_begun_goes_on_listening_and_keeps_the_latest(tmp_path: Path) -> None:
+    """What lets it begin, the gift of another server, may come behind what it cannot serve yet."""
+
+    async def scene() -> None:
+        callee = make_driver(tmp_path / "callee", TWO, server=1)
+        caller = make_driver(tmp_path / "caller", TWO)
+        fill(caller, 3)
+        port = PeerPort(callee, Sizes(PARAMETERS, 2), lambda j: Spyker.hears, secure=False)
+        async with linked(port.link, caller):
+            await until(lambda: callee.host.received.get(0) == 3)
+        assert callee.host.server is None
+        assert callee.host.waiting == 1
+
+    asyncio.run(scene())
+
+
+def test_words_do_not_wait_for_the_end_of_a_large_message(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Otherwise whoever sends a large model over a slow link would be taken for dead."""
+    size = 3 * CHUNK // 4  # three frames
+    within: list[bool] = []
+
+    async def scene() -> None:
+        callee = make_driver(tmp_path / "callee", TWO, server=1)
+        caller = make_driver(tmp_path / "caller", TWO)
+        callee.buffers = Buffers(size, 1 << 25)
+        callee.host.listen = lambda server, word: within.append(not callee.host.received)  # type: ignore[method-assign]
+        box = caller.host.outboxes[1]
+        box.post(PeerModel(np.ones(size, np.float32), 1.0, 1))
+        box.commit(box.last)
+        write = PeerLink._write
+
+        async def write_and_say(link: PeerLink, stream: Any, frame: bytes) -> None:
+            await write(link, stream, frame)
+            if len(frame) > CHUNK and not caller.words[1] and not within:
+                caller.words[1].append(Ask())
+
+        monkeypatch.setattr(PeerLink, "_write", write_and_say)
+        port = PeerPort(callee, Sizes(size, 2), lambda j: Spyker.hears, secure=False)
+        async with linked(port.link, caller):
+            await until(lambda: callee.host.received.get(0) == 1)
+
+    asyncio.run(scene())
+    assert within[0]

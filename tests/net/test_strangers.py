@@ -1,0 +1,173 @@
+"""What somebody without any credential can do to a server's ports: little."""
+
+import asyncio
+import re
+import socket
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import grpc
+import grpc.aio
+import pytest
+from deployment import DEADLINE, deployed, table
+from grpc_health.v1 import health_pb2, health_pb2_grpc
+
+from spyker.net import channels
+from spyker.net.channels import ATTEND, channel, guarded, handler, open_stream
+from spyker.net.health import CHECK, Health
+
+SERVICE = "/grpc.health.v1.Health"
+CALLS, CONNECTIONS = 150, 15
+EXPECTED = {
+    f"{SERVICE}/Check": grpc.StatusCode.RESOURCE_EXHAUSTED,
+    f"{SERVICE}/Watch": grpc.StatusCode.UNIMPLEMENTED,
+    ATTEND: grpc.StatusCode.UNAUTHENTICATED,
+}
+
+
+def megabytes(pid: int, what: str) -> float:
+    found = re.search(rf"{what}:\s+(\d+)", Path(f"/proc/{pid}/status").read_text())
+    assert found is not None
+    return int(found[1]) / 1024
+
+
+@pytest.mark.parametrize("method", EXPECTED)
+def test_large_calls_of_strangers_take_no_memory(tmp_path: Path, method: str) -> None:
+    body = health_pb2.HealthCheckRequest(service="x" * 4_000_000).SerializeToString()
+    with deployed(table(), tmp_path) as deployment:
+        server = deployment.up()
+        before = megabytes(server.pid, "VmRSS")
+        authority = grpc.ssl_channel_credentials((tmp_path / "certs" / "ca.pem").read_bytes())
+
+        async def attack() -> set[grpc.StatusCode]:
+            own = [("grpc.use_local_subchannel_pool", 1), ("grpc.max_send_message_length", -1)]
+            lines = [grpc.aio.secure_channel(deployment.addresses[0], authority, own) for _ in range(CONNECTIONS)]
+            calls = [lines[i % CONNECTIONS].unary_unary(method)(body, timeout=DEADLINE) for i in range(CALLS)]
+            codes = set(await asyncio.gather(*(call.code() for call in calls)))
+            for line in lines:
+                await line.close()
+            return codes
+
+        codes = asyncio.run(attack())
+        assert codes <= {EXPECTED[method], grpc.StatusCode.OK, grpc.StatusCode.DEADLINE_EXCEEDED}
+        assert EXPECTED[method] in codes
+        assert megabytes(server.pid, "VmHWM") < before + 50, "at no time"
+        assert server.poll() is None
+
+
+@asynccontextmanager
+async def listening(connections: int, **handlers: Any) -> AsyncIterator[int]:
+    """A guarded port, in plaintext, in this process."""
+    server = grpc.aio.server(options=guarded(10.0, connections))
+    server.add_generic_rpc_handlers(tuple(handler(name, behaviour) for name, behaviour in handlers.items()))
+    port = server.add_insecure_port("127.0.0.1:0")
+    await server.start()
+    try:
+        yield port
+    finally:
+        await server.stop(None)
+
+
+def test_health_answers_check_for_the_whole_server_and_nothing_else() -> None:
+    async def scene() -> None:
+        health = Health()
+        async with listening(8, **{CHECK: health.check}) as port, channel(f"127.0.0.1:{port}", 10.0, None) as line:
+            stub = health_pb2_grpc.HealthStub(line)
+
+            async def ask(service: str) -> Any:
+                try:
+                    return (await stub.Check(health_pb2.HealthCheckRequest(service=service), timeout=DEADLINE)).status
+                except grpc.aio.AioRpcError as error:
+                    return error.code()
+
+            assert await ask("") == health_pb2.HealthCheckResponse.SERVING
+            assert await ask("spyker.Clients") == grpc.StatusCode.NOT_FOUND
+            assert await ask("x" * 990) == grpc.StatusCode.NOT_FOUND
+            assert await ask("x" * 1000) == grpc.StatusCode.RESOURCE_EXHAUSTED
+            health.serving = False
+            assert await ask("") == health_pb2.HealthCheckResponse.NOT_SERVING
+            watch = stub.Watch(health_pb2.HealthCheckRequest(), timeout=DEADLINE)
+            assert await watch.code() == grpc.StatusCode.UNIMPLEMENTED
+            bad = line.unary_unary(CHECK)(b"\xff\xff", timeout=DEADLINE)
+            assert await bad.code() == grpc.StatusCode.INVALID_ARGUMENT
+
+    asyncio.run(scene())
+
+
+def test_who_asks_for_health_and_says_nothing_is_sent_away(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("spyker.net.health.READ_SECONDS", 0.1)
+
+    async def scene() -> None:
+        async with (
+            listening(8, **{CHECK: Health().check}) as port,
+            channel(f"127.0.0.1:{port}", 10.0, None) as line,
+            asyncio.timeout(DEADLINE),
+        ):
+            assert await open_stream(line, CHECK).code() == grpc.StatusCode.DEADLINE_EXCEEDED
+
+    asyncio.run(scene())
+
+
+async def read_end(connection: socket.socket) -> None:
+    """Until the other side hangs up; what it says before does not matter."""
+    while await asyncio.get_running_loop().sock_recv(connection, 1 << 16):
+        pass
+
+
+def knock(port: int) -> socket.socket:
+    connection = socket.create_connection(("127.0.0.1", port))
+    connection.setblocking(False)
+    return connection
+
+
+def test_connections_beyond_the_limit_are_closed_and_their_places_are_given_again() -> None:
+    async def scene() -> None:
+        async with listening(2, **{CHECK: Health().check}) as port, asyncio.timeout(DEADLINE):
+            first, second, third = knock(port), knock(port), knock(port)
+            await read_end(third)
+            for each in (first, second, third):
+                each.close()
+            async with channel(f"127.0.0.1:{port}", 10.0, None) as line:
+                await line.unary_unary(CHECK)(b"", wait_for_ready=True)
+
+    asyncio.run(scene())
+
+
+def test_who_never_greets_is_sent_away(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(channels, "GREETING_SECONDS", 0.3)
+
+    async def scene() -> None:
+        async with listening(2) as port, asyncio.timeout(DEADLINE):
+            with knock(port) as silent:
+                await read_end(silent)
+
+    asyncio.run(scene())
+
+
+def test_a_connection_has_few_streams_at_a_time() -> None:
+    begun = asyncio.Semaphore(0)
+
+    async def stay(requests: object, context: Any) -> None:
+        begun.release()
+        await asyncio.Event().wait()
+
+    async def scene() -> None:
+        async with listening(2, **{ATTEND: stay}) as port, channel(f"127.0.0.1:{port}", 10.0, None) as line:
+            streams = []
+            async with asyncio.timeout(DEADLINE):
+                for _ in range(channels.STREAMS):
+                    streams.append(open_stream(line, ATTEND))
+                    await begun.acquire()
+            streams.append(open_stream(line, ATTEND))
+            with pytest.raises(TimeoutError):
+                async with asyncio.timeout(0.3):
+                    await begun.acquire()
+            streams[0].cancel()
+            async with asyncio.timeout(DEADLINE):
+                await begun.acquire()
+            for stream in streams:
+                stream.cancel()
+
+    asyncio.run(scene())

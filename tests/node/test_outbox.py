@@ -1,0 +1,120 @@
+"""Messages between servers: each once, in order, and not before it is saved."""
+
+import json
+from dataclasses import dataclass
+
+import numpy as np
+import pytest
+
+from spyker.algorithms.spyker import Spyker
+from spyker.node.outbox import Outbox
+from spyker.node.refusal import Refusal
+from spyker.protocol.forms import Sizes
+from spyker.protocol.messages import Age, Count, PeerMessage, PeerModel, Token
+from spyker.protocol.saving import Unpacker
+
+
+@dataclass(frozen=True, slots=True)
+class Counted(PeerMessage):
+    """One of many, each of which matters."""
+
+    number: Count
+
+
+def filled(count: int) -> Outbox:
+    """An outbox with messages that may be sent."""
+    box = Outbox()
+    for number in range(1, count + 1):
+        box.post(Counted(number))
+    box.commit(box.last)
+    return box
+
+
+def everything(box: Outbox) -> list[int]:
+    """Send what may be sent."""
+    numbers = []
+    while (posted := box.next()) is not None:
+        box.sent = posted.sequence
+        numbers.append(posted.sequence)
+    return numbers
+
+
+def test_nothing_is_sent_before_it_is_saved_and_nothing_forgotten_before_it_is_acknowledged() -> None:
+    box = Outbox()
+    box.post(Token(0, 1, (0.0, 0.0)))
+    assert box.next() is None
+    assert box.commit(box.last)
+    assert not box.commit(box.last), "that is no news"
+    posted = box.next()
+    assert posted is not None
+    box.sent = posted.sequence
+    assert box.next() is None
+    assert box.entries, "it may have to be sent again"
+    box.connected(1, 0)  # the connection broke, and the other side has nothing
+    assert box.next() is posted
+    box.acknowledge(posted.sequence)
+    assert not box.entries
+
+
+def test_what_was_posted_after_a_checkpoint_waits_for_the_next() -> None:
+    box = filled(2)
+    box.post(Age(1.0))
+    assert everything(box) == [1, 2]
+    box.commit(3)
+    assert everything(box) == [3]
+
+
+def test_an_announcement_that_was_never_sent_gives_way_to_a_newer_one() -> None:
+    box = Outbox()
+    for age in range(1000):
+        box.post(Age(float(age)))
+    [posted] = box.entries
+    assert posted.message == Age(999.0)
+
+
+def test_whoever_stays_away_finds_the_latest_age_model_and_token_and_no_more() -> None:
+    box = Outbox()
+    for bid in range(1, 100):
+        box.post(Age(float(bid)))
+        box.post(Token(0, bid, (0.0,)))
+        box.post(PeerModel(np.full(2, bid, np.float32), 1.0, bid))
+        box.commit(box.last)
+        box.sent = box.last if bid % 3 else 0  # whether it was sent and not acknowledged, or never sent
+    assert [posted.sequence for posted in box.entries] == [295, 296, 297]
+    assert [type(posted.message) for posted in box.entries] == [Age, Token, PeerModel]
+
+
+@pytest.mark.parametrize(("received", "whose"), [(2, "its state is an older one"), (6, "of this server is an older")])
+def test_a_rollback_is_noticed_and_changes_nothing(received: int, whose: str) -> None:
+    box = filled(5)
+    box.acknowledge(3)
+    with pytest.raises(Refusal, match=whose):
+        box.connected(1, received)
+    assert box.sent == 0
+
+
+@pytest.mark.parametrize("received", [3, 4, 5])
+def test_a_peer_that_has_what_it_saved_or_more_is_told_the_rest(received: int) -> None:
+    box = filled(5)
+    box.acknowledge(3)
+    box.connected(1, received)
+    assert everything(box) == list(range(received + 1, 6))
+
+
+def test_an_outbox_survives_a_checkpoint() -> None:
+    box, vectors = Outbox(), {}
+    for bid in range(1, 4):
+        box.post(PeerModel(np.full(2, bid, np.float32), 1.0, bid))
+    box.sent = box.last
+    box.acknowledge(2)
+    box.post(Token(0, 4, (1.0, 2.0)))
+    numbers = json.loads(json.dumps(box.numbers("outbox-1", vectors)))
+    again = Outbox()
+    again.restore(numbers, Unpacker(vectors, Spyker.kinds(), Sizes(2, 2)))
+    assert (again.acked, again.last, again.committed, again.sent) == (2, 4, 4, 0)
+    model, token = (posted.message for posted in again.entries)
+    assert isinstance(model, PeerModel)
+    assert model.weights.tolist() == [3.0, 3.0]
+    assert token == Token(0, 4, (1.0, 2.0))
+    again.connected(1, 2)
+    assert everything(again) == [3, 4]

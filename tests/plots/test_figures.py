@@ -1,0 +1,196 @@
+"""What figures show: bands, logarithms, what was not reached, and a caption that explains them."""
+
+import math
+from typing import Any
+
+import pytest
+from matplotlib.collections import LineCollection
+from matplotlib.colors import to_hex
+from matplotlib.figure import Figure
+
+from spyker.plots.curves import Curve
+from spyker.plots.looks import LOOKS
+from spyker.plots.numbers import Sample, beyond, sample
+from spyker.plots.paper import bars, caption, dots, panels
+from spyker.plots.plots import plot
+from spyker.plots.runs import Shown
+from spyker.plots.settings import plot_settings
+
+
+def curve(mean: list[float], *, higher: bool = True, metric: str = "accuracy") -> Curve:
+    count = list(range(len(mean)))
+    return Curve(
+        metric, higher, [float(i) for i in count], count, count, mean, [m - 0.1 for m in mean], mean, mean, 0, True
+    )
+
+
+def said(figure: Figure) -> str:
+    text = figure.get_supxlabel()
+    return " ".join(text.split())
+
+
+def test_a_figure_says_what_it_shows_and_what_keeps_runs_from_being_compared() -> None:
+    shown = Shown({"Spyker": [curve([0.1, 0.5])]}, [0.8, 0.9], "digits, 100 clients, seed 1", ["world.clients"])
+    assert said(plot(shown)) == (
+        "digits, 100 clients, seed 1. Lines: mean of the servers; shade: from the worst server to the best; "
+        "thin grey dotted: targets 0.8 and 0.9. Not comparable as they stand: they differ in world.clients."
+    )
+    assert "all that was sent" in said(plot(shown, "bytes"))
+
+
+def test_targets_are_drawn_as_the_caption_says() -> None:
+    figure = plot(Shown({"FedAvg": [curve([0.1, 0.5])]}, [0.8], "a test", []))
+    own, target = figure.axes[0].lines
+    assert (own.get_linestyle(), target.get_linestyle()) == (":", ":")  # so dots alone do not tell them apart
+    assert (target.get_color(), target.get_linewidth() < own.get_linewidth()) == ("0.5", True)
+    assert "; thin grey dotted: target 0.8." in said(figure)
+
+
+def test_of_several_seeds_the_mean_and_the_range_are_drawn() -> None:
+    shown = Shown({"A": [curve([0.0, 0.4]), curve([0.0, 0.6])], "B": [curve([0.1, 0.2])]}, [], "a test", [])
+    figure = plot(shown)
+    (axes,) = figure.axes
+    assert axes.lines[0].get_ydata()[-1] == pytest.approx(0.5)  # type: ignore[index]
+    (band,) = axes.collections  # who has one seed has no range of seeds
+    heights = band.get_paths()[0].vertices[:, 1]  # type: ignore[index]
+    assert heights.max() == pytest.approx(0.6)
+    assert "mean of the servers and of 2 seeds; shade: the range over the seeds" in said(figure)
+
+
+@pytest.mark.parametrize(
+    ("mean", "higher", "scale"),
+    [([900.0, 90.0], False, "log"), ([120.0, 105.0], False, "log"), ([0.1, 0.9], True, "linear")],
+)
+def test_where_lower_is_better_the_axis_is_logarithmic(mean: list[float], higher: bool, scale: str) -> None:
+    metric = "accuracy" if higher else "perplexity"
+    figure = plot(Shown({"Spyker": [curve(mean, higher=higher, metric=metric)]}, [], "a test", []))
+    figure.draw_without_rendering()
+    (axes,) = figure.axes
+    assert axes.get_yscale() == scale
+    low, high = axes.get_ylim()
+    assert sum(low <= tick <= high for tick in axes.get_yticks()) >= 2
+    assert "10^" not in "".join(label.get_text() for label in axes.get_yticklabels())
+
+
+def test_a_loss_of_zero_has_no_logarithm() -> None:
+    figure = plot(Shown({"Spyker": [curve([1.0, 0.1], higher=False)]}, [], "a test", []))  # the worst server is at 0
+    assert figure.axes[0].get_yscale() == "linear"
+
+
+def drawn_bars(samples: dict[str, list[Sample]]) -> Any:
+    _, (axes,) = panels(1)
+    bars(axes, ["here"], samples, {}, "time (s)")
+    return axes
+
+
+def test_what_was_not_reached_is_no_bar_of_zero_but_an_outline_and_a_word() -> None:
+    axes = drawn_bars(
+        {"Spyker": [sample([20.0, 22.0])], "FedAsync": [sample([beyond(40.0)] * 2)], "FedAvg": [sample([None])]}
+    )
+    solid = {to_hex(p.get_facecolor()): p.get_height() for p in axes.patches if p.get_facecolor()[3]}
+    assert solid[LOOKS["Spyker"][0].lower()] == 21
+    assert 0 not in solid.values()
+    outlines = [p for p in axes.patches if not p.get_facecolor()[3]]
+    assert [(to_hex(p.get_edgecolor()), p.get_height()) for p in outlines] == [
+        (LOOKS["FedAsync"][0].lower(), 40),
+        (LOOKS["FedAvg"][0].lower(), 0),
+    ]
+    assert [text.get_text() for text in axes.texts] == ["> 40", "not reached"]
+
+
+def test_bars_have_the_colours_of_their_algorithms_wherever_they_stand() -> None:
+    alone, beside = drawn_bars({"FedAsync": [sample([1.0])]}), drawn_bars({a: [sample([1.0])] for a in LOOKS})
+    colours = [to_hex(patch.get_facecolor()) for patch in beside.patches]
+    assert colours == [colour.lower() for colour, _ in LOOKS.values()]
+    assert to_hex(alone.patches[0].get_facecolor()) == colours[list(LOOKS).index("FedAsync")]
+
+
+def test_a_dot_that_is_only_a_bound_is_hollow() -> None:
+    _, (axes,) = panels(1)
+    dots(axes, ["x", "y"], {"Stride": ([(3.0, True), (15.0, False)], {"color": "#D55E00"})}, "time (s)")
+    filled = {line.get_xdata()[0]: line.get_color() for line in axes.lines if len(line.get_xdata()) == 1}  # type: ignore[arg-type, index]
+    assert filled == {3.0: "#D55E00", 15.0: "white"}
+
+
+def test_a_caption_takes_no_room_from_what_is_drawn() -> None:
+    figure, _ = panels(1)
+    before = figure.get_figheight()
+    caption(figure, "word " * 80)
+    assert figure.get_figheight() > before + 0.3
+    assert all(len(line) < 100 for line in figure.get_supxlabel().split("\n"))
+
+
+TWO = [{"training.rate": r, "spyker.decay": d} for r in (0.1, 0.2) for d in (0.0, 0.5, 1.0)]
+
+
+def crosses(axes: Any) -> list[tuple[float, float, str]]:
+    """Where the crosses of a panel are, in pixels, and whose."""
+    found = [line for line in axes.lines if line.get_marker() == "x"]
+    return [(*line.get_transform().transform((line.get_xdata()[0], 1)), line.get_color()) for line in found]
+
+
+def test_a_sweep_over_numbers_is_a_line_with_a_band_and_crosses_where_nothing_was_reached() -> None:
+    points = [{"algorithm": a, "training.rate": r} for a in ("spyker", "fedasync") for r in (0.1, 0.01, 1.0)]
+    reached = [sample([2.0, 4.0]), sample([None, 9.0]), sample([1.0, 1.0])]
+    reached += [sample([2.0, 4.0]), sample([None, None]), sample([1.0, 1.0])]
+    figure = plot_settings(points, ["Spyker"] * 3 + ["FedAsync"] * 3, {"time to 0.9": reached}, "a test")
+    figure.draw_without_rendering()
+    (axes,) = figure.axes
+    spyker, fedasync = (line for line in axes.lines if line.get_marker() == "o")
+    assert list(spyker.get_xdata()) == [0.01, 0.1, 1.0]  # type: ignore[arg-type]
+    assert list(spyker.get_ydata())[1:] == [3.0, 1.0]  # type: ignore[arg-type]
+    assert [line.get_color() for line in (spyker, fedasync)] == [LOOKS["Spyker"][0], LOOKS["FedAsync"][0]]
+    (left, height, mine), (right, same, theirs) = crosses(axes)
+    assert (mine, theirs) == (LOOKS["Spyker"][0], LOOKS["FedAsync"][0])
+    assert height == same > axes.bbox.y1  # in a band of their own, above all numbers
+    assert left < axes.transData.transform((0.01, 1))[0] < right
+    assert {text.get_text() for text in axes.texts} == {"not reached", "1 of 2"}
+    assert axes.get_xscale() == "log"
+    assert "×: not reached by all of them, or diverged; beside it: by how many of them." in said(figure)
+
+
+def test_no_line_of_a_sweep_leads_across_what_was_not_reached_and_a_point_alone_has_a_bar() -> None:
+    points = [{"training.rate": r} for r in (0.1, 0.2, 0.3, 0.4)]
+    nothing = sample([None, None])
+    reached = [nothing, sample([2.0, 4.0]), nothing, sample([1.0, 1.0])]
+    figure = plot_settings(points, ["Stride"] * 4, {"time to 0.9": reached, "final accuracy": [nothing] * 4}, "a test")
+    timed, final = figure.axes
+    (line,) = (line for line in timed.lines if line.get_marker() == "o")
+    assert [math.isnan(y) for y in line.get_ydata()] == [True, False, True, False]  # type: ignore[union-attr]
+    (bar,) = (c for c in timed.collections if isinstance(c, LineCollection))
+    assert bar.get_segments()[0].tolist() == [[0.2, 2.0], [0.2, 4.0]]
+    assert [text.get_text() for text in final.texts] == ["diverged"]
+    assert list(final.get_yticks()) == []
+    assert said(figure).startswith("Stride, a test. Lines: mean over the seeds; shades and bars: their range")
+
+
+@pytest.mark.parametrize("keys", [("training.rate",), ("training.rate", "spyker.decay"), ("a", "b", "c")])
+def test_of_a_single_seed_no_mean_is_spoken_of(keys: tuple[str, ...]) -> None:
+    points = [dict.fromkeys(keys, i) for i in (1, 2)]
+    for missing in (False, True):
+        reached = [sample([2.0]), sample([None if missing else 3.0])]
+        text = said(plot_settings(points, ["Stride"] * 2, {"time to 0.9": reached}, "a test, seed 1"))
+        assert text.startswith("Stride, a test, seed 1. ")
+        assert "one run each" in text.lower()
+        assert "mean" not in text.lower()
+        assert text.endswith(": not reached, or diverged.") == missing
+
+
+def test_a_sweep_over_two_keys_is_a_heat_map_with_its_numbers() -> None:
+    finals = [sample([0.1 * i]) for i in range(5)] + [sample([None])]
+    figure = plot_settings(TWO, ["Spyker"] * 6, {"final accuracy": finals, "time to 0.9": finals}, "a test")
+    left = figure.axes[0]
+    (image,) = left.images
+    shades = image.get_array()
+    assert shades is not None
+    assert shades.shape == (2, 3)
+    assert shades[1, 1] == pytest.approx(0.4)
+    assert [text.get_text() for text in left.texts] == ["0", "0.1", "0.2", "0.3", "0.4", "not reached"]
+    assert (left.get_ylabel(), left.get_xlabel()) == ("training.rate", "spyker.decay")
+
+
+def test_a_sweep_over_anything_else_has_a_row_per_combination() -> None:
+    points = [{**point, "algorithm": "spyker"} for point in TWO]
+    figure = plot_settings(points, ["Spyker"] * 6, {"final accuracy": [sample([0.5, 0.7])] * 6}, "a test")
+    names = [label.get_text().replace("\n", " ") for label in figure.axes[0].get_yticklabels()]
+    assert names[:2] == ["rate = 0.1, decay = 0, spyker", "rate = 0.1, decay = 0.5, spyker"]
