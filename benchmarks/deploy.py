@@ -22,8 +22,8 @@ from typing import Any
 from benchmarks.flower import environment
 from benchmarks.measure import RESULTS, Result, in_turn
 from spyker.config.scenario import load
-from spyker.net.issuing import make_deployment
-from spyker.net.up import Local
+from spyker.net.certificate_issuing import make_deployment
+from spyker.net.local_cluster import Local
 from spyker.records import RunRecord
 from spyker.tasks.registry import resolve
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from benchmarks.measure import Result, in_turn
 from benchmarks.rates import bare_rate, spyker_rate
-from spyker.engines.start import available_cores
+from spyker.engines.start_engine import available_cores
 
 MNIST = {"task.name": "mnist", "task.partition": "iid", "task.images-per-client": 600}
 UPDATES, WARM_UP, TIMES = 260, 60, 3

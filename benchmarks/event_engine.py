@@ -18,9 +18,9 @@ from unittest import mock
 
 from benchmarks.measure import Result
 from spyker.config.scenario import load
-from spyker.engines.start import start
+from spyker.engines.start_engine import start
 from spyker.sim.clock import Clock, Stop
-from spyker.sim.run import run
+from spyker.sim.simulate import run
 from spyker.tasks.registry import resolve
 
 CLIENTS = (10_000, 100_000, 1_000_000)

@@ -15,11 +15,11 @@ from unittest import mock
 
 from benchmarks.measure import Result
 from spyker.config.scenario import load
-from spyker.engines.start import start
-from spyker.protocol.forms import declaration
+from spyker.engines.start_engine import start
+from spyker.protocol.codec import declaration
 from spyker.protocol.messages import Message, PeerMessage
 from spyker.records import Evaluated
-from spyker.sim.run import run
+from spyker.sim.simulate import run
 from spyker.sim.world import Emulation
 from spyker.tasks.registry import resolve
 

@@ -21,7 +21,7 @@ import torch
 from benchmarks.measure import RESULTS, Result, in_turn
 from benchmarks.rates import CLIENTS, bare_rate, spyker_rate
 from spyker.config.scenario import load
-from spyker.engines.start import available_cores
+from spyker.engines.start_engine import available_cores
 from spyker.tasks.registry import recipe, resolve
 from spyker.tasks.torch_task import TorchTask
 

@@ -21,8 +21,8 @@ from spyker.config.scenario import load
 from spyker.engines.engine import Here
 from spyker.protocol.facts import Quarantined, Refused, Shortened
 from spyker.records import Fact
-from spyker.sim.hosted import HostedWorld
-from spyker.sim.run import run
+from spyker.sim.cluster import HostedWorld
+from spyker.sim.simulate import run
 from spyker.tasks.registry import recipe, resolve
 
 FAMILIES = ("quadratic", "digits", "faults")

@@ -9,9 +9,9 @@ import time
 from typing import Any
 
 from spyker.config.scenario import load
-from spyker.engines.start import start
+from spyker.engines.start_engine import start
 from spyker.sim.clock import Stop
-from spyker.sim.run import run
+from spyker.sim.simulate import run
 from spyker.tasks.registry import resolve
 
 CLIENTS = 100

@@ -1,4 +1,4 @@
-/* One vote among three servers on what follows an epoch: spyker/node/council.py, as a model.
+/* One vote among three servers on what follows an epoch: spyker/node/paxos.py, as a model.
  *
  * Checked in every reachable state: two ballots never decide on two lists; and nothing is decided that a majority of the
  * voters has not promised to vote on, which is what formal/epochs.pml builds on.

@@ -16,10 +16,10 @@ from pathlib import Path
 
 from spyker.config.scenario import Scenario, latency_seconds
 from spyker.placement import Topology
+from spyker.protocol.codec import HEADER_BYTES
 from spyker.protocol.facts import Merged, RoundEnded, SyncStarted
-from spyker.protocol.forms import HEADER_BYTES
 from spyker.records import RunRecord
-from spyker.tasks.speeds import delays
+from spyker.tasks.client_delays import delays
 
 BYTES_PER_PARAMETER = 4
 

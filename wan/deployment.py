@@ -17,8 +17,8 @@ from pathlib import Path
 from typing import Any
 
 from spyker.config.scenario import Scenario, dump, latency_seconds
-from spyker.net.config import Deployment, write_config
-from spyker.net.issuing import make_deployment
+from spyker.net.certificate_issuing import make_deployment
+from spyker.net.server_config import Deployment, write_config
 from wan.network import Network
 
 ROOT = Path(__file__).parent.parent

@@ -7,8 +7,8 @@ from pathlib import Path
 
 from matplotlib.figure import Figure
 
-from spyker.plots.looks import looks
-from spyker.plots.paper import caption
+from spyker.plots.figures import caption
+from spyker.plots.styles import looks
 from wan.compare import Observed
 
 

@@ -20,10 +20,10 @@ from typing import NoReturn
 from spyker.algorithms.builtin import ALGORITHMS, OF_THE_PAPER
 from spyker.config.scenario import Scenario, dump, load
 from spyker.config.sections import ScenarioError
-from spyker.engines.start import start
+from spyker.engines.start_engine import start
 from spyker.plots.curves import targets
 from spyker.records import RecordWriter, RunRecord
-from spyker.sim.run import run
+from spyker.sim.simulate import run
 from spyker.tasks.registry import resolve, with_task_defaults
 from wan.compare import Observed, Row, as_markdown, compare, observe
 from wan.costs import Costs, measure, with_costs

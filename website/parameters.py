@@ -13,9 +13,9 @@ from spyker.algorithms.builtin import ALGORITHMS
 from spyker.config.delays import Gaussian
 from spyker.config.scenario import SECTIONS, TOP, Scenario, load
 from spyker.config.sections import kebab, rule_of, to_toml
-from spyker.net.config import Deployment
+from spyker.net.server_config import Deployment
 from spyker.parameters import Rule
-from spyker.tasks.names import BUILT_IN
+from spyker.tasks.task_names import BUILT_IN
 
 WORDS = {bool: "true or false", int: "whole number", float: "number", str: "text"}
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from benchmarks.grid.cells import Cell, flower_cells, sample
 from benchmarks.grid.report import ALGORITHMS, Row, missed, report, row_of, verdict
-from spyker.api.data import data_from, prepare_data
+from spyker.api.datasets import data_from, prepare_data
 from spyker.api.interrupts import interrupts
 from spyker.experiments.runner import held, run_watched
 

@@ -15,7 +15,7 @@ from benchmarks.grid.report import final
 from spyker.algorithms.consensus import Consensus
 from spyker.algorithms.reach import Reach
 from spyker.algorithms.stride import Stride
-from spyker.api.data import data_from
+from spyker.api.datasets import data_from
 from spyker.api.interrupts import interrupts
 from spyker.config.algorithms import find_algorithm
 from spyker.experiments.runner import held, run_watched

@@ -25,8 +25,8 @@ from typing import Any
 
 import numpy as np
 
-from spyker.protocol.saving import Kept
-from spyker.protocol.statistics import weights_alone, without_statistics
+from spyker.protocol.buffers import weights_alone, without_statistics
+from spyker.protocol.state import Kept
 from spyker.protocol.weights import Weights
 from spyker.vectors import Vector, dot, length
 

@@ -20,11 +20,11 @@ from dataclasses import dataclass
 
 from spyker.parameters import parameter
 from spyker.placement import Topology
+from spyker.protocol.buffers import statistics_once, without_statistics
 from spyker.protocol.client import Difference
 from spyker.protocol.facts import UpdateApplied
 from spyker.protocol.messages import ClientMessage, Leave, PeerMessage, Update
 from spyker.protocol.server import Server, Setup
-from spyker.protocol.statistics import statistics_once, without_statistics
 from spyker.protocol.weights import Weights
 
 

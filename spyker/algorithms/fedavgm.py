@@ -15,8 +15,8 @@ from typing import Any, ClassVar
 
 from spyker.algorithms.fedavg import FedAvg
 from spyker.parameters import parameter
+from spyker.protocol.buffers import statistics_once, without_statistics
 from spyker.protocol.server import Setup
-from spyker.protocol.statistics import statistics_once, without_statistics
 from spyker.protocol.weights import Weights
 
 

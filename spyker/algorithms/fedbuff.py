@@ -15,11 +15,11 @@ from typing import Any, ClassVar
 
 from spyker.parameters import parameter
 from spyker.placement import Topology
+from spyker.protocol.buffers import statistics_once
 from spyker.protocol.client import Difference
 from spyker.protocol.facts import RoundEnded, UpdateApplied
 from spyker.protocol.messages import ClientMessage, Join, PeerMessage, Update
 from spyker.protocol.server import Server, Setup
-from spyker.protocol.statistics import statistics_once
 from spyker.protocol.weights import Weights
 from spyker.vectors import Vector
 

@@ -20,7 +20,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from spyker.protocol.saving import Kept
+from spyker.protocol.state import Kept
 from spyker.vectors import Vector, dot, length
 
 SMOOTHED_ROUNDS = 0.7  # how much of the clients' agreement is that of earlier rounds

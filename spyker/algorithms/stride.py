@@ -58,6 +58,7 @@ from spyker.algorithms.consensus import REMEMBERED, Consensus
 from spyker.algorithms.reach import Reach
 from spyker.parameters import parameter
 from spyker.placement import Topology
+from spyker.protocol.buffers import weights_alone, without_statistics
 from spyker.protocol.client import Difference
 from spyker.protocol.facts import (
     EarlySyncStarted,
@@ -82,9 +83,8 @@ from spyker.protocol.messages import (
     Update,
     Whole,
 )
-from spyker.protocol.saving import State
 from spyker.protocol.server import Server, Setup, Work, epoch_of, first_bid
-from spyker.protocol.statistics import weights_alone, without_statistics
+from spyker.protocol.state import State
 from spyker.protocol.weights import Weights
 from spyker.vectors import Vector, is_finite, length
 

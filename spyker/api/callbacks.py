@@ -10,7 +10,7 @@ from spyker.config.scenario import Scenario
 from spyker.config.sections import ScenarioError
 from spyker.records import Evaluated, Fact, RunStarted
 from spyker.sim.plateau import Plateau
-from spyker.sim.record import Watch
+from spyker.sim.recording import Watch
 
 
 @runtime_checkable

@@ -10,26 +10,26 @@ from typing import TYPE_CHECKING, Any
 
 from spyker.algorithms.builtin import COMPARED
 from spyker.api.callbacks import Audience, Callback
-from spyker.api.data import data_from, prepare_data
+from spyker.api.choose_trackers import choose_trackers
+from spyker.api.datasets import data_from, prepare_data
 from spyker.api.estimate import foresee
-from spyker.api.folders import new_folder, place_for_record
-from spyker.api.follow import choose_trackers
 from spyker.api.interrupts import Interrupted, interrupts
+from spyker.api.output_folders import new_folder, place_for_record
+from spyker.api.read_scenario import AlgorithmLike, Source, TaskLike, read_scenario
 from spyker.api.result import Run, as_frame, as_html, plotted
 from spyker.api.run import emulate, short
-from spyker.api.scenario import AlgorithmLike, Source, TaskLike, read_scenario
 from spyker.api.sweep import check_counts
 from spyker.config.sections import ScenarioError
-from spyker.engines.start import start
+from spyker.engines.start_engine import start
 from spyker.experiments.runner import with_seeds
-from spyker.plots.follow.following import Following
-from spyker.plots.runs import Shown, together
+from spyker.plots.run_groups import Shown, together
 from spyker.plots.table import as_markdown, rows
+from spyker.plots.trackers.forwarding import Following
 from spyker.records import find_runs, write_atomically
-from spyker.records.holding import held
-from spyker.tasks.given_model import GivenModel
+from spyker.records.lock import held
+from spyker.tasks.initial_model import GivenModel
 from spyker.tasks.layout import layout_of
-from spyker.tasks.memory import check_memory
+from spyker.tasks.memory_check import check_memory
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -76,7 +76,7 @@ class Comparison(Mapping[str, Run]):
 
     def draw(self) -> None:
         """Write the table and the plots beside the records."""
-        from spyker.plots.plots import plot_all  # only now: Matplotlib takes a second to import
+        from spyker.plots.run_plots import plot_all  # only now: Matplotlib takes a second to import
 
         write_atomically(self.folder / "table.md", as_markdown(*rows(self.shown)))
         self.pictures = plot_all(self.shown, self.folder)

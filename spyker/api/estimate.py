@@ -16,10 +16,10 @@ import numpy as np
 from spyker.config.scenario import Scenario
 from spyker.config.sections import ScenarioError
 from spyker.engines.engine import Engine, EvaluateJob, TrainJob
-from spyker.records.learning import slow_links
-from spyker.sim.cycles import WEIGHT_BYTES, cycles, round_times
-from spyker.tasks.guard import TaskFailedError
-from spyker.tasks.memory import CLIENT_BYTES, machine_bytes
+from spyker.records.run_warnings import slow_links
+from spyker.sim.round_times import WEIGHT_BYTES, cycles, round_times
+from spyker.tasks.checked_task import TaskFailedError
+from spyker.tasks.memory_check import CLIENT_BYTES, machine_bytes
 from spyker.tasks.registry import rate_of
 from spyker.tasks.task import Task
 

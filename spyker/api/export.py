@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from spyker.net.checkpoints import LOCK, NEWEST, numbers_in
-from spyker.net.export import gather, mean
+from spyker.net.model_export import gather, mean
 from spyker.records import RecordError, is_record, records_below
 from spyker.records.files import replacing
-from spyker.records.models import Model, read_model, write_model
+from spyker.records.model_files import Model, read_model, write_model
 
 
 def find_model(folders: Sequence[Path], server: int | None = None) -> tuple[Model, list[str]]:

@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from spyker import records
 from spyker.plots.curves import Curve, curve, other_curves, targets
-from spyker.plots.runs import Shown, together
+from spyker.plots.run_groups import Shown, together
 from spyker.plots.table import rows
 from spyker.protocol.facts import KINDS
 from spyker.records import Evaluated
-from spyker.records.learning import RunWarning
-from spyker.records.models import read_model
+from spyker.records.model_files import read_model
+from spyker.records.run_warnings import RunWarning
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -194,7 +194,7 @@ def as_html(heads: Sequence[str], body: Sequence[Sequence[str]]) -> str:
 
 def plotted(shown: Shown, path: str | Path | None, against: str) -> Figure:
     """Draw runs and, if a path is given, write the picture there."""
-    from spyker.plots.plots import plot, save  # only now: Matplotlib takes a second to import
+    from spyker.plots.run_plots import plot, save  # only now: Matplotlib takes a second to import
 
     figure = plot(shown, against)
     if path is not None:

@@ -9,29 +9,29 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from spyker.api.callbacks import Audience, Callback
-from spyker.api.data import data_from, prepare_data
+from spyker.api.choose_trackers import choose_trackers, facts_up_to
+from spyker.api.datasets import data_from, prepare_data
 from spyker.api.estimate import foresee
-from spyker.api.folders import OutFolder, new_folder, place_for_record
-from spyker.api.follow import choose_trackers, facts_up_to
 from spyker.api.interrupts import Interrupted, Interrupts, interrupts
-from spyker.api.pace import Pace
+from spyker.api.output_folders import OutFolder, new_folder, place_for_record
+from spyker.api.read_scenario import AlgorithmLike, Source, TaskLike, read_scenario
 from spyker.api.result import Run
-from spyker.api.scenario import AlgorithmLike, Source, TaskLike, read_scenario
+from spyker.api.save_interval import Pace
 from spyker.config.scenario import Scenario
 from spyker.config.sections import ScenarioError
 from spyker.engines.engine import Engine
-from spyker.engines.start import start
-from spyker.plots.failing import FailureLines
-from spyker.plots.follow.following import Following
-from spyker.plots.progress import LiveProgress
+from spyker.engines.start_engine import start
+from spyker.plots.failure_lines import FailureLines
+from spyker.plots.run_progress import LiveProgress
+from spyker.plots.trackers.forwarding import Following
 from spyker.records import SCENARIO
-from spyker.records.holding import check_nobody_writes, held
-from spyker.records.saves import Save, read_save
-from spyker.sim.record import record
-from spyker.sim.saves import RecordSaves
-from spyker.tasks.given_model import Beginning, GivenModel
+from spyker.records.lock import check_nobody_writes, held
+from spyker.records.resume_point import Save, read_save
+from spyker.sim.autosave import RecordSaves
+from spyker.sim.recording import record
+from spyker.tasks.initial_model import Beginning, GivenModel
 from spyker.tasks.layout import layout_of
-from spyker.tasks.memory import check_memory
+from spyker.tasks.memory_check import check_memory
 from spyker.tasks.task import Task
 
 

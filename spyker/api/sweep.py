@@ -8,22 +8,22 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from spyker.api.data import data_from, prepare_data
-from spyker.api.folders import OutFolder, new_folder
-from spyker.api.follow import choose_trackers
+from spyker.api.choose_trackers import choose_trackers
+from spyker.api.datasets import data_from, prepare_data
 from spyker.api.interrupts import Interrupted, interrupts
+from spyker.api.output_folders import OutFolder, new_folder
+from spyker.api.read_scenario import AlgorithmLike, Source, TaskLike, read_scenario
 from spyker.api.result import as_frame, as_html
 from spyker.api.run import short
-from spyker.api.scenario import AlgorithmLike, Source, TaskLike, read_scenario
 from spyker.config.sections import ScenarioError
-from spyker.engines.start import available_cores
+from spyker.engines.start_engine import available_cores
 from spyker.experiments.runner import check_folder, folder_of, held, run_watched, with_seeds
-from spyker.experiments.sweep import Point, Row, as_csv, cells, combinations, lines, main_measures, row
-from spyker.plots.follow.following import tell
-from spyker.plots.numbers import sample
-from spyker.plots.runs import about, written
+from spyker.experiments.sweep_points import Point, Row, as_csv, cells, combinations, lines, main_measures, row
+from spyker.plots.run_groups import about, written
+from spyker.plots.samples import sample
+from spyker.plots.trackers.forwarding import tell
 from spyker.records import RunRecord, write_atomically
-from spyker.tasks.memory import check_memory
+from spyker.tasks.memory_check import check_memory
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -57,8 +57,8 @@ class Sweep:
 
     def plot(self, path: str | Path | None = None) -> Figure:
         """Draw each measure over the values, with the range of the seeds; write it to ``path`` as well."""
-        from spyker.plots.plots import save  # only now: Matplotlib takes a second to import
-        from spyker.plots.settings import plot_settings
+        from spyker.plots.run_plots import save  # only now: Matplotlib takes a second to import
+        from spyker.plots.sweep_figure import plot_settings
 
         seeds = len(self.rows[0].seeds)
         unknown = sample([None] * seeds)

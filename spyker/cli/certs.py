@@ -49,7 +49,7 @@ def add_certs(commands: Any) -> None:
 def command_certs(args: argparse.Namespace) -> int:
     """Make them, and say who gets what."""
     require_deploy()
-    from spyker.net.issuing import LOOPBACK, make_deployment, renew  # only now: an extra
+    from spyker.net.certificate_issuing import LOOPBACK, make_deployment, renew  # only now: an extra
 
     if args.renew:
         if args.overwrite or args.servers is not None or args.clients is not None:

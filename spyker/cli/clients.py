@@ -37,8 +37,8 @@ def add_clients(commands: Any) -> None:
 def command_clients(args: argparse.Namespace) -> int:
     """Do it, and say what follows."""
     require_deploy()
+    from spyker.net.certificate_issuing import add_client, remove_client
     from spyker.net.certificates import CLIENTS, load_credentials
-    from spyker.net.issuing import add_client, remove_client
 
     if args.what == "list":
         known = load_credentials(args.folder / CLIENTS)

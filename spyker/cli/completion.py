@@ -21,7 +21,7 @@ from spyker.config.presets import PRESETS
 from spyker.config.scenario import SECTIONS, TOP, every_key
 from spyker.experiments.items import ITEMS
 from spyker.experiments.race.worlds import FULL
-from spyker.tasks import names
+from spyker.tasks import task_names
 from spyker.tasks.data.catalogue import DATASETS
 from spyker.tasks.partition import PARTITIONS
 
@@ -58,7 +58,7 @@ def command_completion(args: argparse.Namespace) -> int:
 def known_names() -> dict[str, list[str]]:
     """Names that an option, or an argument by its metavar, may have. Others follow from how they are declared."""
     who = [*ALGORITHMS, *algorithms.NAMES.installed()]
-    tasks = [*names.BUILT_IN, *names.NAMES.installed()]
+    tasks = [*task_names.BUILT_IN, *task_names.NAMES.installed()]
     sections = SECTIONS | algorithms.parameter_sections(ALGORITHMS["stride"])
     keys = [f"{key}=" for key in (*TOP, "task.name", "task.partition", *every_key(sections))]
     return {

@@ -11,10 +11,10 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from spyker.api.folders import OutFolder
+from spyker.api.output_folders import OutFolder
 from spyker.cli.help import examples
 from spyker.config.sections import ScenarioError
-from spyker.dashboard.shelf import check_runs
+from spyker.dashboard.run_list import check_runs
 from spyker.records import write_atomically
 
 PORT = 8787
@@ -49,7 +49,7 @@ def command_dash(args: argparse.Namespace) -> int:
     if not 0 <= args.port <= 65535:
         raise ScenarioError("--port", f"is {args.port}", "Give a number from 0 to 65535")
     check_runs(args.runs)
-    from spyker.dashboard.server import PageServer
+    from spyker.dashboard.http_server import PageServer
 
     try:
         server = PageServer(args.runs, args.host, args.port, token)
@@ -157,7 +157,7 @@ class Dashboard:
         """Watch these records, which need not exist yet."""
         if not self._wanted:
             return
-        from spyker.dashboard.beside import Beside
+        from spyker.dashboard.child_process import Beside
 
         port = PORT if self._beside is None else self._beside.port
         self._end()

@@ -8,14 +8,14 @@ from typing import Any
 
 from rich.console import Console
 
-from spyker.api.data import data_from, prepare_data
-from spyker.api.scenario import read_scenario
+from spyker.api.datasets import data_from, prepare_data
+from spyker.api.read_scenario import read_scenario
 from spyker.cli.codes import FAILED
 from spyker.cli.help import examples
 from spyker.cli.options import add_data_dir, add_set, said
 from spyker.cli.output import add_json
 from spyker.config.sections import ScenarioError
-from spyker.plots.fetching import FetchProgress
+from spyker.plots.fetch_progress import FetchProgress
 from spyker.plots.table import print_table
 from spyker.tasks.data.catalogue import DATASETS
 from spyker.tasks.data.dataset import DataError
@@ -113,7 +113,7 @@ def verify_all(args: argparse.Namespace) -> int:
 
 def draw(args: argparse.Namespace) -> int:
     """Draw the labels of each client."""
-    from spyker.plots.labels import count_labels, plot_labels  # only now: Matplotlib takes a second to import
+    from spyker.plots.label_plot import count_labels, plot_labels  # only now: Matplotlib takes a second to import
 
     varied = {} if args.partition is None else {"task.partition": args.partition}
     scenario = read_scenario(**said(args), varied=varied)

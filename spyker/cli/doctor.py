@@ -44,7 +44,7 @@ def add_doctor(commands: Any) -> None:
 
 def command_doctor(args: argparse.Namespace) -> int:
     """Look at everything, and say what was found."""
-    from spyker.api.data import data_from  # only now: nobody else needs what a doctor does
+    from spyker.api.datasets import data_from  # only now: nobody else needs what a doctor does
     from spyker.api.doctor import State, examine
 
     with data_from(args.data_dir):

@@ -6,10 +6,10 @@ from spyker.config.sections import ScenarioError
 from spyker.experiments.errors import RunFailedError
 from spyker.net.errors import DeploymentError, MustNotGoOnError
 from spyker.records import RecordError
-from spyker.sim.diverged import DivergedError
-from spyker.sim.lost import RecordLostError
+from spyker.sim.nonfinite_model import DivergedError
+from spyker.sim.record_failure import RecordLostError
+from spyker.tasks.checked_task import TaskFailedError
 from spyker.tasks.data.dataset import DataError
-from spyker.tasks.guard import TaskFailedError
 
 BAD = (ScenarioError, RecordError)
 """What was asked for makes no sense, and nothing was changed."""

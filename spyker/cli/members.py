@@ -49,9 +49,9 @@ def add_members(commands: Any) -> None:
 def command_members(args: argparse.Namespace) -> int:
     """Ask, or order and wait."""
     require_deploy()
-    from spyker.net.config import check_address, load_config
-    from spyker.net.control import give_order
+    from spyker.net.admin_socket import give_order
     from spyker.net.errors import DeploymentError
+    from spyker.net.server_config import check_address, load_config
 
     config = load_config(args.config)
     state = config.path(config.deploy.state)

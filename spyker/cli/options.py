@@ -9,13 +9,13 @@ from pathlib import Path
 from typing import Any
 
 from spyker.algorithms.builtin import ALGORITHMS
-from spyker.api.follow import FORMS
+from spyker.api.choose_trackers import FORMS
 from spyker.config.presets import PRESETS
 from spyker.config.scenario import Scenario, parse_value
 from spyker.config.sections import ScenarioError
-from spyker.engines.start import ENGINES
+from spyker.engines.start_engine import ENGINES
 from spyker.tasks.data.load import VARIABLE
-from spyker.tasks.names import BUILT_IN
+from spyker.tasks.task_names import BUILT_IN
 
 SCENARIO_HELP = "a TOML file; default: the paper's world"
 ALGORITHM_HELP = (

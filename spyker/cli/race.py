@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any
 from rich.console import Console
 
 from spyker.algorithms.builtin import ALGORITHMS
-from spyker.api.data import data_from, prepare_data
-from spyker.api.folders import OutFolder
+from spyker.api.datasets import data_from, prepare_data
 from spyker.api.interrupts import interrupts
+from spyker.api.output_folders import OutFolder
 from spyker.api.sweep import check_counts
 from spyker.cli.codes import INTERRUPTED
 from spyker.cli.help import examples
@@ -27,7 +27,7 @@ from spyker.config.suggest import suggest
 from spyker.experiments.chains import run_chains
 from spyker.experiments.race.worlds import FULL, QUICK, STAGES
 from spyker.experiments.runner import check_folder, held, run_watched
-from spyker.plots.bar import Bar
+from spyker.plots.progress_bar import Bar
 from spyker.records import write_atomically
 from spyker.sim.clock import Stop
 from spyker.tasks.registry import resolve
@@ -120,7 +120,7 @@ def check_trials(trials: int | None) -> None:
 
 def check_places(args: argparse.Namespace) -> None:
     """Refuse files that could not be written, before hours have gone by."""
-    from spyker.experiments.race.document import around
+    from spyker.experiments.race.race_document import around
 
     if args.document is not None and (args.document.is_dir() or not args.document.parent.is_dir()):
         raise ScenarioError("--document", f"{args.document} cannot be written", "Name a file in a folder that exists")
@@ -155,7 +155,7 @@ def stages(race: Race, jobs: int | None, stop: Stop, *, progress: bool) -> Itera
 
 def write_down(race: Race, out: Path, args: argparse.Namespace) -> None:
     """Write what is finished into the race's folder, and wherever else it is wanted."""
-    from spyker.experiments.race.document import document, fill_in, write_all
+    from spyker.experiments.race.race_document import document, fill_in, write_all
 
     place = write_all(race, out)
     if args.document is not None:

@@ -9,9 +9,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from spyker.api.data import data_from, prepare_data
-from spyker.api.folders import OutFolder
+from spyker.api.datasets import data_from, prepare_data
 from spyker.api.interrupts import interrupts
+from spyker.api.output_folders import OutFolder
 from spyker.api.sweep import check_counts
 from spyker.cli.codes import INTERRUPTED
 from spyker.cli.help import examples
@@ -20,13 +20,13 @@ from spyker.cli.output import add_json
 from spyker.cli.sweep import add_many_options
 from spyker.config.sections import ScenarioError
 from spyker.config.suggest import suggest
-from spyker.experiments import why
-from spyker.experiments.document import document
+from spyker.experiments import explanations
 from spyker.experiments.items import ITEMS, PAPER
 from spyker.experiments.profiles import PROFILES
-from spyker.experiments.reproduce import Plan, count, plan, tell
+from spyker.experiments.reproduction import Plan, count, plan, tell
+from spyker.experiments.reproduction_document import document
 from spyker.experiments.runner import check_folder, ended, expected_cost, held, run_of, run_watched
-from spyker.plots.paper import save_figure
+from spyker.plots.figures import save_figure
 from spyker.plots.table import print_table
 from spyker.records import write_atomically
 
@@ -129,7 +129,7 @@ def write_down(plans: Sequence[Plan], out: Path, args: argparse.Namespace) -> in
         for claim in claims:
             print(f"  {claim.verdict.value}: {claim.sentence} (here: {claim.here})")
     (out / WHY).mkdir(exist_ok=True)
-    save_figure(why.figure(why.gains(sections.values())), out / WHY / "figure")
+    save_figure(explanations.figure(explanations.gains(sections.values())), out / WHY / "figure")
     whole = out / ("reproduction.md" if "all" in args.items else f"reproduction-{'-'.join(args.items)}.md")
     write_atomically(whole, document(plans, sections, lambda name: f"{name}/figure.png"))
     if args.document is not None:

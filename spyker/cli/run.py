@@ -12,23 +12,23 @@ from typing import Any
 import spyker
 from spyker.algorithms.builtin import COMPARED
 from spyker.api.compare import Comparison
-from spyker.api.data import data_from
-from spyker.api.folders import new_folder
+from spyker.api.datasets import data_from
 from spyker.api.interrupts import Interrupted
+from spyker.api.output_folders import new_folder
+from spyker.api.read_scenario import read_scenario
 from spyker.api.result import Run
 from spyker.api.run import short
-from spyker.api.scenario import read_scenario
 from spyker.cli.codes import INTERRUPTED
 from spyker.cli.dash import Dashboard, add_dashboard
 from spyker.cli.help import examples
 from spyker.cli.options import add_scenario_options, said, where
 from spyker.cli.output import add_json
-from spyker.plots.notes import notes
-from spyker.plots.plain import as_plain
-from spyker.plots.runs import Shown, together
+from spyker.plots.run_dicts import as_plain
+from spyker.plots.run_groups import Shown, together
 from spyker.plots.table import print_table, rows
-from spyker.records.models import model_path
-from spyker.records.saves import SAVE
+from spyker.plots.warning_lines import notes
+from spyker.records.model_files import model_path
+from spyker.records.resume_point import SAVE
 
 
 def add_run(commands: Any) -> None:

@@ -10,9 +10,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from spyker.api.data import data_from, prepare_data
-from spyker.api.follow import choose_trackers
-from spyker.api.scenario import read_scenario
+from spyker.api.choose_trackers import choose_trackers
+from spyker.api.datasets import data_from, prepare_data
+from spyker.api.read_scenario import read_scenario
 from spyker.cli.codes import INTERRUPTED
 from spyker.cli.dash import Dashboard, add_dashboard
 from spyker.cli.help import examples
@@ -20,13 +20,13 @@ from spyker.cli.numbers import above_zero, zero_or_more
 from spyker.cli.options import add_data_dir, add_flower, add_follow, add_set, what_is_learnt
 from spyker.config.scenario import Scenario
 from spyker.config.sections import ScenarioError
-from spyker.plots.follow.live import told_live
-from spyker.plots.follow.tracker import Tracker
+from spyker.plots.trackers.live import told_live
+from spyker.plots.trackers.tracker import Tracker
 from spyker.records import is_record
-from spyker.tasks.given_model import GivenModel
+from spyker.tasks.initial_model import GivenModel
 
 if TYPE_CHECKING:
-    from spyker.net.config import Config
+    from spyker.net.server_config import Config
 
 MOST_CLIENTS = 1_000_000
 EXTRA = "Install what deployments need: pip install 'spyker-fl[deploy]'"
@@ -64,8 +64,8 @@ def add_serve(commands: Any) -> None:
 def command_serve(args: argparse.Namespace) -> int:
     """Be a server until SIGTERM, or until the configured duration has passed."""
     try:
-        from spyker.net.config import load_config
-        from spyker.net.serve import serve
+        from spyker.net.server_config import load_config
+        from spyker.net.server_process import serve
     except ModuleNotFoundError as error:
         raise ScenarioError("serve", f"needs {error.name}, which is not installed", EXTRA) from None
     with data_from(args.data_dir), Dashboard(args.dashboard) as page:

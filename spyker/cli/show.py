@@ -6,14 +6,14 @@ import argparse
 from pathlib import Path
 from typing import Any
 
-from spyker.api.folders import OutFolder
+from spyker.api.output_folders import OutFolder
 from spyker.cli.help import examples
 from spyker.cli.output import add_json
 from spyker.cli.run import show_table
 from spyker.config.pings import read_pings
 from spyker.config.scenario import dump, load
-from spyker.plots.plain import as_plain
-from spyker.plots.runs import together
+from spyker.plots.run_dicts import as_plain
+from spyker.plots.run_groups import together
 from spyker.records import find_runs
 from spyker.tasks.registry import resolve
 
@@ -37,7 +37,7 @@ def add_plot(commands: Any) -> None:
 
 def command_plot(args: argparse.Namespace) -> int:
     """Draw runs, finished or not."""
-    from spyker.plots.plots import plot_all  # only now: Matplotlib takes a second to import
+    from spyker.plots.run_plots import plot_all  # only now: Matplotlib takes a second to import
 
     runs = [run for folder in args.runs for run in find_runs(folder)]
     shown = together(runs)

@@ -15,7 +15,7 @@ from spyker.cli.output import add_json
 from spyker.cli.run import show_notes
 from spyker.config.scenario import parse_value
 from spyker.config.sections import ScenarioError
-from spyker.experiments.sweep import cells, lines
+from spyker.experiments.sweep_points import cells, lines
 from spyker.plots.table import print_table
 
 

@@ -41,7 +41,7 @@ def add_torture(commands: Any) -> None:
 def command_torture(args: argparse.Namespace) -> int:
     """Go through seeds, and say what failed."""
     from spyker.torture.campaign import campaign, shrink, torture
-    from spyker.torture.schedule import plan
+    from spyker.torture.fault_plan import plan
 
     seeds, single = read_seeds(args.seeds)
     if single is not None:

@@ -11,13 +11,13 @@ from typing import Any
 
 from rich.console import Console
 
-from spyker.api.data import data_from, prepare_data
-from spyker.api.folders import new_folder, place_for_record
-from spyker.api.follow import choose_trackers
+from spyker.api.choose_trackers import choose_trackers
+from spyker.api.datasets import data_from, prepare_data
 from spyker.api.interrupts import interrupts
+from spyker.api.output_folders import new_folder, place_for_record
+from spyker.api.read_scenario import read_scenario
 from spyker.api.result import Run
 from spyker.api.run import short
-from spyker.api.scenario import read_scenario
 from spyker.cli.codes import INTERRUPTED
 from spyker.cli.dash import Dashboard, add_dashboard
 from spyker.cli.help import examples
@@ -36,14 +36,14 @@ from spyker.cli.output import add_json
 from spyker.cli.run import show_run
 from spyker.cli.serve import EXTRA
 from spyker.config.sections import ScenarioError
-from spyker.plots.follow.following import Following
-from spyker.plots.plain import as_plain
-from spyker.plots.progress import LiveProgress
+from spyker.plots.run_dicts import as_plain
+from spyker.plots.run_progress import LiveProgress
+from spyker.plots.trackers.forwarding import Following
 from spyker.records import Fact
-from spyker.records.holding import held
-from spyker.tasks.given_model import GivenModel
+from spyker.records.lock import held
+from spyker.tasks.initial_model import GivenModel
 from spyker.tasks.layout import layout_of
-from spyker.tasks.memory import check_memory
+from spyker.tasks.memory_check import check_memory
 from spyker.tasks.registry import check_code, recipe
 
 
@@ -82,7 +82,7 @@ def add_up(commands: Any) -> None:
 def command_up(args: argparse.Namespace) -> int:
     """Start servers and clients, watch them, and say how it went."""
     try:
-        from spyker.net.up import Local
+        from spyker.net.local_cluster import Local
     except ModuleNotFoundError as error:
         raise ScenarioError("up", f"needs {error.name}, which is not installed", EXTRA) from None
     trackers = choose_trackers(args.follow)

@@ -6,7 +6,7 @@ import functools
 from typing import Any
 
 from spyker.algorithms.builtin import ALGORITHMS
-from spyker.config.names import Names
+from spyker.config.name_lookup import Names
 from spyker.config.sections import ScenarioError, show
 from spyker.own_code import PROGRAM, code_digest, value_digest
 from spyker.protocol.server import Server

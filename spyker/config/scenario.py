@@ -23,7 +23,7 @@ from spyker.config.suggest import suggest
 from spyker.parameters import Rule, parameter
 from spyker.placement import Placement, Topology
 from spyker.protocol.server import Server
-from spyker.robust.bounds import BoundsParameters
+from spyker.robust.update_filter import BoundsParameters
 
 # One-way latencies in milliseconds between four regions of a cloud provider, rows = from (the paper's Tab. 4).
 PAPER_LATENCY: dict[str, dict[str, float]] = {

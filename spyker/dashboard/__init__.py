@@ -2,7 +2,7 @@
 
 Theory of operation
 -------------------
-The page never holds a whole run. A :class:`~spyker.dashboard.watched.WatchedRun` reads the record's facts once, in
+The page never holds a whole run. A :class:`~spyker.dashboard.watched_run.WatchedRun` reads the record's facts once, in
 order, and keeps three things of them, each of bounded size however long the run is: *series* for the charts, thinned to
 a few hundred points; the *newest state* (who holds the token, how old each model is, who was given what); and some
 hundred *keyframes*, copies of the state with the place in the file where they hold.

@@ -16,8 +16,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
-from spyker.dashboard.state import State
-from spyker.dashboard.world import Surroundings
+from spyker.dashboard.run_state import State
+from spyker.dashboard.topology import Surroundings
 from spyker.protocol.facts import AgeAnnounced, CloudRoundEnded, Merged, RoundEnded, TokenArrived, UpdateApplied
 from spyker.records import Fact
 

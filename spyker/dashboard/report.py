@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import Any
 
 from spyker.dashboard.bundle import STYLE, script, text
-from spyker.dashboard.shelf import Shelf
-from spyker.dashboard.watched import EVENTS, WatchedRun
-from spyker.plots.runs import Shown, together
+from spyker.dashboard.run_list import Shelf
+from spyker.dashboard.watched_run import EVENTS, WatchedRun
+from spyker.plots.run_groups import Shown, together
 from spyker.plots.table import rows
 from spyker.protocol.facts import SyncStarted, TokenArrived
 from spyker.records import SCENARIO, Begun, RecordError

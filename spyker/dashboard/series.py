@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Generic, TypeVar
 
-from spyker.dashboard.state import State, rounded
+from spyker.dashboard.run_state import State, rounded
 
 T = TypeVar("T")
 POINTS, BINS, MARKS = 600, 512, 300

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import TypeAlias, cast
 
-from spyker.tasks.guard import ClientTrainingError, Guard
+from spyker.tasks.checked_task import ClientTrainingError, Guard
 from spyker.tasks.task import Scored, Task, Trained
 from spyker.vectors import Vector
 
@@ -89,7 +89,8 @@ class Engine(ABC):
     def trained(self, job: TrainJob) -> Vector:
         """The weights that a training led to, which was submitted; what else it left is in the job then.
 
-        Raises :class:`~spyker.tasks.guard.ClientTrainingError` if this training failed; other jobs are not concerned.
+        Raises :class:`~spyker.tasks.checked_task.ClientTrainingError` if this training failed; other jobs are not
+        concerned.
         """
 
     @abstractmethod

@@ -15,7 +15,7 @@ from collections.abc import Iterable, Sequence
 from typing import Generic, NamedTuple, TypeVar
 
 from spyker.engines.engine import Engine, EvaluateJob, Job, TrainJob
-from spyker.tasks.guard import ClientTrainingError, TaskFailedError
+from spyker.tasks.checked_task import ClientTrainingError, TaskFailedError
 from spyker.vectors import Vector
 
 DEPTH = 2  # jobs per worker: one that it computes and one that waits for it

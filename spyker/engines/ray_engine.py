@@ -24,7 +24,7 @@ from ray.exceptions import RayError, RayTaskError
 from spyker.config.sections import ScenarioError, show
 from spyker.engines.engine import Job, TrainJob, keep_memory, single_threaded
 from spyker.engines.pool import Pool, Worker, WorkerLostError
-from spyker.tasks.guard import ClientTrainingError, Guard, TaskFailedError
+from spyker.tasks.checked_task import ClientTrainingError, Guard, TaskFailedError
 from spyker.tasks.registry import Recipe
 from spyker.tasks.task import Scored, Trained
 from spyker.vectors import Vector

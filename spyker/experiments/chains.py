@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, Generic, TypeAlias, TypeVar
 
 from spyker.config.scenario import Scenario
-from spyker.engines.start import available_cores
+from spyker.engines.start_engine import available_cores
 from spyker.experiments.runner import Hand, folder_of, is_diverged, is_finished
 from spyker.records import RunRecord
 from spyker.sim.clock import Stop

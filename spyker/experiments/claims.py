@@ -16,7 +16,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from spyker.plots.numbers import Range, Sample, before, every, sample
+from spyker.plots.samples import Range, Sample, before, every, sample
 
 ENOUGH = 0.8
 NOT_REACHED = "a target was not reached"

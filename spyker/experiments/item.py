@@ -1,7 +1,7 @@
 """What an item of the reproduction is: runs to make, and what to say about them.
 
-An item declares its runs as settings laid over the reading of the paper (:mod:`spyker.experiments.reading`), and has
-one function that turns the finished runs into a section: tables, claims, a figure.
+An item declares its runs as settings laid over the reading of the paper (:mod:`spyker.experiments.paper_settings`), and
+has one function that turns the finished runs into a section: tables, claims, a figure.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from spyker.algorithms.sync_spyker import SyncSpyker
 from spyker.experiments.claims import Claim
 from spyker.experiments.speed import Gain
 from spyker.plots.curves import Curve, curve
-from spyker.plots.numbers import Range, Sample, beyond, sample
+from spyker.plots.samples import Range, Sample, beyond, sample
 from spyker.records import RunRecord
 
 Settings = Mapping[str, object]

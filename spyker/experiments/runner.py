@@ -26,14 +26,14 @@ from spyker.config.scenario import Scenario, dump
 from spyker.config.sections import ScenarioError
 from spyker.engines.engine import Here, allow_processes, keep_memory
 from spyker.engines.spawn import spawn
-from spyker.engines.start import available_cores
+from spyker.engines.start_engine import available_cores
 from spyker.experiments.errors import RunFailedError
-from spyker.plots.bar import Bar
+from spyker.plots.progress_bar import Bar
 from spyker.records import Fact, RunRecord, is_record
-from spyker.records.facts import FORMAT
+from spyker.records.run_facts import FORMAT
 from spyker.sim.clock import Stop
-from spyker.sim.diverged import DivergedError
-from spyker.sim.record import record
+from spyker.sim.nonfinite_model import DivergedError
+from spyker.sim.recording import record
 from spyker.tasks.registry import code_of, recipe
 from spyker.tasks.task import Task
 from spyker.version import __version__

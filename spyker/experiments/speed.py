@@ -15,7 +15,7 @@ from collections import defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from spyker.plots.numbers import Sample, sample
+from spyker.plots.samples import Sample, sample
 from spyker.protocol.facts import SyncStarted, TokenArrived
 from spyker.records import RunRecord
 

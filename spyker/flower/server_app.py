@@ -25,7 +25,7 @@ from flwr.supercore.task_identity import TaskIdentity
 
 from spyker.config.sections import ScenarioError
 from spyker.flower.arrays import NDArray
-from spyker.flower.calls import NEW_NAMES, RUN, SERVER_NODE, Caller, as_record, message, node_of, read, seed_all
+from spyker.flower.client_calls import NEW_NAMES, RUN, SERVER_NODE, Caller, as_record, message, node_of, read, seed_all
 
 WHERE = "task.server"
 PATIENCE = 3  # how often a strategy may ask who is there before it sends anything; it sleeps in between

@@ -2,7 +2,7 @@
 
 What a process decides stands in :mod:`spyker.node`; here are the sockets, threads and disks for it.
 
-A server process, :mod:`~spyker.net.serve`:
+A server process, :mod:`~spyker.net.server_process`:
 
 - :mod:`~spyker.net.driver` carries out what the host decides; begin there;
 - :mod:`~spyker.net.client_port` and :mod:`~spyker.net.peer_port` are its borders to clients and to other servers,
@@ -11,13 +11,14 @@ A server process, :mod:`~spyker.net.serve`:
 
 A client process, :mod:`~spyker.net.client_process`:
 
-- :mod:`~spyker.net.client_link` connects one client, :mod:`~spyker.net.nearest` to the nearest server;
+- :mod:`~spyker.net.client_link` connects one client, :mod:`~spyker.net.nearest_server` to the nearest server;
 - :mod:`~spyker.net.training_thread` trains for all of them.
 
 Both sides: ``spyker.proto``, :mod:`~spyker.net.frames` and :mod:`~spyker.net.wire` (what is said),
 :mod:`~spyker.net.channels`, :mod:`~spyker.net.streams` and :mod:`~spyker.net.backoff` (over which connection,
-how that ends, and when to try again), :mod:`~spyker.net.certificates` (who is who) and :mod:`~spyker.net.log`.
+how that ends, and when to try again), :mod:`~spyker.net.certificates` (who is who) and :mod:`~spyker.net.json_log`.
 
-:mod:`~spyker.net.up` is a deployment on one machine; :mod:`~spyker.net.issuing` makes certificates and
-credentials, and :mod:`~spyker.net.export` and :mod:`~spyker.net.left_models` models for others.
+:mod:`~spyker.net.local_cluster` is a deployment on one machine; :mod:`~spyker.net.certificate_issuing` makes
+certificates and credentials, and :mod:`~spyker.net.model_export` and :mod:`~spyker.net.checkpoint_models` models for
+others.
 """

@@ -24,7 +24,7 @@ import numpy as np
 from safetensors import SafetensorError
 from safetensors.numpy import load_file
 
-from spyker.protocol.forms import Array
+from spyker.protocol.codec import Array
 from spyker.records import RecordError
 from spyker.records.files import sync
 from spyker.records.tensors import write_tensors

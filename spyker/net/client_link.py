@@ -1,6 +1,7 @@
 """A client's connection to its server: hello and welcome, tasks and answers, again and again.
 
-What a client keeps over all its connections, and what it answers, a :class:`~spyker.node.holding.Holding` decides.
+What a client keeps over all its connections, and what it answers, a :class:`~spyker.node.pending_update.Holding`
+decides.
 """
 
 from __future__ import annotations
@@ -18,20 +19,20 @@ import grpc.aio
 
 from spyker.net import spyker_pb2 as pb
 from spyker.net.backoff import Backoff
-from spyker.net.buffers import Buffers
+from spyker.net.buffer_pool import Buffers
 from spyker.net.channels import ATTEND, open_stream
+from spyker.net.connection_hints import hint
 from spyker.net.errors import NotWantedError, TrainingFailedError
 from spyker.net.frames import PROTOCOL, send, split
-from spyker.net.hints import hint
-from spyker.net.log import Log
-from spyker.net.nearest import Ranking
+from spyker.net.json_log import Log
+from spyker.net.nearest_server import Ranking
 from spyker.net.streams import CONNECTION_LOST, Ended, read_body, read_frame, why
 from spyker.net.training_thread import TrainingThread
 from spyker.net.wire import Border, fill
-from spyker.node.holding import Held, Holding
-from spyker.node.refusal import Refusal
+from spyker.node.pending_update import Held, Holding
+from spyker.node.rejection import Refusal
 from spyker.protocol.client import Client
-from spyker.protocol.forms import Sizes
+from spyker.protocol.codec import Sizes
 from spyker.protocol.messages import ServerMessage
 
 WELCOME_SECONDS = 60.0

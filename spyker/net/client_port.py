@@ -23,9 +23,9 @@ from spyker.net.driver import Driver
 from spyker.net.frames import PROTOCOL, send, split
 from spyker.net.streams import STREAM_OVER
 from spyker.net.wire import Border, Incoming
-from spyker.node.refusal import Refusal
-from spyker.node.tickets import Ticket
-from spyker.protocol.forms import Array, Sizes
+from spyker.node.rejection import Refusal
+from spyker.node.task_tokens import Ticket
+from spyker.protocol.codec import Array, Sizes
 from spyker.protocol.messages import ClientMessage, Message
 
 HELLO_SECONDS = 10.0

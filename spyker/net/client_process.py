@@ -15,21 +15,21 @@ import grpc.aio
 from spyker.config.scenario import Scenario
 from spyker.config.sections import ScenarioError
 from spyker.engines.engine import keep_memory
-from spyker.net.buffers import Buffers
+from spyker.net.buffer_pool import Buffers
+from spyker.net.certificate_check import read_authorities
 from spyker.net.certificates import CA, CREDENTIAL, load_credential
 from spyker.net.channels import channel, read_file, refuse_remote
 from spyker.net.client_link import Behaviour, ClientLink, Shared
-from spyker.net.config import check_address, learning_digest
 from spyker.net.errors import ClientError, DeploymentError
-from spyker.net.log import Log
-from spyker.net.nearest import Ranking
-from spyker.net.own_certificate import read_authorities
-from spyker.net.stderr import lines_as_json, own_stderr
+from spyker.net.json_log import Log
+from spyker.net.nearest_server import Ranking
+from spyker.net.server_config import check_address, learning_digest
+from spyker.net.stderr_capture import lines_as_json, own_stderr
 from spyker.net.training_thread import TrainingThread
-from spyker.protocol.forms import Sizes
+from spyker.protocol.codec import Sizes
+from spyker.tasks.client_delays import delays
 from spyker.tasks.layout import layout_digest
 from spyker.tasks.registry import recipe
-from spyker.tasks.speeds import delays
 
 RECEIVE_MEMORY = 1 << 30  # bytes of buffers that are kept for the next model
 WATCH_SECONDS = 1.0

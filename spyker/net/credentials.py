@@ -6,7 +6,7 @@ from pathlib import Path
 
 from spyker.config.sections import ScenarioError
 from spyker.net.certificates import load_credentials
-from spyker.net.log import Log
+from spyker.net.json_log import Log
 
 
 class Credentials:

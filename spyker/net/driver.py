@@ -14,14 +14,15 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from spyker.net import spyker_pb2 as pb
-from spyker.net.buffers import Buffers
+from spyker.net.buffer_pool import Buffers
 from spyker.net.checkpoints import Checkpoint, Checkpoints
 from spyker.net.frames import PROTOCOL
-from spyker.net.log import Log
+from spyker.net.json_log import Log
 from spyker.net.metrics import Metrics
-from spyker.net.repeats import Repeats
-from spyker.net.tally import Tally
+from spyker.net.rate_limited_log import Repeats
+from spyker.net.recorder import Tally
 from spyker.net.wire import fill
+from spyker.node.control_messages import Word
 from spyker.node.effects import (
     Acknowledge,
     Close,
@@ -38,9 +39,8 @@ from spyker.node.effects import (
     Whisper,
     WriteDown,
 )
-from spyker.node.host import Host
-from spyker.node.refusal import Refusal
-from spyker.node.words import Word
+from spyker.node.node import Host
+from spyker.node.rejection import Refusal
 from spyker.protocol.facts import ModelRestored, Quarantined, RateHalved, Suspected, Trusted
 from spyker.protocol.messages import Action, StartTimer, StopTimer
 from spyker.vectors import Vector

@@ -16,8 +16,8 @@ import numpy as np
 from google.protobuf.message import DecodeError
 
 from spyker.net import spyker_pb2 as pb
-from spyker.node.refusal import Refusal
-from spyker.protocol.forms import Array
+from spyker.node.rejection import Refusal
+from spyker.protocol.codec import Array
 from spyker.vectors import Vector
 
 PROTOCOL = 3  # the version of all this; both sides must speak the same

@@ -37,7 +37,7 @@ from spyker.protocol.facts import (
 )
 from spyker.protocol.messages import Token
 from spyker.records import Evaluated, Fact
-from spyker.records.learning import COLLAPSED, NO_PROGRESS, NO_UPDATES
+from spyker.records.run_warnings import COLLAPSED, NO_PROGRESS, NO_UPDATES
 
 STALENESS = (0, 1, 2, 5, 10, 20, 50, 100, 200, 500, 1000)
 SECONDS = (0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1, 3, 10, 30, 100)

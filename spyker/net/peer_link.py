@@ -20,8 +20,8 @@ from spyker.net.driver import Driver
 from spyker.net.frames import PROTOCOL, send
 from spyker.net.streams import CONNECTION_LOST, read_body, why
 from spyker.net.wire import fill
-from spyker.node.refusal import Refusal
-from spyker.node.words import Word, read_greeting, to_json
+from spyker.node.control_messages import Word, read_greeting, to_json
+from spyker.node.rejection import Refusal
 
 HANDSHAKE_SECONDS = 10.0
 FIRST_PAUSE, LONGEST_PAUSE = 0.25, 2.0  # seconds between two attempts to connect

@@ -17,9 +17,9 @@ from spyker.net.frames import CHUNK_TAG, PROTOCOL, split
 from spyker.net.peer_link import HANDSHAKE_SECONDS
 from spyker.net.streams import STREAM_OVER
 from spyker.net.wire import Border
-from spyker.node.refusal import Refusal
-from spyker.node.words import Greeting, from_json, read_greeting, to_json
-from spyker.protocol.forms import Sizes
+from spyker.node.control_messages import Greeting, from_json, read_greeting, to_json
+from spyker.node.rejection import Refusal
+from spyker.protocol.codec import Sizes
 from spyker.protocol.messages import PeerMessage
 
 

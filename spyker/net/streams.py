@@ -9,7 +9,7 @@ import grpc
 import grpc.aio
 
 from spyker.net.frames import split
-from spyker.node.refusal import Refusal
+from spyker.node.rejection import Refusal
 
 
 class Ended(Exception):  # noqa: N818 - no error: every stream ends some day

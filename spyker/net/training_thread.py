@@ -7,10 +7,10 @@ import time
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 
+from spyker.engines.divergence import ran_away
 from spyker.engines.engine import Here, TrainJob
-from spyker.engines.ran_away import ran_away
 from spyker.protocol.messages import Train
-from spyker.tasks.guard import TaskFailedError
+from spyker.tasks.checked_task import TaskFailedError
 from spyker.tasks.task import Task
 from spyker.vectors import is_finite
 

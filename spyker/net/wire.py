@@ -9,8 +9,8 @@ import numpy as np
 
 from spyker.net import spyker_pb2 as pb
 from spyker.net.frames import Read, in_one_piece, receive
-from spyker.node.refusal import Refusal
-from spyker.protocol.forms import (
+from spyker.node.rejection import Refusal
+from spyker.protocol.codec import (
     Array,
     Malformed,
     Sizes,

@@ -1,7 +1,7 @@
 """One server process, without I/O: what it decides, and nothing of how that is carried out.
 
 Between the protocol's server, which trusts its messages and never dies, and a world where connections break and
-processes are killed stands a :class:`~spyker.node.host.Host`. It knows who was given which task, takes each answer
+processes are killed stands a :class:`~spyker.node.node.Host`. It knows who was given which task, takes each answer
 once, says what a checkpoint must hold and what another server may be told before it is saved, gives up who has been
 away too long, and refuses whom it must. It is told events and answers with effects, which are data
 (:mod:`~spyker.node.effects`). Whoever drives it, with real sockets, threads and disks or with emulated ones, has these
@@ -16,8 +16,8 @@ duties:
    checkpoint that holds it was reported as saved.
 5. After a crash, make a new host and ``resume()`` it from the last checkpoint that was saved, in place of ``begin()``.
 
-:mod:`~spyker.node.seats` knows the other servers: who they are (:mod:`~spyker.node.council`), and who is within reach
-(:mod:`~spyker.node.contacts`). :mod:`~spyker.node.tickets` is the memory of tasks, :mod:`~spyker.node.outbox` that of
-messages between servers, and :mod:`~spyker.node.holding` the client's side: what a client process keeps until its
-answer is known to have arrived.
+:mod:`~spyker.node.membership` knows the other servers: who they are (:mod:`~spyker.node.paxos`), and who is within
+reach (:mod:`~spyker.node.failure_detector`). :mod:`~spyker.node.task_tokens` is the memory of tasks,
+:mod:`~spyker.node.outbox` that of messages between servers, and :mod:`~spyker.node.pending_update` the client's side:
+what a client process keeps until its answer is known to have arrived.
 """

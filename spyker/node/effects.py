@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple, TypeAlias
 
-from spyker.node.refusal import Refusal
+from spyker.node.control_messages import Word
+from spyker.node.rejection import Refusal
 from spyker.node.views import View
-from spyker.node.words import Word
+from spyker.protocol.codec import Array
 from spyker.protocol.facts import Fact
-from spyker.protocol.forms import Array
 from spyker.protocol.messages import ServerMessage, StartTimer, StopTimer
 
 

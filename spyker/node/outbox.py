@@ -12,10 +12,10 @@ from collections import deque
 from dataclasses import dataclass
 from typing import Any
 
-from spyker.node.refusal import Refusal, RolledBack
-from spyker.protocol.forms import Array
+from spyker.node.rejection import Refusal, RolledBack
+from spyker.protocol.codec import Array
 from spyker.protocol.messages import PeerMessage
-from spyker.protocol.saving import Unpacker, pack
+from spyker.protocol.state import Unpacker, pack
 
 
 class Outdated(Refusal):

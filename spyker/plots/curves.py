@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from spyker.protocol.facts import ClientReported
 from spyker.records import Evaluated, Measured, RecordError, RunRecord, Stated
-from spyker.records.facts import EMULATED
+from spyker.records.run_facts import EMULATED
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,8 +11,8 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from spyker.plots.numbers import sample
-from spyker.plots.runs import Shown
+from spyker.plots.run_groups import Shown
+from spyker.plots.samples import sample
 
 GAP, MARGIN = 2, 1  # columns of blanks between two columns of a table, and before it
 UNLIMITED = 10_000

@@ -18,5 +18,5 @@ A host that gives a client up tells its server so with a ``Leave``. One that wan
 ``state()`` says between two messages and hands it to ``restore()`` of a fresh server, in place of ``start()``.
 
 Read :mod:`~spyker.protocol.messages` first, then :mod:`~spyker.algorithms.spyker`. What the declaration of a message
-says is :mod:`~spyker.protocol.forms`, and what an algorithm says about itself :class:`~spyker.protocol.server.Server`.
+says is :mod:`~spyker.protocol.codec`, and what an algorithm says about itself :class:`~spyker.protocol.server.Server`.
 """

@@ -5,7 +5,7 @@ is data: frozen, and free of behaviour.
 
 A message is a frozen dataclass, and its fields with their types are all that there is to say about it. Its form on the
 wire, in a checkpoint and in the emulated world's bytes, and what a border refuses, follow from that
-(:mod:`~spyker.protocol.forms`). So a new kind of message is a class like those below, wherever it stands, and the name
+(:mod:`~spyker.protocol.codec`). So a new kind of message is a class like those below, wherever it stands, and the name
 of that class among what a server ``hears``.
 """
 
@@ -18,8 +18,8 @@ from typing import Annotated, ClassVar, TypeAlias
 
 from msgspec import Meta
 
+from spyker.protocol.codec import ECHOED, PER_SERVER
 from spyker.protocol.facts import Fact
-from spyker.protocol.forms import ECHOED, PER_SERVER
 from spyker.vectors import Vector
 
 AgeOf: TypeAlias = Annotated[float, Meta(ge=0, lt=1e15)]

@@ -12,8 +12,8 @@ import numpy as np
 
 from spyker.placement import Topology, following
 from spyker.protocol.client import Client
+from spyker.protocol.codec import Sizes
 from spyker.protocol.facts import ClientReported, Fact
-from spyker.protocol.forms import Sizes
 from spyker.protocol.messages import (
     Action,
     ClientMessage,
@@ -33,9 +33,9 @@ from spyker.protocol.messages import (
     ToServer,
     Update,
 )
-from spyker.protocol.saving import Kept, State, Unpacker, pack
+from spyker.protocol.state import Kept, State, Unpacker, pack
 from spyker.protocol.weights import Weights
-from spyker.robust.bounds import QUARANTINE, Bounds, BoundsParameters, admit, gave, release
+from spyker.robust.update_filter import QUARANTINE, Bounds, BoundsParameters, admit, gave, release
 from spyker.vectors import Mix, Vector, mix
 
 
@@ -64,7 +64,7 @@ class Setup:
     bounds: BoundsParameters | None = None
     """How far a client's answer may go, if there is a limit."""
     statistics: int = 0
-    """How many numbers at the end of the weights no gradient moves; see :mod:`~spyker.protocol.statistics`."""
+    """How many numbers at the end of the weights no gradient moves; see :mod:`~spyker.protocol.buffers`."""
 
     def generator(self, server: int) -> np.random.Generator:
         """The random numbers of one server."""

@@ -2,13 +2,24 @@
 
 A run record is a folder: ``scenario.toml`` (everything resolved), ``facts.jsonl`` (one fact a line, in the order of
 time, appended as the run goes on; the first says what run it is) and ``summary.json`` (totals, written last). Beside
-them are the models that the run led to (:mod:`~spyker.records.models`); the facts of a deployed server go on in further
-files, of which the oldest go (:mod:`~spyker.records.segments`). Whoever wants a table, a plot or a page reads these;
-nobody looks into a running world.
+them are the models that the run led to (:mod:`~spyker.records.model_files`); the facts of a deployed server go on in
+further files, of which the oldest go (:mod:`~spyker.records.segments`). Whoever wants a table, a plot or a page reads
+these; nobody looks into a running world.
 """
 
 from spyker.protocol.facts import Fact
-from spyker.records.facts import (
+from spyker.records.files import (
+    FACTS,
+    SCENARIO,
+    SUMMARY,
+    RecordError,
+    check_new,
+    is_record,
+    write_atomically,
+)
+from spyker.records.lines import Stated, fields, line
+from spyker.records.reader import Follower, RunRecord, find_runs, first_fact, follow, read, read_back, records_below
+from spyker.records.run_facts import (
     Begun,
     ClientFailed,
     Dropped,
@@ -22,17 +33,6 @@ from spyker.records.facts import (
     measured,
     run_started,
 )
-from spyker.records.files import (
-    FACTS,
-    SCENARIO,
-    SUMMARY,
-    RecordError,
-    check_new,
-    is_record,
-    write_atomically,
-)
-from spyker.records.lines import Stated, fields, line
-from spyker.records.reader import Follower, RunRecord, find_runs, first_fact, follow, read, read_back, records_below
 from spyker.records.writer import RecordWriter
 
 __all__ = [

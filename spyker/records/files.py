@@ -10,7 +10,7 @@ from typing import BinaryIO
 
 SCENARIO, FACTS, SUMMARY = "scenario.toml", "facts.jsonl", "summary.json"
 GOES_ON = ".goes-on"
-"""Is there while a run is written (:mod:`~spyker.records.holding`), and no part of its record."""
+"""Is there while a run is written (:mod:`~spyker.records.lock`), and no part of its record."""
 BLOCK = 1 << 16  # bytes of a file that are read at once
 
 

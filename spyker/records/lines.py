@@ -19,7 +19,7 @@ from typing import Any, Generic, NamedTuple, TypeVar
 import msgspec
 
 from spyker.protocol.facts import KINDS, Fact
-from spyker.records.facts import UnknownFact
+from spyker.records.run_facts import UnknownFact
 
 F = TypeVar("F", bound=Fact, covariant=True)
 

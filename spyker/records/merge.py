@@ -29,11 +29,11 @@ from pathlib import Path
 from typing import Any
 
 from spyker.protocol.facts import ClientReported, Fact, UpdateApplied
-from spyker.records.facts import Begun, Evaluated, Measured, Resumed, RunStarted, evaluated, measured
 from spyker.records.files import FACTS, SCENARIO, SUMMARY, RecordError, contents, write_atomically
-from spyker.records.learning import Scores
 from spyker.records.lines import Stated, jsonable, line, parse
 from spyker.records.reader import Follower, RunRecord, read_back
+from spyker.records.run_facts import Begun, Evaluated, Measured, Resumed, RunStarted, evaluated, measured
+from spyker.records.run_warnings import Scores
 from spyker.records.segments import end, is_gone
 from spyker.records.summary import WAYS, Hit, Totals, summarise, target_name
 from spyker.records.writer import RecordWriter

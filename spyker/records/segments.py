@@ -15,9 +15,9 @@ import re
 from pathlib import Path
 from typing import NamedTuple
 
-from spyker.records.facts import Dropped, Resumed
 from spyker.records.files import FACTS
 from spyker.records.lines import line, parse
+from spyker.records.run_facts import Dropped, Resumed
 
 LATER = re.compile(r"facts-(\d{15,})\.jsonl")
 RESTART = f'"kind": "{Resumed.kind}"'.encode()

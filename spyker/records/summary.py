@@ -8,8 +8,8 @@ from typing import Any
 
 from spyker.protocol.facts import CloudRoundEnded, EarlySyncStarted, Fact, SyncStarted
 from spyker.protocol.server import Server
-from spyker.records.facts import Evaluated, Measured, RunStarted
-from spyker.records.learning import (
+from spyker.records.run_facts import Evaluated, Measured, RunStarted
+from spyker.records.run_warnings import (
     RoundTimes,
     RunWarning,
     Scores,

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import numpy as np
 
-from spyker.protocol.forms import Array
+from spyker.protocol.codec import Array
 
 BLOCK = 1 << 20  # bytes that are looked at and written while they are in cache
 TYPES = {"b1": "BOOL"} | {f"{k}{n}": f"{k.upper()}{8 * n}" for k in "fiu" for n in (1, 2, 4, 8) if (k, n) != ("f", 1)}

@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import IO, Any
 
 from spyker.protocol.facts import Fact
-from spyker.records.facts import Dropped, Evaluated, RunStarted
 from spyker.records.files import SCENARIO, SUMMARY, check_new, drop_torn_line, write_atomically
 from spyker.records.lines import jsonable, line
+from spyker.records.run_facts import Dropped, Evaluated, RunStarted
 from spyker.records.segments import make_room, path_of, segment_limit, segments
 
 MILESTONES = frozenset((RunStarted, Evaluated))

@@ -14,15 +14,15 @@ from typing import Any, Protocol
 
 from spyker.engines.engine import TrainJob
 from spyker.protocol.client import Client
-from spyker.protocol.forms import Array, Sizes
+from spyker.protocol.codec import Array, Sizes
 from spyker.protocol.messages import Message
-from spyker.protocol.saving import Kept, State, Unpacker, pack
 from spyker.protocol.server import Server
+from spyker.protocol.state import Kept, State, Unpacker, pack
 from spyker.protocol.weights import Weights
 from spyker.records import Evaluated, Measured
+from spyker.sim.client_failures import Failure
 from spyker.sim.clock import Event
-from spyker.sim.failures import Failure
-from spyker.sim.judge import Judge
+from spyker.sim.evaluator import Judge
 from spyker.sim.processor import Processor
 from spyker.sim.timers import Timers
 from spyker.sim.world import Emulation, World

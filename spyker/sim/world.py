@@ -10,8 +10,8 @@ from typing import Any, TypeAlias
 
 from spyker.engines.engine import Engine, TrainJob
 from spyker.protocol.client import Client
+from spyker.protocol.codec import declaration, size_in_bytes
 from spyker.protocol.facts import ClientReported, UpdateApplied
-from spyker.protocol.forms import declaration, size_in_bytes
 from spyker.protocol.messages import (
     Action,
     ClientMessage,
@@ -29,12 +29,12 @@ from spyker.protocol.messages import (
 from spyker.protocol.server import Server, Work
 from spyker.records import ClientFailed, Fact
 from spyker.records.summary import synchronised
+from spyker.sim.adversaries import Liars
+from spyker.sim.client_failures import Failure, Failures
 from spyker.sim.clock import Clock
-from spyker.sim.failures import Failure, Failures
-from spyker.sim.hostile import Liars
 from spyker.sim.links import Links
 from spyker.sim.processor import Processor, Service
-from spyker.tasks.guard import ClientTrainingError
+from spyker.tasks.checked_task import ClientTrainingError
 from spyker.vectors import Vector, is_finite
 
 Sink: TypeAlias = Callable[[float, Fact, int | None], None]

@@ -19,10 +19,10 @@ from spyker.config.sections import ScenarioError, kebab, read, show, to_toml
 from spyker.config.suggest import suggest
 from spyker.own_code import code_digest, value_digest
 from spyker.tasks.by_value import ByValue
+from spyker.tasks.checked_task import Guard, TaskFailedError, own_traceback
 from spyker.tasks.data.dataset import Array, DataError
-from spyker.tasks.guard import Guard, TaskFailedError, own_traceback
-from spyker.tasks.names import BUILT_IN, NAMES, WHERE, check_name
 from spyker.tasks.task import Task
+from spyker.tasks.task_names import BUILT_IN, NAMES, WHERE, check_name
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,14 +21,14 @@ from torch import Tensor, nn
 
 from spyker.config.scenario import Training
 from spyker.config.sections import ScenarioError, show
-from spyker.tasks.descent import Descent
 from spyker.tasks.layout import Layout
-from spyker.tasks.native.compiling import refused
+from spyker.tasks.native.compiler import refused
 from spyker.tasks.native.kernel import kernel_for
+from spyker.tasks.optimizer import Descent
 from spyker.tasks.task import ACCURACY, Metric, Task, Trained
 from spyker.tasks.torch_checks import check_alike, check_pairs, needs_two, precision, scores_of, try_out
 from spyker.tasks.torch_data import Collate, Data, Examples, Later, Loaded, Pieces, Reading, Source, Stream, Whole
-from spyker.tasks.torch_given import sources
+from spyker.tasks.torch_sources import sources
 from spyker.tasks.torch_training import Trainer
 from spyker.vectors import Vector
 

@@ -11,8 +11,8 @@ from typing import NamedTuple
 
 from spyker.sim.clock import Stop
 from spyker.torture.checks import Checks, ViolationError
-from spyker.torture.schedule import Blow, Plan, plan
-from spyker.torture.world import make_world
+from spyker.torture.fault_plan import Blow, Plan, plan
+from spyker.torture.faulty_cluster import make_world
 
 
 class Verdict(NamedTuple):

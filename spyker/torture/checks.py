@@ -12,8 +12,8 @@ from spyker.node.effects import Save
 from spyker.protocol.facts import CloudRoundEnded, EarlySyncStarted, Merged, SyncStarted, TokenArrived, UpdateApplied
 from spyker.protocol.messages import Update
 from spyker.records import Fact
-from spyker.sim.process import Disk, Process
-from spyker.torture.world import CruelWorld
+from spyker.sim.sim_process import Disk, Process
+from spyker.torture.faulty_cluster import CruelWorld
 
 EVERY = 0.25  # virtual seconds between two looks at everything
 MOST_POSTED, MOST_WISHES, MOST_WAITING = 8, 16, 500

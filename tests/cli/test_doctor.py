@@ -14,7 +14,7 @@ from spyker.api.doctor.finding import Finding
 from spyker.api.doctor.installation import installation as look_at_packages
 from spyker.api.doctor.network import listening, reachable
 from spyker.cli.main import main
-from spyker.tasks.native import compiling
+from spyker.tasks.native import compiler
 
 pytest.importorskip("cryptography", reason="the extra [deploy] is not installed")
 
@@ -68,8 +68,8 @@ def strange_authority(certs: Path) -> None:
 
 
 def expire(certs: Path) -> None:
-    from spyker.net.authority import Authority
-    from spyker.net.issuing import LOOPBACK, write_server
+    from spyker.net.certificate_authority import Authority
+    from spyker.net.certificate_issuing import LOOPBACK, write_server
 
     write_server(certs, 1, Authority.load(certs), LOOPBACK, -1.0)
 
@@ -107,7 +107,7 @@ def test_a_certificate_that_would_not_work(
 
 
 def test_a_certificate_that_ends_soon_is_noted(certs: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    from spyker.net.issuing import renew
+    from spyker.net.certificate_issuing import renew
 
     renew(certs, ["server-1"], None, 10.0)
     code, found = doctor(capsys, certs)
@@ -176,7 +176,7 @@ def test_an_extra_that_is_missing_comes_with_its_command() -> None:
 
 def test_no_compiler_is_a_note(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CC", "no-such-compiler")
-    compiling.compiled.cache_clear()
+    compiler.compiled.cache_clear()
     finding = machine.compiler()
     assert finding.state is State.NOTE
     assert "no-such-compiler" in finding.found

@@ -10,8 +10,8 @@ import pytest
 from ring import REGIONS, round_of_the_token, scenario, start, update, write_crowd, write_ring
 
 from spyker.cli.main import main
-from spyker.dashboard.server import PageServer
-from spyker.dashboard.watched import EVENTS
+from spyker.dashboard.http_server import PageServer
+from spyker.dashboard.watched_run import EVENTS
 from spyker.protocol.facts import RoundEnded
 from spyker.records import RecordWriter, read
 

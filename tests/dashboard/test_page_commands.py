@@ -13,8 +13,8 @@ from recording import judged, started, write
 from ring import write_ring
 
 from spyker.cli.main import main
-from spyker.dashboard.beside import Beside
 from spyker.dashboard.bundle import SCRIPTS, STATIC, script, text
+from spyker.dashboard.child_process import Beside
 from spyker.records import FACTS, Begun, line
 
 

@@ -8,7 +8,7 @@ import pytest
 import requests
 from ring import write_ring
 
-from spyker.dashboard.server import PageServer, same
+from spyker.dashboard.http_server import PageServer, same
 from spyker.records import FACTS, RecordWriter
 
 TOKEN = "a-long-enough-word"

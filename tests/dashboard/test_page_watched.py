@@ -9,7 +9,7 @@ import pytest
 from recording import judged, started
 from ring import LATENCY, round_of_the_token, start, update, write_crowd, write_ring
 
-from spyker.dashboard.watched import EVENTS, WatchedRun
+from spyker.dashboard.watched_run import EVENTS, WatchedRun
 from spyker.protocol.facts import TokenArrived, UpdateApplied
 from spyker.records import FACTS, Evaluated, RecordWriter, Resumed, UnknownFact, first_fact, line, read
 

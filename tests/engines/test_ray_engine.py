@@ -18,8 +18,8 @@ from spyker.config.scenario import TaskChoice, Training
 from spyker.config.sections import ScenarioError
 from spyker.engines.engine import Engine, EvaluateJob, Here, TrainJob
 from spyker.engines.pool import LOSSES
-from spyker.engines.workers import Workers
-from spyker.tasks.guard import ClientTrainingError, TaskFailedError
+from spyker.engines.worker_processes import Workers
+from spyker.tasks.checked_task import ClientTrainingError, TaskFailedError
 from spyker.tasks.registry import Recipe
 
 ray = pytest.importorskip("ray", reason="Ray is not installed: pip install 'spyker-fl[ray]'")

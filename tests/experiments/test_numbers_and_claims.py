@@ -6,7 +6,7 @@ from spyker.experiments.claims import Claim, Kind, Verdict, table, truth
 from spyker.experiments.item import Results
 from spyker.experiments.items.accuracy import common_levels, first_of, last_of, not_behind
 from spyker.plots.curves import Curve
-from spyker.plots.numbers import before, beyond, every, less, sample, times
+from spyker.plots.samples import before, beyond, every, less, sample, times
 
 
 def test_a_mean_needs_every_seed() -> None:

@@ -11,7 +11,7 @@ from spyker.algorithms.builtin import ALGORITHMS
 from spyker.cli import race as command
 from spyker.cli.main import main
 from spyker.config.scenario import load
-from spyker.experiments.race.document import BEGIN, END
+from spyker.experiments.race.race_document import BEGIN, END
 from spyker.experiments.race.search import MARGIN, SEED
 from spyker.experiments.race.spaces import RATE, SPACES, STARTS
 from spyker.experiments.race.worlds import (

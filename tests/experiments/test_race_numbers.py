@@ -8,9 +8,9 @@ import pytest
 
 from spyker.experiments.race.bars import bars, never_slower, standing
 from spyker.experiments.race.board import Cell, stays
+from spyker.experiments.race.intervals import Times, difference, ratio
 from spyker.experiments.race.lineup import Race, defaults_label, end_label, title
 from spyker.experiments.race.search import PENALTY, Trial, best, crossing
-from spyker.experiments.race.statistics import Times, difference, ratio
 from spyker.experiments.race.worlds import IID, IMBALANCE, OURS, ROOM, TWO_LABELS, Course, World
 from spyker.plots.curves import Curve
 

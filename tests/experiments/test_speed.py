@@ -8,9 +8,9 @@ import pytest
 from spyker.config.scenario import load
 from spyker.engines.engine import Here
 from spyker.experiments.speed import Pace, gain, pace, tokens
-from spyker.plots.numbers import sample
+from spyker.plots.samples import sample
 from spyker.records import Evaluated, RunRecord
-from spyker.sim.record import record
+from spyker.sim.recording import record
 from spyker.tasks.registry import resolve
 from spyker.tasks.task import Task
 from spyker.vectors import Vector

@@ -6,7 +6,7 @@ import pytest
 from spyker.cli.main import main
 from spyker.cli.sweep import split_values
 from spyker.config.sections import ScenarioError
-from spyker.experiments.sweep import combinations
+from spyker.experiments.sweep_points import combinations
 from spyker.records import RunRecord
 
 

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from spyker.api.scenario import read_scenario
-from spyker.net.config import learning_digest
+from spyker.api.read_scenario import read_scenario
+from spyker.net.server_config import learning_digest
 
 HELPERS = Path(__file__).parents[1] / "helpers"
 WITHOUT = "import sys; sys.modules['flwr'] = None; from spyker.cli.main import main\n"

@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from spyker.api.scenario import read_scenario
+from spyker.api.read_scenario import read_scenario
 from spyker.config.sections import ScenarioError
 from spyker.tasks.registry import client_labels
 

@@ -15,10 +15,10 @@ from deployment import until
 from safetensors.numpy import load_file
 
 import spyker
-from spyker.api.scenario import read_scenario
+from spyker.api.read_scenario import read_scenario
 from spyker.cli.main import main
 from spyker.config.scenario import dump
-from spyker.net.up import Local
+from spyker.net.local_cluster import Local
 from spyker.protocol.facts import ClientReported
 from spyker.records import RunRecord, first_fact
 

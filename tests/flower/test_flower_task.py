@@ -8,13 +8,13 @@ import numpy as np
 import pytest
 
 import spyker
-from spyker.api.scenario import read_scenario
+from spyker.api.read_scenario import read_scenario
 from spyker.config.scenario import Scenario, dump
 from spyker.config.sections import ScenarioError
 from spyker.engines.engine import EvaluateJob, TrainJob
-from spyker.engines.start import start
+from spyker.engines.start_engine import start
 from spyker.records import Evaluated
-from spyker.tasks.guard import Guard, TaskFailedError
+from spyker.tasks.checked_task import Guard, TaskFailedError
 from spyker.tasks.registry import recipe
 from spyker.tasks.task import Metric
 

@@ -21,11 +21,11 @@ from spyker.config.scenario import from_table
 from spyker.net import spyker_pb2 as pb
 from spyker.net.certificates import load_credential
 from spyker.net.channels import ATTEND, channel, open_stream
-from spyker.net.config import learning_digest
 from spyker.net.frames import PROTOCOL, send, split
-from spyker.net.up import Local, free_ports
+from spyker.net.local_cluster import Local, free_ports
+from spyker.net.server_config import learning_digest
 from spyker.net.wire import fill
-from spyker.node.tickets import SAID, Ticket
+from spyker.node.task_tokens import SAID, Ticket
 from spyker.protocol.messages import Update
 from spyker.records import RecordError, RunRecord, RunStarted, Stated
 from spyker.tasks.layout import layout_digest

@@ -6,7 +6,7 @@ import pytest
 from spyker.config.scenario import TaskChoice, Training, load
 from spyker.engines.engine import Engine, Here
 from spyker.records import Fact, line
-from spyker.sim.run import run
+from spyker.sim.simulate import run
 from spyker.tasks.registry import Recipe, recipe, resolve
 
 FRAGILE = """

@@ -14,19 +14,19 @@ from deployment import table
 
 from spyker.config.scenario import from_table
 from spyker.net import spyker_pb2 as pb
-from spyker.net.buffers import Buffers
+from spyker.net.buffer_pool import Buffers
 from spyker.net.channels import ATTEND, channel, handler, open_stream
 from spyker.net.checkpoints import Checkpoints
 from spyker.net.client_port import ClientPort, Limits
 from spyker.net.driver import Driver
 from spyker.net.frames import PROTOCOL
-from spyker.net.log import Log
+from spyker.net.json_log import Log
 from spyker.net.metrics import Metrics
-from spyker.net.tally import Tally
-from spyker.node.arrivals import Rules
-from spyker.node.host import Host
-from spyker.node.tickets import Ledger
-from spyker.protocol.forms import Sizes
+from spyker.net.recorder import Tally
+from spyker.node.inbox import Rules
+from spyker.node.node import Host
+from spyker.node.task_tokens import Ledger
+from spyker.protocol.codec import Sizes
 from spyker.protocol.messages import Update
 from spyker.protocol.server import Setup
 from spyker.tasks.registry import recipe, resolve

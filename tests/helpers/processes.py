@@ -14,7 +14,7 @@ from spyker.protocol.client import Client
 from spyker.protocol.server import NoParameters, Setup, Work
 from spyker.records import Fact
 from spyker.sim.clock import Clock, Stop
-from spyker.sim.hosted import HostedWorld
+from spyker.sim.cluster import HostedWorld
 from spyker.sim.links import Links
 from spyker.sim.world import World
 

@@ -12,7 +12,7 @@ import pytest
 from pages import KNOWN, NOT_RUN, blocks, check_arguments, program
 
 import spyker.protocol.facts
-import spyker.records.facts
+import spyker.records.run_facts
 from spyker.config.sections import ScenarioError
 from spyker.protocol.facts import Fact, UpdateApplied
 from spyker.records import UnknownFact
@@ -82,7 +82,7 @@ def test_the_readme_has_every_kind_of_fact_with_its_fields() -> None:
     text = (ROOT / "README.md").read_text("utf-8")
     rows = re.findall(r"^\| (`[^|]*`) \| (`[^|]*`) \|", text, re.MULTILINE)
     said = {kind: fields.strip("`").split(", ") for kinds, fields in rows for kind in re.findall(r"`([^`]*)`", kinds)}
-    for module in (spyker.protocol.facts, spyker.records.facts):
+    for module in (spyker.protocol.facts, spyker.records.run_facts):
         for fact in vars(module).values():
             if isinstance(fact, type) and issubclass(fact, Fact) and fact not in (Fact, UnknownFact):
                 fields = [field.name for field in dataclasses.fields(fact)]

@@ -7,10 +7,10 @@ import pytest
 import spyker
 from spyker.api import estimate
 from spyker.api.estimate import Estimate, check_models, expected_trainings
-from spyker.api.scenario import read_scenario
+from spyker.api.read_scenario import read_scenario
 from spyker.cli.main import main
 from spyker.config.sections import ScenarioError
-from spyker.tasks import memory
+from spyker.tasks import memory_check
 
 GIB = 2**30
 
@@ -29,7 +29,7 @@ def test_a_hundred_million_clients_are_refused_at_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], command: list[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(memory, "machine_bytes", lambda: 16 * GIB)
+    monkeypatch.setattr(memory_check, "machine_bytes", lambda: 16 * GIB)
     assert main([*command, "--task", "mnist", "--clients", "100000000"]) == 2  # before MNIST is looked for
     error = capsys.readouterr().err
     assert "world.clients: adds up to " in error

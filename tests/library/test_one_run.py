@@ -13,7 +13,7 @@ import pytest
 
 import spyker
 from spyker.algorithms.fedasync import FedAsync
-from spyker.api.scenario import read_scenario
+from spyker.api.read_scenario import read_scenario
 from spyker.config.scenario import dump
 from spyker.config.sections import ScenarioError
 from spyker.protocol.facts import UpdateApplied

@@ -12,19 +12,19 @@ from typing import Any
 import pytest
 
 import spyker
-from spyker.api.folders import place_for_record
+from spyker.api.output_folders import place_for_record
 from spyker.cli.main import main
 from spyker.records import RecordError
-from spyker.records.holding import held
+from spyker.records.lock import held
 
 QUICK: dict[str, Any] = {"task": "quadratic", "duration": 3.0, "clients": 8, "progress": False}
 RUN = ["run", "--task", "quadratic", "--duration", "1", "--clients", "8", "--out"]
 
 LIVE = """
-import sys, spyker, spyker.api.pace
+import sys, spyker, spyker.api.save_interval
 saved, out = sys.argv[1:]
 if saved == "saved":
-    spyker.api.pace.SECONDS = spyker.api.pace.SHARE = 0
+    spyker.api.save_interval.SECONDS = spyker.api.save_interval.SHARE = 0
 def wait(t, fact):
     if t > (1.5 if saved == "saved" else 0):
         print("waiting", flush=True)

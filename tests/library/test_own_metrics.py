@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 
 import spyker
-from spyker.api.scenario import read_scenario
+from spyker.api.read_scenario import read_scenario
 from spyker.cli.main import main
 from spyker.engines.engine import EvaluateJob
-from spyker.engines.workers import Workers
-from spyker.plots.paper import meaning
-from spyker.plots.runs import together
+from spyker.engines.worker_processes import Workers
+from spyker.plots.figures import meaning
+from spyker.plots.run_groups import together
 from spyker.plots.table import rows
 from spyker.records import Evaluated, Measured, RecordError
 from spyker.tasks.registry import recipe, resolve

@@ -50,11 +50,11 @@ def test_ctrl_c_and_then_resume() -> None:
 
 
 KILLED = """
-import os, signal, spyker, spyker.api.pace
-spyker.api.pace.SECONDS = spyker.api.pace.SHARE = 0
+import os, signal, spyker, spyker.api.save_interval
+spyker.api.save_interval.SECONDS = spyker.api.save_interval.SHARE = 0
 def kill(t, fact):
     if t > 0.5:
-        spyker.api.pace.SECONDS = 1e9  # after the next save no other: there will be facts that nothing was saved of
+        spyker.api.save_interval.SECONDS = 1e9  # no save after the next one, so that facts follow it
     if t > 2.5:
         os.kill(os.getpid(), signal.SIGKILL)
 spyker.run(task="quadratic", duration=3.0, clients=8, progress=False, out="parts", callbacks=[kill])
@@ -178,7 +178,7 @@ def test_a_script_with_a_model_of_its_own_resumes_in_another_process() -> None:
 def test_another_version_does_not_go_on(monkeypatch: pytest.MonkeyPatch) -> None:
     stopped("parts")
     before = files("parts")
-    monkeypatch.setattr("spyker.sim.saves.__version__", "9")
+    monkeypatch.setattr("spyker.sim.autosave.__version__", "9")
     with pytest.raises(RecordError, match="version of Spyker has changed"):
         spyker.run(resume=True, out="parts", progress=False)
     assert files("parts") == before

@@ -14,7 +14,7 @@ import spyker
 from spyker.algorithms.builtin import ALGORITHMS
 from spyker.config.scenario import SECTIONS
 from spyker.config.sections import kebab
-from spyker.net.config import Deployment
+from spyker.net.server_config import Deployment
 
 pytest.importorskip("material", reason="the site needs pip install 'spyker-fl[docs]'")
 ROOT = Path(__file__).parents[2]

@@ -13,11 +13,11 @@ from deployment import Deployed, Speaker, deployed, speaking, table, until
 
 from spyker.cli.main import main
 from spyker.net import spyker_pb2 as pb
-from spyker.net.authority import Authority
+from spyker.net.certificate_authority import Authority
+from spyker.net.certificate_issuing import make_deployment
 from spyker.net.channels import LINK, channel, open_stream
 from spyker.net.frames import FRAME_LIMIT, PROTOCOL
-from spyker.net.issuing import make_deployment
-from spyker.node.words import Greeting, Life, to_json
+from spyker.node.control_messages import Greeting, Life, to_json
 
 
 @pytest.fixture(scope="module")

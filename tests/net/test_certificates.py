@@ -13,9 +13,9 @@ from cryptography.x509.oid import ExtendedKeyUsageOID
 
 from spyker.cli.main import main
 from spyker.config.sections import ScenarioError
-from spyker.net.authority import Authority
+from spyker.net.certificate_authority import Authority
+from spyker.net.certificate_issuing import LOOPBACK, make_deployment, renew, write_server
 from spyker.net.certificates import credential_digest, load_credential, load_credentials, server_of
-from spyker.net.issuing import LOOPBACK, make_deployment, renew, write_server
 
 
 @pytest.fixture(scope="module")

@@ -11,7 +11,7 @@ from hosting import at_the_port, make_driver
 
 from spyker.net import spyker_pb2 as pb
 from spyker.net.client_port import Limits
-from spyker.node.arrivals import MOST_DATA
+from spyker.node.inbox import MOST_DATA
 from spyker.protocol.messages import Update
 
 

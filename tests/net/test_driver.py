@@ -13,7 +13,7 @@ from hosting import make_driver
 from spyker.net import driver as module
 from spyker.net import spyker_pb2 as pb
 from spyker.net.driver import Driver
-from spyker.protocol.forms import Array
+from spyker.protocol.codec import Array
 from spyker.protocol.messages import Update
 from spyker.protocol.server import Server
 

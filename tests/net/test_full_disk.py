@@ -12,7 +12,7 @@ import pytest
 from deployment import deployed, table, until
 from test_tally import applied, make_tally
 
-from spyker.net.tally import Tally
+from spyker.net.recorder import Tally
 from spyker.records import FACTS, Dropped, Resumed, RunRecord
 
 

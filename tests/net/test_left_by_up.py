@@ -13,12 +13,12 @@ from safetensors import safe_open
 from safetensors.numpy import load_file, save_file
 
 import spyker
-from spyker.api.folders import place_for_record
+from spyker.api.output_folders import place_for_record
 from spyker.cli.main import main
 from spyker.config.scenario import dump, from_table
+from spyker.net.checkpoint_models import leave_models
 from spyker.net.checkpoints import Checkpoints
-from spyker.net.config import layout_numbers
-from spyker.net.left_models import leave_models
+from spyker.net.server_config import layout_numbers
 from spyker.records import Begun, Evaluated, RecordError, RunRecord
 from spyker.records.merge import merge
 from spyker.tasks.registry import recipe, resolve
@@ -129,7 +129,7 @@ def test_a_run_whose_models_are_all_lost_ends_well_and_says_so(
         shutil.rmtree(kept / "server-0" / "state")
         merge(records, out)
 
-    monkeypatch.setattr("spyker.net.up.merge", lose)
+    monkeypatch.setattr("spyker.net.local_cluster.merge", lose)
     path = scenario_file(tmp_path, "fedasync", 1.0)
     assert main(["up", str(path), "--paced", "--insecure", "--out", str(out), "--keep", str(kept)]) == 0
     said = capsys.readouterr()
@@ -148,7 +148,7 @@ def test_nobody_else_writes_where_the_record_will_be(tmp_path: Path, monkeypatch
         refused.append(error)
         merge(records, out)
 
-    monkeypatch.setattr("spyker.net.up.merge", look)
+    monkeypatch.setattr("spyker.net.local_cluster.merge", look)
     path = scenario_file(tmp_path, "fedasync", 1.0)
     assert main(["up", str(path), "--paced", "--insecure", "--out", str(out)]) == 0
     assert refused

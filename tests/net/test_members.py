@@ -16,8 +16,8 @@ from deployment import Deployed, table, until
 
 from spyker.cli.codes import MUST_NOT_GO_ON
 from spyker.cli.main import main
-from spyker.net.config import Deployment, load_config, write_config
-from spyker.net.up import free_ports
+from spyker.net.local_cluster import free_ports
+from spyker.net.server_config import Deployment, load_config, write_config
 from spyker.protocol.server import epoch_of
 
 QUICK = {"beat": 0.25, "suspect_after": 1.5, "renew_after": 3.0, "checkpoint_seconds": 1.0}

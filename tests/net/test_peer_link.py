@@ -17,16 +17,16 @@ from hosting import PARAMETERS, make_driver
 from spyker.algorithms.spyker import Spyker
 from spyker.net import peer_link
 from spyker.net import spyker_pb2 as pb
-from spyker.net.buffers import Buffers
+from spyker.net.buffer_pool import Buffers
 from spyker.net.channels import LINK, handler
 from spyker.net.driver import Driver
 from spyker.net.frames import CHUNK, PROTOCOL
 from spyker.net.peer_link import PeerLink
 from spyker.net.peer_port import PeerPort
+from spyker.node.control_messages import Ask, Greeting, Life, to_json
 from spyker.node.outbox import Outbox, Posted
 from spyker.node.views import first_view
-from spyker.node.words import Ask, Greeting, Life, to_json
-from spyker.protocol.forms import Sizes
+from spyker.protocol.codec import Sizes
 from spyker.protocol.messages import PeerModel, Token
 
 Callee = Callable[[Any, Any], Awaitable[None]]

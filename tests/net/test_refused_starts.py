@@ -12,11 +12,11 @@ import pytest
 
 from spyker.cli.main import main
 from spyker.config.sections import ScenarioError
-from spyker.net.authority import Authority
+from spyker.net.certificate_authority import Authority
+from spyker.net.certificate_check import check_certificate, leads_to, read_certificates
+from spyker.net.certificate_issuing import LOOPBACK, make_deployment, write_server
 from spyker.net.checkpoints import Checkpoints
-from spyker.net.config import Config, Deployment, load_config, write_config
-from spyker.net.issuing import LOOPBACK, make_deployment, write_server
-from spyker.net.own_certificate import check_certificate, leads_to, read_certificates
+from spyker.net.server_config import Config, Deployment, load_config, write_config
 
 SPYKER = [sys.executable, "-m", "spyker.cli.main"]
 SCENARIO = """

@@ -10,7 +10,7 @@ from remembering_task import Remembering
 from spyker.config.scenario import Training
 from spyker.net.training_thread import TrainingThread
 from spyker.protocol.messages import Train
-from spyker.tasks.guard import TaskFailedError
+from spyker.tasks.checked_task import TaskFailedError
 
 
 def order(step: int) -> Train:

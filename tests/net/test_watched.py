@@ -16,8 +16,8 @@ from deployment import Deployed, table, until
 from events import scalars
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
+from spyker.net.local_cluster import free_ports
 from spyker.net.metrics import Metrics
-from spyker.net.up import free_ports
 from spyker.protocol.messages import Message
 from spyker.records import RunRecord
 

@@ -13,8 +13,8 @@ import pytest
 from spyker.net import spyker_pb2 as pb
 from spyker.net.frames import CHUNK, send, split
 from spyker.net.wire import Border, fill
-from spyker.node.refusal import Refusal
-from spyker.protocol.forms import MOST_SERVERS, Sizes, UpTo
+from spyker.node.rejection import Refusal
+from spyker.protocol.codec import MOST_SERVERS, Sizes, UpTo
 from spyker.protocol.messages import Age, EdgeModel, Message, Model, PeerMessage, PeerModel, Token, Update
 from spyker.vectors import Vector
 

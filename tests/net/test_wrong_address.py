@@ -15,10 +15,10 @@ from test_peer_link import until as soon
 
 from spyker.algorithms.spyker import Spyker
 from spyker.net import peer_link
-from spyker.net.config import load_config
-from spyker.net.hints import hint
+from spyker.net.connection_hints import hint
 from spyker.net.peer_port import PeerPort
-from spyker.protocol.forms import Sizes
+from spyker.net.server_config import load_config
+from spyker.protocol.codec import Sizes
 
 
 def test_nothing_is_remembered_of_a_wrong_server_and_it_is_named_once(

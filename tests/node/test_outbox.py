@@ -8,10 +8,10 @@ import pytest
 
 from spyker.algorithms.spyker import Spyker
 from spyker.node.outbox import Outbox
-from spyker.node.refusal import Refusal
-from spyker.protocol.forms import Sizes
+from spyker.node.rejection import Refusal
+from spyker.protocol.codec import Sizes
 from spyker.protocol.messages import Age, Count, PeerMessage, PeerModel, Token
-from spyker.protocol.saving import Unpacker
+from spyker.protocol.state import Unpacker
 
 
 @dataclass(frozen=True, slots=True)

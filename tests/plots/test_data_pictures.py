@@ -5,9 +5,9 @@ import numpy as np
 import pytest
 from rich.console import Console
 
-from spyker.plots import bar
-from spyker.plots.fetching import FetchProgress
-from spyker.plots.labels import count_labels, plot_labels
+from spyker.plots import progress_bar
+from spyker.plots.fetch_progress import FetchProgress
+from spyker.plots.label_plot import count_labels, plot_labels
 
 
 def test_labels_are_counted_per_client() -> None:
@@ -27,7 +27,7 @@ def test_the_picture_of_labels(tmp_path: Path, clients: int) -> None:
 def test_fetching_is_told_step_by_step_and_now_and_then(monkeypatch: pytest.MonkeyPatch) -> None:
     console = Console(file=io.StringIO(), width=60)
     clock = iter([0.0, 0.0, 0.0, 1.0, 8.0, 8.0, 9.0, 9.0])
-    monkeypatch.setattr(bar.time, "monotonic", lambda: next(clock))
+    monkeypatch.setattr(progress_bar.time, "monotonic", lambda: next(clock))
     with FetchProgress("mnist", console) as progress:
         progress("downloading", 0, 0)
         progress("downloading", 5_000_000, 9_000_000)

@@ -9,12 +9,12 @@ from matplotlib.colors import to_hex
 from matplotlib.figure import Figure
 
 from spyker.plots.curves import Curve
-from spyker.plots.looks import LOOKS
-from spyker.plots.numbers import Sample, beyond, sample
-from spyker.plots.paper import bars, caption, dots, panels
-from spyker.plots.plots import plot
-from spyker.plots.runs import Shown
-from spyker.plots.settings import plot_settings
+from spyker.plots.figures import bars, caption, dots, panels
+from spyker.plots.run_groups import Shown
+from spyker.plots.run_plots import plot
+from spyker.plots.samples import Sample, beyond, sample
+from spyker.plots.styles import LOOKS
+from spyker.plots.sweep_figure import plot_settings
 
 
 def curve(mean: list[float], *, higher: bool = True, metric: str = "accuracy") -> Curve:

@@ -6,11 +6,11 @@ import pytest
 from recording import judged, started, write
 from rich.console import Console
 
-from spyker.plots import bar
+from spyker.plots import progress_bar
 from spyker.plots.curves import Curve, curve
-from spyker.plots.plots import plot_all
-from spyker.plots.progress import LiveProgress
-from spyker.plots.runs import Shown, together
+from spyker.plots.run_groups import Shown, together
+from spyker.plots.run_plots import plot_all
+from spyker.plots.run_progress import LiveProgress
 from spyker.plots.table import as_markdown, print_table, rows
 from spyker.protocol.facts import SyncStarted, UpdateApplied
 from spyker.records import Evaluated, RecordError, RunRecord
@@ -146,7 +146,7 @@ def test_a_run_whose_score_is_not_a_number_is_shown(tmp_path: Path) -> None:
 def test_progress_shows_time_updates_score_synchronisations_and_time_left(monkeypatch: pytest.MonkeyPatch) -> None:
     console = Console(file=io.StringIO(), width=120)
     clock = iter([0.0, 1.0, 2.0, 3.0, 20.0, 20.0])
-    monkeypatch.setattr(bar.time, "monotonic", lambda: next(clock))
+    monkeypatch.setattr(progress_bar.time, "monotonic", lambda: next(clock))
     with LiveProgress("Spyker", 60.0, "accuracy", console) as live:
         live.fact(1.0, UpdateApplied(0, 0, 0.0, 1.0, 1.0, 1, 0.05))
         live.fact(2.0, SyncStarted(0, 1))

@@ -28,8 +28,8 @@ from spyker.protocol.messages import (
     ToServer,
     Update,
 )
-from spyker.protocol.saving import State
-from spyker.robust.bounds import BoundsParameters
+from spyker.protocol.state import State
+from spyker.robust.update_filter import BoundsParameters
 
 PARAMETERS = {
     "stride": {"every": 1},

@@ -28,12 +28,12 @@ from typing import Any
 import scripted
 from scripted import describe, extras_of, model_of, show, vector
 
-from spyker.node.arrivals import AWAY, RETRY, SERVERS, Rules
 from spyker.node.effects import Acknowledge, Close, Effect, Give, Refused, Save, Tell, Welcome, WriteDown
-from spyker.node.holding import Holding
-from spyker.node.host import Host
-from spyker.node.refusal import Refusal
-from spyker.node.tickets import Ledger
+from spyker.node.inbox import AWAY, RETRY, SERVERS, Rules
+from spyker.node.node import Host
+from spyker.node.pending_update import Holding
+from spyker.node.rejection import Refusal
+from spyker.node.task_tokens import Ledger
 from spyker.protocol.messages import StartTimer, StopTimer
 
 

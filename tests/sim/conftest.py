@@ -4,9 +4,9 @@ from typing import Any
 import pytest
 
 from spyker.config.scenario import from_table
-from spyker.engines.start import start
+from spyker.engines.start_engine import start
 from spyker.records import RunStarted
-from spyker.sim.run import run
+from spyker.sim.simulate import run
 from spyker.tasks.registry import resolve
 
 Emulate = Callable[..., tuple[list[dict[str, Any]], dict[str, Any]]]
@@ -16,7 +16,7 @@ Emulate = Callable[..., tuple[list[dict[str, Any]], dict[str, Any]]]
 def emulate() -> Emulate:
     """Run a scenario given as a table; return its facts, as dictionaries, and its summary.
 
-    With ``fate`` servers are processes; see :func:`spyker.sim.run.run`.
+    With ``fate`` servers are processes; see :func:`spyker.sim.simulate.run`.
     """
 
     def emulate(table: dict[str, Any], fate: Any = None) -> tuple[list[dict[str, Any]], dict[str, Any]]:

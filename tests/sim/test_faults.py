@@ -12,12 +12,12 @@ from test_hosted import heterogeneous
 from spyker.algorithms.builtin import ALGORITHMS
 from spyker.algorithms.spyker import Spyker
 from spyker.placement import Topology
+from spyker.protocol.codec import Sizes
 from spyker.protocol.facts import UpdateApplied
-from spyker.protocol.forms import Sizes
 from spyker.protocol.messages import Token
-from spyker.protocol.saving import Unpacker
+from spyker.protocol.state import Unpacker
 from spyker.records import Resumed
-from spyker.sim.hosted import HostedWorld
+from spyker.sim.cluster import HostedWorld
 
 SAVE_SECONDS = st.sampled_from([0.0, 0.013, 0.11])
 CLIENTS = st.sampled_from([[3], [2, 1], [1, 2, 1], [1, 1, 2, 1]])

@@ -22,14 +22,14 @@ from spyker.algorithms.builtin import ALGORITHMS, OF_THE_PAPER
 from spyker.algorithms.spyker import Spyker
 from spyker.algorithms.sync_spyker import SyncSpyker
 from spyker.config.scenario import dump, from_table
-from spyker.engines.start import start
+from spyker.engines.start_engine import start
 from spyker.protocol.client import Client
 from spyker.protocol.facts import AgeAnnounced, Merged, SyncStarted, TokenArrived, UpdateApplied
 from spyker.protocol.messages import Age, Model, PeerModel, Record, ToClient, Token, ToServer, Update
 from spyker.records import Evaluated, line
 from spyker.sim.clock import Clock
 from spyker.sim.processor import Processor
-from spyker.sim.run import run
+from spyker.sim.simulate import run
 from spyker.sim.world import World
 from spyker.tasks.registry import resolve
 

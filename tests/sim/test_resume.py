@@ -9,10 +9,10 @@ from spyker.algorithms.builtin import ALGORITHMS
 from spyker.config.scenario import Scenario, load
 from spyker.engines.engine import Here
 from spyker.records import RecordError
-from spyker.records.saves import SAVE, read_save
+from spyker.records.resume_point import SAVE, read_save
+from spyker.sim.autosave import RecordSaves
 from spyker.sim.clock import Clock, Stop
-from spyker.sim.record import record
-from spyker.sim.saves import RecordSaves
+from spyker.sim.recording import record
 from spyker.sim.timers import Timers
 from spyker.tasks.registry import recipe, resolve
 

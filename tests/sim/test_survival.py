@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from spyker.algorithms.builtin import ALGORITHMS
-from spyker.sim.hosted import HostedWorld
+from spyker.sim.cluster import HostedWorld
 
 FLAT = ("spyker", "sync-spyker", "stride")
 TOKENS = ("spyker", "stride")

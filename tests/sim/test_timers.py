@@ -9,7 +9,7 @@ from processes import gossip_world, play
 from spyker.protocol.messages import Join
 from spyker.protocol.server import Server, Work
 from spyker.sim.clock import Clock, Stop
-from spyker.sim.hosted import HostedWorld
+from spyker.sim.cluster import HostedWorld
 from spyker.sim.processor import Processor
 from spyker.sim.timers import Timers
 from spyker.sim.world import World

@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 from spyker.config.scenario import load
-from spyker.engines.start import start
+from spyker.engines.start_engine import start
 from spyker.records import Evaluated, Fact, RunStarted, line
-from spyker.sim.run import run
+from spyker.sim.simulate import run
 from spyker.tasks.registry import resolve
 
 SETTINGS: dict[str, Any] = {

@@ -6,7 +6,7 @@ import pytest
 
 from spyker.algorithms.spyker import Spyker
 from spyker.config.scenario import load
-from spyker.tasks.speeds import delays
+from spyker.tasks.client_delays import delays
 
 
 def times(facts: list[dict[str, Any]], kind: str, **fields: int) -> list[float]:

@@ -20,8 +20,8 @@ from spyker.tasks.data import unpack
 from spyker.tasks.data.catalogue import DATASETS
 from spyker.tasks.data.load import fetch
 from spyker.tasks.data.load import load as load_data
-from spyker.tasks.names import BUILT_IN
 from spyker.tasks.registry import client_labels, resolve
+from spyker.tasks.task_names import BUILT_IN
 from spyker.tasks.torch_task import Later, TorchTask
 
 REAL = Path(os.environ.get("SPYKER_TEST_DATA") or Path(__file__).parents[3] / "shared" / "data")

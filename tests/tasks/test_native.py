@@ -14,14 +14,14 @@ from torch import nn
 from spyker.config.scenario import Scenario, TaskChoice, Training, load
 from spyker.config.sections import ScenarioError
 from spyker.engines.engine import TrainJob
-from spyker.engines.start import start
-from spyker.engines.workers import Workers
+from spyker.engines.start_engine import start
+from spyker.engines.worker_processes import Workers
 from spyker.records import line
-from spyker.sim.diverged import DivergedError
-from spyker.sim.run import run
+from spyker.sim.nonfinite_model import DivergedError
+from spyker.sim.simulate import run
 from spyker.tasks.built_in.models import cifar10_cnn, digits_cnn, mnist_cnn
 from spyker.tasks.by_value import ByValue
-from spyker.tasks.native import compiling
+from spyker.tasks.native import compiler
 from spyker.tasks.registry import Recipe, resolve
 from spyker.tasks.torch_task import Later, TorchTask
 
@@ -36,11 +36,11 @@ def compiled(tmp_path_factory: pytest.TempPathFactory) -> Path:
         folder = tmp_path_factory.mktemp("native")
         patch.setenv("SPYKER_CACHE", str(folder))
         try:
-            compiling.find_compiler()
+            compiler.find_compiler()
         except ScenarioError:
             pytest.skip("there is no C compiler here")
-        compiling.compiled.cache_clear()
-        compiling.compiled()
+        compiler.compiled.cache_clear()
+        compiler.compiled()
         return folder
 
 
@@ -198,7 +198,7 @@ def test_pool_and_relu_let_pass_what_is_not_a_number(pixel: int) -> None:
 def test_without_a_compiler_it_says_so(own_cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", "")
     monkeypatch.delenv("CC", raising=False)
-    compiling.compiled.cache_clear()
+    compiler.compiled.cache_clear()
     with pytest.raises(ScenarioError, match=r'training\.kernel.*no C compiler.*Install gcc, or write "torch"'):
         task_of("native", digits_cnn, (1, 8, 8), 4)
     assert not own_cache.exists()
@@ -207,12 +207,12 @@ def test_without_a_compiler_it_says_so(own_cache: Path, monkeypatch: pytest.Monk
 def test_a_compiler_that_fails_leaves_nothing_behind(
     own_cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    compiler = tmp_path / "cc"
-    compiler.write_text('#!/bin/sh\ncase "$*" in *-dM*) ;; *) echo "cc: no disk" >&2; exit 3;; esac\n')
-    compiler.chmod(0o755)
+    broken = tmp_path / "cc"
+    broken.write_text('#!/bin/sh\ncase "$*" in *-dM*) ;; *) echo "cc: no disk" >&2; exit 3;; esac\n')
+    broken.chmod(0o755)
     monkeypatch.setenv("SPYKER_CACHE", str(own_cache))
-    monkeypatch.setenv("CC", str(compiler))
-    compiling.compiled.cache_clear()
+    monkeypatch.setenv("CC", str(broken))
+    compiler.compiled.cache_clear()
     with pytest.raises(ScenarioError, match=r"training\.kernel.*no disk.*Set CC"):
         task_of("native", digits_cnn, (1, 8, 8), 4)
     assert list((own_cache / "native").iterdir()) == []

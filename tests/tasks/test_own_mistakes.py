@@ -12,7 +12,7 @@ from torch.utils.data import DataLoader, TensorDataset
 
 from spyker.config.scenario import Training, load
 from spyker.config.sections import ScenarioError
-from spyker.tasks.guard import Guard, TaskFailedError
+from spyker.tasks.checked_task import Guard, TaskFailedError
 from spyker.tasks.registry import choose, recipe, resolve
 from spyker.tasks.task import Metric, Task
 from spyker.tasks.torch_task import Later, Measure, Stream, TorchTask

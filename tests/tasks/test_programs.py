@@ -12,9 +12,9 @@ import numpy as np
 import torch
 from torch import nn
 from spyker.config.scenario import load
-from spyker.sim.run import run
+from spyker.sim.simulate import run
 from spyker.tasks.registry import choose, resolve
-from spyker.engines.start import start
+from spyker.engines.start_engine import start
 from spyker.tasks.task import Task, Trained
 from spyker.tasks.torch_task import TorchTask
 

@@ -13,7 +13,7 @@ from torch.utils.data import DataLoader, TensorDataset
 
 from spyker.config.scenario import Training, dump, load
 from spyker.config.sections import ScenarioError
-from spyker.tasks.plain import beyond_sgd
+from spyker.tasks.plain_sgd import beyond_sgd
 from spyker.tasks.task import Trained
 from spyker.tasks.torch_task import Stream, TorchTask
 

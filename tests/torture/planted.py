@@ -12,10 +12,10 @@ import pytest
 
 from spyker.algorithms.spyker import Spyker
 from spyker.node.effects import Acknowledge, Tell
-from spyker.node.host import Host
+from spyker.node.membership import RENEW, Seats
+from spyker.node.node import Host
 from spyker.node.outbox import Outbox, Posted
-from spyker.node.seats import RENEW, Seats
-from spyker.node.tickets import Ledger
+from spyker.node.task_tokens import Ledger
 from spyker.node.views import View
 from spyker.protocol.server import Server
 

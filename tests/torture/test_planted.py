@@ -4,7 +4,7 @@ import pytest
 from planted import BUGS, Bug
 
 from spyker.torture.campaign import torture
-from spyker.torture.schedule import plan
+from spyker.torture.fault_plan import plan
 
 
 @pytest.mark.parametrize("bug", BUGS, ids=lambda bug: bug.plant.__name__)

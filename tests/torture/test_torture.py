@@ -7,7 +7,7 @@ import pytest
 
 from spyker.cli.main import main
 from spyker.torture.campaign import campaign, shrink, torture
-from spyker.torture.schedule import WEIGHTS, Blow, plan
+from spyker.torture.fault_plan import WEIGHTS, Blow, plan
 
 SEEDS, CHUNK = 200, 20
 

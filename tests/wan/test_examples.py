@@ -14,8 +14,8 @@ import pytest
 
 from spyker.config.scenario import load
 from spyker.config.sections import kebab
-from spyker.net.config import Deployment
 from spyker.net.metrics import Metrics
+from spyker.net.server_config import Deployment
 from wan.deployment import clients_of, wait_for_word
 from wan.namespaces import why_not
 from wan.network import Network

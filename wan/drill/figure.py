@@ -7,8 +7,8 @@ from pathlib import Path
 
 from matplotlib.figure import Figure
 
-from spyker.plots.looks import BLUE, GREEN, PURPLE, SKY, VERMILION
-from spyker.plots.paper import caption
+from spyker.plots.figures import caption
+from spyker.plots.styles import BLUE, GREEN, PURPLE, SKY, VERMILION
 from spyker.protocol.facts import Merged
 from wan.drill.book import Book
 

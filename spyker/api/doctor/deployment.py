@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-from spyker.api.doctor.certificates import server_certificate
+from spyker.api.doctor.certificate_checks import server_certificate
 from spyker.api.doctor.finding import Finding, fine, wrong
 from spyker.api.doctor.machine import writable
 from spyker.api.doctor.network import listening, reachable
 from spyker.config.sections import ScenarioError
 from spyker.net.certificates import load_credentials
-from spyker.net.config import load_config
+from spyker.net.server_config import load_config
 
 
 def configuration(path: Path) -> Iterator[Finding]:

@@ -11,12 +11,12 @@ from pathlib import Path
 from spyker.api.doctor.finding import Finding, fine, note, wrong
 from spyker.api.doctor.installation import CPU_ONLY
 from spyker.config.sections import ScenarioError
-from spyker.engines.start import available_cores
+from spyker.engines.start_engine import available_cores
 from spyker.tasks.data import cache
 from spyker.tasks.data.catalogue import DATASETS
 from spyker.tasks.data.load import VARIABLE, data_folder, whereabouts
-from spyker.tasks.memory import CLIENT_BYTES, machine_bytes
-from spyker.tasks.native.compiling import compiled, find_compiler
+from spyker.tasks.memory_check import CLIENT_BYTES, machine_bytes
+from spyker.tasks.native.compiler import compiled, find_compiler
 
 ROOM = 1 << 30  # bytes that ought to be free where data go
 

@@ -35,7 +35,7 @@ def deployed(place: Path) -> Iterator[Finding]:
     if missing:
         yield wrong(str(place), f"needs {', '.join(missing)} to be read", f"Run pip install '{PACKAGE}[deploy]'")
         return
-    from spyker.api.doctor.certificates import folder_of_certificates  # only now: an extra
+    from spyker.api.doctor.certificate_checks import folder_of_certificates  # only now: an extra
     from spyker.api.doctor.deployment import configuration
 
     if place.is_file():

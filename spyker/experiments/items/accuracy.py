@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 from spyker.experiments.claims import NOT_REACHED, truth
 from spyker.experiments.item import ALGORITHM_TITLES, Item, Results, Section, Table
-from spyker.plots.numbers import Sample, before, every, sample, times
-from spyker.plots.paper import legend, lines, meaning, panels
+from spyker.plots.figures import legend, lines, meaning, panels
+from spyker.plots.samples import Sample, before, every, sample, times
 
 RUNS = {title: {"algorithm": name} for name, title in ALGORITHM_TITLES.items()}
 SPYKER, BASELINES = "Spyker", ("FedAsync", "HierFAVG", "FedAvg")

@@ -5,8 +5,8 @@ from __future__ import annotations
 from spyker.experiments.claims import Claim, truth
 from spyker.experiments.item import ALGORITHM_TITLES, Item, Results, Section, Table
 from spyker.experiments.items.queues import WITHOUT_DATA
-from spyker.plots.numbers import times
-from spyker.plots.paper import legend, panels, steps
+from spyker.plots.figures import legend, panels, steps
+from spyker.plots.samples import times
 
 PAPER = {"Spyker": 63.4, "Sync-Spyker": 32.5, "FedAsync": 24.5, "HierFAVG": 16.35, "FedAvg": 2.28}  # MB
 WHY = "the paper's totals are too small for its own numbers: 87 kB both ways for each of tens of thousands of updates"

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from spyker.experiments.claims import Claim
 from spyker.experiments.item import Item, Results, Section, Table
-from spyker.plots.numbers import less
-from spyker.plots.paper import legend, lines, meaning, panels
+from spyker.plots.figures import legend, lines, meaning, panels
+from spyker.plots.samples import less
 
 TARGET = 0.9
 WITH, WITHOUT = "Spyker, with decay", "Spyker, without decay"

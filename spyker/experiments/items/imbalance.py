@@ -6,8 +6,8 @@ import itertools
 
 from spyker.experiments.claims import Claim, truth
 from spyker.experiments.item import Item, Results, Section, Table
-from spyker.plots.numbers import before, every, less, times
-from spyker.plots.paper import legend, lines, meaning, panels
+from spyker.plots.figures import legend, lines, meaning, panels
+from spyker.plots.samples import before, every, less, times
 
 TARGET = 0.9
 # clients on the first server: those of all servers; the paper's accuracy and duration

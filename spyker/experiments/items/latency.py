@@ -5,8 +5,8 @@ from __future__ import annotations
 from spyker.experiments.claims import Claim
 from spyker.experiments.item import Item, Results, Section, Table
 from spyker.experiments.speed import Gain, gain
-from spyker.plots.numbers import less
-from spyker.plots.paper import BARS, bars, legend, panels
+from spyker.plots.figures import BARS, bars, legend, panels
+from spyker.plots.samples import less
 
 TARGETS = (0.9, 0.95)
 # What each network is, and the paper's seconds to 90 % and 95 %. The paper's "uniform latency between servers" may or

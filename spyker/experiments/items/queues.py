@@ -7,7 +7,7 @@ import math
 
 from spyker.experiments.claims import Claim, Kind, truth
 from spyker.experiments.item import Item, Results, Section, Table
-from spyker.plots.paper import legend, panels, steps
+from spyker.plots.figures import legend, panels, steps
 from spyker.records import RunRecord
 
 EARLY = (0.3, 0.6)  # seconds

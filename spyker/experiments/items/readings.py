@@ -13,8 +13,8 @@ from dataclasses import replace
 from spyker.experiments.item import Item, Results, Section, Settings, Table
 from spyker.experiments.items.latency import NETWORKS
 from spyker.experiments.speed import gain
-from spyker.plots.numbers import Sample, less
-from spyker.plots.paper import BARS, bars, legend, panels
+from spyker.plots.figures import BARS, bars, legend, panels
+from spyker.plots.samples import Sample, less
 
 TARGET, PAPER = 0.9, 61.0
 BY_MEAN = "less time than FedAsync, mean of servers (%)"

@@ -8,8 +8,8 @@ from spyker.experiments.claims import Claim, Kind, truth
 from spyker.experiments.item import ALGORITHM_TITLES, Item, Results, Section, Table
 from spyker.experiments.items.accuracy import BASELINES, first_of, last_of, not_behind
 from spyker.experiments.speed import gain
-from spyker.plots.numbers import less, times
-from spyker.plots.paper import BARS, bars, legend, panels
+from spyker.plots.figures import BARS, bars, legend, panels
+from spyker.plots.samples import less, times
 
 TARGET = 0.9
 CLIENTS = (100, 200, 300)

@@ -14,8 +14,8 @@ from spyker.config.presets import PRESETS
 from spyker.experiments.claims import NOT_REACHED, truth
 from spyker.experiments.item import ALGORITHM_TITLES, NOT_IN_PAPER, Item, Results, Section, Settings, Table
 from spyker.experiments.items.accuracy import CIFAR10_LEAST, common_levels, first_of, level_head, not_behind
-from spyker.plots.numbers import Sample
-from spyker.plots.paper import BARS, bars, legend, lines, meaning, panels
+from spyker.plots.figures import BARS, bars, legend, lines, meaning, panels
+from spyker.plots.samples import Sample
 
 TARGETS = (0.9, 0.95)
 TUNING_TARGET = 0.8  # soon reached, so that a search costs little

@@ -7,7 +7,7 @@ import statistics
 from spyker.experiments.claims import Claim, Kind, truth
 from spyker.experiments.item import Item, Results, Section, Table
 from spyker.experiments.items.queues import WITHOUT_DATA
-from spyker.plots.paper import density, kernel_density, legend, panels
+from spyker.plots.figures import density, kernel_density, legend, panels
 from spyker.records import RunRecord
 
 PAPER = {"FedAsync": (200, 1700), "Spyker": (300, 1400)}  # where most clients are, and the fast ones

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from spyker.algorithms.builtin import OF_THE_PAPER
 from spyker.algorithms.hierfavgm import HierFAVGM
 from spyker.experiments.race.board import Cell
+from spyker.experiments.race.intervals import Estimate, interval, ratio
 from spyker.experiments.race.lineup import Race, defaults_label, end_label, title
-from spyker.experiments.race.statistics import Estimate, interval, ratio
 from spyker.experiments.race.worlds import (
     IMBALANCE,
     OURS,

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from spyker.config.scenario import Scenario
-from spyker.experiments.race.statistics import Times
+from spyker.experiments.race.intervals import Times
 from spyker.experiments.race.worlds import STAY, World
 from spyker.experiments.runner import folder_of, is_diverged, is_finished
 from spyker.plots.curves import Curve, curve

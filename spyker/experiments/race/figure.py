@@ -12,9 +12,9 @@ from spyker.experiments.race.bars import Standing, best_in_room, standing
 from spyker.experiments.race.board import Cell
 from spyker.experiments.race.lineup import Race, title
 from spyker.experiments.race.worlds import OURS, TWO_LABELS
-from spyker.plots.looks import looks
-from spyker.plots.paper import PRINT, caption, dots, lines, meaning
-from spyker.plots.runs import seeds_in_words
+from spyker.plots.figures import PRINT, caption, dots, lines, meaning
+from spyker.plots.run_groups import seeds_in_words
+from spyker.plots.styles import looks
 
 OUR_LOOK: dict[str, Any] = {**looks([title(OURS)], 2.4)[0], "zorder": 5}
 # Whoever is the best is another algorithm in each world: these two are nobody's colours.

@@ -10,10 +10,10 @@ from spyker.algorithms.hierfavgm import HierFAVGM
 from spyker.experiments.item import Settings, Table
 from spyker.experiments.race.bars import Bar, Standing, bars, standing
 from spyker.experiments.race.board import Cell
+from spyker.experiments.race.intervals import difference, ratio
 from spyker.experiments.race.lineup import Race, title
 from spyker.experiments.race.search import best
 from spyker.experiments.race.spaces import STARTS
-from spyker.experiments.race.statistics import difference, ratio
 from spyker.experiments.race.worlds import OURS, World
 
 NOT_RUN = "–"

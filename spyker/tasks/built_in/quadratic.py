@@ -15,7 +15,7 @@ import numpy as np
 from spyker.config.scenario import Training
 from spyker.config.sections import ScenarioError, show
 from spyker.parameters import parameter
-from spyker.tasks.plain import beyond_sgd
+from spyker.tasks.plain_sgd import beyond_sgd
 from spyker.tasks.task import Metric, Task
 from spyker.vectors import Vector
 

@@ -12,9 +12,9 @@ from torch import Tensor, nn
 
 from spyker.config.scenario import Training
 from spyker.config.sections import show
-from spyker.tasks.native.compiling import compiled, refused
+from spyker.tasks.native.compiler import compiled, refused
 from spyker.tasks.native.shapes import Shape, shapes_of
-from spyker.tasks.plain import beyond_sgd
+from spyker.tasks.plain_sgd import beyond_sgd
 from spyker.vectors import Vector
 
 

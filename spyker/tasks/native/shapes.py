@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from torch import nn
 
 from spyker.config.sections import ScenarioError
-from spyker.tasks.native.compiling import refused
+from spyker.tasks.native.compiler import refused
 
 MOST_STAGES = 64  # as in kernels.c
 

@@ -1,0 +1,46 @@
+"""``follow=["tensorboard=logs"]`` and ``--follow``: who else is told a run, checked before it begins."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from spyker.config.sections import ScenarioError
+from spyker.config.suggest import suggest
+from spyker.plots.trackers.mlflow import MLflow
+from spyker.plots.trackers.tensorboard import TensorBoard
+from spyker.plots.trackers.tracker import Tracker, TrackerError
+from spyker.plots.trackers.wandb import WandB
+from spyker.records import Fact, Follower
+
+TRACKERS: dict[str, type[Tracker]] = {each.name: each for each in (TensorBoard, MLflow, WandB)}
+FORMS = ", ".join(f"{name}={tracker.meaning}" for name, tracker in TRACKERS.items())
+
+
+def choose_trackers(texts: Sequence[str]) -> list[Tracker]:
+    """The trackers that texts such as ``tensorboard=DIR`` name, ready to be told runs."""
+    if isinstance(texts, str):
+        raise ScenarioError("follow", f"is {texts!r}", f"Give a list: [{texts!r}]")
+    chosen: list[Tracker] = []
+    for text in texts:
+        name, _, place = text.partition("=")
+        if name not in TRACKERS:
+            raise ScenarioError(f"--follow {text}", "names no tracker", suggest(name, TRACKERS))
+        if not place:
+            raise ScenarioError(f"--follow {text}", "does not say where", f"Write {name}={TRACKERS[name].meaning}")
+        chosen.append(TRACKERS[name](place))
+    for text, tracker in zip(texts, chosen, strict=True):
+        try:
+            tracker.check()
+        except TrackerError as error:
+            raise ScenarioError(f"--follow {text}", error.problem, error.remedy) from None
+    return chosen
+
+
+def facts_up_to(folder: Path, size: int) -> Iterator[tuple[float, Fact]]:
+    """The facts in the first ``size`` bytes of a record: those that a run which is resumed goes on from."""
+    follower = Follower(folder)
+    for t, fact, _ in follower.poll():
+        if follower.offset > size:
+            return
+        yield t, fact

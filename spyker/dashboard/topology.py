@@ -1,0 +1,132 @@
+"""What does not change in a run: its regions, servers and clients, and how far they are from each other."""
+
+from __future__ import annotations
+
+import math
+from bisect import bisect_right
+from collections.abc import Mapping
+from itertools import accumulate
+from typing import Any
+
+from spyker.dashboard.map_layout import place
+from spyker.records import RunStarted
+
+USUAL_LATENCY = 0.05  # seconds, where a record does not say
+
+
+class Surroundings:
+    """The world of a run, from its first fact and its scenario, neither of which need be as we would write them."""
+
+    def __init__(self, start: RunStarted, scenario: Mapping[str, Any]) -> None:
+        self.start, self.scenario = start, scenario
+        self.regions = list(start.regions) or ["?"]
+        index = {name: i for i, name in enumerate(self.regions)}
+        self.server_regions = [index.get(server.region, 0) for server in start.servers]
+        self.cloud = next((server.id for server in start.servers if server.clients is None), None)
+        self.clients = self._clients()
+        self._ends = list(accumulate(self.clients))
+        self.latency = self._latency()
+        self.longest = max(map(max, self.latency))
+
+    def _section(self, name: str) -> Mapping[str, Any]:
+        found = self.scenario.get(name)
+        return found if isinstance(found, dict) else {}
+
+    def _clients(self) -> list[int]:
+        """How many clients live in each region."""
+        said = self._section("world").get("clients")
+        if isinstance(said, list) and len(said) == len(self.regions) and all(isinstance(n, int) for n in said):
+            return list(said)
+        counts = [0] * len(self.regions)
+        for server, region in zip(self.start.servers, self.server_regions, strict=True):
+            counts[region] += server.clients or 0
+        return counts
+
+    def _latency(self) -> list[list[float]]:
+        """Seconds between regions, one way."""
+        world, count = self._section("world"), len(self.regions)
+        matrix = world.get("latency-ms")
+        try:
+            seconds = [[float(ms) / 1000 for ms in row] for row in matrix or ()]
+        except (TypeError, ValueError):
+            seconds = []
+        if len(seconds) != count or any(len(row) != count for row in seconds):
+            return [[0.0 if a == b else USUAL_LATENCY for b in range(count)] for a in range(count)]
+        if world.get("uniform-latency"):
+            mean = math.fsum(map(math.fsum, seconds)) / count**2
+            return [[mean] * count for _ in seconds]
+        return seconds
+
+    @property
+    def h_inter(self) -> float | None:
+        """The spread of ages at which servers synchronise, if this algorithm has one."""
+        found = self._section(self.start.algorithm).get("h-inter")
+        return float(found) if isinstance(found, int | float) else None
+
+    @property
+    def edge_rounds(self) -> int:
+        """After how many of its rounds a server turns to the cloud, if there is one."""
+        found = self._section(self.start.algorithm).get("edge-rounds")
+        return found if isinstance(found, int) and found > 0 else 1
+
+    @property
+    def duration(self) -> float | None:
+        """How long the run is to last; an emulated one, of which that is known."""
+        found = self.scenario.get("duration")
+        return float(found) if isinstance(found, int | float) and self.start.began is None else None
+
+    def server_name(self, server: int) -> str:
+        """A server as people call it."""
+        if not 0 <= server < len(self.server_regions):
+            return f"server {server}"
+        region = self.regions[self.server_regions[server]]
+        if server == self.cloud:
+            return f"cloud ({region})"
+        same = [i for i, r in enumerate(self.server_regions) if r == self.server_regions[server] and i != self.cloud]
+        return region if len(same) == 1 else f"{region} {server}"
+
+    def client_region(self, client: int, server: int) -> int:
+        """Where a client lives; one that came later, where its server is."""
+        if 0 <= client < self._ends[-1]:
+            return bisect_right(self._ends, client)
+        return self.server_region(server)
+
+    def server_region(self, server: int) -> int:
+        """Where a server stands."""
+        return self.server_regions[server] if 0 <= server < len(self.server_regions) else 0
+
+    def between(self, sender: int, receiver: int) -> float:
+        """Seconds from one server to another."""
+        return self.latency[self.server_region(sender)][self.server_region(receiver)]
+
+    def payload(self) -> dict[str, Any]:
+        """What a browser is told of it."""
+        start, points = self.start, place(self.latency)
+        return {
+            "algorithm": start.title,
+            "task": start.task,
+            "metric": start.metric,
+            "higherIsBetter": start.higher_is_better,
+            "clients": start.clients,
+            "seed": start.seed,
+            "world": start.world,
+            "spyker": start.spyker,
+            "targets": start.targets,
+            "hInter": self.h_inter,
+            "duration": self.duration,
+            "regions": [
+                {"name": name, "x": x, "y": y, "clients": count}
+                for name, (x, y), count in zip(self.regions, points, self.clients, strict=True)
+            ],
+            "servers": [
+                {
+                    "id": server.id,
+                    "name": self.server_name(server.id),
+                    "region": self.server_region(server.id),
+                    "clients": server.clients,
+                }
+                for server in start.servers
+            ],
+            "latency": self.latency,
+            "part": start.server,
+        }

@@ -1,0 +1,277 @@
+"""One run, finished or not, as the page watches it: read once, and looked up again wherever somebody looks."""
+
+from __future__ import annotations
+
+import math
+import threading
+from bisect import bisect_left
+from collections import deque
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from spyker.dashboard.fact_stream import Reading, Told, parts_of
+from spyker.dashboard.fact_text import CONCERNS, fact_words
+from spyker.dashboard.flights import flights
+from spyker.dashboard.run_state import Fold, State, known_server, state_payload
+from spyker.dashboard.series import BINS, MARKS, POINTS, Bins, Thinned, score_point
+from spyker.dashboard.topology import Surroundings
+from spyker.protocol.facts import SyncStarted, TokenArrived, UpdateApplied
+from spyker.records import FACTS, SUMMARY, Evaluated, RunRecord, RunStarted
+
+KEYFRAMES, FACTS_BETWEEN = 256, 400
+EVENTS, FLIGHTS = 1500, 1200  # that a window has, at most
+AHEAD = 0.5  # seconds beyond a window that are looked at for messages which left in it, at least
+JUST_BEFORE = 1e-9
+
+
+class Keyframe(NamedTuple):
+    """The state at a place of the record."""
+
+    t: float
+    offsets: list[int]
+    state: State
+
+
+class WatchedRun:
+    """A run. ``advance`` is called by one thread, everything else by any."""
+
+    def __init__(self, folders: Sequence[Path], starts: Sequence[RunStarted]) -> None:
+        self.parts = parts_of(folders, starts)
+        self.records = [RunRecord(part.folder) for part in self.parts]
+        start = max(starts, key=lambda each: len(each.servers))  # of a server that was added, if there is one
+        self.world = Surroundings(start, self.records[0].scenario)
+        self._identity = self._identities()
+        self._fold, self._lock = Fold(self.world), threading.Lock()
+        self._reading = Reading(self.parts)
+        self.state = State.first(self.world)
+        self._keyframes = [Keyframe(-1.0, [0] * len(self.parts), self.state.copy())]
+        self._between, self._next = FACTS_BETWEEN, FACTS_BETWEEN
+        learners = [server.id for server in start.servers if server.clients is not None]
+        self._bins = Bins(len(start.servers), learners, (self.world.duration or 0.1 * BINS) / BINS)
+        self._scores: Thinned[list[Any]] = Thinned(POINTS)
+        self._marks: Thinned[tuple[float, str]] = Thinned(MARKS)
+        self.first_holder: int | None = None
+        self._starter: int | None = None  # of the first exchange
+        self.finished, self.changes = False, 0
+
+    # --- Reading on --------------------------------------------------------------------------------------------------
+
+    def _identities(self) -> list[tuple[int, int]]:
+        found = []
+        for part in self.parts:
+            stat = (part.folder / FACTS).stat()
+            found.append((stat.st_dev, stat.st_ino))
+        return found
+
+    def gone(self) -> bool:
+        """Whether its records are no more, or others in their place."""
+        try:
+            sizes = [(part.folder / FACTS).stat().st_size for part in self.parts]
+            return self._identities() != self._identity or any(
+                size < at for size, at in zip(sizes, self._reading.offsets, strict=True)
+            )
+        except OSError:
+            return True
+
+    def advance(self, facts: int = 20_000) -> bool:
+        """Read on, at most so many facts. Whether there were any, or the run has ended."""
+        ended = all((part.folder / SUMMARY).exists() for part in self.parts)
+        with self._lock:
+            before = self.state.facts
+            for told in self._reading.facts(wait=not ended):
+                self._note(told)
+                if self.state.facts - before >= facts:
+                    break
+            else:
+                if ended and not self.finished:
+                    self.finished = True
+                    self.changes += 1
+            self.changes += self.state.facts > before
+            return self.state.facts > before
+
+    def _note(self, told: Told) -> None:
+        state, fact = self.state, told.fact
+        if isinstance(fact, TokenArrived):
+            if self.first_holder is None:
+                servers = len(self.world.server_regions)
+                self.first_holder = (fact.server - 1) % servers if self._starter is None else self._starter
+            self._marks.add((round(told.t, 6), "token"))
+        elif isinstance(fact, SyncStarted) and state.token is None:
+            self._starter = fact.server
+        elif fact.kind in CONCERNS:
+            self._marks.add((round(told.t, 6), "concern"))
+        self._fold.apply(state, told.t, fact, told.queue, told.server)
+        if isinstance(fact, Evaluated):
+            self._score(score_point(state, told.t))
+            self._bins.note(state)
+        else:
+            server = known_server(fact)
+            if server is not None:
+                self._bins.server(state, server)
+        if state.facts >= self._next:
+            self._keyframes.append(Keyframe(state.t, self._reading.offsets, state.copy()))
+            if len(self._keyframes) > KEYFRAMES:
+                self._keyframes, self._between = self._keyframes[::2], 2 * self._between
+            self._next = state.facts + self._between
+
+    def _score(self, point: list[Any]) -> None:
+        """One more score, or, where each server judges its own model, the same evaluation with one server's more.
+
+        Servers begin at different moments, and tell a score when they have it, so that times come in any order.
+        """
+        last = self._scores.last
+        if len(self.parts) > 1 and last is not None and point[0] < last[0] + 0.5 * self.world.start.interval:
+            self._scores.replace([max(point[0], last[0]), *point[1:]])
+        else:
+            self._scores.add(point)
+
+    # --- Looking -----------------------------------------------------------------------------------------------------
+
+    def timeline(self) -> dict[str, Any]:
+        """The whole run, for the charts and the slider."""
+        with self._lock:
+            now, state = self.state.t, self.state
+            return {
+                "end": now,
+                "facts": state.facts,
+                "finished": self.finished,
+                "changes": self.changes,
+                "hasToken": self.first_holder is not None,
+                "scores": self._scores.points(),
+                "marks": self._marks.points(),
+                **self._bins.payload(now),
+            }
+
+    def present(self) -> dict[str, Any]:
+        """The newest state."""
+        with self._lock:
+            return self._payload(self.state)
+
+    def at(self, t: float) -> dict[str, Any]:
+        """The state at a time, with everything in it that happened then."""
+        keyframe = self._before(t)
+        state = keyframe.state.copy()
+        for told in self._facts(keyframe, t):
+            self._fold.apply(state, told.t, told.fact, told.queue, told.server)
+        return self._payload(state) | {"t": t}
+
+    def window(self, start: float, end: float | None = None, limit: int = EVENTS) -> dict[str, Any]:
+        """What happened after ``start``, up to ``end`` or, without one, as many events as are wanted.
+
+        Where there are more events than wanted before ``end``, every n-th update stands for all: its patch says how
+        many there were.
+        """
+        limit, world = max(1, min(limit, EVENTS)), self.world
+        newest = math.inf if self.finished else self.state.t
+        reach = max(AHEAD, world.longest)
+        keyframe = self._before(start - reach)
+        state = keyframe.state.copy()
+        base: dict[str, Any] | None = None
+        events, under_way = Sparse(limit), Sparse(FLIGHTS)
+        stop = end
+        for told in self._facts(keyframe, None):
+            if base is None and told.t > start:
+                base = self._payload(state) | {"t": start}
+            if stop is None and len(events) >= limit and told.t > state.t:
+                stop = state.t
+            if stop is not None and told.t > stop + reach:
+                break
+            for flight in flights(world, state, told.t, told.fact, self.first_holder):
+                if flight.arrived > start and (stop is None or flight.left <= stop):
+                    under_way.add(flight, flight.kind in ("update", "answer"))
+            self._fold.apply(state, told.t, told.fact, told.queue, told.server)
+            if base is not None and (stop is None or told.t <= stop):
+                crowd = end is not None and isinstance(told.fact, UpdateApplied)
+                events.add(self._event(told, state), crowd)
+        base = base or (self._payload(state) | {"t": start})
+        return {
+            "from": start,
+            "to": max(start, min(newest, max(state.t, end or 0.0) if stop is None else stop)),
+            "state": base,
+            "events": events.kept,
+            "every": events.every,
+            "flights": [flight.payload() for flight in under_way.kept if stop is None or flight.left <= stop],
+        }
+
+    def before(self, t: float, count: int) -> dict[str, Any]:
+        """A window with the last events before a time."""
+        keyframe, times = self._before(t), deque[float](maxlen=max(1, min(count, EVENTS)))
+        for told in self._facts(keyframe, t - JUST_BEFORE):
+            times.append(told.t)
+        if not times:
+            return self.window(max(0.0, t - JUST_BEFORE), t)
+        return self.window(min(times) - JUST_BEFORE, t)
+
+    def _before(self, t: float) -> Keyframe:
+        """The last keyframe before a time."""
+        with self._lock:
+            return self._keyframes[max(0, bisect_left(self._keyframes, t, key=lambda k: k.t) - 1)]
+
+    def _facts(self, keyframe: Keyframe, until: float | None) -> Iterator[Told]:
+        """What the record has after a keyframe, but no more than was read already."""
+        with self._lock:
+            left = self.state.facts - keyframe.state.facts
+        for told in Reading(self.parts, keyframe.offsets).facts(wait=False):
+            if left <= 0 or (until is not None and told.t > until):
+                return
+            left -= 1
+            yield told
+
+    def _payload(self, state: State) -> dict[str, Any]:
+        """With the place of the token before it ever moved, once that is known."""
+        found = state_payload(state, self.world)
+        if state.token is None:
+            found["token"] = self.first_holder
+        return found
+
+    def _event(self, told: Told, state: State) -> dict[str, Any]:
+        """A fact as a browser is told it: the words, and what is different from now on."""
+        fact = told.fact
+        event: dict[str, Any] = {
+            "t": round(told.t, 9),
+            "kind": fact.kind,
+            "text": fact_words(self.world, fact),
+            "sums": [state.updates, state.syncs, state.bytes],
+        }
+        server = known_server(fact)
+        if server is not None and 0 <= server < len(state.servers):
+            event["server"] = server
+            event["now"] = state.servers[server].payload()
+        for key in ("client", "peer"):
+            if isinstance(value := getattr(fact, key, None), int):
+                event[key] = value
+        if isinstance(fact, TokenArrived):
+            event["token"] = fact.server
+        if isinstance(fact, Evaluated):
+            event["scores"] = score_point(state, told.t)
+        return event
+
+
+class Sparse:
+    """A list of at most about so many; where it is a crowd that makes it longer, every n-th of the crowd is kept."""
+
+    def __init__(self, limit: int) -> None:
+        self.kept: list[Any] = []
+        self.every = 1
+        self._limit, self._seen, self._crowd = limit, 0, deque[bool]()
+
+    def __len__(self) -> int:
+        return len(self.kept)
+
+    def add(self, item: Any, crowd: bool) -> None:
+        """One more."""
+        if crowd:
+            self._seen += 1
+            if self._seen % self.every:
+                return
+        self.kept.append(item)
+        self._crowd.append(crowd)
+        if len(self.kept) > 2 * self._limit and sum(self._crowd) > self._limit:
+            self.every *= 2
+            number, chosen = 0, []
+            for item, crowded in zip(self.kept, self._crowd, strict=True):
+                number += crowded
+                if not crowded or number % 2 == 0:
+                    chosen.append((item, crowded))
+            self.kept, self._crowd = [item for item, _ in chosen], deque(crowded for _, crowded in chosen)

@@ -1,0 +1,69 @@
+"""From a scenario to a task and an engine that runs it."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import replace
+
+from spyker.config.scenario import Scenario
+from spyker.config.sections import ScenarioError, show
+from spyker.engines.engine import Engine, Here
+from spyker.engines.worker_processes import Workers
+from spyker.tasks.by_value import ByValue
+from spyker.tasks.memory_check import check_memory
+from spyker.tasks.registry import Recipe, recipe
+from spyker.tasks.task import Task
+
+ENGINES = ("local", "ray")
+
+
+def available_cores() -> int:
+    """The cores that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def start(
+    scenario: Scenario, workers: int | None = None, engine: str = "local", ray_address: str | None = None
+) -> tuple[Task, Engine]:
+    """Make the task of a resolved scenario and start its workers: one per core, so many, or 0 for none.
+
+    With the engine ``ray`` they are actors of the Ray cluster at ``ray_address``, or of one that is started here. A
+    task whose training costs next to nothing runs in this process in any case.
+    """
+    check(workers, engine, ray_address)
+    check_memory([scenario])
+    plan = recipe(scenario)
+    task = plan.make()
+    count = available_cores() if workers is None else workers
+    if task.trivial or count == 0:
+        return task, Here(task)
+    if task.by_value:
+        plan = replace(plan, choice=replace(plan.choice, given=ByValue(task)))
+    if engine == "ray":
+        return task, start_ray(plan, workers, ray_address)
+    return task, Workers(plan, task.initial().size, count)
+
+
+def check(workers: int | None, engine: str, ray_address: str | None) -> None:
+    """Refuse what makes no sense before anything is begun."""
+    if workers is not None and workers < 0:
+        raise ScenarioError("--workers", f"is {workers}", "Give 0 to train in this process, or the number of workers")
+    if engine not in ENGINES:
+        raise ScenarioError("--engine", f"is {show(engine)}", f"Choose one of {', '.join(ENGINES)}")
+    if engine == "ray" and workers == 0:
+        raise ScenarioError("--workers", "is 0 with --engine ray", "Give at least 1, or leave it out for all CPUs")
+    if engine != "ray" and ray_address is not None:
+        raise ScenarioError("--ray-address", f"is of no use to the engine {show(engine)}", "Add --engine ray")
+
+
+def start_ray(plan: Recipe, workers: int | None, address: str | None) -> Engine:
+    """Start workers on a Ray cluster."""
+    try:
+        from spyker.engines.ray_engine import RayEngine  # only now: Ray is an extra, and takes a second to import
+    except ModuleNotFoundError as error:
+        if error.name != "ray":
+            raise
+        raise ScenarioError(
+            "--engine", "is ray, and Ray is not installed", "Install it: pip install 'spyker-fl[ray]'"
+        ) from None
+    return RayEngine(plan, workers, address)

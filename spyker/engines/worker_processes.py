@@ -1,0 +1,189 @@
+"""Training in worker processes.
+
+Each worker makes the task for itself from its recipe and computes with one torch thread. Weights pass through shared
+memory; a pipe carries a few bytes per job, and behind them whatever else a task gives its clients and gets from them.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import multiprocessing
+import multiprocessing.connection
+import struct
+from collections.abc import Iterable
+from multiprocessing.connection import Connection
+from typing import Any
+
+import msgspec
+import numpy as np
+
+from spyker.engines.engine import KEPT_BYTES, Job, TrainJob, allow_processes, keep_memory, reuse_memory, single_threaded
+from spyker.engines.pool import DEPTH, Pool, Worker, WorkerDiedError, WorkerLostError
+from spyker.engines.spawn import spawn
+from spyker.tasks.checked_task import FLOAT32, ClientTrainingError, Guard, TaskFailedError
+from spyker.tasks.registry import Recipe
+from spyker.tasks.task import Scored, Trained
+from spyker.vectors import Vector
+
+ORDER = struct.Struct("<qdqd")  # client (-1: evaluate), rate, step, age; then states, if there are any
+ANSWER = struct.Struct("<cd")  # what this is, score; then what else there is to say
+WEIGHTS, TRAINED = b"w", b"t"  # weights or a score; more than that
+FAILED, BROKEN = b"f", b"b"  # this job failed: an error as text, and its reason; there is no task, as text
+SMALL = 16_384  # bytes that surely fit into a pipe whose other end is not being read
+
+
+class WorkerProcess(Worker):
+    """A worker that is a process of this machine."""
+
+    def __init__(self, number: int, recipe: Recipe, parameters: int) -> None:
+        super().__init__(number)
+        self._recipe, self._parameters = recipe, parameters
+
+    def begin(self) -> None:
+        """Start the process."""
+        context = multiprocessing.get_context("spawn")
+        self.given = self.taken = 0  # jobs are answered in their order, so slots are used in turn, on both sides
+        self.pipe, theirs = context.Pipe()
+        memory = context.RawArray(ctypes.c_float, DEPTH * self._parameters)
+        self.slots = _slots(memory)
+        self.process = context.Process(target=_serve, args=(theirs, memory, self._recipe), daemon=True)
+        spawn(self.process)
+        theirs.close()
+
+    def takes(self, job: Job) -> bool:
+        """A large state waits until the worker reads: it might be sending one itself, and both would wait for ever."""
+        large = len(_carried(job)) > SMALL
+        return super().takes(job) and not (large and self.orders)
+
+    def give(self, job: Job) -> None:
+        """Put the weights where the worker sees them and tell it what to do with them."""
+        np.copyto(self.slots[self.given % DEPTH], job.weights)
+        self.given += 1
+        if isinstance(job, TrainJob):
+            order = ORDER.pack(job.client, job.rate, job.step, job.age)
+        else:
+            order = ORDER.pack(-1, 0.0, 0, 0.0)
+        try:
+            self.pipe.send_bytes(order + _carried(job))
+        except OSError:
+            raise self._death() from None
+
+    def take(self) -> None:
+        """Receive the answer to the oldest job."""
+        try:
+            answer = self.pipe.recv_bytes()
+        except (EOFError, OSError):
+            raise self._death() from None
+        kind, score = ANSWER.unpack_from(answer)
+        if kind == BROKEN:
+            raise TaskFailedError(answer[ANSWER.size :].decode())
+        slot = self.slots[self.taken % DEPTH]
+        self.taken += 1
+        if kind == FAILED:
+            text, reason = msgspec.msgpack.decode(answer[ANSWER.size :])
+            self.failed(TaskFailedError(text) if reason is None else ClientTrainingError(text, reason))
+            return
+        job = self.next_job()
+        if not isinstance(job, TrainJob):
+            also = answer[ANSWER.size :]
+            job.finish(Scored(score, msgspec.msgpack.decode(also)) if also else score)
+        elif kind == TRAINED:
+            job.finish(Trained(slot.copy(), *msgspec.msgpack.decode(answer[ANSWER.size :])))
+        else:
+            job.finish(slot.copy())
+
+    def end(self) -> None:
+        """End the process."""
+        self.pipe.close()
+        self.process.terminate()
+        self.process.join()
+
+    def _death(self) -> Exception:
+        self.process.join(10)
+        code = self.process.exitcode
+        if code is not None and code >= 0:  # nobody killed it
+            return WorkerDiedError(f"training worker {self.number} ended by itself (exit code {code})")
+        return WorkerLostError(
+            f"training worker {self.number} was killed (exit code {code}; if the machine ran out of memory, use fewer "
+            "--workers)"
+        )
+
+
+class Workers(Pool[WorkerProcess]):
+    """A fixed number of processes that share the work."""
+
+    def __init__(self, recipe: Recipe, parameters: int, count: int) -> None:
+        self._large = FLOAT32.itemsize * parameters > KEPT_BYTES
+        if self._large:
+            reuse_memory()
+        super().__init__([WorkerProcess(i, recipe, parameters) for i in range(count)])
+
+    def close(self) -> None:
+        """End the processes, and give back the memory of large models."""
+        super().close()
+        if self._large:
+            reuse_memory(reuse=False)
+
+    def having_news(self, *, wait: bool) -> Iterable[WorkerProcess]:
+        """The workers whose pipe has an answer, or is broken."""
+        by_pipe: dict[Any, WorkerProcess] = {worker.pipe: worker for worker in self.workers}
+        return [by_pipe[pipe] for pipe in multiprocessing.connection.wait(by_pipe, None if wait else 0)]
+
+
+def _slots(memory: Any) -> list[Vector]:
+    """The shared memory as one vector per job in flight."""
+    return list(np.frombuffer(memory, np.float32).reshape(DEPTH, -1))
+
+
+def _carried(job: Job) -> bytes:
+    """What an order carries besides its numbers: the state of one client, or of all."""
+    if isinstance(job, TrainJob):
+        return job.state or b""
+    return b"" if job.states is None else msgspec.msgpack.encode(job.states)
+
+
+def _serve(pipe: Connection, memory: Any, recipe: Recipe) -> None:
+    """The worker's side: do what is ordered, in its order, for as long as anybody listens."""
+    allow_processes()
+    keep_memory()
+    slots, turn = _slots(memory), 0
+    with contextlib.suppress(EOFError, OSError):  # nobody listens any more
+        try:
+            task = recipe.guarded()
+        except TaskFailedError as error:
+            pipe.send_bytes(ANSWER.pack(BROKEN, 0.0) + str(error).encode(errors="replace"))
+            return
+        task.task.train_only()
+        single_threaded()
+        reuse_memory()
+        while True:
+            order = pipe.recv_bytes()
+            pipe.send_bytes(_answer(task, order, slots[turn]))
+            turn = (turn + 1) % DEPTH
+
+
+def _answer(task: Guard, order: bytes, weights: Vector) -> bytes:
+    """Do one job: what to say about it. Trained weights take the place of those that were given."""
+    client, rate, step, age = ORDER.unpack_from(order)
+    try:
+        if client < 0:
+            states = order[ORDER.size :]
+            scored = task.evaluate(weights, msgspec.msgpack.decode(states, type=dict[int, bytes]) if states else None)
+            if isinstance(scored, Scored):
+                return ANSWER.pack(WEIGHTS, scored.score) + msgspec.msgpack.encode(scored.also)
+            return ANSWER.pack(WEIGHTS, scored)
+        trained = task.train(client, weights, rate, step, order[ORDER.size :] or None, age)
+    except TaskFailedError as error:
+        return _failure(error)
+    if not isinstance(trained, Trained):
+        np.copyto(weights, trained)
+        return ANSWER.pack(WEIGHTS, 0.0)
+    np.copyto(weights, trained.weights)
+    return ANSWER.pack(TRAINED, 0.0) + msgspec.msgpack.encode((trained.examples, trained.metrics, trained.state))
+
+
+def _failure(error: TaskFailedError) -> bytes:
+    reason = error.reason if isinstance(error, ClientTrainingError) else None
+    told = [text and text.encode(errors="replace").decode() for text in (str(error), reason)]
+    return ANSWER.pack(FAILED, 0.0) + msgspec.msgpack.encode(told)

@@ -1,0 +1,106 @@
+"""Sweeps: one scenario, some keys with several values each, all combinations."""
+
+from __future__ import annotations
+
+import csv
+import io
+import itertools
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from spyker.config.scenario import Scenario
+from spyker.config.sections import ScenarioError, show
+from spyker.plots.curves import curve, targets
+from spyker.plots.samples import Sample, sample
+from spyker.records import RunRecord
+
+
+@dataclass(frozen=True, slots=True)
+class Point:
+    """One combination of values."""
+
+    values: Mapping[str, object]
+    scenario: Scenario
+
+
+def combinations(vary: Mapping[str, Sequence[object]]) -> list[dict[str, object]]:
+    """All combinations of the values of some keys, the last key varying fastest."""
+    if not vary:
+        raise ScenarioError("--vary", "is missing", "Write --vary section.key=a,b,c")
+    for key, values in vary.items():
+        if isinstance(values, str) or not isinstance(values, Sequence) or not values:
+            raise ScenarioError(f"--vary {key}", f"is {show(values)}", "Give a list of values")
+    return [dict(zip(vary, values, strict=True)) for values in itertools.product(*vary.values())]
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """What came of one combination, one number per seed; no measures at all if every run diverged."""
+
+    values: Mapping[str, object]
+    seeds: Sequence[int]
+    folders: Sequence[str]
+    """Where each seed's run is."""
+    measures: Mapping[str, Sample]
+
+
+def row(point: Point, runs: Sequence[RunRecord | None], folders: Sequence[str]) -> Row:
+    """Measure the runs of one combination, one per seed, which are in these folders."""
+    measures: dict[str, Sample] = {}
+    drawn = [None if run is None else curve(run) for run in runs]
+    metric = next((c.metric for c in drawn if c is not None), None)
+    if metric is not None:
+        for target in targets([run for run in runs if run is not None]):
+            hits = [None if c is None else c.reached(target) for c in drawn]
+            measures[f"time to {target:g}"] = sample(hit and hit[0] for hit in hits)
+            measures[f"updates to {target:g}"] = sample(hit and hit[1] for hit in hits)
+            hits = [None if c is None else c.reached(target, c.averaged) for c in drawn]
+            measures[f"time to {target:g}, averaged model"] = sample(hit and hit[0] for hit in hits)
+        measures[f"final {metric}"] = sample(None if c is None else c.mean[-1] for c in drawn)
+        measures[f"final {metric}, averaged model"] = sample(None if c is None else c.averaged[-1] for c in drawn)
+    return Row(point.values, [point.scenario.seed + i for i in range(len(runs))], folders, measures)
+
+
+def all_measures(rows: Sequence[Row]) -> list[str]:
+    """What any of the combinations has; tasks and targets may differ."""
+    return list(dict.fromkeys(measure for r in rows for measure in r.measures))
+
+
+def lines(rows: Sequence[Row]) -> tuple[list[str], list[list[object]]]:
+    """All numbers, one line per combination and seed, and what stands above them."""
+    keys = [key for key in rows[0].values if key != "seed"]
+    measures = all_measures(rows)
+    body: list[list[object]] = []
+    for r in rows:
+        for i, seed in enumerate(r.seeds):
+            numbers = [r.measures[m].numbers[i] if m in r.measures else None for m in measures]
+            body.append([*(r.values[k] for k in keys), seed, r.folders[i], *numbers])
+    return [*keys, "seed", "folder", *measures], body
+
+
+def as_csv(rows: Sequence[Row]) -> str:
+    """All numbers as a CSV file."""
+    file = io.StringIO()
+    writer = csv.writer(file, lineterminator="\n")
+    heads, body = lines(rows)
+    writer.writerow(heads)
+    first = heads.index("folder") + 1
+    for line in body:
+        writer.writerow([*line[:first], *("" if n is None else f"{n:g}" for n in line[first:])])
+    return file.getvalue()
+
+
+def main_measures(rows: Sequence[Row]) -> list[str]:
+    """The measures that people are shown, which are not all."""
+    return [m for m in all_measures(rows) if not m.startswith("updates") and "averaged" not in m]
+
+
+def cells(rows: Sequence[Row]) -> tuple[list[str], list[list[str]]]:
+    """What a table for people has: a line per combination, means over the seeds."""
+    shown = main_measures(rows)
+    body = []
+    for r in rows:
+        missing = "" if r.measures else "diverged"
+        values = [value if isinstance(value, str) else show(value) for value in r.values.values()]
+        body.append([*values, *(r.measures[m].text() if m in r.measures else missing for m in shown)])
+    return [*(key.rpartition(".")[2] for key in rows[0].values), *shown], body

@@ -1,0 +1,246 @@
+"""A Flower app as a task: the app knows its data and its training, and Spyker who trains when, on which model and at
+which rate.
+"""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from functools import cached_property
+from typing import Any
+
+import cloudpickle
+import numpy as np
+from flwr.app import MessageType
+from flwr.clientapp import ClientApp
+from flwr.serverapp import ServerApp
+
+from spyker.config.name_lookup import Names
+from spyker.config.scenario import Training
+from spyker.config.sections import ScenarioError, show
+from spyker.flower.arrays import Arrays, MisfitError, NDArray
+from spyker.flower.client_calls import Answer, Caller, FlowerError, seed_all
+from spyker.flower.initial_arrays import as_arrays
+from spyker.flower.learning_rate import KEYS, AppRate, find_rate, rate_entries
+from spyker.flower.project import find_project, read_pairs
+from spyker.flower.server_app import Told, ask, ask_client
+from spyker.tasks.task import Metric, Task, Trained
+from spyker.vectors import Vector
+
+RATE, AGE, ROUND = "spyker-rate", "spyker-age", "server-round"
+"""Keys of the configuration that an app is sent."""
+LOWER = ("loss", "error", "mse", "mae", "rmse", "perplexity", "entropy")
+APPS = Names((), "", "package.module:app")
+
+
+def find_app(options: Any) -> ClientApp:
+    """The ClientApp."""
+    return find(options.app, "task.app", ClientApp)
+
+
+def find(name: str, where: str, kind: type[Any]) -> Any:
+    """The app of a name."""
+    if ":" not in name:
+        raise ScenarioError(where, f"is {show(name)}", "Write package.module:app")
+    app = APPS.find(name, where)
+    if not isinstance(app, kind):
+        raise ScenarioError(where, f"{name} is a {type(app).__name__}", f"Name a {kind.__name__}")
+    return app
+
+
+def make(options: Any, clients: int, seed: int, set_rate: float | None) -> Task:
+    """Make the task for so many clients. This runs the ServerApp. ``set_rate`` is the scenario's, if it sets one."""
+    caller = make_caller(options, clients, seed)
+    server = options.server or find_project(options.app).server
+    told = Told() if server is None else ask(find(server, "task.server", ServerApp), caller)
+    return FlowerTask(options, caller, told, first_model(options, caller, told), set_rate)
+
+
+def make_caller(options: Any, clients: int, seed: int) -> Caller:
+    """Find the ClientApp and its configuration."""
+    run_config = find_project(options.app).run_config(options.run_config)
+    node_config = read_pairs(options.node_config, "task.node-config")
+    return Caller(find_app(options), clients, seed, run_config, node_config)
+
+
+def unpickle(options: Any, clients: int, seed: int, told: bytes, first: Mapping[str, NDArray]) -> FlowerTask:
+    """Make a copy of a task in another process, where the ServerApp does not run again."""
+    return FlowerTask(options, make_caller(options, clients, seed), pickle.loads(told), first)
+
+
+def first_model(options: Any, caller: Caller, told: Told) -> Mapping[str, NDArray]:
+    """The model that everybody starts from."""
+    if options.model is not None:
+        return as_arrays(options.model, caller)
+    arrays = told.arrays or ask_client(caller)
+    if arrays is None:
+        raise ScenarioError(
+            "task.app",
+            f"{options.app} comes with no first model",
+            "Name its ServerApp (task.server) or a function that returns the model (task.model): package.module:name",
+        )
+    return arrays
+
+
+class FlowerTask(Task):
+    """A ClientApp, and what is known about its model."""
+
+    by_value = True
+
+    def __init__(
+        self,
+        options: Any,
+        caller: Caller,
+        told: Told,
+        first: Mapping[str, NDArray],
+        set_rate: float | None = None,
+    ) -> None:
+        self.options, self.caller, self.told = options, caller, told
+        caller.names = told.names
+        try:
+            self.arrays = Arrays.of(first)
+        except MisfitError as error:
+            reason, remedy = error.args
+            raise ScenarioError("task.app", f"{options.app} is not allowed: {reason}", remedy) from None
+        self.layout, self.statistics = self.arrays.layout, self.arrays.statistics
+        self.judge = self._choose_judge()
+        self.evaluates_states = self.judge == "clients"
+        server = options.server or find_project(options.app).server
+        places = {f"the train config of {server}": told.train or {}, "the run config": caller.run_config}
+        found = find_rate(options.rate_key, places)
+        self.rate = None if found is None else found.value
+        self.notes = (self._rate_note(set_rate, found), self._judge_note(server))
+
+    def _rate_note(self, set_rate: float | None, found: AppRate | None) -> str:
+        """Say which learning rate clients are told, and why that one."""
+        if found is None:
+            rate, key = set_rate or Training().rate, self.options.rate_key or KEYS[0]
+            return f"learning rate: the app names none; {rate:g} is sent as {key}, which the app may ignore"
+        if set_rate is None:
+            return f"learning rate: {found.value:g}, as {found.key} in {found.place}"
+        return f"learning rate: {set_rate:g}, as training.rate is set; the app has {found.key} = {found.value:g}"
+
+    def _judge_note(self, server: str | None) -> str:
+        """Say who evaluates."""
+        if self.judge == "server":
+            return f"evaluation: on the server, by the evaluate_fn of {server}"
+        if self.judge == "clients":
+            return f"evaluation: by the clients, each with its own data ({self._evaluators} of {self.caller.clients})"
+        return "evaluation: none (task.evaluate)"
+
+    @property
+    def _evaluators(self) -> int:
+        """How many clients evaluate."""
+        return min(self.options.evaluate_clients or self.caller.clients, self.caller.clients)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickle what the ServerApp said; the ClientApp is found again by its name."""
+        try:
+            told = cloudpickle.dumps(replace(self.told, arrays=None))
+        except Exception as error:
+            raise ScenarioError(
+                "task.server",
+                f"its evaluate_fn cannot be sent to worker processes ({error})",
+                "Train without them (--workers 0), or have the clients evaluate (task.evaluate)",
+            ) from None
+        return unpickle, (self.options, self.caller.clients, self.caller.seed, told, dict(self.arrays.first))
+
+    def _choose_judge(self) -> str:
+        wanted = self.options.evaluate
+        app = self.caller.app
+        able = {
+            "server": self.told.judge is not None,
+            "clients": self.caller.legacy or "evaluate.default" in app._registered_funcs,
+            "none": True,
+        }
+        if wanted == "auto":
+            return next(name for name, possible in able.items() if possible)
+        if not able[wanted]:
+            remedy = "Give its strategy an evaluate_fn" if wanted == "server" else "Register one with @app.evaluate()"
+            raise ScenarioError("task.evaluate", f"is {wanted}, and the app has no such evaluation", remedy)
+        return str(wanted)
+
+    def initial(self) -> Vector:
+        """The app's first model."""
+        return self.arrays.vector(self.arrays.first)
+
+    def size(self, client: int) -> int:
+        """What a client weighs until it says so itself, in its first answer."""
+        return int(self.options.examples_per_client)
+
+    def train(
+        self, client: int, weights: Vector, rate: float, step: int, age: float = 0.0, state: bytes | None = None
+    ) -> Trained:
+        """Have the app train."""
+        key, config = self.options.rate_key, dict(self.told.train or {})
+        config |= rate_entries(key, config, rate)
+        config |= {key or KEYS[0]: rate, RATE: rate, AGE: age, ROUND: step + 1}
+        run_config = rate_entries(key, self.caller.run_config, rate)
+        arrays = self.arrays.arrays(weights)
+        answer = self.caller.call(client, MessageType.TRAIN, arrays, config, step, state, run_config)
+        try:
+            trained = self.arrays.vector(answer.arrays)
+        except MisfitError as error:
+            raise FlowerError(f"{self.options.app} returned {error}") from None
+        return Trained(trained, answer.examples, answer.metrics or None, answer.state)
+
+    def explain(self, client: int, weights: Vector, rate: float, step: int, state: Any = None) -> str:
+        """What the app returned that is not finite; it need not have to do with the rate."""
+        with np.errstate(all="ignore"):
+            trained = self.train(client, weights, rate, step, state=state).weights
+        wrong = [name for name, part in self.layout.parts(trained).items() if not np.isfinite(part).all()]
+        which = ", ".join(map(repr, wrong[:3])) + (f" and {len(wrong) - 3} more" if len(wrong) > 3 else "")
+        return (
+            f"{self.options.app} returned numbers that are not finite in {which}. Look at its training and data; if "
+            f"it uses the rate that it is told as {self.options.rate_key or KEYS[0]!r}, lower training.rate"
+        )
+
+    def evaluate(self, weights: Vector, states: Mapping[int, bytes] | None = None) -> float:
+        """Have the app judge a model, and look at the number that counts."""
+        if self.judge == "none":
+            return float("nan")
+        numbers = self.numbers(weights, states or {})
+        name = self._metric_among(numbers).name
+        if name not in numbers:
+            raise ScenarioError(
+                "task.metric", f"is {name!r}", f"The app's evaluation has {', '.join(numbers) or 'nothing'}"
+            )
+        return numbers[name]
+
+    def numbers(self, weights: Vector, states: Mapping[int, bytes]) -> Mapping[str, float]:
+        """All numbers of an evaluation: the server's, or the clients', weighted by their examples."""
+        arrays = self.arrays.arrays(weights)
+        if self.judge == "server":
+            assert self.told.judge is not None
+            seed_all(self.caller.seed)
+            return self.told.judge(arrays) or {}
+        return weighted([self._evaluate(client, arrays, states.get(client)) for client in range(self._evaluators)])
+
+    def _evaluate(self, client: int, arrays: Mapping[str, NDArray], state: bytes | None) -> Answer:
+        config = dict(self.told.evaluate or {}) | {ROUND: 1}
+        return self.caller.call(client, MessageType.EVALUATE, arrays, config, 0, state)
+
+    @cached_property
+    def metric(self) -> Metric:  # type: ignore[override]
+        """The number that counts: if nobody says which, the app's evaluation of the first model shows what there is."""
+        unknown = self.options.metric is None and self.judge != "none"
+        return self._metric_among(self.numbers(self.initial(), {}) if unknown else ())
+
+    def _metric_among(self, names: Iterable[str]) -> Metric:
+        name, higher = self.options.metric, self.options.higher_is_better
+        if name is None:
+            names = list(names)
+            liked = [n for part in ("acc", "loss") for n in names if part in n.lower()]
+            name = next(iter([*liked, *names]), "none")
+        if higher is None:
+            higher = not any(part in name.lower() for part in LOWER)
+        return Metric(name, higher, (0.9, 0.95) if "acc" in name.lower() else ())
+
+
+def weighted(answers: list[Answer]) -> dict[str, float]:
+    """The mean of what clients measured, weighted by the number of their examples, as Flower has it."""
+    names = list(answers[0].metrics) if answers else []
+    share = np.array([answer.examples or 1 for answer in answers], np.float64)
+    share /= share.sum()
+    return {name: float(share @ [answer.metrics[name] for answer in answers]) for name in names}

@@ -1,0 +1,46 @@
+"""A first model that a function of the user's returns, in whichever form it has."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from flwr.app import ArrayRecord
+from torch import Tensor, nn
+
+from spyker.config.name_lookup import Names
+from spyker.config.sections import ScenarioError, show
+from spyker.flower.arrays import NDArray
+from spyker.flower.client_calls import Caller, seed_all
+
+WHERE = "task.model"
+
+
+def as_arrays(name: str, caller: Caller) -> Mapping[str, NDArray]:
+    """Call the function, with the scenario's seed."""
+    if ":" not in name:
+        raise ScenarioError(WHERE, f"is {show(name)}", "Write package.module:function")
+    function = Names((), "", "package.module:function").find(name, WHERE)
+    if not callable(function):
+        raise ScenarioError(WHERE, f"{name} is a {type(function).__name__}", "Name a function")
+    seed_all(caller.seed)
+    model: Any = function()
+    if isinstance(model, nn.Module):
+        model = model.state_dict()
+    if isinstance(model, ArrayRecord):
+        model = {key: array.numpy() for key, array in model.items()}
+    elif isinstance(model, list | tuple):
+        model = {str(i): array for i, array in enumerate(model)}
+    if not isinstance(model, Mapping) or not model:
+        raise ScenarioError(
+            WHERE,
+            f"{name} returned {type(model).__name__}",
+            "Return an ArrayRecord, a list or a dict of arrays, or a PyTorch module",
+        )
+    return {str(key): number(value) for key, value in model.items()}
+
+
+def number(array: Any) -> NDArray:
+    """An array of NumPy's."""
+    return array.detach().cpu().numpy() if isinstance(array, Tensor) else np.asarray(array)

@@ -1,0 +1,83 @@
+"""``flower``: what a Flower app learns, unmodified. See docs/flower.md."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+from importlib.util import find_spec
+from typing import Any
+
+from spyker.config.scenario import Training
+from spyker.config.sections import ScenarioError, show
+from spyker.flower.project import find_project
+from spyker.own_code import code_digest
+from spyker.parameters import parameter
+from spyker.tasks.checked_task import TaskFailedError, own_traceback
+from spyker.tasks.data.dataset import DataError
+from spyker.tasks.task import Task
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """The options of ``flower``."""
+
+    app: str = parameter("", "the ClientApp, as package.module:app")
+    server: str | None = parameter(
+        None, "the ServerApp, for the first model and more; unset: the one that pyproject.toml names beside the app"
+    )
+    model: str | None = parameter(
+        None, "package.module:function that returns the first model, in place of the ServerApp's"
+    )
+    run_config: str = parameter("", "changes of the app's run config, such as 'local-epochs=2 batch-size=16'")
+    node_config: str = parameter("", "more for the app's node config on this machine, such as 'data=\"/data/a.csv\"'")
+    rate_key: str | None = parameter(
+        None, "the key of the learning rate in the app's configuration; unset: lr, learning-rate or learning_rate"
+    )
+    evaluate: str = parameter(
+        "auto",
+        "who judges models: server (the ServerApp's evaluate_fn), clients (the ClientApp, on the data of each), none, "
+        "or auto, the first of these that there is",
+        choices=("auto", "server", "clients", "none"),
+    )
+    evaluate_clients: int | None = parameter(None, "judge on the data of the first so many; unset: of all", at_least=1)
+    metric: str | None = parameter(None, "which of the numbers counts; unset: an accuracy, a loss, or the first")
+    higher_is_better: bool | None = parameter(None, "whether it does; unset: unless it is called a loss or an error")
+    examples_per_client: int = parameter(
+        1, "how much a client weighs before its first answer says how many examples it has", at_least=1
+    )
+
+
+def check(options: Any) -> None:
+    """Refuse what cannot work before anything is begun."""
+    if not options.app:
+        raise ScenarioError("task.app", "is missing", "Name the ClientApp: --flower package.module:app")
+    if ":" not in options.app:
+        raise ScenarioError("task.app", f"is {show(options.app)}", "Write package.module:app")
+    if find_spec("flwr") is None:
+        raise ScenarioError(
+            "task.name", "is flower, and Flower is not installed", "Install it: pip install 'spyker-fl[flower]'"
+        )
+    from spyker.flower.flower_task import find_app
+
+    find_app(options)
+
+
+def make(options: Any, clients: int, seed: int, training: Training) -> Task:
+    """The task for so many clients. How long and on what they train is the app's own affair."""
+    try:
+        check(options)
+        from spyker.flower.flower_task import make as make_task
+
+        return make_task(options, clients, seed, training.rate)
+    except (ScenarioError, DataError):
+        raise
+    except Exception as error:
+        raise TaskFailedError(f"task flower, making it from {options.app}:\n{own_traceback(error)}") from error
+
+
+def code_of(options: Any) -> str:
+    """A digest of the app's code, and of the file with its configuration."""
+    project = find_project(options.app)
+    text = "" if project.path is None else hashlib.sha256(project.path.read_bytes()).hexdigest()
+    named = (options.app, options.server or project.server, options.model)
+    return text + "".join(code_digest(name) for name in named if name)

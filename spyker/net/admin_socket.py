@@ -1,0 +1,141 @@
+"""Orders to a running server, by whoever may use its state folder: a socket there, one JSON object a line each way.
+
+The path of such a socket may have about a hundred characters, so both sides go through an open folder.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import os
+import socket
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from spyker.net.driver import Driver
+from spyker.net.errors import DeploymentError
+from spyker.node.membership import OPERATOR
+from spyker.node.paxos import Wish
+from spyker.node.views import NOBODY, Change, Member
+
+SOCKET = "control"
+LONGEST = 1 << 16
+SECONDS = 10.0
+
+
+@contextlib.contextmanager
+def short_path(folder: Path) -> Iterator[str]:
+    """A path to the socket that is short enough, however deep the folder is."""
+    opened = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        yield f"/proc/self/fd/{opened}/{SOCKET}"
+    finally:
+        os.close(opened)
+
+
+async def listen_for_orders(folder: Path, driver: Driver) -> asyncio.AbstractServer:
+    """Take orders until the server is closed. Only the owner of the folder can give them."""
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with contextlib.suppress(OSError, ValueError, asyncio.IncompleteReadError, TimeoutError):
+            async with asyncio.timeout(SECONDS):
+                order = json.loads(await reader.readuntil(b"\n"))
+            try:
+                answer = carry_out(driver, order)
+            except (KeyError, TypeError, ValueError) as error:
+                answer = {"error": str(error)}
+            writer.write(json.dumps(answer).encode() + b"\n")
+            await writer.drain()
+        writer.close()
+
+    (folder / SOCKET).unlink(missing_ok=True)
+    before = os.umask(0o077)
+    try:
+        with short_path(folder) as path:
+            return await asyncio.start_unix_server(serve, path, limit=LONGEST)
+    finally:
+        os.umask(before)
+
+
+def carry_out(driver: Driver, order: dict[str, Any]) -> dict[str, Any]:
+    """Do what is ordered, and answer how things are."""
+    if order["order"] == "change":
+        change_members(driver, order)
+    elif order["order"] == "withdraw":
+        return members(driver) | {"withdrawn": driver.host.seats.withdraw()}
+    elif order["order"] != "members":
+        raise ValueError(f"there is no order {order['order']!r}")
+    return members(driver)
+
+
+def change_members(driver: Driver, order: dict[str, Any]) -> None:
+    """Have the servers vote on a change, or change the list at once if somebody insists."""
+    seats = driver.host.seats
+    server, what = int(order["server"]), order["what"]
+    now = seats.view.members.get(server)
+    if what == "add" and now is not None:
+        raise ValueError(f"server {server} is one of the servers already; replace it, or add another number")
+    if what != "add" and now is None:
+        raise ValueError(f"server {server} is not one of the servers {sorted(seats.view.members)}")
+    if server == driver.host.id:
+        raise ValueError(f"server {server} is asked to do this to itself; ask another one")
+    if what == "remove":
+        wanted = None
+    else:
+        address = order.get("address") or (now.address if now is not None else "")
+        wanted = Member(NOBODY, address, now.learner if now is not None else True)
+    change = Change(server, wanted)
+    if order.get("force"):
+        driver.tell(force, driver, change)
+    else:
+        seats.wish(Wish(OPERATOR, change, now))
+
+
+def force(driver: Driver, change: Change) -> None:
+    """Without a vote."""
+    driver.host.seats.force(change)
+    driver.host.settle_seats()
+
+
+def members(driver: Driver) -> dict[str, Any]:
+    """The servers as this one knows them."""
+    host = driver.host
+    seats, view = host.seats, host.view
+    servers = []
+    for j, member in sorted(view.members.items()):
+        mine = j == host.id
+        lineage = host.rules.lineage if mine else seats.lineages.get(j, member.lineage)
+        state = "here" if mine else "expected" if member.lineage == NOBODY else None
+        if state is None:
+            state = "suspected" if j in seats.suspected else "there"
+        servers.append(
+            {
+                "server": j,
+                "state": state,
+                "address": member.address,
+                "lineage": lineage,
+                "silent": 0.0 if mine else round(seats.contacts.silent_for(j), 1),
+            }
+        )
+    token = host.server is not None and host.server.has_token
+    return {"server": host.id, "epoch": view.epoch, "token": token, "members": servers, "pending": len(seats.wishes)}
+
+
+def give_order(folder: Path, order: dict[str, Any]) -> dict[str, Any]:
+    """Tell a running server what to do; its answer."""
+    try:
+        with short_path(folder) as path, socket.socket(socket.AF_UNIX) as connection:
+            connection.settimeout(SECONDS)
+            connection.connect(path)
+            connection.sendall(json.dumps(order).encode() + b"\n")
+            with connection.makefile("rb") as answers:
+                answer: dict[str, Any] = json.loads(answers.readline(LONGEST * 16))
+    except (OSError, ValueError) as error:
+        raise DeploymentError(
+            f"no server answers in {folder} ({error}). Name the configuration of a server that runs on this machine"
+        ) from None
+    if "error" in answer:
+        raise DeploymentError(answer["error"])
+    return answer

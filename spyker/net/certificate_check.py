@@ -1,0 +1,111 @@
+"""Whether a process can be known by what it has: found out before it begins, and not when nobody will talk to it.
+
+Other servers refuse a certificate that is somebody else's, of another authority, or not of this time, and whoever reads
+their logs has to guess why.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+
+from cryptography import x509
+from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
+from cryptography.hazmat.primitives import serialization
+
+from spyker.config.sections import ScenarioError
+from spyker.net.certificates import server_name
+from spyker.net.channels import read_file
+from spyker.net.server_config import Config
+
+CERTIFICATE, KEY, CA = "deploy.certificate", "deploy.key", "deploy.ca"
+
+
+def check_certificate(config: Config, now: datetime | None = None) -> None:
+    """Refuse certificate, key and authority that do not belong together, or not to this server, or to another time."""
+    deploy = config.deploy
+    path, key_path, ca_path = (config.path(name) for name in (deploy.certificate, deploy.key, deploy.ca))
+    folder = f"server-{deploy.server}"
+    own, *between = read_certificates(path, CERTIFICATE)
+    authorities = read_authorities(ca_path, CA, now)
+    same = f"Take {CERTIFICATE}, {KEY} and {CA} from one folder {folder} that spyker certs made"
+    if not is_key_of(read_file(key_path, KEY), own):
+        raise ScenarioError(KEY, f"{key_path} is not the key of {CERTIFICATE}, {path}", same)
+    if server_name(deploy.server) not in (names := dns_names(own)):
+        problem = f"{path} is for {', '.join(names) or 'nobody'}, and this is server {deploy.server}"
+        raise ScenarioError(CERTIFICATE, problem, f"Take that of {server_name(deploy.server)}, or mend deploy.server")
+    if wrong := out_of_time(own, now):
+        remedy = f"Renew it with spyker certs CERTS --renew {folder}, or set this machine's clock"
+        raise ScenarioError(CERTIFICATE, f"{path} {wrong}", remedy)
+    if not leads_to(own, between, authorities):
+        raise ScenarioError(CERTIFICATE, f"{path} was not issued by {CA}, {ca_path}", same)
+
+
+def read_authorities(path: Path, what: str, now: datetime | None = None) -> list[x509.Certificate]:
+    """Those of a file that are of this time; there must be one."""
+    found = read_certificates(path, what)
+    valid = [each for each in found if not out_of_time(each, now)]
+    if not valid:
+        remedy = "Make a new authority with spyker certs, or set this machine's clock"
+        raise ScenarioError(what, f"{path} {out_of_time(found[0], now)}", remedy)
+    return valid
+
+
+def read_certificates(path: Path, what: str) -> list[x509.Certificate]:
+    """All certificates of a file."""
+    try:
+        return x509.load_pem_x509_certificates(read_file(path, what))
+    except ValueError:
+        raise ScenarioError(what, f"{path} holds no certificate", "spyker certs makes such files") from None
+
+
+def is_key_of(pem: bytes, certificate: x509.Certificate) -> bool:
+    """Whether this is a private key, and the one of a certificate."""
+    try:
+        key = serialization.load_pem_private_key(pem, None)
+    except (ValueError, TypeError, UnsupportedAlgorithm):
+        return False
+    return key.public_key() == certificate.public_key()
+
+
+def dns_names(certificate: x509.Certificate) -> list[str]:
+    """By which names a certificate can be known."""
+    try:
+        names = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+    except (ValueError, x509.ExtensionNotFound):
+        return []
+    return names.get_values_for_type(x509.DNSName)
+
+
+def out_of_time(certificate: x509.Certificate, now: datetime | None = None) -> str:
+    """What is wrong with the time of a certificate, if anything."""
+    now = now or datetime.now(UTC)
+    if now > (end := certificate.not_valid_after_utc):
+        return f"expired on {end:%Y-%m-%d %H:%M} UTC"
+    if now < (begin := certificate.not_valid_before_utc):
+        return f"is not valid before {begin:%Y-%m-%d %H:%M} UTC"
+    return ""
+
+
+def leads_to(
+    own: x509.Certificate, between: Sequence[x509.Certificate], authorities: Sequence[x509.Certificate]
+) -> bool:
+    """Whether an authority has issued it, or has issued who has, and so on."""
+    here, left = own, list(between)
+    while not any(here == authority or issued(here, authority) for authority in authorities):
+        above = next((each for each in left if issued(here, each)), None)
+        if above is None:
+            return False
+        left.remove(above)
+        here = above
+    return True
+
+
+def issued(certificate: x509.Certificate, issuer: x509.Certificate) -> bool:
+    """Whether one has signed the other."""
+    try:
+        certificate.verify_directly_issued_by(issuer)
+    except (ValueError, TypeError, InvalidSignature):
+        return False
+    return True

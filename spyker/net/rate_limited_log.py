@@ -1,0 +1,65 @@
+"""The same thing said once: what strangers and full disks can repeat without end is counted after that.
+
+Of one event and reason, each who is concerned is named once in a while, at most :data:`NAMES` of them; the rest is said
+in one line when the while is over.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from spyker.net.json_log import Log
+
+WHILE_SECONDS = 60.0
+NAMES = 20
+
+
+@dataclass(slots=True)
+class Said:
+    """What was said of one event and reason since a moment, and how often it was not said."""
+
+    since: float
+    who: set[object] = field(default_factory=set)
+    level: str = ""
+    unsaid: int = 0
+
+
+class Repeats:
+    """Says things to a log, but not again and again."""
+
+    def __init__(self, log: Log, clock: Callable[[], float] = time.monotonic) -> None:
+        self.log, self._clock = log, clock
+        self._said: dict[tuple[str, str], Said] = {}
+
+    def say(self, level: str, event: str, reason: str, who: object = None, **fields: Any) -> None:
+        """Say it, or count it. ``event`` and ``reason`` are our own words and few; ``who`` may be anybody."""
+        now = self._clock()
+        said = self._said.get((event, reason))
+        if said is None or now >= said.since + WHILE_SECONDS:
+            self._sum_up(event, reason)
+            said = self._said[event, reason] = Said(now, level=level)
+        if who in said.who or len(said.who) >= NAMES:
+            said.unsaid += 1
+        else:
+            said.who.add(who)
+            getattr(self.log, level)(event, reason=reason, **fields)
+
+    def over(self, event: str, reason: str) -> None:
+        """It has stopped: what was not said is summed up, and the next time it is said again."""
+        self._sum_up(event, reason)
+
+    def sum_up(self, *, all: bool = False) -> None:
+        """Say how often things happened whose while is over, or all of them. Whoever has a clock calls this."""
+        now = self._clock()
+        for (event, reason), said in list(self._said.items()):
+            if all or now >= said.since + WHILE_SECONDS:
+                self._sum_up(event, reason)
+
+    def _sum_up(self, event: str, reason: str) -> None:
+        said = self._said.pop((event, reason), None)
+        if said is not None and said.unsaid:
+            seconds = round(self._clock() - said.since, 1)
+            getattr(self.log, said.level)(event, reason=reason, repeated=said.unsaid, seconds=seconds)

@@ -1,0 +1,477 @@
+"""One server process, from its configuration to its end."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import gc
+import os
+import secrets
+import signal
+import sys
+import time
+from collections.abc import Awaitable, Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import grpc
+import grpc.aio
+import numpy as np
+
+from spyker.config.sections import ScenarioError
+from spyker.engines.engine import keep_memory, share_memory, single_threaded
+from spyker.net import spyker_pb2 as pb
+from spyker.net.admin_socket import listen_for_orders
+from spyker.net.buffer_pool import Buffers
+from spyker.net.certificate_check import check_certificate
+from spyker.net.channels import ATTEND, LINK, guarded, handler, listen, read_file
+from spyker.net.client_port import ClientPort, Limits
+from spyker.net.credentials import Credentials
+from spyker.net.driver import Driver
+from spyker.net.errors import DeploymentError, MustNotGoOnError
+from spyker.net.health import CHECK, Health
+from spyker.net.identity import begin_anew, begin_life
+from spyker.net.json_log import Log
+from spyker.net.metrics import Metrics
+from spyker.net.peer_certificate import whose
+from spyker.net.peer_link import PeerLink
+from spyker.net.peer_port import PeerPort
+from spyker.net.rate_limited_log import WHILE_SECONDS
+from spyker.net.recorder import Tally
+from spyker.net.server_config import (
+    Config,
+    check_insecure,
+    connections,
+    deployment_digest,
+    layout_numbers,
+    learning_digest,
+    wait_for,
+)
+from spyker.net.state_folder import BeginAnew, open_state
+from spyker.net.stderr_capture import lines_as_json, own_stderr
+from spyker.node.control_messages import Life
+from spyker.node.effects import Members
+from spyker.node.inbox import MOST_DATA, Rules
+from spyker.node.membership import Seats
+from spyker.node.node import Host
+from spyker.node.task_tokens import Ledger
+from spyker.node.views import View, first_view
+from spyker.protocol.codec import Sizes
+from spyker.protocol.messages import PeerMessage
+from spyker.protocol.server import Server, Setup
+from spyker.tasks.checked_task import Guard
+from spyker.tasks.initial_model import GivenModel
+from spyker.tasks.layout import layout_digest, layout_of
+from spyker.tasks.registry import rate_of, recipe
+from spyker.vectors import Vector
+
+RECORDS_UMASK = 0o027  # a record is for its owner and the owner's group; the state is private in itself
+GRACE_SECONDS = 2.0
+FAREWELL_SECONDS = 5.0
+SETTLE_SECONDS = 120.0  # to serve what has arrived and to write a last checkpoint
+
+
+def serve(
+    config: Config, *, resume: bool, insecure: bool, join: bool = False, from_model: GivenModel | None = None
+) -> None:
+    """Be a server until somebody ends it, or its time is up; ``join``: one that is new among others.
+
+    What is resumed goes on with the model that it has.
+    """
+    if insecure:
+        check_insecure(config)
+    else:
+        check_certificate(config)
+    os.umask(RECORDS_UMASK)
+    log = Log(own_stderr(), server=config.deploy.server)
+    with lines_as_json(log):
+        while True:
+            process = None
+            try:
+                process = ServerProcess(
+                    config, resume=resume, insecure=insecure, join=join, log=log, from_model=from_model
+                )
+                asyncio.run(process.run())
+                return
+            except BeginAnew as why:
+                log.warning("begins-anew", why=str(why))
+                if process is not None:
+                    process.checkpoints.close()
+                begin_anew(config.path(config.deploy.state))
+                resume = join = True
+
+
+class ServerProcess:
+    """Everything around the host: ports, links, evaluation and signals."""
+
+    def __init__(
+        self,
+        config: Config,
+        *,
+        resume: bool,
+        insecure: bool,
+        join: bool = False,
+        log: Log | None = None,
+        from_model: GivenModel | None = None,
+    ) -> None:
+        self.config, self.insecure = config, insecure
+        scenario, deploy = config.scenario, config.deploy
+        self.places = scenario.placement()
+        added = deploy.server not in self.places.servers
+        self.learns = added or deploy.server in self.places.learners
+        self.peers = [j for j in range(max(len(self.places.servers), len(deploy.peers))) if j != deploy.server]
+        self.log = log or Log(server=deploy.server)
+        self.log.speak_for_all()
+        state = open_state(config, resume=resume, alone=not self.peers)
+        self.checkpoints, self.checkpoint = state.checkpoints, state.checkpoint
+        self._new = self.checkpoint is None and (join or added or state.anew)
+        self._nothing_saved = resume and self.checkpoint is None and not self._new
+        keep_memory()
+        share_memory()
+        self.task = recipe(scenario).make()
+        self.beginning = None if from_model is None else from_model.fit(layout_of(self.task))
+        single_threaded()
+        gc.freeze()  # what is here stays, and need not be looked through time and again
+        self.metrics = Metrics(deploy.server, scenario.algorithm)
+        for note in self.task.notes:
+            self.log.info("task", note=note)
+        self.tally = self._begin_record(resume=resume or self._new)
+        try:
+            self.identity = begin_life(self.checkpoints.folder)
+        except OSError as error:
+            raise ScenarioError(
+                "deploy.state",
+                f"{self.checkpoints.folder} cannot be written to ({error.strerror})",
+                "Make room there, or name another",
+            ) from None
+        self._judge = ThreadPoolExecutor(1, "evaluation")
+        self._tasks: list[asyncio.Task[None]] = []
+        self._stop: asyncio.Event
+
+    def _begin_record(self, *, resume: bool) -> Tally:
+        deploy, folder = self.config.deploy, self.config.path(self.config.deploy.record)
+        try:
+            return Tally(
+                self.config.scenario,
+                self.task,
+                deploy.server,
+                folder,
+                resume=resume,
+                log=self.log,
+                limit=int(deploy.record_mb * 1e6),
+                dropped=self.metrics.dropped,
+                region=deploy.region,
+            )
+        except OSError as error:
+            raise ScenarioError(
+                "deploy.record",
+                f"{folder} cannot be used ({error.strerror})",
+                "Name a folder that this user may write to",
+            ) from None
+
+    async def run(self) -> None:
+        """Begin, go on until told to stop, and end in good order."""
+        config, deploy = self.config, self.config.deploy
+        loop = asyncio.get_running_loop()
+        self._stop = asyncio.Event()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, self._stop.set)
+        self.driver = driver = self._drive()
+        host = driver.host
+        if self.checkpoint is not None:
+            for damage in self.checkpoint.damaged:
+                self.log.error("checkpoint-damaged", detail=damage)
+            try:
+                driver.resume(self.checkpoint)
+            except (ValueError, LookupError, TypeError) as error:
+                raise DeploymentError(
+                    f"server {deploy.server} cannot go on from checkpoint {self.checkpoint.number}: {error!r}. Use the "
+                    "version and the scenario that it was written with, or begin anew in another folder"
+                ) from error
+            self.checkpoint = None  # and let go of its vectors
+        else:
+            if self._nothing_saved:
+                self.log.warning("nothing-to-resume", state=str(config.path(deploy.state)))
+            if self.beginning is not None:
+                self._watch_over(self._tell_beginning)
+            driver.begin()
+        if deploy.metrics is not None:
+            address, _, port = deploy.metrics.rpartition(":")
+            self.log.info("metrics", port=self.metrics.serve(address, int(port)))
+        servers = await self._open_ports()
+        self._links: dict[int, asyncio.Task[None]] = {}
+        driver.members_changed = self._members_changed
+        self._link(driver.host.view)
+        control = await listen_for_orders(config.path(deploy.state), driver)
+        for duty in (self._note_loss, self._evaluate_regularly, self._end_in_time, self._sum_up, self.port.watch):
+            self._watch_over(duty)
+        finished = False
+        try:
+            stopped = asyncio.create_task(self._stop.wait())
+            await asyncio.wait((stopped, driver.failed, driver.stopped), return_when=asyncio.FIRST_COMPLETED)
+            finished = self.finished and not driver.failed.done() and not driver.stopped.done()
+            if driver.stopped.done() and not driver.failed.done():
+                order = driver.stopped.result()
+                self.log.error("must-stop", why=order.why, anew=order.anew)
+                raise BeginAnew(order.why) if order.anew else MustNotGoOnError(order.why)
+            if not driver.failed.done():
+                await self._drain(finished=finished)
+            if driver.failed.done():
+                failure = driver.failed.exception()
+                self.log.error("failed", error=repr(failure))
+                raise DeploymentError(f"server {deploy.server} failed: {failure}") from failure
+        finally:
+            control.close()
+            for task in (*self._tasks, *self._links.values()):
+                task.cancel()
+            await asyncio.gather(*(server.stop(GRACE_SECONDS) for server in servers))
+            self.tally.close(self._summary(finished=finished))
+            self.metrics.close()
+            driver.close()
+            self._judge.shutdown()
+            driver.repeats.sum_up(all=True)
+            self.log.info("stopped", finished=finished, saved_version=host.saved_version)
+
+    finished = False
+
+    def _drive(self) -> Driver:
+        """The host of this server, and what drives it."""
+        config, scenario, deploy = self.config, self.config.scenario, self.config.deploy
+        initial: list[Vector] = [self.task.initial() if self.beginning is None else self.beginning.weights]
+        parameters, memory = initial[0].size, int(deploy.receive_memory_mb * 1e6)
+        self.sizes = Sizes(parameters, len(self.places.learners))
+        models = Buffers(parameters, memory)  # for what mixes result in
+
+        def build(roster: Mapping[int, int]) -> Server:
+            setup = Setup(
+                len(self.places.learners),
+                scenario.client_count,
+                initial.pop(),  # nobody else needs it, and it may be large
+                rate_of(scenario.training, self.task),
+                scenario.parameters,
+                scenario.seed,
+                self.task.mix,
+                lambda vector: models.vector() if vector.size == parameters else np.empty_like(vector),
+                time.monotonic,
+                scenario.bounds.on(deployed=True),
+                self.task.statistics,
+            )
+            return scenario.chosen.build(deploy.server, setup, roster)
+
+        rules = Rules(
+            clients=None if self.learns else 0,
+            layout=layout_digest(self.task),
+            learning=learning_digest(scenario),
+            deployment=deployment_digest(scenario),
+            lineage=self.identity.lineage,
+            wait_for=wait_for(config),
+            join_timeout=deploy.join_timeout,
+            client_timeout=deploy.client_timeout,
+            checkpoint_updates=deploy.checkpoint_updates,
+            checkpoint_seconds=deploy.checkpoint_seconds,
+            beat=deploy.beat,
+            most_data=min(deploy.max_client_data or MOST_DATA, MOST_DATA),
+        )
+        ledger = Ledger(bytes.fromhex(self.identity.secret), self.identity.incarnation)
+        seats = Seats(
+            deploy.server,
+            first_view(self.places.learners, self.places.servers),
+            time.monotonic,
+            lineage=self.identity.lineage,
+            life=Life(self.identity.incarnation, secrets.token_hex(8)),
+            former=self.identity.former,
+            new=self._new,
+            suspect_after=deploy.suspect_after,
+            renew_after=deploy.renew_after,
+            forget_after=deploy.forget_after,
+        )
+        return Driver(
+            Host(deploy.server, build, ledger, rules, seats=seats),
+            parameters=parameters,
+            buffers=Buffers(parameters, memory),
+            layout=layout_numbers(self.task),
+            identity=self.identity.numbers,
+            checkpoints=self.checkpoints,
+            tally=self.tally,
+            metrics=self.metrics,
+            log=self.log,
+        )
+
+    def _summary(self, *, finished: bool) -> dict[str, Any] | None:
+        """The server's own numbers, for the record."""
+        host = self.driver.host
+        if host.server is None:
+            return None
+        members = sum(entry.member for entry in host.ledger.clients.values())
+        return self.tally.summary(host.server, members, finished=finished)
+
+    # --- Ports and links -------------------------------------------------------------------------------------------
+
+    async def _open_ports(self) -> list[grpc.aio.Server]:
+        config, deploy, scenario = self.config, self.config.deploy, self.config.scenario
+        credentials = None
+        mine = theirs = None
+        self._credentials: grpc.ChannelCredentials | None = None
+        if not self.insecure:
+            chain = (
+                read_file(config.path(deploy.key), "deploy.key"),
+                read_file(config.path(deploy.certificate), "deploy.certificate"),
+            )
+            authority = read_file(config.path(deploy.ca), "deploy.ca")
+            credentials = Credentials(config.path(deploy.credentials))
+            mine = grpc.ssl_server_credentials([chain])
+            theirs = grpc.ssl_server_credentials([chain], root_certificates=authority, require_client_auth=True)
+            self._credentials = grpc.ssl_channel_credentials(authority, *chain)
+        limits = Limits(deploy.stall_timeout, deploy.slowest_mbit, deploy.max_norm)
+        self.port = ClientPort(self.driver, self.sizes, scenario.chosen.answers, credentials, limits)
+        self.health = Health()
+        from_clients, from_peers = connections(config)
+        front = grpc.aio.server(options=guarded(deploy.keepalive, from_clients, deploy.client_window_kb << 10))
+        front.add_generic_rpc_handlers((handler(ATTEND, self.port.attend), handler(CHECK, self.health.check)))
+        servers = [front]
+        port = listen(front, deploy.listen_clients, mine, "deploy.listen-clients")
+        back_port = None
+        if self.peers:
+            may_say = lambda j: self._may_say(j, deploy.server)  # noqa: E731
+            self.peer_port = PeerPort(self.driver, self.sizes, may_say, secure=bool(theirs))
+            back = grpc.aio.server(options=guarded(deploy.keepalive, from_peers))
+            back.add_generic_rpc_handlers((handler(LINK, self.peer_port.link),))
+            back_port = listen(back, deploy.listen_peers, theirs, "deploy.listen-peers")
+            servers.append(back)
+        for server in servers:
+            await server.start()
+        self.log.info("listening", clients=port, peers=back_port, insecure=self.insecure)
+        return servers
+
+    def _may_say(self, sender: int, receiver: int) -> tuple[type[PeerMessage], ...]:
+        chosen = self.config.scenario.chosen
+        return (*chosen.between(sender, receiver, self.sizes.servers), chosen.gift)
+
+    def _address(self, view: View, j: int) -> str | None:
+        """Where another server is reached: where the list of servers says, or this machine's configuration."""
+        peers, member = self.config.deploy.peers, view.members.get(j)
+        said = member.address if member is not None else ""
+        return said or (peers[j] if j < len(peers) else None)
+
+    def _link(self, view: View) -> None:
+        """Connect to every other server that is not connected yet. Who is new asks all that it knows of."""
+        deploy = self.config.deploy
+        paths = [self.config.path(name) for name in (deploy.ca, deploy.certificate, deploy.key)]
+        for j in self.peers if self.driver.host.seats.new else view.members:
+            address = self._address(view, j)
+            if j == deploy.server or j in self._links or address is None:
+                continue
+            link = PeerLink(
+                self.driver,
+                j,
+                address,
+                credentials=self._credentials,
+                keepalive=deploy.keepalive,
+                stall=deploy.stall_timeout,
+                whose=None if self.insecure else lambda address: whose(address, *paths),
+            )
+            self._links[j] = self._run(link.run)
+
+    def _members_changed(self, members: Members) -> None:
+        """Let go of who is gone, or is another one now, and connect to who is new."""
+        for j in list(self._links):
+            if j in members.strangers or j not in members.view.members:
+                self._links.pop(j).cancel()
+        if self.peers:
+            self.peer_port.hang_up(members.strangers)
+        self._link(members.view)
+
+    # --- Duties ----------------------------------------------------------------------------------------------------
+
+    def _watch_over(self, duty: Callable[[], Awaitable[None]]) -> None:
+        """Run something beside the rest; if it fails, so does the process."""
+        self._tasks.append(self._run(duty))
+
+    def _run(self, duty: Callable[[], Awaitable[None]]) -> asyncio.Task[None]:
+        async def run() -> None:
+            try:
+                await duty()
+            except Exception as error:
+                self.driver.fail(error)
+
+        return asyncio.create_task(run())
+
+    async def _tell_beginning(self) -> None:
+        """Write down which model this server has begun from."""
+        await self.driver.started.wait()
+        assert self.beginning is not None
+        self.tally.fact(self.beginning.fact, 0)
+        self.log.info("begun", model=self.beginning.fact.model, sha256=self.beginning.fact.sha256)
+
+    async def _note_loss(self) -> None:
+        """A server that was to be resumed and had saved nothing has lost all that it had applied."""
+        if self._nothing_saved:
+            await self.driver.started.wait()
+            lost = self.tally.resume(0)
+            self.metrics.lost(lost)
+            self.log.info("resumed", checkpoint=None, version=0, lost=lost)
+
+    async def _evaluate_regularly(self) -> None:
+        """Judge the model at fixed times; a time that comes while another evaluation is under way is left out."""
+        interval = self.config.scenario.evaluation.interval
+        await self.driver.started.wait()
+        if not self.learns:
+            return  # the cloud is not judged
+        while True:
+            await self.evaluate()
+            now = self.tally.now
+            await asyncio.sleep(interval - now % interval)
+
+    async def evaluate(self) -> None:
+        """Judge the model as it is now, in a thread."""
+        weights = await self.driver.snapshot()
+        t, updates = self.tally.now, self.tally.updates
+        score = await asyncio.get_running_loop().run_in_executor(self._judge, Guard(self.task).evaluate, weights)
+        self.metrics.fact(self.tally.evaluated(t, updates, score))
+        self.metrics.learning(self.tally.warned)
+
+    async def _end_in_time(self) -> None:
+        duration = self.config.deploy.duration
+        if duration is None:
+            return
+        await self.driver.started.wait()
+        await asyncio.sleep(duration - self.tally.now)
+        self.finished = True
+        self._stop.set()
+
+    async def _sum_up(self) -> None:
+        """Say now and then how often what is not said again has happened."""
+        while True:
+            await asyncio.sleep(WHILE_SECONDS)
+            self.driver.repeats.sum_up()
+
+    async def _settle(self) -> None:
+        try:
+            async with asyncio.timeout(SETTLE_SECONDS):
+                await self.driver.settle()
+        except TimeoutError:
+            raise DeploymentError(f"server {self.driver.host.id} could not save its state; see its log") from None
+
+    async def _drain(self, *, finished: bool) -> None:
+        """Take no more answers, serve what is there, save, and tell the clients."""
+        driver, host = self.driver, self.driver.host
+        self.log.info("draining", finished=finished)
+        host.draining = True
+        self.health.serving = False
+        if host.server is not None:
+            await self._settle()  # whatever becomes of the evaluation
+            if finished and self.learns and not driver.failed.done():
+                try:
+                    await self.evaluate()
+                except Exception as error:
+                    driver.fail(error)
+                await self._settle()
+            if driver.failed.done():
+                return
+        goodbye = pb.Goodbye(finished=finished, saved_version=host.saved_version)
+        body = pb.Frame(goodbye=goodbye).SerializeToString()
+        farewells = [asyncio.create_task(session.farewell(body)) for session in list(self.port.live)]
+        if farewells:
+            await asyncio.wait(farewells, timeout=FAREWELL_SECONDS)
+        with contextlib.suppress(OSError):
+            sys.stderr.flush()

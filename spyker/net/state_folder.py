@@ -1,0 +1,91 @@
+"""Whether a server may go on from what it finds in its state folder."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import NamedTuple
+
+from spyker.config.sections import ScenarioError
+from spyker.net.checkpoints import Checkpoint, CheckpointError, Checkpoints, NothingReadableError, StateFolderError
+from spyker.net.errors import DeploymentError
+from spyker.net.identity import Identity, compare, read_identity
+from spyker.net.server_config import Config
+
+
+class BeginAnew(Exception):  # noqa: N818 - no error: it will go on as somebody else
+    """The state of this server is an older one than others know of."""
+
+
+class SavedState(NamedTuple):
+    """What a server finds, and keeps to itself from then on."""
+
+    checkpoints: Checkpoints
+    known: Identity | None
+    """Who it was in its last life; nothing: there was none."""
+    checkpoint: Checkpoint | None
+
+    @property
+    def anew(self) -> bool:
+        """Whether it began anew in a life before, which did not come to save anything, and has yet to be let in."""
+        return self.checkpoint is None and self.known is not None and bool(self.known.former)
+
+
+def open_state(config: Config, *, resume: bool, alone: bool) -> SavedState:
+    """What a server may go on from. Otherwise nothing is changed, and nobody is kept from the folder."""
+    deploy, folder = config.deploy, config.path(config.deploy.state)
+    try:
+        checkpoints = Checkpoints(folder, deploy.keep, deploy.keep_hourly)
+        try:
+            return SavedState(checkpoints, *_found(checkpoints, deploy.server, resume=resume, alone=alone))
+        except BaseException:
+            checkpoints.close()
+            raise
+    except StateFolderError:
+        raise  # a mistake in the configuration
+    except CheckpointError as error:
+        raise DeploymentError(str(error)) from None
+
+
+def _found(
+    checkpoints: Checkpoints, server: int, *, resume: bool, alone: bool
+) -> tuple[Identity | None, Checkpoint | None]:
+    known = read_identity(checkpoints.folder)
+    try:
+        checkpoint = checkpoints.latest()
+    except NothingReadableError as error:
+        if resume and known is not None and not alone:
+            raise BeginAnew(str(error)) from None
+        raise
+    if checkpoint is None:
+        return known, None
+    if not resume:
+        raise ScenarioError(
+            "deploy.state",
+            f"{checkpoints.folder} holds checkpoints",
+            "Add --resume to go on from the last, or name another folder",
+        )
+    check_owner(checkpoint, server, known, checkpoints.folder)
+    refuse_rollback(checkpoint, alone=alone)
+    return known, checkpoint
+
+
+def refuse_rollback(checkpoint: Checkpoint, *, alone: bool) -> None:
+    """Other servers may know of what a damaged checkpoint held: go on from what they have, and not from an older one.
+
+    A server that is alone goes on from what it has.
+    """
+    if checkpoint.damaged and not alone:
+        problems = "\n".join(checkpoint.damaged)
+        raise BeginAnew(f"{problems}\nThe last one that can be read is number {checkpoint.number}")
+
+
+def check_owner(checkpoint: Checkpoint, server: int, known: Identity | None, folder: Path) -> None:
+    """Refuse a state that is not this server's own."""
+    owner = checkpoint.numbers.get("id")
+    if owner != server:
+        raise ScenarioError(
+            "deploy.state",
+            f"{folder} holds checkpoints of server {owner}, and this is server {server}",
+            "Name this server's own folder, or a new one",
+        )
+    compare(known, checkpoint.numbers, folder, checkpoint.number)

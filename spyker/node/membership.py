@@ -1,0 +1,350 @@
+"""The place of one server among the others: who they are, who is within reach, and who may act.
+
+It joins what :mod:`~spyker.node.paxos` decides with what :mod:`~spyker.node.failure_detector` knows, and recognises who
+comes:
+
+- Under each number there is one *lineage*, and of it one *life*, the latest. Two copies of one state folder are two
+  lives; the older one is told so, and stops (*fencing*).
+- A server whose state is an older one than others know of begins anew, under a new lineage, and is given a model.
+- A server that is new is let in if its number was announced, once a vote has written its lineage into the list.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from msgspec.structs import replace
+
+from spyker.node.control_messages import Beat, Decided, Declined, Greeting, Life, Prepare, Word
+from spyker.node.failure_detector import Contacts
+from spyker.node.paxos import Council, Wish
+from spyker.node.rejection import REMEDY, RETURN, Refusal, RolledBack
+from spyker.node.views import ANYBODY, NOBODY, Change, Member, View
+
+RENEW, SILENCE, FINISH = "the token is lost", "silence", "to finish a vote"  # why something is to be decided
+ARRIVAL, OPERATOR = "it has come", "somebody wants it"
+
+
+class Seats:
+    """What one server knows of all. It is told what happens, and leaves what is to be done in its attributes."""
+
+    def __init__(
+        self,
+        id: int,
+        view: View,
+        now: Callable[[], float],
+        *,
+        lineage: str = "",
+        life: Life | None = None,
+        former: str = "",
+        new: bool = False,
+        suspect_after: float = 5.0,
+        renew_after: float = 10.0,
+        forget_after: float | None = None,
+    ) -> None:
+        """``new``: this server has no state and is no member yet; ``view`` then says what it is told by nobody."""
+        self.id, self.lineage, self.life, self.former, self.new = id, lineage, life or Life(), former, new
+        self.renew_after, self.forget_after = renew_after, forget_after
+        self.saves = 0  # checkpoints that were begun
+        self.saved = 0  # and are on the disk
+        self.council = Council(id, view, self._agrees)
+        self.contacts = Contacts(id, now, suspect_after)
+        self._now = now
+        self.lineages: dict[int, str] = {}  # of the others, as they came
+        self.lives: dict[int, Life] = {}
+        self.known_saves: dict[int, int] = {}
+        self._met: dict[int, Life] = {}  # who told us of these itself
+        self._claims: dict[int, tuple[str, float]] = {}  # who says that it was one of us before, and since when
+        self.suspected: frozenset[int] = frozenset()
+        self.wishes: list[Wish] = []
+        self.fenced = ""  # why this server must not act any more
+        self.outdated = ""  # why it must begin anew
+        self.said: list[tuple[int, Word]] = []  # to be told at once
+        self.adopted: list[tuple[View, View]] = []  # lists of servers, before and after
+        self._token_at = now() if view.epoch == 0 and id == view.leader else None  # when it was last here
+        self._voting_since: float | None = None
+        self._tried = now()
+        self._last_view = view
+
+    @property
+    def view(self) -> View:
+        """The servers now."""
+        return self.council.view
+
+    @property
+    def others(self) -> list[int]:
+        """All servers but this one."""
+        return [j for j in sorted(self.view.members) if j != self.id]
+
+    def may_lead(self) -> bool:
+        """Whether this server may use the token, if it has it."""
+        return not self.fenced and self.contacts.leads(self.view, grants=self.council.grants)
+
+    # --- Who comes -------------------------------------------------------------------------------------------------
+
+    def greeting(self, acked: int = 0) -> Greeting:
+        """What this server says of itself to another one, which has saved its messages up to this number."""
+        view = None if self.new else self.view
+        grants = self.council.grants
+        return Greeting(self.id, self.lineage, self.life, self.saved, view, self.former, grants, acked)
+
+    def recognise(self, who: Greeting, expected: int | None = None) -> None:
+        """Refuse whoever is not who it should be. That changes nothing but the list of servers, if theirs is newer."""
+        if who.server == self.id:
+            raise Refusal("address", f"server {self.id} has reached itself. Mend the address of the other server")
+        if expected is not None and who.server != expected:
+            raise Refusal("address", f"server {who.server} answers where server {expected} should. Mend the address")
+        if who.view is not None:
+            self._adopt(who.view)
+        if self.fenced:
+            raise Refusal("stopped", self.fenced)
+        if self.new:
+            raise Refusal("pending", f"server {self.id} is not let in yet")
+        member = self.view.members.get(who.server)
+        if member is None:
+            raise Refusal("membership", f"server {who.server} is not one of the servers. {RETURN}")
+        known = self.lineages.get(who.server, "") if member.lineage == ANYBODY else member.lineage
+        if known == NOBODY and who.view is None:
+            self._let_in(who, member)
+        if known and known != who.lineage:
+            if who.former == known and who.view is None and self._gone_before(who):
+                self._let_in(who, member)
+            if member.lineage == known and who.view is not None:  # it has not heard yet of the list that names another
+                raise Refusal("membership", f"another one has the place of server {who.server}. {REMEDY}")
+            raise Refusal("lineage", f"server {who.server} is another one than the one known here. {REMEDY}")
+        life = self.lives.get(who.server, Life())
+        if who.lineage == self.lineages.get(who.server) and who.life < life:
+            if who.server in self.suspected:  # nobody else is there: its disk was put back
+                raise RolledBack(f"server {who.server} was a later process than this one, which is gone")
+            raise Refusal(
+                "copy",
+                f"a later process of server {who.server} has begun and was heard just now; this one must not go on. "
+                "If it is to take the place of that one, stop that one, and start this one a little later",
+            )
+        older = who.lineage == self.lineages.get(who.server) and who.saves < self.known_saves.get(who.server, 0)
+        if older and who.life != self._met.get(who.server):  # else it has saved since it said so, and we know already
+            raise RolledBack(f"server {who.server} has an older state than the one that it told of")
+        if known == "" and who.view is None and self.view.epoch > 0:
+            raise Refusal("lineage", f"server {who.server} has lost its state. {REMEDY}")
+        self.lineages[who.server], self.lives[who.server] = who.lineage, who.life
+        self._met[who.server] = who.life
+        self.known_saves[who.server] = max(who.saves, self.known_saves.get(who.server, 0))
+
+    def _gone_before(self, who: Greeting) -> bool:
+        """Whether the one that it says it was is gone, and was so when it came. Otherwise it is a copy, for good."""
+        lineage, since = self._claims.get(who.server, ("", 0.0))
+        if lineage != who.lineage:
+            since = self._now()
+            self._claims[who.server] = who.lineage, since
+        return who.server in self.suspected and self.contacts.listened(who.server) <= since
+
+    def _let_in(self, who: Greeting, member: Member) -> None:
+        """Have its lineage written into the list, and let it come again."""
+        self.wish(Wish(ARRIVAL, Change(who.server, replace(member, lineage=who.lineage)), member))
+        raise Refusal("pending", f"the servers are voting on server {who.server}; come again")
+
+    def refused(self, refusal: Refusal) -> None:
+        """Another server refused this one."""
+        if refusal.reason in ("copy", "membership") and not self.new:
+            self.fence(str(refusal))
+        elif refusal.reason == "rolled-back":
+            self.outdated = str(refusal)
+
+    def fence(self, why: str) -> None:
+        """Do nothing any more."""
+        self.fenced = self.fenced or why
+
+    def met(self, who: Greeting, at: float) -> None:
+        """A connection with another server was made; it was asked for at this time."""
+        epoch = self.view.epoch if who.view is None else who.view.epoch
+        self.contacts.met(who.server, at, epoch, grants=who.grants)
+        self.look()
+
+    # --- What others say -------------------------------------------------------------------------------------------
+
+    def hear(self, sender: int, word: Word, *, saves: bool) -> None:
+        """A word of another server. Whoever cannot save does not vote."""
+        if self.fenced or sender not in self.view.members:
+            return
+        if isinstance(word, Beat):
+            self._heard_beat(sender, word)
+        elif isinstance(word, Decided):
+            self._adopt(word.view)
+        elif saves:
+            self.council.hear(sender, word)
+            self._check_view()
+
+    def _heard_beat(self, sender: int, beat: Beat) -> None:
+        if beat.epoch < self.view.epoch:
+            self.said.append((sender, Decided(self.view)))
+        self.contacts.heard(sender, beat, self.view.epoch)
+        self.known_saves[sender] = max(beat.saves, self.known_saves.get(sender, 0))
+        for j, (lineage, life) in beat.lives.items():
+            if j == self.id and lineage == self.lineage and self.life < life:
+                self.fence("copy: another server has met a later process of this one, so this one must not go on")
+            elif self.lineages.get(j) == lineage:
+                self.lives[j] = max(life, self.lives.get(j, Life()))
+        if sender in self.suspected:
+            self.look()
+
+    def look(self) -> None:
+        """Who is within reach now? Whoever was announced and has not come is not."""
+        absent = {j for j, member in self.view.members.items() if member.lineage == NOBODY}
+        self.suspected = self.contacts.suspects(self.others) | absent
+
+    def _agrees(self, prepare: Prepare) -> bool:
+        """Whether there is a reason for what another server wants decided."""
+        if prepare.why == RENEW:
+            return self.contacts.token_missed_for(self.view.epoch) > self.renew_after / 2
+        if prepare.why == SILENCE and self.forget_after is not None:
+            gone = self.view.members.keys() - prepare.view.members.keys()
+            return all(self.contacts.silent_for(j) > self.forget_after / 2 for j in gone)
+        if prepare.why == ARRIVAL:
+            after = prepare.view.members
+            places = [j for j, now in self.view.members.items() if j in after and after[j].lineage != now.lineage]
+            return all(j in self.suspected for j in places)  # who was announced and has not come is suspected
+        return prepare.why != SILENCE
+
+    # --- Regularly ---------------------------------------------------------------------------------------------------
+
+    def beat(self, *, has_token: bool) -> list[tuple[int, Word]]:
+        """What all others are told now and then."""
+        if has_token:
+            self._token_at = self._now()
+            self.contacts.saw_token(self.view.epoch)
+        idle = None if self._token_at is None else self._now() - self._token_at
+        lives = {j: (self.lineages[j], life) for j, life in self.lives.items() if j in self.lineages}
+        beats: list[tuple[int, Word]] = []
+        for j in self.others:
+            if self.view.members[j].lineage != NOBODY:
+                plain = self.contacts.beat(j, self.view.epoch, grants=self.council.grants, idle=idle)
+                beats.append((j, replace(plain, lives=lives, saves=self.saved)))
+        return beats
+
+    def consider(self, *, circulates: bool) -> None:
+        """Is there something to be decided, and is it this server's turn to ask for it?"""
+        self.wishes = [wish for wish in self.wishes if self._open(wish)]
+        reach = [j for j in self.view.voters if j == self.id or j not in self.suspected]
+        if self.fenced or self.new or not self.view.majority(reach):
+            return
+        turn = 1 + reach.index(self.id) / 2 if self.id in reach else 1.0  # others first, if they have lower numbers
+        pause = 2 * self.contacts.suspect_after * turn
+        now = self._now()
+        if self.council.grants:
+            self._voting_since = None
+        elif self._voting_since is None:
+            self._voting_since = now
+        wish = next(iter(self.wishes), None)
+        if self._voting_since is not None:
+            if now - self._voting_since > pause:
+                self._voting_since = now
+                self.council.propose(wish or Wish(FINISH))
+        elif wish is not None:
+            self._propose(wish, self.contacts.suspect_after)
+        elif circulates and self.contacts.token_missed_for(self.view.epoch) > self.renew_after * turn:
+            self._propose(Wish(RENEW), pause)
+        elif self.forget_after is not None:
+            for j in self.view.voters:
+                if self.contacts.silent_for(j) > self.forget_after * turn and j != self.id:
+                    self._propose(Wish(SILENCE, Change(j, None)), pause)
+                    break
+        self._check_view()
+
+    def _propose(self, wish: Wish, pause: float) -> None:
+        """Not again before a pause."""
+        if self._now() - self._tried > pause or self.council.proposal is None:
+            self._tried = self._now()
+            self.council.propose(wish)
+
+    def wish(self, wish: Wish) -> None:
+        """Have something decided, as soon as that is possible."""
+        if wish not in self.wishes:
+            self.wishes.append(wish)
+
+    def withdraw(self) -> bool:
+        """Want nothing more that somebody has ordered. False if it was voted for already, and may be decided."""
+        ordered = [wish for wish in self.wishes if wish.why == OPERATOR]
+        self.wishes = [wish for wish in self.wishes if wish.why != OPERATOR]
+        outcomes = [self.council.withdraw(wish) for wish in ordered]
+        return all(outcomes)
+
+    def _open(self, wish: Wish) -> bool:
+        """Whether a wish is not yet fulfilled, and could be."""
+        assert wish.change is not None
+        now = self.view.members.get(wish.change.server)
+        return now == wish.before and now != wish.change.member
+
+    # --- Another list ------------------------------------------------------------------------------------------------
+
+    def _adopt(self, view: View) -> None:
+        if self.new and view.epoch >= self.view.epoch:
+            member = view.members.get(self.id)
+            if member is not None and member.lineage == self.lineage:
+                self.new = False
+                self.council.adopt(view)
+        elif not self.new:
+            self.council.adopt(view)
+        self._check_view()
+
+    def force(self, change: Change) -> None:
+        """Change the list without a vote: only for somebody who knows that the others are gone for good."""
+        self.council.adopt(self.view.following(self.id, change))
+        self._check_view()
+
+    def _check_view(self) -> None:
+        """Take note of another list."""
+        before, after = self._last_view, self.view
+        if before is after:
+            return
+        self._last_view = after
+        for j in before.members.keys() | after.members.keys():
+            then, now = before.members.get(j), after.members.get(j)
+            if j != self.id and (then is None or now is None or then.lineage != now.lineage):
+                for known in (self.lineages, self.lives, self.known_saves, self._met, self._claims):
+                    known.pop(j, None)
+                self.contacts.forget(j)
+        mine = after.members.get(self.id)
+        if mine is None or mine.lineage not in (ANYBODY, self.lineage):
+            fate, remedy = ("was removed", RETURN) if mine is None else ("was replaced", REMEDY)
+            self.fence(f"server {self.id} {fate} in epoch {after.epoch}, so this one must not go on. {remedy}")
+        self._token_at, self._voting_since = None, None
+        self.contacts.renew(after.epoch)
+        self.adopted.append((before, after))
+        self.look()
+
+    def words(self) -> tuple[list[tuple[int, Word]], list[tuple[int, Word]]]:
+        """What may be told now, and what only when the state is saved."""
+        at_once, self.said = self.said, []
+        council, self.council.said = self.council.said, []
+        free = (Decided, Declined)
+        at_once += [(j, word) for j, word in council if isinstance(word, free)]
+        return at_once, [(j, word) for j, word in council if not isinstance(word, free)]
+
+    # --- Checkpoints -------------------------------------------------------------------------------------------------
+
+    def numbers(self) -> dict[str, Any]:
+        """For a checkpoint, which is one more."""
+        self.saves += 1
+        self.council.changed = False
+        return {
+            "council": self.council.numbers(),
+            "saves": self.saves,
+            "lineages": {str(j): lineage for j, lineage in self.lineages.items()},
+            "lives": {str(j): [life.incarnation, life.nonce] for j, life in self.lives.items()},
+            "known": {str(j): saves for j, saves in self.known_saves.items()},
+            "met": {str(j): [life.incarnation, life.nonce] for j, life in self._met.items()},
+        }
+
+    def restore(self, numbers: dict[str, Any]) -> None:
+        """Go on from a checkpoint."""
+        self.council.restore(numbers["council"])
+        self._last_view = self.view
+        self.saves = self.saved = numbers["saves"]
+        self.lineages = {int(j): lineage for j, lineage in numbers["lineages"].items()}
+        self.lives = {int(j): Life(*life) for j, life in numbers["lives"].items()}
+        self.known_saves = {int(j): saves for j, saves in numbers["known"].items()}
+        self._met = {int(j): Life(*life) for j, life in numbers.get("met", {}).items()}
+        if self.view.epoch > 0:
+            self.contacts.renew(self.view.epoch)
+        self._token_at = None

@@ -1,0 +1,206 @@
+"""How servers agree on who they are, and on a new token when the old one is lost: a vote for each epoch.
+
+Theory of operation
+-------------------
+What follows epoch e is decided by the voters of epoch e, by Paxos (Lamport, The Part-Time Parliament): whoever wants a
+change asks all voters for a *promise* under a ballot number that is higher than any it knows. Who promises takes no
+part in lower ballots, and tells for what it has voted before, if it has. With promises of a majority, the proposer asks
+for votes: for what was voted for in the highest ballot that it was told of, or else for what it wants. A list that a
+majority has voted for in one ballot is the list of epoch e + 1, for ever, and everybody is told.
+
+So there are never two lists of one epoch, whoever dies and however messages are lost, doubled or late; and a minority
+decides nothing. Voters may decline what they see no reason for, such as a new token while the old one is around.
+
+Nothing here is sent before the state that it speaks of is on disk: that is the host's duty.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import msgspec
+
+from spyker.node.control_messages import Accept, Accepted, Decided, Declined, Prepare, Promise, Word, to_json
+from spyker.node.views import Change, Member, View
+
+WIDTH = 1 << 16  # ballots are numbered by rounds of so many, one for each server
+
+
+class Wish(NamedTuple):
+    """What this server would have decided, and why."""
+
+    why: str
+    change: Change | None = None
+    """Nothing: a new token."""
+    before: Member | None = None
+    """What the entry is now; if it is another one, the wish is void."""
+
+
+class Proposal:
+    """A ballot that this server holds."""
+
+    def __init__(self, wish: Wish, ballot: int, view: View) -> None:
+        self.wish, self.ballot, self.view = wish, ballot, view
+        self.promises: dict[int, Promise] = {}
+        self.votes: set[int] = set()
+        self.asking = True  # for promises; then for votes
+
+
+class Council:
+    """One voter, and proposer."""
+
+    def __init__(self, id: int, view: View, agrees: Callable[[Prepare], bool]) -> None:
+        """``agrees`` says whether this server sees a reason for a proposal."""
+        self.id, self.view, self._agrees = id, view, agrees
+        self.promised = 0
+        self.voted: tuple[int, View] | None = None
+        self.proposal: Proposal | None = None
+        self.said: list[tuple[int, Word]] = []
+        """What is to be told, to whom, once the state is saved."""
+        self.changed = False
+        """Whether there is something to save."""
+
+    @property
+    def grants(self) -> bool:
+        """Whether this server has promised nothing about the next epoch."""
+        return self.promised == 0
+
+    # --- Proposing ---------------------------------------------------------------------------------------------------
+
+    def propose(self, wish: Wish) -> None:
+        """Hold a ballot, in place of any that is under way."""
+        if self.id not in self.view.voters:
+            return
+        ballot = (self.promised // WIDTH + 1) * WIDTH + self.id
+        view = self.view.following(self.id, wish.change)
+        self.proposal = Proposal(wish, ballot, view)
+        prepare = Prepare(self.view.epoch, ballot, view, wish.why)
+        self._tell_voters(prepare)
+        self._answer(self._prepared(prepare))
+
+    def withdraw(self, wish: Wish) -> bool:
+        """Want this no more. False if somebody may have been asked to vote for it: then it may still be decided."""
+        if self.proposal is not None and self.proposal.wish == wish and self.proposal.asking:
+            self.proposal = None  # whoever has promised waits for what another ballot brings
+        return self.voted is None
+
+    def _tell_voters(self, word: Word) -> None:
+        self.said += [(j, word) for j in self.view.voters if j != self.id]
+
+    def _answer(self, word: Word) -> None:
+        """What this server answers itself."""
+        self.hear(self.id, word)
+
+    def _promise(self, sender: int, promise: Promise) -> None:
+        proposal = self.proposal
+        if proposal is None or not proposal.asking or promise.ballot != proposal.ballot:
+            return
+        proposal.promises[sender] = promise
+        if self.view.majority(proposal.promises):
+            proposal.asking = False
+            voted = [(p.voted, p.view) for p in proposal.promises.values() if p.voted is not None]
+            if voted:
+                _, view = max(voted, key=lambda each: each[0] or 0)
+                assert view is not None
+                proposal.view = view
+            accept = Accept(self.view.epoch, proposal.ballot, proposal.view)
+            self._tell_voters(accept)
+            self._answer(self._vote(accept))
+
+    def _accepted(self, sender: int, accepted: Accepted) -> None:
+        proposal = self.proposal
+        if proposal is None or proposal.asking or accepted.ballot != proposal.ballot:
+            return
+        proposal.votes.add(sender)
+        if self.view.majority(proposal.votes):
+            self.adopt(proposal.view)
+
+    # --- Voting ------------------------------------------------------------------------------------------------------
+
+    def hear(self, sender: int, word: Word) -> None:
+        """Something was said, by another server or by this one itself."""
+        if isinstance(word, Decided):
+            self.adopt(word.view)
+            return
+        epoch: int = getattr(word, "epoch", -1)
+        if epoch < self.view.epoch and sender != self.id:
+            if isinstance(word, Prepare | Accept):
+                self.said.append((sender, Decided(self.view)))  # that is decided
+            return
+        if epoch != self.view.epoch or sender not in self.view.voters:
+            return
+        match word:
+            case Prepare():
+                self._reply(sender, self._prepared(word))
+            case Accept():
+                self._reply(sender, self._vote(word))
+            case Promise():
+                self._promise(sender, word)
+            case Accepted():
+                self._accepted(sender, word)
+            case Declined() if self.proposal is not None and word.ballot == self.proposal.ballot:
+                self._outbid(word.promised)
+
+    def _reply(self, sender: int, word: Word) -> None:
+        if sender != self.id:
+            self.said.append((sender, word))
+
+    def _prepared(self, prepare: Prepare) -> Word:
+        """Promise, unless a later ballot was promised, or there is no reason for one."""
+        own = prepare.ballot % WIDTH == self.id
+        if prepare.ballot <= self.promised or not (own or not self.grants or self._agrees(prepare)):
+            return Declined(prepare.epoch, prepare.ballot, self.promised)
+        self.promised, self.changed = prepare.ballot, True
+        ballot, view = self.voted or (None, None)
+        return Promise(prepare.epoch, prepare.ballot, ballot, view)
+
+    def _vote(self, accept: Accept) -> Word:
+        if accept.ballot < self.promised:
+            return Declined(accept.epoch, accept.ballot, self.promised)
+        self.promised, self.voted, self.changed = accept.ballot, (accept.ballot, accept.view), True
+        return Accepted(accept.epoch, accept.ballot)
+
+    def _outbid(self, promised: int) -> None:
+        """Somebody holds a later ballot: leave it to them, for now."""
+        if promised > self.promised:
+            self.promised, self.changed = promised, True
+            self.proposal = None
+
+    # --- What was decided --------------------------------------------------------------------------------------------
+
+    def adopt(self, view: View) -> bool:
+        """Another epoch has begun, if this is news."""
+        if view.epoch <= self.view.epoch:
+            return False
+        everybody = {*self.view.members, *view.members} - {self.id}
+        self.said += [(j, Decided(view)) for j in sorted(everybody)]
+        self.view, self.promised, self.voted, self.proposal, self.changed = view, 0, None, None, True
+        return True
+
+    # --- Checkpoints -------------------------------------------------------------------------------------------------
+
+    def numbers(self) -> dict[str, Any]:
+        """For a checkpoint."""
+        ballot, view = self.voted or (0, None)
+        return {
+            "view": text(self.view),
+            "promised": self.promised,
+            "voted": ballot,
+            "for": None if view is None else text(view),
+        }
+
+    def restore(self, numbers: dict[str, Any]) -> None:
+        """Go on from a checkpoint."""
+        self.view, self.promised = read_view(numbers["view"]), numbers["promised"]
+        self.voted = None if numbers["for"] is None else (numbers["voted"], read_view(numbers["for"]))
+
+
+def text(view: View) -> str:
+    """A list as a checkpoint holds it."""
+    return to_json(view).decode()
+
+
+def read_view(text: str) -> View:
+    """A list back again."""
+    return msgspec.json.decode(text, type=View)

@@ -1,0 +1,239 @@
+"""What a host does with other servers: it greets and recognises them, hears them, and goes on when they change."""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from collections import deque
+from typing import Any
+
+from spyker.node.control_messages import Ask, Greeting, Word
+from spyker.node.effects import Done, Effect, Members, Stop, Whisper, WriteDown
+from spyker.node.inbox import ASK, BEAT, GIFT, SUSPECTS, VIEW, Arrival, Rules
+from spyker.node.membership import Seats
+from spyker.node.outbox import Outbox, Outdated, Posted
+from spyker.node.rejection import Refusal
+from spyker.node.views import View
+from spyker.protocol.facts import Reformed, Suspected, Trusted
+from spyker.protocol.messages import Action, Gift, PeerMessage, Record, StartTimer, ToServer
+from spyker.protocol.server import Server
+
+
+class Neighbours(ABC):
+    """The side of a :class:`~spyker.node.node.Host` that looks at other servers. The attributes are the host's."""
+
+    id: int
+    rules: Rules
+    seats: Seats
+    server: Server | None
+    outboxes: dict[int, Outbox]
+    received: dict[int, int]
+    acknowledged: dict[int, int]
+    computing: bool
+    _handled: dict[int, int]
+    _queue: deque[Arrival]
+    _effects: list[Effect]
+    _words: list[tuple[int, Word]]
+    _suspected: frozenset[int]
+    _askers: set[int]
+    _asked: int
+    _stopped: bool
+    _changed: bool
+    _wanted: bool
+
+    @property
+    def view(self) -> View:
+        """The servers now."""
+        return self.seats.view
+
+    @abstractmethod
+    def _start(self, gift: Gift | None = None) -> None:
+        """Begin, with what another server gave."""
+
+    @abstractmethod
+    def _rest(self) -> None:
+        """Between two messages: is it time for a checkpoint?"""
+
+    def greet(self, server: int) -> Greeting:
+        """What this server says first to another."""
+        box = self.outboxes.get(server)
+        return self.seats.greeting(0 if box is None else box.acked)
+
+    def admit_peer(self, who: Greeting, layout: bytes, deployment: bytes) -> int:
+        """Refuse another server, or return the number of the last message that it need not repeat."""
+        if layout != self.rules.layout or deployment != self.rules.deployment:
+            raise Refusal("agreement", "the scenarios of the servers differ; use the same one everywhere")
+        self._recognise(who)
+        received = self.received.get(who.server, 0)
+        behind = who.view is not None and who.view.epoch < self.view.epoch  # and may speak of who was here before
+        if who.acked > received and not behind:
+            self._outdated(
+                f"server {who.server} knows that message {who.acked} was saved here, and {received} is the last"
+            )
+        return received
+
+    def know(self, server: int, who: Greeting, received: int, at: float) -> None:
+        """Another server answered a call of this one at this time: refuse whoever should not, or go on from there."""
+        self._recognise(who, server)
+        try:
+            self.outboxes[server].connected(server, received)
+        except Outdated as refusal:
+            self._outdated(str(refusal).removeprefix("outdated: "))
+        self.seats.met(who, at)
+        self.settle_seats()
+
+    def _recognise(self, who: Greeting, expected: int | None = None) -> None:
+        try:
+            self.seats.recognise(who, expected)
+        finally:
+            self.settle_seats()
+
+    def _outdated(self, why: str) -> None:
+        self.seats.outdated = f"outdated: {why}"
+        self.settle_seats()
+        raise Refusal("outdated", why)
+
+    def refused(self, server: int, refusal: Refusal) -> None:
+        """Another server refused this one."""
+        self.seats.refused(refusal)
+        self.settle_seats()
+
+    def hear(self, server: int, sequence: int, message: PeerMessage, receipt: Any = None, epoch: int = 0) -> None:
+        """A message of another server has arrived in full. It may be one that came before a connection broke."""
+        if epoch > self.view.epoch:
+            raise Refusal(
+                "epoch", f"server {server} is in epoch {epoch}, and this one in {self.view.epoch}; greet again"
+            )
+        if sequence <= self.received.get(server, 0) or server not in self.outboxes:
+            if receipt is not None:
+                self._effects.append(Done(receipt))
+            return
+        self.received[server] = sequence
+        lineage = self.seats.lineages.get(server, "")
+        if isinstance(message, Gift):
+            self._take_gift(server, sequence, message)
+            if receipt is not None:
+                self._effects.append(Done(receipt))
+            return
+        if self.server is None and receipt is not None:  # whoever waited would not hear what else it is told: a gift
+            self._effects.append(Done(receipt))
+            receipt = None
+        if self.server is None and message.only_the_latest_counts:
+            kind = type(message)
+            self._queue = deque(
+                a for a in self._queue if not (a.peer and a.sender == server and type(a.message) is kind)
+            )
+        self._queue.append(Arrival(server, message, sequence, peer=True, receipt=receipt, lineage=lineage))
+
+    def _take_gift(self, server: int, sequence: int, gift: Gift) -> None:
+        """A model to begin with, if this server waits for one."""
+        if self.server is None:
+            self._handled[server] = sequence
+            self._start(gift)
+        else:
+            self._queue.append(Arrival(server, number=sequence, peer=True, lineage=self.seats.lineages.get(server, "")))
+
+    def listen(self, server: int, word: Word) -> None:
+        """Another server said something that is no message."""
+        if isinstance(word, Ask):
+            if self.server is not None and server in self.outboxes:
+                self._askers.add(server)
+                self._queue.append(Arrival(self.id, change=GIFT))
+            return
+        self.seats.hear(server, word, saves=self.server is not None)
+        self.settle_seats()
+
+    def _watch(self) -> None:
+        if self.rules.beat > 0 and len(self.view.members) > 1:
+            self._effects.append(StartTimer(BEAT, self.rules.beat))
+
+    def _beat(self) -> None:
+        """Tell the others that this server is there, look who else is, and ask for what must be decided."""
+        self._effects.append(StartTimer(BEAT, self.rules.beat))
+        server = self.server
+        if server is not None and server.epoch == self.view.epoch and not self._stopped:
+            holds = server.has_token
+            self._effects += [Whisper(j, word) for j, word in self.seats.beat(has_token=holds)]
+            self.seats.look()
+            self.seats.consider(circulates=type(server).circulates)
+        else:
+            self._effects += [Whisper(j, word) for j, word in self.seats.beat(has_token=False)]
+            self.seats.look()
+        self.settle_seats()
+
+    def _ask(self) -> None:
+        """Ask the nearest of the others for a model to begin with; if nothing comes, ask the next."""
+        if self.server is None:
+            self._effects.append(StartTimer(ASK, self.rules.beat or 1.0))
+            met = [j for j in self.seats.others if j in self.seats.lineages and j not in self.seats.suspected]
+            met.sort(key=lambda j: self.seats.contacts.away.get(j, math.inf))
+            if met and not self.seats.new:
+                self._effects.append(Whisper(met[self._asked // 5 % len(met)], Ask()))
+                self._asked += 1
+
+    def settle_seats(self) -> None:
+        """Do what follows from what is known of the other servers."""
+        seats = self.seats
+        for before, after in seats.adopted:
+            self._change_seats(before, after)
+        seats.adopted.clear()
+        if self.server is not None and seats.suspected != self._suspected:
+            for j in sorted(seats.suspected - self._suspected):
+                self._effects.append(WriteDown(Suspected(self.id, j), len(self._queue)))
+            for j in sorted(self._suspected - seats.suspected):
+                self._effects.append(WriteDown(Trusted(self.id, j), len(self._queue)))
+            self._suspected = seats.suspected
+            self._queue.append(Arrival(self.id, change=SUSPECTS))
+        at_once, later = seats.words()
+        self._effects += [Whisper(j, word) for j, word in at_once]
+        self._words += later
+        if (seats.fenced or seats.outdated) and not self._stopped:
+            self._stopped = True
+            self._effects.append(Stop(seats.fenced or seats.outdated, anew=not seats.fenced))
+        if seats.council.changed and self.server is not None:
+            self._changed = self._wanted = True
+            self._rest()
+
+    def _change_seats(self, before: View, after: View) -> None:
+        """The servers are others now. What was kept for those who are gone, or are another one now, is void."""
+        same = {
+            j for j in before.members if before.members[j].lineage == getattr(after.members.get(j), "lineage", None)
+        }
+        for j in [j for j in self.outboxes if j not in same]:
+            del self.outboxes[j]
+            for known in (self.received, self.acknowledged, self._handled):
+                known.pop(j, None)
+        for j in self.seats.others:
+            self.outboxes.setdefault(j, Outbox())
+        self._askers &= self.outboxes.keys()
+        strangers = frozenset(before.members.keys() - same)
+        waiting = [a for a in self._queue if not (a.peer and a.sender in strangers)]
+        if self.computing and self._queue[0] not in waiting[:1]:
+            waiting.insert(0, self._queue[0])  # it is in service
+        self._queue = deque(waiting)
+        self._effects.append(Members(after, strangers))
+        if self.server is not None:
+            self._queue.append(Arrival(self.id, change=VIEW))
+
+    def next_for(self, peer: int) -> Posted | None:
+        """The next message for another server. It counts as sent over the present connection from now on."""
+        box = self.outboxes[peer]
+        posted = box.next()
+        if posted is not None:
+            box.sent = posted.sequence
+        return posted
+
+    def _reform(self, change: str) -> list[Action]:
+        """Tell the server of other servers, or have it give to one that is new."""
+        server = self.server
+        assert server is not None
+        if change == SUSPECTS:
+            return server.suspect(self._suspected)
+        if change == GIFT:
+            askers, self._askers = self._askers, set()
+            return [ToServer(j, server.handover()) for j in sorted(askers)]
+        view = self.view
+        if view.epoch == server.epoch or self.id not in view.members:
+            return []
+        reformed = Record(Reformed(self.id, view.epoch, list(view.members)))
+        return [reformed, *server.reform(view.epoch, view.ring, leads=view.leader == self.id)]

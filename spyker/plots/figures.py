@@ -1,0 +1,254 @@
+"""Figures styled for print: readable in greyscale, axes and units named, uncertainty over seeds shaded."""
+
+from __future__ import annotations
+
+import math
+import textwrap
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+from matplotlib import rc_context
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullFormatter
+
+from spyker.plots.curves import Curve
+from spyker.plots.samples import Sample
+from spyker.plots.styles import LOOKS, looks
+
+HATCHES = ("", "///", "...", "xxx", "\\\\\\", "ooo")
+GREYS = ("0.25", "0.55", "0.75", "0.88", "0.65", "0.45")
+PRINT: Any = {"font.size": 9, "pdf.fonttype": 42, "axes.spines.top": False, "axes.spines.right": False}
+POINTS = 400
+BARS = "Bars: mean over the seeds, with its standard deviation; dashed outlines: not reached, up to the bound known."
+Array: TypeAlias = npt.NDArray[np.float64]
+
+
+def panels(count: int, height: float = 2.9) -> tuple[Figure, list[Axes]]:
+    """A figure with so many panels side by side."""
+    with rc_context(PRINT):
+        figure = Figure(figsize=(3.6 * count if count > 1 else 5.0, height), layout="constrained")
+        axes = [figure.add_subplot(1, count, i + 1) for i in range(count)]
+    for a in axes:
+        a.grid(alpha=0.25, linewidth=0.5)
+        a.set_axisbelow(True)
+    return figure, axes
+
+
+def lines(
+    axes: Axes,
+    curves: Mapping[str, Sequence[Curve | None]],
+    x: str,
+    xlabel: str,
+    ylabel: str,
+    targets: Sequence[float],
+    special: Mapping[str, dict[str, Any]] | None = None,
+) -> None:
+    """One line per label, and a shade around it: :func:`meaning` says of what. Where lower is better, the axis is
+    logarithmic.
+
+    ``special`` are the looks of some runs, instead of those of their algorithms.
+    """
+    several = seeded(curves)
+    for (label, seeds), usual in zip(curves.items(), looks(list(curves), 1.4), strict=True):
+        known = [c for c in seeds if c is not None]
+        if not known:
+            continue
+        look = (special or {}).get(label) or usual
+        grid, values = on_one_grid(known, x, "mean")
+        axes.plot(grid, values.mean(0), label=label, **look)
+        if len(known) > 1:
+            low, high = values.min(0), values.max(0)
+        elif several:
+            continue
+        else:
+            low, high = np.asarray(known[0].worst), np.asarray(known[0].best)
+        axes.fill_between(grid, low, high, color=look["color"], alpha=0.15, linewidth=0)
+    for target in targets:
+        axes.axhline(target, color="0.5", linewidth=0.7, linestyle=":")
+    axes.set_xlabel(xlabel)
+    axes.set_ylabel(ylabel)
+    axes.set_xlim(left=0)
+    shown = [c for seeds in curves.values() for c in seeds if c is not None]
+    if shown and not shown[0].higher_is_better:
+        logarithmic(axes, np.array([score for c in shown for score in (*c.mean, *c.worst, *c.best)]))
+
+
+def seeded(curves: Mapping[str, Sequence[Curve | None]]) -> int:
+    """How many seeds there are of a line, at most; none, if there is only one."""
+    most = max((len(seeds) for seeds in curves.values()), default=0)
+    return most if most > 1 else 0
+
+
+def meaning(curves: Mapping[str, Sequence[Curve | None]], targets: Sequence[float]) -> str:
+    """What the lines, the shades and the dots of :func:`lines` are, in words."""
+    several = seeded(curves)
+    of = next((c.of for seeds in curves.values() for c in seeds if c is not None), "server")
+    whose = f"mean of the {of}s" if of == "server" else f"mean of what {of}s reported last"
+    lines = f"{whose} and of {several} seeds" if several else whose
+    shade = "the range over the seeds" if several else f"from the worst {of} to the best"
+    levels = f"target{'s' * (len(targets) > 1)} {' and '.join(f'{t:g}' for t in targets)}"
+    dotted = f"; thin grey dotted: {levels}" if targets else ""  # an algorithm's own line may be dotted, too
+    return f"Lines: {lines}; shade: {shade}{dotted}."
+
+
+def on_one_grid(curves: Sequence[Curve], x: str, y: str) -> tuple[Array, Array]:
+    """The points of one run as they are; of several, on a grid that ends where the first of them ends."""
+    if len(curves) == 1:
+        return np.asarray(getattr(curves[0], x), float), np.asarray([getattr(curves[0], y)], float)
+    grid = np.linspace(0, min(getattr(c, x)[-1] for c in curves), POINTS)
+    return grid, np.array([np.interp(grid, getattr(c, x), getattr(c, y)) for c in curves])
+
+
+def logarithmic(axes: Axes, scores: Array) -> None:
+    """A logarithmic axis with plain numbers on it, if the scores allow for it."""
+    known = scores[np.isfinite(scores)]
+    if known.size and known.min() > 0:
+        axes.set_yscale("log")
+        narrow = known.max() < 5 * known.min()
+        axes.yaxis.set_major_locator(MaxNLocator(6) if narrow else LogLocator(subs=(1, 2, 5)))
+        axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+        axes.yaxis.set_minor_formatter(NullFormatter())
+
+
+def steps(axes: Axes, series: Mapping[str, tuple[Sequence[float], Sequence[float]]], xlabel: str, ylabel: str) -> None:
+    """One line per series of points."""
+    for (label, (x, y)), look in zip(series.items(), looks(list(series), 1.1), strict=True):
+        axes.plot(x, y, label=label, **look)
+    axes.set_xlabel(xlabel)
+    axes.set_ylabel(ylabel)
+    axes.set_xlim(left=0)
+    axes.set_ylim(bottom=0)
+
+
+def bars(
+    axes: Axes,
+    groups: Sequence[str],
+    ours: Mapping[str, Sequence[Sample]],
+    paper: Mapping[str, Sequence[float | None]],
+    ylabel: str,
+) -> None:
+    """Grouped bars, one per series in each group, with the spread over seeds; diamonds are the paper's figures.
+
+    What is not known has no bar: the bound that is known, such as the time at which a run ended without reaching its
+    target, is a dashed outline, with a word.
+    """
+    width = 0.8 / len(ours)
+    for i, (label, samples) in enumerate(ours.items()):
+        x = np.arange(len(groups)) + (i - (len(ours) - 1) / 2) * width
+        fill = filling(label, i)
+        heights = [math.nan if s.mean is None else s.mean for s in samples]
+        spreads = [s.spread or 0.0 for s in samples]
+        axes.bar(x, heights, width * 0.92, label=label, yerr=spreads if any(spreads) else None, **fill)
+        for at, s in zip(x, samples, strict=True):
+            if s.mean is None:
+                missing(axes, at, width * 0.92, s, fill["facecolor"])
+        theirs = paper.get(label)
+        if theirs:
+            known = [(a, b) for a, b in zip(x, theirs, strict=True) if b is not None]
+            marks: Any = {"marker": "D", "s": 18, "facecolor": "white", "edgecolor": "black", "zorder": 3}
+            axes.scatter([a for a, _ in known], [b for _, b in known], label="paper" if i == 0 else None, **marks)
+    axes.set_xticks(range(len(groups)), groups)
+    axes.set_ylabel(ylabel)
+    axes.margins(y=0.12)
+    axes.grid(visible=False, axis="x")
+
+
+def filling(label: str, number: int) -> dict[str, Any]:
+    """How a bar is filled: as its algorithm's line is coloured, or grey, with a hatch of its own."""
+    owner = label.partition(",")[0]
+    number = list(LOOKS).index(owner) if owner in LOOKS else number
+    colour = LOOKS[owner][0] if owner in LOOKS else GREYS[number % len(GREYS)]
+    return {"facecolor": colour, "hatch": HATCHES[number % len(HATCHES)], "edgecolor": "white"}
+
+
+def missing(axes: Axes, at: float, width: float, sample: Sample, colour: str) -> None:
+    """Where a bar would stand: an outline up to the bound that is known, and what is known in words."""
+    low, high = sample.mean_range
+    bound = low if math.isfinite(low) else high if math.isfinite(high) else 0.0
+    if not axes.get_autoscaley_on():
+        bound = min(max(bound, axes.get_ylim()[0]), axes.get_ylim()[1])
+    outline: Any = {"facecolor": "none", "edgecolor": colour, "linestyle": "--", "linewidth": 0.9}
+    axes.bar([at], [bound], width, **outline)
+    text = "not reached" if sample.text() == "–" else sample.text(".3g").partition(" (")[0]
+    side: Any = {"rotation": 90, "ha": "center", "va": "bottom", "fontsize": 6.5, "color": "0.2"}
+    axes.annotate(text, (at, max(bound, 0.0)), (0, 2), textcoords="offset points", **side)
+
+
+def dots(
+    axes: Axes,
+    groups: Sequence[str],
+    series: Mapping[str, tuple[Sequence[tuple[float, bool] | None], Mapping[str, Any]]],
+    xlabel: str,
+) -> None:
+    """One line per group from the top, on which every series has a dot in the colour of its look.
+
+    A value comes with whether it is one: that of a target which was not reached is a bound, and its dot hollow.
+    """
+    rows = range(len(groups))
+    for row in rows:
+        known = [value[0] for values, _ in series.values() if (value := values[row]) is not None]
+        if known:
+            axes.plot([min(known), max(known)], [row, row], color="0.85", linewidth=2.5, zorder=1)
+    for label, (values, look) in series.items():
+        colour, marker = look["color"], look.get("marker", "o")
+        dot: Any = {"linestyle": "", "markersize": 6.5, "zorder": look.get("zorder", 3)}
+        axes.plot([], [], marker=marker, color=colour, markeredgecolor="white", label=label, **dot)
+        for row, value in zip(rows, values, strict=True):
+            if value is not None:
+                fill, edge = (colour, "white") if value[1] else ("white", colour)
+                axes.plot([value[0]], [row], marker=marker, color=fill, markeredgecolor=edge, **dot)
+    axes.set_yticks(rows, groups)
+    axes.set_ylim(len(groups) - 0.5, -0.5)
+    axes.set_xlim(left=0)
+    axes.set_xlabel(xlabel)
+    axes.grid(visible=False, axis="y")
+
+
+def kernel_density(values: Sequence[float], grid: Array | None = None) -> tuple[Array, Array]:
+    """How often values occur, smoothed by a Gaussian kernel of Silverman's width: where, and how often."""
+    data = np.asarray(values, float)
+    if grid is None:
+        grid = np.linspace(data.min(), data.max(), POINTS)
+    low, high = np.percentile(data, [25, 75])
+    width = 0.9 * min(data.std(), (high - low) / 1.34 or data.std()) * data.size**-0.2 or 1.0
+    heights = np.exp(-0.5 * ((grid[:, None] - data) / width) ** 2).sum(1) / (data.size * width * np.sqrt(2 * np.pi))
+    return grid, heights
+
+
+def density(axes: Axes, samples: Mapping[str, Sequence[float]], xlabel: str) -> None:
+    """The densities of some samples, one line each."""
+    low, high = min(min(s) for s in samples.values()), max(max(s) for s in samples.values())
+    margin = 0.1 * (high - low) or 1.0
+    grid = np.linspace(max(0.0, low - margin), high + margin, POINTS)
+    for (label, values), look in zip(samples.items(), looks(list(samples), 1.4), strict=True):
+        axes.plot(*kernel_density(values, grid), label=label, **look)
+    axes.set_xlabel(xlabel)
+    axes.set_ylabel("density")
+    axes.set_xlim(grid[0], grid[-1])
+    axes.set_ylim(bottom=0)
+
+
+def legend(axes: Axes, *, above: bool = False) -> None:
+    """A legend without a frame, where there is room, or above."""
+    place: Any = {"loc": "lower left", "bbox_to_anchor": (0, 1), "ncols": 3} if above else {}
+    axes.legend(frameon=False, fontsize=8, **place)
+
+
+def caption(figure: Figure, text: str) -> None:
+    """Say under a figure what it shows, so that it can be understood wherever it ends up."""
+    size = 7.0
+    width, height = figure.get_size_inches()
+    said = textwrap.wrap(text, int(width * 72 / (0.56 * size)))
+    figure.set_size_inches(width, height + len(said) * 1.3 * size / 72)  # what is drawn stays as large as it was
+    figure.supxlabel("\n".join(said), x=0.01, ha="left", fontsize=size, color="0.3")
+
+
+def save_figure(figure: Figure, path: Path) -> None:
+    """Write ``path``.png and ``path``.pdf; the same figure gives the same bytes."""
+    with rc_context(PRINT):
+        figure.savefig(path.with_suffix(".png"), dpi=200, metadata={"Software": None})
+        figure.savefig(path.with_suffix(".pdf"), metadata={"CreationDate": None, "Creator": None, "Producer": None})

@@ -1,0 +1,54 @@
+"""Live progress of a run, made from the facts as they are written."""
+
+from __future__ import annotations
+
+from rich.console import Console
+
+from spyker.plots.progress_bar import Bar
+from spyker.protocol.facts import (
+    CloudRoundEnded,
+    EarlySyncStarted,
+    ModelRestored,
+    RateHalved,
+    SyncStarted,
+    UpdateApplied,
+)
+from spyker.records import Evaluated, Fact, RunStarted
+
+
+class LiveProgress(Bar):
+    """How far a run is, in virtual time."""
+
+    def __init__(self, title: str, duration: float, metric: str, console: Console | None = None) -> None:
+        super().__init__(title, duration, console)
+        self.duration, self.metric = duration, metric
+        self.updates = self.syncs = 0
+        self.score: float | None = None
+        self.note = ""
+        if self.moves:
+            self.show(0.0, "starting")
+
+    def fact(self, t: float, fact: Fact) -> None:
+        """Take note of a fact."""
+        if isinstance(fact, RunStarted):
+            self.metric = fact.metric
+        elif isinstance(fact, UpdateApplied):
+            self.updates += 1
+        elif isinstance(fact, SyncStarted | EarlySyncStarted):
+            self.syncs = max(self.syncs, fact.bid)
+        elif isinstance(fact, CloudRoundEnded):
+            self.syncs = fact.round
+        elif isinstance(fact, Evaluated):
+            self.score = fact.mean
+        elif isinstance(fact, RateHalved):
+            self.note = f" · first trainings ran away: rate {fact.rate:g}"
+        elif isinstance(fact, ModelRestored):
+            self.note = f" · diverged, last good model restored: gain {fact.gain:g}"
+        if t >= self.duration or self.due():
+            self.show(t, self.status(t), last=t >= self.duration)
+
+    def status(self, t: float) -> str:
+        """Where the run stands."""
+        score = "–" if self.score is None else f"{self.score:.3f}"
+        counts = f"{self.updates:,} updates · {self.metric} {score} · {self.syncs} syncs"
+        return f"t {t:.1f}/{self.duration:g} s · {counts}{self.note}"

@@ -1,0 +1,49 @@
+"""What the summaries of runs warn of, as lines below a table."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from spyker.plots.run_groups import listed
+
+NAMED = 5  # clients, or runs, that a line names
+
+
+def notes(summaries: Mapping[str, Mapping[str, Any] | None]) -> list[str]:
+    """Lines about runs by name: their warnings, and the clients that failed in them.
+
+    What several runs have in common is one line, with the figures of the first.
+    """
+    found: dict[str, list[tuple[str, str]]] = {}
+    for name, summary in summaries.items():
+        for warning in (summary or {}).get("warnings", ()):
+            text = f"{warning['message']}. {warning['remedy']}."
+            found.setdefault(warning["kind"], []).append((name, text))
+        if failed := (summary or {}).get("failed_clients"):
+            total = len((summary or {})["updates_per_client"])
+            found.setdefault("failed clients", []).append((name, failed_clients(failed, total)))
+    return [line(kind, concerned, len(summaries)) for kind, concerned in found.items()]
+
+
+def line(kind: str, concerned: Sequence[tuple[str, str]], runs: int) -> str:
+    """One line about the runs to which the same happened."""
+    name, text = concerned[0]
+    if runs == 1:
+        return f"warning ({kind}): {text}"
+    if len(concerned) == 1:
+        return f"warning ({kind}) in {name}: {text}"
+    return f"warning ({kind}) in {named([name for name, _ in concerned])}: in the first, {text}"
+
+
+def failed_clients(failed: Sequence[Mapping[str, Any]], clients: int) -> str:
+    """Which clients failed, when, and why the first of them did."""
+    which = named([f"client {each['client']} at {each['time']:.4g} s" for each in failed])
+    first = "" if len(failed) == 1 else "The first: "
+    return f"{len(failed):,} of {clients:,} clients failed and left the run, {which}. {first}{failed[0]['reason']}"
+
+
+def named(names: Sequence[str]) -> str:
+    """Some of the names, and how many more there are."""
+    more = len(names) - NAMED
+    return listed([*names[:NAMED], f"{more:,} more"] if more > 0 else names)

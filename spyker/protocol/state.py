@@ -1,0 +1,126 @@
+"""A server's state as numbers that JSON can hold and vectors, and back.
+
+What is kept says itself what it is: a tuple, a set, a message, random numbers. So whoever writes a server writes
+nothing about saving it.
+"""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from spyker.protocol.codec import Array, Sizes, as_json, declaration, plain, put_together, take_apart
+from spyker.protocol.messages import Message
+from spyker.protocol.weights import Weights
+
+TUPLE, SET, TABLE, ARRAY, MESSAGE, RANDOM, FLOAT = "tuple", "set", "table", "array", "message", "random", "float"
+PLAIN = frozenset({type(None), bool, int, str})
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class State:
+    """Everything that a server knows at one moment and was not told by its :class:`~spyker.protocol.server.Setup`."""
+
+    numbers: dict[str, Any]
+    """What JSON can hold. Python writes and reads floats in it without loss."""
+    vectors: dict[str, Array]
+    """Arrays that nobody writes to afterwards."""
+
+
+class Kept(ABC):
+    """Something that says itself what is to be kept of it, and goes on from that in place."""
+
+    @abstractmethod
+    def kept(self) -> Any:
+        """What :func:`pack` can hold."""
+
+    @abstractmethod
+    def put_back(self, kept: Any) -> None:
+        """Go on from what was kept."""
+
+
+def pack(value: object, name: str, vectors: dict[str, Array]) -> Any:
+    """A value as JSON can hold it. Arrays go into ``vectors``, under names that begin with ``name``."""
+    if type(value) in PLAIN:
+        return value  # nearly all are, and a match takes its time
+    match value:
+        case int() | str():
+            return value
+        case float():
+            return float(value) if math.isfinite(value) else {FLOAT: repr(float(value))}
+        case list():
+            return [pack(entry, f"{name}.{i}", vectors) for i, entry in enumerate(value)]
+        case tuple():
+            return {TUPLE: [pack(entry, f"{name}.{i}", vectors) for i, entry in enumerate(value)]}
+        case set() | frozenset():
+            return {SET: [pack(entry, name, vectors) for entry in sorted(value)]}
+        case Weights():
+            vectors[name] = value.snapshot()
+            return {ARRAY: name}
+        case np.ndarray():
+            vectors[name] = value.copy() if value.flags.writeable else value
+            return {ARRAY: name}
+        case np.generic():
+            return pack(value.item(), name, vectors)
+        case np.random.Generator():
+            return {RANDOM: value.bit_generator.state}
+        case Message():
+            numbers, arrays = take_apart(value)
+            numbers = {key: plain(each) if isinstance(each, Mapping) else each for key, each in numbers.items()}
+            forms = declaration(type(value)).arrays
+            for form, array in zip(forms, arrays, strict=True):
+                numbers[form.name] = pack(array, f"{name}.{form.name}", vectors)
+            return {MESSAGE: value.kind, "fields": numbers}
+        case dict() | Mapping():
+            pairs = ((key, pack(entry, f"{name}.{key}", vectors)) for key, entry in value.items())
+            return {TABLE: [[pack(key, name, vectors), entry] for key, entry in pairs]}
+        case Kept():
+            return pack(value.kept(), name, vectors)
+    raise TypeError(
+        f"{name} is {type(value).__name__}, which a checkpoint cannot hold. Keep numbers, texts, lists, tuples, sets, "
+        "dictionaries, arrays, messages or a numpy Generator, or begin the attribute's name with an underscore if it "
+        "need not be kept"
+    )
+
+
+class Unpacker:
+    """Makes values of what :func:`pack` left. Only messages of these kinds are made."""
+
+    def __init__(self, vectors: Mapping[str, Array], kinds: Mapping[str, type[Message]], sizes: Sizes) -> None:
+        self.vectors, self.kinds, self.sizes = vectors, kinds, sizes
+
+    def unpack(self, packed: Any) -> Any:
+        """The value back again."""
+        if isinstance(packed, list):
+            return [self.unpack(entry) for entry in packed]
+        if not isinstance(packed, dict):
+            return packed
+        match packed:
+            case {"tuple": entries}:
+                return tuple(self.unpack(entry) for entry in entries)
+            case {"set": entries}:
+                return {self.unpack(entry) for entry in entries}
+            case {"table": pairs}:
+                return {self.unpack(key): self.unpack(entry) for key, entry in pairs}
+            case {"array": name}:
+                return self.vectors[name]
+            case {"float": text}:
+                return float(text)
+            case {"random": state}:
+                random = np.random.default_rng(0)
+                random.bit_generator.state = state
+                return random
+            case {"message": name, "fields": fields}:
+                kind = self.kinds[name]
+                arrays = [self.unpack(fields[form.name]) for form in declaration(kind).arrays]
+                for form, array in zip(declaration(kind).arrays, arrays, strict=True):
+                    if array.dtype != form.dtype:
+                        raise ValueError(f"{form.name} of a saved {name} is {array.dtype}, not {form.dtype}")
+                numbers = {name: fields[name] for name in declaration(kind).names if name in fields}
+                return put_together(kind, as_json(numbers), arrays, self.sizes)
+        raise ValueError(f"{packed!r:.100} is nothing that was saved by this version")

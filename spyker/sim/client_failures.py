@@ -1,0 +1,67 @@
+"""Clients whose training failed: they are excluded, and the run goes on without them, unless all of them fail."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from spyker.engines.divergence import ran_away
+from spyker.engines.engine import TrainJob
+from spyker.sim.nonfinite_model import DivergedError
+from spyker.tasks.checked_task import ClientTrainingError
+from spyker.tasks.task import Task
+
+EXPLAINED = 3  # an explanation repeats the training, so only the first few failures get one
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """One client that was excluded."""
+
+    client: int
+    time: float
+    reason: str
+    error: str
+    """What the run says if it must stop: for an exception, its traceback."""
+    diverged: bool
+    """Whether the training returned weights that are not finite, in place of raising an exception."""
+
+
+class Failures:
+    """The clients of one run that were excluded, in the order of their failures."""
+
+    def __init__(self, clients: int, task: Task, *, stop: bool) -> None:
+        """``stop``: the first failure ends the run."""
+        self.clients, self.task, self.stop = clients, task, stop
+        self.by_client: dict[int, Failure] = {}
+        self.trained = False
+        """Whether any training succeeded."""
+
+    def raised(self, now: float, job: TrainJob, error: ClientTrainingError) -> Failure:
+        """Exclude a client whose training raised an exception, or returned something else than weights."""
+        return self._add(Failure(job.client, now, error.reason, str(error), diverged=False))
+
+    def ran_away(self, now: float, job: TrainJob, before: tuple[float, TrainJob] | None) -> Failure:
+        """Exclude a client whose training returned weights that are not finite.
+
+        ``before`` is the first training that did, if another one was passed on to its server.
+        """
+        why = ran_away(job, self.task if len(self.by_client) < EXPLAINED else None)
+        error = f"training diverged. First at client {job.client}, at t = {now:g} s, {why}"
+        if before is not None and not self.by_client:
+            t, first = before
+            error = f"training diverged. First at client {first.client}, at t = {t:g} s, {ran_away(first, self.task)}"
+        return self._add(Failure(job.client, now, f"its weights are not finite any more {why}", error, diverged=True))
+
+    def _add(self, failure: Failure) -> Failure:
+        self.by_client[failure.client] = failure
+        return failure
+
+    def check(self, *, ended: bool = False) -> None:
+        """Stop the run if all clients have failed, or if it has ended without a single training that succeeded.
+
+        That is no fault of one client, and the first error is what helps.
+        """
+        all_failed = len(self.by_client) == self.clients or (ended and not self.trained)
+        if self.by_client and (self.stop or all_failed):
+            first = next(iter(self.by_client.values()))
+            raise DivergedError(first.error) if first.diverged else ClientTrainingError(first.error, first.reason)

@@ -1,0 +1,529 @@
+"""The emulated world with whole server processes: they crash and restart, and connections between nodes break.
+
+Each server is a :class:`~spyker.node.node.Host` and each client has a :class:`~spyker.node.pending_update.Holding`. As
+long as nothing fails and a disk is instant, the facts are those of :class:`~spyker.sim.world.World`, to the bit: what
+hosts say beyond the protocol, greetings, sequence numbers and acknowledgements, takes a link's latency and none of its
+bandwidth. Only the order of two things that happen at the very same time may be another one: a host tells its clients
+first and other servers afterwards, when that is saved, where a bare server's messages leave in the order in which it
+sent them.
+
+A connection is like one of TCP: in order, and when it breaks, both ends know at once, and whatever was on its way in
+either direction is lost. It breaks when a process at its end is killed, and when its path is cut. ``reconnect`` seconds
+after there is a process and a path again, it is made anew, handshake included.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections import Counter, deque
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from spyker.engines.engine import TrainJob
+from spyker.node.control_messages import Greeting, Life, Word
+from spyker.node.effects import (
+    Acknowledge,
+    Close,
+    Effect,
+    Give,
+    Members,
+    Refused,
+    Stop,
+    Tell,
+    Welcome,
+    Whisper,
+    WriteDown,
+)
+from spyker.node.inbox import Rules
+from spyker.node.membership import OPERATOR, Seats
+from spyker.node.node import Host
+from spyker.node.outbox import Posted
+from spyker.node.paxos import Wish
+from spyker.node.pending_update import Held, Holding
+from spyker.node.rejection import Refusal
+from spyker.node.task_tokens import Ledger
+from spyker.node.views import NOBODY, Change, Member, first_view
+from spyker.placement import Placement
+from spyker.protocol.client import Client
+from spyker.protocol.facts import UpdateApplied
+from spyker.protocol.messages import ClientMessage, Leave
+from spyker.protocol.server import Server
+from spyker.records import Resumed
+from spyker.sim.sim_process import Disk, Process
+from spyker.sim.world import Emulation
+
+
+@dataclass(slots=True, eq=False)
+class Session:
+    """A client's connection."""
+
+    client: int
+    process: Process
+    welcomed: bool = False
+    open: bool = True
+
+
+@dataclass(slots=True, eq=False)
+class Connection:
+    """A server's connection to another, for the messages of the first and the acknowledgements of the second."""
+
+    sender: Process
+    receiver: Process
+    open: bool = True
+
+
+class HostedWorld(Emulation):
+    """Server processes, clients and everything between them, and what may happen to them."""
+
+    processors: list[Process]
+    process_kind = Process
+
+    def __init__(
+        self,
+        build: Callable[[int, Mapping[int, int]], Server],
+        clients: Sequence[Client],
+        sizes: Callable[[int], int],
+        places: Placement,
+        **surroundings: Any,
+    ) -> None:
+        """``build`` makes a server with its first clients, and ``sizes`` says how much data a client has.
+
+        What surrounds them is that of every :class:`~spyker.sim.world.Emulation`.
+        """
+        super().__init__(len(places.servers), len(clients), **surroundings)
+        self.build, self.sizes, self.places = build, sizes, places
+        self.reconnect = 1.0
+        self.rules = Rules(clients=len(clients), beat=1.0)
+        self.suspect_after, self.renew_after = 5.0, 10.0
+        self.first = first_view(places.learners, places.servers)
+        self.stopped: list[tuple[int, str]] = []  # processes that must not go on, and why
+        self.backups: dict[int, Disk] = {}
+        self.disks = [Disk(i, seconds=0.0) for i in places.servers]
+        self.processors = []
+        self.holdings = [Holding(client) for client in clients]
+        self.sessions: list[Session | None] = [None] * len(clients)
+        self.refused: Counter[str] = Counter()
+        self._peer_links: dict[tuple[int, int], Connection] = {}
+        self._cuts: set[tuple[int, int]] = set()  # ordered pairs of servers
+        self._region_cuts: set[tuple[int, int]] = set()  # of a server and a region
+        self._unsaved: list[deque[UpdateApplied]] = [deque() for _ in places.servers]
+        self._lives = itertools.count()  # no two processes are one, also if a disk was put back between them
+
+    def start(self) -> None:
+        """At time 0 every process begins, and its clients and all other servers are there."""
+        for i in self.places.servers:
+            self.processors.append(self._process(i))
+            self.processors[i].host.begin()
+            self.processors[i].go_on()
+            for k in self.places.clients_of(i):
+                self._connect(k, None)
+        self._link_all(self.places.servers, at=self.clock.now)
+
+    def schedule(self, time: float, do: Callable[..., None], *arguments: Any) -> None:
+        """Have one of the methods below, or anything else, called at a time."""
+        self.clock.at(time, lambda _a, _b: do(*arguments), None, None)
+
+    # --- What may happen to servers ----------------------------------------------------------------------------------
+
+    def crash(self, server: int, *, lose_disk: bool = False) -> None:
+        """Kill a process: what waits for it, what it knows and has not saved, and its connections are gone."""
+        if self.processors[server].alive:
+            self._kill(self.processors[server])
+        if lose_disk:
+            self.disks[server].lose()
+
+    def _kill(self, process: Process) -> None:
+        process.kill()
+        clients = list(process.host.sessions)
+        for session in process.host.sessions.values():
+            session.open = False
+        for link in self._peer_links.values():
+            if process in (link.sender, link.receiver):
+                link.open = False
+        if process is not self.processors[process.host.id]:
+            self._connect_soon(clients)  # there is another one
+
+    def back_up(self, server: int) -> None:
+        """Keep a copy of a server's disk."""
+        self.backups[server] = self.disks[server].copied()
+
+    def restore(self, server: int) -> None:
+        """Put a copy of a server's disk in its place, if there is one and no process uses the disk."""
+        if server in self.backups and not self.processors[server].alive:
+            self.disks[server] = self.backups[server].copied()
+
+    def copy(self, server: int) -> None:
+        """Somebody starts a second process, from a copy of the first one's disk."""
+        first = self.processors[server]
+        if not first.alive or self.disks[server].read() is None:
+            return
+        self.disks[server] = first.disk.copied()
+        second = self.processors[server] = self._process(server)
+        checkpoint = self.disks[server].read()
+        assert checkpoint is not None
+        second.host.resume(*checkpoint)
+        second.go_on()
+        for link in self._peer_links.values():
+            if first in (link.sender, link.receiver):
+                link.open = False  # whoever comes again is believed to have come back
+        self._link_all([server], at=self.clock.now)
+        for j in self.places.servers:
+            if j != server:
+                self.clock.at(self.clock.now + self.reconnect, self._come_back, first, j)
+
+    def _come_back(self, process: Process, j: int) -> None:
+        """The first of two copies finds that its connections broke, and tries again and again."""
+        i, receiver = process.host.id, self.processors[j]
+        if not process.alive or process.later(self._come_back, process, j):
+            return
+        if receiver.alive and receiver.backlog is None and (i, j) not in self._cuts:
+            try:
+                receiver.host.admit_peer(process.host.greet(j), b"", b"")
+            except Refusal as refusal:
+                self.refused[refusal.reason] += 1
+                process.host.refused(j, refusal)
+            self._both_go_on(process, receiver)
+        self.clock.at(self.clock.now + self.reconnect, self._come_back, process, j)
+
+    def restart(self, server: int, *, new: bool = False) -> None:
+        """Start a process anew, from the last checkpoint on its disk if there is one; ``new``: to join the others."""
+        before = self.processors[server]
+        if before.alive:
+            return
+        checkpoint = self.disks[server].read()
+        self.disks[server].joins |= new  # also in a later life, if this one ends before it has saved anything
+        process = self.processors[server] = self._process(server, new=self.disks[server].joins and checkpoint is None)
+        process.longest = before.longest
+        if checkpoint is None:
+            self._forget(server, 0)
+            process.host.begin()
+        else:
+            process.host.resume(*checkpoint)
+            version = process.server.version
+            self.sink(self.clock.now, Resumed(server, version, self._forget(server, version)), None)
+        process.go_on()
+        self._connect_soon(self.places.clients_of(server))
+        self._link_all([server], at=self.clock.now + self.reconnect)
+
+    def change(self, by: int, server: int, *, remove: bool = False) -> None:
+        """Somebody tells a server that another one's place is vacant, or that there shall be none."""
+        host = self.processors[by].host
+        now = host.view.members.get(server)
+        if now is not None or not remove:
+            change = Change(server, None if remove else Member(NOBODY, learner=server in self.places.learners))
+            host.seats.wish(Wish(OPERATOR, change, now))
+
+    def replace(self, by: int, server: int) -> None:
+        """A server and its disk are gone for ever; somebody has it replaced, and starts another."""
+        self.crash(server, lose_disk=True)
+        self.change(by, server)
+        self.restart(server, new=True)
+
+    def cut(self, a: int, b: int) -> None:
+        """Let no message pass between two servers."""
+        for pair in ((a, b), (b, a)):
+            self._cuts.add(pair)
+            if pair in self._peer_links:
+                self._peer_links[pair].open = False
+
+    def heal(self, a: int, b: int) -> None:
+        """Let messages pass between two servers again."""
+        self._cuts -= {(a, b), (b, a)}
+        self._link_all([a, b], at=self.clock.now + self.reconnect)
+
+    def cut_region(self, server: int, region: int) -> None:
+        """Let no message pass between a server and the clients in a region."""
+        self._region_cuts.add((server, region))
+        for k, session in enumerate(self.sessions):
+            if session is not None and session.open and (session.process.host.id, self._region(k)) == (server, region):
+                session.open = False
+                session.process.host.part(k, session)
+                session.process.go_on()
+
+    def heal_region(self, server: int, region: int) -> None:
+        """Let messages pass between a server and the clients in a region again."""
+        self._region_cuts.discard((server, region))
+        self._connect_soon(k for k in self.places.clients_of(server) if self._region(k) == region)
+
+    def isolate(self, region: int) -> None:
+        """Let no message pass between a region and the others; inside, life goes on."""
+        servers, clients = self._across(region)
+        for pair in servers:
+            self.cut(*pair)
+        for pair in clients:
+            self.cut_region(*pair)
+
+    def rejoin(self, region: int) -> None:
+        """Let messages pass between a region and the others again."""
+        servers, clients = self._across(region)
+        for pair in servers:
+            self.heal(*pair)
+        for pair in clients:
+            self.heal_region(*pair)
+
+    def _across(self, region: int) -> tuple[list[tuple[int, int]], list[tuple[int, int]]]:
+        """Pairs of servers, and of a server and a region, between which lies the border of a region."""
+        inside = {i: self.places.server_regions[i] == region for i in self.places.servers}
+        regions = sorted(set(self.places.client_regions))
+        return (
+            [(i, j) for i in inside for j in inside if inside[i] and not inside[j]],
+            [(i, other) for i in inside for other in regions if inside[i] != (other == region)],
+        )
+
+    # --- What may happen to clients ----------------------------------------------------------------------------------
+
+    def leave(self, client: int) -> None:
+        """A client says goodbye, if its server can hear it, and drops what it holds."""
+        self.places.move_client(client, None)
+        self.holdings[client].drop()
+        session, self.sessions[client] = self.sessions[client], None
+        if session is not None and session.open:
+            session.open = False
+            session.process.host.leave(client, session)
+            session.process.go_on()
+
+    def come(self, client: int, server: int) -> None:
+        """A client that belongs to nobody comes to a server."""
+        self.places.move_client(client, server)
+        self.links.renew(client)
+        self._connect_soon([client])
+
+    def move(self, client: int, server: int) -> None:
+        """A client turns to another server."""
+        self.leave(client)
+        self.come(client, server)
+
+    # --- Processes ---------------------------------------------------------------------------------------------------
+
+    def _process(self, i: int, *, new: bool = False) -> Process:
+        disk = self.disks[i]
+        disk.incarnation += 1
+        seats = Seats(
+            i,
+            self.first,
+            self.now_at(i),
+            lineage=disk.lineage,
+            life=Life(disk.incarnation, f"{next(self._lives):08}"),
+            former=disk.former,
+            new=new,
+            suspect_after=self.suspect_after,
+            renew_after=self.renew_after,
+        )
+        host = Host(
+            i,
+            lambda roster: self.build(i, roster),
+            Ledger(disk.secret, disk.incarnation),
+            replace(self.rules, lineage=disk.lineage, wait_for=len(self.places.clients_of(i))),
+            seats=seats,
+        )
+        return self.process_kind(self, host, disk, self.build(i, {}))
+
+    def now_at(self, server: int) -> Callable[[], float]:
+        """The clock of a server."""
+        return lambda: self.clock.now
+
+    def _forget(self, server: int, version: int) -> int:
+        """Updates after a version are lost: count them no more, and return how many these are."""
+        lost = [fact for fact in self._unsaved[server] if fact.version > version]
+        self._unsaved[server].clear()
+        for fact in lost:
+            self.updates_per_client[fact.client] -= 1
+        self.updates_per_server[server] -= len(lost)
+        self.updates -= len(lost)
+        return len(lost)
+
+    def carry_out(self, process: Process, effect: Effect) -> None:
+        """Do what a host asks for that concerns others than its process."""
+        now, i = self.clock.now, process.host.id
+        match effect:
+            case Give(session, _, message):
+                arrival = self.links.down(now, i, session.client, self._size(message))
+                self.clock.at(arrival, self._task_arrives, session, effect)
+            case WriteDown(fact, queue):
+                if isinstance(fact, UpdateApplied):
+                    self._note(process, fact)
+                self._record(fact, queue)
+            case Tell(peer):
+                self._tell(i, peer)
+            case Acknowledge(peer, sequence):
+                link = self._peer_links.get((peer, i))
+                if link is not None and link.open and link.receiver is process:
+                    self.clock.at(self.links.between(now, i, peer, 0), self._acknowledged, link, sequence)
+            case Whisper(peer, word):
+                link = self._peer_links.get((i, peer))
+                if link is not None and link.open and link.sender is process:
+                    self.clock.at(self.links.between(now, i, peer, 0), self._whispered, link, word)
+            case Members(_, strangers):
+                for (a, b), link in self._peer_links.items():
+                    if i in (a, b) and strangers & {a, b}:
+                        link.open = False
+                self._link_all([i], at=now + self.reconnect)
+            case Stop(why, anew):
+                self.stopped.append((i, why))
+                self.clock.at(now, self._stop, process, anew)
+            case Welcome(session, keep):
+                self.clock.at(self.links.down(now, i, session.client, 0), self._welcomed, session, keep)
+            case Close(session):
+                session.open = False
+            case Refused(_, refusal):
+                self.refused[refusal.reason] += 1
+
+    def _stop(self, process: Process, anew: bool) -> None:
+        """A process that must not go on ends; one whose state is too old begins anew."""
+        i = process.host.id
+        if process.alive:
+            self._kill(process)
+            if anew and self.processors[i] is process:
+                self.disks[i].begin_anew()
+                self.restart(i, new=True)
+
+    def _note(self, process: Process, fact: UpdateApplied) -> None:
+        """Remember updates that a crash would take back."""
+        unsaved = self._unsaved[fact.server]
+        while unsaved and unsaved[0].version <= process.host.saved_version:
+            unsaved.popleft()
+        unsaved.append(fact)
+
+    # --- Servers and servers -----------------------------------------------------------------------------------------
+
+    def _link_all(self, servers: Sequence[int], at: float) -> None:
+        """Connect these servers with all others, in both directions; also one that is gone and may not know."""
+        for i in range(len(self.processors)):
+            for j in range(len(self.processors)):
+                if i != j and (i in servers or j in servers):
+                    self.clock.at(at, self._link, i, j)
+
+    def _link(self, i: int, j: int, hello: Greeting | None = None) -> None:
+        """One server connects to another and goes on with what the other has not; it may have greeted before."""
+        sender, receiver, before = self.processors[i], self.processors[j], self._peer_links.get((i, j))
+        if not (sender.alive and receiver.alive) or (i, j) in self._cuts or (before is not None and before.open):
+            return None
+        if sender.later(self._link, i, j) or receiver.later(self._link, i, j):
+            return None
+        try:
+            received = receiver.host.admit_peer(hello or sender.host.greet(j), b"", b"")
+        except Refusal as refusal:
+            self.refused[refusal.reason] += 1
+            sender.host.refused(j, refusal)
+        else:
+            try:
+                sender.host.know(j, receiver.host.greet(i), received, self.now_at(i)())
+            except Refusal as refusal:
+                self.refused[refusal.reason] += 1
+                receiver.host.refused(i, refusal)
+            else:
+                sender.host.outboxes[j].acknowledge(receiver.host.acknowledged.get(i, 0))
+                self._peer_links[i, j] = Connection(sender, receiver)
+                self._tell(i, j)
+                return self._both_go_on(sender, receiver)
+        self.clock.at(self.clock.now + self.reconnect, self._link, i, j)
+        return self._both_go_on(sender, receiver)
+
+    def _both_go_on(self, sender: Process, receiver: Process) -> None:
+        for process in (sender, receiver):
+            if process.alive:
+                process.go_on()
+
+    def _whispered(self, link: Connection, word: Word) -> None:
+        if link.open and not link.receiver.later(self._whispered, link, word):
+            link.receiver.host.listen(link.sender.host.id, word)
+            link.receiver.go_on()
+
+    def _tell(self, i: int, j: int) -> None:
+        link = self._peer_links.get((i, j))
+        if link is None or not link.open:
+            return
+        while (posted := link.sender.host.next_for(j)) is not None:
+            arrival = self.links.between(self.clock.now, i, j, self._size(posted.message))
+            self.clock.at(arrival, self._told, link, posted)
+
+    def _told(self, link: Connection, posted: Posted) -> None:
+        if link.open and not link.receiver.later(self._told, link, posted):
+            i, j = link.sender.host.id, link.receiver.host.id
+            try:
+                link.receiver.host.hear(i, posted.sequence, posted.message, epoch=link.sender.host.view.epoch)
+            except Refusal as refusal:
+                self.refused[refusal.reason] += 1
+                link.open = False
+                self.clock.at(self.clock.now + self.reconnect, self._link, i, j)
+            link.receiver.go_on()
+
+    def _acknowledged(self, link: Connection, sequence: int) -> None:
+        if link.open and not link.sender.later(self._acknowledged, link, sequence):
+            box = link.sender.host.outboxes.get(link.receiver.host.id)
+            if box is not None:
+                box.acknowledge(sequence)
+
+    # --- Servers and clients -----------------------------------------------------------------------------------------
+
+    def _region(self, client: int) -> int:
+        return self.places.client_regions[client]
+
+    def _connect_soon(self, clients: Any) -> None:
+        for k in clients:
+            self.clock.at(self.clock.now + self.reconnect, self._connect, k, None)
+
+    def _connect(self, k: int, _b: None) -> None:
+        """A client comes to its server with what it holds, if it can."""
+        home, before = self.places.homes[k], self.sessions[k]
+        if home is None or (before is not None and before.open) or (home, self._region(k)) in self._region_cuts:
+            return
+        process = self.processors[home]
+        if process.alive and not process.later(self._connect, k, None):
+            session = self.sessions[k] = Session(k, process)
+            process.host.come(k, session, self.sizes(k), self.holdings[k].connect(home))
+            process.go_on()
+            self._depart(k, None)
+
+    def _welcomed(self, session: Session, keep: bool) -> None:
+        if session.open:
+            session.welcomed = True
+            self.holdings[session.client].welcomed(session.process.host.id, keep=keep)
+            self._offer(session.client)
+
+    def _task_arrives(self, session: Session, task: Give) -> None:
+        k = session.client
+        if session.open and not self.excluded(k):
+            held = self.holdings[k].assigned(session.process.host.id, task.ticket, task.message)
+            self._train(k, held.order, self._training_ends, (k, held))
+
+    def _training_ends(self, trainee: tuple[int, Held], job: TrainJob) -> None:
+        k, held = trainee
+        if self.excluded(k):
+            return
+        weights = self._trained(job, self.processors[held.place].server)
+        if weights is None:
+            arrival = self.links.up(self.clock.now, k, held.place, self._size(Leave()))
+            self.clock.at(arrival, self._depart, k, None)
+            return
+        self.holdings[k].trained(held, weights, job.examples, job.metrics)
+        self._offer(k)
+
+    def _depart(self, k: int, _b: None) -> None:
+        """A client that failed says goodbye, if its server can hear it; otherwise when it is connected again."""
+        session = self.sessions[k]
+        if self.excluded(k) and session is not None and session.open:
+            self.leave(k)
+
+    def _offer(self, k: int) -> None:
+        """A client answers, if there is a connection and something to answer."""
+        session = self.sessions[k]
+        if session is None or not (session.open and session.welcomed):
+            return
+        offered = self.holdings[k].offer()
+        if offered is not None:
+            _, answer = offered
+            arrival = self.links.up(self.clock.now, k, session.process.host.id, self._size(answer))
+            self.clock.at(arrival, self._answer_arrives, session, offered)
+
+    def _answer_arrives(self, session: Session, offered: tuple[bytes, ClientMessage]) -> None:
+        if not session.open or session.process.later(self._answer_arrives, session, offered):
+            return
+        ticket, answer = offered
+        host = session.process.host
+        try:
+            host.answer(session.client, host.check(session.client, ticket).number, answer)
+        except Refusal as refusal:
+            self.refused[refusal.reason] += 1
+        session.process.go_on()

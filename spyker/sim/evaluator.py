@@ -1,0 +1,135 @@
+"""Evaluation at fixed virtual times, without ever making the world wait for it.
+
+The models are snapshots, so their scores may be computed while the world goes on. Facts that come after an evaluation
+are held back until its scores are there: the record stays in the order of time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from spyker.config.scenario import Evaluation
+from spyker.engines.engine import Engine, EvaluateJob
+from spyker.records import Evaluated, Fact, Measured, RunStarted, evaluated, measured
+from spyker.sim.clock import Clock
+from spyker.sim.nonfinite_model import diverged
+from spyker.sim.plateau import Plateau
+from spyker.sim.world import Emulation, Sink
+from spyker.tasks.task import Task
+from spyker.vectors import average, is_finite
+
+ROUNDING = 1e-9  # seconds, of times that are sums
+
+
+class Judge:
+    """Evaluates the servers' models. Facts pass through it on their way to ``sink``."""
+
+    def __init__(
+        self,
+        clock: Clock,
+        engine: Engine,
+        start: RunStarted,
+        plan: Evaluation,
+        sink: Sink,
+        rest: Callable[[], None] = lambda: None,
+        task: Task | None = None,
+    ) -> None:
+        """``rest`` is called when an evaluation is under way and nothing else is: the world may be looked at then."""
+        self.clock, self.engine, self.start, self.plan, self.sink = clock, engine, start, plan, sink
+        self.rest, self.task = rest, task
+        self.measured: list[Measured] = []  # in the last evaluation, besides the metric
+        self.history: list[tuple[float, Evaluated]] = []
+        self.turn = 0
+        self.given = False  # whether the run began from a model that was trained before
+        self._plateau, self._seen = Plateau(higher_is_better=start.higher_is_better), 0
+        self._pending: tuple[float, int, int, list[EvaluateJob]] | None = None
+        self._held: list[tuple[float, Fact, int | None]] = []
+
+    def fact(self, t: float, fact: Fact, queue: int | None) -> None:
+        """Pass a fact on, or hold it back behind an evaluation whose scores are not there yet."""
+        if self._pending is not None:
+            if any(job.result is None for job in self._pending[3]):
+                self._held.append((t, fact, queue))
+                return
+            self.settle()
+        self.sink(t, fact, queue)
+
+    def evaluate(self, world: Emulation, servers: Sequence[int]) -> None:
+        """Begin an evaluation of these servers' models now and see to the next one."""
+        self.settle()
+        models = [world.processors[i].server.weights.snapshot() for i in servers]
+        for i, model in zip(servers, models, strict=True):
+            if not is_finite(model):
+                raise diverged(i, self.clock.now, world.broken, self.task)
+        states = None
+        if self.task is not None and self.task.evaluates_states:
+            states = {k: state for k, state in world.states.items() if state is not None}
+        jobs = [EvaluateJob(model, states) for model in models]
+        if len(models) > 1:
+            jobs.append(EvaluateJob(average(models), states))
+        for job in jobs:
+            self.engine.submit(job, self.clock.now)
+        self._pending = self.clock.now, world.updates, world.links.total_bytes, jobs
+        self.turn += 1
+        # Whether to stop is decided one evaluation late, when the scores of the last one are surely there: so it does
+        # not depend on how fast they were computed.
+        if self.plan.stop_at is not None and self.stayed(self.plan.stop_at, self.plan.stop_after):
+            self.clock.finish()
+            return
+        if self.plan.patience is not None and self.stalled() >= self.plan.patience - ROUNDING:
+            self.clock.finish()
+            return
+        following = min(self.turn * self.plan.interval, self.clock.end)
+        if following > self.clock.now:
+            self.clock.at(following, self.evaluate, world, servers)
+        self.rest()
+
+    def settle(self) -> None:
+        """Wait for the scores of the evaluation under way, and let go of what was held back."""
+        if self._pending is None:
+            return
+        t, updates, size, jobs = self._pending
+        scores = [self.engine.score(job) for job in jobs]
+        servers = scores[:-1] or scores
+        result = evaluated(updates, size, servers, scores[-1], higher_is_better=self.start.higher_is_better)
+        self.history.append((t, result))
+        self.sink(t, result, None)
+        self.measured = self._others(jobs)
+        for other in self.measured:
+            self.sink(t, other, None)
+        self._pending = None
+        for held in self._held:
+            self.sink(*held)
+        self._held.clear()
+
+    def _others(self, jobs: Sequence[EvaluateJob]) -> list[Measured]:
+        """What was measured besides the metric."""
+        found = []
+        for metric in self.task.also if self.task is not None else ():
+            scores = [(job.also or {})[metric.name] for job in jobs]
+            better = metric.higher_is_better
+            found.append(measured(metric.name, scores[:-1] or scores, scores[-1], higher_is_better=better))
+        return found
+
+    def stayed(self, target: float, seconds: float) -> bool:
+        """Whether the mean of the servers has been as good as ``target`` for so long, up to the last evaluation."""
+        since = None
+        for t, result in reversed(self.history):
+            if not self.start.good(result.mean, target):
+                break
+            since = t
+        return since is not None and self.history[-1][0] - since >= seconds - ROUNDING
+
+    def stalled(self) -> float:
+        """For how long the mean of the servers has not become better, up to the last evaluation."""
+        for t, result in self.history[self._seen :]:
+            self._plateau.tell(t, result.mean)
+        self._seen = len(self.history)
+        return self.history[-1][0] - self._plateau.since if self.history else 0.0
+
+    def reached(self, target: float) -> tuple[float, int] | None:
+        """Time and updates when the mean of the servers first was as good as ``target``."""
+        for t, result in self.history:
+            if self.start.good(result.mean, target):
+                return t, result.updates
+        return None

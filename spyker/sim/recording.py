@@ -1,0 +1,86 @@
+"""A run and its record: the one place where an emulated run is written down as it happens."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, TypeAlias
+
+from spyker.config.scenario import Scenario, dump
+from spyker.engines.engine import Engine
+from spyker.records import Fact, RecordWriter
+from spyker.sim.autosave import RecordSaves
+from spyker.sim.clock import Stop
+from spyker.sim.record_failure import lost
+from spyker.sim.simulate import run
+from spyker.tasks.final_models import write_models
+from spyker.tasks.initial_model import Beginning
+from spyker.tasks.layout import layout_digest, layout_of
+from spyker.tasks.registry import with_task_defaults
+from spyker.tasks.task import Task
+from spyker.vectors import Vector
+
+Watch: TypeAlias = Callable[[float, Fact], object]
+"""Is told every fact and its time, once it is written. ``True`` ends the run."""
+
+
+def record(
+    scenario: Scenario,
+    task: Task,
+    engine: Engine,
+    folder: Path,
+    watches: Sequence[Watch] = (),
+    stop: Stop | None = None,
+    *,
+    beginning: Beginning | None = None,
+    models: bool = False,
+    saves: RecordSaves | None = None,
+) -> dict[str, Any]:
+    """Run a scenario and return its summary. Whatever happens, a record that can be read is left in ``folder``.
+
+    With ``models`` a run that ends in good order, be it early, leaves the models that it led to. Who makes thousands of
+    runs for a table has no use for them. With ``saves``, an interrupted run can be resumed, or goes on.
+    """
+    stop = stop or Stop()
+    resumed = saves is not None and saves.save is not None
+    if saves is not None and resumed:
+        saves.take_back()
+    writer, summary = RecordWriter(folder, dump(with_task_defaults(scenario, task)), append=resumed), None
+    if saves is not None:
+        saves.writer = writer
+
+    def sink(t: float, fact: Fact, queue: int | None) -> None:
+        try:
+            writer.write(t, fact, queue)
+        except OSError as error:
+            raise lost(folder, error) from None
+        for tell in watches:
+            if tell(t, fact) is True:
+                stop.requested = True
+
+    def leave(t: float, left: Sequence[Vector]) -> None:
+        try:
+            by_server = dict(zip(scenario.placement().learners, left, strict=True))
+            write_models(folder, scenario, layout_of(task), layout_digest(task).hex(), t, by_server)
+        except OSError as error:
+            raise lost(folder, error) from None
+
+    try:
+        summary = run(
+            scenario,
+            task,
+            engine,
+            sink,
+            stop,
+            beginning=beginning,
+            leave=leave if models else None,
+            saves=saves,
+        )
+    finally:
+        try:
+            writer.close(summary)
+        except OSError as error:
+            raise lost(folder, error) from None
+    if saves is not None and summary["finished"]:
+        saves.end()
+    return summary

@@ -1,0 +1,183 @@
+"""One life of an emulated server process, and the disk that outlives it."""
+
+from __future__ import annotations
+
+import copy
+import json
+from collections.abc import Callable, Mapping
+from typing import Any, Protocol
+
+from spyker.node.effects import Effect, Save
+from spyker.node.node import Host
+from spyker.protocol.codec import Array
+from spyker.protocol.messages import StartTimer, StopTimer
+from spyker.protocol.server import Server, Work
+from spyker.sim.clock import Clock
+from spyker.sim.processor import Service
+from spyker.sim.timers import Timers
+
+ENCODER = json.JSONEncoder(allow_nan=False, check_circular=False)
+
+
+class Disk:
+    """What a server has on its disk: who it is, and the last checkpoint."""
+
+    def __init__(self, server: int, seconds: float) -> None:
+        self.server = server
+        self.seconds = seconds
+        """How long a checkpoint takes."""
+        self.full = False
+        self.incarnation = 0
+        self.former = ""
+        self.joins = False
+        """Whether what begins here is new among others, and must be given a model."""
+        self._losses = 0
+        self._checkpoint: tuple[str, dict[str, Array]] | None = None
+
+    @property
+    def lineage(self) -> str:
+        """A name for the states that follow from each other here."""
+        return f"{self.server}.{self._losses}"
+
+    @property
+    def secret(self) -> bytes:
+        """Nobody looks for it here, so it need not be hard to guess."""
+        return self.lineage.encode()
+
+    def write(self, checkpoint: Save) -> None:
+        """Keep a checkpoint in place of the last: text and copies, so that it shares nothing with the process."""
+        numbers = ENCODER.encode(checkpoint.numbers)
+        self._checkpoint = numbers, {name: array.copy() for name, array in checkpoint.vectors.items()}
+
+    def read(self) -> tuple[dict[str, Any], dict[str, Array]] | None:
+        """The last checkpoint, if there is one."""
+        if self._checkpoint is None:
+            return None
+        numbers, vectors = self._checkpoint
+        return json.loads(numbers), {name: array.copy() for name, array in vectors.items()}
+
+    def lose(self) -> None:
+        """Everything on it is gone. The server will be another one under the same number."""
+        self._checkpoint, self.former, self.joins = None, "", False
+        self._losses += 1
+
+    def copied(self) -> Disk:
+        """A copy of it, as a backup makes one."""
+        return copy.copy(self)  # a checkpoint is never written to
+
+    def begin_anew(self) -> None:
+        """What is on it is an older state than others know of: go on under another name, knowing the old one."""
+        former = self.lineage
+        self.lose()
+        self.former, self.joins = former, True
+
+
+class Surroundings(Protocol):
+    """What a process needs of its world."""
+
+    clock: Clock
+    costs: Mapping[Work, float]
+
+    def carry_out(self, process: Process, effect: Effect) -> None:
+        """Do what concerns others than the process itself."""
+
+
+class Process(Service):
+    """Drives a host until it is killed."""
+
+    def __init__(self, world: Surroundings, host: Host, disk: Disk, blank: Server) -> None:
+        """``blank`` stands for the server while it waits for its first clients."""
+        super().__init__(world.clock, world.costs)
+        self.world, self.host, self.disk = world, host, disk
+        self.alive = True
+        self.backlog: list[tuple[Callable[..., None], tuple[Any, ...]]] | None = None  # of one that was stopped
+        self.timers = Timers(world.clock, self._ring)
+        self._blank = blank
+
+    @property
+    def server(self) -> Server:
+        """The server as it is, or was when the process was killed."""
+        return self.host.server or self._blank
+
+    def kill(self) -> None:
+        """Nothing happens here any more."""
+        self.alive = False
+        self.timers.stop_all()
+
+    def stop(self) -> None:
+        """Do nothing for a while, as if the machine had stopped: what arrives waits."""
+        if self.backlog is None:
+            self.backlog = []
+
+    def wake(self) -> None:
+        """Go on, with everything that has arrived meanwhile, in its order."""
+        backlog, self.backlog = self.backlog or [], None
+        for do, arguments in backlog:
+            if self.alive and self.backlog is None:
+                do(*arguments)
+
+    def later(self, do: Callable[..., None], *arguments: Any) -> bool:
+        """Whether this must wait, because the process is stopped."""
+        if self.backlog is not None:
+            self.backlog.append((do, arguments))
+        return self.backlog is not None
+
+    def go_on(self) -> None:
+        """The host was told something: do what it asks for, and serve what waits."""
+        if self.later(self.go_on):
+            return
+        self.longest = max(self.longest, self.host.waiting)
+        self._carry_out()
+        if not self.busy:
+            self._serve()
+
+    def _ring(self, timer: str) -> None:
+        if self.later(self._ring, timer):
+            return
+        self.host.expire(timer)
+        self.go_on()
+
+    def _next(self) -> Work | None:
+        return self.host.work() if self.host.ready else None
+
+    def _handle(self) -> None:
+        self.host.finish(self.host.compute())
+        self.longest = max(self.longest, self.host.waiting)
+        self._carry_out()
+
+    def done(self, _a: None, _b: None) -> None:
+        """The cost of the first message has elapsed, if the process is still there."""
+        if self.alive and not self.later(self.done, None, None):
+            super().done(None, None)
+
+    def _carry_out(self) -> None:
+        while effects := self.host.take():
+            for effect in effects:
+                if isinstance(effect, Save):
+                    self._save(effect)
+                elif isinstance(effect, StartTimer):
+                    self.timers.start(effect.timer, effect.seconds)
+                elif isinstance(effect, StopTimer):
+                    self.timers.stop(effect.timer)
+                else:
+                    self.world.carry_out(self, effect)
+
+    # --- Checkpoints -------------------------------------------------------------------------------------------------
+
+    def _save(self, checkpoint: Save) -> None:
+        if self.disk.seconds > 0:
+            self.clock.at(self.clock.now + self.disk.seconds, self._written, checkpoint, None)
+        else:
+            self._write(checkpoint)
+
+    def _written(self, checkpoint: Save, _b: None) -> None:
+        if self.alive and not self.later(self._written, checkpoint, None):
+            self._write(checkpoint)  # one that was being written when the process was killed is none
+            self.go_on()
+
+    def _write(self, checkpoint: Save) -> None:
+        if self.disk.full:
+            self.host.save_failed()
+        else:
+            self.disk.write(checkpoint)
+            self.host.saved()

@@ -1,0 +1,188 @@
+"""One run: a scenario goes in, facts come out as they happen, and a summary at the end."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypeAlias
+
+from spyker.config.scenario import STOP, Scenario, latency_seconds
+from spyker.engines.engine import Engine
+from spyker.placement import Placement
+from spyker.protocol.server import Server, Setup, Work
+from spyker.records import run_started
+from spyker.records.run_warnings import Scores
+from spyker.records.summary import WAYS, FailedClient, Totals, server_totals, summarise, target_name
+from spyker.sim.adversaries import Liars
+from spyker.sim.client_failures import Failures
+from spyker.sim.clock import Clock, Stop
+from spyker.sim.cluster import HostedWorld
+from spyker.sim.evaluator import Judge
+from spyker.sim.links import Links
+from spyker.sim.round_times import round_times
+from spyker.sim.snapshot import Saves, put_back, save
+from spyker.sim.world import Emulation, Sink, World
+from spyker.tasks.client_delays import delays
+from spyker.tasks.initial_model import Beginning
+from spyker.tasks.registry import rate_of, with_task_defaults
+from spyker.tasks.task import Task
+from spyker.vectors import Vector
+
+Leave: TypeAlias = Callable[[float, Sequence[Vector]], None]
+"""Is given the servers' models at the end, and the time of it."""
+
+
+def run(
+    scenario: Scenario,
+    task: Task,
+    engine: Engine,
+    sink: Sink,
+    stop: Stop | None = None,
+    fate: Callable[[HostedWorld], None] | None = None,
+    beginning: Beginning | None = None,
+    leave: Leave | None = None,
+    saves: Saves | None = None,
+) -> dict[str, Any]:
+    """Run a resolved scenario, tell ``sink`` every fact, and return the summary.
+
+    A run that ``stop`` ends early has a summary of what happened until then. With ``fate``, or an outage in the
+    scenario, servers are whole processes, and ``fate`` may arrange what happens to them before they begin. They begin
+    from the task's own W⁰, or from a ``beginning``; or they go on from where the ``saves`` of an interrupted run are.
+    """
+    scenario = with_task_defaults(scenario, task)
+    places = scenario.placement()
+    clock = Clock(scenario.duration, places.client_count)
+    started = run_started(scenario, task.metric.name, task.metric.higher_is_better)
+    saved = None if saves is None else saves.saved
+
+    def rest() -> None:
+        if saves is not None and saves.due():
+            save(world, judge, saves)
+
+    judge = Judge(clock, engine, started, scenario.evaluation, sink, rest, task)
+    outage = scenario.world.outage
+    initial = task.initial() if beginning is None else beginning.weights
+    hosted = outage is not None or fate is not None
+    failures = Failures(places.client_count, task, stop=scenario.training.on_client_error == STOP)
+    world = make_world(scenario, task, engine, clock, judge.fact, places, initial, failures, hosted=hosted)
+    if isinstance(world, HostedWorld):
+        if outage is not None:
+            world.schedule(outage.start, world.isolate, outage.region)
+            world.schedule(outage.start + outage.seconds, world.rejoin, outage.region)
+        if fate is not None:
+            fate(world)
+    try:
+        if saved is not None:
+            put_back(saved, world, judge)
+        else:
+            sink(0.0, started, None)
+            if beginning is not None:
+                judge.given = True
+                sink(0.0, beginning.fact, None)
+            world.start()
+            judge.evaluate(world, places.learners)
+        finished = clock.run(stop or Stop())
+        judge.settle()
+        failures.check(ended=finished)
+        if not finished and saves is not None:
+            save(world, judge, saves)
+    finally:
+        engine.cancel()
+    if leave is not None:
+        leave(clock.now, [world.processors[i].server.weights.snapshot() for i in places.learners])
+    return summarise(started, count(scenario, initial.size, world, judge, places, finished))
+
+
+def make_world(
+    scenario: Scenario,
+    task: Task,
+    engine: Engine,
+    clock: Clock,
+    sink: Sink,
+    places: Placement,
+    initial: Vector,
+    failures: Failures | None = None,
+    *,
+    hosted: bool,
+) -> Emulation:
+    """The world of a scenario, of bare servers or of whole processes."""
+    setup = Setup(
+        len(places.learners),
+        places.client_count,
+        initial,
+        rate_of(scenario.training, task),
+        scenario.parameters,
+        scenario.seed,
+        task.mix,
+        now=lambda: clock.now,
+        bounds=scenario.bounds.on(deployed=False),
+        statistics=task.statistics,
+    )
+    clients = [scenario.chosen.client(k, home or 0) for k, home in enumerate(places.homes)]
+    surroundings: dict[str, Any] = {
+        "links": Links(latency_seconds(scenario.world), scenario.world.bandwidth_mbit * 1e6, places),
+        "delays": delays(scenario),
+        "costs": {
+            Work.NOTHING: 0.0,
+            Work.MIX: scenario.world.mix_ms / 1000,
+            Work.AVERAGE: scenario.world.average_ms / 1000,
+        },
+        "engine": engine,
+        "clock": clock,
+        "sink": sink,
+        "liars": Liars.of(scenario),
+        "failures": failures,
+    }
+
+    def build(i: int, roster: Mapping[int, int]) -> Server:
+        return scenario.chosen.build(i, setup, roster)
+
+    if hosted:
+        return HostedWorld(build, clients, task.size, places, **surroundings)
+    rosters: dict[int, dict[int, int]] = {i: {} for i in places.servers}
+    for k, home in enumerate(places.homes):
+        if home is not None:
+            rosters[home][k] = task.size(k)
+    return World([build(i, roster) for i, roster in rosters.items()], clients, **surroundings)
+
+
+def count(
+    scenario: Scenario, parameters: int, world: Emulation, judge: Judge, places: Placement, finished: bool
+) -> Totals:
+    """The totals of a run."""
+    failed = () if world.failures is None else world.failures.by_client.values()
+    for failure in failed:
+        places.move_client(failure.client, None)
+    scores = Scores(higher_is_better=judge.start.higher_is_better)
+    for _, result in judge.history:
+        scores.add(result.mean)
+    reached = {target_name(target): judge.reached(target) for target in scenario.evaluation.targets or ()}
+    return Totals(
+        finished=finished,
+        time=world.clock.now,
+        parameters=parameters,
+        final=judge.history[-1][1],
+        reached={target: hit for target, hit in reached.items() if hit is not None},
+        updates_per_client=world.updates_per_client,
+        synchronisations=world.synchronisations,
+        longest_queue=max(processor.longest for processor in world.processors),
+        bytes=dict(zip(WAYS, (world.links.bytes_down, world.links.bytes_up, world.links.bytes_between), strict=True)),
+        messages=dict(sorted(world.messages.items())),
+        servers=[
+            server_totals(
+                scenario.world.regions[places.server_regions[i]],
+                world.processors[i].server,
+                clients=len(places.clients_of(i)),
+                updates=world.updates_per_server[i],
+                longest_queue=world.processors[i].longest,
+            )
+            for i in places.learners
+        ],
+        duration=scenario.duration,
+        events=world.clock.happened,
+        measured=judge.measured,
+        reports=world.reports,
+        scores=scores,
+        given=judge.given,
+        times=round_times(scenario, parameters),
+        failed=[FailedClient(failure.client, failure.time, failure.reason) for failure in failed],
+    )

@@ -1,0 +1,75 @@
+"""A model from a file for a run to begin from, instead of the task's own W⁰."""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+from typing import NamedTuple, NoReturn
+
+import numpy as np
+from safetensors import SafetensorError, deserialize
+
+from spyker.config.sections import ScenarioError
+from spyker.records import Begun
+from spyker.records.model_files import MODEL
+from spyker.tasks.layout import Layout
+from spyker.vectors import Vector
+
+OPTION = "--from-model"
+REMEDY = "Give a model that this task has trained, or one with its names and shapes"
+
+
+class Beginning(NamedTuple):
+    """What a run begins from, and how its record says so."""
+
+    weights: Vector
+    fact: Begun
+
+
+class GivenModel:
+    """A safetensors file, read once and for all: the record of a run may take its place."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        if path.is_dir():
+            raise ScenarioError(OPTION, f"{path} is a folder", f"Give a file, such as {path / MODEL}")
+        try:
+            content = path.read_bytes()
+            self.tensors = dict(deserialize(content))  # type: ignore[no-untyped-call]
+        except OSError as error:
+            raise ScenarioError(OPTION, f"{path} cannot be read ({error.strerror})", "Give a file") from None
+        except SafetensorError as error:
+            remedy = "Give a model.safetensors that a run left, or save yours with safetensors.torch.save_file"
+            raise ScenarioError(OPTION, f"{path} is not a safetensors file ({error})", remedy) from None
+        self.sha256 = hashlib.sha256(content).hexdigest()
+
+    def fit(self, layout: Layout) -> Beginning:
+        """The model as a weight vector, if it has the parts that a task wants.
+
+        What is not a floating-point number, such as the count of batches that a normalisation has seen, is left aside:
+        it is not part of what a task learns.
+        """
+        wanted = dict(zip(layout.names, layout.shapes, strict=True))
+        for name, tensor in self.tensors.items():
+            if name not in wanted and "F" in tensor["dtype"]:
+                self._refuse(f"has a tensor {name}, which the task does not know")
+        return Beginning(
+            layout.vector({name: self._part(name, shape) for name, shape in wanted.items()}),
+            Begun(str(self.path), self.sha256),
+        )
+
+    def _part(self, name: str, shape: tuple[int, ...]) -> Vector:
+        tensor = self.tensors.get(name)
+        if tensor is None:
+            self._refuse(f"has no tensor {name}, only {', '.join(sorted(self.tensors)) or 'nothing':.200}")
+        if tuple(tensor["shape"]) != shape:
+            self._refuse(f"has {name} in the shape {list(tensor['shape'])}; the task has it in {list(shape)}")
+        if tensor["dtype"] != "F32":
+            self._refuse(f"has {name} as {tensor['dtype']}", "Save it as float32")
+        part: Vector = np.frombuffer(tensor["data"], np.float32).reshape(shape)
+        if not np.isfinite(part).all():
+            self._refuse(f"has numbers in {name} that are not finite", "Give a model whose training did not diverge")
+        return part
+
+    def _refuse(self, problem: str, remedy: str = REMEDY) -> NoReturn:
+        raise ScenarioError(OPTION, f"{self.path} {problem}", remedy)

@@ -1,0 +1,24 @@
+"""Tasks by name. One that is not built in is a function that makes it."""
+
+from __future__ import annotations
+
+from spyker.config.name_lookup import Names
+from spyker.config.sections import ScenarioError, show
+
+BUILT_IN: dict[str, str] = {
+    name: f"spyker.tasks.built_in.{name}" for name in ("digits", "mnist", "cifar10", "wikitext2", "quadratic")
+} | {"flower": "spyker.flower.options"}
+"""Modules with a section ``Options`` and a function ``make(options, clients, seed, training)``."""
+NAMES = Names(BUILT_IN, "spyker.tasks", "module:function")
+WHERE = "task.name"
+
+
+def check_name(name: str) -> None:
+    """Refuse a name that nobody has."""
+    if "." in name and ":" not in name:
+        raise ScenarioError(
+            WHERE,
+            f"{show(name)} was a function or an object of a Python program, which is not in this file",
+            "Run that program again, or put a function that makes the task into a module and write module:function",
+        )
+    NAMES.check(name, WHERE)

@@ -1,0 +1,168 @@
+import os
+import signal
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+from spyker.config.scenario import TaskChoice, Training, from_table
+from spyker.engines.engine import Engine, EvaluateJob, Here, TrainJob
+from spyker.engines.pool import LOSSES, Order, WorkerDiedError
+from spyker.engines.start_engine import start
+from spyker.engines.worker_processes import Workers
+from spyker.records import line
+from spyker.sim.simulate import run
+from spyker.tasks.built_in.digits import Options
+from spyker.tasks.checked_task import TaskFailedError
+from spyker.tasks.registry import Recipe, resolve
+
+RECIPE = Recipe(TaskChoice("digits", Options()), clients=10, seed=1, training=Training())
+
+
+def kill(workers: Workers, number: int) -> None:
+    pid = workers.workers[number].process.pid
+    assert pid is not None
+    os.kill(pid, signal.SIGKILL)
+
+
+def test_workers_compute_what_this_process_computes() -> None:
+    task = RECIPE.make()
+    here = Here(task)
+    start = task.initial()
+    jobs = [TrainJob(k % 10, start, 0.1, step) for step in range(3) for k in range(10)]
+    with Workers(RECIPE, start.size, 2) as workers:
+        for i, job in enumerate(jobs):
+            workers.submit(job, due=-i)  # the other way round: order must not matter
+        score = EvaluateJob(start)
+        workers.submit(score, due=0)
+        for job in jobs:
+            assert np.array_equal(workers.trained(job), here.trained(job))
+        assert workers.score(score) == task.evaluate(start)
+
+
+def test_a_task_may_load_its_data_in_processes_of_its_own() -> None:
+    start = np.zeros(3, np.float32)
+    job = TrainJob(0, start, 0.1, 0)
+    recipe = Recipe(TaskChoice("loading_task:make"), clients=1, seed=1, training=Training())
+    with Workers(recipe, start.size, 1) as workers:
+        workers.submit(job, 0.0)
+        assert workers.trained(job).tolist() == [4, 4, 4]
+
+
+@pytest.mark.parametrize("count", [1, 2])
+def test_a_worker_killed_in_mid_run_is_replaced_and_changes_no_byte(
+    digits: Any, count: int, capfd: pytest.CaptureFixture[str]
+) -> None:
+    workers = Workers(digits.recipe, digits.parameters, count)
+    with workers:
+        first = workers.workers[0].process
+        assert digits.run(workers, mishap=lambda: kill(workers, 0)) == digits.right
+        assert first.exitcode == -signal.SIGKILL
+        assert workers.workers[0].process.is_alive()
+    warning = capfd.readouterr().err
+    assert "training worker 0 was killed (exit code -9; if the machine ran out of memory" in warning
+    assert warning.count("\n") == 1
+
+
+def test_as_many_deaths_as_you_like_if_jobs_are_finished_in_between(fragile: Callable[..., Recipe]) -> None:
+    start = np.zeros(3, np.float32)
+    with Workers(fragile(), start.size, 1) as workers:
+        assert isinstance(workers, Workers)
+        for step in range(LOSSES + 1):
+            job = TrainJob(step, start, 0.1, step)
+            workers.submit(job, due=step)
+            assert np.array_equal(workers.trained(job), np.full(3, step, np.float32))
+            kill(workers, 0)
+
+
+@pytest.mark.timeout(30)
+def test_a_task_that_cannot_be_made_ends_the_run_at_once(
+    fragile: Callable[..., Recipe], capfd: pytest.CaptureFixture[str]
+) -> None:
+    with Workers(fragile(raises="the making"), 3, 2) as workers:
+        job = TrainJob(0, np.zeros(3, np.float32), 0.1, 0)
+        workers.submit(job, due=0)
+        with pytest.raises(
+            TaskFailedError, match=r"^task fragile:make, making it:\n(.|\n)*Error: the making is cursed$"
+        ):
+            workers.trained(job)
+    assert capfd.readouterr().err == ""
+
+
+@pytest.mark.timeout(30)
+@pytest.mark.parametrize("dies", ["the making", "client 4"])
+@pytest.mark.parametrize("count", [1, 2])
+def test_a_worker_that_dies_again_and_again_ends_the_run(
+    fragile: Callable[..., Recipe], capfd: pytest.CaptureFixture[str], dies: str, count: int
+) -> None:
+    jobs = [TrainJob(k, np.zeros(3, np.float32), 0.1, 0) for k in range(10)]
+
+    def work(workers: Engine) -> None:
+        for job in jobs:
+            workers.submit(job, due=job.client)
+        for job in jobs:
+            workers.trained(job)
+
+    with (
+        Workers(fragile(dies=dies), 3, count) as workers,
+        pytest.raises(WorkerDiedError, match=r"was killed \(exit code -9.*fewer --workers.*3 times"),
+    ):
+        work(workers)
+    assert capfd.readouterr().err.count("another takes its place") in range(LOSSES - 1, count * LOSSES)
+
+
+@pytest.mark.timeout(30)
+def test_a_training_that_fails_ends_the_run_with_its_own_error(
+    fragile: Callable[..., Recipe], capfd: pytest.CaptureFixture[str]
+) -> None:
+    with Workers(fragile(raises="client 7"), 3, 2) as workers:
+        job = TrainJob(7, np.zeros(3, np.float32), 0.1, 0)
+        workers.submit(job, due=0)
+        with pytest.raises(TaskFailedError) as failure:
+            workers.trained(job)
+    assert capfd.readouterr().err == ""
+    text = str(failure.value)
+    assert text.startswith("task Fragile, training client 7:\nTraceback")
+    assert 'fragile.py", line ' in text
+    assert text.endswith("ArithmeticError: client 7 is cursed")
+
+
+@pytest.mark.parametrize("count", [1, 3])
+@pytest.mark.parametrize("ballast", [0, 1 << 20])
+@pytest.mark.timeout(60)
+def test_a_clients_state_comes_back_whoever_trains_it(count: int, ballast: int) -> None:
+    """With a megabyte each, too, which no pipe holds: neither side may wait for the other."""
+    scenario = resolve(
+        from_table(
+            {
+                "duration": 1.0,
+                "task": {"name": "remembering_task:make", "ballast": ballast},
+                "world": {"regions": ["Paris"], "clients": [7]},
+            }
+        )
+    )
+    task, here = start(scenario, workers=0)
+
+    def facts(engine: Engine) -> list[str]:
+        lines: list[str] = []
+        with engine:
+            run(scenario, task, engine, lambda t, fact, queue: lines.append(line(t, fact, queue)))
+        return lines
+
+    right = facts(here)
+    assert sum('"client": 3' in text for text in right) > 3
+    assert facts(start(scenario, workers=count)[1]) == right
+
+
+def test_cancelled_jobs_do_not_delay_the_next_run() -> None:
+    start = RECIPE.make().initial()
+    with Workers(RECIPE, start.size, 1) as workers:
+        assert isinstance(workers, Workers)
+        for step in range(10_000):
+            workers._waiting.append(Order(0.0, step, TrainJob(0, start, 0.1, step)))
+        workers.cancel()
+        job = TrainJob(1, start, 0.1, 0)
+        workers.submit(job, due=1.0)
+        assert workers.trained(job).size == start.size
+        assert not workers._waiting

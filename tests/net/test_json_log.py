@@ -1,0 +1,82 @@
+"""Log lines, ours and others'."""
+
+import asyncio
+import io
+import json
+import logging
+import warnings
+from collections.abc import Iterator
+
+import pytest
+
+from spyker.net.json_log import Log
+
+
+@pytest.fixture
+def spoken() -> Iterator[tuple[Log, io.StringIO]]:
+    """A log that speaks for this process, until the test is over."""
+    root, stream = logging.getLogger(), io.StringIO()
+    before = list(root.handlers)
+    log = Log(stream, server=3)
+    log.speak_for_all()
+    yield log, stream
+    logging.captureWarnings(False)
+    root.handlers[:] = before
+
+
+def lines(stream: io.StringIO) -> list[dict[str, object]]:
+    return [json.loads(line) for line in stream.getvalue().splitlines()]
+
+
+def test_an_event_and_its_fields() -> None:
+    stream = io.StringIO()
+    log = Log(stream, server=3)
+    log.info("started 100%", clients=7)
+    log.warning("refused", client=1, detail="a\nb")
+    log.error("failed", error=ValueError("no"))
+    first, second, third = lines(stream)
+    assert list(first) == ["time", "level", "event", "server", "clients"]
+    assert (first["level"], first["event"], first["server"], first["clients"]) == ("info", "started 100%", 3, 7)
+    assert (second["level"], second["detail"]) == ("warning", "a\nb")
+    assert (third["level"], third["error"]) == ("error", "no")
+
+
+def test_two_logs_of_one_process_stay_apart() -> None:
+    one, other = io.StringIO(), io.StringIO()
+    Log(one, server=0).info("here")
+    Log(other, server=1)
+    assert len(lines(one)) == 1
+    assert lines(other) == []
+
+
+def test_what_libraries_say_is_json_too(spoken: tuple[Log, io.StringIO]) -> None:
+    _, stream = spoken
+    logging.getLogger("another.package").warning("%d things", 5)
+    (line,) = lines(stream)
+    del line["time"]
+    assert line == {"level": "warning", "event": "log", "server": 3, "logger": "another.package", "message": "5 things"}
+
+
+def test_warnings_are_json_too(spoken: tuple[Log, io.StringIO]) -> None:
+    _, stream = spoken
+    with warnings.catch_warnings():
+        warnings.simplefilter("always")
+        logging.captureWarnings(True)
+        warnings.warn("old", DeprecationWarning, stacklevel=1)
+        logging.captureWarnings(False)
+    (line,) = lines(stream)
+    assert line["logger"] == "py.warnings"
+    assert "DeprecationWarning: old" in str(line["message"])
+
+
+def test_an_error_that_nobody_awaited_is_one_line_with_its_traceback(spoken: tuple[Log, io.StringIO]) -> None:
+    _, stream = spoken
+
+    async def scene() -> None:
+        asyncio.get_running_loop().call_soon(lambda: 1 // 0)
+        await asyncio.sleep(0)
+
+    asyncio.run(scene())
+    (line,) = lines(stream)
+    assert (line["level"], line["logger"]) == ("error", "asyncio")
+    assert "ZeroDivisionError" in str(line["traceback"])

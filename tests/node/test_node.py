@@ -1,0 +1,417 @@
+"""A host, driven by hand: what it asks for, event by event."""
+
+import json
+from typing import Any
+
+import numpy as np
+import pytest
+from gossip import FLUSH, SECONDS, Gossip, Note
+from msgspec.structs import replace
+
+from spyker.node.control_messages import Greeting, Life
+from spyker.node.effects import Acknowledge, Close, Done, Effect, Give, Refused, Save, Started, Tell, Welcome, WriteDown
+from spyker.node.inbox import AWAY, BEGIN, RETRY, SAVE, SERVERS, Rules
+from spyker.node.node import Host
+from spyker.node.rejection import Refusal
+from spyker.node.task_tokens import Ledger
+from spyker.node.views import first_view
+from spyker.protocol.messages import StartTimer, StopTimer, Update
+from spyker.protocol.server import NoParameters, Setup, Work
+
+GREETING = Greeting(1, "life", Life(2), 5, first_view([0, 1], [0, 1]))
+SETUP = Setup(2, 3, np.zeros(2, np.float32), 0.1, NoParameters())
+
+
+class Driver:
+    """Drives host 0 of two, and remembers what it asked for."""
+
+    def __init__(self, life: int = 1, **rules: Any) -> None:
+        self.host = Host(
+            0,
+            lambda roster: Gossip(0, SETUP, roster),
+            Ledger(b"secret", life),
+            Rules(**{"clients": 3, "layout": b"L", "learning": b"N", "deployment": b"D"} | rules),
+            [1],
+        )
+        self.tickets: dict[Any, bytes] = {}
+
+    @property
+    def server(self) -> Gossip:
+        assert isinstance(self.host.server, Gossip)
+        return self.host.server
+
+    def go(self) -> list[Effect]:
+        """Serve what waits; everything that was asked for."""
+        effects = self.host.take()
+        while self.host.ready:
+            self.host.finish(self.host.compute())
+            effects += self.host.take()
+        self.tickets |= {effect.session: effect.ticket for effect in effects if isinstance(effect, Give)}
+        return effects
+
+    def come(self, client: int, session: str, holding: bytes | None = None) -> list[Effect]:
+        self.host.come(client, session, 1, holding)
+        return self.go()
+
+    def answer(self, client: int, session: str, step: int, receipt: Any = None) -> list[Effect]:
+        self.host.answer(
+            client,
+            self.host.check(client, self.tickets[session]).number,
+            Update(np.array([client, step], np.float32), 0.0, 0),
+            receipt,
+        )
+        return self.go()
+
+    def saved(self) -> list[Effect]:
+        self.host.saved()
+        return self.go()
+
+
+def kinds(effects: list[Effect]) -> list[type]:
+    return [type(effect) for effect in effects]
+
+
+def of(effects: list[Effect], kind: type) -> list[Any]:
+    return [effect for effect in effects if isinstance(effect, kind)]
+
+
+def begun(**rules: Any) -> tuple[Driver, Save]:
+    """A host with clients 0 and 1 whose first checkpoint is under way."""
+    driver = Driver(wait_for=2, **rules)
+    driver.host.begin()
+    driver.come(0, "zero")
+    effects = driver.come(1, "one")
+    (save,) = of(effects, Save)
+    return driver, save
+
+
+def resumed(save: Save, life: int = 2, **rules: Any) -> tuple[Driver, list[Effect]]:
+    """The next life, from a checkpoint that went through JSON."""
+    driver = Driver(life, **rules)
+    driver.host.resume(json.loads(json.dumps(save.numbers)), {name: v.copy() for name, v in save.vectors.items()})
+    return driver, driver.go()
+
+
+def checkpoint(driver: Driver) -> Save:
+    """What it would save now."""
+    driver.host._changed = True
+    driver.host.save_soon()
+    (save,) = of(driver.host.take(), Save)
+    return save
+
+
+# --- Beginning --------------------------------------------------------------------------------------------------------
+
+
+def test_it_begins_when_enough_clients_are_there() -> None:
+    driver = Driver(wait_for=2)
+    driver.host.begin()
+    assert driver.host.take() == [StartTimer(BEGIN, 60.0)]
+    assert Started not in kinds(driver.come(0, "zero"))
+    effects = driver.come(1, "one")
+    assert of(effects, Started) == [Started(2)]
+    assert [give.session for give in of(effects, Give)] == ["zero", "one"]
+    assert StopTimer(BEGIN) in effects
+
+
+def test_it_waits_no_longer_than_it_is_told_to() -> None:
+    driver = Driver(wait_for=3, join_timeout=5.0)
+    driver.host.begin()
+    driver.host.expire(BEGIN)
+    assert Started not in kinds(driver.go()), "nobody is there"
+    assert of(driver.come(1, "one"), Started) == [Started(1)]
+
+
+def test_a_client_that_went_before_the_beginning_is_not_counted() -> None:
+    driver = Driver(wait_for=2)
+    driver.host.begin()
+    driver.come(0, "zero")
+    driver.host.part(0, "zero")
+    assert of(driver.come(1, "one"), Started) == []
+    assert of(driver.come(2, "two"), Started) == [Started(2)]
+
+
+def test_without_anybody_to_wait_for_it_begins_at_once() -> None:
+    driver = Driver()
+    driver.host.begin()
+    assert of(driver.go(), Started) == [Started(0)]
+
+
+@pytest.mark.parametrize(
+    ("said", "problem"),
+    [
+        ({"client": 3}, "client 3 of 3"),
+        ({"layout": b"?"}, "layout"),
+        ({"learning": b"?"}, "task, training, seed or algorithm"),
+        ({"size": 0}, "0 data points"),
+        ({"size": 1 << 32}, "data points"),
+    ],
+)
+def test_who_does_not_agree_is_refused(said: dict[str, Any], problem: str) -> None:
+    with pytest.raises(Refusal, match=problem):
+        Driver().host.admit(**{"client": 0, "size": 1, "layout": b"L", "learning": b"N"} | said)
+
+
+# --- Clients ----------------------------------------------------------------------------------------------------------
+
+
+def test_an_answer_is_taken_once_and_its_receipt_returned() -> None:
+    driver, _ = begun()
+    ticket = driver.tickets["zero"]
+    effects = driver.answer(0, "zero", 0, receipt="r")
+    assert kinds(effects) == [WriteDown, Give, Done]
+    assert driver.server.applied == [0]
+    with pytest.raises(Refusal, match="replayed"):
+        driver.host.check(0, ticket)
+
+
+def test_a_client_that_comes_back_goes_on_with_its_task() -> None:
+    driver, _ = begun()
+    driver.host.part(0, "zero")
+    assert StartTimer(f"{AWAY}0", 60.0) in driver.go()
+    effects = driver.come(0, "again", driver.tickets["zero"])
+    assert effects == [StopTimer(f"{AWAY}0"), Welcome("again", True, 0)]
+
+
+def test_a_client_that_comes_back_with_nothing_gets_a_task() -> None:
+    driver, _ = begun()
+    driver.host.part(0, "zero")
+    driver.go()
+    assert [type(effect) for effect in driver.come(0, "again")][1:] == [Welcome, Give]
+
+
+def test_a_newer_connection_takes_the_place_of_an_older() -> None:
+    driver, _ = begun()
+    effects = driver.come(0, "newer", driver.tickets["zero"])
+    assert isinstance(effects[0], Close)
+    driver.host.part(0, "zero")
+    assert driver.go() == [], "the older one is of no interest any more"
+
+
+def test_a_forged_ticket_is_refused_and_the_client_stays() -> None:
+    driver, _ = begun()
+    driver.host.part(0, "zero")
+    effects = driver.come(0, "again", b"\0" * 56)
+    assert of(effects, Refused)[0].refusal.reason == "unknown-task"
+    assert of(effects, Welcome)[0].keep is False
+    assert of(effects, Give)
+
+
+def test_a_client_that_is_given_up_and_back_before_its_turn_was_never_away() -> None:
+    driver, _ = begun()
+    driver.host.part(0, "zero")
+    driver.host.expire(f"{AWAY}0")
+    driver.host.come(0, "again", 1, driver.tickets["zero"])
+    assert driver.host.work() is Work.NOTHING
+    driver.go()
+    assert driver.host.ledger.entry(0).member
+
+
+def test_a_client_that_says_goodbye_is_no_member() -> None:
+    driver, _ = begun()
+    driver.host.leave(0, "zero")
+    driver.go()
+    assert not driver.host.ledger.entry(0).member
+    effects = driver.come(0, "again", driver.tickets["zero"])
+    assert of(effects, Welcome)[0].keep is False
+
+
+# --- Checkpoints ------------------------------------------------------------------------------------------------------
+
+
+def test_other_servers_are_told_when_it_is_saved() -> None:
+    driver, _ = begun()
+    driver.saved()
+    driver.answer(0, "zero", 0)
+    driver.host.expire(f"{SERVERS}{FLUSH}")
+    effects = driver.go()
+    assert Save in kinds(effects)
+    assert driver.host.next_for(1) is None
+    assert driver.saved() == [Tell(1)]
+    posted = driver.host.next_for(1)
+    assert posted is not None
+    assert (posted.sequence, posted.message) == (1, Note((0,)))
+    assert driver.host.next_for(1) is None
+
+
+def test_what_happens_during_a_checkpoint_is_for_the_next() -> None:
+    driver, _ = begun()  # the first one is under way
+    driver.answer(0, "zero", 0)
+    driver.host.expire(f"{SERVERS}{FLUSH}")
+    assert Save not in kinds(driver.go())
+    (save,) = of(driver.saved(), Save)
+    assert driver.host.next_for(1) is None
+    assert save.numbers["server"]["applied"] == [0]
+    assert Tell(1) in driver.saved()
+
+
+def test_a_checkpoint_that_failed_is_tried_again_after_a_while() -> None:
+    driver, _ = begun(save_retry=2.5)
+    driver.host.save_failed()
+    assert driver.go() == [StartTimer(RETRY, 2.5)]
+    driver.host.expire(SAVE)
+    assert Save not in kinds(driver.go()), "not yet"
+    driver.host.expire(RETRY)
+    assert kinds(driver.go()) == [Save]
+
+
+def test_so_many_updates_are_a_reason_for_a_checkpoint() -> None:
+    driver, _ = begun(checkpoint_updates=2)
+    driver.saved()
+    assert Save not in kinds(driver.answer(0, "zero", 0))
+    assert Save in kinds(driver.answer(0, "zero", 1))
+
+
+def test_without_news_there_is_no_checkpoint() -> None:
+    driver, _ = begun()
+    driver.saved()
+    assert driver.host.settled
+    driver.host.expire(SAVE)
+    assert kinds(driver.go()) == [StartTimer]
+
+
+def test_a_message_of_a_peer_counts_once_and_is_acknowledged_when_saved() -> None:
+    driver, _ = begun()
+    driver.saved()
+    assert driver.host.admit_peer(GREETING, b"L", b"D") == 0
+    driver.host.hear(1, 1, Note((7,)), "r")
+    assert kinds(driver.go()) == [Done, Save]
+    driver.host.hear(1, 1, Note((7,)), "r")
+    assert driver.go() == [Done("r")]
+    assert driver.saved() == [Acknowledge(1, 1)]
+    assert driver.server.heard == {1: [7]}
+    assert driver.host.admit_peer(GREETING, b"L", b"D") == 1
+
+
+@pytest.mark.parametrize(
+    ("said", "problem"),
+    [
+        ({"server": 0}, "reached itself"),
+        ({"server": 2}, "server 2 is not one of the servers"),
+        ({"layout": b"?"}, "scenarios"),
+        ({"deployment": b"?"}, "scenarios"),
+        ({"lineage": "another"}, "is another one"),
+        ({"life": Life(1)}, "a later process"),
+        ({"saves": 4, "life": Life(3)}, "an older state"),
+    ],
+)
+def test_another_server_that_does_not_agree_is_refused(said: dict[str, Any], problem: str) -> None:
+    driver, _ = begun()
+    digests = {"layout": b"L", "deployment": b"D"}
+    driver.host.admit_peer(GREETING, **digests)
+    greeting = replace(GREETING, **{key: value for key, value in said.items() if key not in digests})
+    with pytest.raises(Refusal, match=problem):
+        driver.host.admit_peer(greeting, **digests | {key: value for key, value in said.items() if key in digests})
+
+
+# --- A restart --------------------------------------------------------------------------------------------------------
+
+
+def test_a_server_goes_on_where_it_was_saved() -> None:
+    driver, _ = begun()
+    driver.saved()
+    driver.host.admit_peer(GREETING, b"L", b"D")
+    driver.answer(0, "zero", 0)
+    driver.host.hear(1, 1, Note((7,)))
+    driver.host.expire(f"{SERVERS}{FLUSH}")
+    driver.go()
+    (save,) = of(driver.saved(), Save)
+    again, effects = resumed(save)
+    assert (again.server.applied, again.server.heard, again.server.told) == ([0], {1: [7]}, 1)
+    assert again.host.saved_version == 1
+    assert {StartTimer(f"{AWAY}0", 60.0), StartTimer(f"{AWAY}1", 60.0)} <= set(of(effects, StartTimer))
+    assert StartTimer(f"{SERVERS}{FLUSH}", SECONDS) in effects
+    assert again.host.admit_peer(GREETING, b"L", b"D") == 1
+    posted = again.host.next_for(1)
+    assert posted is not None
+    assert posted.message == Note((0,))
+    with pytest.raises(Refusal, match="is another one"):
+        again.host.know(1, replace(GREETING, lineage="another"), 0, 0.0)
+
+
+def test_an_unsaved_answer_is_taken_again_and_a_saved_one_is_not() -> None:
+    driver, first = begun()
+    driver.saved()
+    ticket = driver.tickets["zero"]
+    driver.answer(0, "zero", 0)
+    before, _ = resumed(first)
+    after, _ = resumed(checkpoint(driver))
+    assert of(before.come(0, "back", ticket), Welcome)[0].keep
+    assert not of(after.come(0, "back", ticket), Welcome)[0].keep
+
+
+def test_a_client_that_stays_away_after_a_restart_is_given_up() -> None:
+    _, save = begun()
+    again, _ = resumed(save)
+    again.host.expire(f"{AWAY}0")
+    again.go()
+    assert not again.host.ledger.entry(0).member
+
+
+def test_a_timer_that_was_stopped_does_not_run_after_a_restart() -> None:
+    driver, _ = begun()
+    driver.server.stop_timer(FLUSH)
+    driver.host._perform(driver.server._actions)
+    assert StopTimer(f"{SERVERS}{FLUSH}") in driver.go()
+    driver.saved()
+    _, effects = resumed(checkpoint(driver))
+    assert not [effect for effect in of(effects, StartTimer) if effect.timer == f"{SERVERS}{FLUSH}"]
+
+
+def test_a_timer_that_ran_out_and_was_not_served_runs_again_after_a_restart() -> None:
+    driver, _ = begun()
+    driver.saved()
+    driver.host.expire(f"{SERVERS}{FLUSH}")  # the server is busy
+    _, effects = resumed(checkpoint(driver))
+    assert StartTimer(f"{SERVERS}{FLUSH}", SECONDS) in effects
+
+
+def test_a_timer_that_runs_out_while_a_process_ends_waits_for_the_next_one() -> None:
+    """One that the server starts again and again would otherwise keep it from ever having saved everything."""
+    driver, _ = begun()
+    driver.saved()
+    driver.host.draining = True
+    driver.host.expire(f"{SERVERS}{FLUSH}")
+    driver.go()
+    assert driver.server.told == 0
+    _, effects = resumed(checkpoint(driver))
+    assert StartTimer(f"{SERVERS}{FLUSH}", SECONDS) in effects
+
+
+def test_a_timer_that_is_stopped_before_its_turn_is_not_served() -> None:
+    driver, _ = begun()
+    driver.answer(0, "zero", 0)
+    driver.host.admit_peer(GREETING, b"L", b"D")
+    driver.host.hear(1, 1, Note(()))
+    driver.host.expire(f"{SERVERS}{FLUSH}")
+    driver.host.finish([StopTimer(FLUSH)])  # what the server wants done because of the message
+    driver.go()
+    assert driver.server.told == 0
+
+
+def test_a_timer_that_runs_out_while_the_world_hears_that_it_was_stopped_is_not_served() -> None:
+    driver, _ = begun()
+    driver.host._perform([StopTimer(FLUSH)])
+    driver.host.expire(f"{SERVERS}{FLUSH}")
+    driver.go()
+    assert driver.host.waiting == 0
+
+
+def test_a_timer_that_is_started_again_before_its_turn_is_served_later() -> None:
+    driver, _ = begun()
+    driver.answer(0, "zero", 0)
+    driver.host.hear(1, 1, Note(()))
+    driver.host.expire(f"{SERVERS}{FLUSH}")
+    driver.host.finish([StartTimer(FLUSH, 3.0)])
+    driver.go()
+    assert driver.server.told == 0
+    (save,) = of(driver.saved(), Save)
+    assert save.numbers["timers"] == {FLUSH: 3.0}
+
+
+def test_a_checkpoint_is_not_written_to_by_what_comes_after() -> None:
+    driver, save = begun()
+    text = json.dumps(save.numbers)
+    for step in range(5):
+        driver.answer(0, "zero", step)
+    assert json.dumps(save.numbers) == text
