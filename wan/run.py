@@ -19,8 +19,8 @@ from typing import NoReturn
 
 from spyker.algorithms.builtin import ALGORITHMS, OF_THE_PAPER
 from spyker.config.scenario import Scenario, dump, load
-from spyker.config.sections import ScenarioError
 from spyker.engines.start_engine import start
+from spyker.errors import UsageError
 from spyker.plots.curves import targets
 from spyker.records import RecordWriter, RunRecord
 from spyker.sim.simulate import run
@@ -75,12 +75,12 @@ def main(arguments: list[str]) -> int:
         names = args.algorithms.split(",")
         for name in names:
             if name not in ALGORITHMS:
-                raise ScenarioError("--algorithms", f"{name!r} is unknown", f"Choose from {', '.join(ALGORITHMS)}")
+                raise UsageError("--algorithms", f"{name!r} is unknown", f"Choose from {', '.join(ALGORITHMS)}")
         shutil.rmtree(args.out, ignore_errors=True)
         out = args.out.absolute()
         costs = measure_costs(scenario, out / "costs")
         outcomes = [both_worlds(replace(scenario, algorithm=name), costs, out / name) for name in names]
-    except (ScenarioError, WanError, WanRunError) as error:
+    except (UsageError, WanError, WanRunError) as error:
         print(f"wan: {error}", file=sys.stderr)
         return FAILED
     picture = args.out / "accuracy.png"

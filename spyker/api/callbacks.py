@@ -7,7 +7,7 @@ from typing import Protocol, TypeAlias, runtime_checkable
 
 from spyker.api.result import Run
 from spyker.config.scenario import Scenario
-from spyker.config.sections import ScenarioError
+from spyker.errors import UsageError
 from spyker.records import Evaluated, Fact, RunStarted
 from spyker.sim.plateau import Plateau
 from spyker.sim.recording import Watch
@@ -60,11 +60,11 @@ class EarlyStopping:
 
     def __init__(self, patience: float, *, min_delta: float = 0.0, score: str = "mean") -> None:
         if not patience > 0:
-            raise ScenarioError("patience", f"is {patience}", "Give virtual seconds, more than 0")
+            raise UsageError("patience", f"is {patience}", "Give virtual seconds, more than 0")
         if not min_delta >= 0:
-            raise ScenarioError("min_delta", f"is {min_delta}", "Give at least 0")
+            raise UsageError("min_delta", f"is {min_delta}", "Give at least 0")
         if score not in SCORES:
-            raise ScenarioError("score", f"is {score!r}", f"Give one of {', '.join(SCORES)}")
+            raise UsageError("score", f"is {score!r}", f"Give one of {', '.join(SCORES)}")
         self.patience, self.min_delta, self.score = patience, min_delta, score
         self.stopped: float | None = None
         """When it ended the run, if it did."""
@@ -95,7 +95,7 @@ class Audience:
                 self.watches.append(callback.fact)
             elif not isinstance(callback, Begins | Ends):
                 if not callable(callback):
-                    raise ScenarioError(
+                    raise UsageError(
                         "callbacks",
                         f"{callback!r} cannot be told anything",
                         "Give functions (t, fact), or objects with begin, fact or end",

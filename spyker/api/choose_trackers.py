@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from spyker.config.sections import ScenarioError
 from spyker.config.suggest import suggest
+from spyker.errors import TrackerError, UsageError
 from spyker.plots.trackers.mlflow import MLflow
 from spyker.plots.trackers.tensorboard import TensorBoard
-from spyker.plots.trackers.tracker import Tracker, TrackerError
+from spyker.plots.trackers.tracker import Tracker
 from spyker.plots.trackers.wandb import WandB
 from spyker.records import Fact, Follower
 
@@ -20,20 +20,20 @@ FORMS = ", ".join(f"{name}={tracker.meaning}" for name, tracker in TRACKERS.item
 def choose_trackers(texts: Sequence[str]) -> list[Tracker]:
     """The trackers that texts such as ``tensorboard=DIR`` name, ready to be told runs."""
     if isinstance(texts, str):
-        raise ScenarioError("follow", f"is {texts!r}", f"Give a list: [{texts!r}]")
+        raise UsageError("follow", f"is {texts!r}", f"Give a list: [{texts!r}]")
     chosen: list[Tracker] = []
     for text in texts:
         name, _, place = text.partition("=")
         if name not in TRACKERS:
-            raise ScenarioError(f"--follow {text}", "names no tracker", suggest(name, TRACKERS))
+            raise UsageError(f"--follow {text}", "names no tracker", suggest(name, TRACKERS))
         if not place:
-            raise ScenarioError(f"--follow {text}", "does not say where", f"Write {name}={TRACKERS[name].meaning}")
+            raise UsageError(f"--follow {text}", "does not say where", f"Write {name}={TRACKERS[name].meaning}")
         chosen.append(TRACKERS[name](place))
     for text, tracker in zip(texts, chosen, strict=True):
         try:
             tracker.check()
         except TrackerError as error:
-            raise ScenarioError(f"--follow {text}", error.problem, error.remedy) from None
+            raise UsageError(f"--follow {text}", error.problem, error.remedy) from None
     return chosen
 
 

@@ -13,14 +13,14 @@ from spyker.api.callbacks import Audience, Callback
 from spyker.api.choose_trackers import choose_trackers
 from spyker.api.datasets import data_from, prepare_data
 from spyker.api.estimate import foresee
-from spyker.api.interrupts import Interrupted, interrupts
+from spyker.api.interrupts import interrupts
 from spyker.api.output_folders import new_folder, place_for_record
 from spyker.api.read_scenario import AlgorithmLike, Source, TaskLike, read_scenario
 from spyker.api.result import Run, as_frame, as_html, plotted
 from spyker.api.run import emulate, short
 from spyker.api.sweep import check_counts
-from spyker.config.sections import ScenarioError
 from spyker.engines.start_engine import start
+from spyker.errors import Interrupted, UsageError
 from spyker.experiments.runner import with_seeds
 from spyker.plots.run_groups import Shown, together
 from spyker.plots.table import as_markdown, rows
@@ -140,7 +140,7 @@ def compare(
         ]
         names = [chosen.chosen.name for chosen in scenarios]
         if len(set(names)) < len(names) or not names:
-            raise ScenarioError("--algorithms", "names one twice" if names else "is empty", "Name each once")
+            raise UsageError("--algorithms", "names one twice" if names else "is empty", "Name each once")
         check_memory(scenarios[:1])
         folder = new_folder(f"compare-{short(scenarios[0])}") if out is None else Path(out)
         done: dict[str, Run] = {}

@@ -14,11 +14,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from spyker.config.scenario import Scenario
-from spyker.config.sections import ScenarioError
 from spyker.engines.engine import Engine, EvaluateJob, TrainJob
+from spyker.errors import TaskError, UsageError
 from spyker.records.run_warnings import slow_links
 from spyker.sim.round_times import WEIGHT_BYTES, cycles, round_times
-from spyker.tasks.checked_task import TaskFailedError
 from spyker.tasks.memory_check import CLIENT_BYTES, machine_bytes
 from spyker.tasks.registry import rate_of
 from spyker.tasks.task import Task
@@ -92,7 +91,7 @@ def check_models(clients: int, parameters: int) -> None:
     each = CLIENT_BYTES + LEAST * parameters * WEIGHT_BYTES
     there = machine_bytes()
     if clients * each > there:
-        raise ScenarioError(
+        raise UsageError(
             "world.clients",
             f"adds up to {clients:,}, whose models of {parameters:,} parameters take at least {size(clients * each)} "
             f"of memory, and this machine has {size(there)}",
@@ -111,7 +110,7 @@ def estimate(scenarios: Sequence[Scenario], task: Task, engine: Engine) -> Estim
         return None
     try:
         training, evaluation = (0.0, 0.0) if task.trivial else trial(scenarios[0], task, engine)
-    except TaskFailedError:
+    except TaskError:
         return None  # the run will say so, and leave a record
     workers = len(getattr(engine, "workers", ())) or 1
     bytes_ = MOST * scenarios[0].client_count * parameters * WEIGHT_BYTES

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import spyker
-from spyker.config.sections import ScenarioError
 from spyker.config.suggest import suggest
+from spyker.errors import UsageError
 
 LEFT_OUT = shutil.ignore_patterns("__pycache__", ".*", "runs")
 
@@ -44,7 +44,7 @@ def all_examples() -> list[Example]:
     folder = examples_folder()
     found = [path for path in folder.iterdir() if path.name[0] not in "._"] if folder.is_dir() else []
     if not found:
-        raise ScenarioError("examples", f"{folder} holds none", "Install spyker-fl from a wheel, or clone it")
+        raise UsageError("examples", f"{folder} holds none", "Install spyker-fl from a wheel, or clone it")
     return [Example(path) for path in sorted(found) if path.name != "README.md"]
 
 
@@ -78,11 +78,11 @@ def copy_examples(names: Sequence[str], folder: Path, *, overwrite: bool = False
     known = {example.name: example for example in all_examples()}
     for name in names:
         if name not in known:
-            raise ScenarioError("NAME", f"{name!r} is unknown", suggest(name, known))
+            raise UsageError("NAME", f"{name!r} is unknown", suggest(name, known))
     chosen = [known[name] for name in names] or list(known.values())
     taken = [str(folder / example.name) for example in chosen if (folder / example.name).exists()]
     if taken and not overwrite:
-        raise ScenarioError("--out", f"{', '.join(taken)} exist already", "Choose another folder, or add --overwrite")
+        raise UsageError("--out", f"{', '.join(taken)} exist already", "Choose another folder, or add --overwrite")
     try:
         folder.mkdir(parents=True, exist_ok=True)
         for example in chosen:
@@ -91,5 +91,5 @@ def copy_examples(names: Sequence[str], folder: Path, *, overwrite: bool = False
             else:
                 shutil.copyfile(example.path, folder / example.name)
     except OSError as error:
-        raise ScenarioError("--out", f"{folder} cannot be written ({error.strerror})", "Choose another") from None
+        raise UsageError("--out", f"{folder} cannot be written ({error.strerror})", "Choose another") from None
     return [folder / example.name for example in chosen]

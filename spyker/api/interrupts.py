@@ -6,7 +6,6 @@ import contextlib
 import signal
 import threading
 from collections.abc import Iterator
-from typing import Any
 
 from spyker.sim.clock import Stop
 
@@ -15,14 +14,6 @@ class Interrupts(Stop):
     """A stop that remembers whether somebody outside asked for it."""
 
     interrupted = False
-
-
-class Interrupted(KeyboardInterrupt):
-    """Somebody asked for the end, and it came in good order. ``result`` is what there is so far."""
-
-    def __init__(self, message: str, result: Any = None) -> None:
-        super().__init__(message)
-        self.result = result
 
 
 @contextlib.contextmanager

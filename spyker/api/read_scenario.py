@@ -10,7 +10,7 @@ from typing import Any, TypeAlias
 
 from spyker.config.algorithms import find_algorithm
 from spyker.config.scenario import Scenario, dump, load
-from spyker.config.sections import ScenarioError
+from spyker.errors import UsageError
 from spyker.protocol.server import Server
 from spyker.tasks.registry import choose, resolve
 from spyker.tasks.task import Task
@@ -30,7 +30,7 @@ def algorithm_name(algorithm: AlgorithmLike) -> str:
     if isinstance(algorithm, str):
         return algorithm
     if not (isinstance(algorithm, type) and issubclass(algorithm, Server)):
-        raise ScenarioError("algorithm", f"is {algorithm!r:.60}", "Give a name, or a class that extends spyker.Server")
+        raise UsageError("algorithm", f"is {algorithm!r:.60}", "Give a name, or a class that extends spyker.Server")
     find_algorithm.cache_clear()  # a notebook's cell may have made a new class of the same name
     return f"{algorithm.__module__}:{algorithm.__qualname__}"
 

@@ -12,15 +12,15 @@ from spyker.api.callbacks import Audience, Callback
 from spyker.api.choose_trackers import choose_trackers, facts_up_to
 from spyker.api.datasets import data_from, prepare_data
 from spyker.api.estimate import foresee
-from spyker.api.interrupts import Interrupted, Interrupts, interrupts
+from spyker.api.interrupts import Interrupts, interrupts
 from spyker.api.output_folders import OutFolder, new_folder, place_for_record
 from spyker.api.read_scenario import AlgorithmLike, Source, TaskLike, read_scenario
 from spyker.api.result import Run
 from spyker.api.save_interval import Pace
 from spyker.config.scenario import Scenario
-from spyker.config.sections import ScenarioError
 from spyker.engines.engine import Engine
 from spyker.engines.start_engine import start
+from spyker.errors import Interrupted, UsageError
 from spyker.plots.failure_lines import FailureLines
 from spyker.plots.run_progress import LiveProgress
 from spyker.plots.trackers.forwarding import Following
@@ -146,7 +146,7 @@ def find_save(out: str | os.PathLike[str] | None, *, overwrite: bool, given: Giv
         (given is not None, "goes on with the models it has", "Leave out --from-model"),
     ):
         if wrong:
-            raise ScenarioError("--resume", problem, remedy)
+            raise UsageError("--resume", problem, remedy)
     check_nobody_writes(Path(out or ""))
     return read_save(Path(out or ""))
 

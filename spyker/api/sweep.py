@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Any
 
 from spyker.api.choose_trackers import choose_trackers
 from spyker.api.datasets import data_from, prepare_data
-from spyker.api.interrupts import Interrupted, interrupts
+from spyker.api.interrupts import interrupts
 from spyker.api.output_folders import OutFolder, new_folder
 from spyker.api.read_scenario import AlgorithmLike, Source, TaskLike, read_scenario
 from spyker.api.result import as_frame, as_html
 from spyker.api.run import short
-from spyker.config.sections import ScenarioError
 from spyker.engines.start_engine import available_cores
+from spyker.errors import Interrupted, UsageError
 from spyker.experiments.runner import check_folder, folder_of, held, run_watched, with_seeds
 from spyker.experiments.sweep_points import Point, Row, as_csv, cells, combinations, lines, main_measures, row
 from spyker.plots.run_groups import about, written
@@ -157,4 +157,4 @@ def check_counts(*, seeds: int | None, jobs: int | None = None) -> None:
     """Refuse numbers that make no sense."""
     for option, value in (("--seeds", seeds), ("--jobs", jobs)):
         if value is not None and value < 1:
-            raise ScenarioError(option, f"is {value}", "Give at least 1")
+            raise UsageError(option, f"is {value}", "Give at least 1")

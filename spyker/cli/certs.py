@@ -8,7 +8,7 @@ from typing import Any
 
 from spyker.cli.help import examples
 from spyker.cli.options import require_deploy
-from spyker.config.sections import ScenarioError
+from spyker.errors import UsageError
 
 
 def add_certs(commands: Any) -> None:
@@ -53,7 +53,7 @@ def command_certs(args: argparse.Namespace) -> int:
 
     if args.renew:
         if args.overwrite or args.servers is not None or args.clients is not None:
-            raise ScenarioError("--renew", "renews what is there", "Leave out --servers, --clients and --overwrite")
+            raise UsageError("--renew", "renews what is there", "Leave out --servers, --clients and --overwrite")
         renew(args.out, args.renew, args.hosts, args.days)
         for name in args.renew:
             print(f"{args.out}/{name}  is new")
@@ -62,7 +62,7 @@ def command_certs(args: argparse.Namespace) -> int:
         return 0
     for option, value in (("--servers", args.servers), ("--clients", args.clients)):
         if value is None:
-            raise ScenarioError(option, "is missing", "Say how many")
+            raise UsageError(option, "is missing", "Say how many")
     hosts = args.hosts or LOOPBACK
     make_deployment(args.out, args.servers, args.clients, hosts, args.days, overwrite=args.overwrite)
     print(f"{args.out}/server-I    for server I: its certificate and key")

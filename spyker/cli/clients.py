@@ -9,7 +9,7 @@ from typing import Any
 from spyker.cli.help import examples
 from spyker.cli.options import require_deploy
 from spyker.cli.output import add_json
-from spyker.config.sections import ScenarioError
+from spyker.errors import UsageError
 from spyker.plots.table import print_table
 
 
@@ -47,7 +47,7 @@ def command_clients(args: argparse.Namespace) -> int:
         args.answer = {str(client): digest for digest, client in known.items()}
         return 0
     if args.client is None:
-        raise ScenarioError("K", "is missing", "Give the number of the client")
+        raise UsageError("K", "is missing", "Give the number of the client")
     if args.what == "add":
         add_client(args.folder, args.client)
         print(f"{args.folder}/client-{args.client}    for client {args.client}: its credential")

@@ -13,8 +13,8 @@ from typing import Any
 
 from spyker.api.output_folders import OutFolder
 from spyker.cli.help import examples
-from spyker.config.sections import ScenarioError
 from spyker.dashboard.run_list import check_runs
+from spyker.errors import UsageError
 from spyker.records import write_atomically
 
 PORT = 8787
@@ -47,7 +47,7 @@ def command_dash(args: argparse.Namespace) -> int:
     token = args.token or os.environ.get(TOKEN)
     check_token(args.host, token)
     if not 0 <= args.port <= 65535:
-        raise ScenarioError("--port", f"is {args.port}", "Give a number from 0 to 65535")
+        raise UsageError("--port", f"is {args.port}", "Give a number from 0 to 65535")
     check_runs(args.runs)
     from spyker.dashboard.http_server import PageServer
 
@@ -55,7 +55,7 @@ def command_dash(args: argparse.Namespace) -> int:
         server = PageServer(args.runs, args.host, args.port, token)
     except OSError as error:
         place = f"{args.port} on {args.host} cannot be used ({error.strerror})"
-        raise ScenarioError("--port", place, "Choose another, or 0 for any") from None
+        raise UsageError("--port", place, "Choose another, or 0 for any") from None
     ended = threading.Event()
     signal.signal(signal.SIGTERM, lambda *_: ended.set())
     with server:
@@ -72,7 +72,7 @@ def require_page() -> None:
     """Say what to install, if the packages that only the page needs are not here."""
     missing = [name for name in ("starlette", "uvicorn") if not find_spec(name)]
     if missing:
-        raise ScenarioError("the page", f"needs {', '.join(missing)}", "Run pip install 'spyker-fl[page]'")
+        raise UsageError("the page", f"needs {', '.join(missing)}", "Run pip install 'spyker-fl[page]'")
 
 
 def check_token(host: str, token: str | None) -> None:
@@ -81,9 +81,9 @@ def check_token(host: str, token: str | None) -> None:
         return
     if not token:
         remedy = f"Set {TOKEN} to a word of at least {SHORTEST} characters, and open the page with ?token=…"
-        raise ScenarioError("--host", f"{host} can be reached from elsewhere, and there is no token", remedy)
+        raise UsageError("--host", f"{host} can be reached from elsewhere, and there is no token", remedy)
     if len(token) < SHORTEST:
-        raise ScenarioError("--token", f"has {len(token)} characters", f"Take at least {SHORTEST}")
+        raise UsageError("--token", f"has {len(token)} characters", f"Take at least {SHORTEST}")
 
 
 def add_report(commands: Any) -> None:
@@ -107,7 +107,7 @@ def command_report(args: argparse.Namespace) -> int:
     window = None if args.window is None else read_window(args.window)
     check_runs(args.runs)
     if args.out.is_dir():
-        raise ScenarioError("--out", f"{args.out} is a folder", "Name a file, such as report.html")
+        raise UsageError("--out", f"{args.out} is a folder", "Name a file, such as report.html")
     from spyker.dashboard.report import report
 
     with OutFolder(args.out.parent) as place:
@@ -125,7 +125,7 @@ def read_window(text: str) -> tuple[float, float]:
     except ValueError:
         start, end = 0.0, 0.0
     if not 0 <= start < end < 1e12:
-        raise ScenarioError("--window", f"is {text!r}", "Write two times in seconds, such as 2-4.5")
+        raise UsageError("--window", f"is {text!r}", "Write two times in seconds, such as 2-4.5")
     return start, end
 
 

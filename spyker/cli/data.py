@@ -14,11 +14,10 @@ from spyker.cli.codes import FAILED
 from spyker.cli.help import examples
 from spyker.cli.options import add_data_dir, add_set, said
 from spyker.cli.output import add_json
-from spyker.config.sections import ScenarioError
+from spyker.errors import DataError, UsageError
 from spyker.plots.fetch_progress import FetchProgress
 from spyker.plots.table import print_table
 from spyker.tasks.data.catalogue import DATASETS
-from spyker.tasks.data.dataset import DataError
 from spyker.tasks.data.load import fetch, find, verify, whereabouts
 from spyker.tasks.partition import PARTITIONS
 from spyker.tasks.registry import client_labels
@@ -57,7 +56,7 @@ def command_data(args: argparse.Namespace) -> int:
         any(v is not None for v in (args.partition, args.task, args.clients, args.seed, args.out)) or args.settings
     )
     if args.action and drawing:
-        raise ScenarioError(f"data {args.action}", "draws nothing", "Leave the options of the picture out")
+        raise UsageError(f"data {args.action}", "draws nothing", "Leave the options of the picture out")
     with data_from(args.data_dir):
         if args.action == "fetch":
             return fetch_all(args)

@@ -9,7 +9,7 @@ from typing import Any
 from spyker.api.examples import all_examples, copy_examples
 from spyker.cli.help import examples
 from spyker.cli.output import add_json
-from spyker.config.sections import ScenarioError
+from spyker.errors import UsageError
 from spyker.plots.table import print_table
 
 
@@ -40,7 +40,7 @@ def command_examples(args: argparse.Namespace) -> int:
             print(path)
         return 0
     if args.names:
-        raise ScenarioError("EXAMPLE", f"is {args.names[0]!r}", "To copy it: spyker examples copy")
+        raise UsageError("EXAMPLE", f"is {args.names[0]!r}", "To copy it: spyker examples copy")
     found = all_examples()
     args.answer = [{"example": each.name, "about": each.about, "path": each.path} for each in found]
     print_table(["example", "what it is"], [[each.name, each.about] for each in found], words=2)

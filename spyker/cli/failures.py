@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from spyker.config.sections import ScenarioError
-from spyker.experiments.errors import RunFailedError
-from spyker.net.errors import DeploymentError, MustNotGoOnError
+from spyker.errors import (
+    DataError,
+    DeploymentError,
+    DivergenceError,
+    FencedError,
+    RecordWriteError,
+    RunFailedError,
+    TaskError,
+    UsageError,
+)
 from spyker.records import RecordError
-from spyker.sim.nonfinite_model import DivergedError
-from spyker.sim.record_failure import RecordLostError
-from spyker.tasks.checked_task import TaskFailedError
-from spyker.tasks.data.dataset import DataError
 
-BAD = (ScenarioError, RecordError)
+BAD = (UsageError, RecordError)
 """What was asked for makes no sense, and nothing was changed."""
-FAILURES = (DataError, DivergedError, TaskFailedError, DeploymentError, RecordLostError, RunFailedError)
+FAILURES = (DataError, DivergenceError, TaskError, DeploymentError, RecordWriteError, RunFailedError)
 """It began, and could not be done."""
-FINAL = MustNotGoOnError  # one of those, after which another start changes nothing
+FINAL = FencedError  # one of those, after which another start changes nothing

@@ -6,8 +6,8 @@ import argparse
 from collections.abc import Mapping, Sequence
 from typing import Any, NoReturn
 
-from spyker.config.sections import ScenarioError
 from spyker.config.suggest import suggest
+from spyker.errors import UsageError
 
 HEADING = "examples:\n"
 INDENT = "  "
@@ -31,17 +31,17 @@ class Parser(argparse.ArgumentParser):
         what, _, rest = message.partition(": ")
         see = f"See {self.prog} --help"
         if what == "the following arguments are required":
-            raise ScenarioError(rest, "are missing" if ", " in rest else "is missing", see)
+            raise UsageError(rest, "are missing" if ", " in rest else "is missing", see)
         if what == "unrecognized arguments":
-            raise ScenarioError(rest, f"is more than {self.prog} takes", see)
-        raise ScenarioError(what.removeprefix("argument ") if rest else self.prog, rest or message, see)
+            raise UsageError(rest, f"is more than {self.prog} takes", see)
+        raise UsageError(what.removeprefix("argument ") if rest else self.prog, rest or message, see)
 
     def _check_value(self, action: argparse.Action, value: Any) -> None:
         try:
             super()._check_value(action, value)
         except argparse.ArgumentError as error:
             known = map(str, action.choices or ())
-            raise ScenarioError(str(error.argument_name), f"is {value!r}", suggest(value, known)) from None
+            raise UsageError(str(error.argument_name), f"is {value!r}", suggest(value, known)) from None
 
     def _get_value(self, action: argparse.Action, arg_string: str) -> Any:
         try:
@@ -50,7 +50,7 @@ class Parser(argparse.ArgumentParser):
             remedy = "Give a whole number" if action.type is int else "Give a number"
             if not error.message.startswith("invalid "):  # our own words: see spyker.cli.numbers
                 remedy = error.message
-            raise ScenarioError(str(error.argument_name), f"is {arg_string}", remedy) from None
+            raise UsageError(str(error.argument_name), f"is {arg_string}", remedy) from None
 
     @property
     def options(self) -> list[str]:
@@ -84,9 +84,9 @@ def parse(root: Parser, argv: Sequence[str]) -> argparse.Namespace:
     """Read a command line; guess what was meant by words that nobody knows."""
     word = argv[0] if argv else ""
     if word and not word.startswith("-") and word not in root.commands:
-        raise ScenarioError("COMMAND", f"is {word!r}", suggest(word, root.commands))
+        raise UsageError("COMMAND", f"is {word!r}", suggest(word, root.commands))
     command = root.commands.get(word, root)
     for option in (given.partition("=")[0] for given in argv if given.startswith("--")):
         if not any(known.startswith(option) for known in command.options):  # argparse takes the beginning of one, too
-            raise ScenarioError(option, f"is no option of {command.prog}", suggest(option, command.options))
+            raise UsageError(option, f"is no option of {command.prog}", suggest(option, command.options))
     return root.parse_args(argv)

@@ -12,7 +12,7 @@ from spyker.cli.help import examples
 from spyker.cli.numbers import zero_or_more
 from spyker.cli.options import require_deploy
 from spyker.cli.output import add_json
-from spyker.config.sections import ScenarioError
+from spyker.errors import UsageError
 from spyker.plots.table import print_table
 
 
@@ -49,8 +49,8 @@ def add_members(commands: Any) -> None:
 def command_members(args: argparse.Namespace) -> int:
     """Ask, or order and wait."""
     require_deploy()
+    from spyker.errors import DeploymentError
     from spyker.net.admin_socket import give_order
-    from spyker.net.errors import DeploymentError
     from spyker.net.server_config import check_address, load_config
 
     config = load_config(args.config)
@@ -59,11 +59,11 @@ def command_members(args: argparse.Namespace) -> int:
         args.answer = show(give_order(state, {"order": "members"}))
         return 0
     if args.server is None or args.server < 0:
-        raise ScenarioError("SERVER", f"is {args.server}", "Give the number of the server that changes")
+        raise UsageError("SERVER", f"is {args.server}", "Give the number of the server that changes")
     if args.address is not None:
         check_address(args.address, "HOST:PORT")
     elif args.what == "add":
-        raise ScenarioError("HOST:PORT", "is missing", "Say where other servers will reach the new one")
+        raise UsageError("HOST:PORT", "is missing", "Say where other servers will reach the new one")
     before = give_order(state, {"order": "members"})
     if args.address is not None:
         refuse_address_of_another(args.address, args.server, before["members"], config.deploy.peers)
@@ -94,7 +94,7 @@ def refuse_address_of_another(address: str, server: int, members: list[dict[str,
         j = member["server"]
         known = member["address"] or (peers[j] if j < len(peers) else "")
         if known == address and j != server:
-            raise ScenarioError("HOST:PORT", f"is {address}, the address of server {j}", "Give the new one's own")
+            raise UsageError("HOST:PORT", f"is {address}, the address of server {j}", "Give the new one's own")
 
 
 def show(answer: dict[str, Any]) -> dict[str, Any]:

@@ -12,8 +12,8 @@ from spyker.algorithms.builtin import ALGORITHMS
 from spyker.api.choose_trackers import FORMS
 from spyker.config.presets import PRESETS
 from spyker.config.scenario import Scenario, parse_value
-from spyker.config.sections import ScenarioError
 from spyker.engines.start_engine import ENGINES
+from spyker.errors import UsageError
 from spyker.tasks.data.load import VARIABLE
 from spyker.tasks.task_names import BUILT_IN
 
@@ -100,7 +100,7 @@ def read_settings(texts: Sequence[str]) -> dict[str, object]:
     for text in texts:
         key, equals, value = text.partition("=")
         if not equals or not key:
-            raise ScenarioError(f"--set {text}", "has no value", "Write --set section.key=value")
+            raise UsageError(f"--set {text}", "has no value", "Write --set section.key=value")
         settings[key.strip()] = parse_value(value.strip())
     return settings
 
@@ -117,7 +117,7 @@ def what_is_learnt(args: argparse.Namespace) -> dict[str, Any]:
     if app is None:
         return {"settings": settings}
     if getattr(args, "task", None) not in (None, FLOWER):
-        raise ScenarioError("--task", f"is {args.task}, and --flower names another", "Leave one of them out")
+        raise UsageError("--task", f"is {args.task}, and --flower names another", "Leave one of them out")
     return {"task": FLOWER, "settings": {"task.app": app} | settings}
 
 
@@ -145,6 +145,6 @@ def require_deploy() -> None:
     """Say what to install, if the packages that only deployments need are not here."""
     missing = [name for name in ("cryptography", "grpc", "prometheus_client") if not find_spec(name)]
     if missing:
-        raise ScenarioError(
+        raise UsageError(
             "this command", f"needs {', '.join(missing)}, not installed here", "Run pip install 'spyker-fl[deploy]'"
         )

@@ -22,8 +22,8 @@ from spyker.cli.help import examples
 from spyker.cli.options import add_data_dir
 from spyker.cli.sweep import add_many_options
 from spyker.config.scenario import load
-from spyker.config.sections import ScenarioError
 from spyker.config.suggest import suggest
+from spyker.errors import UsageError
 from spyker.experiments.chains import run_chains
 from spyker.experiments.race.worlds import FULL, QUICK, STAGES
 from spyker.experiments.runner import check_folder, held, run_watched
@@ -69,7 +69,7 @@ def command_race(args: argparse.Namespace) -> int:
     """Search, race and tell."""
     missing = [name for name in ("optuna", "scipy") if not find_spec(name)]
     if missing:
-        raise ScenarioError(
+        raise UsageError(
             "this command", f"needs {', '.join(missing)}, not installed here", "Run pip install 'spyker-fl[race]'"
         )
     from spyker.experiments.race.lineup import Race
@@ -83,7 +83,7 @@ def command_race(args: argparse.Namespace) -> int:
     check_places(args)
     if args.report:
         if not (out / "runs").is_dir():
-            raise ScenarioError("--out", f"{out} holds no race", "Name the folder of one")
+            raise UsageError("--out", f"{out} holds no race", "Name the folder of one")
         race = Race(course, worlds, algorithms, out / "runs", args.trials, args.seeds)
         write_down(race, out, args)
         return 0
@@ -108,14 +108,14 @@ def chosen(option: str, words: Sequence[str] | None, known: Iterable[str]) -> li
     known = list(known)
     for word in words or ():
         if word not in known:
-            raise ScenarioError(option, f"{word!r} is unknown", suggest(word, known))
+            raise UsageError(option, f"{word!r} is unknown", suggest(word, known))
     return [name for name in known if not words or name in words]
 
 
 def check_trials(trials: int | None) -> None:
     """Refuse a search without trials."""
     if trials is not None and trials < 1:
-        raise ScenarioError("--trials", f"is {trials}", "Give at least 1")
+        raise UsageError("--trials", f"is {trials}", "Give at least 1")
 
 
 def check_places(args: argparse.Namespace) -> None:
@@ -123,12 +123,12 @@ def check_places(args: argparse.Namespace) -> None:
     from spyker.experiments.race.race_document import around
 
     if args.document is not None and (args.document.is_dir() or not args.document.parent.is_dir()):
-        raise ScenarioError("--document", f"{args.document} cannot be written", "Name a file in a folder that exists")
+        raise UsageError("--document", f"{args.document} cannot be written", "Name a file in a folder that exists")
     if args.readme is not None:
         if args.document is None:
-            raise ScenarioError("--readme", "is given alone", "Add --document, to which it refers")
+            raise UsageError("--readme", "is given alone", "Add --document, to which it refers")
         if args.quick:
-            raise ScenarioError("--readme", "is given with --quick", "A smoke test is nothing to show")
+            raise UsageError("--readme", "is given with --quick", "A smoke test is nothing to show")
         around(args.readme)
 
 

@@ -18,8 +18,8 @@ from spyker.cli.help import examples
 from spyker.cli.options import add_data_dir, add_set, read_settings
 from spyker.cli.output import add_json
 from spyker.cli.sweep import add_many_options
-from spyker.config.sections import ScenarioError
 from spyker.config.suggest import suggest
+from spyker.errors import UsageError
 from spyker.experiments import explanations
 from spyker.experiments.items import ITEMS, PAPER
 from spyker.experiments.profiles import PROFILES
@@ -74,17 +74,17 @@ def command_reproduce(args: argparse.Namespace) -> int:
     if args.list:
         return list_items(args)
     if not args.items:
-        raise ScenarioError("ITEM", "is missing", "Name some items, paper or all; spyker reproduce --list shows them")
+        raise UsageError("ITEM", "is missing", "Name some items, paper or all; spyker reproduce --list shows them")
     for name in args.items:
         if name not in ITEMS and name not in GROUPS:
-            raise ScenarioError("ITEM", f"{name!r} is unknown", suggest(name, [*GROUPS, *ITEMS]))
+            raise UsageError("ITEM", f"{name!r} is unknown", suggest(name, [*GROUPS, *ITEMS]))
     profile = PROFILES[args.profile]
     profile = replace(profile, settings={**profile.settings, **read_settings(args.settings)})
     groups = {group: [name for name in names if profile.name in ITEMS[name].minutes] for group, names in GROUPS.items()}
     names = list(dict.fromkeys(name for word in args.items for name in groups.get(word, [word])))
     check_counts(seeds=args.seeds, jobs=args.jobs)
     if args.document is not None and (args.document.is_dir() or not args.document.parent.is_dir()):
-        raise ScenarioError("--document", f"{args.document} cannot be written", "Name a file in a folder that exists")
+        raise UsageError("--document", f"{args.document} cannot be written", "Name a file in a folder that exists")
     out: Path = args.out or Path("runs") / f"reproduce-{profile.name}"
     plans = [plan(ITEMS[name], profile, args.seeds) for name in names]
     if args.tell:

@@ -13,7 +13,6 @@ import spyker
 from spyker.algorithms.builtin import COMPARED
 from spyker.api.compare import Comparison
 from spyker.api.datasets import data_from
-from spyker.api.interrupts import Interrupted
 from spyker.api.output_folders import new_folder
 from spyker.api.read_scenario import read_scenario
 from spyker.api.result import Run
@@ -23,6 +22,7 @@ from spyker.cli.dash import Dashboard, add_dashboard
 from spyker.cli.help import examples
 from spyker.cli.options import add_scenario_options, said, where
 from spyker.cli.output import add_json
+from spyker.errors import Interrupted
 from spyker.plots.run_dicts import as_plain
 from spyker.plots.run_groups import Shown, together
 from spyker.plots.table import print_table, rows

@@ -19,7 +19,7 @@ from spyker.cli.help import examples
 from spyker.cli.numbers import above_zero, zero_or_more
 from spyker.cli.options import add_data_dir, add_flower, add_follow, add_set, what_is_learnt
 from spyker.config.scenario import Scenario
-from spyker.config.sections import ScenarioError
+from spyker.errors import UsageError
 from spyker.plots.trackers.live import told_live
 from spyker.plots.trackers.tracker import Tracker
 from spyker.records import is_record
@@ -67,7 +67,7 @@ def command_serve(args: argparse.Namespace) -> int:
         from spyker.net.server_config import load_config
         from spyker.net.server_process import serve
     except ModuleNotFoundError as error:
-        raise ScenarioError("serve", f"needs {error.name}, which is not installed", EXTRA) from None
+        raise UsageError("serve", f"needs {error.name}, which is not installed", EXTRA) from None
     with data_from(args.data_dir), Dashboard(args.dashboard) as page:
         config = load_config(args.config)
         trackers = choose_trackers(args.follow)
@@ -142,7 +142,7 @@ def command_join(args: argparse.Namespace) -> int:
         from spyker.net.client_link import Behaviour
         from spyker.net.client_process import join
     except ModuleNotFoundError as error:
-        raise ScenarioError("join", f"needs {error.name}, which is not installed", EXTRA) from None
+        raise UsageError("join", f"needs {error.name}, which is not installed", EXTRA) from None
     behaviour = Behaviour(args.keepalive, args.stall, args.patience, args.return_after, args.give_up)
     with data_from(args.data_dir):
         scenario = read_scenario(args.scenario, **what_is_learnt(args))
@@ -182,8 +182,8 @@ def read_clients(text: str) -> range:
     """``7`` or ``0-24``."""
     first, dash, last = text.partition("-")
     if not first.isdigit() or (dash and not last.isdigit()):
-        raise ScenarioError("--clients", f"is {text!r}", "Write a number, such as 7, or a range, such as 0-24")
+        raise UsageError("--clients", f"is {text!r}", "Write a number, such as 7, or a range, such as 0-24")
     clients = range(int(first), int(last if dash else first) + 1)
     if not clients or clients[-1] >= MOST_CLIENTS:
-        raise ScenarioError("--clients", f"is {text}", f"Numbers go up, from 0 to {MOST_CLIENTS - 1:,} at most")
+        raise UsageError("--clients", f"is {text}", f"Numbers go up, from 0 to {MOST_CLIENTS - 1:,} at most")
     return clients

@@ -6,7 +6,6 @@ import argparse
 from typing import Any
 
 import spyker
-from spyker.api.interrupts import Interrupted
 from spyker.api.sweep import PICTURE
 from spyker.cli.codes import INTERRUPTED
 from spyker.cli.help import examples
@@ -14,7 +13,7 @@ from spyker.cli.options import add_scenario_options, said, where
 from spyker.cli.output import add_json
 from spyker.cli.run import show_notes
 from spyker.config.scenario import parse_value
-from spyker.config.sections import ScenarioError
+from spyker.errors import Interrupted, UsageError
 from spyker.experiments.sweep_points import cells, lines
 from spyker.plots.table import print_table
 
@@ -55,7 +54,7 @@ def command_sweep(args: argparse.Namespace) -> int:
     for text in args.vary:
         key, values = split_values(text)
         if key in vary:
-            raise ScenarioError("--vary", f"names {key} twice", "Give all values of a key at once")
+            raise UsageError("--vary", f"names {key} twice", "Give all values of a key at once")
         vary[key] = values
     try:
         done = spyker.sweep(args.scenario, vary=vary, **said(args), **where(args))
@@ -81,7 +80,7 @@ def split_values(text: str) -> tuple[str, list[object]]:
     """``key=a,b,c`` as a key and its values. Commas inside brackets and quotes do not separate."""
     key, equals, rest = text.partition("=")
     if not equals or not key.strip() or not rest.strip():
-        raise ScenarioError(f"--vary {text}", "has no values", "Write --vary section.key=a,b,c")
+        raise UsageError(f"--vary {text}", "has no values", "Write --vary section.key=a,b,c")
     parts, depth, quote = [""], 0, ""
     for char in rest:
         if quote:
@@ -95,5 +94,5 @@ def split_values(text: str) -> tuple[str, list[object]]:
             parts[-1] += char
     values = [parse_value(part.strip()) for part in parts]
     if "" in values:
-        raise ScenarioError(f"--vary {text}", "has an empty value", "Write --vary section.key=a,b,c")
+        raise UsageError(f"--vary {text}", "has an empty value", "Write --vary section.key=a,b,c")
     return key.strip(), values

@@ -13,7 +13,7 @@ from typing import Any
 from spyker.cli.codes import FAILED, INTERRUPTED
 from spyker.cli.help import examples
 from spyker.cli.numbers import above_zero, count
-from spyker.config.sections import ScenarioError
+from spyker.errors import UsageError
 
 
 def add_torture(commands: Any) -> None:
@@ -114,7 +114,7 @@ def read_seeds(text: str | None) -> tuple[Iterable[int], int | None]:
         return itertools.count(1), None
     first, dash, last = text.partition("-")
     if not first.isdigit() or (dash and not last.isdigit()) or (dash and int(last) < int(first)):
-        raise ScenarioError("--seeds", f"is {text!r}", "Write a number, such as 7, or a range, such as 1-200")
+        raise UsageError("--seeds", f"is {text!r}", "Write a number, such as 7, or a range, such as 1-200")
     if not dash:
         return [int(first)], int(first)
     return range(int(first), int(last) + 1), None

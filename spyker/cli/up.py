@@ -35,7 +35,7 @@ from spyker.cli.options import (
 from spyker.cli.output import add_json
 from spyker.cli.run import show_run
 from spyker.cli.serve import EXTRA
-from spyker.config.sections import ScenarioError
+from spyker.errors import UsageError
 from spyker.plots.run_dicts import as_plain
 from spyker.plots.run_progress import LiveProgress
 from spyker.plots.trackers.forwarding import Following
@@ -84,7 +84,7 @@ def command_up(args: argparse.Namespace) -> int:
     try:
         from spyker.net.local_cluster import Local
     except ModuleNotFoundError as error:
-        raise ScenarioError("up", f"needs {error.name}, which is not installed", EXTRA) from None
+        raise UsageError("up", f"needs {error.name}, which is not installed", EXTRA) from None
     trackers = choose_trackers(args.follow)
     given = None if args.from_model is None else GivenModel(args.from_model)
     with contextlib.ExitStack() as stack:
@@ -94,7 +94,7 @@ def command_up(args: argparse.Namespace) -> int:
         check_memory([scenario])
         out: Path = args.out or new_folder(f"up-{scenario.chosen.name}-{short(scenario)}")
         if args.keep is not None and args.keep.exists() and any(args.keep.iterdir()):
-            raise ScenarioError("--keep", f"{args.keep} is not empty", "Name a new folder")
+            raise UsageError("--keep", f"{args.keep} is not empty", "Name a new folder")
         check_code(scenario)
         place = stack.enter_context(place_for_record(out, overwrite=args.overwrite))
         writing = stack.enter_context(contextlib.ExitStack())

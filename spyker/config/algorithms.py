@@ -7,7 +7,8 @@ from typing import Any
 
 from spyker.algorithms.builtin import ALGORITHMS
 from spyker.config.name_lookup import Names
-from spyker.config.sections import ScenarioError, show
+from spyker.config.sections import show
+from spyker.errors import UsageError
 from spyker.own_code import PROGRAM, code_digest, value_digest
 from spyker.protocol.server import Server
 
@@ -22,7 +23,7 @@ def find_algorithm(name: str, where: str = "algorithm") -> type[Server]:
     NAMES.check(name, where)
     found: Any = NAMES.find(name, where)
     if not (isinstance(found, type) and issubclass(found, Server)):
-        raise ScenarioError(where, f"{show(name)} is no algorithm", "Name a class that extends spyker.Server")
+        raise UsageError(where, f"{show(name)} is no algorithm", "Name a class that extends spyker.Server")
     return found
 
 

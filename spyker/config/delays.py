@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeAlias
 
-from spyker.config.sections import ScenarioError, convert, keys, read, show
+from spyker.config.sections import convert, keys, read, show
+from spyker.errors import UsageError
 from spyker.parameters import Rule, parameter
 
 
@@ -49,7 +50,7 @@ def read_delays(value: object, where: str, folder: Path) -> Delays:
         try:
             value = [float(word) for word in (folder / value).read_text(encoding="utf-8").split()]
         except (OSError, ValueError) as error:
-            raise ScenarioError(
+            raise UsageError(
                 where,
                 f"{show(value)} is neither {' nor '.join(PRESETS)} nor a readable file of numbers ({error})",
                 "Write one delay in milliseconds per line, one line per client",

@@ -14,8 +14,9 @@ from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Any
 
-from spyker.config.sections import ScenarioError, show
+from spyker.config.sections import show
 from spyker.config.suggest import suggest
+from spyker.errors import UsageError
 from spyker.own_code import is_own
 
 
@@ -37,7 +38,7 @@ class Names:
         """Refuse a name that nobody has, and guess what was meant."""
         known = [*self.built_in, *self.installed()]
         if ":" not in name and name not in known:
-            raise ScenarioError(where, f"is {show(name)}", suggest(name, known, f"Write {self.form}, or choose one of"))
+            raise UsageError(where, f"is {show(name)}", suggest(name, known, f"Write {self.form}, or choose one of"))
 
     def release(self, name: str) -> str:
         """Which release of which package offers something, if one does."""
@@ -63,11 +64,11 @@ class Names:
             else:
                 problem = f": {type(error).__name__}: {error} ({place_of(error)})"
                 remedy = "Correct that line, or install what it imports"
-            raise ScenarioError(where, f"{show(name)} cannot be imported{problem}", remedy) from None
+            raise UsageError(where, f"{show(name)} cannot be imported{problem}", remedy) from None
         if not hasattr(imported, attribute):
             there = [each for each in vars(imported) if not each.startswith("_")]
             problem = f"{show(name)} cannot be imported ({module} has no {attribute!r})"
-            raise ScenarioError(where, problem, suggest(attribute, there, "It has"))
+            raise UsageError(where, problem, suggest(attribute, there, "It has"))
         return getattr(imported, attribute)
 
 

@@ -17,7 +17,7 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from spyker.config.sections import ScenarioError
+from spyker.errors import UsageError
 
 COLUMNS = ("from", "to", "ms")
 Ping = tuple[str, str, str, object]
@@ -30,22 +30,22 @@ def read_pings(file: str | os.PathLike[str]) -> dict[str, Any]:
     try:
         text = path.read_text("utf-8")
     except OSError as error:
-        raise ScenarioError(str(path), f"cannot be read ({error.strerror})", "Name a CSV or JSON file") from None
+        raise UsageError(str(path), f"cannot be read ({error.strerror})", "Name a CSV or JSON file") from None
     except UnicodeDecodeError:
-        raise ScenarioError(str(path), "is not a text file in UTF-8", "Name a CSV or JSON file") from None
+        raise UsageError(str(path), "is not a text file in UTF-8", "Name a CSV or JSON file") from None
     pings = from_json(path, text) if path.suffix == ".json" else from_csv(path, text)
     trips: dict[tuple[str, str], list[float]] = {}
     for where, start, end, value in pings:
         trips.setdefault((start, end), []).append(milliseconds(value, where))
     if not trips:
-        raise ScenarioError(str(path), "has no pings", "Write a line from,to,ms and below it one ping a line")
+        raise UsageError(str(path), "has no pings", "Write a line from,to,ms and below it one ping a line")
     regions = list(dict.fromkeys(place for pair in trips for place in pair))
 
     def one_way(start: str, end: str) -> float:
         measured = trips.get((start, end)) or trips.get((end, start))
         if measured is None:
             about = "the way between a client and its own server" if start == end else "in either direction"
-            raise ScenarioError(str(path), f"has no ping from {start} to {end}", f"Add one: {about}")
+            raise UsageError(str(path), f"has no ping from {start} to {end}", f"Add one: {about}")
         return round(median(measured) / 2, 6)
 
     return {"regions": regions, "latency-ms": [[one_way(start, end) for end in regions] for start in regions]}
@@ -58,15 +58,15 @@ def from_csv(path: Path, text: str) -> Iterator[Ping]:
     header = [name.strip().lower() for name in next(rows, [])]
     missing = [column for column in COLUMNS if column not in header]
     if missing:
-        raise ScenarioError(str(path), f"has no column {missing[0]!r}", f"Begin it with a line {','.join(COLUMNS)}")
+        raise UsageError(str(path), f"has no column {missing[0]!r}", f"Begin it with a line {','.join(COLUMNS)}")
     for (number, _), row in zip(lines[1:], rows, strict=True):
         where = f"{path}, line {number}"
         if len(row) != len(header):
-            raise ScenarioError(where, f"has {len(row)} entries", f"There are {len(header)} columns")
+            raise UsageError(where, f"has {len(row)} entries", f"There are {len(header)} columns")
         cells = dict(zip(header, map(str.strip, row), strict=True))
         for column in ("from", "to"):
             if not cells[column]:
-                raise ScenarioError(where, f"says nothing in the column {column!r}", "Name a place")
+                raise UsageError(where, f"says nothing in the column {column!r}", "Name a place")
         yield where, cells["from"], cells["to"], cells["ms"]
 
 
@@ -75,9 +75,9 @@ def from_json(path: Path, text: str) -> Iterator[Ping]:
     try:
         table = json.loads(text)
     except ValueError as error:
-        raise ScenarioError(str(path), f"is not valid JSON: {error}", "Mend it") from None
+        raise UsageError(str(path), f"is not valid JSON: {error}", "Mend it") from None
     if not isinstance(table, dict) or not all(isinstance(row, dict) for row in table.values()):
-        raise ScenarioError(str(path), "is not a table of tables", 'Write {"Paris": {"Sydney": 559.1, …}, …}')
+        raise UsageError(str(path), "is not a table of tables", 'Write {"Paris": {"Sydney": 559.1, …}, …}')
     for start, row in table.items():
         for end, values in row.items():
             for value in values if isinstance(values, list) else [values]:
@@ -91,5 +91,5 @@ def milliseconds(value: object, where: str) -> float:
     except (TypeError, ValueError):
         number = math.nan
     if not (math.isfinite(number) and number >= 0):
-        raise ScenarioError(where, f"is {value!r}", "Write milliseconds, such as 142.5")
+        raise UsageError(where, f"is {value!r}", "Write milliseconds, such as 142.5")
     return number

@@ -18,8 +18,9 @@ from spyker.algorithms.stride import Stride
 from spyker.config.algorithms import find_algorithm, parameter_sections
 from spyker.config.delays import Delays, Gaussian, read_delays
 from spyker.config.presets import PRESETS
-from spyker.config.sections import ScenarioError, convert, kebab, keys, read, refuse_unknown, show, to_toml, write
+from spyker.config.sections import convert, kebab, keys, read, refuse_unknown, show, to_toml, write
 from spyker.config.suggest import suggest
+from spyker.errors import UsageError
 from spyker.parameters import Rule, parameter
 from spyker.placement import Placement, Topology
 from spyker.protocol.server import Server
@@ -253,11 +254,11 @@ def load(
         try:
             table = tomllib.loads(path.read_text(encoding="utf-8"))
         except OSError as error:
-            raise ScenarioError(str(path), f"cannot be read ({error.strerror})", "Name an existing TOML file") from None
+            raise UsageError(str(path), f"cannot be read ({error.strerror})", "Name an existing TOML file") from None
         except UnicodeDecodeError:
-            raise ScenarioError(str(path), "is not a text file in UTF-8", "Name a TOML file") from None
+            raise UsageError(str(path), "is not a text file in UTF-8", "Name a TOML file") from None
         except tomllib.TOMLDecodeError as error:
-            raise ScenarioError(str(path), f"is not valid TOML: {error}", "Mend that line") from None
+            raise UsageError(str(path), f"is not valid TOML: {error}", "Mend that line") from None
     if task is not None and read_task(table.get("task", {})).name != task:
         table["task"] = {"name": task}
     for dotted, value in (overrides or {}).items():
@@ -276,7 +277,7 @@ def lay_over(table: dict[str, Any], dotted: str, value: object) -> None:
     for section in sections:
         table = table.setdefault(section, {})
         if not isinstance(table, dict):
-            raise ScenarioError(dotted, f"{section!r} is not a section", "Write section.key=value")
+            raise UsageError(dotted, f"{section!r} is not a section", "Write section.key=value")
     if sections == ["task"]:  # whose keys may be written in either way
         key = next((k for k in table if kebab(k) == kebab(key)), key)
     table[key] = value
@@ -285,7 +286,7 @@ def lay_over(table: dict[str, Any], dotted: str, value: object) -> None:
 def lay_under(table: dict[str, Any], preset: str) -> None:
     """Add what a preset has for the algorithm that runs, where nothing else is said."""
     if preset not in PRESETS:
-        raise ScenarioError("--preset", f"is {show(preset)}", suggest(preset, PRESETS))
+        raise UsageError("--preset", f"is {show(preset)}", suggest(preset, PRESETS))
     for dotted, value in PRESETS[preset].get(str(table.get("algorithm", Scenario().algorithm)), {}).items():
         section, key = dotted.split(".")
         if isinstance(table.setdefault(section, {}), dict):  # what is no section is refused later
@@ -327,7 +328,7 @@ def from_table(table: Mapping[str, Any], folder: Path = Path(), others: Sequence
     if task.name == "flower" and "rate" not in table.get("training", {}):
         sections["training"] = replace(sections["training"], rate=None)  # until the app is there
     if isinstance(delays, tuple) and len(delays) != sum(world.clients or ()):
-        raise ScenarioError(
+        raise UsageError(
             "training.delay-ms",
             f"has {len(delays)} entries for {sum(world.clients or ())} clients",
             "Give one delay per client, in the order of regions",
@@ -367,11 +368,11 @@ def resolve_algorithms(scenario: Scenario) -> dict[str, Any]:
 def read_task(table: object) -> TaskChoice:
     """The task's name; its options are checked by the task itself. Their keys may have dashes or underscores."""
     if not isinstance(table, Mapping):
-        raise ScenarioError("task", f"is {show(table)}, not a section", 'Write [task] and below it name = "digits"')
+        raise UsageError("task", f"is {show(table)}, not a section", 'Write [task] and below it name = "digits"')
     options = {kebab(key): value for key, value in table.items()}
     if len(options) < len(table):
         twice = next(key for key in table if key not in options)
-        raise ScenarioError(f"task.{twice}", f"is task.{kebab(twice)}, which is set as well", "Set it once")
+        raise UsageError(f"task.{twice}", f"is task.{kebab(twice)}, which is set as well", "Set it once")
     name = convert(options.pop("name", TaskChoice().name), str, Rule(""), "task.name")
     return TaskChoice(name, options)
 
@@ -380,39 +381,37 @@ def fill_world(world: Geography) -> Geography:
     """Check that regions, clients and latencies fit together; take what is missing from the paper."""
     count = len(world.regions)
     if count == 0:
-        raise ScenarioError("world.regions", "is empty", 'Name at least one region, such as ["Paris"]')
+        raise UsageError("world.regions", "is empty", 'Name at least one region, such as ["Paris"]')
     if len(set(world.regions)) < count:
-        raise ScenarioError("world.regions", f"names a region twice: {show(world.regions)}", "Use distinct names")
+        raise UsageError("world.regions", f"names a region twice: {show(world.regions)}", "Use distinct names")
     clients = (CLIENTS_PER_REGION,) * count if world.clients is None else world.clients
     if len(clients) != count:
-        raise ScenarioError(
+        raise UsageError(
             "world.clients", f"has {len(clients)} entries for {count} regions", "Give one number per region"
         )
     latency = world.latency_ms
     if latency is None:
         unknown = [name for name in world.regions if name not in PAPER_LATENCY]
         if unknown:
-            raise ScenarioError(
+            raise UsageError(
                 "world.latency-ms",
                 f"is not given, and region {unknown[0]!r} is not one of {', '.join(PAPER_LATENCY)}",
                 f"Give a {count} × {count} matrix of one-way latencies",
             )
         latency = tuple(tuple(PAPER_LATENCY[a][b] for b in world.regions) for a in world.regions)
     if len(latency) != count:
-        raise ScenarioError(
-            "world.latency-ms", f"has {len(latency)} rows for {count} regions", "Give one row per region"
-        )
+        raise UsageError("world.latency-ms", f"has {len(latency)} rows for {count} regions", "Give one row per region")
     for i, row in enumerate(latency):
         if len(row) != count:
-            raise ScenarioError(
+            raise UsageError(
                 f"world.latency-ms[{i}]", f"has {len(row)} entries for {count} regions", "Give one per region"
             )
     if world.server_region >= count:
-        raise ScenarioError(
+        raise UsageError(
             "world.server-region", f"is {world.server_region}", f"Regions are numbered from 0 to {count - 1}"
         )
     if world.outage is not None and world.outage.region >= count:
-        raise ScenarioError(
+        raise UsageError(
             "world.outage.region", f"is {world.outage.region}", f"Regions are numbered from 0 to {count - 1}"
         )
     return replace(world, clients=clients, latency_ms=latency)
@@ -421,7 +420,7 @@ def fill_world(world: Geography) -> Geography:
 def place_clients(world: dict[str, Any], total: int) -> None:
     """Set the clients of each region. Where no region is named, there are no more regions than clients."""
     if isinstance(total, bool) or not isinstance(total, int):
-        raise ScenarioError("clients", f"is {show(total)}, not a whole number", "Say how many clients there are in all")
+        raise UsageError("clients", f"is {show(total)}, not a whole number", "Say how many clients there are in all")
     if 0 < total < len(PAPER_LATENCY) and not {"regions", "latency-ms"} & world.keys():
         world["regions"] = list(PAPER_LATENCY)[:total]
     regions = world.get("regions", PAPER_LATENCY)
@@ -431,7 +430,7 @@ def place_clients(world: dict[str, Any], total: int) -> None:
 def split_clients(total: int, regions: int) -> list[int]:
     """Spread clients over regions as evenly as possible, the first regions getting one more."""
     if total < max(1, regions):
-        raise ScenarioError(
+        raise UsageError(
             "--clients",
             f"{total} is not allowed: each of the {max(1, regions)} regions needs a client",
             f"Give at least {max(1, regions)}, or name fewer regions (world.regions)",

@@ -16,18 +16,11 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, TypeVar
 
 from spyker.config.suggest import suggest
+from spyker.errors import UsageError
 from spyker.parameters import Rule
 
 T = TypeVar("T")
 SIMILAR = 0.7  # difflib's ratio of keys that may be each other's misspelling; "precision" and "regions" have 0.63
-
-
-class ScenarioError(ValueError):
-    """A scenario that cannot be run. Says which field, what is wrong with it, and what to write instead."""
-
-    def __init__(self, field: str, problem: str, remedy: str) -> None:
-        super().__init__(f"{field}: {problem}. {remedy}")
-        self.field = field
 
 
 def kebab(name: str) -> str:
@@ -51,7 +44,7 @@ def show(value: object) -> str:
 def read(section: type[T], table: object, where: str) -> T:
     """Make a section from a TOML table; ``where`` is the section's name in error messages."""
     if not isinstance(table, Mapping):
-        raise ScenarioError(where, f"is {show(table)}, not a section", f"Write it as [{where}] with keys below it")
+        raise UsageError(where, f"is {show(table)}, not a section", f"Write it as [{where}] with keys below it")
     fields = {kebab(f.name): f for f in dataclasses.fields(section)}  # type: ignore[arg-type]
     hints = typing.get_type_hints(section)
     refuse_unknown(table, fields, where)
@@ -84,7 +77,7 @@ def refuse_unknown(
             guesses = same or near or far
             field = f"{where}.{key}" if where else key
             meant = " or ".join(map(repr, guesses))
-            raise ScenarioError(
+            raise UsageError(
                 field, "unknown key", f"Did you mean {meant}?" if guesses else f"Known here: {', '.join(known)}"
             )
 
@@ -98,21 +91,21 @@ def convert(value: object, hint: Any, rule: Rule, where: str) -> Any:
         return read(hint, value, where)
     if origin is tuple:
         if not isinstance(value, list | tuple):
-            raise ScenarioError(where, f"is {show(value)}, not a list", "Write it in square brackets")
+            raise UsageError(where, f"is {show(value)}, not a list", "Write it in square brackets")
         return tuple(convert(v, arguments[0], rule, f"{where}[{i}]") for i, v in enumerate(value))
     if origin is Mapping:
         if not isinstance(value, Mapping):
-            raise ScenarioError(where, f"is {show(value)}, not a table", "Write it as { name = value }")
+            raise UsageError(where, f"is {show(value)}, not a table", "Write it as { name = value }")
         return dict(value)
     if hint is bool:
         if not isinstance(value, bool):
-            raise ScenarioError(where, f"is {show(value)}, not a truth value", "Write true or false")
+            raise UsageError(where, f"is {show(value)}, not a truth value", "Write true or false")
         return value
     if hint is str:
         if not isinstance(value, str):
-            raise ScenarioError(where, f"is {show(value)}, not a text", "Write it in quotation marks")
+            raise UsageError(where, f"is {show(value)}, not a text", "Write it in quotation marks")
         if rule.choices and value not in rule.choices:
-            raise ScenarioError(where, f"is {show(value)}", suggest(value, rule.choices))
+            raise UsageError(where, f"is {show(value)}", suggest(value, rule.choices))
         return value
     return convert_number(value, hint, rule, where)
 
@@ -122,15 +115,15 @@ def convert_number(value: object, hint: type[int] | type[float], rule: Rule, whe
     whole = hint is int
     if isinstance(value, bool) or not isinstance(value, int if whole else int | float):
         kind = "a whole number" if whole else "a number"
-        raise ScenarioError(where, f"is {show(value)}, not {kind}", f"Write {kind} without quotation marks")
+        raise UsageError(where, f"is {show(value)}, not {kind}", f"Write {kind} without quotation marks")
     if not math.isfinite(value):
-        raise ScenarioError(where, f"is {show(value)}", "Write a finite number")
+        raise UsageError(where, f"is {show(value)}", "Write a finite number")
     if rule.above is not None and value <= rule.above:
-        raise ScenarioError(where, f"is {show(value)}", f"It must be greater than {rule.above:g}")
+        raise UsageError(where, f"is {show(value)}", f"It must be greater than {rule.above:g}")
     if rule.at_least is not None and value < rule.at_least:
-        raise ScenarioError(where, f"is {show(value)}", f"It must be at least {rule.at_least:g}")
+        raise UsageError(where, f"is {show(value)}", f"It must be at least {rule.at_least:g}")
     if rule.at_most is not None and value > rule.at_most:
-        raise ScenarioError(where, f"is {show(value)}", f"It must be at most {rule.at_most:g}")
+        raise UsageError(where, f"is {show(value)}", f"It must be at most {rule.at_most:g}")
     return hint(value)
 
 

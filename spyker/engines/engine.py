@@ -16,7 +16,8 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import TypeAlias, cast
 
-from spyker.tasks.checked_task import ClientTrainingError, Guard
+from spyker.errors import ClientTrainingError
+from spyker.tasks.checked_task import Guard
 from spyker.tasks.task import Scored, Task, Trained
 from spyker.vectors import Vector
 
@@ -89,7 +90,7 @@ class Engine(ABC):
     def trained(self, job: TrainJob) -> Vector:
         """The weights that a training led to, which was submitted; what else it left is in the job then.
 
-        Raises :class:`~spyker.tasks.checked_task.ClientTrainingError` if this training failed; other jobs are not
+        Raises :class:`~spyker.errors.ClientTrainingError` if this training failed; other jobs are not
         concerned.
         """
 

@@ -15,15 +15,11 @@ from collections.abc import Iterable, Sequence
 from typing import Generic, NamedTuple, TypeVar
 
 from spyker.engines.engine import Engine, EvaluateJob, Job, TrainJob
-from spyker.tasks.checked_task import ClientTrainingError, TaskFailedError
+from spyker.errors import ClientTrainingError, TaskError, WorkerCrashedError
 from spyker.vectors import Vector
 
 DEPTH = 2  # jobs per worker: one that it computes and one that waits for it
 LOSSES = 3  # a worker that is lost so often without having finished a job ends the run
-
-
-class WorkerDiedError(TaskFailedError):
-    """A worker ended before its time, and there is no use in starting another."""
 
 
 class WorkerLostError(RuntimeError):
@@ -41,7 +37,7 @@ class Order(NamedTuple):
 class Worker(ABC):
     """The caller's side of one worker, which answers in the order in which it was asked.
 
-    Each method may raise :class:`WorkerLostError`, or :class:`TaskFailedError` where the fault is the task's own.
+    Each method may raise :class:`WorkerLostError`, or :class:`TaskError` where the fault is the task's own.
     """
 
     def __init__(self, number: int) -> None:
@@ -70,7 +66,7 @@ class Worker(ABC):
     def end(self) -> None:
         """End it, if it has not ended; what it is computing is of no use to anybody."""
 
-    def failed(self, error: TaskFailedError) -> None:
+    def failed(self, error: TaskError) -> None:
         """The first of ``orders`` failed. A training keeps its error until it is due; anything else ends the run."""
         job = self.next_job()
         if not isinstance(job, TrainJob) or not isinstance(error, ClientTrainingError):
@@ -154,7 +150,7 @@ class Pool(Engine, Generic[W]):
         """Put another in the place of a worker that was lost, and its jobs back into the queue."""
         worker.losses += 1
         if worker.losses == LOSSES:
-            raise WorkerDiedError(f"{loss}, {LOSSES} times without having finished a job in between") from None
+            raise WorkerCrashedError(f"{loss}, {LOSSES} times without having finished a job in between") from None
         print(f"spyker: warning: {loss}; another takes its place", file=sys.stderr)
         for order in worker.orders:
             heapq.heappush(self._waiting, order)

@@ -21,10 +21,11 @@ import numpy as np
 import ray
 from ray.exceptions import RayError, RayTaskError
 
-from spyker.config.sections import ScenarioError, show
+from spyker.config.sections import show
 from spyker.engines.engine import Job, TrainJob, keep_memory, single_threaded
 from spyker.engines.pool import Pool, Worker, WorkerLostError
-from spyker.tasks.checked_task import ClientTrainingError, Guard, TaskFailedError
+from spyker.errors import ClientTrainingError, TaskError, UsageError
+from spyker.tasks.checked_task import Guard
 from spyker.tasks.registry import Recipe
 from spyker.tasks.task import Scored, Trained
 from spyker.vectors import Vector
@@ -112,7 +113,7 @@ class Actor(Worker):
             if isinstance(error.cause, ClientTrainingError):
                 self.failed(error.cause)
                 return
-            raise TaskFailedError(str(error.cause)) from None
+            raise TaskError(str(error.cause)) from None
         except RayError as error:
             raise self._loss(error) from None
         if not self.ready:
@@ -183,7 +184,7 @@ def connect(address: str | None, processors: int | None) -> bool:
             log_to_driver=False,  # the logs of nodes do not belong between the lines of progress
         )
     except (OSError, RuntimeError, ValueError) as error:
-        raise ScenarioError(
+        raise UsageError(
             "--ray-address", f"cannot connect to {show(address)} ({error})", "Give the address that `ray start` printed"
         ) from None
     return True

@@ -6,9 +6,10 @@ import os
 from dataclasses import replace
 
 from spyker.config.scenario import Scenario
-from spyker.config.sections import ScenarioError, show
+from spyker.config.sections import show
 from spyker.engines.engine import Engine, Here
 from spyker.engines.worker_processes import Workers
+from spyker.errors import UsageError
 from spyker.tasks.by_value import ByValue
 from spyker.tasks.memory_check import check_memory
 from spyker.tasks.registry import Recipe, recipe
@@ -47,13 +48,13 @@ def start(
 def check(workers: int | None, engine: str, ray_address: str | None) -> None:
     """Refuse what makes no sense before anything is begun."""
     if workers is not None and workers < 0:
-        raise ScenarioError("--workers", f"is {workers}", "Give 0 to train in this process, or the number of workers")
+        raise UsageError("--workers", f"is {workers}", "Give 0 to train in this process, or the number of workers")
     if engine not in ENGINES:
-        raise ScenarioError("--engine", f"is {show(engine)}", f"Choose one of {', '.join(ENGINES)}")
+        raise UsageError("--engine", f"is {show(engine)}", f"Choose one of {', '.join(ENGINES)}")
     if engine == "ray" and workers == 0:
-        raise ScenarioError("--workers", "is 0 with --engine ray", "Give at least 1, or leave it out for all CPUs")
+        raise UsageError("--workers", "is 0 with --engine ray", "Give at least 1, or leave it out for all CPUs")
     if engine != "ray" and ray_address is not None:
-        raise ScenarioError("--ray-address", f"is of no use to the engine {show(engine)}", "Add --engine ray")
+        raise UsageError("--ray-address", f"is of no use to the engine {show(engine)}", "Add --engine ray")
 
 
 def start_ray(plan: Recipe, workers: int | None, address: str | None) -> Engine:
@@ -63,7 +64,7 @@ def start_ray(plan: Recipe, workers: int | None, address: str | None) -> Engine:
     except ModuleNotFoundError as error:
         if error.name != "ray":
             raise
-        raise ScenarioError(
+        raise UsageError(
             "--engine", "is ray, and Ray is not installed", "Install it: pip install 'spyker-fl[ray]'"
         ) from None
     return RayEngine(plan, workers, address)

@@ -19,9 +19,10 @@ import msgspec
 import numpy as np
 
 from spyker.engines.engine import KEPT_BYTES, Job, TrainJob, allow_processes, keep_memory, reuse_memory, single_threaded
-from spyker.engines.pool import DEPTH, Pool, Worker, WorkerDiedError, WorkerLostError
+from spyker.engines.pool import DEPTH, Pool, Worker, WorkerLostError
 from spyker.engines.spawn import spawn
-from spyker.tasks.checked_task import FLOAT32, ClientTrainingError, Guard, TaskFailedError
+from spyker.errors import ClientTrainingError, TaskError, WorkerCrashedError
+from spyker.tasks.checked_task import FLOAT32, Guard
 from spyker.tasks.registry import Recipe
 from spyker.tasks.task import Scored, Trained
 from spyker.vectors import Vector
@@ -77,12 +78,12 @@ class WorkerProcess(Worker):
             raise self._death() from None
         kind, score = ANSWER.unpack_from(answer)
         if kind == BROKEN:
-            raise TaskFailedError(answer[ANSWER.size :].decode())
+            raise TaskError(answer[ANSWER.size :].decode())
         slot = self.slots[self.taken % DEPTH]
         self.taken += 1
         if kind == FAILED:
             text, reason = msgspec.msgpack.decode(answer[ANSWER.size :])
-            self.failed(TaskFailedError(text) if reason is None else ClientTrainingError(text, reason))
+            self.failed(TaskError(text) if reason is None else ClientTrainingError(text, reason))
             return
         job = self.next_job()
         if not isinstance(job, TrainJob):
@@ -103,7 +104,7 @@ class WorkerProcess(Worker):
         self.process.join(10)
         code = self.process.exitcode
         if code is not None and code >= 0:  # nobody killed it
-            return WorkerDiedError(f"training worker {self.number} ended by itself (exit code {code})")
+            return WorkerCrashedError(f"training worker {self.number} ended by itself (exit code {code})")
         return WorkerLostError(
             f"training worker {self.number} was killed (exit code {code}; if the machine ran out of memory, use fewer "
             "--workers)"
@@ -151,7 +152,7 @@ def _serve(pipe: Connection, memory: Any, recipe: Recipe) -> None:
     with contextlib.suppress(EOFError, OSError):  # nobody listens any more
         try:
             task = recipe.guarded()
-        except TaskFailedError as error:
+        except TaskError as error:
             pipe.send_bytes(ANSWER.pack(BROKEN, 0.0) + str(error).encode(errors="replace"))
             return
         task.task.train_only()
@@ -174,7 +175,7 @@ def _answer(task: Guard, order: bytes, weights: Vector) -> bytes:
                 return ANSWER.pack(WEIGHTS, scored.score) + msgspec.msgpack.encode(scored.also)
             return ANSWER.pack(WEIGHTS, scored)
         trained = task.train(client, weights, rate, step, order[ORDER.size :] or None, age)
-    except TaskFailedError as error:
+    except TaskError as error:
         return _failure(error)
     if not isinstance(trained, Trained):
         np.copyto(weights, trained)
@@ -183,7 +184,7 @@ def _answer(task: Guard, order: bytes, weights: Vector) -> bytes:
     return ANSWER.pack(TRAINED, 0.0) + msgspec.msgpack.encode((trained.examples, trained.metrics, trained.state))
 
 
-def _failure(error: TaskFailedError) -> bytes:
+def _failure(error: TaskError) -> bytes:
     reason = error.reason if isinstance(error, ClientTrainingError) else None
     told = [text and text.encode(errors="replace").decode() for text in (str(error), reason)]
     return ANSWER.pack(FAILED, 0.0) + msgspec.msgpack.encode(told)

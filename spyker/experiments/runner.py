@@ -23,16 +23,14 @@ from typing import Any
 
 from spyker.config.algorithms import algorithm_code
 from spyker.config.scenario import Scenario, dump
-from spyker.config.sections import ScenarioError
 from spyker.engines.engine import Here, allow_processes, keep_memory
 from spyker.engines.spawn import spawn
 from spyker.engines.start_engine import available_cores
-from spyker.experiments.errors import RunFailedError
+from spyker.errors import DivergenceError, RunFailedError, UsageError
 from spyker.plots.progress_bar import Bar
 from spyker.records import Fact, RunRecord, is_record
 from spyker.records.run_facts import FORMAT
 from spyker.sim.clock import Stop
-from spyker.sim.nonfinite_model import DivergedError
 from spyker.sim.recording import record
 from spyker.tasks.registry import code_of, recipe
 from spyker.tasks.task import Task
@@ -216,7 +214,7 @@ def _run(place: Path, scenario: Scenario, task: Task, pipe: Connection) -> None:
 
     try:
         record(scenario, task, Here(task), folder, [report])
-    except DivergedError as error:
+    except DivergenceError as error:
         (folder / "diverged.txt").write_text(f"{error}\n", encoding="utf-8")
     folder.rename(place)
 
@@ -224,13 +222,13 @@ def _run(place: Path, scenario: Scenario, task: Task, pipe: Connection) -> None:
 def check_folder(out: Path, *, resume: bool) -> None:
     """Go on in a folder that has runs only when asked to."""
     if out.exists() and not out.is_dir():
-        raise ScenarioError("--out", f"{out} is a file", "Choose another")
+        raise UsageError("--out", f"{out} is a file", "Choose another")
     if out.exists() and any(out.iterdir()):
         if not resume:
-            raise ScenarioError("--out", f"{out} exists already", "Add --resume to go on there, or choose another")
+            raise UsageError("--out", f"{out} exists already", "Add --resume to go on there, or choose another")
         runs = out / "runs"
         if not runs.is_dir() or not all(is_record(child) for child in runs.iterdir() if child.name[0] != "."):
-            raise ScenarioError("--out", f"{out} holds no runs to go on with", "Choose another")
+            raise UsageError("--out", f"{out} holds no runs to go on with", "Choose another")
 
 
 @contextlib.contextmanager
@@ -241,7 +239,7 @@ def held(root: Path) -> Iterator[None]:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)  # released when the process ends, however it ends
         except OSError:
-            raise ScenarioError(
+            raise UsageError(
                 "--out", f"{root.parent} is in use by another command", "Wait for it, or choose another folder"
             ) from None
         for leftover in root.glob(".*/"):  # of runs that a kill interrupted

@@ -9,7 +9,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from spyker.config.scenario import Scenario
-from spyker.config.sections import ScenarioError, show
+from spyker.config.sections import show
+from spyker.errors import UsageError
 from spyker.plots.curves import curve, targets
 from spyker.plots.samples import Sample, sample
 from spyker.records import RunRecord
@@ -26,10 +27,10 @@ class Point:
 def combinations(vary: Mapping[str, Sequence[object]]) -> list[dict[str, object]]:
     """All combinations of the values of some keys, the last key varying fastest."""
     if not vary:
-        raise ScenarioError("--vary", "is missing", "Write --vary section.key=a,b,c")
+        raise UsageError("--vary", "is missing", "Write --vary section.key=a,b,c")
     for key, values in vary.items():
         if isinstance(values, str) or not isinstance(values, Sequence) or not values:
-            raise ScenarioError(f"--vary {key}", f"is {show(values)}", "Give a list of values")
+            raise UsageError(f"--vary {key}", f"is {show(values)}", "Give a list of values")
     return [dict(zip(vary, values, strict=True)) for values in itertools.product(*vary.values())]
 
 

@@ -20,6 +20,7 @@ from flwr.clientapp import ClientApp
 from flwr.common.serde import recorddict_from_proto, recorddict_to_proto
 from flwr.proto.recorddict_pb2 import RecordDict as RecordDictBytes
 
+from spyker.errors import FlowerError
 from spyker.flower.arrays import NDArray
 from spyker.flower.project import Config
 
@@ -27,10 +28,6 @@ RUN, SERVER_NODE = 1, 0
 LIFETIME = 43_200.0  # seconds; Flower's own
 EXAMPLES = "num-examples"
 NEW_NAMES = ("arrays", "config")
-
-
-class FlowerError(RuntimeError):
-    """An app that does not answer as Flower's servers expect."""
 
 
 @dataclass(frozen=True, slots=True)

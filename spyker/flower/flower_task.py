@@ -18,9 +18,10 @@ from flwr.serverapp import ServerApp
 
 from spyker.config.name_lookup import Names
 from spyker.config.scenario import Training
-from spyker.config.sections import ScenarioError, show
+from spyker.config.sections import show
+from spyker.errors import FlowerError, UsageError
 from spyker.flower.arrays import Arrays, MisfitError, NDArray
-from spyker.flower.client_calls import Answer, Caller, FlowerError, seed_all
+from spyker.flower.client_calls import Answer, Caller, seed_all
 from spyker.flower.initial_arrays import as_arrays
 from spyker.flower.learning_rate import KEYS, AppRate, find_rate, rate_entries
 from spyker.flower.project import find_project, read_pairs
@@ -42,10 +43,10 @@ def find_app(options: Any) -> ClientApp:
 def find(name: str, where: str, kind: type[Any]) -> Any:
     """The app of a name."""
     if ":" not in name:
-        raise ScenarioError(where, f"is {show(name)}", "Write package.module:app")
+        raise UsageError(where, f"is {show(name)}", "Write package.module:app")
     app = APPS.find(name, where)
     if not isinstance(app, kind):
-        raise ScenarioError(where, f"{name} is a {type(app).__name__}", f"Name a {kind.__name__}")
+        raise UsageError(where, f"{name} is a {type(app).__name__}", f"Name a {kind.__name__}")
     return app
 
 
@@ -75,7 +76,7 @@ def first_model(options: Any, caller: Caller, told: Told) -> Mapping[str, NDArra
         return as_arrays(options.model, caller)
     arrays = told.arrays or ask_client(caller)
     if arrays is None:
-        raise ScenarioError(
+        raise UsageError(
             "task.app",
             f"{options.app} comes with no first model",
             "Name its ServerApp (task.server) or a function that returns the model (task.model): package.module:name",
@@ -102,7 +103,7 @@ class FlowerTask(Task):
             self.arrays = Arrays.of(first)
         except MisfitError as error:
             reason, remedy = error.args
-            raise ScenarioError("task.app", f"{options.app} is not allowed: {reason}", remedy) from None
+            raise UsageError("task.app", f"{options.app} is not allowed: {reason}", remedy) from None
         self.layout, self.statistics = self.arrays.layout, self.arrays.statistics
         self.judge = self._choose_judge()
         self.evaluates_states = self.judge == "clients"
@@ -139,7 +140,7 @@ class FlowerTask(Task):
         try:
             told = cloudpickle.dumps(replace(self.told, arrays=None))
         except Exception as error:
-            raise ScenarioError(
+            raise UsageError(
                 "task.server",
                 f"its evaluate_fn cannot be sent to worker processes ({error})",
                 "Train without them (--workers 0), or have the clients evaluate (task.evaluate)",
@@ -158,7 +159,7 @@ class FlowerTask(Task):
             return next(name for name, possible in able.items() if possible)
         if not able[wanted]:
             remedy = "Give its strategy an evaluate_fn" if wanted == "server" else "Register one with @app.evaluate()"
-            raise ScenarioError("task.evaluate", f"is {wanted}, and the app has no such evaluation", remedy)
+            raise UsageError("task.evaluate", f"is {wanted}, and the app has no such evaluation", remedy)
         return str(wanted)
 
     def initial(self) -> Vector:
@@ -203,7 +204,7 @@ class FlowerTask(Task):
         numbers = self.numbers(weights, states or {})
         name = self._metric_among(numbers).name
         if name not in numbers:
-            raise ScenarioError(
+            raise UsageError(
                 "task.metric", f"is {name!r}", f"The app's evaluation has {', '.join(numbers) or 'nothing'}"
             )
         return numbers[name]

@@ -10,7 +10,8 @@ from flwr.app import ArrayRecord
 from torch import Tensor, nn
 
 from spyker.config.name_lookup import Names
-from spyker.config.sections import ScenarioError, show
+from spyker.config.sections import show
+from spyker.errors import UsageError
 from spyker.flower.arrays import NDArray
 from spyker.flower.client_calls import Caller, seed_all
 
@@ -20,10 +21,10 @@ WHERE = "task.model"
 def as_arrays(name: str, caller: Caller) -> Mapping[str, NDArray]:
     """Call the function, with the scenario's seed."""
     if ":" not in name:
-        raise ScenarioError(WHERE, f"is {show(name)}", "Write package.module:function")
+        raise UsageError(WHERE, f"is {show(name)}", "Write package.module:function")
     function = Names((), "", "package.module:function").find(name, WHERE)
     if not callable(function):
-        raise ScenarioError(WHERE, f"{name} is a {type(function).__name__}", "Name a function")
+        raise UsageError(WHERE, f"{name} is a {type(function).__name__}", "Name a function")
     seed_all(caller.seed)
     model: Any = function()
     if isinstance(model, nn.Module):
@@ -33,7 +34,7 @@ def as_arrays(name: str, caller: Caller) -> Mapping[str, NDArray]:
     elif isinstance(model, list | tuple):
         model = {str(i): array for i, array in enumerate(model)}
     if not isinstance(model, Mapping) or not model:
-        raise ScenarioError(
+        raise UsageError(
             WHERE,
             f"{name} returned {type(model).__name__}",
             "Return an ArrayRecord, a list or a dict of arrays, or a PyTorch module",

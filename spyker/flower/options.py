@@ -8,12 +8,12 @@ from importlib.util import find_spec
 from typing import Any
 
 from spyker.config.scenario import Training
-from spyker.config.sections import ScenarioError, show
+from spyker.config.sections import show
+from spyker.errors import DataError, TaskError, UsageError
 from spyker.flower.project import find_project
 from spyker.own_code import code_digest
 from spyker.parameters import parameter
-from spyker.tasks.checked_task import TaskFailedError, own_traceback
-from spyker.tasks.data.dataset import DataError
+from spyker.tasks.checked_task import own_traceback
 from spyker.tasks.task import Task
 
 
@@ -50,11 +50,11 @@ class Options:
 def check(options: Any) -> None:
     """Refuse what cannot work before anything is begun."""
     if not options.app:
-        raise ScenarioError("task.app", "is missing", "Name the ClientApp: --flower package.module:app")
+        raise UsageError("task.app", "is missing", "Name the ClientApp: --flower package.module:app")
     if ":" not in options.app:
-        raise ScenarioError("task.app", f"is {show(options.app)}", "Write package.module:app")
+        raise UsageError("task.app", f"is {show(options.app)}", "Write package.module:app")
     if find_spec("flwr") is None:
-        raise ScenarioError(
+        raise UsageError(
             "task.name", "is flower, and Flower is not installed", "Install it: pip install 'spyker-fl[flower]'"
         )
     from spyker.flower.flower_task import find_app
@@ -69,10 +69,10 @@ def make(options: Any, clients: int, seed: int, training: Training) -> Task:
         from spyker.flower.flower_task import make as make_task
 
         return make_task(options, clients, seed, training.rate)
-    except (ScenarioError, DataError):
+    except (UsageError, DataError):
         raise
     except Exception as error:
-        raise TaskFailedError(f"task flower, making it from {options.app}:\n{own_traceback(error)}") from error
+        raise TaskError(f"task flower, making it from {options.app}:\n{own_traceback(error)}") from error
 
 
 def code_of(options: Any) -> str:

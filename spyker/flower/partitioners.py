@@ -9,8 +9,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from spyker.config.sections import ScenarioError, show
+from spyker.config.sections import show
 from spyker.config.suggest import suggest
+from spyker.errors import UsageError
 
 Indices = npt.NDArray[np.int64]
 WHERE = "task.partitioner"
@@ -32,12 +33,12 @@ def parts(partitioner: Any, labels: npt.ArrayLike, clients: int) -> list[Indices
         dealt = [np.sort(np.asarray(partitioner.load_partition(k)[ROW], np.int64)) for k in range(clients)]
         count = partitioner.num_partitions
     except (KeyError, IndexError, ValueError, TypeError) as error:
-        raise ScenarioError(WHERE, f"{name} cannot deal this data out to {clients} clients ({error})", REMEDY) from None
+        raise UsageError(WHERE, f"{name} cannot deal this data out to {clients} clients ({error})", REMEDY) from None
     if count != clients:
-        raise ScenarioError(WHERE, f"{name} makes {count} partitions for {clients} clients", REMEDY)
+        raise UsageError(WHERE, f"{name} makes {count} partitions for {clients} clients", REMEDY)
     for k, part in enumerate(dealt):
         if part.size == 0:
-            raise ScenarioError(WHERE, f"{name} leaves client {k} without data", REMEDY)
+            raise UsageError(WHERE, f"{name} leaves client {k} without data", REMEDY)
     return dealt
 
 
@@ -52,7 +53,7 @@ def named(text: str, clients: int, seed: int) -> Any:
     try:
         from flwr_datasets import partitioner as offered
     except ModuleNotFoundError:
-        raise ScenarioError(
+        raise UsageError(
             WHERE,
             "needs Flower Datasets, which is not installed",
             "Install it: pip install 'spyker-fl[flower-datasets]'",
@@ -60,14 +61,14 @@ def named(text: str, clients: int, seed: int) -> Any:
     name, given = read(text)
     kinds = [each for each in offered.__all__ if each != "Partitioner"]
     if name not in kinds:
-        raise ScenarioError(WHERE, f"is {show(text)}", suggest(name, kinds, "There are"))
+        raise UsageError(WHERE, f"is {show(text)}", suggest(name, kinds, "There are"))
     kind = getattr(offered, name)
     known = inspect.signature(kind).parameters
     filled = {"num_partitions": clients, "partition_by": LABEL, "seed": seed} | given
     try:
         return kind(**{key: value for key, value in filled.items() if key in known or key in given})
     except (TypeError, ValueError) as error:
-        raise ScenarioError(WHERE, f"is {show(text)}, which is refused ({error})", "Mend its arguments") from None
+        raise UsageError(WHERE, f"is {show(text)}, which is refused ({error})", "Mend its arguments") from None
 
 
 def read(text: str) -> tuple[str, dict[str, Any]]:
@@ -78,4 +79,4 @@ def read(text: str) -> tuple[str, dict[str, Any]]:
             raise ValueError
         return call.func.id, {str(each.arg): ast.literal_eval(each.value) for each in call.keywords}
     except (SyntaxError, ValueError):
-        raise ScenarioError(WHERE, f"is {show(text)}", "Write it as DirichletPartitioner(alpha=0.3)") from None
+        raise UsageError(WHERE, f"is {show(text)}", "Write it as DirichletPartitioner(alpha=0.3)") from None

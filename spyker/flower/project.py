@@ -11,8 +11,9 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from spyker.config.sections import ScenarioError, show
+from spyker.config.sections import show
 from spyker.config.suggest import suggest
+from spyker.errors import UsageError
 
 FILE = "pyproject.toml"
 PAIR = re.compile(r"(\S+?)=('[^']*'|\"[^\"]*\"|\S+)")
@@ -33,7 +34,7 @@ class Project:
         changed = read_pairs(changes, "task.run-config")
         for key in changed:
             if self.path is not None and key not in self.config:
-                raise ScenarioError(
+                raise UsageError(
                     f"task.run-config: {key}",
                     f"is not in [tool.flwr.app.config] of {self.path}",
                     suggest(key, self.config, "There are"),
@@ -64,7 +65,7 @@ def section(path: Path) -> Mapping[str, Any] | None:
     try:
         table: Any = tomllib.loads(path.read_text("utf-8"))
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
-        raise ScenarioError(str(path), f"cannot be read ({error})", "Mend it, as flwr run would ask you to") from None
+        raise UsageError(str(path), f"cannot be read ({error})", "Mend it, as flwr run would ask you to") from None
     for key in ("tool", "flwr", "app"):
         table = table.get(key) if isinstance(table, Mapping) else None
     return table if isinstance(table, Mapping) else None
@@ -93,6 +94,6 @@ def read_pairs(text: str, where: str) -> Config:
             raise ValueError
         return flat(tomllib.loads("\n".join(f"{key} = {value}" for key, value in pairs)))
     except ValueError:
-        raise ScenarioError(
+        raise UsageError(
             where, f"is {show(text)}", "Write key=value pairs with spaces between them, and texts in quotation marks"
         ) from None

@@ -23,9 +23,19 @@ from flwr.serverapp import Grid, ServerApp
 from flwr.serverapp.strategy import Strategy
 from flwr.supercore.task_identity import TaskIdentity
 
-from spyker.config.sections import ScenarioError
+from spyker.errors import UsageError
 from spyker.flower.arrays import NDArray
-from spyker.flower.client_calls import NEW_NAMES, RUN, SERVER_NODE, Caller, as_record, message, node_of, read, seed_all
+from spyker.flower.client_calls import (
+    NEW_NAMES,
+    RUN,
+    SERVER_NODE,
+    Caller,
+    as_record,
+    message,
+    node_of,
+    read,
+    seed_all,
+)
 
 WHERE = "task.server"
 PATIENCE = 3  # how often a strategy may ask who is there before it sends anything; it sleeps in between
@@ -64,7 +74,7 @@ def ask(server: ServerApp, caller: Caller) -> Told:
                 server(Everybody(caller), context)
         except Asked as asked:
             return replace(told, **first(asked.content))
-    raise ScenarioError(
+    raise UsageError(
         WHERE, "ended without having sent anybody a model to train", "Name one that does, or set task.model"
     )
 
@@ -72,7 +82,7 @@ def ask(server: ServerApp, caller: Caller) -> Told:
 def first(content: RecordDict) -> dict[str, Any]:
     """The first model and configuration, and what the records are called."""
     if len(content.array_records) != 1 or len(content.config_records) > 1:
-        raise ScenarioError(
+        raise UsageError(
             WHERE, f"sends clients the records {', '.join(content)}", "Send one ArrayRecord and one ConfigRecord"
         )
     ((arrays, record),) = content.array_records.items()
@@ -115,7 +125,7 @@ class Everybody(Grid):  # type: ignore[misc]
         """The nodes of all clients."""
         self.looked += 1
         if self.looked > PATIENCE:
-            raise ScenarioError(
+            raise UsageError(
                 WHERE,
                 f"waits for more nodes than the {self.caller.clients} clients that there are",
                 "Add clients (--clients), or lower min_available_nodes of its strategy",
@@ -154,7 +164,7 @@ class Everybody(Grid):  # type: ignore[misc]
     @property
     def run(self) -> NoReturn:
         """There is none."""
-        raise ScenarioError(WHERE, "asks for grid.run, which Spyker does not have", "Set task.model instead")
+        raise UsageError(WHERE, "asks for grid.run, which Spyker does not have", "Set task.model instead")
 
 
 @contextlib.contextmanager
@@ -242,7 +252,7 @@ class Nobody(ClientProxy):  # type: ignore[misc]
     """A client that is never asked."""
 
     def _refuse(self, *_: object) -> NoReturn:
-        raise ScenarioError(WHERE, "asks a client while it chooses among them", "Set task.model instead")
+        raise UsageError(WHERE, "asks a client while it chooses among them", "Set task.model instead")
 
     get_properties = get_parameters = fit = evaluate = reconnect = _refuse
 

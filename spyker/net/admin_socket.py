@@ -14,8 +14,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from spyker.errors import DeploymentError
 from spyker.net.driver import Driver
-from spyker.net.errors import DeploymentError
 from spyker.node.membership import OPERATOR
 from spyker.node.paxos import Wish
 from spyker.node.views import NOBODY, Change, Member

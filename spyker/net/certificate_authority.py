@@ -14,7 +14,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
-from spyker.config.sections import ScenarioError
+from spyker.errors import UsageError
 from spyker.net.certificates import CA, CA_KEY, server_name
 
 AUTHORITY_DAYS = 3650.0
@@ -48,7 +48,7 @@ class Authority:
             certificate = x509.load_pem_x509_certificate((folder / CA).read_bytes())
             key = serialization.load_pem_private_key((folder / CA_KEY).read_bytes(), None)
         except (OSError, ValueError) as error:
-            raise ScenarioError(
+            raise UsageError(
                 str(folder), f"holds no certificate authority ({error})", "Name a folder that spyker certs made"
             ) from None
         assert isinstance(key, ec.EllipticCurvePrivateKey)
@@ -88,7 +88,7 @@ def hosts_in(certificate: Path) -> list[str]:
         content = x509.load_pem_x509_certificate(certificate.read_bytes())
         names = content.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
     except (OSError, ValueError, x509.ExtensionNotFound) as error:
-        raise ScenarioError(str(certificate), f"cannot be read ({error})", "Add --host for each of its names") from None
+        raise UsageError(str(certificate), f"cannot be read ({error})", "Add --host for each of its names") from None
     return [host for name in names if is_host(host := str(name.value))]
 
 

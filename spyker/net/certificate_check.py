@@ -14,7 +14,7 @@ from cryptography import x509
 from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
 from cryptography.hazmat.primitives import serialization
 
-from spyker.config.sections import ScenarioError
+from spyker.errors import UsageError
 from spyker.net.certificates import server_name
 from spyker.net.channels import read_file
 from spyker.net.server_config import Config
@@ -31,15 +31,15 @@ def check_certificate(config: Config, now: datetime | None = None) -> None:
     authorities = read_authorities(ca_path, CA, now)
     same = f"Take {CERTIFICATE}, {KEY} and {CA} from one folder {folder} that spyker certs made"
     if not is_key_of(read_file(key_path, KEY), own):
-        raise ScenarioError(KEY, f"{key_path} is not the key of {CERTIFICATE}, {path}", same)
+        raise UsageError(KEY, f"{key_path} is not the key of {CERTIFICATE}, {path}", same)
     if server_name(deploy.server) not in (names := dns_names(own)):
         problem = f"{path} is for {', '.join(names) or 'nobody'}, and this is server {deploy.server}"
-        raise ScenarioError(CERTIFICATE, problem, f"Take that of {server_name(deploy.server)}, or mend deploy.server")
+        raise UsageError(CERTIFICATE, problem, f"Take that of {server_name(deploy.server)}, or mend deploy.server")
     if wrong := out_of_time(own, now):
         remedy = f"Renew it with spyker certs CERTS --renew {folder}, or set this machine's clock"
-        raise ScenarioError(CERTIFICATE, f"{path} {wrong}", remedy)
+        raise UsageError(CERTIFICATE, f"{path} {wrong}", remedy)
     if not leads_to(own, between, authorities):
-        raise ScenarioError(CERTIFICATE, f"{path} was not issued by {CA}, {ca_path}", same)
+        raise UsageError(CERTIFICATE, f"{path} was not issued by {CA}, {ca_path}", same)
 
 
 def read_authorities(path: Path, what: str, now: datetime | None = None) -> list[x509.Certificate]:
@@ -48,7 +48,7 @@ def read_authorities(path: Path, what: str, now: datetime | None = None) -> list
     valid = [each for each in found if not out_of_time(each, now)]
     if not valid:
         remedy = "Make a new authority with spyker certs, or set this machine's clock"
-        raise ScenarioError(what, f"{path} {out_of_time(found[0], now)}", remedy)
+        raise UsageError(what, f"{path} {out_of_time(found[0], now)}", remedy)
     return valid
 
 
@@ -57,7 +57,7 @@ def read_certificates(path: Path, what: str) -> list[x509.Certificate]:
     try:
         return x509.load_pem_x509_certificates(read_file(path, what))
     except ValueError:
-        raise ScenarioError(what, f"{path} holds no certificate", "spyker certs makes such files") from None
+        raise UsageError(what, f"{path} holds no certificate", "spyker certs makes such files") from None
 
 
 def is_key_of(pem: bytes, certificate: x509.Certificate) -> bool:

@@ -9,7 +9,8 @@ import shutil
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from spyker.config.sections import ScenarioError, show
+from spyker.config.sections import show
+from spyker.errors import UsageError
 from spyker.net.certificate_authority import AUTHORITY_DAYS, Authority, hosts_in, is_host
 from spyker.net.certificates import (
     CA,
@@ -42,9 +43,9 @@ def make_deployment(
     certificates are valid for so many days.
     """
     if servers < 1:
-        raise ScenarioError("--servers", f"is {servers}", "Give at least 1")
+        raise UsageError("--servers", f"is {servers}", "Give at least 1")
     if clients < 0:
-        raise ScenarioError("--clients", f"is {clients}", "Give 0 or more")
+        raise UsageError("--clients", f"is {clients}", "Give 0 or more")
     check_days(days)
     names = [hosts_of(server, hosts, servers) for server in range(servers)]  # checked before anything is removed
     clear(folder, overwrite=overwrite)
@@ -81,7 +82,7 @@ def renew(folder: Path, names: Sequence[str], hosts: Sequence[str] | None = None
         known = (folder / name).is_dir() or (kind == "server" and hosts is not None)
         if kind not in ("server", "client") or not number.isdecimal() or not known:
             remedy = "Name a folder in it, such as server-0 or client-12; for a new server, give its --host as well"
-            raise ScenarioError("--renew", f"is {show(name)}, which {folder} does not hold", remedy)
+            raise UsageError("--renew", f"is {show(name)}, which {folder} does not hold", remedy)
         if kind == "client":
             credentials[number] = secrets.token_urlsafe(32)
         else:
@@ -101,7 +102,7 @@ def add_client(folder: Path, client: int) -> None:
     digests = {str(k): digest for digest, k in load_credentials(folder / CLIENTS).items()}
     own = folder / f"client-{client}"
     if client < 0 or str(client) in digests:
-        raise ScenarioError("K", f"is {client}, which has a credential", "Choose another number, or renew it")
+        raise UsageError("K", f"is {client}, which has a credential", "Choose another number, or renew it")
     secret = secrets.token_urlsafe(32)
     own.mkdir(mode=0o700, exist_ok=True)
     write_private(own / CREDENTIAL, f"{secret}\n".encode())
@@ -113,7 +114,7 @@ def remove_client(folder: Path, client: int) -> None:
     """Take a credential back: it is worthless from now on."""
     digests = {str(k): digest for digest, k in load_credentials(folder / CLIENTS).items()}
     if digests.pop(str(client), None) is None:
-        raise ScenarioError("K", f"is {client}, which has no credential", "spyker clients list shows who has one")
+        raise UsageError("K", f"is {client}, which has no credential", "spyker clients list shows who has one")
     write_atomically(folder / CLIENTS, as_json(digests))
     shutil.rmtree(folder / f"client-{client}", ignore_errors=True)
 
@@ -131,7 +132,7 @@ def write_server(folder: Path, server: int, authority: Authority, hosts: Sequenc
 def check_days(days: float) -> None:
     """For so many days a certificate can be valid."""
     if not 0 < days <= MOST_DAYS:
-        raise ScenarioError("--days", f"is {show(days)}", f"Give more than 0, and at most {MOST_DAYS:g}")
+        raise UsageError("--days", f"is {show(days)}", f"Give more than 0, and at most {MOST_DAYS:g}")
 
 
 def as_json(digests: Mapping[str, str]) -> str:
@@ -144,9 +145,9 @@ def clear(folder: Path, *, overwrite: bool) -> None:
     if not folder.exists() or (folder.is_dir() and not any(folder.iterdir())):
         return
     if not overwrite:
-        raise ScenarioError(str(folder), "exists already", "Choose another folder, or add --overwrite to replace it")
+        raise UsageError(str(folder), "exists already", "Choose another folder, or add --overwrite to replace it")
     if not (folder / CA_KEY).is_file():
-        raise ScenarioError(
+        raise UsageError(
             str(folder), "was not made by spyker certs, so --overwrite leaves it alone", "Choose another folder"
         )
     shutil.rmtree(folder)
@@ -158,9 +159,9 @@ def hosts_of(server: int, hosts: Sequence[str], servers: int) -> list[str]:
     for host in hosts:
         number, equals, name = host.rpartition("=")
         if equals and not (number.isdecimal() and int(number) < servers):
-            raise ScenarioError("--host", f"is {show(host)}", f"Before = stands a server, 0 to {servers - 1}")
+            raise UsageError("--host", f"is {show(host)}", f"Before = stands a server, 0 to {servers - 1}")
         if not is_host(name):
-            raise ScenarioError("--host", f"is {show(host)}", "Write a DNS name or an address, without a port")
+            raise UsageError("--host", f"is {show(host)}", "Write a DNS name or an address, without a port")
         if not equals or int(number) == server:
             own.append(name)
     return own

@@ -19,7 +19,7 @@ import re
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
-from spyker.config.sections import ScenarioError
+from spyker.errors import UsageError
 
 CA, CA_KEY, CERTIFICATE, KEY = "ca.pem", "ca.key", "cert.pem", "key.pem"
 CREDENTIAL, CLIENTS = "credential", "clients.json"
@@ -51,14 +51,14 @@ def load_credentials(path: Path) -> dict[str, int]:
         table = json.loads(path.read_text(encoding="utf-8"))
         clients = {digest: int(client) for client, digest in table.items()}
     except OSError as error:
-        raise ScenarioError(str(path), f"cannot be read ({error.strerror})", remedy) from None
+        raise UsageError(str(path), f"cannot be read ({error.strerror})", remedy) from None
     except (ValueError, AttributeError, TypeError):
-        raise ScenarioError(str(path), "is not a JSON object of clients and digests", remedy) from None
+        raise UsageError(str(path), "is not a JSON object of clients and digests", remedy) from None
     for digest, client in clients.items():
         if not isinstance(digest, str) or not re.fullmatch(r"[0-9a-f]{64}", digest):
-            raise ScenarioError(f"{path}: client {client}", "has no SHA-256 digest of 64 hexadecimal digits", remedy)
+            raise UsageError(f"{path}: client {client}", "has no SHA-256 digest of 64 hexadecimal digits", remedy)
     if len(clients) < len(table):
-        raise ScenarioError(str(path), "gives the same credential to two clients", "Give each client its own")
+        raise UsageError(str(path), "gives the same credential to two clients", "Give each client its own")
     return clients
 
 
@@ -68,7 +68,7 @@ def load_credential(path: Path) -> str:
         secret = path.read_text(encoding="utf-8").strip()
     except (OSError, UnicodeDecodeError) as error:
         reason = error.strerror if isinstance(error, OSError) else "it is not text"
-        raise ScenarioError(str(path), f"cannot be read ({reason})", "Name a file that spyker certs made") from None
+        raise UsageError(str(path), f"cannot be read ({reason})", "Name a file that spyker certs made") from None
     if not secret or not secret.isascii() or not secret.isprintable():
-        raise ScenarioError(str(path), "is not a credential", "Name a file that spyker certs made")
+        raise UsageError(str(path), "is not a credential", "Name a file that spyker certs made")
     return secret

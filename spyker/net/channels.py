@@ -10,7 +10,7 @@ from typing import Any
 import grpc
 import grpc.aio
 
-from spyker.config.sections import ScenarioError
+from spyker.errors import UsageError
 from spyker.net.frames import FRAME_LIMIT
 
 ATTEND = "/spyker.Clients/Attend"
@@ -96,9 +96,7 @@ def listen(server: grpc.aio.Server, address: str, credentials: grpc.ServerCreden
             return server.add_insecure_port(address)
         return server.add_secure_port(address, credentials)
     except RuntimeError:
-        raise ScenarioError(
-            key, f"cannot listen on {address}", "Choose an address of this machine that is free"
-        ) from None
+        raise UsageError(key, f"cannot listen on {address}", "Choose an address of this machine that is free") from None
 
 
 def read_file(path: Path, what: str) -> bytes:
@@ -106,9 +104,7 @@ def read_file(path: Path, what: str) -> bytes:
     try:
         return path.read_bytes()
     except OSError as error:
-        raise ScenarioError(
-            what, f"{path} cannot be read ({error.strerror})", "spyker certs makes such files"
-        ) from None
+        raise UsageError(what, f"{path} cannot be read ({error.strerror})", "spyker certs makes such files") from None
 
 
 def is_loopback(address: str) -> bool:
@@ -126,7 +122,7 @@ def refuse_remote(addresses: Sequence[str]) -> None:
     """Plaintext is for one's own machine."""
     for address in addresses:
         if not is_loopback(address):
-            raise ScenarioError(
+            raise UsageError(
                 "--insecure",
                 f"would speak plaintext with {address}",
                 "Use it with loopback addresses only; elsewhere, make certificates: spyker certs",

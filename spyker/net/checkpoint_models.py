@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from spyker.config.scenario import Scenario
-from spyker.net.checkpoints import CheckpointError
+from spyker.errors import CheckpointError
 from spyker.net.model_export import Saved, read_saved
 from spyker.tasks.final_models import write_models
 

@@ -24,8 +24,8 @@ import numpy as np
 from safetensors import SafetensorError
 from safetensors.numpy import load_file
 
+from spyker.errors import CheckpointError, NoReadableCheckpointError, StateFolderError
 from spyker.protocol.codec import Array
-from spyker.records import RecordError
 from spyker.records.files import sync
 from spyker.records.tensors import write_tensors
 
@@ -37,18 +37,6 @@ NAME = re.compile(r"checkpoint-(\d{6,})")
 UNFINISHED, UNWANTED = ".unfinished", ".unwanted"  # what a kill may leave behind, hidden
 
 log = logging.getLogger(__name__)
-
-
-class CheckpointError(RecordError):
-    """A state folder that cannot be used; says which one, why, and what to do."""
-
-
-class NothingReadableError(CheckpointError):
-    """There are checkpoints, and all of them are damaged."""
-
-
-class StateFolderError(CheckpointError):
-    """No folder to keep a state in, whatever it holds: another one must be named."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -162,7 +150,7 @@ def latest(folder: Path) -> Checkpoint | None:
             continue
         if damaged:
             problems = "\n".join(damaged)
-            raise NothingReadableError(
+            raise NoReadableCheckpointError(
                 f"{problems}\n{folder} holds no checkpoint that can be read. Restore all of it from a backup. Among "
                 "other servers, spyker serve --resume begins anew from what they have"
             )

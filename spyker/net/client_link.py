@@ -17,12 +17,12 @@ from typing import Any
 import grpc
 import grpc.aio
 
+from spyker.errors import ClientRejectedError, TrainingFailedError
 from spyker.net import spyker_pb2 as pb
 from spyker.net.backoff import Backoff
 from spyker.net.buffer_pool import Buffers
 from spyker.net.channels import ATTEND, open_stream
 from spyker.net.connection_hints import hint
-from spyker.net.errors import NotWantedError, TrainingFailedError
 from spyker.net.frames import PROTOCOL, send, split
 from spyker.net.json_log import Log
 from spyker.net.nearest_server import Ranking
@@ -134,10 +134,10 @@ class ClientLink:
         fields: dict[str, Any] = {} if (meant := self._hint(address, code, said)) is None else {"hint": meant}
         self.log.warning("disconnected", client=self.id, address=address, code=code.name, error=said, **fields)
         if code in FINAL:
-            raise NotWantedError(self.id, f"{address} refused it: {said}")
+            raise ClientRejectedError(self.id, f"{address} refused it: {said}")
         self._replaced = self._replaced + 1 if REPLACED in said else 0
         if self._replaced >= REPLACEMENTS:
-            raise NotWantedError(
+            raise ClientRejectedError(
                 self.id,
                 f"another process is this client, too: at {address} it was {REPLACED}, {REPLACEMENTS} times in a row. "
                 "Give every process clients of its own",
@@ -159,7 +159,7 @@ class ClientLink:
         behaviour, ranking = self.shared.behaviour, self.shared.ranking
         away = time.monotonic() - self._seen
         if behaviour.give_up is not None and away > behaviour.give_up:
-            raise NotWantedError(self.id, f"no server has answered for {behaviour.give_up:g} s")
+            raise ClientRejectedError(self.id, f"no server has answered for {behaviour.give_up:g} s")
         if self.holding.task is not None and away < behaviour.patience:
             return address
         return await ranking.best(fresh=True)

@@ -13,14 +13,13 @@ import grpc
 import grpc.aio
 
 from spyker.config.scenario import Scenario
-from spyker.config.sections import ScenarioError
 from spyker.engines.engine import keep_memory
+from spyker.errors import ClientError, DeploymentError, UsageError
 from spyker.net.buffer_pool import Buffers
 from spyker.net.certificate_check import read_authorities
 from spyker.net.certificates import CA, CREDENTIAL, load_credential
 from spyker.net.channels import channel, read_file, refuse_remote
 from spyker.net.client_link import Behaviour, ClientLink, Shared
-from spyker.net.errors import ClientError, DeploymentError
 from spyker.net.json_log import Log
 from spyker.net.nearest_server import Ranking
 from spyker.net.server_config import check_address, learning_digest
@@ -178,9 +177,9 @@ def read_secrets(
         secrets = {k: load_credential(folder / CREDENTIAL) for k, folder in folders.items()}
         return secrets, read_authority(authority, "--certs" if ca is None else "--ca")
     if ca is None or credential is None:
-        raise ScenarioError("--certs", "is missing", "Name the folder that spyker certs made, or --ca and --credential")
+        raise UsageError("--certs", "is missing", "Name the folder that spyker certs made, or --ca and --credential")
     if len(clients) > 1:
-        raise ScenarioError("--credential", "is for one client", "Give --certs a folder with one client-K for each")
+        raise UsageError("--credential", "is for one client", "Give --certs a folder with one client-K for each")
     return {clients[0]: load_credential(credential)}, read_authority(ca, "--ca")
 
 

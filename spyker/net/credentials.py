@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from spyker.config.sections import ScenarioError
+from spyker.errors import UsageError
 from spyker.net.certificates import load_credentials
 from spyker.net.json_log import Log
 
@@ -29,7 +29,7 @@ class Credentials:
         self._stamp = stamp
         try:
             self._owners = load_credentials(self.path)
-        except ScenarioError as error:
+        except UsageError as error:
             log.error("credentials", error=str(error))
             return False
         log.info("credentials", clients=len(self._owners))

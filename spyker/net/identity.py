@@ -11,7 +11,8 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from spyker.net.checkpoints import NEWEST, CheckpointError
+from spyker.errors import CheckpointError
+from spyker.net.checkpoints import NEWEST
 from spyker.records import write_atomically
 
 FILE, CHECKSUM = "identity.json", "checksum"

@@ -16,10 +16,10 @@ from types import TracebackType
 from typing import Any
 
 from spyker.config.scenario import Scenario, dump
+from spyker.errors import LocalProcessError
 from spyker.net.certificate_issuing import make_deployment
 from spyker.net.certificates import CA, CERTIFICATE, CLIENTS, KEY
 from spyker.net.checkpoint_models import leave_models
-from spyker.net.errors import ChildError
 from spyker.net.parent_death import with_parent
 from spyker.net.server_config import Deployment, write_config
 from spyker.records import Evaluated, Fact, Follower, RunRecord, RunStarted, evaluated, first_fact, read_back
@@ -187,13 +187,13 @@ class Local:
             failed = []
         for process in (*self.servers, *failed):
             if process.poll():
-                raise ChildError(self._report(process))
+                raise LocalProcessError(self._report(process))
 
     def check_clients(self) -> None:
         """Complain of client processes that have ended, some of whose clients failed while the others went on."""
         for process in self.clients:
             if process.poll() == FAILED:
-                raise ChildError(self._report(process))
+                raise LocalProcessError(self._report(process))
 
     def _report(self, process: subprocess.Popen[bytes]) -> str:
         """What a process said last, to people if it did."""

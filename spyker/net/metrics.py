@@ -22,7 +22,7 @@ from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 from prometheus_client.utils import floatToGoString
 
-from spyker.config.sections import ScenarioError
+from spyker.errors import UsageError
 from spyker.protocol.facts import (
     CloudRoundEnded,
     EarlySyncStarted,
@@ -210,7 +210,7 @@ class Metrics(Collector):
         try:
             server, _ = self._page = start_http_server(port, host, self.registry)
         except OSError as error:
-            raise ScenarioError(
+            raise UsageError(
                 "deploy.metrics", f"cannot listen on {host}:{port} ({error.strerror})", "Choose an address that is free"
             ) from None
         return int(server.server_port)

@@ -12,7 +12,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from spyker.net.checkpoints import CheckpointError, latest
+from spyker.errors import CheckpointError
+from spyker.net.checkpoints import latest
 from spyker.records.model_files import Model
 from spyker.tasks.layout import Layout
 from spyker.vectors import Vector, average

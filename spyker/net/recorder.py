@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from spyker.config.scenario import Scenario, dump
-from spyker.config.sections import ScenarioError
+from spyker.errors import UsageError
 from spyker.net.json_log import Log
 from spyker.net.rate_limited_log import Repeats
 from spyker.protocol.facts import ClientReported, UpdateApplied
@@ -58,7 +58,7 @@ def make_room(folder: Path, scenario: Scenario, metric: Metric, server: int, *, 
     except RecordError:
         begun, foreign = False, True
     if begun and not resume:
-        raise ScenarioError(
+        raise UsageError(
             "deploy.record",
             f"{folder} is the record of an earlier life of this server",
             "Add --resume to go on from what it saved, or name another folder",
@@ -69,7 +69,7 @@ def make_room(folder: Path, scenario: Scenario, metric: Metric, server: int, *, 
         for key in SAME:
             there, here = getattr(start, key), getattr(ours, key)
             if there != here:
-                raise ScenarioError(
+                raise UsageError(
                     "deploy.record",
                     f"{folder} is the record of another scenario, whose {key} is {told(there)} and not {told(here)}",
                     "Use the scenario that it was begun with, or name another folder",
@@ -78,7 +78,7 @@ def make_room(folder: Path, scenario: Scenario, metric: Metric, server: int, *, 
         for name in (SCENARIO, FACTS):  # of a start that failed; the scenario may have been mended since
             (folder / name).unlink(missing_ok=True)
     if not begun and folder.exists() and any(folder.iterdir()):
-        raise ScenarioError(
+        raise UsageError(
             "deploy.record", f"{folder} holds something else", "Name a folder that is empty or does not exist"
         )
 

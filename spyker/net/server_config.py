@@ -13,7 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from spyker.config.scenario import Scenario, load
-from spyker.config.sections import ScenarioError, convert, read, refuse_unknown, to_toml, write
+from spyker.config.sections import convert, read, refuse_unknown, to_toml, write
+from spyker.errors import UsageError
 from spyker.net.channels import refuse_remote
 from spyker.parameters import Rule, parameter
 from spyker.tasks.layout import layout_digest, layout_of
@@ -98,9 +99,9 @@ def load_config(path: Path) -> Config:
     try:
         table: dict[str, Any] = tomllib.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
-        raise ScenarioError(str(path), f"cannot be read ({error.strerror})", "Name an existing TOML file") from None
+        raise UsageError(str(path), f"cannot be read ({error.strerror})", "Name an existing TOML file") from None
     except (UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
-        raise ScenarioError(str(path), f"is not valid TOML: {error}", "Mend that line") from None
+        raise UsageError(str(path), f"is not valid TOML: {error}", "Mend that line") from None
     refuse_unknown(table, ("scenario", "deploy"), "")
     name = table.get("scenario")
     file = None if name is None else path.parent / convert(name, str, Rule(""), "scenario")
@@ -112,23 +113,23 @@ def check(config: Config) -> Config:
     scenario, deploy = config.scenario, config.deploy
     servers = len(scenario.placement().servers)
     if deploy.server >= servers and deploy.region is None:
-        raise ScenarioError(
+        raise UsageError(
             "deploy.server",
             f"is {deploy.server}",
             f"{scenario.chosen.title} has servers 0 to {servers - 1} here; for one more, name its deploy.region",
         )
     if servers > 1 and len(deploy.peers) < servers:
-        raise ScenarioError(
+        raise UsageError(
             "deploy.peers", f"has {len(deploy.peers)} entries for {servers} servers", "Give one host:port per server"
         )
     if deploy.suspect_after < 2 * deploy.beat:
-        raise ScenarioError(
+        raise UsageError(
             "deploy.suspect-after", f"is {deploy.suspect_after}", f"Give at least two beats: {2 * deploy.beat}"
         )
     for j, address in enumerate(deploy.peers):
         if address in deploy.peers[:j]:
             other = deploy.peers.index(address)
-            raise ScenarioError("deploy.peers", f"gives servers {other} and {j} one address, {address}", "Mend one")
+            raise UsageError("deploy.peers", f"gives servers {other} and {j} one address, {address}", "Mend one")
     for key in ("listen_clients", "listen_peers", "peers", "metrics"):
         value = getattr(deploy, key)
         for address in (value,) if isinstance(value, str) else value or ():
@@ -140,7 +141,7 @@ def check_address(address: str, where: str) -> str:
     """``host:port``, or an error."""
     host, colon, port = address.rpartition(":")
     if not host or not colon or not port.isdigit() or int(port) > 65535:
-        raise ScenarioError(where, f"is {to_toml(address)}", 'Write "host:port", such as "127.0.0.1:7000"')
+        raise UsageError(where, f"is {to_toml(address)}", 'Write "host:port", such as "127.0.0.1:7000"')
     return address
 
 

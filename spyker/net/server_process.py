@@ -18,8 +18,8 @@ import grpc
 import grpc.aio
 import numpy as np
 
-from spyker.config.sections import ScenarioError
 from spyker.engines.engine import keep_memory, share_memory, single_threaded
+from spyker.errors import DeploymentError, FencedError, UsageError
 from spyker.net import spyker_pb2 as pb
 from spyker.net.admin_socket import listen_for_orders
 from spyker.net.buffer_pool import Buffers
@@ -28,7 +28,6 @@ from spyker.net.channels import ATTEND, LINK, guarded, handler, listen, read_fil
 from spyker.net.client_port import ClientPort, Limits
 from spyker.net.credentials import Credentials
 from spyker.net.driver import Driver
-from spyker.net.errors import DeploymentError, MustNotGoOnError
 from spyker.net.health import CHECK, Health
 from spyker.net.identity import begin_anew, begin_life
 from spyker.net.json_log import Log
@@ -139,7 +138,7 @@ class ServerProcess:
         try:
             self.identity = begin_life(self.checkpoints.folder)
         except OSError as error:
-            raise ScenarioError(
+            raise UsageError(
                 "deploy.state",
                 f"{self.checkpoints.folder} cannot be written to ({error.strerror})",
                 "Make room there, or name another",
@@ -163,7 +162,7 @@ class ServerProcess:
                 region=deploy.region,
             )
         except OSError as error:
-            raise ScenarioError(
+            raise UsageError(
                 "deploy.record",
                 f"{folder} cannot be used ({error.strerror})",
                 "Name a folder that this user may write to",
@@ -213,7 +212,7 @@ class ServerProcess:
             if driver.stopped.done() and not driver.failed.done():
                 order = driver.stopped.result()
                 self.log.error("must-stop", why=order.why, anew=order.anew)
-                raise BeginAnew(order.why) if order.anew else MustNotGoOnError(order.why)
+                raise BeginAnew(order.why) if order.anew else FencedError(order.why)
             if not driver.failed.done():
                 await self._drain(finished=finished)
             if driver.failed.done():

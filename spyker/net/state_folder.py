@@ -5,9 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import NamedTuple
 
-from spyker.config.sections import ScenarioError
-from spyker.net.checkpoints import Checkpoint, CheckpointError, Checkpoints, NothingReadableError, StateFolderError
-from spyker.net.errors import DeploymentError
+from spyker.errors import CheckpointError, DeploymentError, NoReadableCheckpointError, StateFolderError, UsageError
+from spyker.net.checkpoints import Checkpoint, Checkpoints
 from spyker.net.identity import Identity, compare, read_identity
 from spyker.net.server_config import Config
 
@@ -52,14 +51,14 @@ def _found(
     known = read_identity(checkpoints.folder)
     try:
         checkpoint = checkpoints.latest()
-    except NothingReadableError as error:
+    except NoReadableCheckpointError as error:
         if resume and known is not None and not alone:
             raise BeginAnew(str(error)) from None
         raise
     if checkpoint is None:
         return known, None
     if not resume:
-        raise ScenarioError(
+        raise UsageError(
             "deploy.state",
             f"{checkpoints.folder} holds checkpoints",
             "Add --resume to go on from the last, or name another folder",
@@ -83,7 +82,7 @@ def check_owner(checkpoint: Checkpoint, server: int, known: Identity | None, fol
     """Refuse a state that is not this server's own."""
     owner = checkpoint.numbers.get("id")
     if owner != server:
-        raise ScenarioError(
+        raise UsageError(
             "deploy.state",
             f"{folder} holds checkpoints of server {owner}, and this is server {server}",
             "Name this server's own folder, or a new one",

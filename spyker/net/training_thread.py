@@ -9,8 +9,8 @@ from concurrent.futures import ThreadPoolExecutor
 
 from spyker.engines.divergence import ran_away
 from spyker.engines.engine import Here, TrainJob
+from spyker.errors import TaskError
 from spyker.protocol.messages import Train
-from spyker.tasks.checked_task import TaskFailedError
 from spyker.tasks.task import Task
 from spyker.vectors import is_finite
 
@@ -47,4 +47,4 @@ class TrainingThread:
     def _do(self, job: TrainJob) -> None:
         """Train, and say what happened if no server would take the result."""
         if not is_finite(self._engine.trained(job)):
-            raise TaskFailedError(f"numbers ceased to be finite {ran_away(job, self.task)}")
+            raise TaskError(f"numbers ceased to be finite {ran_away(job, self.task)}")

@@ -7,16 +7,9 @@ further files, of which the oldest go (:mod:`~spyker.records.segments`). Whoever
 these; nobody looks into a running world.
 """
 
+from spyker.errors import RecordError
 from spyker.protocol.facts import Fact
-from spyker.records.files import (
-    FACTS,
-    SCENARIO,
-    SUMMARY,
-    RecordError,
-    check_new,
-    is_record,
-    write_atomically,
-)
+from spyker.records.files import FACTS, SCENARIO, SUMMARY, check_new, is_record, write_atomically
 from spyker.records.lines import Stated, fields, line
 from spyker.records.reader import Follower, RunRecord, find_runs, first_fact, follow, read, read_back, records_below
 from spyker.records.run_facts import (

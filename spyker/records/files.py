@@ -8,14 +8,12 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import BinaryIO
 
+from spyker.errors import RecordError
+
 SCENARIO, FACTS, SUMMARY = "scenario.toml", "facts.jsonl", "summary.json"
 GOES_ON = ".goes-on"
 """Is there while a run is written (:mod:`~spyker.records.lock`), and no part of its record."""
 BLOCK = 1 << 16  # bytes of a file that are read at once
-
-
-class RecordError(Exception):
-    """A record that cannot be written or read; says which folder or file, and what to do."""
 
 
 @contextlib.contextmanager

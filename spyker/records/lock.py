@@ -13,7 +13,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import IO
 
-from spyker.records.files import GOES_ON, RecordError
+from spyker.errors import RecordError
+from spyker.records.files import GOES_ON
 
 
 @contextlib.contextmanager

@@ -28,8 +28,9 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from spyker.errors import RecordError
 from spyker.protocol.facts import ClientReported, Fact, UpdateApplied
-from spyker.records.files import FACTS, SCENARIO, SUMMARY, RecordError, contents, write_atomically
+from spyker.records.files import FACTS, SCENARIO, SUMMARY, contents, write_atomically
 from spyker.records.lines import Stated, jsonable, line, parse
 from spyker.records.reader import Follower, RunRecord, read_back
 from spyker.records.run_facts import Begun, Evaluated, Measured, Resumed, RunStarted, evaluated, measured

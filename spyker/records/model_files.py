@@ -11,8 +11,9 @@ from typing import NamedTuple
 
 from safetensors import SafetensorError, safe_open
 
+from spyker.errors import RecordError
 from spyker.protocol.codec import Array
-from spyker.records.files import RecordError, is_record, replacing
+from spyker.records.files import is_record, replacing
 from spyker.records.tensors import write_tensors
 
 MODEL, SERVERS = "model.safetensors", "models"

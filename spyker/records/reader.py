@@ -12,8 +12,9 @@ from io import FileIO
 from pathlib import Path
 from typing import Any, TypeVar, overload
 
+from spyker.errors import RecordError
 from spyker.protocol.facts import Fact, UpdateApplied
-from spyker.records.files import BLOCK, FACTS, SCENARIO, SUMMARY, RecordError, backwards, is_record
+from spyker.records.files import BLOCK, FACTS, SCENARIO, SUMMARY, backwards, is_record
 from spyker.records.lines import Stated, parse
 from spyker.records.run_facts import FORMAT, Dropped, Resumed, RunStarted
 from spyker.records.segments import following, place_of, segments

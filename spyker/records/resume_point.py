@@ -12,9 +12,10 @@ from typing import Any, NamedTuple
 import numpy as np
 from safetensors import SafetensorError, safe_open
 
+from spyker.errors import RecordError
 from spyker.protocol.codec import Array
 from spyker.protocol.state import State
-from spyker.records.files import FACTS, RecordError, is_record, replacing
+from spyker.records.files import FACTS, is_record, replacing
 from spyker.records.tensors import write_tensors
 
 SAVE = "resume.safetensors"

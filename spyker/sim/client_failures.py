@@ -6,8 +6,7 @@ from dataclasses import dataclass
 
 from spyker.engines.divergence import ran_away
 from spyker.engines.engine import TrainJob
-from spyker.sim.nonfinite_model import DivergedError
-from spyker.tasks.checked_task import ClientTrainingError
+from spyker.errors import ClientTrainingError, DivergenceError
 from spyker.tasks.task import Task
 
 EXPLAINED = 3  # an explanation repeats the training, so only the first few failures get one
@@ -64,4 +63,4 @@ class Failures:
         all_failed = len(self.by_client) == self.clients or (ended and not self.trained)
         if self.by_client and (self.stop or all_failed):
             first = next(iter(self.by_client.values()))
-            raise DivergedError(first.error) if first.diverged else ClientTrainingError(first.error, first.reason)
+            raise DivergenceError(first.error) if first.diverged else ClientTrainingError(first.error, first.reason)

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
-
-class RecordLostError(RuntimeError):
-    """The disk takes no more of a record; says which and why."""
+from spyker.errors import RecordWriteError
 
 
-def lost(folder: Path, error: OSError) -> RecordLostError:
+def lost(folder: Path, error: OSError) -> RecordWriteError:
     """What to say when a record cannot be written any more."""
-    return RecordLostError(
+    return RecordWriteError(
         f"{folder} takes no more of the run ({error.strerror}); what facts.jsonl holds can be read. "
         "Make room, or choose another --out"
     )

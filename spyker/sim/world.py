@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, TypeAlias
 
 from spyker.engines.engine import Engine, TrainJob
+from spyker.errors import ClientTrainingError
 from spyker.protocol.client import Client
 from spyker.protocol.codec import declaration, size_in_bytes
 from spyker.protocol.facts import ClientReported, UpdateApplied
@@ -34,7 +35,6 @@ from spyker.sim.client_failures import Failure, Failures
 from spyker.sim.clock import Clock
 from spyker.sim.links import Links
 from spyker.sim.processor import Processor, Service
-from spyker.tasks.checked_task import ClientTrainingError
 from spyker.vectors import Vector, is_finite
 
 Sink: TypeAlias = Callable[[float, Fact, int | None], None]

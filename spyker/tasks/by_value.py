@@ -10,7 +10,7 @@ from typing import Any
 
 import cloudpickle
 
-from spyker.config.sections import ScenarioError
+from spyker.errors import UsageError
 
 
 class ByValue:
@@ -32,10 +32,10 @@ class ByValue:
         if self._packed is None:
             try:
                 self._packed = cloudpickle.dumps(self._value)
-            except ScenarioError:
+            except UsageError:
                 raise
             except Exception as error:
-                raise ScenarioError(
+                raise UsageError(
                     "task",
                     f"{self._value!r:.60} cannot be sent to worker processes ({error})",
                     "Give a function that makes it there, or train without workers",

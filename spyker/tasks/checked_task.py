@@ -16,25 +16,13 @@ from typing import Any, NoReturn
 import cloudpickle
 import numpy as np
 
-from spyker.config.sections import ScenarioError
+from spyker.errors import ClientTrainingError, TaskError, UsageError
 from spyker.tasks.task import Scored, Task, Trained
 from spyker.vectors import Vector
 
 FLOAT32 = np.dtype(np.float32)
 MOST_EXAMPLES, MOST_METRICS, LONGEST_NAME = 1 << 53, 256, 256  # what a message can carry
 LONGEST_REASON = 200  # characters of an error in a summary
-
-
-class TaskFailedError(RuntimeError):
-    """There is no result to be had from a task. Says which task, doing what, and why."""
-
-
-class ClientTrainingError(TaskFailedError):
-    """One training of one client failed. ``reason`` says why in a line; the whole text has the traceback."""
-
-    def __init__(self, text: str, reason: str = "") -> None:
-        super().__init__(text)
-        self.reason = reason or text
 
 
 class Guard:
@@ -83,7 +71,7 @@ class Guard:
         names = [metric.name for metric in (task.metric, *task.also)]
         if not isinstance(found, Mapping) or sorted(map(str, found)) != sorted(names):
             got = f"a dict of {', '.join(map(repr, found))}" if isinstance(found, Mapping) else repr(found)
-            raise TaskFailedError(
+            raise TaskError(
                 f"task {self.name}, evaluating a model: returned {got}. Return a dict of "
                 f"{', '.join(map(repr, names))}: what the task declares in metric and also"
             )
@@ -98,12 +86,12 @@ class Guard:
         for k in range(clients):
             try:
                 size = self.task.size(k)
-            except ScenarioError:
+            except UsageError:
                 raise
             except Exception as error:
                 self._fail(f"asked for the size of client {k}'s data", error)
             if isinstance(size, bool) or not isinstance(size, Integral) or size < 1:
-                raise ScenarioError(
+                raise UsageError(
                     "task", f"client {k} has {size!r} examples", "Give it some, or have fewer clients (--clients)"
                 )
 
@@ -147,7 +135,7 @@ class Guard:
         raise ClientTrainingError(self._told(doing, error), one_line(error)) from error
 
     def _fail(self, doing: str, error: Exception) -> NoReturn:
-        raise TaskFailedError(self._told(doing, error)) from error
+        raise TaskError(self._told(doing, error)) from error
 
     def _told(self, doing: str, error: Exception) -> str:
         return f"task {self.name}, {doing}:\n{own_traceback(error)}"
@@ -168,13 +156,13 @@ def describe(answer: object) -> str:
 def one_line(error: Exception) -> str:
     """What an error says, shortened to a line."""
     first = next(iter(str(error).strip().splitlines()), "")
-    text = first if isinstance(error, ScenarioError) else f"{type(error).__name__}: {first}".rstrip(": ")
+    text = first if isinstance(error, UsageError) else f"{type(error).__name__}: {first}".rstrip(": ")
     return text if len(text) <= LONGEST_REASON else f"{text[: LONGEST_REASON - 1]}…"
 
 
 def own_traceback(error: Exception) -> str:
     """An error with its traceback, from the first frame that is not ours; one that says what to do needs none."""
-    if isinstance(error, ScenarioError):
+    if isinstance(error, UsageError):
         return str(error)
     trace = error.__traceback__
     below = trace.tb_next if trace is not None else None

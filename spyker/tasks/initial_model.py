@@ -9,7 +9,7 @@ from typing import NamedTuple, NoReturn
 import numpy as np
 from safetensors import SafetensorError, deserialize
 
-from spyker.config.sections import ScenarioError
+from spyker.errors import UsageError
 from spyker.records import Begun
 from spyker.records.model_files import MODEL
 from spyker.tasks.layout import Layout
@@ -32,15 +32,15 @@ class GivenModel:
     def __init__(self, path: Path) -> None:
         self.path = path
         if path.is_dir():
-            raise ScenarioError(OPTION, f"{path} is a folder", f"Give a file, such as {path / MODEL}")
+            raise UsageError(OPTION, f"{path} is a folder", f"Give a file, such as {path / MODEL}")
         try:
             content = path.read_bytes()
             self.tensors = dict(deserialize(content))  # type: ignore[no-untyped-call]
         except OSError as error:
-            raise ScenarioError(OPTION, f"{path} cannot be read ({error.strerror})", "Give a file") from None
+            raise UsageError(OPTION, f"{path} cannot be read ({error.strerror})", "Give a file") from None
         except SafetensorError as error:
             remedy = "Give a model.safetensors that a run left, or save yours with safetensors.torch.save_file"
-            raise ScenarioError(OPTION, f"{path} is not a safetensors file ({error})", remedy) from None
+            raise UsageError(OPTION, f"{path} is not a safetensors file ({error})", remedy) from None
         self.sha256 = hashlib.sha256(content).hexdigest()
 
     def fit(self, layout: Layout) -> Beginning:
@@ -72,4 +72,4 @@ class GivenModel:
         return part
 
     def _refuse(self, problem: str, remedy: str = REMEDY) -> NoReturn:
-        raise ScenarioError(OPTION, f"{self.path} {problem}", remedy)
+        raise UsageError(OPTION, f"{self.path} {problem}", remedy)

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from spyker.config.scenario import Scenario
-from spyker.config.sections import ScenarioError
+from spyker.errors import UsageError
 
 CLIENT_BYTES = 800  # of an emulated client, whatever it learns: measured with the task quadratic, 8 parameters
 LIMITS = ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes")  # of a container
@@ -20,7 +20,7 @@ def check_memory(at_once: Sequence[Scenario]) -> None:
     needed, there = clients * CLIENT_BYTES, machine_bytes()
     if needed > there:
         runs = "" if len(at_once) == 1 else f" in {len(at_once)} runs at once"
-        raise ScenarioError(
+        raise UsageError(
             "world.clients",
             f"adds up to {clients:,}{runs}, which take at least {needed / 2**30:,.0f} GiB of memory, and this machine "
             f"has {there / 2**30:,.1f} GiB",

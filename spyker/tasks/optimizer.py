@@ -16,8 +16,9 @@ from torch import Tensor
 from torch.optim import Optimizer, lr_scheduler
 
 from spyker.config.scenario import Training
-from spyker.config.sections import ScenarioError, kebab, show
+from spyker.config.sections import kebab, show
 from spyker.config.suggest import suggest
+from spyker.errors import UsageError
 
 SHORT: dict[str, tuple[str, dict[str, object]]] = {"momentum": ("SGD", {"momentum": 0.9})}
 ALIKE = ("ASGD", "Adadelta", "Adagrad", "Adam", "AdamW", "Adamax", "NAdam", "RAdam", "RMSprop", "Rprop", "SGD")
@@ -43,7 +44,7 @@ def chosen(name: str, kinds: Mapping[str, type[Any]], where: str, short: Sequenc
     for known, kind in kinds.items():
         if known.lower() == name.lower():
             return kind
-    raise ScenarioError(where, f"is {show(name)}", suggest(name, (*short, *kinds)))
+    raise UsageError(where, f"is {show(name)}", suggest(name, (*short, *kinds)))
 
 
 def arguments(
@@ -55,12 +56,10 @@ def arguments(
     found: dict[str, Any] = {}
     for key, value in (options or {}).items():
         if key == "lr":
-            raise ScenarioError(f"{where}.lr", f"is {show(value)}", "The rate is training.rate")
+            raise UsageError(f"{where}.lr", f"is {show(value)}", "The rate is training.rate")
         name = known.get(kebab(key).lower())
         if name is None:
-            raise ScenarioError(
-                f"{where}.{key}", f"is no argument of {kind.__name__}", suggest(kebab(key).lower(), known)
-            )
+            raise UsageError(f"{where}.{key}", f"is no argument of {kind.__name__}", suggest(kebab(key).lower(), known))
         found[name] = tuple(value) if isinstance(value, list) and name == "betas" else value
     return found
 
@@ -82,7 +81,7 @@ class Descent:
             assert training.rate is not None  # only a Flower app may leave it open
             self.schedule.rate(training.rate, 0)
         elif training.schedule_options:
-            raise ScenarioError("training.schedule-options", "is set without training.schedule", "Name the schedule")
+            raise UsageError("training.schedule-options", "is set without training.schedule", "Name the schedule")
 
     def begin(self, whole: Tensor, parameters: Sequence[Tensor], rate: float, kept: Any = None) -> Steps:
         """Begin a training of a model, as one vector and as parameters; ``kept`` is what the last one left."""
@@ -94,7 +93,7 @@ class Descent:
             optimiser = self.kind(trained, lr=rate, **self.options)
         except (TypeError, ValueError) as error:
             where = "training.optimiser-options" if self.options else "training.optimiser"
-            raise ScenarioError(where, f"does not suit {self.kind.__name__}: {error}", "Mend it") from None
+            raise UsageError(where, f"does not suit {self.kind.__name__}: {error}", "Mend it") from None
         if kept is not None:
             optimiser.load_state_dict(kept)
         return Steps(self, whole, optimiser, rate)
@@ -171,7 +170,7 @@ class Schedule:
                 warnings.simplefilter("ignore")
                 schedule = self.kind(optimiser, **self.options)
         except (TypeError, ValueError) as error:
-            raise ScenarioError(
+            raise UsageError(
                 "training.schedule-options", f"does not suit {self.kind.__name__}: {error}", "Mend it"
             ) from None
         optimiser.step()  # it does nothing, and schedules want one before their first

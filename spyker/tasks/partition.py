@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from spyker.config.sections import ScenarioError
+from spyker.errors import UsageError
 from spyker.parameters import parameter
 
 Indices = npt.NDArray[np.int64]
@@ -77,7 +77,7 @@ def pathological(
     labels = np.asarray(labels)
     names, counts = np.unique(labels, return_counts=True)
     if labels_per_client > names.size:
-        raise ScenarioError(
+        raise UsageError(
             "task.labels-per-client",
             f"is {labels_per_client}",
             f"The data has {names.size} labels; choose at most that",
@@ -160,7 +160,7 @@ def contiguous(count: int, clients: int, each: int | None = None, field: str = "
     if share == 0:
         raise too_few(count, clients)
     if each is not None and each > share:
-        raise ScenarioError(field, f"is {each:,}", f"With {clients} clients at most {share:,} go round")
+        raise UsageError(field, f"is {each:,}", f"With {clients} clients at most {share:,} go round")
     return share
 
 
@@ -172,15 +172,15 @@ def fewer(share: int, each: int | None, count: int, clients: int, pieces: int = 
         return share
     field, value = "task.images-per-client", f"is {each:,}"
     if each % pieces:
-        raise ScenarioError(field, value, f"A client's images come in {pieces} equal pieces; give a multiple of that")
+        raise UsageError(field, value, f"A client's images come in {pieces} equal pieces; give a multiple of that")
     if each > share * pieces:
-        raise ScenarioError(field, value, f"With {clients} clients at most {share * pieces:,} go round")
+        raise UsageError(field, value, f"With {clients} clients at most {share * pieces:,} go round")
     return each // pieces
 
 
-def too_few(count: int, clients: int) -> ScenarioError:
+def too_few(count: int, clients: int) -> UsageError:
     """There are not enough data points to go round."""
-    return ScenarioError(
+    return UsageError(
         "world.clients",
         f"has {clients} clients for {count:,} training data points",
         "Take fewer clients (--clients), fewer labels per client, or a larger task",

@@ -15,12 +15,13 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from spyker.config.scenario import Scenario, TaskChoice, Training
-from spyker.config.sections import ScenarioError, kebab, read, show, to_toml
+from spyker.config.sections import kebab, read, show, to_toml
 from spyker.config.suggest import suggest
+from spyker.errors import DataError, TaskError, UsageError
 from spyker.own_code import code_digest, value_digest
 from spyker.tasks.by_value import ByValue
-from spyker.tasks.checked_task import Guard, TaskFailedError, own_traceback
-from spyker.tasks.data.dataset import Array, DataError
+from spyker.tasks.checked_task import Guard, own_traceback
+from spyker.tasks.data.dataset import Array
 from spyker.tasks.task import Task
 from spyker.tasks.task_names import BUILT_IN, NAMES, WHERE, check_name
 
@@ -40,7 +41,7 @@ class Recipe:
         Guard(task).sizes(self.clients)
         there = getattr(task, "clients", None) if hasattr(task, "client_tests") else None  # of a PyTorch task
         if there is not None and len(there) > self.clients:
-            raise ScenarioError(
+            raise UsageError(
                 "world.clients",
                 f"adds up to {self.clients}, and the task has data for {len(there)}",
                 "Have as many clients (--clients), or give the task one dataset for each",
@@ -57,12 +58,12 @@ class Recipe:
             function, named = self.call()
             try:
                 task = function(**named)
-            except (ScenarioError, DataError):
+            except (UsageError, DataError):
                 raise
             except Exception as error:
-                raise TaskFailedError(f"task {name}, making it:\n{own_traceback(error)}") from error
+                raise TaskError(f"task {name}, making it:\n{own_traceback(error)}") from error
         if not isinstance(task, Task):
-            raise ScenarioError("task.name", f"{name} returned {type(task).__name__}", "Return a spyker Task")
+            raise UsageError("task.name", f"{name} returned {type(task).__name__}", "Return a spyker Task")
         return task
 
     def call(self) -> tuple[Callable[..., Task], dict[str, Any]]:
@@ -70,7 +71,7 @@ class Recipe:
         name, given = self.choice.name, self.choice.given
         function = NAMES.find(name, WHERE) if given is None else given.value
         if not callable(function):
-            raise ScenarioError(WHERE, f"{name} is {type(function).__name__}", "Name a function that makes a task")
+            raise UsageError(WHERE, f"{name} is {type(function).__name__}", "Name a function that makes a task")
         told = {"clients": self.clients, "seed": self.seed, "training": self.training}
         options = {key.replace("-", "_"): value for key, value in self.choice.options.items()}
         signature = inspect.signature(function)
@@ -82,22 +83,22 @@ class Recipe:
             missing = [key for key in told if key not in signature.parameters]
             if missing:
                 every = ", ".join([*told, *(key for key in signature.parameters if key not in told)])
-                raise ScenarioError(
+                raise UsageError(
                     "task", f"{name} does not take {' and '.join(missing)}", f"Declare it as a function of ({every})"
                 ) from None
             remedy = "Mend [task]" if unknown is None else suggest(unknown, known, "Options of the function are")
-            raise ScenarioError("task", f"{name} does not take these options: {error}", remedy) from None
+            raise UsageError("task", f"{name} does not take these options: {error}", remedy) from None
         return function, options | told
 
     def guarded(self) -> Guard:
         """Make the task in a worker, from where errors travel as text."""
         try:
             return Guard(self.make())
-        except TaskFailedError:
+        except TaskError:
             raise
         except Exception as error:
             name = self.choice.name
-            raise TaskFailedError(f"task {name}, making it in a worker:\n{own_traceback(error)}") from error
+            raise TaskError(f"task {name}, making it in a worker:\n{own_traceback(error)}") from error
 
 
 def choose(task: str | Callable[..., Task] | Task, options: Mapping[str, object] | None = None) -> TaskChoice:
@@ -107,10 +108,10 @@ def choose(task: str | Callable[..., Task] | Task, options: Mapping[str, object]
         return TaskChoice(task, keys)
     if isinstance(task, Task):
         if keys:
-            raise ScenarioError("task", "is an object, which takes no options", "Give a function that makes it")
+            raise UsageError("task", "is an object, which takes no options", "Give a function that makes it")
         return TaskChoice(f"{type(task).__module__}.{type(task).__qualname__}", keys, ByValue(task))
     if not callable(task):
-        raise ScenarioError(
+        raise UsageError(
             "task", f"is {task!r:.60}", "Give a name, a function that makes a task, or an object of the class Task"
         )
     return TaskChoice(name_of(task), keys, ByValue(task))
@@ -141,11 +142,11 @@ def resolve(scenario: Scenario) -> Scenario:
 def check_option(key: str, value: object) -> None:
     """An option of a task that is not built in must be fit for an argument, and for a scenario file."""
     if not key.replace("-", "_").isidentifier():
-        raise ScenarioError(f"task.{key}", "is not the name of an argument", "Use letters, digits and dashes")
+        raise UsageError(f"task.{key}", "is not the name of an argument", "Use letters, digits and dashes")
     try:
         tomllib.loads(f"value = {to_toml(value)}")
     except tomllib.TOMLDecodeError:
-        raise ScenarioError(
+        raise UsageError(
             f"task.{key}", f"is {value!r:.60}, which a scenario file cannot hold", "Give numbers, texts, lists or dicts"
         ) from None
 
@@ -179,7 +180,7 @@ def client_labels(scenario: Scenario) -> list[Array]:
     name = scenario.task.name
     function = getattr(importlib.import_module(BUILT_IN[name]), "client_labels", None) if name in BUILT_IN else None
     if function is None:
-        raise ScenarioError("task.name", f"{show(name)} has no labels to show", "Choose digits, mnist or cifar10")
+        raise UsageError("task.name", f"{show(name)} has no labels to show", "Choose digits, mnist or cifar10")
     labels: list[Array] = function(scenario.task.options, scenario.client_count, scenario.seed)
     return labels
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from spyker.config.name_lookup import Names
-from spyker.config.sections import ScenarioError, show
+from spyker.config.sections import show
+from spyker.errors import UsageError
 
 BUILT_IN: dict[str, str] = {
     name: f"spyker.tasks.built_in.{name}" for name in ("digits", "mnist", "cifar10", "wikitext2", "quadratic")
@@ -16,7 +17,7 @@ WHERE = "task.name"
 def check_name(name: str) -> None:
     """Refuse a name that nobody has."""
     if "." in name and ":" not in name:
-        raise ScenarioError(
+        raise UsageError(
             WHERE,
             f"{show(name)} was a function or an object of a Python program, which is not in this file",
             "Run that program again, or put a function that makes the task into a module and write module:function",

@@ -14,16 +14,16 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from spyker.config.sections import ScenarioError
+from spyker.errors import UsageError
 from spyker.tasks.torch_data import Batch, DataProblemError, Loaded, Source, Whole, shape
 
 TWO = "the model has BatchNorm layers that train on at least two examples at a time"
 TRIAL = 2  # examples: with one alone, a sum over examples looks like one per example
 
 
-def refuse(whose: str, problem: str, remedy: str) -> ScenarioError:
+def refuse(whose: str, problem: str, remedy: str) -> UsageError:
     """An error about somebody's data."""
-    return ScenarioError("task", f"{whose}: {problem}", remedy)
+    return UsageError("task", f"{whose}: {problem}", remedy)
 
 
 def looks(batch: Batch) -> str:
@@ -148,7 +148,7 @@ def scores_of(score: Callable[[Any, Any], Any], name: str, outputs: Any, batch: 
             remedy = "Leave out .mean() or .sum(): Spyker takes the mean itself, over all batches"
         elif not isinstance(found, Tensor):
             remedy = "Return a tensor with one number per example; Spyker takes the mean, over all batches"
-        raise ScenarioError(
+        raise UsageError(
             "task",
             f"the score of {name} is {shape(found)} for {batch.count} examples (outputs {shape(outputs)}, targets "
             f"{shape(batch.targets)})",
@@ -182,7 +182,7 @@ def try_out(
             for name, score in scores:
                 try:
                     scores_of(score, name, said_of_test, judged)
-                except ScenarioError:
+                except UsageError:
                     raise
                 except Exception as error:
                     given = f"outputs {shape(said_of_test)} and targets {shape(judged.targets)}"
@@ -231,7 +231,7 @@ def check_pairs(clients: Sequence[Source], size: int) -> None:
             if each.loader.batch_size == 1:
                 raise refuse(f"client {k}", f"has a DataLoader with batches of one, and {TWO}", "Make them larger")
         elif size == 1:
-            raise ScenarioError("training.batch-size", f"1 is not allowed: {TWO}", "Write at least 2")
+            raise UsageError("training.batch-size", f"1 is not allowed: {TWO}", "Write at least 2")
 
 
 def precision(dtype: torch.dtype) -> str:

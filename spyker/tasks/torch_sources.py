@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 from torch.utils.data import DataLoader, Dataset, IterableDataset, TensorDataset, default_collate
 
-from spyker.config.sections import ScenarioError
+from spyker.errors import UsageError
 from spyker.tasks.torch_data import (
     Collate,
     DataProblemError,
@@ -166,5 +166,5 @@ def sources(
         try:
             found.append(as_source(each, reading, collate))
         except DataProblemError as problem:
-            raise ScenarioError("task", f"{whose(i)} {problem.problem}", problem.remedy) from None
+            raise UsageError("task", f"{whose(i)} {problem.problem}", problem.remedy) from None
     return found

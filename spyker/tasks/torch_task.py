@@ -20,7 +20,8 @@ import torch
 from torch import Tensor, nn
 
 from spyker.config.scenario import Training
-from spyker.config.sections import ScenarioError, show
+from spyker.config.sections import show
+from spyker.errors import UsageError
 from spyker.tasks.layout import Layout
 from spyker.tasks.native.compiler import refused
 from spyker.tasks.native.kernel import kernel_for
@@ -104,12 +105,12 @@ class TorchTask(Task):
         self.descent = Descent(training)
         if training.autocast is not None and self.dtype != torch.float32:
             problem = f"{show(training.autocast)} is not allowed: the model is in {precision(self.dtype)}"
-            raise ScenarioError("training.autocast", problem, "Write model.float()")
+            raise UsageError("training.autocast", problem, "Write model.float()")
         self.lends = False
         self._flatten()
         self._initial = self._shared()
         if not self.clients:
-            raise ScenarioError("task", "has no client", "Give TorchTask one dataset per client")
+            raise UsageError("task", "has no client", "Give TorchTask one dataset per client")
         self.native = None
         if training.kernel == "native":
             if self.dtype != torch.float32:
@@ -123,7 +124,7 @@ class TorchTask(Task):
     def _check(self, client_tests: Sequence[Data] | None) -> None:
         """Refuse what would fail, or mislead, later."""
         if client_tests is not None and len(self.client_tests) != len(self.clients):
-            raise ScenarioError(
+            raise UsageError(
                 "task",
                 f"has data for {len(self.clients)} clients, and client_tests for {len(self.client_tests)}",
                 "Give every client test data of its own, or none",
@@ -131,7 +132,7 @@ class TorchTask(Task):
         size = self.training.batch_size
         for k, each in enumerate(self.clients):
             if isinstance(each, Loaded) and size not in (DEFAULT_BATCH, each.loader.batch_size):
-                raise ScenarioError(
+                raise UsageError(
                     "training.batch-size",
                     f"is {size}, and client {k} has a DataLoader with batches of {each.loader.batch_size}",
                     "Leave it out, or give TorchTask the dataset instead of the DataLoader",
@@ -216,7 +217,7 @@ class TorchTask(Task):
     def size(self, client: int) -> int:
         """The length of the client's dataset."""
         if client >= len(self.clients):
-            raise ScenarioError(
+            raise UsageError(
                 "world.clients",
                 f"adds up to at least {client + 1}, and the task has data for {len(self.clients)}",
                 "Give TorchTask one dataset per client, or have fewer clients (--clients)",
@@ -278,7 +279,7 @@ class TorchTask(Task):
                     totals[i] += float(scores_of(measure.score, measure.metric.name, outputs, batch).sum())
             count += batch.count
         if not count:
-            raise ScenarioError("task", "the test data gives no example", "Give it some")
+            raise UsageError("task", "the test data gives no example", "Give it some")
         return {m.metric.name: m.finish(total / count) for m, total in zip(self.measures, totals, strict=True)}
 
     def load(self, weights: Vector) -> None:
@@ -308,7 +309,7 @@ def named(metric: Metric | None, score: Loss) -> Metric:
         return metric
     if score is accuracy:
         return ACCURACY
-    raise ScenarioError(
+    raise UsageError(
         "task",
         "has a score of its own, and nobody knows what it is called, nor whether more of it is better",
         'Say so: metric=spyker.Metric("loss", higher_is_better=False)',
@@ -320,16 +321,16 @@ def check_model(model: object) -> torch.dtype:
     if not isinstance(model, nn.Module):
         called = isinstance(model, type) or callable(model)
         remedy = "Call it, and give TorchTask what it returns" if called else "Give TorchTask a torch.nn.Module"
-        raise ScenarioError("task", f"has a model that is {show_type(model)}, no torch.nn.Module", remedy)
+        raise UsageError("task", f"has a model that is {show_type(model)}, no torch.nn.Module", remedy)
     if not any(parameter.requires_grad for parameter in model.parameters()):
-        raise ScenarioError(
+        raise UsageError(
             "task",
             "has a model without any parameter that can be trained",
             "Leave requires_grad on for those that shall be",
         )
     dtypes = sorted({parameter.dtype for parameter in model.parameters()}, key=str)
     if dtypes not in ([torch.float32], [torch.float64]):
-        raise ScenarioError(
+        raise UsageError(
             "task",
             f"the model has parameters in {' and '.join(map(precision, dtypes))}, and is trained in float32 or float64",
             'Write model.float(); to compute in bfloat16 nevertheless, set training.autocast = "bfloat16"',
@@ -348,7 +349,7 @@ def device_of(training: Training) -> torch.device:
     if name == "cpu" or (re.fullmatch(r"cuda(:\d+)?", name) and torch.cuda.is_available()):
         return torch.device(name)
     remedy = "PyTorch finds no CUDA device here; write cpu" if name.startswith("cuda") else "Write cpu, cuda or cuda:N"
-    raise ScenarioError("training.device", f"is {show(name)}", remedy)
+    raise UsageError("training.device", f"is {show(name)}", remedy)
 
 
 def flattened(part: Tensor) -> Tensor:

@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from spyker.config.sections import ScenarioError
+from spyker.errors import UsageError
 from spyker.tasks.native.kernel import Kernel
 from spyker.tasks.torch_checks import logits_for, looks
 from spyker.tasks.torch_data import Batch, Whole
@@ -66,7 +66,7 @@ class Trainer:
                 self.seen += sum(batch.count for batch in batches)
                 yield batches, self.steps.step(lambda batches=batches: self._gradient(batches))  # type: ignore[misc]
             if not self.seen:
-                raise ScenarioError("task", f"client {self.client} gives no example", "Give it some, or leave it out")
+                raise UsageError("task", f"client {self.client} gives no example", "Give it some, or leave it out")
 
     def _gradient(self, batches: list[Batch]) -> Tensor:
         """The gradient of a step, in its place, and the loss: the means over the examples of its batches."""

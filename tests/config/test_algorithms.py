@@ -7,7 +7,7 @@ import pytest
 from spyker.algorithms.builtin import ALGORITHMS, COMPARED, OF_THE_PAPER
 from spyker.config.algorithms import algorithm_code, find_algorithm
 from spyker.config.scenario import dump, from_table, load
-from spyker.config.sections import ScenarioError
+from spyker.errors import UsageError
 
 OWN = """
 from dataclasses import dataclass
@@ -48,7 +48,7 @@ def test_an_algorithm_of_somebody_elses_has_its_section_in_a_scenario(own: Path,
     assert (scenario.chosen.title, scenario.chosen.name, scenario.parameters.gain) == ("Loud", "loud", 3.0)
     assert "[loud]\ngain = 3.0\n" in dump(scenario)
     assert algorithm_code(name), "results depend on its code"
-    with pytest.raises(ScenarioError, match=r"loud\.gain: is -1"):
+    with pytest.raises(UsageError, match=r"loud\.gain: is -1"):
         load(None, {"algorithm": name, "loud.gain": -1})
 
 
@@ -72,7 +72,7 @@ def test_every_algorithm_that_comes_with_spyker_has_its_own_name() -> None:
     ],
 )
 def test_what_is_no_algorithm_is_refused(own: Path, name: str, remedy: str) -> None:
-    with pytest.raises(ScenarioError, match=remedy):
+    with pytest.raises(UsageError, match=remedy):
         from_table({"algorithm": name})
 
 
@@ -91,12 +91,12 @@ def test_what_is_no_algorithm_is_refused(own: Path, name: str, remedy: str) -> N
 def test_an_error_inside_a_module_is_told_with_its_place(own: Path, text: str, complaint: str) -> None:
     (own / "broken.py").write_text(text)
     (own / "inner.py").write_text("def f():\n    import json\n    1 / 0\nf()\n")
-    with pytest.raises(ScenarioError, match=rf'algorithm: "broken:Loud" cannot be imported: {complaint}') as caught:
+    with pytest.raises(UsageError, match=rf'algorithm: "broken:Loud" cannot be imported: {complaint}') as caught:
         from_table({"algorithm": "broken:Loud"})
     assert "Run from the folder" not in str(caught.value)
 
 
 @pytest.mark.parametrize("name", ["no_such_module:Loud", "own_algorithms.sub:Loud", "no_such.sub:Loud"])
 def test_a_module_that_is_not_there_is_looked_for_from_the_right_folder(own: Path, name: str) -> None:
-    with pytest.raises(ScenarioError, match="Run from the folder that holds the module"):
+    with pytest.raises(UsageError, match="Run from the folder that holds the module"):
         from_table({"algorithm": name})

@@ -9,7 +9,7 @@ import pytest
 from spyker.cli.main import main
 from spyker.config.pings import read_pings
 from spyker.config.scenario import load
-from spyker.config.sections import ScenarioError
+from spyker.errors import UsageError
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "pings.csv"
 
@@ -66,19 +66,19 @@ def test_the_command_prints_a_scenario(capsys: pytest.CaptureFixture[str]) -> No
     ],
 )
 def test_what_is_missing_or_wrong_is_named(tmp_path: Path, lines: list[str], said: str) -> None:
-    with pytest.raises(ScenarioError) as error:
+    with pytest.raises(UsageError) as error:
         read_pings(table(tmp_path, *lines))
     assert said in str(error.value)
 
 
 @pytest.mark.parametrize("text", ["[1]", '{"A": 3}', "{"])
 def test_other_json_is_refused(tmp_path: Path, text: str) -> None:
-    with pytest.raises(ScenarioError, match=r"pings\.json: is not"):
+    with pytest.raises(UsageError, match=r"pings\.json: is not"):
         read_pings(table(tmp_path, text, name="pings.json"))
-    with pytest.raises(ScenarioError, match="True"):
+    with pytest.raises(UsageError, match="True"):
         read_pings(table(tmp_path, '{"A": {"A": true}}', name="pings.json"))
 
 
 def test_no_file(tmp_path: Path) -> None:
-    with pytest.raises(ScenarioError, match="cannot be read"):
+    with pytest.raises(UsageError, match="cannot be read"):
         read_pings(tmp_path / "none.csv")

@@ -18,7 +18,8 @@ from spyker.config.scenario import (
     parse_value,
     split_clients,
 )
-from spyker.config.sections import ScenarioError, kebab
+from spyker.config.sections import kebab
+from spyker.errors import UsageError
 from spyker.tasks.registry import resolve
 
 
@@ -138,9 +139,9 @@ def test_a_world_with_fewer_clients_than_regions_has_the_first_regions_only() ->
 )
 def test_regions_that_a_scenario_names_need_a_client_each(world: dict[str, object], count: int) -> None:
     complaint = rf"--clients: 1 is not allowed: .* {count} regions.*Give at least {count}, or .* fewer"
-    with pytest.raises(ScenarioError, match=complaint):
+    with pytest.raises(UsageError, match=complaint):
         load({"world": world}, clients=1)
-    with pytest.raises(ScenarioError, match="--clients: 0 is not allowed"):
+    with pytest.raises(UsageError, match="--clients: 0 is not allowed"):
         load(None, clients=0)
 
 
@@ -224,7 +225,7 @@ BAD: list[tuple[dict[str, object], str, str]] = [
 
 @pytest.mark.parametrize(("table", "field", "remedy"), BAD, ids=[f"{field}-{i}" for i, (_, field, _) in enumerate(BAD)])
 def test_bad_scenarios_are_refused_by_field_and_remedy(table: dict[str, object], field: str, remedy: str) -> None:
-    with pytest.raises(ScenarioError) as caught:
+    with pytest.raises(UsageError) as caught:
         resolve(from_table(table))
     assert caught.value.field == field
     assert remedy in str(caught.value)
@@ -245,7 +246,7 @@ def test_a_preset_speaks_where_nothing_else_does(tmp_path: Path, monkeypatch: py
     assert load(None, {"algorithm": "hierfavg"}, preset="mine").training.rate == 0.05
     assert load(file, preset="mine").parameters.client_rate == 0.9
     assert load(None, {"training.rate": 0.7}, preset="mine").training.rate == 0.7
-    with pytest.raises(ScenarioError, match="Choose one of: paper, tuned"):
+    with pytest.raises(UsageError, match="Choose one of: paper, tuned"):
         load(None, preset="other")
 
 

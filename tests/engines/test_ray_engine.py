@@ -15,11 +15,10 @@ import remembering_task
 
 from spyker.cli.main import main
 from spyker.config.scenario import TaskChoice, Training
-from spyker.config.sections import ScenarioError
 from spyker.engines.engine import Engine, EvaluateJob, Here, TrainJob
 from spyker.engines.pool import LOSSES
 from spyker.engines.worker_processes import Workers
-from spyker.tasks.checked_task import ClientTrainingError, TaskFailedError
+from spyker.errors import ClientTrainingError, TaskError, UsageError
 from spyker.tasks.registry import Recipe
 
 ray = pytest.importorskip("ray", reason="Ray is not installed: pip install 'spyker-fl[ray]'")
@@ -171,7 +170,7 @@ def test_a_task_that_always_fails_ends_the_run_with_its_own_error(
     job = TrainJob(4, np.zeros(3, np.float32), 0.1, 0)
     with RayEngine(fragile(**curse), address=cluster.address) as engine:
         engine.submit(job, due=0)
-        with pytest.raises(TaskFailedError, match=complaint):
+        with pytest.raises(TaskError, match=complaint):
             engine.trained(job)
 
 
@@ -250,5 +249,5 @@ def test_a_cluster_without_a_free_processor_is_waited_for_and_the_user_told(
 
 @pytest.mark.timeout(30)
 def test_an_address_where_nobody_listens_is_refused(fragile: Callable[..., Recipe]) -> None:
-    with pytest.raises(ScenarioError, match=r"--ray-address: cannot connect to .127.0.0.1:1. .*ray start"):
+    with pytest.raises(UsageError, match=r"--ray-address: cannot connect to .127.0.0.1:1. .*ray start"):
         RayEngine(fragile(), address="127.0.0.1:1")

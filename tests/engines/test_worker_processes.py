@@ -8,13 +8,13 @@ import pytest
 
 from spyker.config.scenario import TaskChoice, Training, from_table
 from spyker.engines.engine import Engine, EvaluateJob, Here, TrainJob
-from spyker.engines.pool import LOSSES, Order, WorkerDiedError
+from spyker.engines.pool import LOSSES, Order
 from spyker.engines.start_engine import start
 from spyker.engines.worker_processes import Workers
+from spyker.errors import TaskError, WorkerCrashedError
 from spyker.records import line
 from spyker.sim.simulate import run
 from spyker.tasks.built_in.digits import Options
-from spyker.tasks.checked_task import TaskFailedError
 from spyker.tasks.registry import Recipe, resolve
 
 RECIPE = Recipe(TaskChoice("digits", Options()), clients=10, seed=1, training=Training())
@@ -83,9 +83,7 @@ def test_a_task_that_cannot_be_made_ends_the_run_at_once(
     with Workers(fragile(raises="the making"), 3, 2) as workers:
         job = TrainJob(0, np.zeros(3, np.float32), 0.1, 0)
         workers.submit(job, due=0)
-        with pytest.raises(
-            TaskFailedError, match=r"^task fragile:make, making it:\n(.|\n)*Error: the making is cursed$"
-        ):
+        with pytest.raises(TaskError, match=r"^task fragile:make, making it:\n(.|\n)*Error: the making is cursed$"):
             workers.trained(job)
     assert capfd.readouterr().err == ""
 
@@ -106,7 +104,7 @@ def test_a_worker_that_dies_again_and_again_ends_the_run(
 
     with (
         Workers(fragile(dies=dies), 3, count) as workers,
-        pytest.raises(WorkerDiedError, match=r"was killed \(exit code -9.*fewer --workers.*3 times"),
+        pytest.raises(WorkerCrashedError, match=r"was killed \(exit code -9.*fewer --workers.*3 times"),
     ):
         work(workers)
     assert capfd.readouterr().err.count("another takes its place") in range(LOSSES - 1, count * LOSSES)
@@ -119,7 +117,7 @@ def test_a_training_that_fails_ends_the_run_with_its_own_error(
     with Workers(fragile(raises="client 7"), 3, 2) as workers:
         job = TrainJob(7, np.zeros(3, np.float32), 0.1, 0)
         workers.submit(job, due=0)
-        with pytest.raises(TaskFailedError) as failure:
+        with pytest.raises(TaskError) as failure:
             workers.trained(job)
     assert capfd.readouterr().err == ""
     text = str(failure.value)

@@ -11,8 +11,7 @@ from pathlib import Path
 import pytest
 
 from spyker.config.scenario import Scenario, load
-from spyker.config.sections import ScenarioError
-from spyker.experiments.errors import RunFailedError
+from spyker.errors import RunFailedError, UsageError
 from spyker.experiments.runner import (
     Report,
     folder_of,
@@ -142,7 +141,7 @@ def alive(pid: int) -> bool:
 def test_a_folder_of_runs_serves_one_command_at_a_time(tmp_path: Path) -> None:
     with held(tmp_path / "out" / "runs"):
         (tmp_path / "out" / "runs" / ".spyker-quadratic-12-34").mkdir()
-        with pytest.raises(ScenarioError, match="in use by another command"), held(tmp_path / "out" / "runs"):
+        with pytest.raises(UsageError, match="in use by another command"), held(tmp_path / "out" / "runs"):
             pass
         assert (tmp_path / "out" / "runs" / ".spyker-quadratic-12-34").exists(), "what another command works on stays"
     with held(tmp_path / "out" / "runs"):

@@ -5,7 +5,7 @@ import pytest
 
 from spyker.cli.main import main
 from spyker.cli.sweep import split_values
-from spyker.config.sections import ScenarioError
+from spyker.errors import UsageError
 from spyker.experiments.sweep_points import combinations
 from spyker.records import RunRecord
 
@@ -27,7 +27,7 @@ def test_values_are_separated_by_commas_outside_brackets_and_quotes(text: str, k
 
 @pytest.mark.parametrize("text", ["training.rate", "training.rate=", "=1,2", "training.rate=1,,2"])
 def test_values_that_are_missing_are_refused(text: str) -> None:
-    with pytest.raises(ScenarioError, match="--vary"):
+    with pytest.raises(UsageError, match="--vary"):
         split_values(text)
 
 
@@ -35,7 +35,7 @@ def test_all_combinations_the_last_key_fastest() -> None:
     points = combinations({"a": [1, 2], "b": [3, 4]})
     assert points == [{"a": 1, "b": 3}, {"a": 1, "b": 4}, {"a": 2, "b": 3}, {"a": 2, "b": 4}]
     for wrong in ({}, {"a": []}, {"a": "12"}, {"a": 1}):
-        with pytest.raises(ScenarioError, match="--vary"):
+        with pytest.raises(UsageError, match="--vary"):
             combinations(wrong)  # type: ignore[arg-type]
 
 

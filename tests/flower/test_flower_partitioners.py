@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from spyker.api.read_scenario import read_scenario
-from spyker.config.sections import ScenarioError
+from spyker.errors import UsageError
 from spyker.tasks.registry import client_labels
 
 pytest.importorskip("flwr_datasets", reason="needs Flower Datasets: pip install 'spyker-fl[flower-datasets]'")
@@ -58,5 +58,5 @@ def test_an_object_deals_out_any_labels() -> None:
     ],
 )
 def test_what_makes_no_sense_is_refused(text: str, complaint: str) -> None:
-    with pytest.raises(ScenarioError, match=f"task.partitioner: .*({complaint})"):
+    with pytest.raises(UsageError, match=f"task.partitioner: .*({complaint})"):
         labels(text)

@@ -10,11 +10,11 @@ import pytest
 import spyker
 from spyker.api.read_scenario import read_scenario
 from spyker.config.scenario import Scenario, dump
-from spyker.config.sections import ScenarioError
 from spyker.engines.engine import EvaluateJob, TrainJob
 from spyker.engines.start_engine import start
+from spyker.errors import TaskError, UsageError
 from spyker.records import Evaluated
-from spyker.tasks.checked_task import Guard, TaskFailedError
+from spyker.tasks.checked_task import Guard
 from spyker.tasks.registry import recipe
 from spyker.tasks.task import Metric
 
@@ -228,7 +228,7 @@ def test_a_project_names_the_server_and_has_the_configuration(tmp_path: Path, mo
     task.train(0, task.initial(), 0.1, 0)
     assert tiny_apps.heard["run"] == {"epochs": 1, "deep.key": "b c"}
     assert tiny_apps.heard["config"]["deep.key"] == "b c"  # type: ignore[index]
-    with pytest.raises(ScenarioError, match=r"task.run-config: epoch: is not in .* Did you mean 'epochs'"):
+    with pytest.raises(UsageError, match=r"task.run-config: epoch: is not in .* Did you mean 'epochs'"):
         make("own_project:app", run_config="epoch=2")
 
 
@@ -245,7 +245,7 @@ def test_a_project_names_the_server_and_has_the_configuration(tmp_path: Path, mo
 )
 def test_what_goes_wrong_names_client_and_reason(app: str, complaint: str) -> None:
     task = make(f"tiny_apps:{app}", model="tiny_apps:model")
-    with pytest.raises(TaskFailedError, match=complaint):
+    with pytest.raises(TaskError, match=complaint):
         Guard(task).train(3, task.initial(), 0.1, 0)
 
 
@@ -281,7 +281,7 @@ def test_what_goes_wrong_names_client_and_reason(app: str, complaint: str) -> No
     ],
 )
 def test_what_makes_no_sense_is_refused(options: dict[str, Any], complaint: str) -> None:
-    with pytest.raises(ScenarioError, match=complaint):
+    with pytest.raises(UsageError, match=complaint):
         make(**options)
 
 

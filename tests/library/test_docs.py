@@ -13,7 +13,7 @@ from pages import KNOWN, NOT_RUN, blocks, check_arguments, program
 
 import spyker.protocol.facts
 import spyker.records.run_facts
-from spyker.config.sections import ScenarioError
+from spyker.errors import UsageError
 from spyker.protocol.facts import Fact, UpdateApplied
 from spyker.records import UnknownFact
 
@@ -44,7 +44,7 @@ def test_blocks_that_are_not_run_are_marked_and_complete(page: Path) -> None:
         if block.language == "console" and not block.run:
             try:
                 check_arguments(block.text)
-            except ScenarioError as error:
+            except UsageError as error:
                 pytest.fail(f"{page.name}, line {block.line}: {error}")
 
 
@@ -67,14 +67,14 @@ def test_a_command_that_is_wrong_is_found(tmp_path: Path, monkeypatch: pytest.Mo
 def test_a_program_or_a_scenario_that_is_wrong_is_found() -> None:
     with pytest.raises(ZeroDivisionError):
         exec(program("```python\n1 / 0\n```\n"), {})
-    with pytest.raises(ScenarioError, match=r"world\.region"):
+    with pytest.raises(UsageError, match=r"world\.region"):
         exec(program("```toml\n[world]\nregion = 3\n```\n"), {})
 
 
 def test_what_is_not_run_is_checked() -> None:
     (block,) = blocks(f"{NOT_RUN}it would.</sub>\n\n```console\n$ spyker run --no-such-option\n```\n")
     assert not block.run
-    with pytest.raises(ScenarioError, match="--no-such-option"):
+    with pytest.raises(UsageError, match="--no-such-option"):
         check_arguments(block.text)
 
 

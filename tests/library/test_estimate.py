@@ -9,7 +9,7 @@ from spyker.api import estimate
 from spyker.api.estimate import Estimate, check_models, expected_trainings
 from spyker.api.read_scenario import read_scenario
 from spyker.cli.main import main
-from spyker.config.sections import ScenarioError
+from spyker.errors import UsageError
 from spyker.tasks import memory_check
 
 GIB = 2**30
@@ -40,7 +40,7 @@ def test_a_hundred_million_clients_are_refused_at_once(
 def test_models_that_do_not_fit_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(estimate, "machine_bytes", lambda: 16 * GIB)
     check_models(100, 25_000_000)
-    with pytest.raises(ScenarioError, match=r"1,000, whose models of 25,000,000 parameters take at least 46\.6 GiB"):
+    with pytest.raises(UsageError, match=r"1,000, whose models of 25,000,000 parameters take at least 46\.6 GiB"):
         check_models(1000, 25_000_000)
 
 

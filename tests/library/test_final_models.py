@@ -14,9 +14,8 @@ from safetensors.numpy import load_file, save_file
 
 import spyker
 from spyker.cli.main import main
-from spyker.config.sections import ScenarioError
+from spyker.errors import RecordWriteError, UsageError
 from spyker.records import Begun, Evaluated, RecordError
-from spyker.sim.record_failure import RecordLostError
 from spyker.tasks.built_in.digits import read
 from spyker.tasks.built_in.models import digits_cnn
 
@@ -124,7 +123,7 @@ def test_there_is_no_summary_without_the_models() -> None:
     def in_the_way(t: float, fact: object) -> None:
         Path("a/models").touch()
 
-    with pytest.raises(RecordLostError, match="a takes no more of the run"):
+    with pytest.raises(RecordWriteError, match="a takes no more of the run"):
         spyker.run(out="a", callbacks=[in_the_way], **QUICK)
     assert not Path("a/summary.json").exists()
 
@@ -203,7 +202,7 @@ def test_a_model_that_does_not_fit_is_refused_and_changes_nothing(here: Path, wr
     before = files(here)
     for run in (spyker.run, spyker.compare):
         for out in ("a", "b"):
-            with pytest.raises(ScenarioError) as error:
+            with pytest.raises(UsageError) as error:
                 run(out=out, overwrite=True, from_model="m.safetensors", **QUICK)
             assert str(error.value).startswith("--from-model: ")
             assert all(complaint in str(error.value) for complaint in complaints), error.value

@@ -7,7 +7,7 @@ import pytest
 
 import spyker
 from spyker.api.compare import Comparison
-from spyker.config.sections import ScenarioError
+from spyker.errors import UsageError
 from spyker.records import RecordError
 
 QUICK: dict[str, Any] = {"task": "quadratic", "duration": 2.0, "clients": 8, "progress": False}
@@ -45,7 +45,7 @@ def test_a_comparison_over_seeds_has_a_run_for_each_and_a_line_for_all() -> None
     assert "± is the standard deviation over the seeds" in Path("c/table.md").read_text()
     alone = spyker.run(algorithm="fedavg", seed=5, **QUICK)
     assert alone.summary == runs["fedavg-seed-5"].summary  # its data are those of its seed
-    with pytest.raises(ScenarioError, match="--seeds"):
+    with pytest.raises(UsageError, match="--seeds"):
         spyker.compare(["spyker"], seeds=0, **QUICK)
 
 
@@ -66,7 +66,7 @@ def test_what_a_callback_ends_is_one_run_of_several() -> None:
 
 def test_all_algorithms_are_known_before_the_first_runs(here: Path) -> None:
     for wrong in (["spyker", "fedagv"], ["spyker", "spyker"], []):
-        with pytest.raises(ScenarioError):
+        with pytest.raises(UsageError):
             spyker.compare(wrong, **QUICK)
     assert not list(here.iterdir())
 
@@ -98,7 +98,7 @@ def test_a_sweep_has_a_row_per_combination_and_seed_and_goes_on(here: Path) -> N
     assert repr(sweep) == "<Sweep: 2 combinations of algorithm, training.rate (s)>"
     assert sweep._repr_html_().count("<tr>") == 3
     made = {path: path.stat().st_mtime_ns for path in Path("s/runs").glob("*/summary.json")}
-    with pytest.raises(ScenarioError, match="--resume"):
+    with pytest.raises(UsageError, match="--resume"):
         spyker.sweep(vary=vary, **options)
     more = spyker.sweep(vary=vary | {"training.rate": [0.1, 0.2]}, resume=True, **options)
     assert len(more.table) == 8

@@ -15,7 +15,7 @@ import spyker
 from spyker.algorithms.fedasync import FedAsync
 from spyker.api.read_scenario import read_scenario
 from spyker.config.scenario import dump
-from spyker.config.sections import ScenarioError
+from spyker.errors import UsageError
 from spyker.protocol.facts import UpdateApplied
 from spyker.protocol.messages import Update
 from spyker.records import Evaluated, RecordError
@@ -69,11 +69,11 @@ def test_what_is_wrong_changes_nothing(here: Path) -> None:
     with pytest.raises(RecordError, match="exists already"):
         spyker.run(out="a", **QUICK)
     for wrong in ({"algorithm": "spiker"}, {"workers": -1}, {"settings": {"no.such": 1}}, {"preset": "tnued"}):
-        with pytest.raises(ScenarioError):
+        with pytest.raises(UsageError):
             spyker.run(out="a", overwrite=True, **(QUICK | wrong))
-        with pytest.raises(ScenarioError):
+        with pytest.raises(UsageError):
             spyker.run(out="b", **(QUICK | wrong))
-    with pytest.raises(ScenarioError, match="callbacks"):
+    with pytest.raises(UsageError, match="callbacks"):
         spyker.run(out="a", overwrite=True, callbacks=[3], **QUICK)  # type: ignore[list-item]
     assert Path("a/facts.jsonl").read_bytes() == before
     assert [path.name for path in here.iterdir()] == ["a"]

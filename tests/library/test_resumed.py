@@ -11,7 +11,7 @@ import pytest
 
 import spyker
 from spyker.cli.main import main
-from spyker.config.sections import ScenarioError
+from spyker.errors import UsageError
 from spyker.records import RecordError
 
 QUICK: dict[str, Any] = {"task": "quadratic", "duration": 3.0, "clients": 8, "progress": False}
@@ -114,7 +114,7 @@ def test_what_cannot_be_resumed_is_left_alone(here: Path) -> None:
     os.truncate("short/facts.jsonl", 100)
     before = files(".")
     for options, complaint in WRONG.values():
-        with pytest.raises((ScenarioError, RecordError)) as error:
+        with pytest.raises((UsageError, RecordError)) as error:
             spyker.run(resume=True, progress=False, **options)
         assert complaint in str(error.value)
     assert files(".") == before

@@ -11,7 +11,7 @@ from events import runs, scalars, settings
 
 import spyker
 from spyker.cli.main import main
-from spyker.config.sections import ScenarioError
+from spyker.errors import UsageError
 from spyker.plots.trackers.forwarding import Following
 from spyker.plots.trackers.rows import Row
 from spyker.plots.trackers.tensorboard import TensorBoard
@@ -171,7 +171,7 @@ def test_weights_and_biases_wants_a_key_unless_offline(here: Path, monkeypatch: 
     for name in ("WANDB_MODE", "WANDB_API_KEY"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("NETRC", str(here / "none"))
-    with pytest.raises(ScenarioError, match="has no API key"):
+    with pytest.raises(UsageError, match="has no API key"):
         spyker.run(out="a", follow=["wandb=digits"], **QUICK)
     assert not Path("a").exists()
 
@@ -201,7 +201,7 @@ def test_a_missing_extra_is_named(
 )
 def test_what_makes_no_sense_changes_nothing(here: Path, text: str, remedy: str) -> None:
     Path("file").write_text("")
-    with pytest.raises(ScenarioError, match=remedy.replace("?", r"\?")):
+    with pytest.raises(UsageError, match=remedy.replace("?", r"\?")):
         spyker.run(out="a", follow=[text], **QUICK)
     assert [path.name for path in here.iterdir()] == ["file"]
 
@@ -282,7 +282,7 @@ def test_early_stopping_remembers_what_was_before_a_resumption() -> None:
 
 @pytest.mark.parametrize("wrong", [{"patience": 0}, {"patience": 1, "min_delta": -1}, {"patience": 1, "score": "top"}])
 def test_early_stopping_refuses_what_makes_no_sense(wrong: dict[str, Any]) -> None:
-    with pytest.raises(ScenarioError):
+    with pytest.raises(UsageError):
         spyker.EarlyStopping(**wrong)
 
 

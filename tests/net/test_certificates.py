@@ -12,7 +12,7 @@ from cryptography import x509
 from cryptography.x509.oid import ExtendedKeyUsageOID
 
 from spyker.cli.main import main
-from spyker.config.sections import ScenarioError
+from spyker.errors import UsageError
 from spyker.net.certificate_authority import Authority
 from spyker.net.certificate_issuing import LOOPBACK, make_deployment, renew, write_server
 from spyker.net.certificates import credential_digest, load_credential, load_credentials, server_of
@@ -178,12 +178,12 @@ def test_every_client_has_a_credential_whose_digest_the_servers_know(deployment)
 )
 def test_a_wrong_list_of_clients_is_refused(tmp_path, content, problem):
     (tmp_path / "clients.json").write_text(content)
-    with pytest.raises(ScenarioError, match=problem):
+    with pytest.raises(UsageError, match=problem):
         load_credentials(tmp_path / "clients.json")
 
 
 def test_a_missing_credential_is_named(tmp_path):
-    with pytest.raises(ScenarioError, match=r"credential: cannot be read \(No such file or directory\)"):
+    with pytest.raises(UsageError, match=r"credential: cannot be read \(No such file or directory\)"):
         load_credential(tmp_path / "credential")
 
 

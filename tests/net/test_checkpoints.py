@@ -12,7 +12,8 @@ import zlib
 import numpy as np
 import pytest
 
-from spyker.net.checkpoints import CheckpointError, Checkpoints, latest
+from spyker.errors import CheckpointError
+from spyker.net.checkpoints import Checkpoints, latest
 
 SAVE_IN_A_LOOP = """
 import sys

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 from deployment import deployed, table, until
-from test_tally import applied, make_tally
+from test_recorder import applied, make_tally
 
 from spyker.net.recorder import Tally
 from spyker.records import FACTS, Dropped, Resumed, RunRecord

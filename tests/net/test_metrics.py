@@ -7,7 +7,7 @@ import urllib.request
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from spyker.config.sections import ScenarioError
+from spyker.errors import UsageError
 from spyker.net.metrics import Metrics
 from spyker.protocol.facts import CloudRoundEnded, Merged, RoundEnded, SyncStarted, TokenArrived, UpdateApplied
 from spyker.protocol.messages import Token
@@ -167,5 +167,5 @@ def test_two_servers_in_one_process_do_not_mix(scrape):
 def test_an_address_in_use_is_named():
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
-        with pytest.raises(ScenarioError, match=rf"cannot listen on 127.0.0.1:{port}"):
+        with pytest.raises(UsageError, match=rf"cannot listen on 127.0.0.1:{port}"):
             Metrics(1, "spyker").serve("127.0.0.1", port)

@@ -11,7 +11,7 @@ import pytest
 from deployment import table
 
 from spyker.config.scenario import from_table
-from spyker.config.sections import ScenarioError
+from spyker.errors import UsageError
 from spyker.net.json_log import Log
 from spyker.net.recorder import Tally
 from spyker.protocol.facts import ClientReported, UpdateApplied
@@ -179,7 +179,7 @@ def test_a_record_that_has_begun_is_gone_on_with_and_never_overwritten(tmp_path:
     tally = make_tally(tmp_path / "record")
     tally.begin(1.0)
     tally.close(None)
-    with pytest.raises(ScenarioError, match="Add --resume"):
+    with pytest.raises(UsageError, match="Add --resume"):
         make_tally(tmp_path / "record")
     make_tally(tmp_path / "record", resume=True).close(None)
 
@@ -190,7 +190,7 @@ def test_the_record_of_another_run_is_left_alone(tmp_path: Path, resume: bool) -
     emulated.fact(applied(1), 0)
     emulated.close({})
     before = {path.name: path.read_bytes() for path in (tmp_path / "record").iterdir()}
-    with pytest.raises(ScenarioError, match="empty or does not exist"):
+    with pytest.raises(UsageError, match="empty or does not exist"):
         make_tally(tmp_path / "record", resume=resume)
     assert {path.name: path.read_bytes() for path in (tmp_path / "record").iterdir()} == before
 

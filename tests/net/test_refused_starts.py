@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from spyker.cli.main import main
-from spyker.config.sections import ScenarioError
+from spyker.errors import UsageError
 from spyker.net.certificate_authority import Authority
 from spyker.net.certificate_check import check_certificate, leads_to, read_certificates
 from spyker.net.certificate_issuing import LOOPBACK, make_deployment, write_server
@@ -93,12 +93,12 @@ def own(certs: Path) -> Config:
 
 def test_a_certificate_before_its_time(certs: Path) -> None:
     check_certificate(own(certs))
-    with pytest.raises(ScenarioError, match=r"deploy\.ca: .* is not valid before .* set this machine's clock"):
+    with pytest.raises(UsageError, match=r"deploy\.ca: .* is not valid before .* set this machine's clock"):
         check_certificate(own(certs), datetime.now(UTC) - timedelta(days=1))
 
 
 def test_an_authority_that_has_expired(certs: Path) -> None:
-    with pytest.raises(ScenarioError, match=r"deploy\.ca: .* expired on "):
+    with pytest.raises(UsageError, match=r"deploy\.ca: .* expired on "):
         check_certificate(own(certs), datetime.now(UTC) + timedelta(days=3700))
 
 

@@ -11,13 +11,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 from deployment import deployed, table, until
-from test_serve import WentOnError, begin, state  # noqa: F401
-from test_tally import make_tally
+from test_recorder import make_tally
+from test_server_process import WentOnError, begin, state  # noqa: F401
 
 from spyker.config.scenario import from_table
-from spyker.config.sections import ScenarioError
-from spyker.net.checkpoints import CheckpointError, Checkpoints, StateFolderError, latest
-from spyker.net.errors import DeploymentError
+from spyker.errors import CheckpointError, DeploymentError, StateFolderError, UsageError
+from spyker.net.checkpoints import Checkpoints, latest
 from spyker.net.identity import begin_life, read_identity
 from spyker.net.recorder import Tally
 from spyker.net.server_config import Deployment, learning_digest, write_config
@@ -33,7 +32,7 @@ def everything(folder: Path) -> dict[str, bytes]:
 
 def refused(folder: Path, match: str, clients: tuple[int, ...] = (1, 1)) -> None:
     before = everything(folder)
-    with pytest.raises((DeploymentError, ScenarioError, StateFolderError), match=match):
+    with pytest.raises((DeploymentError, UsageError, StateFolderError), match=match):
         begin(folder, clients)
     assert everything(folder) == before
 
@@ -174,7 +173,7 @@ def test_a_record_of_another_scenario_is_left_alone(tmp_path: Path) -> None:
         ({"algorithm": "fedbuff"}, "algorithm is fedasync and not fedbuff"),
     ):
         other = resolve(from_table(table(**changes)))
-        with pytest.raises(ScenarioError, match=f"another scenario, whose {named}"):
+        with pytest.raises(UsageError, match=f"another scenario, whose {named}"):
             Tally(other, recipe(other).make(), 0, tmp_path / "record", resume=True, log=tally._log)
     assert everything(tmp_path) == before
 

@@ -8,9 +8,9 @@ from measuring_task import make
 from remembering_task import Remembering
 
 from spyker.config.scenario import Training
+from spyker.errors import TaskError
 from spyker.net.training_thread import TrainingThread
 from spyker.protocol.messages import Train
-from spyker.tasks.checked_task import TaskFailedError
 
 
 def order(step: int) -> Train:
@@ -44,5 +44,5 @@ def test_a_training_that_nobody_wants_leaves_its_client_as_it_was() -> None:
 
 def test_a_training_that_ran_away_says_in_which_step_at_which_rate_and_norm() -> None:
     task = make(2, 1, Training(), broken=1)
-    with pytest.raises(TaskFailedError, match=r"training number 4 .* at the rate 0\.1, .* norm was 2: an input in its"):
+    with pytest.raises(TaskError, match=r"training number 4 .* at the rate 0\.1, .* norm was 2: an input in its"):
         asyncio.run(TrainingThread(task).train(1, Train(np.full(6, 2 / 6**0.5, np.float32), 0.1, 4)))

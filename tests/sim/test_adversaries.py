@@ -9,8 +9,8 @@ import pytest
 
 from spyker.algorithms.builtin import ALGORITHMS
 from spyker.config.scenario import Hostile, Scenario, dump, from_table, load
-from spyker.config.sections import ScenarioError
 from spyker.engines.engine import Here, TrainJob
+from spyker.errors import UsageError
 from spyker.protocol.facts import Quarantined, Refused, Shortened
 from spyker.records import Evaluated, Fact
 from spyker.sim.adversaries import Liars
@@ -156,7 +156,7 @@ def accuracy(**settings: Any) -> float:
 def truth() -> float:
     try:
         compiler.find_compiler()
-    except ScenarioError:
+    except UsageError:
         pytest.skip("there is no C compiler here, and PyTorch would take minutes")
     return accuracy()
 
@@ -221,5 +221,5 @@ def test_the_seed_says_who_lies() -> None:
 def test_a_hostile_scenario_reads_back_and_a_wrong_one_is_refused() -> None:
     scenario = scenario_of("stride", {"kind": "noise", "strength": 2.0})
     assert 'hostile = { share = 0.1, kind = "noise", strength = 2.0 }' in dump(scenario)
-    with pytest.raises(ScenarioError, match=r"world.hostile.kind: is 'nasty'|world.hostile.kind"):
+    with pytest.raises(UsageError, match=r"world.hostile.kind: is 'nasty'|world.hostile.kind"):
         from_table({"world": {"hostile": {"kind": "nasty"}}})

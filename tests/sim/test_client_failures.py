@@ -10,14 +10,13 @@ from spyker.algorithms.builtin import ALGORITHMS
 from spyker.config.scenario import Scenario, load
 from spyker.engines.engine import Engine, Here
 from spyker.engines.worker_processes import Workers
+from spyker.errors import ClientTrainingError, DivergenceError
 from spyker.records import Fact, line
 from spyker.records.resume_point import read_save
 from spyker.sim.autosave import RecordSaves
 from spyker.sim.clock import Stop
-from spyker.sim.nonfinite_model import DivergedError
 from spyker.sim.recording import record
 from spyker.sim.simulate import run
-from spyker.tasks.checked_task import ClientTrainingError
 from spyker.tasks.registry import recipe, resolve
 
 TASK = "helpers.faulty_task:make"
@@ -82,7 +81,7 @@ def test_a_run_in_which_all_clients_fail_stops_with_the_first_error(kind: str) -
     scenario = faulty(**{f"task.{kind}": list(range(8)), "task.step": 1})
     expected = {
         "raising": (ClientTrainingError, r"(?s)task Faulty, training client \d:\nTraceback.*is damaged"),
-        "diverging": (DivergedError, r"training diverged\. First at client \d, at t = .*training number 1"),
+        "diverging": (DivergenceError, r"training diverged\. First at client \d, at t = .*training number 1"),
     }
     error, text = expected[kind]
     with pytest.raises(error, match=text):
@@ -95,7 +94,7 @@ def test_a_run_too_short_for_all_clients_stops_if_no_training_succeeded() -> Non
         play(scenario)
 
 
-@pytest.mark.parametrize(("kind", "error"), [("raising", ClientTrainingError), ("diverging", DivergedError)])
+@pytest.mark.parametrize(("kind", "error"), [("raising", ClientTrainingError), ("diverging", DivergenceError)])
 def test_a_run_stops_at_the_first_failure_if_asked_to(kind: str, error: type[Exception]) -> None:
     with pytest.raises(error, match="client 3"):
         play(faulty(**{f"task.{kind}": [3], "training.on-client-error": "stop"}))

@@ -7,7 +7,7 @@ from gossip import Gossip
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from processes import FATES, PEACE, Blow, arrange, gossip_world, play
-from test_hosted import heterogeneous
+from test_cluster import heterogeneous
 
 from spyker.algorithms.builtin import ALGORITHMS
 from spyker.algorithms.spyker import Spyker

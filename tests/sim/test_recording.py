@@ -8,8 +8,8 @@ import pytest
 
 from spyker.config.scenario import from_table
 from spyker.engines.engine import Here
+from spyker.errors import RecordWriteError
 from spyker.records import Evaluated, RunRecord
-from spyker.sim.record_failure import RecordLostError
 from spyker.sim.recording import record
 from spyker.tasks.registry import recipe, resolve
 
@@ -44,7 +44,7 @@ def test_a_record_that_the_disk_takes_no_more_of_is_an_error_that_names_it(tmp_p
             resource.setrlimit(resource.RLIMIT_FSIZE, (4096, before[1]))
 
     try:
-        with pytest.raises(RecordLostError, match=r"a takes no more of the run \(File too large\)"):
+        with pytest.raises(RecordWriteError, match=r"a takes no more of the run \(File too large\)"):
             make(tmp_path / "a", fill_the_disk)
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, before)

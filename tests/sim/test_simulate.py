@@ -8,11 +8,11 @@ from spyker.algorithms.builtin import ALGORITHMS
 from spyker.config.scenario import from_table
 from spyker.engines.engine import Here
 from spyker.engines.start_engine import start
+from spyker.errors import DivergenceError
 from spyker.placement import Topology
 from spyker.records import RunStarted, ServerPlace, evaluated, run_started
 from spyker.sim.clock import Clock, Stop
 from spyker.sim.evaluator import Judge
-from spyker.sim.nonfinite_model import DivergedError
 from spyker.sim.simulate import run
 from spyker.tasks.registry import resolve
 
@@ -140,7 +140,7 @@ def test_a_training_that_runs_away_is_named(emulate: Any) -> None:
     # rate = 5 multiplies the error by 4^10 in every training
     training = {"rate": 5.0, "epochs": 10}
     table = {"algorithm": "fedavg", "task": {"name": "quadratic"}, "training": training, "duration": 30.0}
-    with pytest.raises(DivergedError, match=r"training\.rate"), np.errstate(all="ignore"):
+    with pytest.raises(DivergenceError, match=r"training\.rate"), np.errstate(all="ignore"):
         emulate(table)
 
 

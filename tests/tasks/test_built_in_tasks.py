@@ -13,7 +13,8 @@ from small_data import FILES, TEST, small, write_files
 from torch import nn
 
 from spyker.config.scenario import Training, load
-from spyker.config.sections import ScenarioError, read
+from spyker.config.sections import read
+from spyker.errors import UsageError
 from spyker.tasks.built_in import models
 from spyker.tasks.built_in.wikitext2 import perplexity
 from spyker.tasks.data import unpack
@@ -114,7 +115,7 @@ def test_held_back_images_judge_and_nobody_trains_on_them() -> None:
     assert [task.size(client) for client in range(3)] == [30] * 3
     theirs = np.concatenate([client.read()[0].reshape(30, -1).numpy() for client in task.clients])
     assert np.allclose(np.sort((theirs * 0.3081 + 0.1307).sum(1)), np.sort((raw[:90] / 255).sum(1)), atol=1e-2)
-    with pytest.raises(ScenarioError, match=r"task\.validation-images.*200"):
+    with pytest.raises(UsageError, match=r"task\.validation-images.*200"):
         make("mnist", 3, **{"validation-images": 200})
 
 
@@ -157,7 +158,7 @@ def test_perplexity_is_that_of_a_uniform_guess_when_all_is_zero() -> None:
 
 @pytest.mark.usefixtures("small_data")
 def test_sequences_longer_than_the_text_are_refused() -> None:
-    with pytest.raises(ScenarioError, match=r"task.sequence-length: is 900 for 840 characters. Choose at most 839"):
+    with pytest.raises(UsageError, match=r"task.sequence-length: is 900 for 840 characters. Choose at most 839"):
         make("wikitext2", 3, **{"sequence-length": 900})
 
 
@@ -179,7 +180,7 @@ def test_the_labels_of_clients_are_those_that_they_train_on() -> None:
     labels = client_labels(scenario)
     task = make("digits", 9, partition="dirichlet")
     assert [part.tolist() for part in labels] == [task.clients[k].read()[1].tolist() for k in range(9)]
-    with pytest.raises(ScenarioError, match="no labels"):
+    with pytest.raises(UsageError, match="no labels"):
         client_labels(resolve(load(None, task="quadratic")))
 
 

@@ -8,7 +8,8 @@ import pytest
 from remembering_task import Remembering
 
 from spyker.engines.engine import EvaluateJob, Here, TrainJob
-from spyker.tasks.checked_task import Guard, TaskFailedError
+from spyker.errors import TaskError
+from spyker.tasks.checked_task import Guard
 from spyker.tasks.task import Task, Trained
 
 START = np.zeros(3, np.float32)
@@ -67,7 +68,7 @@ def test_a_job_holds_what_a_training_left_besides_weights() -> None:
     ],
 )
 def test_a_wrong_answer_is_refused_with_task_client_and_remedy(answer: Any, complaint: str) -> None:
-    with pytest.raises(TaskFailedError, match=f"^task Saying, training client 7: (returned )?.*{complaint}"):
+    with pytest.raises(TaskError, match=f"^task Saying, training client 7: (returned )?.*{complaint}"):
         Guard(Saying(answer)).train(7, START, 0.1, 0)
 
 
@@ -82,7 +83,7 @@ def test_an_error_of_the_task_has_its_own_traceback_and_the_client() -> None:
     def fall() -> None:
         raise ArithmeticError("cursed")
 
-    with pytest.raises(TaskFailedError) as failure:
+    with pytest.raises(TaskError) as failure:
         Guard(Saying(fall)).train(7, START, 0.1, 0)
     text = str(failure.value)
     assert text.startswith("task Saying, training client 7:\nTraceback")
@@ -96,13 +97,13 @@ def test_a_state_that_cannot_be_pickled_is_refused() -> None:
         def train(self, client: int, weights: Any, rate: float, step: int, state: Any = None) -> Any:
             return Trained(weights, state=(n for n in range(3)))
 
-    with pytest.raises(TaskFailedError, match=r"pickling the state of client 2:(.|\n)*generator"):
+    with pytest.raises(TaskError, match=r"pickling the state of client 2:(.|\n)*generator"):
         Guard(Locked(None)).train(2, START, 0.1, 0)
 
 
 def test_an_evaluation_that_fails_says_so() -> None:
     job = EvaluateJob(START)
-    with pytest.raises(TaskFailedError, match=r"task Saying, evaluating a model:(.|\n)*ZeroDivisionError"):
+    with pytest.raises(TaskError, match=r"task Saying, evaluating a model:(.|\n)*ZeroDivisionError"):
         Here(Saying(START)).submit(job, due=0)
 
 
@@ -112,5 +113,5 @@ def test_a_worker_refuses_the_same_way(fragile: Callable[..., Any]) -> None:
     with Workers(fragile(returns="nothing"), 3, 1) as workers:
         job = TrainJob(7, START, 0.1, 0)
         workers.submit(job, due=0)
-        with pytest.raises(TaskFailedError, match="task Fragile, training client 7: returned None"):
+        with pytest.raises(TaskError, match="task Fragile, training client 7: returned None"):
             workers.trained(job)

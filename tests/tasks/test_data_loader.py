@@ -16,9 +16,9 @@ import pytest
 from PIL import Image
 from small_data import TEST, TRAIN, cifar10_files, mnist_files, small, tiny, write_files
 
-from spyker.config.sections import ScenarioError
+from spyker.errors import DataError, UsageError
 from spyker.tasks.data import cache, sources
-from spyker.tasks.data.dataset import DataError, Dataset, Mirror, Package, SourceError
+from spyker.tasks.data.dataset import Dataset, Mirror, Package, SourceError
 from spyker.tasks.data.load import fetch, find, verify, whereabouts
 from spyker.tasks.data.mnist_files import from_wheel, idx
 from spyker.tasks.data.wikitext2_files import parse as parse_text
@@ -98,9 +98,9 @@ def test_a_file_that_unpacks_to_very_much_more_does_not_fill_the_memory(
 
 def test_a_folder_that_does_not_exist_is_bad_input(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SPYKER_DATA", str(tmp_path / "nowhere"))
-    with pytest.raises(ScenarioError, match="--data-dir"):
+    with pytest.raises(UsageError, match="--data-dir"):
         fetch(TINY)
-    with pytest.raises(ScenarioError, match="mnist, cifar10"):
+    with pytest.raises(UsageError, match="mnist, cifar10"):
         find("tiny")
 
 

@@ -5,7 +5,7 @@ import pytest
 
 from spyker.cli.main import main
 from spyker.config.scenario import load
-from spyker.config.sections import ScenarioError
+from spyker.errors import UsageError
 from spyker.tasks.memory_check import CLIENT_BYTES, check_memory, machine_bytes
 
 FAR_TOO_MANY = str(10**12)
@@ -38,7 +38,7 @@ def test_a_sweep_of_them_is_refused_as_well(tmp_path: Path, capsys: pytest.Captu
 def test_what_fits_is_not_refused() -> None:
     most = machine_bytes() // CLIENT_BYTES
     check_memory([load(None, clients=most)])
-    with pytest.raises(ScenarioError):
+    with pytest.raises(UsageError):
         check_memory([load(None, clients=most + 2)])
-    with pytest.raises(ScenarioError):
+    with pytest.raises(UsageError):
         check_memory([load(None, clients=most // 2 + 2)] * 2)

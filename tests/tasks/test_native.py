@@ -12,12 +12,11 @@ from hypothesis import strategies as st
 from torch import nn
 
 from spyker.config.scenario import Scenario, TaskChoice, Training, load
-from spyker.config.sections import ScenarioError
 from spyker.engines.engine import TrainJob
 from spyker.engines.start_engine import start
 from spyker.engines.worker_processes import Workers
+from spyker.errors import DivergenceError, UsageError
 from spyker.records import line
-from spyker.sim.nonfinite_model import DivergedError
 from spyker.sim.simulate import run
 from spyker.tasks.built_in.models import cifar10_cnn, digits_cnn, mnist_cnn
 from spyker.tasks.by_value import ByValue
@@ -37,7 +36,7 @@ def compiled(tmp_path_factory: pytest.TempPathFactory) -> Path:
         patch.setenv("SPYKER_CACHE", str(folder))
         try:
             compiler.find_compiler()
-        except ScenarioError:
+        except UsageError:
             pytest.skip("there is no C compiler here")
         compiler.compiled.cache_clear()
         compiler.compiled()
@@ -181,7 +180,7 @@ def test_a_training_that_runs_away_is_seen() -> None:
     weights[:] = np.nan
     assert np.isnan(ours.train(0, weights, 0.1, 5)).all()
     scenario = resolve(load(None, {"duration": 2.0, "training.kernel": "native", "training.rate": 1e30}, clients=20))
-    with pytest.raises(DivergedError):
+    with pytest.raises(DivergenceError):
         facts_of(scenario, 0)
 
 
@@ -199,7 +198,7 @@ def test_without_a_compiler_it_says_so(own_cache: Path, monkeypatch: pytest.Monk
     monkeypatch.setenv("PATH", "")
     monkeypatch.delenv("CC", raising=False)
     compiler.compiled.cache_clear()
-    with pytest.raises(ScenarioError, match=r'training\.kernel.*no C compiler.*Install gcc, or write "torch"'):
+    with pytest.raises(UsageError, match=r'training\.kernel.*no C compiler.*Install gcc, or write "torch"'):
         task_of("native", digits_cnn, (1, 8, 8), 4)
     assert not own_cache.exists()
 
@@ -213,7 +212,7 @@ def test_a_compiler_that_fails_leaves_nothing_behind(
     monkeypatch.setenv("SPYKER_CACHE", str(own_cache))
     monkeypatch.setenv("CC", str(broken))
     compiler.compiled.cache_clear()
-    with pytest.raises(ScenarioError, match=r"training\.kernel.*no disk.*Set CC"):
+    with pytest.raises(UsageError, match=r"training\.kernel.*no disk.*Set CC"):
         task_of("native", digits_cnn, (1, 8, 8), 4)
     assert list((own_cache / "native").iterdir()) == []
 
@@ -232,24 +231,24 @@ def test_a_compiler_that_fails_leaves_nothing_behind(
     ],
 )
 def test_other_layers_are_refused(layers: list[nn.Module], what: str) -> None:
-    with pytest.raises(ScenarioError, match=rf"training\.kernel.*{what}.*Use an nn\.Sequential.*torch"):
+    with pytest.raises(UsageError, match=rf"training\.kernel.*{what}.*Use an nn\.Sequential.*torch"):
         task_of("native", lambda: nn.Sequential(*layers), (1, 8, 8), 4)
 
 
 def test_shared_and_frozen_weights_are_refused() -> None:
     square = nn.Linear(64, 64)
-    with pytest.raises(ScenarioError, match="share weights"):
+    with pytest.raises(UsageError, match="share weights"):
         task_of("native", lambda: nn.Sequential(nn.Flatten(), square, square), (1, 8, 8), 4)
     square.requires_grad_(False)
-    with pytest.raises(ScenarioError, match="frozen"):
+    with pytest.raises(UsageError, match="frozen"):
         task_of("native", lambda: nn.Sequential(nn.Flatten(), square, nn.Linear(64, 3)), (1, 8, 8), 4)
 
 
 def test_other_optimisers_and_losses_are_refused() -> None:
-    with pytest.raises(ScenarioError, match=r"training\.kernel.*optimiser is adam.*sgd"):
+    with pytest.raises(UsageError, match=r"training\.kernel.*optimiser is adam.*sgd"):
         task_of("native", digits_cnn, (1, 8, 8), 4, optimiser="adam")
     data = torch.zeros(4, 1, 8, 8), torch.zeros(4).long()
-    with pytest.raises(ScenarioError, match=r"training\.kernel.*loss"):
+    with pytest.raises(UsageError, match=r"training\.kernel.*loss"):
         TorchTask(digits_cnn(), [data], data, Training(kernel="native"), loss=nn.functional.nll_loss)
 
 

@@ -10,7 +10,7 @@ import torch
 from torch import nn
 
 from spyker.config.scenario import Training, dump, load
-from spyker.config.sections import ScenarioError
+from spyker.errors import UsageError
 from spyker.tasks.checked_task import Guard
 from spyker.tasks.optimizer import OPTIMISERS, SCHEDULES, Descent
 from spyker.tasks.task import Trained
@@ -151,7 +151,7 @@ def test_every_schedule_that_is_offered_can_be_had(name: str) -> None:
     ],
 )
 def test_what_torch_does_not_have_is_refused(training: Training, complaint: str) -> None:
-    with pytest.raises(ScenarioError, match=complaint):
+    with pytest.raises(UsageError, match=complaint):
         task_of(training)
 
 
@@ -173,7 +173,7 @@ def test_the_keys_are_read_from_a_scenario_and_written_to_it() -> None:
     scenario = load(None, settings)
     assert load(tomllib.loads(dump(scenario))) == scenario
     assert scenario.training.optimiser_options == {"weight-decay": 0.1}
-    with pytest.raises(ScenarioError, match=r"training\.optimiser-options: is 3, not a table"):
+    with pytest.raises(UsageError, match=r"training\.optimiser-options: is 3, not a table"):
         load(None, {"training.optimiser-options": 3})
-    with pytest.raises(ScenarioError, match=r"training\.clip-norm: is 0"):
+    with pytest.raises(UsageError, match=r"training\.clip-norm: is 0"):
         load(None, {"training.clip-norm": 0})

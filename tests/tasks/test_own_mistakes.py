@@ -11,8 +11,8 @@ from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 
 from spyker.config.scenario import Training, load
-from spyker.config.sections import ScenarioError
-from spyker.tasks.checked_task import Guard, TaskFailedError
+from spyker.errors import TaskError, UsageError
+from spyker.tasks.checked_task import Guard
 from spyker.tasks.registry import choose, recipe, resolve
 from spyker.tasks.task import Metric, Task
 from spyker.tasks.torch_task import Later, Measure, Stream, TorchTask
@@ -84,13 +84,13 @@ def test_it_is_refused_with_whose_it_is_and_a_remedy(make: Callable[[], TorchTas
     if complaint == "^$":  # nothing is wrong with it
         assert make().size(0) == 10
         return
-    with pytest.raises(ScenarioError, match=complaint):
+    with pytest.raises(UsageError, match=complaint):
         make()
 
 
 def test_a_batch_size_that_a_data_loader_would_not_heed_is_refused() -> None:
     loader = DataLoader(TensorDataset(X, Y), batch_size=4)
-    with pytest.raises(ScenarioError, match=r"training\.batch-size: is 8, and client 0 has a DataLoader.*of 4"):
+    with pytest.raises(UsageError, match=r"training\.batch-size: is 8, and client 0 has a DataLoader.*of 4"):
         TorchTask(nn.Linear(2, 2), [loader], data(), Training(batch_size=8))
 
 
@@ -100,16 +100,14 @@ def test_as_many_datasets_as_clients(count: int, complaint: str) -> None:
         return task(*[data()] * count)
 
     scenario = load(None, clients=4)
-    with pytest.raises(ScenarioError, match=rf"world\.clients: adds {complaint}"):
+    with pytest.raises(UsageError, match=rf"world\.clients: adds {complaint}"):
         recipe(resolve(replace(scenario, task=choose(make)))).make()
 
 
 def test_what_only_a_training_can_tell_names_client_and_shapes() -> None:
     bad = Later(3, lambda: (torch.zeros(3, 5), torch.zeros(3).long()))
     guard = Guard(task(data(), bad))
-    with pytest.raises(
-        TaskFailedError, match=r"(?s)training client 1.*batch is inputs float32 \(3, 5\), targets int64"
-    ):
+    with pytest.raises(TaskError, match=r"(?s)training client 1.*batch is inputs float32 \(3, 5\), targets int64"):
         guard.train(1, guard.task.initial(), 0.1, 7)
 
 
@@ -148,14 +146,14 @@ def test_a_task_that_names_no_metric_has_no_targets() -> None:
 
 def test_no_client_of_any_task_may_be_without_examples() -> None:
     scenario = replace(load(None, clients=4), task=choose(Silent()))
-    with pytest.raises(ScenarioError, match="client 0 has 0 examples"):
+    with pytest.raises(UsageError, match="client 0 has 0 examples"):
         recipe(resolve(scenario)).make()
 
 
 def test_an_error_that_says_what_to_do_comes_without_a_traceback() -> None:
     """A stream is opened when it is trained, and only then seen to be empty."""
     made = task(Stream(10, [(X[0], Y[0])]), Stream(10, []))
-    with pytest.raises(TaskFailedError) as failure:
+    with pytest.raises(TaskError) as failure:
         Guard(made).train(1, made.initial(), 0.1, 0)
     assert "client 1 gives no example" in str(failure.value)
     assert "Traceback" not in str(failure.value)
@@ -166,5 +164,5 @@ def test_a_function_that_cannot_be_told_what_a_task_must_know_is_shown_how_to_be
         raise AssertionError
 
     remedy = r"does not take seed and training\. Declare it as a function of \(clients, seed, training, width\)"
-    with pytest.raises(ScenarioError, match=remedy):
+    with pytest.raises(UsageError, match=remedy):
         recipe(resolve(replace(load(None), task=choose(short)))).make()

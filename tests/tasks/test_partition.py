@@ -3,7 +3,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spyker.config.sections import ScenarioError, read
+from spyker.config.sections import read
+from spyker.errors import UsageError
 from spyker.tasks.partition import (
     PARTITIONS,
     Indices,
@@ -135,18 +136,18 @@ def test_what_does_not_go_round_is_refused(kind: str) -> None:
     labels, random = np.repeat(np.arange(10), 10), np.random.default_rng(0)
     for wrong, message in ((12, "task.images-per-client: is 12. With 10 clients at most 10"), (7, "multiple")):
         if wrong == 12 or kind in ("pathological", "shard"):
-            with pytest.raises(ScenarioError, match=message):
+            with pytest.raises(UsageError, match=message):
                 deal(PartitionOptions(partition=kind, images_per_client=wrong), labels, 10, random)
-    with pytest.raises(ScenarioError, match="fewer clients"):
+    with pytest.raises(UsageError, match="fewer clients"):
         deal(PartitionOptions(partition=kind), labels, 101, random)
 
 
 def test_more_clients_than_data_are_refused() -> None:
-    with pytest.raises(ScenarioError, match=r"fewer clients"):
+    with pytest.raises(UsageError, match=r"fewer clients"):
         iid(np.zeros(10), 11, np.random.default_rng(1))
-    with pytest.raises(ScenarioError, match=r"fewer clients"):
+    with pytest.raises(UsageError, match=r"fewer clients"):
         pathological(np.arange(10), 6, 2, np.random.default_rng(1))
-    with pytest.raises(ScenarioError, match=r"at most that"):
+    with pytest.raises(UsageError, match=r"at most that"):
         pathological(np.arange(10), 1, 11, np.random.default_rng(1))
 
 
@@ -158,14 +159,14 @@ def test_options_out_of_range_are_refused() -> None:
         ({"shards-per-client": 0}, "at least 1"),
         ({"images-per-client": 0}, "at least 1"),
     ):
-        with pytest.raises(ScenarioError, match=message):
+        with pytest.raises(UsageError, match=message):
             read(PartitionOptions, options, "task")
 
 
 def test_text_is_cut_into_equal_parts() -> None:
     assert contiguous(103, 10) == 10
     assert contiguous(103, 10, each=4) == 10
-    with pytest.raises(ScenarioError, match=r"characters-per-client: is 11. With 10 clients at most 10"):
+    with pytest.raises(UsageError, match=r"characters-per-client: is 11. With 10 clients at most 10"):
         contiguous(103, 10, each=11)
-    with pytest.raises(ScenarioError, match="fewer clients"):
+    with pytest.raises(UsageError, match="fewer clients"):
         contiguous(9, 10)

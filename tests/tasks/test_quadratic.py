@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from spyker.config.scenario import Training
-from spyker.config.sections import ScenarioError
+from spyker.errors import UsageError
 from spyker.tasks.built_in.quadratic import Options, Quadratic
 
 
@@ -38,10 +38,10 @@ def test_the_score_is_the_part_of_the_way_to_the_mean_optimum() -> None:
 
 @pytest.mark.parametrize("optima", [((1.0,),), ((1.0,), (1.0, 2.0)), ((), ())])
 def test_optima_that_do_not_fit_are_refused(optima: tuple[tuple[float, ...], ...]) -> None:
-    with pytest.raises(ScenarioError, match=r"task\.optima"):
+    with pytest.raises(UsageError, match=r"task\.optima"):
         Quadratic(Options(optima=optima), 2, 1, Training())
 
 
 def test_another_optimiser_than_plain_sgd_is_refused() -> None:
-    with pytest.raises(ScenarioError, match=r"training\.optimiser"):
+    with pytest.raises(UsageError, match=r"training\.optimiser"):
         Quadratic(Options(), 2, 1, Training(optimiser="adam"))

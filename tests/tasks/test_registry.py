@@ -14,7 +14,7 @@ from stub_task import Stub
 
 from spyker.cli.main import main
 from spyker.config.scenario import Scenario, TaskChoice, dump, from_table, load
-from spyker.config.sections import ScenarioError
+from spyker.errors import UsageError
 from spyker.tasks.registry import choose, recipe, resolve, with_task_defaults
 from spyker.tasks.task import Metric, Task
 
@@ -58,7 +58,7 @@ def test_options_may_be_tables_and_lists(noisy: Path) -> None:
 
 
 def test_an_option_set_in_both_spellings_is_refused() -> None:
-    with pytest.raises(ScenarioError, match=r"task.noise_level: is task.noise-level, which is set as well"):
+    with pytest.raises(UsageError, match=r"task.noise_level: is task.noise-level, which is set as well"):
         from_table({"task": {"name": "a:b", "noise-level": 1, "noise_level": 2}})
 
 
@@ -101,20 +101,20 @@ def test_tasks_of_installed_packages_are_found(
     scenario = resolve(load(None, {"task.noise-level": 0.2}, task="noisy"))
     assert recipe(scenario).make().noise == 0.2  # type: ignore[attr-defined]
     assert resolve(from_table(tomllib.loads(dump(scenario)))) == scenario
-    with pytest.raises(ScenarioError, match=r"Did you mean 'noisy'\?"):
+    with pytest.raises(UsageError, match=r"Did you mean 'noisy'\?"):
         resolve(load(None, task="nosiy"))
-    with pytest.raises(ScenarioError, match=r"module:function, or choose one of.* digits.* noisy, gone"):
+    with pytest.raises(UsageError, match=r"module:function, or choose one of.* digits.* noisy, gone"):
         resolve(load(None, task="xyz"))
-    with pytest.raises(ScenarioError, match=r'"gone" cannot be imported'):
+    with pytest.raises(UsageError, match=r'"gone" cannot be imported'):
         recipe(resolve(load(None, task="gone"))).make()
     command = ["run", "--task", "noisy", "--clients", "4", "--duration", "1", "--workers", "1", "--out", "r"]
     assert main(command) == 0
 
 
 def test_an_unknown_name_gets_a_suggestion() -> None:
-    with pytest.raises(ScenarioError, match=r"Did you mean 'cifar10'\?"):
+    with pytest.raises(UsageError, match=r"Did you mean 'cifar10'\?"):
         resolve(load(None, task="cifar-10"))
-    with pytest.raises(ScenarioError, match=r'is "xyz"\. Write module:function, or choose one of'):
+    with pytest.raises(UsageError, match=r'is "xyz"\. Write module:function, or choose one of'):
         resolve(load(None, task="xyz"))
 
 
@@ -132,7 +132,7 @@ def test_a_program_may_give_a_name_a_function_or_a_task() -> None:
     scenario = chosen(task)
     assert scenario.task.name == "remembering_task.Remembering"
     assert recipe(scenario).make() is task
-    with pytest.raises(ScenarioError, match=r"was a function or an object of a Python program"):
+    with pytest.raises(UsageError, match=r"was a function or an object of a Python program"):
         resolve(from_table(tomllib.loads(dump(scenario))))
 
     def here(clients: int, seed: int, training: object) -> Task:
@@ -141,14 +141,14 @@ def test_a_program_may_give_a_name_a_function_or_a_task() -> None:
     scenario = chosen(here)
     assert scenario.task.name.endswith("<locals>.here")
     assert recipe(scenario).make().ballast == 100  # type: ignore[attr-defined]
-    with pytest.raises(ScenarioError, match="Python program"):
+    with pytest.raises(UsageError, match="Python program"):
         resolve(from_table(tomllib.loads(dump(scenario))))
 
 
 def test_what_a_program_cannot_give() -> None:
-    with pytest.raises(ScenarioError, match=r"task: is 3\. Give a name, a function"):
+    with pytest.raises(UsageError, match=r"task: is 3\. Give a name, a function"):
         chosen(3)
-    with pytest.raises(ScenarioError, match="is an object, which takes no options"):
+    with pytest.raises(UsageError, match="is an object, which takes no options"):
         chosen(Remembering(5), {"ballast": 3})
-    with pytest.raises(ScenarioError, match=r"task.ballast: is <object .*>, which a scenario file cannot hold"):
+    with pytest.raises(UsageError, match=r"task.ballast: is <object .*>, which a scenario file cannot hold"):
         chosen(make_remembering, {"ballast": object()})

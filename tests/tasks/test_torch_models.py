@@ -12,7 +12,7 @@ from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 
 from spyker.config.scenario import Training, dump, load
-from spyker.config.sections import ScenarioError
+from spyker.errors import UsageError
 from spyker.tasks.plain_sgd import beyond_sgd
 from spyker.tasks.task import Trained
 from spyker.tasks.torch_task import Stream, TorchTask
@@ -72,7 +72,7 @@ def test_a_model_in_double_precision_is_trained_in_it() -> None:
 def test_a_precision_that_does_not_fit_is_refused_by_its_name(
     network: nn.Module, inputs: torch.Tensor, complaint: str
 ) -> None:
-    with pytest.raises(ScenarioError, match=complaint):
+    with pytest.raises(UsageError, match=complaint):
         TorchTask(network, [(inputs, Y)], (inputs, Y), Training())
 
 
@@ -107,7 +107,7 @@ def test_a_batch_of_one_example_counts_where_a_model_takes_it() -> None:
     ],
 )
 def test_what_batch_norm_cannot_train_on_is_refused_before_the_run(clients: Any, size: int, complaint: str) -> None:
-    with pytest.raises(ScenarioError, match=complaint):
+    with pytest.raises(UsageError, match=complaint):
         task_of(norm(), *clients, training=Training(batch_size=size))
 
 
@@ -147,7 +147,7 @@ def test_a_loss_and_a_score_of_ones_own_are_given_all_that_the_model_returns() -
 
     task = task_of(Wrapped(WRAPS["object"]), loss=loss)
     assert np.array_equal(task.train(0, task.initial(), 0.5, 3), task_of(model()).train(0, task.initial(), 0.5, 3))  # type: ignore[arg-type]
-    with pytest.raises(ScenarioError, match=r"the loss does not take outputs SimpleNamespace.*outputs\.logits"):
+    with pytest.raises(UsageError, match=r"the loss does not take outputs SimpleNamespace.*outputs\.logits"):
         task_of(Wrapped(WRAPS["object"]), loss=lambda o, y: nn.functional.cross_entropy(o, y))
 
 
@@ -190,7 +190,7 @@ def test_accumulation_and_autocast_are_settings_that_are_unset_by_default() -> N
     chosen = load(None, {"training.accumulate": 4, "training.autocast": "bfloat16"}).training
     assert (chosen.accumulate, chosen.autocast) == (4, "bfloat16")
     for key, value, complaint in (("accumulate", 0, "at least 1"), ("autocast", "float8", "bfloat16")):
-        with pytest.raises(ScenarioError, match=rf"training\.{key}: .*{complaint}"):
+        with pytest.raises(UsageError, match=rf"training\.{key}: .*{complaint}"):
             load(None, {f"training.{key}": value})
 
 

@@ -7,7 +7,7 @@ from torch import nn
 from torch.utils.data import DataLoader, Dataset, TensorDataset
 
 from spyker.config.scenario import Training
-from spyker.config.sections import ScenarioError
+from spyker.errors import UsageError
 from spyker.own_code import value_digest
 from spyker.tasks.torch_task import Stream, TorchTask
 from spyker.vectors import mix
@@ -125,7 +125,7 @@ def test_any_map_style_dataset_will_do() -> None:
 @pytest.mark.parametrize(("device", "remedy"), [("cuda", "no CUDA device"), ("gpu", "cuda:N"), ("cuda:x", "cpu")])
 def test_a_device_that_is_not_there_is_refused(device: str, remedy: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
-    with pytest.raises(ScenarioError, match=rf"training\.device.*{remedy}"):
+    with pytest.raises(UsageError, match=rf"training\.device.*{remedy}"):
         TorchTask(small_model(), [examples(4)], examples(4), Training(device=device))
 
 

@@ -18,7 +18,7 @@ from pathlib import Path
 
 from spyker.algorithms.builtin import ALGORITHMS
 from spyker.config.scenario import load
-from spyker.config.sections import ScenarioError
+from spyker.errors import UsageError
 from spyker.tasks.registry import resolve
 from wan.deployment import WanRunError, clients_place, places, server_place
 from wan.drill.checks import check
@@ -72,7 +72,7 @@ def main(arguments: list[str]) -> int:
                     break
             print("All servers are told to end ...", flush=True)
             check(deployed, deployed.end(), report)
-    except (ScenarioError, WanError, WanRunError) as error:
+    except (UsageError, WanError, WanRunError) as error:
         print(f"drill: {error}", file=sys.stderr)
         return FAILED
     show(report)

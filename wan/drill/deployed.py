@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import Any
 
 from spyker.config.scenario import Scenario
+from spyker.errors import DeploymentError
 from spyker.net.admin_socket import give_order
-from spyker.net.errors import DeploymentError
 from spyker.net.parent_death import with_parent
 from spyker.net.server_config import load_config, write_config
 from wan.deployment import (

@@ -12,7 +12,7 @@ from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives import serialization
 
 from spyker.api.doctor.finding import Finding, fine, note, wrong
-from spyker.config.sections import ScenarioError
+from spyker.errors import UsageError
 from spyker.net.certificates import (
     CA,
     CERTIFICATE,
@@ -90,7 +90,7 @@ def credentials(folder: Path) -> Finding:
         known = load_credentials(folder / CLIENTS)
         own = {number(client): client / CREDENTIAL for client in folder.glob("client-*")}
         strange = [k for k, path in own.items() if known.get(credential_digest(load_credential(path))) != k]
-    except ScenarioError as error:
+    except UsageError as error:
         return wrong("clients", str(error), f"Run spyker certs {folder} --renew client-K")
     if strange:
         names = ", ".join(f"client-{k}" for k in sorted(strange)[:5])

@@ -9,7 +9,7 @@ from spyker.api.doctor.certificate_checks import server_certificate
 from spyker.api.doctor.finding import Finding, fine, wrong
 from spyker.api.doctor.machine import writable
 from spyker.api.doctor.network import listening, reachable
-from spyker.config.sections import ScenarioError
+from spyker.errors import UsageError
 from spyker.net.certificates import load_credentials
 from spyker.net.server_config import load_config
 
@@ -18,7 +18,7 @@ def configuration(path: Path) -> Iterator[Finding]:
     """What ``spyker serve`` would find."""
     try:
         config = load_config(path)
-    except ScenarioError as error:
+    except UsageError as error:
         yield wrong("configuration", str(error), f"Mend {path}")
         return
     deploy, scenario = config.deploy, config.scenario
@@ -29,7 +29,7 @@ def configuration(path: Path) -> Iterator[Finding]:
     try:
         known = load_credentials(config.path(deploy.credentials))
         yield fine("clients", f"{len(known):,} in {config.path(deploy.credentials)}")
-    except ScenarioError as error:
+    except UsageError as error:
         yield wrong("clients", str(error), "Copy the clients.json that spyker certs made")
     for what, name in (("state", deploy.state), ("record", deploy.record)):
         yield writable(what, config.path(name), f"Let this user write there, or change deploy.{what}")

@@ -10,8 +10,8 @@ from pathlib import Path
 
 from spyker.api.doctor.finding import Finding, fine, note, wrong
 from spyker.api.doctor.installation import CPU_ONLY
-from spyker.config.sections import ScenarioError
 from spyker.engines.start_engine import available_cores
+from spyker.errors import UsageError
 from spyker.tasks.data import cache
 from spyker.tasks.data.catalogue import DATASETS
 from spyker.tasks.data.load import VARIABLE, data_folder, whereabouts
@@ -53,7 +53,7 @@ def compiler() -> Finding:
     try:
         compiled()
         return fine("C compiler", f"{find_compiler()}; native kernels work")
-    except ScenarioError as error:
+    except UsageError as error:
         return note("C compiler", str(error), 'Only training.kernel = "native" needs it: install gcc')
 
 
@@ -63,7 +63,7 @@ def folders() -> Iterator[Finding]:
     yield writable("cache", cache.cache_folder(), f"Set {cache.VARIABLE} to a folder of yours")
     try:
         named = data_folder()
-    except ScenarioError as error:
+    except UsageError as error:
         yield wrong("data folder", str(error), f"Mend or unset {VARIABLE}")
         return
     if named is not None:

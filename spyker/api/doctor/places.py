@@ -10,7 +10,7 @@ from spyker.api.doctor.finding import Finding, wrong
 from spyker.api.doctor.installation import PACKAGE, installation
 from spyker.api.doctor.machine import folders, machine
 from spyker.api.doctor.network import loopback
-from spyker.config.sections import ScenarioError
+from spyker.errors import UsageError
 
 NEEDED = ("cryptography", "grpc")
 
@@ -20,7 +20,7 @@ def examine(places: Sequence[Path]) -> Iterator[Finding]:
     for place in places:
         if not place.exists():
             remedy = "Name a server's configuration, or a folder that spyker certs or spyker up --keep made"
-            raise ScenarioError("PLACE", f"{place} does not exist", remedy)
+            raise UsageError("PLACE", f"{place} does not exist", remedy)
     yield from installation()
     yield from machine()
     yield from folders()

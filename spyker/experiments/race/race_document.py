@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from spyker.algorithms.hierfavgm import HierFAVGM
-from spyker.config.sections import ScenarioError
+from spyker.errors import UsageError
 from spyker.experiments.item import Table
 from spyker.experiments.race.bars import bars
 from spyker.experiments.race.figure import figure
@@ -146,9 +146,9 @@ def around(readme: Path) -> tuple[str, str]:
     try:
         text = readme.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
-        raise ScenarioError("--readme", f"{readme} cannot be read ({error})", "Name a Markdown file") from None
+        raise UsageError("--readme", f"{readme} cannot be read ({error})", "Name a Markdown file") from None
     before, begin, rest = text.partition(BEGIN)
     _, end, after = rest.partition(END)
     if not begin or not end:
-        raise ScenarioError("--readme", f"{readme} has no marks", f"Put {BEGIN} and {END} where the table belongs")
+        raise UsageError("--readme", f"{readme} has no marks", f"Put {BEGIN} and {END} where the table belongs")
     return before, after

@@ -8,8 +8,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from spyker.errors import TrackerError
 from spyker.plots.trackers.rows import Row
-from spyker.plots.trackers.tracker import About, Page, Tracker, TrackerError, final_numbers
+from spyker.plots.trackers.tracker import About, Page, Tracker, final_numbers
 
 EXPERIMENT = "MLFLOW_EXPERIMENT_NAME"  # MLflow's own variable
 DATABASE = "mlflow.db"

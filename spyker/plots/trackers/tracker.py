@@ -7,16 +7,9 @@ from collections.abc import Mapping
 from importlib.util import find_spec
 from typing import Any, ClassVar, NamedTuple
 
+from spyker.errors import TrackerError
 from spyker.plots.trackers.rows import Row
 from spyker.records import RunStarted
-
-
-class TrackerError(Exception):
-    """A tracker that cannot be told anything: what is wrong, and what to do."""
-
-    def __init__(self, problem: str, remedy: str) -> None:
-        super().__init__(f"{problem}. {remedy}")
-        self.problem, self.remedy = problem, remedy
 
 
 class About(NamedTuple):

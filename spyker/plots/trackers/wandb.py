@@ -6,8 +6,9 @@ import os
 from collections.abc import Mapping
 from typing import Any
 
+from spyker.errors import TrackerError
 from spyker.plots.trackers.rows import Row
-from spyker.plots.trackers.tracker import About, Page, Tracker, TrackerError, final_numbers
+from spyker.plots.trackers.tracker import About, Page, Tracker, final_numbers
 
 
 class WandB(Tracker):

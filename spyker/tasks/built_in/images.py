@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from spyker.config.scenario import Training
-from spyker.config.sections import ScenarioError
+from spyker.errors import UsageError
 from spyker.parameters import parameter
 from spyker.tasks.data.dataset import Array
 from spyker.tasks.data.load import load
@@ -81,7 +81,7 @@ def make_images(
 def clients_labels(labels: Array, options: Any) -> Array:
     """The labels of those training images that clients may have: the first, without those that are kept back."""
     if options.validation_images >= len(labels):
-        raise ScenarioError(
+        raise UsageError(
             "task.validation-images", f"is {options.validation_images:,}", f"There are {len(labels):,} training images"
         )
     return labels[: len(labels) - options.validation_images][: options.training_images]

@@ -13,7 +13,8 @@ from typing import Any
 import numpy as np
 
 from spyker.config.scenario import Training
-from spyker.config.sections import ScenarioError, show
+from spyker.config.sections import show
+from spyker.errors import UsageError
 from spyker.parameters import parameter
 from spyker.tasks.plain_sgd import beyond_sgd
 from spyker.tasks.task import Metric, Task
@@ -44,7 +45,7 @@ class Quadratic(Task):
             self.optima = np.asarray(check_optima(options.optima, clients), np.float32)
         if key := beyond_sgd(training):
             value = show(getattr(training, key.replace("-", "_")))
-            raise ScenarioError(f"training.{key}", f"is {value}", "The task quadratic knows plain sgd only")
+            raise UsageError(f"training.{key}", f"is {value}", "The task quadratic knows plain sgd only")
         self.training = training
         self.goal = self.optima.mean(axis=0, dtype=np.float64)
         self.way = float(np.linalg.norm(self.goal))
@@ -75,10 +76,10 @@ class Quadratic(Task):
 def check_optima(optima: tuple[tuple[float, ...], ...], clients: int) -> tuple[tuple[float, ...], ...]:
     """One row per client, all of the same length."""
     if len(optima) != clients:
-        raise ScenarioError("task.optima", f"has {len(optima)} rows for {clients} clients", "Give one row per client")
+        raise UsageError("task.optima", f"has {len(optima)} rows for {clients} clients", "Give one row per client")
     for i, row in enumerate(optima):
         if not row or len(row) != len(optima[0]):
-            raise ScenarioError(
+            raise UsageError(
                 f"task.optima[{i}]", f"has {len(row)} numbers, the first row {len(optima[0])}", "Make all rows alike"
             )
     return optima

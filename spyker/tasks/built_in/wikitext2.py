@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from spyker.config.scenario import Training
-from spyker.config.sections import ScenarioError
+from spyker.errors import UsageError
 from spyker.parameters import parameter
 from spyker.tasks.data.load import load
 from spyker.tasks.partition import contiguous
@@ -56,7 +56,7 @@ def make(options: Any, clients: int, seed: int, training: Training) -> Task:
         """Sequences, and for each of their characters the one that follows."""
         count = (size - 1) // length
         if count == 0:
-            raise ScenarioError(
+            raise UsageError(
                 "task.sequence-length", f"is {length} for {size:,} characters", f"Choose at most {size - 1:,}"
             )
 

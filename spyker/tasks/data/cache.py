@@ -15,7 +15,8 @@ from pathlib import Path
 import numpy as np
 import platformdirs
 
-from spyker.tasks.data.dataset import Array, DataError, Dataset, Prepared
+from spyker.errors import DataError
+from spyker.tasks.data.dataset import Array, Dataset, Prepared
 
 VARIABLE = "SPYKER_CACHE"
 PARTIAL = ".partial-"  # how the names of folders begin in which something is being fetched

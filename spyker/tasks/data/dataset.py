@@ -16,10 +16,6 @@ Report: TypeAlias = Callable[[str, int, int], None]
 """Told what is being done, how many bytes of it are done, and of how many (0: not known)."""
 
 
-class DataError(Exception):
-    """Data that cannot be had, kept or trusted; says why and what to do."""
-
-
 class SourceError(Exception):
     """One source does not have the data, for this reason. The next one may."""
 

@@ -12,11 +12,12 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
 
-from spyker.config.sections import ScenarioError, show
+from spyker.config.sections import show
 from spyker.config.suggest import suggest
+from spyker.errors import DataError, UsageError
 from spyker.tasks.data import cache, unpack
 from spyker.tasks.data.catalogue import DATASETS
-from spyker.tasks.data.dataset import Array, DataError, Dataset, Report, SourceError
+from spyker.tasks.data.dataset import Array, Dataset, Report, SourceError
 from spyker.tasks.data.sources import from_folder, from_mirror, from_package
 
 VARIABLE = "SPYKER_DATA"
@@ -29,7 +30,7 @@ def silent(what: str, done: int, total: int) -> None:
 def find(name: str) -> Dataset:
     """A dataset by its name."""
     if name not in DATASETS:
-        raise ScenarioError("dataset", f"{show(name)} is unknown", suggest(name, DATASETS))
+        raise UsageError("dataset", f"{show(name)} is unknown", suggest(name, DATASETS))
     return DATASETS[name]
 
 
@@ -49,7 +50,7 @@ def data_folder() -> Path | None:
     if not chosen:
         return None
     if not Path(chosen).is_dir():
-        raise ScenarioError(f"--data-dir ({VARIABLE})", f"{show(chosen)} is no folder", "Name an existing one")
+        raise UsageError(f"--data-dir ({VARIABLE})", f"{show(chosen)} is no folder", "Name an existing one")
     return Path(chosen)
 
 

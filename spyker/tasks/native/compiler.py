@@ -15,7 +15,7 @@ import subprocess
 import tempfile
 from pathlib import Path
 
-from spyker.config.sections import ScenarioError
+from spyker.errors import UsageError
 from spyker.tasks.data.cache import VARIABLE, cache_folder
 
 SOURCE = Path(__file__).with_name("kernels.c")
@@ -67,6 +67,6 @@ def run(*command: str) -> str:
     return done.stdout
 
 
-def refused(problem: str, remedy: str) -> ScenarioError:
+def refused(problem: str, remedy: str) -> UsageError:
     """There are no native kernels to be had, and why."""
-    return ScenarioError("training.kernel", f'is "native", and {problem}', f'{remedy}, or write "torch"')
+    return UsageError("training.kernel", f'is "native", and {problem}', f'{remedy}, or write "torch"')

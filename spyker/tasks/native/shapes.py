@@ -12,7 +12,7 @@ from collections.abc import Sequence
 
 from torch import nn
 
-from spyker.config.sections import ScenarioError
+from spyker.errors import UsageError
 from spyker.tasks.native.compiler import refused
 
 MOST_STAGES = 64  # as in kernels.c
@@ -97,7 +97,7 @@ def halves(layer: nn.MaxPool2d) -> bool:
     return sides and layer.dilation in (1, (1, 1)) and not layer.ceil_mode and not layer.return_indices
 
 
-def unsuitable(part: str) -> ScenarioError:
+def unsuitable(part: str) -> UsageError:
     """The model is not of the form that the kernels know."""
     return refused(
         f"the model has {part}",
