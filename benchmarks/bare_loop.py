@@ -13,7 +13,7 @@ from benchmarks.rates import CLIENTS
 from spyker.config.scenario import load
 from spyker.engines.engine import keep_memory
 from spyker.tasks.built_in.models import mnist_cnn
-from spyker.tasks.registry import recipe, resolve
+from spyker.tasks.registry import resolve, task_spec
 from spyker.tasks.torch_task import TorchTask
 
 
@@ -22,7 +22,7 @@ def main() -> None:
     torch.set_num_threads(1)
     keep_memory()  # as the engine does; without it two loops side by side lose a sixth to page faults
     scenario = resolve(load(None, overrides, clients=CLIENTS))
-    task = recipe(scenario).make()
+    task = task_spec(scenario).make()
     assert isinstance(task, TorchTask)
     datasets = [task.clients[k].read() for k in range(CLIENTS)]
     initial = {name: value.clone() for name, value in mnist_cnn().state_dict().items()}

@@ -18,7 +18,7 @@ from torch import nn
 import spyker
 from spyker.config.scenario import Scenario, Training, load
 from spyker.engines.engine import keep_memory
-from spyker.tasks.registry import recipe, resolve
+from spyker.tasks.registry import resolve, task_spec
 from spyker.tasks.torch_task import TorchTask
 
 CLIENTS, EXAMPLES, INPUTS, WORKERS = 4, 32, 64, 2
@@ -58,7 +58,7 @@ def bare(task: str, options: dict[str, Any], trainings: int, evaluations: int) -
     torch.set_num_threads(1)
     keep_memory()  # as the engine does
     scenario = scenario_of(task, options, 1.0)
-    made = recipe(scenario).make()
+    made = task_spec(scenario).make()
     assert isinstance(made, TorchTask)
     model, datasets, test = made.model, [made.clients[k].read() for k in range(CLIENTS)], made.test.read()  # type: ignore[attr-defined]
     del made

@@ -23,7 +23,7 @@ from benchmarks.flower import environment
 from benchmarks.measure import RESULTS, Result, in_turn
 from spyker.config.scenario import load
 from spyker.net.certificate_issuing import make_deployment
-from spyker.net.local_cluster import Local
+from spyker.net.local_cluster import LocalCluster
 from spyker.records import RunRecord
 from spyker.tasks.registry import resolve
 
@@ -60,7 +60,7 @@ def spyker_rate(
         **settings,
     }
     scenario = resolve(load(None, overrides, clients=clients))
-    with scratch() as folder, Local(scenario, folder, insecure=False, paced=False, duration=seconds) as local:
+    with scratch() as folder, LocalCluster(scenario, folder, insecure=False, paced=False, duration=seconds) as local:
         local.start()
         local.watch(lambda t, fact: None, lambda: False)
         times = [stated.t for stated in RunRecord(local.record(0)).updates()]

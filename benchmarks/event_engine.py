@@ -18,9 +18,9 @@ from unittest import mock
 
 from benchmarks.measure import Result
 from spyker.config.scenario import load
-from spyker.engines.start_engine import start
-from spyker.sim.clock import Clock, Stop
-from spyker.sim.simulate import run
+from spyker.engines.start_engine import start_engine
+from spyker.sim.clock import Clock, StopRequest
+from spyker.sim.simulate import simulate
 from spyker.tasks.registry import resolve
 
 CLIENTS = (10_000, 100_000, 1_000_000)
@@ -66,11 +66,13 @@ def one(clients: int, servers: int) -> dict[str, float]:
         "training.delay-ms": {"mean": 150.0, "std": 30.0},
     }
     scenario = resolve(load(None, overrides, task="quadratic", clients=clients))
-    task, engine = start(scenario)
+    task, engine = start_engine(scenario)
     spent = []
     run_clock = Clock.run
 
-    def timed(clock: Clock, stop: Stop) -> bool:  # without the time it takes to build a world of a million clients
+    def timed(
+        clock: Clock, stop: StopRequest
+    ) -> bool:  # without the time it takes to build a world of a million clients
         began = time.perf_counter()
         try:
             return run_clock(clock, stop)
@@ -78,7 +80,7 @@ def one(clients: int, servers: int) -> dict[str, float]:
             spent.append(time.perf_counter() - began)
 
     with mock.patch.object(Clock, "run", timed):
-        summary = run(scenario, task, engine, lambda t, fact, queue: None)
+        summary = simulate(scenario, task, engine, lambda t, fact, queue: None)
     (seconds,) = spent
     return {
         "clients": clients,

@@ -15,12 +15,12 @@ from unittest import mock
 
 from benchmarks.measure import Result
 from spyker.config.scenario import load
-from spyker.engines.start_engine import start
-from spyker.protocol.codec import declaration
+from spyker.engines.start_engine import start_engine
+from spyker.protocol.codec import schema_of
 from spyker.protocol.messages import Message, PeerMessage
 from spyker.records import Evaluated
-from spyker.sim.simulate import run
-from spyker.sim.world import Emulation
+from spyker.sim.simulate import simulate
+from spyker.sim.world import Simulation
 from spyker.tasks.registry import resolve
 
 SERVERS = (4, 16, 64, 100)
@@ -34,16 +34,16 @@ class Count:
     def __init__(self) -> None:
         self.models = self.bytes = self.exchange = 0
         self.begun: list[tuple[int, int]] = []
-        self.size = Emulation._size
+        self.size = Simulation._size
 
-    def __call__(self, world: Emulation, message: Message) -> int:
+    def __call__(self, world: Simulation, message: Message) -> int:
         size = self.size(world, message)
         if isinstance(message, PeerMessage):
             bid = getattr(message, "bid", 0)
             if bid > self.exchange:
                 self.exchange = bid
                 self.begun.append((self.models, self.bytes))
-            self.models += bool(declaration(type(message)).arrays)
+            self.models += bool(schema_of(type(message)).arrays)
             self.bytes += size
         return size
 
@@ -63,7 +63,7 @@ def measure() -> list[Result]:
             "spyker": one(n, "spyker", {}),
         }
         tree, every, spyker = runs.values()
-        details = {f"{name}_{key}": value for name, run in runs.items() for key, value in run.items()}
+        details = {f"{name}_{key}": value for name, simulate in runs.items() for key, value in simulate.items()}
         models = tree["models"] / every["models"]
         results += [
             Result(f"models per exchange, tree / all to all, {n} servers", models, 2.1 / n, at_most=True),
@@ -85,7 +85,7 @@ def one(servers: int, algorithm: str, parameters: dict[str, Any]) -> dict[str, f
         "evaluation.interval": 0.25,
     }
     scenario = resolve(load(None, overrides | parameters, task="quadratic"))
-    task, engine = start(scenario)
+    task, engine = start_engine(scenario)
     count = Count()
     scores: list[tuple[float, Evaluated]] = []
 
@@ -93,8 +93,8 @@ def one(servers: int, algorithm: str, parameters: dict[str, Any]) -> dict[str, f
         if isinstance(fact, Evaluated):
             scores.append((t, fact))
 
-    with engine, mock.patch.object(Emulation, "_size", lambda world, message: count(world, message)):
-        run(scenario, task, engine, sink)
+    with engine, mock.patch.object(Simulation, "_size", lambda world, message: count(world, message)):
+        simulate(scenario, task, engine, sink)
     models, size = count.per_exchange()
     late = [fact for t, fact in scores if t > SECONDS - 5]
     return {

@@ -22,7 +22,7 @@ from benchmarks.measure import RESULTS, Result, in_turn
 from benchmarks.rates import CLIENTS, bare_rate, spyker_rate
 from spyker.config.scenario import load
 from spyker.engines.start_engine import available_cores
-from spyker.tasks.registry import recipe, resolve
+from spyker.tasks.registry import resolve, task_spec
 from spyker.tasks.torch_task import TorchTask
 
 FLOWER = "flwr[simulation]==1.41.0"
@@ -57,7 +57,7 @@ def export(images: int) -> Path:
     folder.mkdir(parents=True, exist_ok=True)
     inputs, labels = np.zeros((CLIENTS, 0)), np.zeros((CLIENTS, 0), np.int64)
     if images:
-        task = recipe(resolve(load(None, scenario_keys(images), clients=CLIENTS))).make()
+        task = task_spec(resolve(load(None, scenario_keys(images), clients=CLIENTS))).make()
         assert isinstance(task, TorchTask)
         pairs = [task.clients[k].read() for k in range(CLIENTS)]
         inputs, labels = (np.stack([pair[i].numpy() for pair in pairs]) for i in (0, 1))

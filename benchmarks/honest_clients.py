@@ -18,12 +18,12 @@ import numpy as np
 
 from spyker.algorithms.builtin import ALGORITHMS
 from spyker.config.scenario import load
-from spyker.engines.engine import Here
-from spyker.protocol.facts import Quarantined, Refused, Shortened
+from spyker.engines.engine import InProcessEngine
+from spyker.protocol.facts import ClientQuarantined, UpdateClipped, UpdateRejected
 from spyker.records import Fact
-from spyker.sim.cluster import HostedWorld
-from spyker.sim.simulate import run
-from spyker.tasks.registry import recipe, resolve
+from spyker.sim.cluster import ClusterSimulation
+from spyker.sim.simulate import simulate
+from spyker.tasks.registry import resolve, task_spec
 
 FAMILIES = ("quadratic", "digits", "faults")
 REGIONS = ("Hongkong", "Paris", "Sydney", "California")
@@ -35,7 +35,7 @@ PACES: tuple[Any, ...] = (
     "heterogeneous",
 )
 OPTIMISERS = ("sgd", "sgd", "momentum", "adam")
-Fate = Callable[[HostedWorld], None]
+Fate = Callable[[ClusterSimulation], None]
 
 
 def choose(random: np.random.Generator, options: Any) -> Any:
@@ -101,7 +101,7 @@ def faults(random: np.random.Generator, duration: float) -> Fate:
         at += float(random.uniform(3.0, 12.0))
     pauses = random.uniform(0.1, 6.0, len(happens))
 
-    def fate(world: HostedWorld) -> None:
+    def fate(world: ClusterSimulation) -> None:
         for (t, what, which), pause in zip(happens, pauses, strict=True):
             server = which % len(world.places.servers)
             if what == "isolate":
@@ -124,14 +124,14 @@ def held(task: str, said: dict[str, Any], fate: Fate | None) -> tuple[Counter[st
     counts: Counter[str] = Counter()
 
     def sink(t: float, fact: Fact, queue: int | None) -> None:
-        if isinstance(fact, Quarantined):
+        if isinstance(fact, ClientQuarantined):
             counts[f"quarantined, {fact.why}"] += 1
-        elif isinstance(fact, Shortened | Refused):
+        elif isinstance(fact, UpdateClipped | UpdateRejected):
             counts[fact.kind] += 1
 
     scenario = resolve(load(None, said, task=task))
-    made = recipe(scenario).make()
-    summary = run(scenario, made, Here(made), sink, fate=fate)
+    made = task_spec(scenario).make()
+    summary = simulate(scenario, made, InProcessEngine(made), sink, fate=fate)
     return counts, int(summary["updates"])
 
 

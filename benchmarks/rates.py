@@ -9,9 +9,9 @@ import time
 from typing import Any
 
 from spyker.config.scenario import load
-from spyker.engines.start_engine import start
-from spyker.sim.clock import Stop
-from spyker.sim.simulate import run
+from spyker.engines.start_engine import start_engine
+from spyker.sim.clock import StopRequest
+from spyker.sim.simulate import simulate
 from spyker.tasks.registry import resolve
 
 CLIENTS = 100
@@ -22,8 +22,8 @@ def spyker_rate(overrides: dict[str, Any], workers: int, updates: int, warm_up: 
     # Judged at the start only, which is over before the warm-up is.
     base = {"algorithm": "spyker", "duration": 1e6, "evaluation.interval": 1e6}
     scenario = resolve(load(None, base | overrides, clients=CLIENTS))
-    task, engine = start(scenario, workers)
-    stop, seen, marks = Stop(), 0, []
+    task, engine = start_engine(scenario, workers)
+    stop, seen, marks = StopRequest(), 0, []
 
     def sink(t: float, fact: Any, queue: int | None) -> None:
         nonlocal seen
@@ -34,7 +34,7 @@ def spyker_rate(overrides: dict[str, Any], workers: int, updates: int, warm_up: 
             stop.requested = seen >= updates
 
     with engine:
-        run(scenario, task, engine, sink, stop)
+        simulate(scenario, task, engine, sink, stop)
     (began, first), (ended, last) = marks[0], marks[-1]
     return (last - first) / (ended - began)
 

@@ -46,7 +46,7 @@ class Clinics(spyker.Task):
         """How many patients a clinic has."""
         return len(self.patients[client][1])
 
-    def train(self, client: int, weights: Vector, rate: float, step: int) -> spyker.Trained:
+    def train(self, client: int, weights: Vector, rate: float, step: int) -> spyker.TrainingResult:
         """Some passes over the patients of one clinic, in an order that follows from the seed, clinic and step."""
         numbers, labels = self.patients[client]
         order = int(np.random.SeedSequence((self.seed, client, step)).generate_state(1)[0])
@@ -56,7 +56,7 @@ class Clinics(spyker.Task):
         for _ in range(self.training.epochs):
             model.partial_fit(numbers, labels)
         trained = np.append(model.coef_[0], model.intercept_).astype(np.float32)
-        return spyker.Trained(trained, metrics={"own accuracy": float(model.score(numbers, labels))})
+        return spyker.TrainingResult(trained, metrics={"own accuracy": float(model.score(numbers, labels))})
 
     def evaluate(self, weights: Vector) -> float:
         """The share of the held-out patients that is judged rightly."""

@@ -21,22 +21,22 @@ if TYPE_CHECKING:
     from spyker.api.sweep import sweep
     from spyker.config.scenario import Scenario
     from spyker.protocol.server import Server
-    from spyker.tasks.task import Metric, Task, Trained
-    from spyker.tasks.torch_data import Later, Stream
+    from spyker.tasks.task import Metric, Task, TrainingResult
+    from spyker.tasks.torch_data import LazyDataset, StreamedDataset
     from spyker.tasks.torch_task import Measure, TorchTask
 
 __all__ = [
     "EarlyStopping",
-    "Later",
+    "LazyDataset",
     "Measure",
     "Metric",
     "Run",
     "Scenario",
     "Server",
-    "Stream",
+    "StreamedDataset",
     "Task",
     "TorchTask",
-    "Trained",
+    "TrainingResult",
     "__version__",
     "compare",
     "load",
@@ -46,16 +46,16 @@ __all__ = [
 
 _HOMES = {
     "EarlyStopping": "spyker.api.callbacks",
-    "Later": "spyker.tasks.torch_data",
+    "LazyDataset": "spyker.tasks.torch_data",
     "Measure": "spyker.tasks.torch_task",
     "Metric": "spyker.tasks.task",
     "Run": "spyker.api.result",
     "Scenario": "spyker.config.scenario",
     "Server": "spyker.protocol.server",
-    "Stream": "spyker.tasks.torch_data",
+    "StreamedDataset": "spyker.tasks.torch_data",
     "Task": "spyker.tasks.task",
     "TorchTask": "spyker.tasks.torch_task",
-    "Trained": "spyker.tasks.task",
+    "TrainingResult": "spyker.tasks.task",
     "compare": "spyker.api.compare",
     "load": "spyker.api.compare",
     "run": "spyker.api.run",

@@ -18,7 +18,7 @@ from typing import Any
 
 from spyker.config.scenario import Scenario, dump, latency_seconds
 from spyker.net.certificate_issuing import make_deployment
-from spyker.net.server_config import Deployment, write_config
+from spyker.net.server_config import DeploymentOptions, write_config
 from wan.network import Network
 
 ROOT = Path(__file__).parent.parent
@@ -140,7 +140,7 @@ def prepare(scenario: Scenario, folder: Path, network: Network, **deploy: Any) -
     make_deployment(folder / "certs", count, scenario.client_count, hosts)
     for i, address in enumerate(addresses):
         mine = len(places.clients_of(i))
-        section = Deployment(
+        section = DeploymentOptions(
             server=i,
             listen_clients=f"{address}:{CLIENT_PORT}",
             listen_peers=f"{address}:{PEER_PORT}",

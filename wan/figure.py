@@ -8,7 +8,7 @@ from pathlib import Path
 from matplotlib.figure import Figure
 
 from spyker.plots.figures import caption
-from spyker.plots.styles import looks
+from spyker.plots.styles import line_styles
 from wan.compare import Observed
 
 
@@ -16,7 +16,7 @@ def draw(runs: Mapping[str, tuple[Observed, Observed]], about: str, path: Path) 
     """One panel per algorithm, by its title: emulated and real; and below them what they are ``about``."""
     figure = Figure(figsize=(3.4 * len(runs) if len(runs) > 1 else 6.5, 3.6), layout="constrained")
     panels = figure.subplots(1, len(runs), sharey=True, squeeze=False)[0]
-    for axes, (title, (emulated, real)), look in zip(panels, runs.items(), looks(list(runs)), strict=True):
+    for axes, (title, (emulated, real)), look in zip(panels, runs.items(), line_styles(list(runs)), strict=True):
         axes.plot(emulated.times, emulated.accuracy, color="0.25", linewidth=1.4, label="emulated")
         axes.plot(real.times, real.accuracy, label="real", **look)
         axes.set_title(title, loc="left", fontsize=11)

@@ -19,11 +19,11 @@ from typing import NoReturn
 
 from spyker.algorithms.builtin import ALGORITHMS, OF_THE_PAPER
 from spyker.config.scenario import Scenario, dump, load
-from spyker.engines.start_engine import start
+from spyker.engines.start_engine import start_engine
 from spyker.errors import UsageError
 from spyker.plots.curves import targets
 from spyker.records import RecordWriter, RunRecord
-from spyker.sim.simulate import run
+from spyker.sim.simulate import simulate
 from spyker.tasks.registry import resolve, with_task_defaults
 from wan.compare import Observed, Row, as_markdown, compare, observe
 from wan.costs import Costs, measure, with_costs
@@ -134,12 +134,12 @@ def both_worlds(scenario: Scenario, costs: Costs, out: Path) -> Outcome:
 
 def emulate(scenario: Scenario, out: Path) -> None:
     """The prediction."""
-    task, engine = start(scenario, None, "local", None)
+    task, engine = start_engine(scenario, None, "local", None)
     writer = RecordWriter(out, dump(with_task_defaults(scenario, task)))
     outcome = None
     try:
         with engine:
-            outcome = run(scenario, task, engine, writer.write)
+            outcome = simulate(scenario, task, engine, writer.write)
     finally:
         writer.close(outcome)
 

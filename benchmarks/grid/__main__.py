@@ -11,7 +11,7 @@ from benchmarks.grid.cells import Cell, flower_cells, sample
 from benchmarks.grid.report import ALGORITHMS, Row, missed, report, row_of, verdict
 from spyker.api.datasets import data_from, prepare_data
 from spyker.api.interrupts import interrupts
-from spyker.experiments.runner import held, run_watched
+from spyker.experiments.runner import locked_folder, run_watched
 
 SEEDS = (1, 2, 3)
 """Every cell is run with the first; those that miss a bar are repeated with all, and their mean counts."""
@@ -33,7 +33,7 @@ def main() -> int:
     else:
         cells += flower_cells()
     root = args.out / "runs"
-    with data_from(args.data_dir), held(root), interrupts() as stop:
+    with data_from(args.data_dir), locked_folder(root), interrupts() as stop:
         prepare_data([cell.scenario("fedavg", 1) for cell in cells if cell.model == "mnist cnn"][:1], progress=True)
 
         def run(some: list[Cell], seed: int) -> None:

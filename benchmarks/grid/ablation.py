@@ -18,7 +18,7 @@ from spyker.algorithms.stride import Stride
 from spyker.api.datasets import data_from
 from spyker.api.interrupts import interrupts
 from spyker.config.algorithms import find_algorithm
-from spyker.experiments.runner import held, run_watched
+from spyker.experiments.runner import locked_folder, run_watched
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -118,7 +118,7 @@ def main() -> int:
     os.environ["PYTHONPATH"] = os.pathsep.join([str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])])
     cells, root = sample(306)[: args.cells], args.out / "runs"
     rivals = ("fedavg", "hierfavg")
-    with data_from(args.data_dir), held(root), interrupts() as stop:
+    with data_from(args.data_dir), locked_folder(root), interrupts() as stop:
         scenarios = [cell.scenario(algorithm, 1) for cell in cells for algorithm in (*rivals, *VARIANTS)]
         run_watched("ablation", scenarios, root, None, stop)
         if stop.interrupted:

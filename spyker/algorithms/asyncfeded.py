@@ -18,7 +18,7 @@ from dataclasses import dataclass
 
 from spyker.parameters import parameter
 from spyker.placement import Topology
-from spyker.protocol.client import Difference
+from spyker.protocol.client import DeltaClient
 from spyker.protocol.facts import UpdateApplied
 from spyker.protocol.messages import ClientMessage, Leave, PeerMessage, Update
 from spyker.protocol.server import Server, Setup
@@ -39,7 +39,7 @@ class AsyncFedED(Server):
     topology = Topology.SINGLE
     Parameters = AsyncFedEDParameters
     parameters: AsyncFedEDParameters
-    client = Difference
+    client = DeltaClient
 
     def __init__(self, id: int, setup: Setup, roster: Mapping[int, int]) -> None:
         super().__init__(id, setup, roster)

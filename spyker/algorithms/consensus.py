@@ -26,7 +26,7 @@ from typing import Any
 import numpy as np
 
 from spyker.protocol.buffers import weights_alone, without_statistics
-from spyker.protocol.state import Kept
+from spyker.protocol.state import Stateful
 from spyker.protocol.weights import Weights
 from spyker.vectors import Vector, dot, length
 
@@ -36,7 +36,7 @@ STEADIEST = 0.9  # steps of the common model are never taken to be steadier than
 FULL_TRUST = 0.5  # an agreement of this or more is no reason for caution
 
 
-class Consensus(Kept):
+class Consensus(Stateful):
     """The parts of one server's model."""
 
     def __init__(self, initial: Vector, statistics: int) -> None:

@@ -16,7 +16,7 @@ from typing import Any, ClassVar
 from spyker.parameters import parameter
 from spyker.placement import Topology
 from spyker.protocol.buffers import statistics_once
-from spyker.protocol.client import Difference
+from spyker.protocol.client import DeltaClient
 from spyker.protocol.facts import RoundEnded, UpdateApplied
 from spyker.protocol.messages import ClientMessage, Join, PeerMessage, Update
 from spyker.protocol.server import Server, Setup
@@ -40,7 +40,7 @@ class FedBuff(Server):
 
     topology = Topology.SINGLE
     Parameters: ClassVar[type[Any]] = FedBuffParameters
-    client = Difference
+    client = DeltaClient
 
     def __init__(self, id: int, setup: Setup, roster: Mapping[int, int]) -> None:
         super().__init__(id, setup, roster)

@@ -20,7 +20,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from spyker.protocol.state import Kept
+from spyker.protocol.state import Stateful
 from spyker.vectors import Vector, dot, length
 
 SMOOTHED_ROUNDS = 0.7  # how much of the clients' agreement is that of earlier rounds
@@ -31,7 +31,7 @@ EXTENDED, EXTRAPOLATED = 0.2, 0.05  # of the model's norm
 COMMON = 0.1  # of it, where what is extrapolated is the average of all servers
 
 
-class Reach(Kept):
+class Reach(Stateful):
     """What the rounds of one server have told about the length of steps."""
 
     def __init__(self) -> None:

@@ -28,17 +28,7 @@ from typing import ClassVar
 from spyker.parameters import parameter
 from spyker.placement import Topology
 from spyker.protocol.facts import AgeAnnounced, Merged, SyncStarted, TokenArrived, UpdateApplied
-from spyker.protocol.messages import (
-    Age,
-    ClientMessage,
-    Handover,
-    Join,
-    Leave,
-    PeerMessage,
-    PeerModel,
-    Token,
-    Update,
-)
+from spyker.protocol.messages import Age, ClientMessage, Handover, Join, Leave, PeerMessage, PeerModel, Token, Update
 from spyker.protocol.server import Server, Setup, Work, first_bid
 
 

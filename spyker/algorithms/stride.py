@@ -59,7 +59,7 @@ from spyker.algorithms.reach import Reach
 from spyker.parameters import parameter
 from spyker.placement import Topology
 from spyker.protocol.buffers import weights_alone, without_statistics
-from spyker.protocol.client import Difference
+from spyker.protocol.client import DeltaClient
 from spyker.protocol.facts import (
     EarlySyncStarted,
     Merged,
@@ -73,9 +73,9 @@ from spyker.protocol.facts import (
 from spyker.protocol.messages import (
     Action,
     AgeOf,
+    BootstrapState,
     ClientMessage,
     Count,
-    Gift,
     Join,
     Leave,
     Model,
@@ -84,7 +84,7 @@ from spyker.protocol.messages import (
     Whole,
 )
 from spyker.protocol.server import Server, Setup, Work, epoch_of, first_bid
-from spyker.protocol.state import State
+from spyker.protocol.state import ServerState
 from spyker.protocol.weights import Weights
 from spyker.vectors import Vector, is_finite, length
 
@@ -143,7 +143,7 @@ class Common(PeerMessage):
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Footing(Gift):
+class Footing(BootstrapState):
     """What a server that begins among others begins with; ``usual`` is how long answers are.
 
     There the rate was ``halved`` so often, and servers agree so well.
@@ -192,7 +192,7 @@ class Stride(Server):
     topology = Topology.FLAT
     Parameters: ClassVar[type[Any]] = StrideParameters
     parameters: StrideParameters
-    client = Difference
+    client = DeltaClient
     hears: ClassVar[tuple[type[PeerMessage], ...]] = (Stance, Baton, Call, Common)
 
     @classmethod
@@ -654,7 +654,7 @@ class Stride(Server):
         agreement = self.consensus.agreement
         return Footing(self.weights.snapshot(), self.momentum.snapshot(), self.age, self.usual, self.halved, agreement)
 
-    def restore(self, state: State) -> None:
+    def restore(self, state: ServerState) -> None:
         """Go on from a saved state."""
         super().restore(state)
         self._working = None

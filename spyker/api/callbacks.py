@@ -14,7 +14,7 @@ from spyker.sim.recording import Watch
 
 
 @runtime_checkable
-class Begins(Protocol):
+class BeginCallback(Protocol):
     """Is told the scenario before its run begins."""
 
     def begin(self, scenario: Scenario) -> object:
@@ -22,7 +22,7 @@ class Begins(Protocol):
 
 
 @runtime_checkable
-class Watches(Protocol):
+class FactCallback(Protocol):
     """Is told every fact."""
 
     def fact(self, t: float, fact: Fact) -> object:
@@ -30,7 +30,7 @@ class Watches(Protocol):
 
 
 @runtime_checkable
-class Ends(Protocol):
+class EndCallback(Protocol):
     """Is told the run when it has ended."""
 
     def end(self, run: Run) -> object:
@@ -39,7 +39,7 @@ class Ends(Protocol):
 
 SCORES = ("mean", "worst", "best", "averaged")
 
-Callback: TypeAlias = Callable[[float, Fact], object] | Begins | Watches | Ends
+Callback: TypeAlias = Callable[[float, Fact], object] | BeginCallback | FactCallback | EndCallback
 """A function ``(t, fact)``, or an object with some of the methods ``begin(scenario)``, ``fact(t, fact)``, ``end(run)``.
 
 ``True`` from the function or from ``fact`` ends the run early, in good order. What a callback raises ends it as well,
@@ -84,16 +84,16 @@ class EarlyStopping:
         return True
 
 
-class Audience:
+class Callbacks:
     """Some callbacks, checked, who are told the same."""
 
     def __init__(self, callbacks: Sequence[Callback]) -> None:
         self._callbacks = callbacks
         self.watches: list[Watch] = []
         for callback in callbacks:
-            if isinstance(callback, Watches):
+            if isinstance(callback, FactCallback):
                 self.watches.append(callback.fact)
-            elif not isinstance(callback, Begins | Ends):
+            elif not isinstance(callback, BeginCallback | EndCallback):
                 if not callable(callback):
                     raise UsageError(
                         "callbacks",
@@ -105,17 +105,17 @@ class Audience:
     def begin(self, scenario: Scenario) -> None:
         """A run begins."""
         for callback in self._callbacks:
-            if isinstance(callback, Begins):
+            if isinstance(callback, BeginCallback):
                 callback.begin(scenario)
 
     @property
     def from_the_beginning(self) -> list[Watch]:
         """Who is told, when a run is resumed, what happened before."""
         marked = [callback for callback in self._callbacks if getattr(callback, "from_the_beginning", False)]
-        return [callback.fact for callback in marked if isinstance(callback, Watches)]
+        return [callback.fact for callback in marked if isinstance(callback, FactCallback)]
 
     def end(self, run: Run) -> None:
         """It has ended."""
         for callback in self._callbacks:
-            if isinstance(callback, Ends):
+            if isinstance(callback, EndCallback):
                 callback.end(run)

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from spyker.algorithms.builtin import COMPARED
-from spyker.api.callbacks import Audience, Callback
+from spyker.api.callbacks import Callback, Callbacks
 from spyker.api.choose_trackers import choose_trackers
 from spyker.api.datasets import data_from, prepare_data
 from spyker.api.estimate import foresee
@@ -19,15 +19,15 @@ from spyker.api.read_scenario import AlgorithmLike, Source, TaskLike, read_scena
 from spyker.api.result import Run, as_frame, as_html, plotted
 from spyker.api.run import emulate, short
 from spyker.api.sweep import check_counts
-from spyker.engines.start_engine import start
+from spyker.engines.start_engine import start_engine
 from spyker.errors import Interrupted, UsageError
 from spyker.experiments.runner import with_seeds
-from spyker.plots.run_groups import Shown, together
+from spyker.plots.run_groups import RunGroups, together
 from spyker.plots.table import as_markdown, rows
-from spyker.plots.trackers.forwarding import Following
+from spyker.plots.trackers.forwarding import TrackerForwarder
 from spyker.records import find_runs, write_atomically
-from spyker.records.lock import held
-from spyker.tasks.initial_model import GivenModel
+from spyker.records.lock import locked
+from spyker.tasks.initial_model import InitialModelFile
 from spyker.tasks.layout import layout_of
 from spyker.tasks.memory_check import check_memory
 
@@ -53,7 +53,7 @@ class Comparison(Mapping[str, Run]):
         return len(self._runs)
 
     @cached_property
-    def shown(self) -> Shown:
+    def shown(self) -> RunGroups:
         """The runs as lines of a table or a figure; those that differ in their seed alone are one."""
         return together([run.record for run in self.values()])
 
@@ -118,10 +118,10 @@ def compare(
     several seeds also after its seed, the table as ``table.md`` and the plots. Callbacks watch one run after the other,
     and ``True`` ends the one that they watch.
     """
-    audience = Audience(callbacks)
+    audience = Callbacks(callbacks)
     check_counts(seeds=seeds)
     trackers = choose_trackers(follow)
-    given = None if from_model is None else GivenModel(Path(from_model))
+    given = None if from_model is None else InitialModelFile(Path(from_model))
     chosen_ones = list(COMPARED) if algorithms is None else list(algorithms)
     with data_from(data_dir):
         scenarios = [
@@ -144,10 +144,10 @@ def compare(
         check_memory(scenarios[:1])
         folder = new_folder(f"compare-{short(scenarios[0])}") if out is None else Path(out)
         done: dict[str, Run] = {}
-        with place_for_record(folder, overwrite=overwrite) as place, held(folder):
+        with place_for_record(folder, overwrite=overwrite) as place, locked(folder):
             prepare_data(scenarios, progress=progress)
             for alike in zip(*(with_seeds(chosen, seeds) for chosen in scenarios), strict=True):
-                made, trainers = start(alike[0], workers, engine, ray_address)  # data depends on the seed
+                made, trainers = start_engine(alike[0], workers, engine, ray_address)  # data depends on the seed
                 with trainers, interrupts() as stop:
                     beginning = None if given is None else given.fit(layout_of(made))
                     if not done:
@@ -157,7 +157,7 @@ def compare(
                     for name, chosen in zip(names, alike, strict=True):
                         if not stop.interrupted:
                             run = name if seeds == 1 else f"{name}-seed-{chosen.seed}"
-                            with held(folder / run):
+                            with locked(folder / run):
                                 done[run] = emulate(
                                     chosen,
                                     made,
@@ -165,7 +165,7 @@ def compare(
                                     folder / run,
                                     stop,
                                     audience,
-                                    Following(trackers, folder / run, f"{folder.resolve().name}/{run}"),
+                                    TrackerForwarder(trackers, folder / run, f"{folder.resolve().name}/{run}"),
                                     beginning=beginning,
                                     model=model,
                                     progress=progress,

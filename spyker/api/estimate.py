@@ -17,7 +17,7 @@ from spyker.config.scenario import Scenario
 from spyker.engines.engine import Engine, EvaluateJob, TrainJob
 from spyker.errors import TaskError, UsageError
 from spyker.records.run_warnings import slow_links
-from spyker.sim.round_times import WEIGHT_BYTES, cycles, round_times
+from spyker.sim.round_times import WEIGHT_BYTES, round_durations, round_times
 from spyker.tasks.memory_check import CLIENT_BYTES, machine_bytes
 from spyker.tasks.registry import rate_of
 from spyker.tasks.task import Task
@@ -73,7 +73,7 @@ def foresee(scenarios: Sequence[Scenario], task: Task, engine: Engine) -> None:
 
 def expected_problems(scenario: Scenario, parameters: int) -> list[str]:
     """Why little or nothing will be learnt, as far as the scenario and the size of the model tell."""
-    times, rounds = round_times(scenario, parameters), scenario.duration / cycles(scenario, parameters)
+    times, rounds = round_times(scenario, parameters), scenario.duration / round_durations(scenario, parameters)
     found = [str(warning) for warning in slow_links(times)]
     late, count = int((rounds < 1).sum()), scenario.client_count
     if late > count / 2:
@@ -119,7 +119,7 @@ def estimate(scenarios: Sequence[Scenario], task: Task, engine: Engine) -> Estim
 
 def expected_trainings(scenario: Scenario, parameters: int) -> float:
     """How many trainings a run has at most."""
-    return float((scenario.duration / np.maximum(cycles(scenario, parameters), 1e-6)).sum())
+    return float((scenario.duration / np.maximum(round_durations(scenario, parameters), 1e-6)).sum())
 
 
 def trial(scenario: Scenario, task: Task, engine: Engine) -> tuple[float, float]:

@@ -9,10 +9,10 @@ from spyker.net.checkpoints import LOCK, NEWEST, numbers_in
 from spyker.net.model_export import gather, mean
 from spyker.records import RecordError, is_record, records_below
 from spyker.records.files import replacing
-from spyker.records.model_files import Model, read_model, write_model
+from spyker.records.model_files import ModelFile, read_model, write_model
 
 
-def find_model(folders: Sequence[Path], server: int | None = None) -> tuple[Model, list[str]]:
+def find_model(folders: Sequence[Path], server: int | None = None) -> tuple[ModelFile, list[str]]:
     """The model in a run's record, or in the state folders of a deployment's servers; and lines that say which."""
     if len(folders) == 1 and is_record(folders[0]):
         model = read_model(folders[0], server)
@@ -41,7 +41,7 @@ def check_state(folder: Path) -> None:
     raise RecordError(f"{folder} holds neither a run's record nor a server's state. {remedy}")
 
 
-def export(model: Model, out: Path, *, overwrite: bool = False) -> list[Path]:
+def export(model: ModelFile, out: Path, *, overwrite: bool = False) -> list[Path]:
     """Write ``OUT.safetensors`` and ``OUT.pt``, a PyTorch state dict."""
     import torch  # only now: it takes a second to import
 

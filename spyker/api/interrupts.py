@@ -7,22 +7,22 @@ import signal
 import threading
 from collections.abc import Iterator
 
-from spyker.sim.clock import Stop
+from spyker.sim.clock import StopRequest
 
 
-class Interrupts(Stop):
+class InterruptRequest(StopRequest):
     """A stop that remembers whether somebody outside asked for it."""
 
     interrupted = False
 
 
 @contextlib.contextmanager
-def interrupts() -> Iterator[Interrupts]:
+def interrupts() -> Iterator[InterruptRequest]:
     """Let Ctrl-C and SIGTERM end what runs in good order; a second Ctrl-C ends it at once.
 
     Only the main thread hears signals. Elsewhere nobody interrupts.
     """
-    stop = Interrupts()
+    stop = InterruptRequest()
     if threading.current_thread() is not threading.main_thread():
         yield stop
         return

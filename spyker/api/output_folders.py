@@ -12,7 +12,7 @@ from typing import Self
 
 from spyker.records import RecordError, check_new
 from spyker.records.files import contents
-from spyker.records.lock import check_nobody_writes
+from spyker.records.lock import check_unlocked
 
 ROOT = Path("runs")
 
@@ -26,13 +26,13 @@ def new_folder(name: str) -> Path:
     return folder
 
 
-def place_for_record(folder: Path, *, overwrite: bool) -> OutFolder:
+def place_for_record(folder: Path, *, overwrite: bool) -> OutputFolder:
     """A place where nothing stands, or a record that may go and that nobody writes."""
-    check_nobody_writes(folder)
-    return OutFolder(folder, lambda: check_new(folder, overwrite=overwrite))
+    check_unlocked(folder)
+    return OutputFolder(folder, lambda: check_new(folder, overwrite=overwrite))
 
 
-class OutFolder:
+class OutputFolder:
     """A folder to write into, as a context: what stands there has passed a check, and it can be written to.
 
     If the context ends before somebody says :meth:`keep` or :meth:`empty`, everything is as it was.

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from spyker import records
 from spyker.plots.curves import Curve, curve, other_curves, targets
-from spyker.plots.run_groups import Shown, together
+from spyker.plots.run_groups import RunGroups, together
 from spyker.plots.table import rows
 from spyker.protocol.facts import KINDS
 from spyker.records import Evaluated
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 
-class Reached(NamedTuple):
+class TargetReached(NamedTuple):
     """When a target was reached: in virtual seconds, and after how many client updates."""
 
     time: float
@@ -60,7 +60,7 @@ class Run:
         """Why the run learnt less than it should have, if it did; each with a kind, a message and a remedy."""
         return [RunWarning(**each) for each in (self.summary or {}).get("warnings", ())]
 
-    def facts(self, *kinds: str | type[records.Fact]) -> Iterator[records.Stated[Any]]:
+    def facts(self, *kinds: str | type[records.Fact]) -> Iterator[records.RecordedFact[Any]]:
         """All facts in their order, each with its time, or those of some kinds, such as ``"update"``."""
         wanted = {kind if isinstance(kind, str) else kind.kind for kind in kinds}
         classes = [KINDS[name] for name in wanted if name in KINDS]
@@ -128,10 +128,10 @@ class Run:
         """The scores that the scenario wants to be reached."""
         return targets([self.record])
 
-    def reached(self, target: float) -> Reached | None:
+    def reached(self, target: float) -> TargetReached | None:
         """When the mean of the servers first was as good as ``target``, if ever."""
         hit = self.points.reached(target)
-        return Reached(*hit) if hit else None
+        return TargetReached(*hit) if hit else None
 
     def state_dict(self, server: int | None = None) -> dict[str, Tensor]:
         """The model that the run left, as PyTorch knows it: the mean of its servers', or that of one server."""
@@ -163,7 +163,7 @@ class Run:
         return as_html(*rows(together([self.record])))
 
 
-def as_row(stated: records.Stated[Any]) -> dict[str, Any]:
+def as_row(stated: records.RecordedFact[Any]) -> dict[str, Any]:
     """A fact and when it was stated, by field."""
     queue = {} if stated.queue is None else {"queue": stated.queue}
     return {"t": stated.t, **records.fields(stated.fact), **queue}
@@ -192,7 +192,7 @@ def as_html(heads: Sequence[str], body: Sequence[Sequence[str]]) -> str:
     return "<table>" + "".join(f"<tr>{line}</tr>" for line in lines) + "</table>"
 
 
-def plotted(shown: Shown, path: str | Path | None, against: str) -> Figure:
+def plotted(shown: RunGroups, path: str | Path | None, against: str) -> Figure:
     """Draw runs and, if a path is given, write the picture there."""
     from spyker.plots.run_plots import plot, save  # only now: Matplotlib takes a second to import
 

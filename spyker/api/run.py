@@ -8,28 +8,28 @@ import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from spyker.api.callbacks import Audience, Callback
+from spyker.api.callbacks import Callback, Callbacks
 from spyker.api.choose_trackers import choose_trackers, facts_up_to
 from spyker.api.datasets import data_from, prepare_data
 from spyker.api.estimate import foresee
-from spyker.api.interrupts import Interrupts, interrupts
-from spyker.api.output_folders import OutFolder, new_folder, place_for_record
+from spyker.api.interrupts import InterruptRequest, interrupts
+from spyker.api.output_folders import OutputFolder, new_folder, place_for_record
 from spyker.api.read_scenario import AlgorithmLike, Source, TaskLike, read_scenario
 from spyker.api.result import Run
-from spyker.api.save_interval import Pace
+from spyker.api.save_interval import SaveInterval
 from spyker.config.scenario import Scenario
 from spyker.engines.engine import Engine
-from spyker.engines.start_engine import start
+from spyker.engines.start_engine import start_engine
 from spyker.errors import Interrupted, UsageError
 from spyker.plots.failure_lines import FailureLines
 from spyker.plots.run_progress import LiveProgress
-from spyker.plots.trackers.forwarding import Following
+from spyker.plots.trackers.forwarding import TrackerForwarder
 from spyker.records import SCENARIO
-from spyker.records.lock import check_nobody_writes, held
-from spyker.records.resume_point import Save, read_save
-from spyker.sim.autosave import RecordSaves
-from spyker.sim.recording import record
-from spyker.tasks.initial_model import Beginning, GivenModel
+from spyker.records.lock import check_unlocked, locked
+from spyker.records.resume_point import ResumePoint, read_resume_point
+from spyker.sim.autosave import Autosave
+from spyker.sim.recording import record_run
+from spyker.tasks.initial_model import InitialModel, InitialModelFile
 from spyker.tasks.layout import layout_of
 from spyker.tasks.memory_check import check_memory
 from spyker.tasks.task import Task
@@ -89,9 +89,9 @@ def run(
     resumed, and one that was killed from where it was last saved, which happens every half minute. While it goes on,
     nobody else may write to its folder.
     """
-    audience = Audience(callbacks)
+    audience = Callbacks(callbacks)
     trackers = choose_trackers(follow)
-    given = None if from_model is None else GivenModel(Path(from_model))
+    given = None if from_model is None else InitialModelFile(Path(from_model))
     save = find_save(out, overwrite=overwrite, given=given) if resume else None
     if resume and scenario is None:
         scenario = Path(out or "", SCENARIO)
@@ -108,10 +108,10 @@ def run(
         )
         check_memory([chosen])
         folder = new_folder(f"{chosen.chosen.name}-{short(chosen)}") if out is None else Path(out)
-        with OutFolder(folder) if resume else place_for_record(folder, overwrite=overwrite) as place, held(folder):
+        with OutputFolder(folder) if resume else place_for_record(folder, overwrite=overwrite) as place, locked(folder):
             prepare_data([chosen], progress=progress)
-            saves = RecordSaves(folder, chosen, Pace(), save)  # digests what training may change
-            made, trainers = start(chosen, workers, engine, ray_address)
+            saves = Autosave(folder, chosen, SaveInterval(), save)  # digests what training may change
+            made, trainers = start_engine(chosen, workers, engine, ray_address)
             with trainers, interrupts() as stop:
                 beginning = None if given is None else given.fit(layout_of(made))
                 if progress and save is None:
@@ -127,7 +127,7 @@ def run(
                     folder,
                     stop,
                     audience,
-                    Following(trackers, folder, folder.resolve().name),
+                    TrackerForwarder(trackers, folder, folder.resolve().name),
                     beginning=beginning,
                     model=model,
                     saves=saves,
@@ -138,7 +138,7 @@ def run(
     return done
 
 
-def find_save(out: str | os.PathLike[str] | None, *, overwrite: bool, given: GivenModel | None) -> Save:
+def find_save(out: str | os.PathLike[str] | None, *, overwrite: bool, given: InitialModelFile | None) -> ResumePoint:
     """What the run in a folder goes on from, if nothing else is asked for."""
     for wrong, problem, remedy in (
         (out is None, "does not say which run", "Add --out with its folder"),
@@ -147,8 +147,8 @@ def find_save(out: str | os.PathLike[str] | None, *, overwrite: bool, given: Giv
     ):
         if wrong:
             raise UsageError("--resume", problem, remedy)
-    check_nobody_writes(Path(out or ""))
-    return read_save(Path(out or ""))
+    check_unlocked(Path(out or ""))
+    return read_resume_point(Path(out or ""))
 
 
 def emulate(
@@ -156,13 +156,13 @@ def emulate(
     task: Task,
     engine: Engine,
     folder: Path,
-    stop: Interrupts,
-    audience: Audience,
-    following: Following,
+    stop: InterruptRequest,
+    audience: Callbacks,
+    following: TrackerForwarder,
     *,
-    beginning: Beginning | None,
+    beginning: InitialModel | None,
     model: bool,
-    saves: RecordSaves | None = None,
+    saves: Autosave | None = None,
     progress: bool,
 ) -> Run:
     """Make one run for whoever watches it."""
@@ -178,7 +178,9 @@ def emulate(
         if progress:
             bar = LiveProgress(scenario.chosen.title, scenario.duration, task.metric.name)
             watches.append(stack.enter_context(bar).fact)
-        summary = record(scenario, task, engine, folder, watches, stop, beginning=beginning, models=model, saves=saves)
+        summary = record_run(
+            scenario, task, engine, folder, watches, stop, beginning=beginning, models=model, saves=saves
+        )
         following.end(summary)
     stop.requested = stop.interrupted  # what a callback ended is this run alone
     run = Run(folder)

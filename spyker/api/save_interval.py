@@ -8,7 +8,7 @@ SECONDS = 30.0  # of real time, between two saves
 SHARE = 20  # the next one waits for so many times as long as the last one took
 
 
-class Pace:
+class SaveInterval:
     """Says when to save."""
 
     def __init__(self) -> None:

@@ -11,17 +11,26 @@ from typing import TYPE_CHECKING, Any
 from spyker.api.choose_trackers import choose_trackers
 from spyker.api.datasets import data_from, prepare_data
 from spyker.api.interrupts import interrupts
-from spyker.api.output_folders import OutFolder, new_folder
+from spyker.api.output_folders import OutputFolder, new_folder
 from spyker.api.read_scenario import AlgorithmLike, Source, TaskLike, read_scenario
 from spyker.api.result import as_frame, as_html
 from spyker.api.run import short
 from spyker.engines.start_engine import available_cores
 from spyker.errors import Interrupted, UsageError
-from spyker.experiments.runner import check_folder, folder_of, held, run_watched, with_seeds
-from spyker.experiments.sweep_points import Point, Row, as_csv, cells, combinations, lines, main_measures, row
+from spyker.experiments.runner import check_folder, folder_of, locked_folder, run_watched, with_seeds
+from spyker.experiments.sweep_points import (
+    SweepPoint,
+    SweepRow,
+    as_csv,
+    cells,
+    combinations,
+    lines,
+    main_measures,
+    row,
+)
 from spyker.plots.run_groups import about, written
 from spyker.plots.samples import sample
-from spyker.plots.trackers.forwarding import tell
+from spyker.plots.trackers.forwarding import forward_record
 from spyker.records import RunRecord, write_atomically
 from spyker.tasks.memory_check import check_memory
 
@@ -35,7 +44,7 @@ PICTURE = "sweep.png"
 class Sweep:
     """What came of all combinations, in their order; of each one number per seed and measure."""
 
-    def __init__(self, rows: Sequence[Row], folder: Path) -> None:
+    def __init__(self, rows: Sequence[SweepRow], folder: Path) -> None:
         self.rows, self.folder = rows, folder
 
     @cached_property
@@ -109,7 +118,7 @@ def sweep(
     trackers = choose_trackers(follow)
     with data_from(data_dir):
         points = [
-            Point(
+            SweepPoint(
                 values,
                 read_scenario(
                     scenario,
@@ -128,10 +137,10 @@ def sweep(
         folder = new_folder(f"sweep-{short(points[0].scenario)}") if out is None else Path(out)
         scenarios = [s for point in points for s in with_seeds(point.scenario, seeds)]
         check_memory(sorted(scenarios, key=lambda s: s.client_count)[-(jobs or available_cores()) :])
-        with OutFolder(folder / "runs", lambda: check_folder(folder, resume=resume)) as place:
+        with OutputFolder(folder / "runs", lambda: check_folder(folder, resume=resume)) as place:
             prepare_data(scenarios, progress=progress)
             place.keep()
-        with interrupts() as stop, held(folder / "runs"):
+        with interrupts() as stop, locked_folder(folder / "runs"):
             runs = run_watched(
                 "sweep",
                 scenarios,
@@ -139,7 +148,7 @@ def sweep(
                 jobs,
                 stop,
                 progress=progress,
-                done=lambda run: tell(trackers, run, f"{folder.resolve().name}/{run.name}"),
+                done=lambda run: forward_record(trackers, run, f"{folder.resolve().name}/{run.name}"),
             )
     if stop.interrupted:
         raise Interrupted(f"stopped; to go on: the same again with --out {folder} and --resume")

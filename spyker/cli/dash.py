@@ -11,7 +11,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from spyker.api.output_folders import OutFolder
+from spyker.api.output_folders import OutputFolder
 from spyker.cli.help import examples
 from spyker.dashboard.run_list import check_runs
 from spyker.errors import UsageError
@@ -49,10 +49,10 @@ def command_dash(args: argparse.Namespace) -> int:
     if not 0 <= args.port <= 65535:
         raise UsageError("--port", f"is {args.port}", "Give a number from 0 to 65535")
     check_runs(args.runs)
-    from spyker.dashboard.http_server import PageServer
+    from spyker.dashboard.http_server import DashboardServer
 
     try:
-        server = PageServer(args.runs, args.host, args.port, token)
+        server = DashboardServer(args.runs, args.host, args.port, token)
     except OSError as error:
         place = f"{args.port} on {args.host} cannot be used ({error.strerror})"
         raise UsageError("--port", place, "Choose another, or 0 for any") from None
@@ -110,7 +110,7 @@ def command_report(args: argparse.Namespace) -> int:
         raise UsageError("--out", f"{args.out} is a folder", "Name a file, such as report.html")
     from spyker.dashboard.report import report
 
-    with OutFolder(args.out.parent) as place:
+    with OutputFolder(args.out.parent) as place:
         text = report(args.runs, window)
         place.keep()
         write_atomically(args.out, text)
@@ -157,11 +157,11 @@ class Dashboard:
         """Watch these records, which need not exist yet."""
         if not self._wanted:
             return
-        from spyker.dashboard.child_process import Beside
+        from spyker.dashboard.child_process import DashboardProcess
 
         port = PORT if self._beside is None else self._beside.port
         self._end()
-        self._beside = Beside(folders, port)
+        self._beside = DashboardProcess(folders, port)
         print(f"page: {self._beside.url}", file=sys.stderr, flush=True)
 
     def stay(self, *folders: Path) -> None:

@@ -45,7 +45,7 @@ def add_doctor(commands: Any) -> None:
 def command_doctor(args: argparse.Namespace) -> int:
     """Look at everything, and say what was found."""
     from spyker.api.datasets import data_from  # only now: nobody else needs what a doctor does
-    from spyker.api.doctor import State, examine
+    from spyker.api.doctor import Severity, examine
 
     with data_from(args.data_dir):
         findings = list(examine(args.places))
@@ -54,6 +54,6 @@ def command_doctor(args: argparse.Namespace) -> int:
         [each.state.value, each.what, each.found + (f"\n→ {each.remedy}" if each.remedy else "")] for each in findings
     ]
     print_table(["", "what", "found"], rows, words=3)
-    bad = sum(finding.state is State.WRONG for finding in findings)
+    bad = sum(finding.state is Severity.WRONG for finding in findings)
     print(f"{bad} thing{'' if bad == 1 else 's'} wrong" if bad else "nothing is wrong")
     return FAILED if bad else 0

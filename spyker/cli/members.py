@@ -50,13 +50,13 @@ def command_members(args: argparse.Namespace) -> int:
     """Ask, or order and wait."""
     require_deploy()
     from spyker.errors import DeploymentError
-    from spyker.net.admin_socket import give_order
+    from spyker.net.admin_socket import send_command
     from spyker.net.server_config import check_address, load_config
 
     config = load_config(args.config)
     state = config.path(config.deploy.state)
     if args.what == "list":
-        args.answer = show(give_order(state, {"order": "members"}))
+        args.answer = show(send_command(state, {"order": "members"}))
         return 0
     if args.server is None or args.server < 0:
         raise UsageError("SERVER", f"is {args.server}", "Give the number of the server that changes")
@@ -64,23 +64,23 @@ def command_members(args: argparse.Namespace) -> int:
         check_address(args.address, "HOST:PORT")
     elif args.what == "add":
         raise UsageError("HOST:PORT", "is missing", "Say where other servers will reach the new one")
-    before = give_order(state, {"order": "members"})
+    before = send_command(state, {"order": "members"})
     if args.address is not None:
         refuse_address_of_another(args.address, args.server, before["members"], config.deploy.peers)
     order = {"order": "change", "what": args.what, "server": args.server, "address": args.address, "force": args.force}
-    give_order(state, order)
+    send_command(state, order)
     limit = time.monotonic() + args.timeout
     try:
         while time.monotonic() < limit:
-            now = give_order(state, {"order": "members"})
+            now = send_command(state, {"order": "members"})
             if now["epoch"] > before["epoch"] and not now["pending"]:
                 args.answer = show(now)
                 return 0
             time.sleep(0.1)
     except KeyboardInterrupt:
-        give_order(state, {"order": "withdraw"})
+        send_command(state, {"order": "withdraw"})
         raise
-    withdrawn = give_order(state, {"order": "withdraw"})["withdrawn"]
+    withdrawn = send_command(state, {"order": "withdraw"})["withdrawn"]
     outcome = "Nothing is changed" if withdrawn else "Some have voted already, so it may still be decided"
     raise DeploymentError(
         f"the servers have not agreed within {args.timeout:g} s: more than half of them must be there. {outcome}. "

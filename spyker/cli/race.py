@@ -15,7 +15,7 @@ from rich.console import Console
 from spyker.algorithms.builtin import ALGORITHMS
 from spyker.api.datasets import data_from, prepare_data
 from spyker.api.interrupts import interrupts
-from spyker.api.output_folders import OutFolder
+from spyker.api.output_folders import OutputFolder
 from spyker.api.sweep import check_counts
 from spyker.cli.codes import INTERRUPTED
 from spyker.cli.help import examples
@@ -26,10 +26,10 @@ from spyker.config.suggest import suggest
 from spyker.errors import UsageError
 from spyker.experiments.chains import run_chains
 from spyker.experiments.race.worlds import FULL, QUICK, STAGES
-from spyker.experiments.runner import check_folder, held, run_watched
-from spyker.plots.progress_bar import Bar
+from spyker.experiments.runner import check_folder, locked_folder, run_watched
+from spyker.plots.progress_bar import ProgressBar
 from spyker.records import write_atomically
-from spyker.sim.clock import Stop
+from spyker.sim.clock import StopRequest
 from spyker.tasks.registry import resolve
 
 if TYPE_CHECKING:
@@ -88,10 +88,10 @@ def command_race(args: argparse.Namespace) -> int:
         write_down(race, out, args)
         return 0
     with data_from(args.data_dir):
-        with OutFolder(out / "runs", lambda: check_folder(out, resume=args.resume)) as folder:
+        with OutputFolder(out / "runs", lambda: check_folder(out, resume=args.resume)) as folder:
             prepare_data((resolve(load(None, world.settings)) for world in worlds), progress=not args.quiet)
             folder.keep()
-        with interrupts() as stop, held(out / "runs"):
+        with interrupts() as stop, locked_folder(out / "runs"):
             race = Race(course, worlds, algorithms, out / "runs", args.trials, args.seeds)
             for stage in stages(race, args.jobs, stop, progress=not args.quiet):
                 print(f"{stage}: done")
@@ -132,11 +132,11 @@ def check_places(args: argparse.Namespace) -> None:
         around(args.readme)
 
 
-def stages(race: Race, jobs: int | None, stop: Stop, *, progress: bool) -> Iterator[str]:
+def stages(race: Race, jobs: int | None, stop: StopRequest, *, progress: bool) -> Iterator[str]:
     """Run one stage after the other, and say which has ended."""
     chains = list(race.searches.values())
     before, total = sum(chain.made for chain in chains), race.trials * len(chains)
-    with Bar("search", total - before, Console(stderr=True, quiet=not progress)) as bar:
+    with ProgressBar("search", total - before, Console(stderr=True, quiet=not progress)) as bar:
 
         def report() -> None:
             made = sum(chain.made for chain in chains)

@@ -11,7 +11,7 @@ from typing import Any
 
 from spyker.api.datasets import data_from, prepare_data
 from spyker.api.interrupts import interrupts
-from spyker.api.output_folders import OutFolder
+from spyker.api.output_folders import OutputFolder
 from spyker.api.sweep import check_counts
 from spyker.cli.codes import INTERRUPTED
 from spyker.cli.help import examples
@@ -23,9 +23,9 @@ from spyker.errors import UsageError
 from spyker.experiments import explanations
 from spyker.experiments.items import ITEMS, PAPER
 from spyker.experiments.profiles import PROFILES
-from spyker.experiments.reproduction import Plan, count, plan, tell
+from spyker.experiments.reproduction import ItemPlan, count, plan, tell
 from spyker.experiments.reproduction_document import document
-from spyker.experiments.runner import check_folder, ended, expected_cost, held, run_of, run_watched
+from spyker.experiments.runner import check_folder, ended, expected_cost, locked_folder, run_of, run_watched
 from spyker.plots.figures import save_figure
 from spyker.plots.table import print_table
 from spyker.records import write_atomically
@@ -93,11 +93,11 @@ def command_reproduce(args: argparse.Namespace) -> int:
     # An item's runs together, so that what comes first is done first; the longest of them first.
     scenarios = [s for p in plans for s in sorted(p.all(), key=expected_cost, reverse=True)]
     with data_from(args.data_dir):
-        with OutFolder(out / "runs", lambda: check_folder(out, resume=args.resume)) as folder:
+        with OutputFolder(out / "runs", lambda: check_folder(out, resume=args.resume)) as folder:
             prepare_data(scenarios, progress=not args.quiet)
             folder.keep()
         print(f"profile {profile.name}, {count(args.seeds or profile.seeds, 'seed')}: {profile.says}")
-        with interrupts() as stop, held(out / "runs"):
+        with interrupts() as stop, locked_folder(out / "runs"):
             run_watched("reproduce", scenarios, out / "runs", args.jobs, stop, in_order=True, progress=not args.quiet)
     if stop.interrupted:
         print(f"stopped; to go on: the same command with --out {out} --resume; what there is: with --tell")
@@ -105,7 +105,7 @@ def command_reproduce(args: argparse.Namespace) -> int:
     return write_down(plans, out, args)
 
 
-def write_down(plans: Sequence[Plan], out: Path, args: argparse.Namespace) -> int:
+def write_down(plans: Sequence[ItemPlan], out: Path, args: argparse.Namespace) -> int:
     """Tell what came of the items whose runs have ended, and name the others."""
     sections = {}
     args.answer = {"items": [], "document": None}

@@ -23,8 +23,8 @@ from spyker.cli.help import examples
 from spyker.cli.options import add_scenario_options, said, where
 from spyker.cli.output import add_json
 from spyker.errors import Interrupted
-from spyker.plots.run_dicts import as_plain
-from spyker.plots.run_groups import Shown, together
+from spyker.plots.run_dicts import as_dict
+from spyker.plots.run_groups import RunGroups, together
 from spyker.plots.table import print_table, rows
 from spyker.plots.warning_lines import notes
 from spyker.records.model_files import model_path
@@ -77,7 +77,7 @@ def command_run(args: argparse.Namespace) -> int:
         except Interrupted as stop:
             run, code = stop.result, INTERRUPTED
         show_run(run)
-        args.answer = as_plain(run.record)
+        args.answer = as_dict(run.record)
         page.stay()
     return code
 
@@ -115,7 +115,7 @@ def command_compare(args: argparse.Namespace) -> int:
         except Interrupted as stop:
             runs, code = stop.result, INTERRUPTED
         args.answer = {
-            "runs": [as_plain(run.record) for run in runs.values()],
+            "runs": [as_dict(run.record) for run in runs.values()],
             "folder": runs.folder,
             "pictures": runs.pictures,
             "warning": runs.shown.warning or None,
@@ -146,7 +146,7 @@ def show_notes(summaries: Mapping[str, Mapping[str, Any] | None]) -> None:
         print(note)
 
 
-def show_table(shown: Shown) -> None:
+def show_table(shown: RunGroups) -> None:
     """Print the table of some runs, and what to keep in mind."""
     print_table(*rows(shown))
     if shown.warning:

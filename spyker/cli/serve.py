@@ -20,13 +20,13 @@ from spyker.cli.numbers import above_zero, zero_or_more
 from spyker.cli.options import add_data_dir, add_flower, add_follow, add_set, what_is_learnt
 from spyker.config.scenario import Scenario
 from spyker.errors import UsageError
-from spyker.plots.trackers.live import told_live
+from spyker.plots.trackers.live import forward_live
 from spyker.plots.trackers.tracker import Tracker
 from spyker.records import is_record
-from spyker.tasks.initial_model import GivenModel
+from spyker.tasks.initial_model import InitialModelFile
 
 if TYPE_CHECKING:
-    from spyker.net.server_config import Config
+    from spyker.net.server_config import ServerConfig
 
 MOST_CLIENTS = 1_000_000
 EXTRA = "Install what deployments need: pip install 'spyker-fl[deploy]'"
@@ -71,7 +71,7 @@ def command_serve(args: argparse.Namespace) -> int:
     with data_from(args.data_dir), Dashboard(args.dashboard) as page:
         config = load_config(args.config)
         trackers = choose_trackers(args.follow)
-        given = None if args.from_model is None else GivenModel(args.from_model)
+        given = None if args.from_model is None else InitialModelFile(args.from_model)
         prepare_data([config.scenario])
         page.show(config.path(config.deploy.record))
         with followed(config, trackers, resume=args.resume):
@@ -79,12 +79,12 @@ def command_serve(args: argparse.Namespace) -> int:
     return 0
 
 
-def followed(config: Config, trackers: Sequence[Tracker], *, resume: bool) -> AbstractContextManager[None]:
+def followed(config: ServerConfig, trackers: Sequence[Tracker], *, resume: bool) -> AbstractContextManager[None]:
     """Tell trackers what one server writes down; what an earlier life has left, too, if it is resumed."""
     record = config.path(config.deploy.record)
     if not trackers or (is_record(record) and not resume):  # then it will be refused
         return nullcontext()
-    return told_live(trackers, record, f"{config.scenario.chosen.name}/server-{config.deploy.server}")
+    return forward_live(trackers, record, f"{config.scenario.chosen.name}/server-{config.deploy.server}")
 
 
 def add_join(commands: Any) -> None:
@@ -139,11 +139,11 @@ def add_join(commands: Any) -> None:
 def command_join(args: argparse.Namespace) -> int:
     """Be some clients until the servers have finished, or somebody ends this process."""
     try:
-        from spyker.net.client_link import Behaviour
+        from spyker.net.client_link import ClientOptions
         from spyker.net.client_process import join
     except ModuleNotFoundError as error:
         raise UsageError("join", f"needs {error.name}, which is not installed", EXTRA) from None
-    behaviour = Behaviour(args.keepalive, args.stall, args.patience, args.return_after, args.give_up)
+    behaviour = ClientOptions(args.keepalive, args.stall, args.patience, args.return_after, args.give_up)
     with data_from(args.data_dir):
         scenario = read_scenario(args.scenario, **what_is_learnt(args))
         clients = read_clients(args.clients)

@@ -6,13 +6,13 @@ import argparse
 from pathlib import Path
 from typing import Any
 
-from spyker.api.output_folders import OutFolder
+from spyker.api.output_folders import OutputFolder
 from spyker.cli.help import examples
 from spyker.cli.output import add_json
 from spyker.cli.run import show_table
 from spyker.config.pings import read_pings
 from spyker.config.scenario import dump, load
-from spyker.plots.run_dicts import as_plain
+from spyker.plots.run_dicts import as_dict
 from spyker.plots.run_groups import together
 from spyker.records import find_runs
 from spyker.tasks.registry import resolve
@@ -41,11 +41,11 @@ def command_plot(args: argparse.Namespace) -> int:
 
     runs = [run for folder in args.runs for run in find_runs(folder)]
     shown = together(runs)
-    with OutFolder(args.out or args.runs[0]) as place:
+    with OutputFolder(args.out or args.runs[0]) as place:
         place.keep()
         pictures = plot_all(shown, place.folder)
     args.answer = {
-        "runs": [as_plain(run) for run in runs],
+        "runs": [as_dict(run) for run in runs],
         "pictures": pictures,
         "warning": shown.warning or None,
     }

@@ -41,11 +41,11 @@ def add_torture(commands: Any) -> None:
 def command_torture(args: argparse.Namespace) -> int:
     """Go through seeds, and say what failed."""
     from spyker.torture.campaign import campaign, shrink, torture
-    from spyker.torture.fault_plan import plan
+    from spyker.torture.fault_plan import fault_plan
 
     seeds, single = read_seeds(args.seeds)
     if single is not None:
-        chosen = plan(single)
+        chosen = fault_plan(single)
         print(f"{chosen.algorithm}, {len(chosen.clients)} servers with {list(chosen.clients)} clients")
         for blow in chosen.blows:
             print(f"  {blow}")
@@ -67,7 +67,7 @@ def command_torture(args: argparse.Namespace) -> int:
         print(f"seed {failed.seed}: {failed.violation}")
         if single is None:
             print(f"again: spyker torture --seeds {failed.seed}")
-        small = shrink(plan(failed.seed))
+        small = shrink(fault_plan(failed.seed))
         print(f"with fewer blows: {torture(small).violation}")
         for blow in small.blows:
             print(f"  {blow}")

@@ -36,15 +36,15 @@ from spyker.cli.output import add_json
 from spyker.cli.run import show_run
 from spyker.cli.serve import EXTRA
 from spyker.errors import UsageError
-from spyker.plots.run_dicts import as_plain
+from spyker.plots.run_dicts import as_dict
 from spyker.plots.run_progress import LiveProgress
-from spyker.plots.trackers.forwarding import Following
+from spyker.plots.trackers.forwarding import TrackerForwarder
 from spyker.records import Fact
-from spyker.records.lock import held
-from spyker.tasks.initial_model import GivenModel
+from spyker.records.lock import locked
+from spyker.tasks.initial_model import InitialModelFile
 from spyker.tasks.layout import layout_of
 from spyker.tasks.memory_check import check_memory
-from spyker.tasks.registry import check_code, recipe
+from spyker.tasks.registry import check_code, task_spec
 
 
 def add_up(commands: Any) -> None:
@@ -82,11 +82,11 @@ def add_up(commands: Any) -> None:
 def command_up(args: argparse.Namespace) -> int:
     """Start servers and clients, watch them, and say how it went."""
     try:
-        from spyker.net.local_cluster import Local
+        from spyker.net.local_cluster import LocalCluster
     except ModuleNotFoundError as error:
         raise UsageError("up", f"needs {error.name}, which is not installed", EXTRA) from None
     trackers = choose_trackers(args.follow)
-    given = None if args.from_model is None else GivenModel(args.from_model)
+    given = None if args.from_model is None else InitialModelFile(args.from_model)
     with contextlib.ExitStack() as stack:
         page = stack.enter_context(Dashboard(args.dashboard))
         stack.enter_context(data_from(args.data_dir))
@@ -98,16 +98,18 @@ def command_up(args: argparse.Namespace) -> int:
         check_code(scenario)
         place = stack.enter_context(place_for_record(out, overwrite=args.overwrite))
         writing = stack.enter_context(contextlib.ExitStack())
-        writing.enter_context(held(out))
+        writing.enter_context(locked(out))
         prepare_data([scenario], progress=not args.quiet)
         if given is not None:
-            given.fit(layout_of(recipe(scenario).make()))  # or else each server would refuse it
+            given.fit(layout_of(task_spec(scenario).make()))  # or else each server would refuse it
         folder = args.keep or Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="spyker-")))
         stop = stack.enter_context(interrupts())
-        with Local(scenario, folder, insecure=args.insecure, paced=args.paced, duration=scenario.duration) as local:
+        with LocalCluster(
+            scenario, folder, insecure=args.insecure, paced=args.paced, duration=scenario.duration
+        ) as local:
             page.show(*(local.record(i) for i in range(len(local.addresses))))
             local.start(*([] if given is None else ["--from-model", str(given.path)]))
-            following = stack.enter_context(Following(trackers, local.folder, out.resolve().name))
+            following = stack.enter_context(TrackerForwarder(trackers, local.folder, out.resolve().name))
             console = Console(stderr=True, quiet=args.quiet)
             with LiveProgress(scenario.chosen.title, scenario.duration, "score", console) as progress:
 
@@ -123,11 +125,11 @@ def command_up(args: argparse.Namespace) -> int:
         place.empty()
         local.merge(out)
         run = Run(out)
-        for missing in local.leave_models(out) if args.model else ():
+        for missing in local.write_models(out) if args.model else ():
             print(f"spyker: {missing}", file=sys.stderr)
         following.end(run.summary)
         show_run(run)
-        args.answer = as_plain(run.record)
+        args.answer = as_dict(run.record)
         local.check_clients()  # while their logs are there
         writing.close()  # the page may stay for long
         page.stay(out)

@@ -6,13 +6,13 @@ import functools
 from typing import Any
 
 from spyker.algorithms.builtin import ALGORITHMS
-from spyker.config.name_lookup import Names
+from spyker.config.name_lookup import NameLookup
 from spyker.config.sections import show
 from spyker.errors import UsageError
 from spyker.own_code import PROGRAM, code_digest, value_digest
 from spyker.protocol.server import Server
 
-NAMES = Names(ALGORITHMS, "spyker.algorithms", "module:Class")
+NAMES = NameLookup(ALGORITHMS, "spyker.algorithms", "module:Class")
 
 
 @functools.cache

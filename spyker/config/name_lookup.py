@@ -21,7 +21,7 @@ from spyker.own_code import is_own
 
 
 @dataclass(frozen=True, slots=True)
-class Names:
+class NameLookup:
     """All names of one sort."""
 
     built_in: Iterable[str]

@@ -24,7 +24,7 @@ from spyker.errors import UsageError
 from spyker.parameters import Rule, parameter
 from spyker.placement import Placement, Topology
 from spyker.protocol.server import Server
-from spyker.robust.update_filter import BoundsParameters
+from spyker.robust.update_filter import FilterParameters
 
 # One-way latencies in milliseconds between four regions of a cloud provider, rows = from (the paper's Tab. 4).
 PAPER_LATENCY: dict[str, dict[str, float]] = {
@@ -47,7 +47,7 @@ class Outage:
 
 
 @dataclass(frozen=True, slots=True)
-class Hostile:
+class AdversaryOptions:
     """Clients that lie."""
 
     share: float = parameter(0.1, "how many of all clients; the seed says which", at_least=0, at_most=1)
@@ -79,7 +79,7 @@ class Geography:
         "{ region, start, seconds }: nothing passes between the region and the others, while life inside goes on; "
         "connections are made anew a second after it ends; emulations only",
     )
-    hostile: Hostile | None = parameter(
+    hostile: AdversaryOptions | None = parameter(
         None,
         "{ share, kind, strength }: clients that answer with something else than what they trained: huge, negative or "
         "noise; emulations only",
@@ -196,7 +196,7 @@ class Scenario:
     world: Geography = field(default_factory=Geography)
     training: Training = field(default_factory=Training)
     evaluation: Evaluation = field(default_factory=Evaluation)
-    bounds: BoundsParameters = field(default_factory=BoundsParameters)
+    bounds: FilterParameters = field(default_factory=FilterParameters)
     algorithms: Mapping[str, Any] = field(default_factory=dict)
     """The parameters of every algorithm, by section."""
     derived: frozenset[str] = field(default=frozenset(), compare=False)
@@ -229,7 +229,7 @@ SECTIONS: dict[str, type[Any]] = {
     "world": Geography,
     "training": Training,
     "evaluation": Evaluation,
-    "bounds": BoundsParameters,
+    "bounds": FilterParameters,
 }
 
 

@@ -16,7 +16,7 @@ from pathlib import Path
 END_SECONDS = 10.0
 
 
-class Beside:
+class DashboardProcess:
     """The process, seen from the command that started it."""
 
     def __init__(self, folders: Sequence[Path], port: int) -> None:
@@ -59,14 +59,14 @@ class Beside:
 
 def main(argv: Sequence[str]) -> int:
     """Serve a page on a port until standard input ends."""
-    from spyker.dashboard.http_server import PageServer
+    from spyker.dashboard.http_server import DashboardServer
 
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     folders, port = [Path(name) for name in argv[1:]], int(argv[0])
     try:
-        server = PageServer(folders, "127.0.0.1", port)
+        server = DashboardServer(folders, "127.0.0.1", port)
     except OSError:
-        server = PageServer(folders, "127.0.0.1", 0)
+        server = DashboardServer(folders, "127.0.0.1", 0)
     with server:
         print(server.url, flush=True)
         sys.stdin.read()

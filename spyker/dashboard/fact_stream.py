@@ -13,12 +13,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
-from spyker.records import Evaluated, Fact, Follower, RunStarted, Stated
+from spyker.records import Evaluated, Fact, Follower, RecordedFact, RunStarted
 
 PATIENCE = 2.0  # real seconds that the others wait for a server that writes nothing
 
 
-class Told(NamedTuple):
+class TimedFact(NamedTuple):
     """A fact on the clock of the whole run, and, in a deployment, whose record it is in."""
 
     t: float
@@ -28,7 +28,7 @@ class Told(NamedTuple):
 
 
 @dataclass(slots=True)
-class Part:
+class RecordPart:
     """One record, and how many seconds after the first of them it began."""
 
     folder: Path
@@ -36,14 +36,14 @@ class Part:
     ahead: float = 0.0
 
 
-class Stream:
+class FactStream:
     """One record's facts, of which the next is looked at before it is taken."""
 
-    def __init__(self, index: int, part: Part, offset: int) -> None:
+    def __init__(self, index: int, part: RecordPart, offset: int) -> None:
         self.index, self.part, self.offset = index, part, offset
         self._follower = Follower(part.folder, offset=offset)
-        self._news: Iterator[Stated[Fact]] = iter(())
-        self.head: Told | None = None
+        self._news: Iterator[RecordedFact[Fact]] = iter(())
+        self.head: TimedFact | None = None
         self.order = -math.inf
         self.heard = time.monotonic()
 
@@ -60,10 +60,10 @@ class Stream:
         t = stated.t + self.part.ahead
         if not isinstance(stated.fact, Evaluated):
             self.order = max(self.order, t)
-        self.head, self.heard = Told(t, stated.fact, stated.queue, self.part.server), time.monotonic()
+        self.head, self.heard = TimedFact(t, stated.fact, stated.queue, self.part.server), time.monotonic()
         return True
 
-    def take(self) -> Told:
+    def take(self) -> TimedFact:
         """The next fact."""
         told, self.head = self.head, None
         assert told is not None
@@ -71,18 +71,18 @@ class Stream:
         return told
 
 
-class Reading:
+class MergedFacts:
     """All parts of a run, from some place on."""
 
-    def __init__(self, parts: Sequence[Part], offsets: Sequence[int] | None = None) -> None:
-        self._streams = [Stream(i, part, offsets[i] if offsets else 0) for i, part in enumerate(parts)]
+    def __init__(self, parts: Sequence[RecordPart], offsets: Sequence[int] | None = None) -> None:
+        self._streams = [FactStream(i, part, offsets[i] if offsets else 0) for i, part in enumerate(parts)]
 
     @property
     def offsets(self) -> list[int]:
         """The place after everything that was told."""
         return [stream.offset for stream in self._streams]
 
-    def facts(self, *, wait: bool) -> Iterator[Told]:
+    def facts(self, *, wait: bool) -> Iterator[TimedFact]:
         """What is there. With ``wait``, only as far as no record can have an earlier fact to come."""
         streams = self._streams
         while True:
@@ -96,11 +96,11 @@ class Reading:
             yield min(there, key=lambda stream: (stream.order, stream.index)).take()
 
 
-def parts_of(folders: Sequence[Path], starts: Sequence[RunStarted]) -> list[Part]:
+def parts_of(folders: Sequence[Path], starts: Sequence[RunStarted]) -> list[RecordPart]:
     """The records of one run, by server."""
     first = min((start.began for start in starts if start.began is not None), default=0.0)
     parts = [
-        Part(folder, start.server or 0, (start.began or first) - first)
+        RecordPart(folder, start.server or 0, (start.began or first) - first)
         for folder, start in zip(folders, starts, strict=True)
     ]
     return sorted(parts, key=lambda part: part.server)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from spyker.dashboard.topology import Surroundings
+from spyker.dashboard.topology import RunTopology
 from spyker.protocol.facts import (
     AgeAnnounced,
     ClientReported,
@@ -16,7 +16,7 @@ from spyker.protocol.facts import (
     TokenArrived,
     UpdateApplied,
 )
-from spyker.records import Begun, Evaluated, Fact, Resumed, RunStarted, fields
+from spyker.records import Evaluated, Fact, InitialModelLoaded, RunStarted, ServerResumed, fields
 
 CONCERNS = {
     "suspect": "suspected",
@@ -44,7 +44,7 @@ RELIEFS = frozenset(
 LONGEST = 400  # characters
 
 
-def fact_words(world: Surroundings, fact: Fact) -> str:
+def fact_words(world: RunTopology, fact: Fact) -> str:
     """One line about a fact."""
     name = world.server_name
     match fact:
@@ -68,14 +68,14 @@ def fact_words(world: Surroundings, fact: Fact) -> str:
         case Evaluated():
             spread = f", {fact.worst:.3f} to {fact.best:.3f}" if len(fact.servers) > 1 else ""
             return f"{world.start.metric} {fact.mean:.4f}{spread} after {fact.updates:,} updates"
-        case Resumed():
+        case ServerResumed():
             return f"{name(fact.server)} went on from a checkpoint at version {fact.version}; {fact.lost} updates lost"
         case ClientReported():
             numbers = ", ".join(f"{key} {value:.4g}" for key, value in fact.metrics.items())
             return f"client {fact.client} reported {numbers or f'{fact.examples} examples'}"[:LONGEST]
         case RunStarted():
             return f"{fact.title} on {fact.task}: {fact.clients} clients, {len(fact.servers)} servers, seed {fact.seed}"
-        case Begun():
+        case InitialModelLoaded():
             return f"began from the model in {fact.model}"[:LONGEST]
     return other_words(fact)
 

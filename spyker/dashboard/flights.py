@@ -16,8 +16,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
-from spyker.dashboard.run_state import State
-from spyker.dashboard.topology import Surroundings
+from spyker.dashboard.run_state import RunState
+from spyker.dashboard.topology import RunTopology
 from spyker.protocol.facts import AgeAnnounced, CloudRoundEnded, Merged, RoundEnded, TokenArrived, UpdateApplied
 from spyker.records import Fact
 
@@ -39,7 +39,7 @@ class Flight(NamedTuple):
         return [self.kind, self.sender, self.receiver, round(self.left, 6), round(self.arrived, 6)]
 
 
-def flights(world: Surroundings, state: State, t: float, fact: Fact, first_holder: int | None) -> Iterator[Flight]:
+def flights(world: RunTopology, state: RunState, t: float, fact: Fact, first_holder: int | None) -> Iterator[Flight]:
     """The messages that a fact tells of; ``state`` is the one before it."""
     match fact:
         case TokenArrived():

@@ -25,7 +25,7 @@ from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from spyker.dashboard.bundle import KINDS, STATIC
-from spyker.dashboard.run_list import Shelf
+from spyker.dashboard.run_list import RunList
 from spyker.dashboard.watched_run import EVENTS, WatchedRun
 
 POLICY = (
@@ -44,7 +44,7 @@ COOKIE = "spyker-page"
 LOOPBACK = ["127.0.0.1", "localhost", "[::1]", "::1"]
 
 
-class Guard:
+class AccessControl:
     """Adds the headers to every answer and, where there is a token, lets only those in who know it."""
 
     def __init__(self, app: ASGIApp, token: str | None) -> None:
@@ -82,11 +82,11 @@ def same(said: str, token: str) -> bool:
     return hmac.compare_digest(said.encode(), token.encode())
 
 
-class Page:
+class DashboardApp:
     """Runs, read on by a thread of their own, and the answers about them."""
 
     def __init__(self, folders: Sequence[Path]) -> None:
-        self.shelf = Shelf(folders)
+        self.shelf = RunList(folders)
         self.life = secrets.token_hex(4)  # of this server: a browser that meets another begins anew
         self._ended = threading.Event()
         self._thread = threading.Thread(target=self._look, name="spyker-page", daemon=True)
@@ -194,9 +194,9 @@ def static(request: Request) -> Response:
     )
 
 
-def application(page: Page, host: str, token: str | None) -> Starlette:
+def application(page: DashboardApp, host: str, token: str | None) -> Starlette:
     """The page as an application. On a loopback address it answers to its own names only, whoever sends browsers."""
-    guards = [Middleware(Guard, token=token), Middleware(GZipMiddleware, minimum_size=1000)]
+    guards = [Middleware(AccessControl, token=token), Middleware(GZipMiddleware, minimum_size=1000)]
     if host in LOOPBACK:
         guards.insert(0, Middleware(TrustedHostMiddleware, allowed_hosts=LOOPBACK))
     return Starlette(
@@ -213,11 +213,11 @@ def application(page: Page, host: str, token: str | None) -> Starlette:
     )
 
 
-class PageServer:
+class DashboardServer:
     """A page on a port, served by a thread of its own, as a context."""
 
     def __init__(self, folders: Sequence[Path], host: str, port: int, token: str | None = None) -> None:
-        self.page = Page(folders)
+        self.page = DashboardApp(folders)
         config = uvicorn.Config(
             application(self.page, host, token),
             host=host,
@@ -241,7 +241,7 @@ class PageServer:
         name = f"[{self.host}]" if ":" in self.host else self.host
         return f"http://{name}:{self.port}/"
 
-    def __enter__(self) -> PageServer:
+    def __enter__(self) -> DashboardServer:
         self.page.start()
         self._thread.start()
         return self

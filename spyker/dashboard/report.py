@@ -12,12 +12,12 @@ from pathlib import Path
 from typing import Any
 
 from spyker.dashboard.bundle import STYLE, script, text
-from spyker.dashboard.run_list import Shelf
+from spyker.dashboard.run_list import RunList
 from spyker.dashboard.watched_run import EVENTS, WatchedRun
-from spyker.plots.run_groups import Shown, together
+from spyker.plots.run_groups import RunGroups, together
 from spyker.plots.table import rows
 from spyker.protocol.facts import SyncStarted, TokenArrived
-from spyker.records import SCENARIO, Begun, RecordError
+from spyker.records import SCENARIO, InitialModelLoaded, RecordError
 
 MOMENTS = 80  # of each run that the slider can go to
 HOPS = 2  # of the token that the replay shows, if nothing else is asked for
@@ -26,7 +26,7 @@ LEAD = 0.15  # seconds before the first exchange where the replay begins
 
 def report(folders: Sequence[Path], window: tuple[float, float] | None = None) -> str:
     """The report on the runs in some folders; ``window`` is the stretch of time that can be replayed event by event."""
-    shelf = Shelf(folders)
+    shelf = RunList(folders)
     shelf.look()
     runs = {number: finished(run) for number, run in shelf.runs.items()}
     if not runs:
@@ -85,7 +85,7 @@ def repeat(title: str, run: WatchedRun) -> str:
     lines = [f"pip install {shlex.quote(f'spyker-fl=={start.spyker}')}"]
     if start.began is None:
         command = ["spyker", "run", SCENARIO]
-        begun = next(record.facts(Begun), None)
+        begun = next(record.facts(InitialModelLoaded), None)
         if begun is not None:
             command += ["--from-model", begun.fact.model]
             lines.insert(0, f"# its first model is {begun.fact.model}, with SHA-256 {begun.fact.sha256}")
@@ -102,7 +102,7 @@ def repeat(title: str, run: WatchedRun) -> str:
     )
 
 
-def page(shown: Shown, data: dict[str, Any], repeats: str) -> str:
+def page(shown: RunGroups, data: dict[str, Any], repeats: str) -> str:
     """The file. What may run in it is named by its digest, and nothing may be fetched."""
     code, style = script(), text(STYLE)
     policy = (
@@ -160,7 +160,7 @@ def digest(content: str) -> str:
     return f"'sha256-{base64.b64encode(hashlib.sha256(content.encode()).digest()).decode()}'"
 
 
-def summary(shown: Shown) -> str:
+def summary(shown: RunGroups) -> str:
     """A few sentences."""
     first, said = shown.first, []
     for label, curves in shown.lines.items():

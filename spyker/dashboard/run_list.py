@@ -8,14 +8,14 @@ from typing import Any
 
 from spyker.dashboard.watched_run import WatchedRun
 from spyker.plots.run_groups import differences, labels, settings
-from spyker.plots.styles import BLACK, looks
+from spyker.plots.styles import BLACK, line_styles
 from spyker.records import RecordError, RunRecord, RunStarted, first_fact, is_record
 from spyker.records.reader import no_record
 
 MOST = 12  # runs side by side
 
 
-class Shelf:
+class RunList:
     """Runs by number. A number stands for the same run as long as the page is open."""
 
     def __init__(self, folders: Sequence[Path]) -> None:
@@ -49,7 +49,7 @@ class Shelf:
         records = [run.records[0] for run in self.runs.values()]
         found = [settings(record) for record in records]
         names = labels(records, found, differences(found))
-        shades = [str(look["color"]) for look in looks(names)]
+        shades = [str(look["color"]) for look in line_styles(names)]
         return {
             number: (name, "ink" if shade == BLACK else shade)
             for number, name, shade in zip(self.runs, names, shades, strict=True)

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from spyker.dashboard.fact_text import CONCERNS, RELIEFS, fact_words
-from spyker.dashboard.topology import Surroundings
+from spyker.dashboard.topology import RunTopology
 from spyker.protocol.facts import (
     CloudRoundEnded,
     EarlySyncStarted,
@@ -19,7 +19,7 @@ from spyker.protocol.facts import (
     TokenArrived,
     UpdateApplied,
 )
-from spyker.records import Evaluated, Fact, Resumed, UnknownFact, fields
+from spyker.records import Evaluated, Fact, ServerResumed, UnknownFact, fields
 
 BUCKETS = 18  # of staleness: 0, up to 1, up to 2, up to 4, …
 COLUMNS = 24  # of the histogram of updates per client
@@ -27,7 +27,7 @@ CONCERNS_KEPT, BIDS_KEPT = 100, 6
 
 
 @dataclass(slots=True)
-class ServerState:
+class ServerStatus:
     """A server as the last facts about it left it."""
 
     age: float = 0.0
@@ -43,10 +43,10 @@ class ServerState:
 
 
 @dataclass(slots=True)
-class State:
+class RunState:
     """Everything that changes. What it holds does not grow with the number of facts."""
 
-    servers: list[ServerState]
+    servers: list[ServerStatus]
     clients: array[int]
     """Updates of each."""
     t: float = 0.0
@@ -69,11 +69,11 @@ class State:
     """By whom it is about: since when, what, and all that was said."""
 
     @classmethod
-    def first(cls, world: Surroundings) -> State:
+    def first(cls, world: RunTopology) -> RunState:
         """Before anything has happened."""
-        return cls([ServerState() for _ in world.start.servers], array("I", bytes(4 * max(0, world.start.clients))))
+        return cls([ServerStatus() for _ in world.start.servers], array("I", bytes(4 * max(0, world.start.clients))))
 
-    def copy(self) -> State:
+    def copy(self) -> RunState:
         """The same, for itself."""
         return replace(
             self,
@@ -86,19 +86,19 @@ class State:
             concerns=dict(self.concerns),
         )
 
-    def server(self, id: int) -> ServerState:
+    def server(self, id: int) -> ServerStatus:
         """A server, also one that the first fact did not name; at most a few hundred of those."""
         while not 0 <= id < len(self.servers) and 0 <= id < 1024:
-            self.servers.append(ServerState())
-        return self.servers[id] if 0 <= id < len(self.servers) else ServerState()
+            self.servers.append(ServerStatus())
+        return self.servers[id] if 0 <= id < len(self.servers) else ServerStatus()
 
 
-class Fold:
+class StateReducer:
     """Applies facts to a state."""
 
-    def __init__(self, world: Surroundings) -> None:
+    def __init__(self, world: RunTopology) -> None:
         self.world = world
-        self._how: dict[type[Fact], Callable[[State, float, Any, int | None, int], None]] = {
+        self._how: dict[type[Fact], Callable[[RunState, float, Any, int | None, int], None]] = {
             UpdateApplied: self._update,
             TokenArrived: self._token,
             SyncStarted: self._sync,
@@ -107,11 +107,11 @@ class Fold:
             RoundEnded: self._round,
             CloudRoundEnded: self._cloud,
             Evaluated: self._evaluation,
-            Resumed: self._resumed,
+            ServerResumed: self._resumed,
         }
         self._edges = [s.id for s in world.start.servers if s.clients is not None]
 
-    def apply(self, state: State, t: float, fact: Fact, queue: int | None = None, by: int = 0) -> None:
+    def apply(self, state: RunState, t: float, fact: Fact, queue: int | None = None, by: int = 0) -> None:
         """Take note of a fact; ``by`` is the server in whose record it stands, where each has its own."""
         state.facts += 1
         state.t = max(state.t, t)
@@ -121,7 +121,7 @@ class Fold:
         elif fact.kind in CONCERNS or fact.kind in RELIEFS:
             self._concern(state, t, fact)
 
-    def _update(self, state: State, t: float, fact: UpdateApplied, queue: int | None, by: int) -> None:
+    def _update(self, state: RunState, t: float, fact: UpdateApplied, queue: int | None, by: int) -> None:
         server = state.server(fact.server)
         server.age, server.updates, server.queue = fact.age, server.updates + 1, queue or 0
         state.updates += 1
@@ -135,29 +135,31 @@ class Fold:
         links[up] = links.get(up, 0) + 1
         links[down] = links.get(down, 0) + 1
 
-    def _token(self, state: State, t: float, fact: TokenArrived, queue: int | None, by: int) -> None:
+    def _token(self, state: RunState, t: float, fact: TokenArrived, queue: int | None, by: int) -> None:
         state.token, state.bid = fact.server, fact.bid
 
-    def _sync(self, state: State, t: float, fact: SyncStarted | EarlySyncStarted, queue: int | None, by: int) -> None:
+    def _sync(
+        self, state: RunState, t: float, fact: SyncStarted | EarlySyncStarted, queue: int | None, by: int
+    ) -> None:
         state.server(fact.server).syncs += 1
         state.syncs = max(state.syncs, fact.bid)
         self._called(state, t, fact.server, fact.bid)
 
-    def _called(self, state: State, t: float, server: int, bid: int) -> None:
+    def _called(self, state: RunState, t: float, server: int, bid: int) -> None:
         state.calls.setdefault(bid, {}).setdefault(server, t)
         while len(state.calls) > BIDS_KEPT:
             del state.calls[min(state.calls)]
 
-    def _merge(self, state: State, t: float, fact: Merged, queue: int | None, by: int) -> None:
+    def _merge(self, state: RunState, t: float, fact: Merged, queue: int | None, by: int) -> None:
         state.server(fact.server).age = fact.age
         self._called(state, t, fact.server, fact.bid)
         link = ("peer", fact.peer, fact.server)
         state.links[link] = state.links.get(link, 0) + 1
 
-    def _round(self, state: State, t: float, fact: RoundEnded, queue: int | None, by: int) -> None:
+    def _round(self, state: RunState, t: float, fact: RoundEnded, queue: int | None, by: int) -> None:
         state.server(fact.server).round = fact.round
 
-    def _cloud(self, state: State, t: float, fact: CloudRoundEnded, queue: int | None, by: int) -> None:
+    def _cloud(self, state: RunState, t: float, fact: CloudRoundEnded, queue: int | None, by: int) -> None:
         state.syncs = max(state.syncs, fact.round)
         cloud = self.world.cloud
         if cloud is None:
@@ -167,7 +169,7 @@ class Fold:
             for link in (("peer", edge, cloud), ("peer", cloud, edge)):
                 state.links[link] = state.links.get(link, 0) + 1
 
-    def _evaluation(self, state: State, t: float, fact: Evaluated, queue: int | None, by: int) -> None:
+    def _evaluation(self, state: RunState, t: float, fact: Evaluated, queue: int | None, by: int) -> None:
         if self.world.start.server is None:
             scored = [id for id, s in enumerate(self.world.start.servers) if s.clients is not None]
             for id, score in zip(scored, fact.servers, strict=False):
@@ -180,13 +182,13 @@ class Fold:
         known = [s.score for s in state.servers if s.score is not None]
         state.mean, state.averaged = sum(known) / len(known), None
 
-    def _resumed(self, state: State, t: float, fact: Resumed, queue: int | None, by: int) -> None:
+    def _resumed(self, state: RunState, t: float, fact: ServerResumed, queue: int | None, by: int) -> None:
         server = state.server(fact.server)
         server.updates = max(0, server.updates - fact.lost)
         state.updates = max(0, state.updates - fact.lost)
         self._concern(state, t, fact)
 
-    def _concern(self, state: State, t: float, fact: Fact) -> None:
+    def _concern(self, state: RunState, t: float, fact: Fact) -> None:
         """Who is suspected, refused, quarantined, …, until a fact says otherwise."""
         said = fields(fact)
         whom = next((f"{key} {said[key]}" for key in ("client", "peer", "server") if said.get(key) is not None), "")
@@ -208,7 +210,7 @@ def rounded(score: float | None) -> float | None:
     return None if score is None or not math.isfinite(score) else round(score, 6)
 
 
-def state_payload(state: State, world: Surroundings) -> dict[str, Any]:
+def state_payload(state: RunState, world: RunTopology) -> dict[str, Any]:
     """A state as a browser is told it."""
     models = sum(state.links.values())
     size = state.bytes / models if models else 0.0
@@ -242,7 +244,7 @@ def state_payload(state: State, world: Surroundings) -> dict[str, Any]:
     }
 
 
-def counts_payload(state: State, world: Surroundings) -> dict[str, Any]:
+def counts_payload(state: RunState, world: RunTopology) -> dict[str, Any]:
     """How many clients had how many updates, by region."""
     counts = state.clients
     low, high = (min(counts), max(counts)) if counts else (0, 0)

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Generic, TypeVar
 
-from spyker.dashboard.run_state import State, rounded
+from spyker.dashboard.run_state import RunState, rounded
 
 T = TypeVar("T")
 POINTS, BINS, MARKS = 600, 512, 300
 
 
-class Thinned(Generic[T]):
+class ThinnedSeries(Generic[T]):
     """Every n-th of what was added, and the last; n doubles whenever there are more than twice the points wanted."""
 
     def __init__(self, points: int) -> None:
@@ -47,7 +47,7 @@ class Thinned(Generic[T]):
         return [*self._kept, *([] if self._last is None else [self._last])]
 
 
-class Bins:
+class TimeBins:
     """Ages, queues and their like over equal stretches of time, which double when the run outgrows them."""
 
     def __init__(self, servers: int, learners: Sequence[int], width: float) -> None:
@@ -59,7 +59,7 @@ class Bins:
         self.bytes: list[int] = []
         self.updates: list[int] = []
 
-    def note(self, state: State) -> None:
+    def note(self, state: RunState) -> None:
         """Take note of a state that has just changed."""
         at = int(state.t / self.width)
         while at >= 2 * BINS:
@@ -72,7 +72,7 @@ class Bins:
             self.bytes.append(state.bytes)
             self.updates.append(state.updates)
 
-    def server(self, state: State, server: int) -> None:
+    def server(self, state: RunState, server: int) -> None:
         """What a fact about one server may have changed."""
         self.note(state)
         if not 0 <= server < self._servers:
@@ -116,6 +116,6 @@ def pairs(column: list[T]) -> list[tuple[T, T]]:
     return list(zip(column[::2], column[1::2], strict=True))
 
 
-def score_point(state: State, t: float) -> list[Any]:
+def score_point(state: RunState, t: float) -> list[Any]:
     """One evaluation: time, mean, mean of the weights, and each server."""
     return [round(t, 6), rounded(state.mean), rounded(state.averaged), *(rounded(s.score) for s in state.servers)]

@@ -14,7 +14,7 @@ from spyker.records import RunStarted
 USUAL_LATENCY = 0.05  # seconds, where a record does not say
 
 
-class Surroundings:
+class RunTopology:
     """The world of a run, from its first fact and its scenario, neither of which need be as we would write them."""
 
     def __init__(self, start: RunStarted, scenario: Mapping[str, Any]) -> None:

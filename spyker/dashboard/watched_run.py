@@ -10,12 +10,12 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from spyker.dashboard.fact_stream import Reading, Told, parts_of
+from spyker.dashboard.fact_stream import MergedFacts, TimedFact, parts_of
 from spyker.dashboard.fact_text import CONCERNS, fact_words
 from spyker.dashboard.flights import flights
-from spyker.dashboard.run_state import Fold, State, known_server, state_payload
-from spyker.dashboard.series import BINS, MARKS, POINTS, Bins, Thinned, score_point
-from spyker.dashboard.topology import Surroundings
+from spyker.dashboard.run_state import RunState, StateReducer, known_server, state_payload
+from spyker.dashboard.series import BINS, MARKS, POINTS, ThinnedSeries, TimeBins, score_point
+from spyker.dashboard.topology import RunTopology
 from spyker.protocol.facts import SyncStarted, TokenArrived, UpdateApplied
 from spyker.records import FACTS, SUMMARY, Evaluated, RunRecord, RunStarted
 
@@ -30,7 +30,7 @@ class Keyframe(NamedTuple):
 
     t: float
     offsets: list[int]
-    state: State
+    state: RunState
 
 
 class WatchedRun:
@@ -40,17 +40,17 @@ class WatchedRun:
         self.parts = parts_of(folders, starts)
         self.records = [RunRecord(part.folder) for part in self.parts]
         start = max(starts, key=lambda each: len(each.servers))  # of a server that was added, if there is one
-        self.world = Surroundings(start, self.records[0].scenario)
+        self.world = RunTopology(start, self.records[0].scenario)
         self._identity = self._identities()
-        self._fold, self._lock = Fold(self.world), threading.Lock()
-        self._reading = Reading(self.parts)
-        self.state = State.first(self.world)
+        self._fold, self._lock = StateReducer(self.world), threading.Lock()
+        self._reading = MergedFacts(self.parts)
+        self.state = RunState.first(self.world)
         self._keyframes = [Keyframe(-1.0, [0] * len(self.parts), self.state.copy())]
         self._between, self._next = FACTS_BETWEEN, FACTS_BETWEEN
         learners = [server.id for server in start.servers if server.clients is not None]
-        self._bins = Bins(len(start.servers), learners, (self.world.duration or 0.1 * BINS) / BINS)
-        self._scores: Thinned[list[Any]] = Thinned(POINTS)
-        self._marks: Thinned[tuple[float, str]] = Thinned(MARKS)
+        self._bins = TimeBins(len(start.servers), learners, (self.world.duration or 0.1 * BINS) / BINS)
+        self._scores: ThinnedSeries[list[Any]] = ThinnedSeries(POINTS)
+        self._marks: ThinnedSeries[tuple[float, str]] = ThinnedSeries(MARKS)
         self.first_holder: int | None = None
         self._starter: int | None = None  # of the first exchange
         self.finished, self.changes = False, 0
@@ -90,7 +90,7 @@ class WatchedRun:
             self.changes += self.state.facts > before
             return self.state.facts > before
 
-    def _note(self, told: Told) -> None:
+    def _note(self, told: TimedFact) -> None:
         state, fact = self.state, told.fact
         if isinstance(fact, TokenArrived):
             if self.first_holder is None:
@@ -168,7 +168,7 @@ class WatchedRun:
         keyframe = self._before(start - reach)
         state = keyframe.state.copy()
         base: dict[str, Any] | None = None
-        events, under_way = Sparse(limit), Sparse(FLIGHTS)
+        events, under_way = ThinnedList(limit), ThinnedList(FLIGHTS)
         stop = end
         for told in self._facts(keyframe, None):
             if base is None and told.t > start:
@@ -208,24 +208,24 @@ class WatchedRun:
         with self._lock:
             return self._keyframes[max(0, bisect_left(self._keyframes, t, key=lambda k: k.t) - 1)]
 
-    def _facts(self, keyframe: Keyframe, until: float | None) -> Iterator[Told]:
+    def _facts(self, keyframe: Keyframe, until: float | None) -> Iterator[TimedFact]:
         """What the record has after a keyframe, but no more than was read already."""
         with self._lock:
             left = self.state.facts - keyframe.state.facts
-        for told in Reading(self.parts, keyframe.offsets).facts(wait=False):
+        for told in MergedFacts(self.parts, keyframe.offsets).facts(wait=False):
             if left <= 0 or (until is not None and told.t > until):
                 return
             left -= 1
             yield told
 
-    def _payload(self, state: State) -> dict[str, Any]:
+    def _payload(self, state: RunState) -> dict[str, Any]:
         """With the place of the token before it ever moved, once that is known."""
         found = state_payload(state, self.world)
         if state.token is None:
             found["token"] = self.first_holder
         return found
 
-    def _event(self, told: Told, state: State) -> dict[str, Any]:
+    def _event(self, told: TimedFact, state: RunState) -> dict[str, Any]:
         """A fact as a browser is told it: the words, and what is different from now on."""
         fact = told.fact
         event: dict[str, Any] = {
@@ -248,7 +248,7 @@ class WatchedRun:
         return event
 
 
-class Sparse:
+class ThinnedList:
     """A list of at most about so many; where it is a crowd that makes it longer, every n-th of the crowd is kept."""
 
     def __init__(self, limit: int) -> None:

@@ -5,15 +5,15 @@ from __future__ import annotations
 import numpy as np
 
 from spyker.engines.engine import TrainJob
-from spyker.tasks.checked_task import Guard
+from spyker.tasks.checked_task import CheckedTask
 from spyker.tasks.task import Task
 from spyker.vectors import length
 
 
-def ran_away(job: TrainJob, task: Task | None) -> str:
+def explain_divergence(job: TrainJob, task: Task | None) -> str:
     """What happened. The training is repeated, so that the task can watch it."""
     with np.errstate(over="ignore"):
         norm = length(job.weights)
     which = f"in its training number {job.step} (from 0) at the rate {job.rate:g}, of a model whose norm was {norm:.4g}"
-    why = "" if task is None else Guard(task).explain(job.client, job.weights, job.rate, job.step, job.state)
+    why = "" if task is None else CheckedTask(task).explain(job.client, job.weights, job.rate, job.step, job.state)
     return f"{which}: {why}" if why else f"{which}. Lower training.rate (--set training.rate=…)"

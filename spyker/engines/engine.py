@@ -17,8 +17,8 @@ from types import TracebackType
 from typing import TypeAlias, cast
 
 from spyker.errors import ClientTrainingError
-from spyker.tasks.checked_task import Guard
-from spyker.tasks.task import Scored, Task, Trained
+from spyker.tasks.checked_task import CheckedTask
+from spyker.tasks.task import EvaluationResult, Task, TrainingResult
 from spyker.vectors import Vector
 
 M_TRIM_THRESHOLD, M_TOP_PAD, M_MMAP_THRESHOLD = -1, -2, -3  # as in <malloc.h>
@@ -47,9 +47,9 @@ class TrainJob:
     error: ClientTrainingError | None = None
     """Why it failed, if it did: raised by whoever asks for the result, so at the same time with any engine."""
 
-    def finish(self, answer: Vector | Trained) -> Vector:
+    def finish(self, answer: Vector | TrainingResult) -> Vector:
         """Note what came of it."""
-        if isinstance(answer, Trained):
+        if isinstance(answer, TrainingResult):
             self.result, self.examples, self.metrics = answer.weights, answer.examples, answer.metrics
             self.left = cast("bytes | None", answer.state)  # as the guard left it
         else:
@@ -68,9 +68,9 @@ class EvaluateJob:
     also: Mapping[str, float] | None = None
     """What else was measured, by name."""
 
-    def finish(self, answer: float | Scored) -> None:
+    def finish(self, answer: float | EvaluationResult) -> None:
         """Note what came of it."""
-        if isinstance(answer, Scored):
+        if isinstance(answer, EvaluationResult):
             self.result, self.also = answer.score, answer.also
         else:
             self.result = answer
@@ -113,12 +113,12 @@ class Engine(ABC):
         """Let go of everything."""
 
 
-class Here(Engine):
+class InProcessEngine(Engine):
     """Runs every job in this process, one after the other."""
 
     def __init__(self, task: Task) -> None:
         single_threaded()
-        self.task = Guard(task)
+        self.task = CheckedTask(task)
 
     def submit(self, job: Job, due: float) -> None:
         """Evaluate at once, since somebody watches; train when it is due."""

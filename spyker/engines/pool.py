@@ -26,7 +26,7 @@ class WorkerLostError(RuntimeError):
     """A worker was taken away from outside; another may do better."""
 
 
-class Order(NamedTuple):
+class QueuedJob(NamedTuple):
     """A job in the queue. Orders are served by due time, and in the order of submission where that is equal."""
 
     due: float
@@ -42,7 +42,7 @@ class Worker(ABC):
 
     def __init__(self, number: int) -> None:
         self.number = number
-        self.orders: deque[Order] = deque()  # in flight
+        self.orders: deque[QueuedJob] = deque()  # in flight
         self.ready = True  # to be given jobs
         self.losses = 0  # since it last finished a job
 
@@ -82,12 +82,12 @@ class Worker(ABC):
 W = TypeVar("W", bound=Worker)
 
 
-class Pool(Engine, Generic[W]):
+class PoolEngine(Engine, Generic[W]):
     """Gives jobs to workers and replaces those that are lost."""
 
     def __init__(self, workers: Sequence[W]) -> None:
         self.workers = workers
-        self._waiting: list[Order] = []
+        self._waiting: list[QueuedJob] = []
         self._submitted = 0
         for worker in workers:
             worker.begin()
@@ -98,7 +98,7 @@ class Pool(Engine, Generic[W]):
 
     def submit(self, job: Job, due: float) -> None:
         """Queue the job and feed whoever is free."""
-        heapq.heappush(self._waiting, Order(due, self._submitted, job))
+        heapq.heappush(self._waiting, QueuedJob(due, self._submitted, job))
         self._submitted += 1
         self._step(wait=False)
 

@@ -23,11 +23,11 @@ from ray.exceptions import RayError, RayTaskError
 
 from spyker.config.sections import show
 from spyker.engines.engine import Job, TrainJob, keep_memory, single_threaded
-from spyker.engines.pool import Pool, Worker, WorkerLostError
+from spyker.engines.pool import PoolEngine, Worker, WorkerLostError
 from spyker.errors import ClientTrainingError, TaskError, UsageError
-from spyker.tasks.checked_task import Guard
-from spyker.tasks.registry import Recipe
-from spyker.tasks.task import Scored, Trained
+from spyker.tasks.checked_task import CheckedTask
+from spyker.tasks.registry import TaskSpec
+from spyker.tasks.task import EvaluationResult, TrainingResult
 from spyker.vectors import Vector
 
 SMALL = 100_000  # bytes; Ray's own limit for what it sends along with a call, which is faster than its store
@@ -35,12 +35,12 @@ KNOCK_SECONDS = 10.0
 PATIENCE = 60.0  # seconds without a single actor, after which the user is told
 
 
-class RayTrainer:
+class TrainingActor:
     """The actor: a task, somewhere in the cluster."""
 
-    task: Guard
+    task: CheckedTask
 
-    def make(self, recipe: Recipe) -> None:
+    def make(self, recipe: TaskSpec) -> None:
         """Make the task. Not in the constructor: what fails here is the task's own fault and arrives as such."""
         keep_memory()
         self.task = recipe.guarded()
@@ -48,16 +48,16 @@ class RayTrainer:
 
     def train(
         self, client: int, weights: Vector, rate: float, step: int, state: bytes | None, age: float
-    ) -> Vector | Trained:
+    ) -> Vector | TrainingResult:
         """Train."""
         return self.task.train(client, weights, rate, step, state, age)
 
-    def evaluate(self, weights: Vector, states: Mapping[int, bytes] | None) -> float | Scored:
+    def evaluate(self, weights: Vector, states: Mapping[int, bytes] | None) -> float | EvaluationResult:
         """Evaluate."""
         return self.task.evaluate(weights, states)
 
 
-class Store:
+class ObjectStore:
     """Puts vectors into Ray's object store, each once for as long as it lives. Small ones are not worth it.
 
     Only vectors that cannot be written any more are remembered; another might be a different one the next time.
@@ -81,17 +81,17 @@ class Store:
         return len(self._kept)
 
 
-class Actor(Worker):
+class RayWorker(Worker):
     """A worker that is an actor of a Ray cluster."""
 
-    def __init__(self, number: int, recipe: Recipe, store: Store) -> None:
+    def __init__(self, number: int, recipe: TaskSpec, store: ObjectStore) -> None:
         super().__init__(number)
         self._recipe, self._store = recipe, store
 
     def begin(self) -> None:
         """Ask Ray for an actor. It is ready when it has found its place and made the task."""
         self.ready = False
-        self.actor = ray.remote(num_cpus=1)(RayTrainer).remote()
+        self.actor = ray.remote(num_cpus=1)(TrainingActor).remote()
         self.answers = deque([self.actor.make.remote(self._recipe)])  # references, in the order of the questions
 
     def give(self, job: Job) -> None:
@@ -122,7 +122,7 @@ class Actor(Worker):
         job = self.next_job()
         if not isinstance(job, TrainJob):
             job.finish(answer)
-        elif isinstance(answer, Trained):
+        elif isinstance(answer, TrainingResult):
             job.finish(replace(answer, weights=np.array(answer.weights)))
         else:
             job.finish(np.array(answer))
@@ -136,16 +136,16 @@ class Actor(Worker):
         return WorkerLostError(f"worker {self.number} of the Ray cluster was lost ({type(error).__name__}: {reason})")
 
 
-class RayEngine(Pool[Actor]):
+class RayEngine(PoolEngine[RayWorker]):
     """Actors of a Ray cluster that share the work: so many, or one per processor of the cluster."""
 
-    def __init__(self, recipe: Recipe, count: int | None = None, address: str | None = None) -> None:
+    def __init__(self, recipe: TaskSpec, count: int | None = None, address: str | None = None) -> None:
         self._own = connect(address, count)
-        self.store = Store()
+        self.store = ObjectStore()
         count = count or max(1, int(ray.cluster_resources().get("CPU", 0)))
-        super().__init__([Actor(i, recipe, self.store) for i in range(count)])
+        super().__init__([RayWorker(i, recipe, self.store) for i in range(count)])
 
-    def having_news(self, *, wait: bool) -> Iterable[Actor]:
+    def having_news(self, *, wait: bool) -> Iterable[RayWorker]:
         """The workers whose first answer is there, or has failed."""
         first = {worker.answers[0]: worker for worker in self.workers if worker.answers}
         if not wait:

@@ -7,12 +7,12 @@ from dataclasses import replace
 
 from spyker.config.scenario import Scenario
 from spyker.config.sections import show
-from spyker.engines.engine import Engine, Here
-from spyker.engines.worker_processes import Workers
+from spyker.engines.engine import Engine, InProcessEngine
+from spyker.engines.worker_processes import ProcessPoolEngine
 from spyker.errors import UsageError
 from spyker.tasks.by_value import ByValue
 from spyker.tasks.memory_check import check_memory
-from spyker.tasks.registry import Recipe, recipe
+from spyker.tasks.registry import TaskSpec, task_spec
 from spyker.tasks.task import Task
 
 ENGINES = ("local", "ray")
@@ -23,7 +23,7 @@ def available_cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-def start(
+def start_engine(
     scenario: Scenario, workers: int | None = None, engine: str = "local", ray_address: str | None = None
 ) -> tuple[Task, Engine]:
     """Make the task of a resolved scenario and start its workers: one per core, so many, or 0 for none.
@@ -33,16 +33,16 @@ def start(
     """
     check(workers, engine, ray_address)
     check_memory([scenario])
-    plan = recipe(scenario)
+    plan = task_spec(scenario)
     task = plan.make()
     count = available_cores() if workers is None else workers
     if task.trivial or count == 0:
-        return task, Here(task)
+        return task, InProcessEngine(task)
     if task.by_value:
         plan = replace(plan, choice=replace(plan.choice, given=ByValue(task)))
     if engine == "ray":
         return task, start_ray(plan, workers, ray_address)
-    return task, Workers(plan, task.initial().size, count)
+    return task, ProcessPoolEngine(plan, task.initial().size, count)
 
 
 def check(workers: int | None, engine: str, ray_address: str | None) -> None:
@@ -57,7 +57,7 @@ def check(workers: int | None, engine: str, ray_address: str | None) -> None:
         raise UsageError("--ray-address", f"is of no use to the engine {show(engine)}", "Add --engine ray")
 
 
-def start_ray(plan: Recipe, workers: int | None, address: str | None) -> Engine:
+def start_ray(plan: TaskSpec, workers: int | None, address: str | None) -> Engine:
     """Start workers on a Ray cluster."""
     try:
         from spyker.engines.ray_engine import RayEngine  # only now: Ray is an extra, and takes a second to import

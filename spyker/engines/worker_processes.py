@@ -18,13 +18,21 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from spyker.engines.engine import KEPT_BYTES, Job, TrainJob, allow_processes, keep_memory, reuse_memory, single_threaded
-from spyker.engines.pool import DEPTH, Pool, Worker, WorkerLostError
+from spyker.engines.engine import (
+    KEPT_BYTES,
+    Job,
+    TrainJob,
+    allow_processes,
+    keep_memory,
+    reuse_memory,
+    single_threaded,
+)
+from spyker.engines.pool import DEPTH, PoolEngine, Worker, WorkerLostError
 from spyker.engines.spawn import spawn
 from spyker.errors import ClientTrainingError, TaskError, WorkerCrashedError
-from spyker.tasks.checked_task import FLOAT32, Guard
-from spyker.tasks.registry import Recipe
-from spyker.tasks.task import Scored, Trained
+from spyker.tasks.checked_task import FLOAT32, CheckedTask
+from spyker.tasks.registry import TaskSpec
+from spyker.tasks.task import EvaluationResult, TrainingResult
 from spyker.vectors import Vector
 
 ORDER = struct.Struct("<qdqd")  # client (-1: evaluate), rate, step, age; then states, if there are any
@@ -37,7 +45,7 @@ SMALL = 16_384  # bytes that surely fit into a pipe whose other end is not being
 class WorkerProcess(Worker):
     """A worker that is a process of this machine."""
 
-    def __init__(self, number: int, recipe: Recipe, parameters: int) -> None:
+    def __init__(self, number: int, recipe: TaskSpec, parameters: int) -> None:
         super().__init__(number)
         self._recipe, self._parameters = recipe, parameters
 
@@ -88,9 +96,9 @@ class WorkerProcess(Worker):
         job = self.next_job()
         if not isinstance(job, TrainJob):
             also = answer[ANSWER.size :]
-            job.finish(Scored(score, msgspec.msgpack.decode(also)) if also else score)
+            job.finish(EvaluationResult(score, msgspec.msgpack.decode(also)) if also else score)
         elif kind == TRAINED:
-            job.finish(Trained(slot.copy(), *msgspec.msgpack.decode(answer[ANSWER.size :])))
+            job.finish(TrainingResult(slot.copy(), *msgspec.msgpack.decode(answer[ANSWER.size :])))
         else:
             job.finish(slot.copy())
 
@@ -111,10 +119,10 @@ class WorkerProcess(Worker):
         )
 
 
-class Workers(Pool[WorkerProcess]):
+class ProcessPoolEngine(PoolEngine[WorkerProcess]):
     """A fixed number of processes that share the work."""
 
-    def __init__(self, recipe: Recipe, parameters: int, count: int) -> None:
+    def __init__(self, recipe: TaskSpec, parameters: int, count: int) -> None:
         self._large = FLOAT32.itemsize * parameters > KEPT_BYTES
         if self._large:
             reuse_memory()
@@ -144,7 +152,7 @@ def _carried(job: Job) -> bytes:
     return b"" if job.states is None else msgspec.msgpack.encode(job.states)
 
 
-def _serve(pipe: Connection, memory: Any, recipe: Recipe) -> None:
+def _serve(pipe: Connection, memory: Any, recipe: TaskSpec) -> None:
     """The worker's side: do what is ordered, in its order, for as long as anybody listens."""
     allow_processes()
     keep_memory()
@@ -164,20 +172,20 @@ def _serve(pipe: Connection, memory: Any, recipe: Recipe) -> None:
             turn = (turn + 1) % DEPTH
 
 
-def _answer(task: Guard, order: bytes, weights: Vector) -> bytes:
+def _answer(task: CheckedTask, order: bytes, weights: Vector) -> bytes:
     """Do one job: what to say about it. Trained weights take the place of those that were given."""
     client, rate, step, age = ORDER.unpack_from(order)
     try:
         if client < 0:
             states = order[ORDER.size :]
             scored = task.evaluate(weights, msgspec.msgpack.decode(states, type=dict[int, bytes]) if states else None)
-            if isinstance(scored, Scored):
+            if isinstance(scored, EvaluationResult):
                 return ANSWER.pack(WEIGHTS, scored.score) + msgspec.msgpack.encode(scored.also)
             return ANSWER.pack(WEIGHTS, scored)
         trained = task.train(client, weights, rate, step, order[ORDER.size :] or None, age)
     except TaskError as error:
         return _failure(error)
-    if not isinstance(trained, Trained):
+    if not isinstance(trained, TrainingResult):
         np.copyto(weights, trained)
         return ANSWER.pack(WEIGHTS, 0.0)
     np.copyto(weights, trained.weights)

@@ -13,9 +13,9 @@ from typing import Any, Generic, TypeAlias, TypeVar
 
 from spyker.config.scenario import Scenario
 from spyker.engines.start_engine import available_cores
-from spyker.experiments.runner import Hand, folder_of, is_diverged, is_finished
+from spyker.experiments.runner import RunWorker, folder_of, is_diverged, is_finished
 from spyker.records import RunRecord
-from spyker.sim.clock import Stop
+from spyker.sim.clock import StopRequest
 
 T = TypeVar("T")
 Steps: TypeAlias = Generator[Scenario, RunRecord | None, T]
@@ -60,23 +60,23 @@ def run_chains(
     chains: Sequence[Chain[Any]],
     jobs: int | None = None,
     report: Callable[[], None] = lambda: None,
-    stop: Stop | None = None,
+    stop: StopRequest | None = None,
 ) -> None:
     """Make all runs of some chains, ``jobs`` chains at a time; ``report`` is called after every run."""
-    stop = stop or Stop()
+    stop = stop or StopRequest()
     waiting = [chain for chain in chains if chain.next is not None]
-    hands: dict[Hand, Chain[Any] | None] = {}
+    hands: dict[RunWorker, Chain[Any] | None] = {}
     try:
         while (waiting or any(hands.values())) and not stop.requested:
             while waiting and len(hands) < (jobs or available_cores()):
-                hands[Hand()] = None
+                hands[RunWorker()] = None
             for hand, chain in hands.items():
                 if chain is None and waiting:
                     hands[hand] = chain = waiting.pop(0)
                 if chain is not None and hand.folder is None:
                     assert chain.next is not None
                     hand.give(*chain.next)
-            by_pipe: dict[Any, Hand] = {hand.pipe: hand for hand in hands if hand.folder}
+            by_pipe: dict[Any, RunWorker] = {hand.pipe: hand for hand in hands if hand.folder}
             for pipe in multiprocessing.connection.wait(by_pipe, timeout=1):
                 hand, chain = by_pipe[pipe], hands[by_pipe[pipe]]
                 hand.listen(lambda _: None)

@@ -16,13 +16,13 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from spyker.plots.samples import Range, Sample, before, every, sample
+from spyker.plots.samples import Range, SeedSample, before, every, sample
 
 ENOUGH = 0.8
 NOT_REACHED = "a target was not reached"
 
 
-class Verdict(enum.Enum):
+class ClaimVerdict(enum.Enum):
     """What became of a claim."""
 
     HOLDS = "holds"
@@ -31,7 +31,7 @@ class Verdict(enum.Enum):
     OPEN = "could not be decided"
 
 
-class Kind(enum.Enum):
+class ClaimKind(enum.Enum):
     """What a claim's number is."""
 
     EFFECT = "as large as the paper's, or larger"
@@ -45,16 +45,16 @@ class Claim:
 
     sentence: str
     paper: float | None
-    ours: Sample
+    ours: SeedSample
     neutral: float = 0.0
     """The number that would mean no effect; the effect is what lies above it."""
     unit: str = ""
     why: str = ""
     """What explains a claim that does not hold."""
-    kind: Kind = Kind.EFFECT
+    kind: ClaimKind = ClaimKind.EFFECT
     yes_or_no: bool = False
     """Whether the numbers stand for true and false."""
-    measured: Sample | None = None
+    measured: SeedSample | None = None
     """For those, the numbers that were compared."""
     undecided: str = NOT_REACHED
     """Why a claim may remain open."""
@@ -62,20 +62,22 @@ class Claim:
     """Whether this is a second reading of a sentence that is judged already."""
 
     @property
-    def verdict(self) -> Verdict:
+    def verdict(self) -> ClaimVerdict:
         """Whether the claim holds here."""
         if not self.ours.ranges:
-            return Verdict.OPEN
+            return ClaimVerdict.OPEN
         low, high = self.ours.mean_range
-        if self.paper is not None and self.kind is Kind.LEVEL:
+        if self.paper is not None and self.kind is ClaimKind.LEVEL:
             return decided(within((low, high), ENOUGH * self.paper, (2 - ENOUGH) * self.paper))
-        if self.paper is not None and self.kind is Kind.LIMIT:
+        if self.paper is not None and self.kind is ClaimKind.LIMIT:
             most = self.neutral + (self.paper - self.neutral) / ENOUGH
             return decided(within((low, high), -math.inf, most))
         direction = every(before((self.neutral, self.neutral), known) for known in self.ours.ranges)
         if direction is not True or self.paper is None:
             return decided(direction)
-        return Verdict.HOLDS if low >= self.neutral + ENOUGH * (self.paper - self.neutral) else Verdict.DIRECTION
+        return (
+            ClaimVerdict.HOLDS if low >= self.neutral + ENOUGH * (self.paper - self.neutral) else ClaimVerdict.DIRECTION
+        )
 
     @property
     def here(self) -> str:
@@ -97,13 +99,13 @@ class Claim:
 
     def markdown(self) -> str:
         """One row of a table."""
-        why = {Verdict.HOLDS: "", Verdict.OPEN: self.undecided}.get(self.verdict, self.why)
+        why = {ClaimVerdict.HOLDS: "", ClaimVerdict.OPEN: self.undecided}.get(self.verdict, self.why)
         return f"| {self.sentence} | {self.there} | {self.here} | {self.verdict.value} | {why} |\n"
 
 
-def decided(holds: bool | None) -> Verdict:
+def decided(holds: bool | None) -> ClaimVerdict:
     """The verdict on a claim that holds or does not."""
-    return Verdict.OPEN if holds is None else Verdict.HOLDS if holds else Verdict.FAILS
+    return ClaimVerdict.OPEN if holds is None else ClaimVerdict.HOLDS if holds else ClaimVerdict.FAILS
 
 
 def within(mean: Range, least: float, most: float) -> bool | None:
@@ -121,7 +123,7 @@ def truth(
     sentence: str,
     holds: Sequence[bool | None],
     why: str = "",
-    measured: Sample | None = None,
+    measured: SeedSample | None = None,
     undecided: str = NOT_REACHED,
     *,
     again: bool = False,

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from matplotlib.figure import Figure
 
 from spyker.experiments.item import Section, Table
-from spyker.experiments.speed import Gain, Pace
+from spyker.experiments.speed import Gain, ObservedPace
 from spyker.plots.figures import caption, legend, panels
 
 RULE = """FedAsync and Spyker mix every answer in when it comes, `W += w(W_k − W)`. The answer was trained from the
@@ -62,7 +62,7 @@ def figure(found: Mapping[str, Gain]) -> Figure:
     return drawn
 
 
-def rates(paces: Sequence[Pace], what: str, form: str) -> str:
+def rates(paces: Sequence[ObservedPace], what: str, form: str) -> str:
     """The mean over the seeds."""
     return f"{statistics.fmean(getattr(p, what) for p in paces):{form}}" if paces else "–"
 

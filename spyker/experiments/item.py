@@ -20,7 +20,7 @@ from spyker.algorithms.sync_spyker import SyncSpyker
 from spyker.experiments.claims import Claim
 from spyker.experiments.speed import Gain
 from spyker.plots.curves import Curve, curve
-from spyker.plots.samples import Range, Sample, beyond, sample
+from spyker.plots.samples import Range, SeedSample, beyond, sample
 from spyker.records import RunRecord
 
 Settings = Mapping[str, object]
@@ -71,7 +71,7 @@ class Section:
     tables: list[Table]
     figure: Figure
     caption: str
-    numbers: Mapping[tuple[str, str], Sample]
+    numbers: Mapping[tuple[str, str], SeedSample]
     """Everything measured, by run and measure, for the CSV file."""
     notes: str = ""
     gains: Mapping[str, Gain] = field(default_factory=dict)
@@ -87,7 +87,7 @@ class Results:
     def __init__(self, runs: Mapping[str, Sequence[RunRecord | None]], settings: Mapping[str, Settings]) -> None:
         self.runs, self.settings = runs, settings
         self._curves: dict[str, list[Curve | None]] = {}
-        self.numbers: dict[tuple[str, str], Sample] = {}
+        self.numbers: dict[tuple[str, str], SeedSample] = {}
 
     @property
     def labels(self) -> list[str]:
@@ -100,12 +100,12 @@ class Results:
             self._curves[label] = [None if run is None else curve(run) for run in self.runs[label]]
         return self._curves[label]
 
-    def measure(self, label: str, name: str, of: Callable[[Curve], float | None]) -> Sample:
+    def measure(self, label: str, name: str, of: Callable[[Curve], float | None]) -> SeedSample:
         """Measure something on every seed's curve, and keep it for the CSV file."""
         self.numbers[label, name] = found = sample(None if c is None else of(c) for c in self.curves(label))
         return found
 
-    def count(self, label: str, name: str, of: Callable[[RunRecord], float | None]) -> Sample:
+    def count(self, label: str, name: str, of: Callable[[RunRecord], float | None]) -> SeedSample:
         """Measure something on every seed's run record, and keep it for the CSV file."""
         self.numbers[label, name] = found = sample(None if run is None else of(run) for run in self.runs[label])
         return found
@@ -118,7 +118,7 @@ class Results:
         of: Callable[[Curve, float], tuple[float, int] | None] = Curve.reached,
         *,
         updates: bool = False,
-    ) -> Sample:
+    ) -> SeedSample:
         """When targets were reached, one for all seeds or one for each; if not, that is beyond the end of the run."""
 
         def when(curve: Curve | None, target: float | None) -> float | Range | None:
@@ -136,24 +136,24 @@ class Results:
         self.numbers[label, name] = found = sample(when(c, target) for c, target in zip(curves, each, strict=True))
         return found
 
-    def time_to(self, label: str, target: float) -> Sample:
+    def time_to(self, label: str, target: float) -> SeedSample:
         """Virtual seconds until the mean of the servers first reached ``target``."""
         return self._until(label, f"time to {target:g} (s)", target)
 
-    def held_from(self, label: str, target: float) -> Sample:
+    def held_from(self, label: str, target: float) -> SeedSample:
         """Virtual seconds until the mean of the servers reached ``target`` and stayed there."""
         return self._until(label, f"time to stay at {target:g} (s)", target, Curve.held)
 
-    def averaged_to(self, label: str, target: float) -> Sample:
+    def averaged_to(self, label: str, target: float) -> SeedSample:
         """Virtual seconds until the average of the servers' models first reached ``target``."""
         name = f"time to {target:g}, averaged model (s)"
         return self._until(label, name, target, lambda c, target: c.reached(target, c.averaged))
 
-    def updates_to(self, label: str, target: float) -> Sample:
+    def updates_to(self, label: str, target: float) -> SeedSample:
         """Client updates until the mean of the servers first reached ``target``."""
         return self._until(label, f"updates to {target:g}", target, updates=True)
 
-    def to_level(self, label: str, levels: Sample, *, updates: bool = False) -> Sample:
+    def to_level(self, label: str, levels: SeedSample, *, updates: bool = False) -> SeedSample:
         """Time, or updates, until the mean of the servers first reached each seed's own level."""
         name = f"{'updates' if updates else 'time'} to the common level"
         return self._until(label, name, levels.numbers, updates=updates)
@@ -175,12 +175,12 @@ class Results:
         """The heads of :meth:`times`."""
         return [head for t in targets for head in (f"time to {t:.0%}", *(["and stays"] if self.stays(t) else []))]
 
-    def common_end(self) -> Sample:
+    def common_end(self) -> SeedSample:
         """For each seed, when the first of the runs ended."""
         seeds = zip(*(self.curves(label) for label in self.labels), strict=True)
         return sample(min((c.time[-1] for c in curves if c is not None), default=None) for curves in seeds)
 
-    def at(self, label: str, moments: Sample, *, averaged: bool = False) -> Sample:
+    def at(self, label: str, moments: SeedSample, *, averaged: bool = False) -> SeedSample:
         """The last score up to a moment, of each seed's own: mean of the servers, or of the average of their models."""
 
         def score(curve: Curve | None, moment: float | None) -> float | None:
@@ -193,7 +193,7 @@ class Results:
         self.numbers[label, "score at the common end" + (", averaged model" if averaged else "")] = found
         return found
 
-    def final(self, label: str) -> Sample:
+    def final(self, label: str) -> SeedSample:
         """The last score, mean of the servers."""
         return self.measure(label, "final score", lambda c: c.mean[-1])
 

@@ -24,7 +24,7 @@ from spyker.tasks.registry import resolve
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class ItemPlan:
     """The scenarios of an item: for every run one per seed."""
 
     item: Item
@@ -39,7 +39,7 @@ class Plan:
             yield from scenarios
 
 
-def plan(item: Item, profile: Profile, seeds: int | None = None) -> Plan:
+def plan(item: Item, profile: Profile, seeds: int | None = None) -> ItemPlan:
     """What an item wants to have run, with the profile's seeds or so many. Later layers override earlier ones."""
     settings = {}
     for label, special in item.runs.items():
@@ -53,10 +53,10 @@ def plan(item: Item, profile: Profile, seeds: int | None = None) -> Plan:
         settings[label] = merged | dict(profile.settings)
     seeds = seeds or profile.fewer_seeds.get(item.name, profile.seeds)
     scenarios = {name: with_seeds(resolve(load(None, s)), seeds) for name, s in settings.items()}
-    return Plan(item, profile, seeds, settings, scenarios)
+    return ItemPlan(item, profile, seeds, settings, scenarios)
 
 
-def tell(plan: Plan, runs: Mapping[str, Sequence[RunRecord | None]], folder: Path) -> Section:
+def tell(plan: ItemPlan, runs: Mapping[str, Sequence[RunRecord | None]], folder: Path) -> Section:
     """Write an item's figure, numbers and section into its folder."""
     results = Results(runs, plan.settings)
     section = plan.item.tell(results)
@@ -100,7 +100,7 @@ def cell(known: Range) -> str:
     return f">{low:.6g}" if low > -math.inf else f"<{high:.6g}" if high < math.inf else ""
 
 
-def markdown(plan: Plan, section: Section, picture: str) -> str:
+def markdown(plan: ItemPlan, section: Section, picture: str) -> str:
     """An item's section of the document."""
     item = plan.item
     parts = [
@@ -115,7 +115,7 @@ def markdown(plan: Plan, section: Section, picture: str) -> str:
     return "\n".join(part for part in parts if part)
 
 
-def command(plans: Sequence[Plan], items: str) -> str:
+def command(plans: Sequence[ItemPlan], items: str) -> str:
     """What was typed to make these."""
     profile = plans[0].profile
     usual = all(p.seeds == profile.fewer_seeds.get(p.item.name, profile.seeds) for p in plans)

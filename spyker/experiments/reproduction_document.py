@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 
 from spyker.experiments import explanations
-from spyker.experiments.claims import Claim, Verdict
+from spyker.experiments.claims import Claim, ClaimVerdict
 from spyker.experiments.item import Section
 from spyker.experiments.items import ITEMS, PAPER
 from spyker.experiments.items.readings import BY_AVERAGE, BY_MEAN
 from spyker.experiments.paper_settings import OPEN, READING, SEARCH
-from spyker.experiments.reproduction import Plan, command, count, markdown
+from spyker.experiments.reproduction import ItemPlan, command, count, markdown
 from spyker.version import __version__
 
 
-def document(plans: Sequence[Plan], sections: Mapping[str, Section], picture: Callable[[str], str]) -> str:
+def document(plans: Sequence[ItemPlan], sections: Mapping[str, Section], picture: Callable[[str], str]) -> str:
     """All sections that there are, with a summary before them."""
     told = [p for p in plans if p.item.name in sections]
     missing = [p.item.name for p in plans if p.item.name not in sections]
@@ -41,7 +41,7 @@ def document(plans: Sequence[Plan], sections: Mapping[str, Section], picture: Ca
     return "\n".join(part for part in parts if part)
 
 
-def words(plans: Sequence[Plan]) -> str:
+def words(plans: Sequence[ItemPlan]) -> str:
     """The items as one would name them."""
     names, covered = [p.item.name for p in plans], [n for n, i in ITEMS.items() if plans[0].profile.name in i.minutes]
     groups = {frozenset(covered): "all", frozenset(item.name for item in PAPER): "paper"}
@@ -64,13 +64,13 @@ def summary(sections: Mapping[str, Section]) -> list[str]:
 def tally(claims: Sequence[Claim]) -> str:
     """How many hold, in words."""
     said = {
-        Verdict.HOLDS: "hold",
-        Verdict.DIRECTION: "hold in direction but not in size",
-        Verdict.FAILS: "do not hold",
-        Verdict.OPEN: "could not be decided",
+        ClaimVerdict.HOLDS: "hold",
+        ClaimVerdict.DIRECTION: "hold in direction but not in size",
+        ClaimVerdict.FAILS: "do not hold",
+        ClaimVerdict.OPEN: "could not be decided",
     }
     counts = {verdict: sum(claim.verdict is verdict for claim in claims) for verdict in said}
-    parts = [f"{n} {said[verdict]}" for verdict, n in counts.items() if n or verdict is not Verdict.OPEN]
+    parts = [f"{n} {said[verdict]}" for verdict, n in counts.items() if n or verdict is not ClaimVerdict.OPEN]
     return f"{', '.join(parts[:-1])} and {parts[-1]}"
 
 

@@ -23,16 +23,16 @@ from typing import Any
 
 from spyker.config.algorithms import algorithm_code
 from spyker.config.scenario import Scenario, dump
-from spyker.engines.engine import Here, allow_processes, keep_memory
+from spyker.engines.engine import InProcessEngine, allow_processes, keep_memory
 from spyker.engines.spawn import spawn
 from spyker.engines.start_engine import available_cores
 from spyker.errors import DivergenceError, RunFailedError, UsageError
-from spyker.plots.progress_bar import Bar
+from spyker.plots.progress_bar import ProgressBar
 from spyker.records import Fact, RunRecord, is_record
 from spyker.records.run_facts import FORMAT
-from spyker.sim.clock import Stop
-from spyker.sim.recording import record
-from spyker.tasks.registry import code_of, recipe
+from spyker.sim.clock import StopRequest
+from spyker.sim.recording import record_run
+from spyker.tasks.registry import code_of, task_spec
 from spyker.tasks.task import Task
 from spyker.version import __version__
 
@@ -41,7 +41,7 @@ LOCK = ".lock"
 
 
 @dataclass(frozen=True, slots=True)
-class Report:
+class RunProgress:
     """How far the run in ``folder`` is: ``done`` of its duration, in virtual seconds; ``finished`` comes once."""
 
     folder: Path
@@ -72,8 +72,8 @@ def run_all(
     scenarios: Iterable[Scenario],
     root: Path,
     jobs: int | None = None,
-    report: Callable[[Report], None] = lambda _: None,
-    stop: Stop | None = None,
+    report: Callable[[RunProgress], None] = lambda _: None,
+    stop: StopRequest | None = None,
     *,
     in_order: bool = False,
 ) -> list[RunRecord | None]:
@@ -83,26 +83,26 @@ def run_all(
     ``None`` stands for a run whose training diverged, and for those that a ``stop`` kept from ending.
     """
     wanted = list(scenarios)
-    stop = stop or Stop()
+    stop = stop or StopRequest()
     missing: dict[Path, Scenario] = {}
     for scenario in wanted:
         folder = folder_of(scenario, root)
         if is_finished(folder):
-            report(Report(folder, scenario.duration, finished=True))
+            report(RunProgress(folder, scenario.duration, finished=True))
         elif folder not in missing and not is_diverged(folder):
             missing[folder] = scenario
     waiting = list(missing.items())
     if not in_order:
         waiting.sort(key=lambda item: -expected_cost(item[1]))
-    hands: list[Hand] = []
+    hands: list[RunWorker] = []
     try:
         while (waiting or any(hand.folder for hand in hands)) and not stop.requested:
             while waiting and len(hands) < min(jobs or available_cores(), len(missing)):
-                hands.append(Hand())
+                hands.append(RunWorker())
             for hand in hands:
                 if hand.folder is None and waiting:
                     hand.give(*waiting.pop(0))
-            by_pipe: dict[Any, Hand] = {hand.pipe: hand for hand in hands if hand.folder}
+            by_pipe: dict[Any, RunWorker] = {hand.pipe: hand for hand in hands if hand.folder}
             for pipe in multiprocessing.connection.wait(by_pipe, timeout=1):
                 by_pipe[pipe].listen(report)
     finally:
@@ -133,7 +133,7 @@ def is_diverged(folder: Path) -> bool:
     return (folder / "diverged.txt").exists()
 
 
-class Hand:
+class RunWorker:
     """A process that makes one run after the other."""
 
     def __init__(self) -> None:
@@ -152,7 +152,7 @@ class Hand:
         self.folder, self.scenario = folder, scenario
         self.pipe.send((str(folder), scenario))
 
-    def listen(self, report: Callable[[Report], None]) -> None:
+    def listen(self, report: Callable[[RunProgress], None]) -> None:
         """Take one piece of news."""
         assert self.folder is not None
         assert self.scenario is not None
@@ -166,7 +166,7 @@ class Hand:
             ) from None
         if isinstance(news, str):
             raise RunFailedError(f"{self.folder}: {news}")
-        report(Report(self.folder, self.scenario.duration if news is None else news, finished=news is None))
+        report(RunProgress(self.folder, self.scenario.duration if news is None else news, finished=news is None))
         if news is None:
             self.folder = self.scenario = None
 
@@ -188,7 +188,7 @@ def _work(pipe: Connection) -> None:
         except (EOFError, OSError):
             return
         try:
-            plan = recipe(scenario)
+            plan = task_spec(scenario)
             if made is None or made[0] != plan:
                 made = plan, plan.make()
             _run(Path(folder), scenario, made[1], pipe)
@@ -213,7 +213,7 @@ def _run(place: Path, scenario: Scenario, task: Task, pipe: Connection) -> None:
             pipe.send(t)
 
     try:
-        record(scenario, task, Here(task), folder, [report])
+        record_run(scenario, task, InProcessEngine(task), folder, [report])
     except DivergenceError as error:
         (folder / "diverged.txt").write_text(f"{error}\n", encoding="utf-8")
     folder.rename(place)
@@ -232,7 +232,7 @@ def check_folder(out: Path, *, resume: bool) -> None:
 
 
 @contextlib.contextmanager
-def held(root: Path) -> Iterator[None]:
+def locked_folder(root: Path) -> Iterator[None]:
     """Have a folder of runs to oneself: two commands at once would write into each other's runs."""
     root.mkdir(parents=True, exist_ok=True)
     with (root / LOCK).open("w") as lock:
@@ -257,7 +257,7 @@ def run_watched(
     scenarios: Sequence[Scenario],
     root: Path,
     jobs: int | None,
-    stop: Stop,
+    stop: StopRequest,
     *,
     progress: bool = True,
     in_order: bool = False,
@@ -271,9 +271,9 @@ def run_watched(
     finished = {folder for folder in plans if is_finished(folder)}
     work = {folder: expected_cost(scenario) for folder, scenario in plans.items() if folder not in finished}
     shares = dict.fromkeys(work, 0.0)
-    with Bar(title, sum(work.values())) if progress else contextlib.nullcontext() as bar:
+    with ProgressBar(title, sum(work.values())) if progress else contextlib.nullcontext() as bar:
 
-        def report(news: Report) -> None:
+        def report(news: RunProgress) -> None:
             if news.folder in work:
                 shares[news.folder] = work[news.folder] * min(1.0, news.done / plans[news.folder].duration)
                 if news.finished and news.folder not in finished:

@@ -15,13 +15,13 @@ from collections import defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from spyker.plots.samples import Sample, sample
+from spyker.plots.samples import SeedSample, sample
 from spyker.protocol.facts import SyncStarted, TokenArrived
 from spyker.records import RunRecord
 
 
 @dataclass(frozen=True, slots=True)
-class Pace:
+class ObservedPace:
     """What a run of Spyker or FedAsync did, the mean of its servers."""
 
     trips: float
@@ -36,16 +36,16 @@ class Pace:
 class Gain:
     """How much less time than FedAsync Spyker takes, in per cent: by the model, at most, and measured."""
 
-    spyker: Sequence[Pace]
-    fedasync: Sequence[Pace]
-    predicted: Sample
-    limit: Sample
+    spyker: Sequence[ObservedPace]
+    fedasync: Sequence[ObservedPace]
+    predicted: SeedSample
+    limit: SeedSample
     """If Spyker's servers moved by a whole Δ per round trip: so it is with weights that are as large as can be."""
-    measured: Sample
+    measured: SeedSample
     paper: float | None = None
 
 
-def pace(run: RunRecord) -> Pace | None:
+def observed_pace(run: RunRecord) -> ObservedPace | None:
     """Count what a run did; nothing, if it ended too soon for that."""
     section = run.scenario[run.scenario["algorithm"]]
     scale, full = float(section["client-rate"]), float(run.scenario["training"]["rate"])
@@ -62,7 +62,7 @@ def pace(run: RunRecord) -> Pace | None:
     servers = list(weights.values())
     every = [w for server in servers for mine in server.values() for w in mine]
     pulled = {i: sum(map(statistics.fmean, server.values())) for i, server in weights.items()}  # w·N
-    return Pace(
+    return ObservedPace(
         len(every) / seconds / sum(map(len, servers)),
         statistics.fmean(every),
         statistics.fmean(steps[i] / seconds / (1 + pulled[i]) for i in weights),
@@ -70,13 +70,16 @@ def pace(run: RunRecord) -> Pace | None:
 
 
 def gain(
-    spyker: Sequence[RunRecord | None], fedasync: Sequence[RunRecord | None], measured: Sample, paper: float | None
+    spyker: Sequence[RunRecord | None], fedasync: Sequence[RunRecord | None], measured: SeedSample, paper: float | None
 ) -> Gain:
     """What the model says of runs that differ in their algorithm alone, seed by seed."""
-    pairs = [(mine and pace(mine), theirs and pace(theirs)) for mine, theirs in zip(spyker, fedasync, strict=True)]
+    pairs = [
+        (mine and observed_pace(mine), theirs and observed_pace(theirs))
+        for mine, theirs in zip(spyker, fedasync, strict=True)
+    ]
     known = [(mine, theirs) for mine, theirs in pairs if mine and theirs]
 
-    def less_time(speed: Callable[[Pace], float]) -> Sample:
+    def less_time(speed: Callable[[ObservedPace], float]) -> SeedSample:
         return sample(100 * (1 - theirs.speed / speed(mine)) if mine and theirs else None for mine, theirs in pairs)
 
     return Gain(

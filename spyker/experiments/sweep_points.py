@@ -12,12 +12,12 @@ from spyker.config.scenario import Scenario
 from spyker.config.sections import show
 from spyker.errors import UsageError
 from spyker.plots.curves import curve, targets
-from spyker.plots.samples import Sample, sample
+from spyker.plots.samples import SeedSample, sample
 from spyker.records import RunRecord
 
 
 @dataclass(frozen=True, slots=True)
-class Point:
+class SweepPoint:
     """One combination of values."""
 
     values: Mapping[str, object]
@@ -35,19 +35,19 @@ def combinations(vary: Mapping[str, Sequence[object]]) -> list[dict[str, object]
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class SweepRow:
     """What came of one combination, one number per seed; no measures at all if every run diverged."""
 
     values: Mapping[str, object]
     seeds: Sequence[int]
     folders: Sequence[str]
     """Where each seed's run is."""
-    measures: Mapping[str, Sample]
+    measures: Mapping[str, SeedSample]
 
 
-def row(point: Point, runs: Sequence[RunRecord | None], folders: Sequence[str]) -> Row:
+def row(point: SweepPoint, runs: Sequence[RunRecord | None], folders: Sequence[str]) -> SweepRow:
     """Measure the runs of one combination, one per seed, which are in these folders."""
-    measures: dict[str, Sample] = {}
+    measures: dict[str, SeedSample] = {}
     drawn = [None if run is None else curve(run) for run in runs]
     metric = next((c.metric for c in drawn if c is not None), None)
     if metric is not None:
@@ -59,15 +59,15 @@ def row(point: Point, runs: Sequence[RunRecord | None], folders: Sequence[str]) 
             measures[f"time to {target:g}, averaged model"] = sample(hit and hit[0] for hit in hits)
         measures[f"final {metric}"] = sample(None if c is None else c.mean[-1] for c in drawn)
         measures[f"final {metric}, averaged model"] = sample(None if c is None else c.averaged[-1] for c in drawn)
-    return Row(point.values, [point.scenario.seed + i for i in range(len(runs))], folders, measures)
+    return SweepRow(point.values, [point.scenario.seed + i for i in range(len(runs))], folders, measures)
 
 
-def all_measures(rows: Sequence[Row]) -> list[str]:
+def all_measures(rows: Sequence[SweepRow]) -> list[str]:
     """What any of the combinations has; tasks and targets may differ."""
     return list(dict.fromkeys(measure for r in rows for measure in r.measures))
 
 
-def lines(rows: Sequence[Row]) -> tuple[list[str], list[list[object]]]:
+def lines(rows: Sequence[SweepRow]) -> tuple[list[str], list[list[object]]]:
     """All numbers, one line per combination and seed, and what stands above them."""
     keys = [key for key in rows[0].values if key != "seed"]
     measures = all_measures(rows)
@@ -79,7 +79,7 @@ def lines(rows: Sequence[Row]) -> tuple[list[str], list[list[object]]]:
     return [*keys, "seed", "folder", *measures], body
 
 
-def as_csv(rows: Sequence[Row]) -> str:
+def as_csv(rows: Sequence[SweepRow]) -> str:
     """All numbers as a CSV file."""
     file = io.StringIO()
     writer = csv.writer(file, lineterminator="\n")
@@ -91,12 +91,12 @@ def as_csv(rows: Sequence[Row]) -> str:
     return file.getvalue()
 
 
-def main_measures(rows: Sequence[Row]) -> list[str]:
+def main_measures(rows: Sequence[SweepRow]) -> list[str]:
     """The measures that people are shown, which are not all."""
     return [m for m in all_measures(rows) if not m.startswith("updates") and "averaged" not in m]
 
 
-def cells(rows: Sequence[Row]) -> tuple[list[str], list[list[str]]]:
+def cells(rows: Sequence[SweepRow]) -> tuple[list[str], list[list[str]]]:
     """What a table for people has: a line per combination, means over the seeds."""
     shown = main_measures(rows)
     body = []

@@ -16,12 +16,12 @@ from spyker.vectors import Vector
 NDArray: TypeAlias = npt.NDArray[Any]
 
 
-class MisfitError(ValueError):
+class ArrayMismatchError(ValueError):
     """Arrays that are not those of the model."""
 
 
 @dataclass(frozen=True, slots=True)
-class Arrays:
+class NamedArrays:
     """What a model consists of, in its order.
 
     Floating-point arrays are learnt: they travel as float32 and have their own type again in the app. Others, such as
@@ -33,17 +33,19 @@ class Arrays:
     """All arrays of the first model, by name."""
 
     @classmethod
-    def of(cls, arrays: Mapping[str, NDArray]) -> Arrays:
+    def of(cls, arrays: Mapping[str, NDArray]) -> NamedArrays:
         """What these arrays are; an error has the reason and the remedy."""
         learnt = {name: array for name, array in arrays.items() if is_learnt(array)}
         if not learnt:
-            raise MisfitError(
+            raise ArrayMismatchError(
                 f"its model {not_averaged(arrays)}, so servers cannot average it",
                 "Choose an app whose model is float arrays, or let Flower run this one (flwr run)",
             )
         for name, array in learnt.items():
             if not np.isfinite(array).all():
-                raise MisfitError(f"its first model has numbers in {name!r} that are not finite", "Fix the model")
+                raise ArrayMismatchError(
+                    f"its first model has numbers in {name!r} that are not finite", "Fix the model"
+                )
         names = sorted(learnt, key=is_statistic)  # which stand last
         return cls(Layout(tuple(names), tuple(learnt[name].shape for name in names)), dict(arrays))
 
@@ -57,12 +59,12 @@ class Arrays:
         """The model of some arrays, which must have the names and shapes of the first."""
         for name, shape in zip(self.layout.names, self.layout.shapes, strict=True):
             if name not in arrays:
-                raise MisfitError(f"no array {name!r}, only {', '.join(map(repr, arrays)) or 'nothing'}")
+                raise ArrayMismatchError(f"no array {name!r}, only {', '.join(map(repr, arrays)) or 'nothing'}")
             if arrays[name].shape != shape:
-                raise MisfitError(f"the array {name!r} in the shape {arrays[name].shape}, which was {shape}")
+                raise ArrayMismatchError(f"the array {name!r} in the shape {arrays[name].shape}, which was {shape}")
         unknown = next((name for name in arrays if name not in self.first), None)
         if unknown is not None:
-            raise MisfitError(f"an array {unknown!r}, which the model does not have")
+            raise ArrayMismatchError(f"an array {unknown!r}, which the model does not have")
         return self.layout.vector({name: np.asarray(arrays[name], np.float32) for name in self.layout.names})
 
     def arrays(self, weights: Vector) -> dict[str, NDArray]:

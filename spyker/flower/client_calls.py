@@ -31,7 +31,7 @@ NEW_NAMES = ("arrays", "config")
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class ClientReply:
     """What an app answered."""
 
     arrays: Mapping[str, NDArray]
@@ -42,7 +42,7 @@ class Answer:
 
 
 @dataclass(slots=True)
-class Caller:
+class ClientAppCaller:
     """Calls one app, for any of so many clients."""
 
     app: ClientApp
@@ -66,7 +66,7 @@ class Caller:
         step: int,
         state: bytes | None = None,
         run_config: Mapping[str, Any] | None = None,
-    ) -> Answer:
+    ) -> ClientReply:
         """Have a client do something with a model; its random numbers follow from seed, client and step.
 
         ``run_config`` has what differs from the run config of the app.
@@ -114,7 +114,7 @@ def message(kind: str, content: RecordDict, client: int, group: str) -> Message:
     return Message(content=content, metadata=metadata)
 
 
-def read(content: RecordDict, state: bytes | None) -> Answer:
+def read(content: RecordDict, state: bytes | None) -> ClientReply:
     """What an answer says. Numbers are metrics; a list of them is one metric for each."""
     arrays = [dict(record) for record in content.array_records.values()]
     if len(arrays) > 1:
@@ -126,7 +126,7 @@ def read(content: RecordDict, state: bytes | None) -> Answer:
             values = {f"{name}.{i}": v for i, v in enumerate(value)} if listed else {name: value}
             metrics |= {name: float(v) for name, v in values.items() if isinstance(v, Real)}
     examples = metrics.pop(EXAMPLES, metrics.pop("num_examples", None))
-    return Answer(
+    return ClientReply(
         {name: array.numpy() for name, array in arrays[0].items()} if arrays else {},
         metrics,
         None if examples is None else int(examples),

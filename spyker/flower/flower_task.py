@@ -16,23 +16,23 @@ from flwr.app import MessageType
 from flwr.clientapp import ClientApp
 from flwr.serverapp import ServerApp
 
-from spyker.config.name_lookup import Names
+from spyker.config.name_lookup import NameLookup
 from spyker.config.scenario import Training
 from spyker.config.sections import show
 from spyker.errors import FlowerError, UsageError
-from spyker.flower.arrays import Arrays, MisfitError, NDArray
-from spyker.flower.client_calls import Answer, Caller, seed_all
+from spyker.flower.arrays import ArrayMismatchError, NamedArrays, NDArray
+from spyker.flower.client_calls import ClientAppCaller, ClientReply, seed_all
 from spyker.flower.initial_arrays import as_arrays
-from spyker.flower.learning_rate import KEYS, AppRate, find_rate, rate_entries
+from spyker.flower.learning_rate import KEYS, AppLearningRate, find_rate, rate_entries
 from spyker.flower.project import find_project, read_pairs
-from spyker.flower.server_app import Told, ask, ask_client
-from spyker.tasks.task import Metric, Task, Trained
+from spyker.flower.server_app import ServerAppSetup, ask, ask_client
+from spyker.tasks.task import Metric, Task, TrainingResult
 from spyker.vectors import Vector
 
 RATE, AGE, ROUND = "spyker-rate", "spyker-age", "server-round"
 """Keys of the configuration that an app is sent."""
 LOWER = ("loss", "error", "mse", "mae", "rmse", "perplexity", "entropy")
-APPS = Names((), "", "package.module:app")
+APPS = NameLookup((), "", "package.module:app")
 
 
 def find_app(options: Any) -> ClientApp:
@@ -54,15 +54,15 @@ def make(options: Any, clients: int, seed: int, set_rate: float | None) -> Task:
     """Make the task for so many clients. This runs the ServerApp. ``set_rate`` is the scenario's, if it sets one."""
     caller = make_caller(options, clients, seed)
     server = options.server or find_project(options.app).server
-    told = Told() if server is None else ask(find(server, "task.server", ServerApp), caller)
+    told = ServerAppSetup() if server is None else ask(find(server, "task.server", ServerApp), caller)
     return FlowerTask(options, caller, told, first_model(options, caller, told), set_rate)
 
 
-def make_caller(options: Any, clients: int, seed: int) -> Caller:
+def make_caller(options: Any, clients: int, seed: int) -> ClientAppCaller:
     """Find the ClientApp and its configuration."""
     run_config = find_project(options.app).run_config(options.run_config)
     node_config = read_pairs(options.node_config, "task.node-config")
-    return Caller(find_app(options), clients, seed, run_config, node_config)
+    return ClientAppCaller(find_app(options), clients, seed, run_config, node_config)
 
 
 def unpickle(options: Any, clients: int, seed: int, told: bytes, first: Mapping[str, NDArray]) -> FlowerTask:
@@ -70,7 +70,7 @@ def unpickle(options: Any, clients: int, seed: int, told: bytes, first: Mapping[
     return FlowerTask(options, make_caller(options, clients, seed), pickle.loads(told), first)
 
 
-def first_model(options: Any, caller: Caller, told: Told) -> Mapping[str, NDArray]:
+def first_model(options: Any, caller: ClientAppCaller, told: ServerAppSetup) -> Mapping[str, NDArray]:
     """The model that everybody starts from."""
     if options.model is not None:
         return as_arrays(options.model, caller)
@@ -92,16 +92,16 @@ class FlowerTask(Task):
     def __init__(
         self,
         options: Any,
-        caller: Caller,
-        told: Told,
+        caller: ClientAppCaller,
+        told: ServerAppSetup,
         first: Mapping[str, NDArray],
         set_rate: float | None = None,
     ) -> None:
         self.options, self.caller, self.told = options, caller, told
         caller.names = told.names
         try:
-            self.arrays = Arrays.of(first)
-        except MisfitError as error:
+            self.arrays = NamedArrays.of(first)
+        except ArrayMismatchError as error:
             reason, remedy = error.args
             raise UsageError("task.app", f"{options.app} is not allowed: {reason}", remedy) from None
         self.layout, self.statistics = self.arrays.layout, self.arrays.statistics
@@ -113,7 +113,7 @@ class FlowerTask(Task):
         self.rate = None if found is None else found.value
         self.notes = (self._rate_note(set_rate, found), self._judge_note(server))
 
-    def _rate_note(self, set_rate: float | None, found: AppRate | None) -> str:
+    def _rate_note(self, set_rate: float | None, found: AppLearningRate | None) -> str:
         """Say which learning rate clients are told, and why that one."""
         if found is None:
             rate, key = set_rate or Training().rate, self.options.rate_key or KEYS[0]
@@ -172,7 +172,7 @@ class FlowerTask(Task):
 
     def train(
         self, client: int, weights: Vector, rate: float, step: int, age: float = 0.0, state: bytes | None = None
-    ) -> Trained:
+    ) -> TrainingResult:
         """Have the app train."""
         key, config = self.options.rate_key, dict(self.told.train or {})
         config |= rate_entries(key, config, rate)
@@ -182,9 +182,9 @@ class FlowerTask(Task):
         answer = self.caller.call(client, MessageType.TRAIN, arrays, config, step, state, run_config)
         try:
             trained = self.arrays.vector(answer.arrays)
-        except MisfitError as error:
+        except ArrayMismatchError as error:
             raise FlowerError(f"{self.options.app} returned {error}") from None
-        return Trained(trained, answer.examples, answer.metrics or None, answer.state)
+        return TrainingResult(trained, answer.examples, answer.metrics or None, answer.state)
 
     def explain(self, client: int, weights: Vector, rate: float, step: int, state: Any = None) -> str:
         """What the app returned that is not finite; it need not have to do with the rate."""
@@ -218,7 +218,7 @@ class FlowerTask(Task):
             return self.told.judge(arrays) or {}
         return weighted([self._evaluate(client, arrays, states.get(client)) for client in range(self._evaluators)])
 
-    def _evaluate(self, client: int, arrays: Mapping[str, NDArray], state: bytes | None) -> Answer:
+    def _evaluate(self, client: int, arrays: Mapping[str, NDArray], state: bytes | None) -> ClientReply:
         config = dict(self.told.evaluate or {}) | {ROUND: 1}
         return self.caller.call(client, MessageType.EVALUATE, arrays, config, 0, state)
 
@@ -239,7 +239,7 @@ class FlowerTask(Task):
         return Metric(name, higher, (0.9, 0.95) if "acc" in name.lower() else ())
 
 
-def weighted(answers: list[Answer]) -> dict[str, float]:
+def weighted(answers: list[ClientReply]) -> dict[str, float]:
     """The mean of what clients measured, weighted by the number of their examples, as Flower has it."""
     names = list(answers[0].metrics) if answers else []
     share = np.array([answer.examples or 1 for answer in answers], np.float64)

@@ -13,7 +13,7 @@ KEYS = ("lr", "learning-rate", "learning_rate")
 
 
 @dataclass(frozen=True, slots=True)
-class AppRate:
+class AppLearningRate:
     """A learning rate that an app has in its configuration."""
 
     value: float
@@ -21,13 +21,13 @@ class AppRate:
     place: str
 
 
-def find_rate(key: str | None, places: Mapping[str, Mapping[str, Any]]) -> AppRate | None:
+def find_rate(key: str | None, places: Mapping[str, Mapping[str, Any]]) -> AppLearningRate | None:
     """Find the app's rate in the first place that has it, under a key, or under those of Flower's examples."""
     for place, config in places.items():
         for name in KEYS if key is None else (key,):
             value = config.get(name)
             if isinstance(value, Real) and not isinstance(value, bool) and 0 < float(value) < math.inf:
-                return AppRate(float(value), name, place)
+                return AppLearningRate(float(value), name, place)
     return None
 
 

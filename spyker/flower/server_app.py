@@ -29,7 +29,7 @@ from spyker.flower.client_calls import (
     NEW_NAMES,
     RUN,
     SERVER_NODE,
-    Caller,
+    ClientAppCaller,
     as_record,
     message,
     node_of,
@@ -43,7 +43,7 @@ Judgement = Callable[[Mapping[str, NDArray]], Mapping[str, float] | None]
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class ServerAppSetup:
     """What a ServerApp said."""
 
     arrays: Mapping[str, NDArray] | None = None
@@ -56,14 +56,14 @@ class Told:
     """Its evaluation of a model, on data of its own."""
 
 
-def ask(server: ServerApp, caller: Caller) -> Told:
+def ask(server: ServerApp, caller: ClientAppCaller) -> ServerAppSetup:
     """Run a ServerApp as far as it goes."""
     seed_all(caller.seed)
     context = Context(RUN, SERVER_NODE, {}, RecordDict(), dict(caller.run_config))
     with quiet():
         if server._main is None and server._server_fn is not None:
             return ask_components(server._server_fn(context), caller)
-        told = Told()
+        told = ServerAppSetup()
 
         def note(evaluate_config: ConfigRecord | None, evaluate_fn: Any) -> None:
             nonlocal told
@@ -71,8 +71,8 @@ def ask(server: ServerApp, caller: Caller) -> Told:
 
         try:
             with identified(), started(note):
-                server(Everybody(caller), context)
-        except Asked as asked:
+                server(AllNodesGrid(caller), context)
+        except TrainingRequested as asked:
             return replace(told, **first(asked.content))
     raise UsageError(
         WHERE, "ended without having sent anybody a model to train", "Name one that does, or set task.model"
@@ -106,7 +106,7 @@ def judging(evaluate_fn: Any) -> Judgement | None:
 # --- A ServerApp with a main function ----------------------------------------------------------------------------
 
 
-class Asked(BaseException):
+class TrainingRequested(BaseException):
     """The ServerApp has sent its clients something to train."""
 
     def __init__(self, content: RecordDict) -> None:
@@ -114,10 +114,10 @@ class Asked(BaseException):
         self.content = content
 
 
-class Everybody(Grid):  # type: ignore[misc]
+class AllNodesGrid(Grid):  # type: ignore[misc]
     """All clients, as a ServerApp sees them."""
 
-    def __init__(self, caller: Caller) -> None:
+    def __init__(self, caller: ClientAppCaller) -> None:
         self.caller, self.looked = caller, 0
         self.replies: dict[str, Message] = {}
 
@@ -141,7 +141,7 @@ class Everybody(Grid):  # type: ignore[misc]
         names = []
         for each in messages:
             if each.metadata.message_type.partition(".")[0] == MessageType.TRAIN:
-                raise Asked(each.content)
+                raise TrainingRequested(each.content)
             client = each.metadata.dst_node_id - node_of(0)
             names.append(f"{len(self.replies)}")
             asked = message(each.metadata.message_type, each.content, client, names[-1])
@@ -218,11 +218,11 @@ def quiet() -> Iterator[None]:
 # --- A ServerApp with a server_fn ----------------------------------------------------------------------------------
 
 
-class Present(ClientManager):  # type: ignore[misc]
+class AllClientsManager(ClientManager):  # type: ignore[misc]
     """All clients are there, and it does not matter who they are."""
 
     def __init__(self, clients: int) -> None:
-        self.clients = {str(k): Nobody(str(k)) for k in range(clients)}
+        self.clients = {str(k): UnreachableClient(str(k)) for k in range(clients)}
 
     def num_available(self) -> int:
         """How many there are."""
@@ -248,7 +248,7 @@ class Present(ClientManager):  # type: ignore[misc]
         return True
 
 
-class Nobody(ClientProxy):  # type: ignore[misc]
+class UnreachableClient(ClientProxy):  # type: ignore[misc]
     """A client that is never asked."""
 
     def _refuse(self, *_: object) -> NoReturn:
@@ -257,14 +257,14 @@ class Nobody(ClientProxy):  # type: ignore[misc]
     get_properties = get_parameters = fit = evaluate = reconnect = _refuse
 
 
-def ask_components(parts: ServerAppComponents, caller: Caller) -> Told:
+def ask_components(parts: ServerAppComponents, caller: ClientAppCaller) -> ServerAppSetup:
     """What the strategy of a ``server_fn`` says."""
-    strategy, everybody = parts.strategy, Present(caller.clients)
+    strategy, everybody = parts.strategy, AllClientsManager(caller.clients)
     if strategy is None:
-        return Told()
+        return ServerAppSetup()
     given = strategy.initialize_parameters(everybody)
     if given is None:
-        return Told()
+        return ServerAppSetup()
     arrays = parameters_to_ndarrays(given)
     trains, evaluates = strategy.configure_fit(1, given, everybody), strategy.configure_evaluate(1, given, everybody)
 
@@ -275,7 +275,7 @@ def ask_components(parts: ServerAppComponents, caller: Caller) -> Told:
         loss, metrics = result
         return {"loss": float(loss)} | {name: float(value) for name, value in metrics.items()}
 
-    return Told(
+    return ServerAppSetup(
         numbered(arrays),
         dict(trains[0][1].config) if trains else {},
         dict(evaluates[0][1].config) if evaluates else {},
@@ -283,7 +283,7 @@ def ask_components(parts: ServerAppComponents, caller: Caller) -> Told:
     )
 
 
-def ask_client(caller: Caller) -> Mapping[str, NDArray] | None:
+def ask_client(caller: ClientAppCaller) -> Mapping[str, NDArray] | None:
     """The first model of a ``client_fn``'s client: Flower, too, asks one for it where the ServerApp has none."""
     if not caller.legacy:
         return None

@@ -17,8 +17,8 @@ from typing import Any
 from spyker.errors import DeploymentError
 from spyker.net.driver import Driver
 from spyker.node.membership import OPERATOR
-from spyker.node.paxos import Wish
-from spyker.node.views import NOBODY, Change, Member
+from spyker.node.paxos import Proposal
+from spyker.node.views import NOBODY, Member, MembershipChange
 
 SOCKET = "control"
 LONGEST = 1 << 16
@@ -35,7 +35,7 @@ def short_path(folder: Path) -> Iterator[str]:
         os.close(opened)
 
 
-async def listen_for_orders(folder: Path, driver: Driver) -> asyncio.AbstractServer:
+async def serve_commands(folder: Path, driver: Driver) -> asyncio.AbstractServer:
     """Take orders until the server is closed. Only the owner of the folder can give them."""
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -43,7 +43,7 @@ async def listen_for_orders(folder: Path, driver: Driver) -> asyncio.AbstractSer
             async with asyncio.timeout(SECONDS):
                 order = json.loads(await reader.readuntil(b"\n"))
             try:
-                answer = carry_out(driver, order)
+                answer = execute_command(driver, order)
             except (KeyError, TypeError, ValueError) as error:
                 answer = {"error": str(error)}
             writer.write(json.dumps(answer).encode() + b"\n")
@@ -59,7 +59,7 @@ async def listen_for_orders(folder: Path, driver: Driver) -> asyncio.AbstractSer
         os.umask(before)
 
 
-def carry_out(driver: Driver, order: dict[str, Any]) -> dict[str, Any]:
+def execute_command(driver: Driver, order: dict[str, Any]) -> dict[str, Any]:
     """Do what is ordered, and answer how things are."""
     if order["order"] == "change":
         change_members(driver, order)
@@ -86,14 +86,14 @@ def change_members(driver: Driver, order: dict[str, Any]) -> None:
     else:
         address = order.get("address") or (now.address if now is not None else "")
         wanted = Member(NOBODY, address, now.learner if now is not None else True)
-    change = Change(server, wanted)
+    change = MembershipChange(server, wanted)
     if order.get("force"):
         driver.tell(force, driver, change)
     else:
-        seats.wish(Wish(OPERATOR, change, now))
+        seats.wish(Proposal(OPERATOR, change, now))
 
 
-def force(driver: Driver, change: Change) -> None:
+def force(driver: Driver, change: MembershipChange) -> None:
     """Without a vote."""
     driver.host.seats.force(change)
     driver.host.settle_seats()
@@ -123,7 +123,7 @@ def members(driver: Driver) -> dict[str, Any]:
     return {"server": host.id, "epoch": view.epoch, "token": token, "members": servers, "pending": len(seats.wishes)}
 
 
-def give_order(folder: Path, order: dict[str, Any]) -> dict[str, Any]:
+def send_command(folder: Path, order: dict[str, Any]) -> dict[str, Any]:
     """Tell a running server what to do; its answer."""
     try:
         with short_path(folder) as path, socket.socket(socket.AF_UNIX) as connection:

@@ -13,7 +13,7 @@ POOLED_FROM = 1 << 18  # parameters; below a megabyte the allocator does this it
 ONLY_THE_POOL = 2  # what sys.getrefcount says of a vector that the pool's list alone holds: that, and the call
 
 
-class Buffers:
+class BufferPool:
     """Hands out vectors for arriving models, at most so many at a time that they fit into ``memory`` bytes.
 
     Whoever finds none waits, does not read on, and so makes its peer wait. A vector is free again when nobody refers to

@@ -17,12 +17,12 @@ from cryptography.hazmat.primitives import serialization
 from spyker.errors import UsageError
 from spyker.net.certificates import server_name
 from spyker.net.channels import read_file
-from spyker.net.server_config import Config
+from spyker.net.server_config import ServerConfig
 
 CERTIFICATE, KEY, CA = "deploy.certificate", "deploy.key", "deploy.ca"
 
 
-def check_certificate(config: Config, now: datetime | None = None) -> None:
+def check_certificate(config: ServerConfig, now: datetime | None = None) -> None:
     """Refuse certificate, key and authority that do not belong together, or not to this server, or to another time."""
     deploy = config.deploy
     path, key_path, ca_path = (config.path(name) for name in (deploy.certificate, deploy.key, deploy.ca))

@@ -7,16 +7,16 @@ from pathlib import Path
 
 from spyker.config.scenario import Scenario
 from spyker.errors import CheckpointError
-from spyker.net.model_export import Saved, read_saved
+from spyker.net.model_export import SavedModel, read_saved
 from spyker.tasks.final_models import write_models
 
 
-def leave_models(states: Mapping[int, Path], scenario: Scenario, t: float, folder: Path) -> list[str]:
+def write_checkpoint_models(states: Mapping[int, Path], scenario: Scenario, t: float, folder: Path) -> list[str]:
     """Write the models in some servers' state folders, and their mean, and return what is to be said of missing ones.
 
     A server whose state cannot be read takes nobody else's model with it.
     """
-    found: dict[int, Saved] = {}
+    found: dict[int, SavedModel] = {}
     missing = []
     for server, state in states.items():
         try:

@@ -1,6 +1,6 @@
 """A client's connection to its server: hello and welcome, tasks and answers, again and again.
 
-What a client keeps over all its connections, and what it answers, a :class:`~spyker.node.pending_update.Holding`
+What a client keeps over all its connections, and what it answers, a :class:`~spyker.node.pending_update.PendingUpdate`
 decides.
 """
 
@@ -20,17 +20,17 @@ import grpc.aio
 from spyker.errors import ClientRejectedError, TrainingFailedError
 from spyker.net import spyker_pb2 as pb
 from spyker.net.backoff import Backoff
-from spyker.net.buffer_pool import Buffers
+from spyker.net.buffer_pool import BufferPool
 from spyker.net.channels import ATTEND, open_stream
-from spyker.net.connection_hints import hint
+from spyker.net.connection_hints import connection_hint
 from spyker.net.frames import PROTOCOL, send, split
-from spyker.net.json_log import Log
-from spyker.net.nearest_server import Ranking
-from spyker.net.streams import CONNECTION_LOST, Ended, read_body, read_frame, why
+from spyker.net.json_log import JsonLog
+from spyker.net.nearest_server import ServerRanking
+from spyker.net.streams import CONNECTION_LOST, StreamEnded, read_body, read_frame, why
 from spyker.net.training_thread import TrainingThread
-from spyker.net.wire import Border, fill
-from spyker.node.pending_update import Held, Holding
-from spyker.node.rejection import Refusal
+from spyker.net.wire import MessageValidator, fill
+from spyker.node.pending_update import PendingTask, PendingUpdate
+from spyker.node.rejection import Rejection
 from spyker.protocol.client import Client
 from spyker.protocol.codec import Sizes
 from spyker.protocol.messages import ServerMessage
@@ -44,7 +44,7 @@ FINAL = (grpc.StatusCode.UNAUTHENTICATED, grpc.StatusCode.FAILED_PRECONDITION)  
 
 
 @dataclass(frozen=True, slots=True)
-class Behaviour:
+class ClientOptions:
     """How the clients of a process behave."""
 
     keepalive: float
@@ -60,19 +60,19 @@ class Behaviour:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Shared:
+class ClientContext:
     """What all clients of a process have in common."""
 
-    behaviour: Behaviour
+    behaviour: ClientOptions
     training: TrainingThread
-    ranking: Ranking
-    buffers: Buffers
+    ranking: ServerRanking
+    buffers: BufferPool
     sizes: Sizes
     layout: bytes
     """A digest of what the numbers of a model mean."""
     learning: bytes
     """A digest of what clients and servers must agree on."""
-    log: Log
+    log: JsonLog
     known: set[str] = field(default_factory=set)
     """Servers that have answered, or of which it was said what may be wrong with them."""
 
@@ -81,13 +81,13 @@ class ClientLink:
     """Connects one client, for as long as it is wanted."""
 
     def __init__(
-        self, client: Client, shared: Shared, connect: Callable[[str], grpc.aio.Channel], credential: str | None
+        self, client: Client, shared: ClientContext, connect: Callable[[str], grpc.aio.Channel], credential: str | None
     ) -> None:
         """``connect`` gives this client's own connection to an address."""
         self.id, self.shared, self.connect, self.log = client.id, shared, connect, shared.log
-        self.holding = Holding(client)
+        self.holding = PendingUpdate(client)
         self.metadata = () if credential is None else (("authorization", f"Bearer {credential}"),)
-        self._border = Border(client.hears, shared.sizes)
+        self._border = MessageValidator(client.hears, shared.sizes)
         self._seen = time.monotonic()  # when a server last said anything
         self._failure: TrainingFailedError | None = None
         self._replaced = 0  # so many connections in a row ended because another one of this client was made
@@ -149,7 +149,7 @@ class ClientLink:
         """What may be wrong with a server that nobody of this process has ever heard anything of; said once."""
         if address in self.shared.known:
             return None
-        meant = hint(code, said, insecure=not self.metadata)
+        meant = connection_hint(code, said, insecure=not self.metadata)
         if meant is not None:
             self.shared.known.add(address)
         return meant
@@ -195,7 +195,7 @@ class ClientLink:
             task = asyncio.current_task()
             if task is not None and task.cancelling():
                 raise
-            raise Ended(grpc.StatusCode.CANCELLED, "the connection was given up") from None
+            raise StreamEnded(grpc.StatusCode.CANCELLED, "the connection was given up") from None
         finally:
             self._stream = self._writing_since = None
             if answering is not None:
@@ -221,7 +221,7 @@ class ClientLink:
         self._seen = time.monotonic()
         self.shared.known.add(address)
         if welcome.protocol != PROTOCOL:
-            raise Refusal("protocol", f"the server speaks version {welcome.protocol}, not {PROTOCOL}")
+            raise Rejection("protocol", f"the server speaks version {welcome.protocol}, not {PROTOCOL}")
         self.holding.welcomed(welcome.server, keep=welcome.keep)
         if not welcome.keep:
             self._drop()
@@ -239,7 +239,7 @@ class ClientLink:
                 self.log.info("goodbye", client=self.id, finished=said.finished, saved_version=said.saved_version)
                 return bool(said.finished)
             if frame is None or kind != "assignment":
-                raise Refusal("malformed", "neither a task nor a goodbye")
+                raise Rejection("malformed", "neither a task nor a goodbye")
             self._drop()  # the server has the answer, or does not want it; and the new model needs the room
             message = await self._receive(stream, frame.assignment.content, chunk)
             if time.monotonic() >= look:
@@ -274,7 +274,7 @@ class ClientLink:
 
     # --- Training and answering ------------------------------------------------------------------------------------
 
-    async def _begin(self, held: Held) -> None:
+    async def _begin(self, held: PendingTask) -> None:
         """Begin with a task; if that takes no time, finish it."""
         if self.shared.training.at_once:
             await self._train(held)
@@ -282,7 +282,7 @@ class ClientLink:
             self._training = asyncio.create_task(self._train(held))
             self._training.add_done_callback(lambda task: self._wake.set())
 
-    async def _train(self, held: Held) -> None:
+    async def _train(self, held: PendingTask) -> None:
         try:
             job = await self.shared.training.train(self.id, held.order)
             assert job.result is not None

@@ -22,9 +22,9 @@ from spyker.net.credentials import Credentials
 from spyker.net.driver import Driver
 from spyker.net.frames import PROTOCOL, send, split
 from spyker.net.streams import STREAM_OVER
-from spyker.net.wire import Border, Incoming
-from spyker.node.rejection import Refusal
-from spyker.node.task_tokens import Ticket
+from spyker.net.wire import IncomingMessage, MessageValidator
+from spyker.node.rejection import Rejection
+from spyker.node.task_tokens import TaskToken
 from spyker.protocol.codec import Array, Sizes
 from spyker.protocol.messages import ClientMessage, Message
 
@@ -33,7 +33,7 @@ CODES = {"credential": grpc.StatusCode.UNAUTHENTICATED, "agreement": grpc.Status
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class ClientLimits:
     """What a client may take its time for, and what it may send."""
 
     stall: float = 30.0
@@ -53,10 +53,10 @@ class ClientPort:
         sizes: Sizes,
         answers: type[ClientMessage],
         credentials: Credentials | None,
-        limits: Limits,
+        limits: ClientLimits,
     ) -> None:
         """``credentials`` tell whose a credential is. Without any, clients are who they say."""
-        self.driver, self.border = driver, Border([answers], sizes)
+        self.driver, self.border = driver, MessageValidator([answers], sizes)
         self.credentials, self.limits = credentials, limits
         self.live: set[ClientSession] = set()
 
@@ -71,7 +71,7 @@ class ClientPort:
             self.live.add(session)
             self._tell(driver.host.come, k, session, hello.size, hello.holding or None)
             await session.run()
-        except Refusal as refusal:
+        except Rejection as refusal:
             driver.refused(k, refusal)
             await context.abort(CODES.get(refusal.reason, grpc.StatusCode.INVALID_ARGUMENT), str(refusal))
         finally:
@@ -93,24 +93,26 @@ class ClientPort:
                 client = self.credentials.owner(credential_digest(value.removeprefix("Bearer ")))
                 if client is not None:
                     return client
-        raise Refusal("credential", "no credential of this deployment came with the call")
+        raise Rejection("credential", "no credential of this deployment came with the call")
 
     async def _hello(self, context: Any, expected: int | None) -> pb.Hello:
         try:
             async with asyncio.timeout(HELLO_SECONDS):
                 data = await context.read()
         except TimeoutError:
-            raise Refusal("malformed", "no Hello") from None
+            raise Rejection("malformed", "no Hello") from None
         if data is grpc.aio.EOF:
-            raise Refusal("malformed", "no Hello")
+            raise Rejection("malformed", "no Hello")
         _, frame = split(data)
         if frame is None or frame.WhichOneof("body") != "hello":
-            raise Refusal("malformed", "the first frame is not Hello")
+            raise Rejection("malformed", "the first frame is not Hello")
         hello = frame.hello
         if hello.protocol != PROTOCOL:
-            raise Refusal("agreement", f"this server speaks version {PROTOCOL} of the protocol, not {hello.protocol}")
+            raise Rejection("agreement", f"this server speaks version {PROTOCOL} of the protocol, not {hello.protocol}")
         if expected is not None and hello.client != expected:
-            raise Refusal("credential", f"the credential of client {expected} does not speak for client {hello.client}")
+            raise Rejection(
+                "credential", f"the credential of client {expected} does not speak for client {hello.client}"
+            )
         self.driver.host.admit(hello.client, hello.size, hello.layout, hello.learning)
         return hello
 
@@ -137,7 +139,7 @@ class ClientPort:
         for session in list(self.live):
             try:
                 self.identify(session.context)
-            except Refusal:
+            except Rejection:
                 self.driver.log.warning("revoked", client=session.client)
                 session.close("credential: it was taken back")
 
@@ -215,7 +217,7 @@ class ClientSession:
         except asyncio.CancelledError:
             if self._reading_since is not None:
                 self.driver.refused(
-                    self.client, Refusal("truncated", "the connection broke in the middle of a message")
+                    self.client, Rejection("truncated", "the connection broke in the middle of a message")
                 )
             if self._closed is None:
                 raise  # the connection is gone
@@ -237,7 +239,7 @@ class ClientSession:
                 driver.tell(host.leave, k, self)
                 return
             if frame is None or said != "answer":
-                raise Refusal("malformed", "neither an answer nor a goodbye")
+                raise Rejection("malformed", "neither an answer nor a goodbye")
             answer = frame.answer
             ticket = host.check(k, answer.ticket)
             incoming = port.border.arrive(answer.content, chunk)
@@ -257,7 +259,7 @@ class ClientSession:
                 except STREAM_OVER:
                     return
 
-    async def _receive(self, ticket: Ticket, incoming: Incoming) -> int:
+    async def _receive(self, ticket: TaskToken, incoming: IncomingMessage) -> int:
         """Receive the rest of an answer whose first chunk is here, and return how many bytes that was."""
         driver, limits, buffers = self.driver, self.port.limits, self.driver.buffers
 
@@ -281,7 +283,7 @@ class ClientSession:
             raise
         return size
 
-    def _hand_over(self, ticket: Ticket, message: Message, receipt: Callable[[], None] | None) -> None:
+    def _hand_over(self, ticket: TaskToken, message: Message, receipt: Callable[[], None] | None) -> None:
         self._handing_over = True
         try:
             assert isinstance(message, ClientMessage)

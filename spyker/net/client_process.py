@@ -15,20 +15,20 @@ import grpc.aio
 from spyker.config.scenario import Scenario
 from spyker.engines.engine import keep_memory
 from spyker.errors import ClientError, DeploymentError, UsageError
-from spyker.net.buffer_pool import Buffers
+from spyker.net.buffer_pool import BufferPool
 from spyker.net.certificate_check import read_authorities
 from spyker.net.certificates import CA, CREDENTIAL, load_credential
 from spyker.net.channels import channel, read_file, refuse_remote
-from spyker.net.client_link import Behaviour, ClientLink, Shared
-from spyker.net.json_log import Log
-from spyker.net.nearest_server import Ranking
+from spyker.net.client_link import ClientContext, ClientLink, ClientOptions
+from spyker.net.json_log import JsonLog
+from spyker.net.nearest_server import ServerRanking
 from spyker.net.server_config import check_address, learning_digest
 from spyker.net.stderr_capture import lines_as_json, own_stderr
 from spyker.net.training_thread import TrainingThread
 from spyker.protocol.codec import Sizes
 from spyker.tasks.client_delays import delays
 from spyker.tasks.layout import layout_digest
-from spyker.tasks.registry import recipe
+from spyker.tasks.registry import task_spec
 
 RECEIVE_MEMORY = 1 << 30  # bytes of buffers that are kept for the next model
 WATCH_SECONDS = 1.0
@@ -57,7 +57,7 @@ class Connections(dict[str, grpc.aio.Channel]):
 class ClientProcess:
     """All clients of this process. One that fails does not keep the others from going on."""
 
-    def __init__(self, links: Sequence[ClientLink], log: Log) -> None:
+    def __init__(self, links: Sequence[ClientLink], log: JsonLog) -> None:
         self.links, self.log = links, log
         self._interrupted = False
         self._failures: dict[str, list[int]] = {}  # the clients that failed, by reason
@@ -120,7 +120,7 @@ async def join(
     scenario: Scenario,
     clients: Sequence[int],
     servers: tuple[str, ...],
-    behaviour: Behaviour,
+    behaviour: ClientOptions,
     *,
     certs: Path | None = None,
     ca: Path | None = None,
@@ -138,20 +138,20 @@ async def join(
     else:
         secrets, authority = read_secrets(clients, certs, ca, credential)
         verified = grpc.ssl_channel_credentials(authority)
-    log = Log(own_stderr())
+    log = JsonLog(own_stderr())
     log.speak_for_all()
     keep_memory()
-    task = recipe(scenario).make()
+    task = task_spec(scenario).make()
     training = TrainingThread(task, delays(scenario) if paced else None)
     gc.freeze()  # what is here stays, and need not be looked through time and again
     parameters = task.initial().size
     connections = {k: Connections(behaviour.keepalive, verified) for k in clients}
     probes = Connections(behaviour.keepalive, verified)
-    shared = Shared(
+    shared = ClientContext(
         behaviour,
         training,
-        Ranking(servers, probes.__getitem__),
-        Buffers(parameters, max(RECEIVE_MEMORY, 4 * parameters * len(clients))),  # each will hold one, after all
+        ServerRanking(servers, probes.__getitem__),
+        BufferPool(parameters, max(RECEIVE_MEMORY, 4 * parameters * len(clients))),  # each will hold one, after all
         Sizes(parameters, len(scenario.placement().learners)),
         layout_digest(task),
         learning_digest(scenario),

@@ -13,7 +13,7 @@ AUTHORITY = (
 )
 
 
-def hint(code: grpc.StatusCode, said: str, *, insecure: bool) -> str | None:
+def connection_hint(code: grpc.StatusCode, said: str, *, insecure: bool) -> str | None:
     """What to check when a server that has never answered ends a connection like this."""
     if code is grpc.StatusCode.UNIMPLEMENTED:
         return PORT

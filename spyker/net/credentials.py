@@ -6,7 +6,7 @@ from pathlib import Path
 
 from spyker.errors import UsageError
 from spyker.net.certificates import load_credentials
-from spyker.net.json_log import Log
+from spyker.net.json_log import JsonLog
 
 
 class Credentials:
@@ -21,7 +21,7 @@ class Credentials:
         """Whose credential has this digest."""
         return self._owners.get(digest)
 
-    def refresh(self, log: Log) -> bool:
+    def refresh(self, log: JsonLog) -> bool:
         """Read the file again if it changed; whether it did. One that cannot be read changes nothing."""
         stamp = self._seen()
         if stamp == self._stamp:

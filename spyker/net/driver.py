@@ -14,34 +14,34 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from spyker.net import spyker_pb2 as pb
-from spyker.net.buffer_pool import Buffers
+from spyker.net.buffer_pool import BufferPool
 from spyker.net.checkpoints import Checkpoint, Checkpoints
 from spyker.net.frames import PROTOCOL
-from spyker.net.json_log import Log
+from spyker.net.json_log import JsonLog
 from spyker.net.metrics import Metrics
-from spyker.net.rate_limited_log import Repeats
-from spyker.net.recorder import Tally
+from spyker.net.rate_limited_log import RateLimitedLog
+from spyker.net.recorder import Recorder
 from spyker.net.wire import fill
-from spyker.node.control_messages import Word
+from spyker.node.control_messages import ControlMessage
 from spyker.node.effects import (
-    Acknowledge,
-    Close,
-    Done,
+    AcknowledgePeer,
+    ClientRejected,
+    CloseSession,
+    Completed,
     Effect,
-    Give,
-    Members,
-    Refused,
-    Save,
-    Started,
-    Stop,
-    Tell,
-    Welcome,
-    Whisper,
-    WriteDown,
+    MembershipChanged,
+    NodeStarted,
+    SaveCheckpoint,
+    SendControl,
+    SendPeer,
+    SendTask,
+    StopProcess,
+    WelcomeClient,
+    WriteFact,
 )
-from spyker.node.node import Host
-from spyker.node.rejection import Refusal
-from spyker.protocol.facts import ModelRestored, Quarantined, RateHalved, Suspected, Trusted
+from spyker.node.node import Node
+from spyker.node.rejection import Rejection
+from spyker.protocol.facts import ClientQuarantined, ModelRestored, PeerSuspected, PeerTrusted, RateHalved
 from spyker.protocol.messages import Action, StartTimer, StopTimer
 from spyker.vectors import Vector
 
@@ -55,16 +55,16 @@ class Driver:
 
     def __init__(
         self,
-        host: Host,
+        host: Node,
         *,
         parameters: int,
-        buffers: Buffers,
+        buffers: BufferPool,
         layout: dict[str, Any],
         identity: dict[str, Any],
         checkpoints: Checkpoints,
-        tally: Tally,
+        tally: Recorder,
         metrics: Metrics,
-        log: Log,
+        log: JsonLog,
     ) -> None:
         """Checkpoints hold ``layout``, which says what a model's numbers mean, so that an export needs no task, and
         ``identity``, whose they are.
@@ -72,15 +72,15 @@ class Driver:
         self.host, self.buffers, self.checkpoints = host, buffers, checkpoints
         self.layout, self.identity = layout, identity
         self.tally, self.metrics, self.log = tally, metrics, log
-        self.repeats = Repeats(log)
+        self.repeats = RateLimitedLog(log)
         self.loop = asyncio.get_running_loop()
         self.started = asyncio.Event()
         self.failed: asyncio.Future[None] = self.loop.create_future()
         self.news: dict[int, asyncio.Event] = defaultdict(asyncio.Event)  # there is something to tell another server
         self.acks: dict[int, asyncio.Event] = defaultdict(asyncio.Event)  # or to acknowledge
-        self.words: dict[int, deque[Word]] = defaultdict(lambda: deque(maxlen=MOST_WORDS))
-        self.stopped: asyncio.Future[Stop] = self.loop.create_future()
-        self.members_changed: Callable[[Members], None] = lambda members: None
+        self.words: dict[int, deque[ControlMessage]] = defaultdict(lambda: deque(maxlen=MOST_WORDS))
+        self.stopped: asyncio.Future[StopProcess] = self.loop.create_future()
+        self.members_changed: Callable[[MembershipChanged], None] = lambda members: None
         self._large = parameters >= IN_A_THREAD
         self._timers: dict[str, asyncio.TimerHandle] = {}
         self._idle: list[Callable[[], None]] = []
@@ -153,41 +153,43 @@ class Driver:
     def _carry_out(self, effects: list[Effect]) -> None:
         for effect in effects:
             match effect:
-                case WriteDown():
-                    if isinstance(effect.fact, Suspected | Trusted):
+                case WriteFact():
+                    if isinstance(effect.fact, PeerSuspected | PeerTrusted):
                         self.log.warning(effect.fact.kind, peer=effect.fact.peer)
                     self.tally.fact(effect.fact, effect.queue)
                     self.metrics.fact(effect.fact, effect.queue)
                     match effect.fact:
-                        case Quarantined(client=client, why=why, seconds=seconds):  # what led to it is in the record
+                        case ClientQuarantined(
+                            client=client, why=why, seconds=seconds
+                        ):  # what led to it is in the record
                             self.log.warning("quarantined", client=client, why=why, seconds=seconds)
                         case RateHalved(far=far, rate=rate):
                             self.log.warning("rate-halved", far=far, rate=rate)
                         case ModelRestored(norm=norm, good_norm=good_norm, gain=gain):
                             self.log.warning("restored", norm=norm, good_norm=good_norm, gain=gain)
-                case Give():
+                case SendTask():
                     frame = pb.Frame()
                     frame.assignment.ticket, frame.assignment.saved_version = effect.ticket, effect.saved_version
                     arrays = fill(frame.assignment.content, effect.message)
                     effect.session.give(frame.SerializeToString(), arrays, effect.message.kind)
-                case Done():
+                case Completed():
                     effect.receipt()
-                case Save():
+                case SaveCheckpoint():
                     self._save(effect)
-                case Tell():
+                case SendPeer():
                     self.news[effect.peer].set()
-                case Acknowledge():
+                case AcknowledgePeer():
                     self.acks[effect.peer].set()
-                case Whisper():
+                case SendControl():
                     self.words[effect.peer].append(effect.word)
                     self.news[effect.peer].set()
-                case Members():
+                case MembershipChanged():
                     self.log.info("members", epoch=effect.view.epoch, servers=sorted(effect.view.members))
                     self.members_changed(effect)
-                case Stop():
+                case StopProcess():
                     if not self.stopped.done():
                         self.stopped.set_result(effect)
-                case Welcome():
+                case WelcomeClient():
                     body = pb.Welcome(
                         protocol=PROTOCOL,
                         server=self.host.id,
@@ -195,21 +197,21 @@ class Driver:
                         saved_version=effect.saved_version,
                     )
                     effect.session.note(pb.Frame(welcome=body).SerializeToString())
-                case Close():
+                case CloseSession():
                     effect.session.close(effect.reason)
                 case StartTimer():
                     self._stop_timer(effect.timer)
                     self._timers[effect.timer] = self.loop.call_later(effect.seconds, self._expire, effect.timer)
                 case StopTimer():
                     self._stop_timer(effect.timer)
-                case Refused():
+                case ClientRejected():
                     self.refused(effect.client, effect.refusal)
-                case Started():
+                case NodeStarted():
                     self.log.info("started", clients=effect.clients)
                     self.tally.begin(time.time())
                     self._begun()
 
-    def refused(self, client: int | None, refusal: Refusal) -> None:
+    def refused(self, client: int | None, refusal: Rejection) -> None:
         """Something was refused at the border: say so and count it."""
         self.metrics.refused(refusal.reason)
         self.repeats.say("warning", "refused", refusal.reason, client, client=client, detail=str(refusal))
@@ -227,7 +229,7 @@ class Driver:
         """Tell the host of something, and go on. What it refuses is the fault of whoever came; the rest is ours."""
         try:
             event(*about)
-        except Refusal:
+        except Rejection:
             self.go_on()
             raise
         except Exception as error:
@@ -254,7 +256,7 @@ class Driver:
             self.failed.result()
         return taken.result()
 
-    def _save(self, save: Save) -> None:
+    def _save(self, save: SaveCheckpoint) -> None:
         """Let a thread write a checkpoint."""
         about = {"layout": self.layout, "identity": self.identity, "tally": self.tally.numbers()}
         numbers = {**save.numbers, **about}

@@ -16,7 +16,7 @@ import numpy as np
 from google.protobuf.message import DecodeError
 
 from spyker.net import spyker_pb2 as pb
-from spyker.node.rejection import Refusal
+from spyker.node.rejection import Rejection
 from spyker.protocol.codec import Array
 from spyker.vectors import Vector
 
@@ -51,7 +51,7 @@ def chunk_head(length: int) -> bytes:
 def split(data: bytes) -> tuple[memoryview | None, pb.Frame | None]:
     """The chunk and the body of a frame, where it has them."""
     if len(data) > FRAME_LIMIT:
-        raise Refusal("oversized", f"a frame of {len(data):,} bytes; {FRAME_LIMIT:,} are allowed")
+        raise Rejection("oversized", f"a frame of {len(data):,} bytes; {FRAME_LIMIT:,} are allowed")
     try:
         if data[:1] != CHUNK_TAG:
             frame = pb.Frame.FromString(data)
@@ -66,18 +66,18 @@ def split(data: bytes) -> tuple[memoryview | None, pb.Frame | None]:
                 break
             shift += 7
             if shift > 28:  # no chunk is that long
-                raise Refusal("malformed", "a chunk whose length has no end")
+                raise Rejection("malformed", "a chunk whose length has no end")
         end = start + length
         if end == len(data):
             return memoryview(data)[start:], None
         if end > len(data):
-            raise Refusal("malformed", "a chunk is longer than its frame")
+            raise Rejection("malformed", "a chunk is longer than its frame")
         frame = pb.Frame.FromString(data[end:])
         if frame.chunk:
-            raise Refusal("malformed", "two chunks in one frame")
+            raise Rejection("malformed", "two chunks in one frame")
         return memoryview(data)[start:end], frame
     except (DecodeError, IndexError):
-        raise Refusal("malformed", "not a frame of this protocol") from None
+        raise Rejection("malformed", "not a frame of this protocol") from None
 
 
 async def send(write: Write, body: bytes, arrays: Sequence[Array] = ()) -> int:
@@ -100,14 +100,14 @@ def check_finite(piece: Array) -> float:
         square = float(np.dot(piece, piece))
     # One look suffices if this is finite. It may be beyond float32 though the weights are not: then look closer.
     if not math.isfinite(square) and not -LARGEST <= float(piece.min()) <= float(piece.max()) <= LARGEST:  # nor is NaN
-        raise Refusal("not-finite", f"a weight is not a finite number, or beyond ±{LARGEST:g}")
+        raise Rejection("not-finite", f"a weight is not a finite number, or beyond ±{LARGEST:g}")
     return square
 
 
 def check_norm(square: float, max_norm: float | None) -> None:
     """Refuse a model, by the square of its norm."""
     if max_norm is not None and math.sqrt(square) > max_norm:
-        raise Refusal("norm", f"the norm {math.sqrt(square):g} exceeds {max_norm:g}")
+        raise Rejection("norm", f"the norm {math.sqrt(square):g} exceeds {max_norm:g}")
 
 
 def in_one_piece(chunk: memoryview, max_norm: float | None = None) -> Vector:
@@ -117,7 +117,7 @@ def in_one_piece(chunk: memoryview, max_norm: float | None = None) -> Vector:
     return vector
 
 
-class Intake:
+class ChunkReceiver:
     """Fills an array with the chunks of a message, as they come, and looks at every number while it is in cache."""
 
     __slots__ = ("_array", "_filled", "_max_norm", "_square")
@@ -137,9 +137,9 @@ class Intake:
         count, odd = divmod(len(chunk), self._array.itemsize)
         end = self._filled + count
         if odd or not count:
-            raise Refusal("malformed", f"a chunk of {len(chunk)} bytes")
+            raise Rejection("malformed", f"a chunk of {len(chunk)} bytes")
         if end > self._array.size:
-            raise Refusal("oversized", f"more than the {self._array.size:,} numbers that are expected")
+            raise Rejection("oversized", f"more than the {self._array.size:,} numbers that are expected")
         piece = self._array[self._filled : end]
         piece[:] = np.frombuffer(chunk, self._array.dtype)
         if piece.dtype.kind == "f":
@@ -156,20 +156,20 @@ async def receive(read: Read, chunk: memoryview | None, arrays: Sequence[Array],
     """
     size, here = 0, True
     for array in arrays:
-        intake = Intake(array, max_norm)
+        intake = ChunkReceiver(array, max_norm)
         while not intake.whole:
             if not here:
                 data = await read()
                 if not isinstance(data, bytes):  # gRPC has an object of its own for the end of a stream
-                    raise Refusal("truncated", "the stream ended before the weights were complete")
+                    raise Rejection("truncated", "the stream ended before the weights were complete")
                 size += len(data)
                 chunk, frame = split(data)
                 chunk = chunk if frame is None else None
             if chunk is None:
-                raise Refusal("truncated", "another message begins before the weights are complete")
+                raise Rejection("truncated", "another message begins before the weights are complete")
             intake.add(chunk)
             here = False
         array.flags.writeable = False
     if here and chunk is not None:
-        raise Refusal("malformed", "a chunk that belongs to no array")
+        raise Rejection("malformed", "a chunk that belongs to no array")
     return size

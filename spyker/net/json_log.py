@@ -9,7 +9,7 @@ from collections.abc import Mapping, MutableMapping
 from typing import Any, TextIO
 
 
-class Log(logging.LoggerAdapter[logging.Logger]):
+class JsonLog(logging.LoggerAdapter[logging.Logger]):
     """Says what happened, an event and whatever belongs to it: ``log.info("stopped", version=3)``."""
 
     def __init__(self, stream: TextIO | None = None, **always: Any) -> None:

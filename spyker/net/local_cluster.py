@@ -19,9 +19,9 @@ from spyker.config.scenario import Scenario, dump
 from spyker.errors import LocalProcessError
 from spyker.net.certificate_issuing import make_deployment
 from spyker.net.certificates import CA, CERTIFICATE, CLIENTS, KEY
-from spyker.net.checkpoint_models import leave_models
-from spyker.net.parent_death import with_parent
-from spyker.net.server_config import Deployment, write_config
+from spyker.net.checkpoint_models import write_checkpoint_models
+from spyker.net.parent_death import die_with_parent
+from spyker.net.server_config import DeploymentOptions, write_config
 from spyker.records import Evaluated, Fact, Follower, RunRecord, RunStarted, evaluated, first_fact, read_back
 from spyker.records.merge import merge
 
@@ -47,7 +47,7 @@ def of_all(start: RunStarted, last: Sequence[Evaluated]) -> Evaluated:
     return evaluated(updates, size, [each.mean for each in last], None, higher_is_better=start.higher_is_better)
 
 
-class Local:
+class LocalCluster:
     """Server and client processes of one scenario, in one folder. As a context manager it leaves none behind."""
 
     def __init__(
@@ -71,7 +71,7 @@ class Local:
         for i in range(count):
             mine = folder / f"server-{i}"
             mine.mkdir(exist_ok=True)
-            section = Deployment(
+            section = DeploymentOptions(
                 server=i,
                 listen_clients=self.addresses[i],
                 listen_peers=peers[i],
@@ -85,7 +85,7 @@ class Local:
             )
             write_config(mine / "config.toml", "../scenario.toml", replace(section, **deploy))
 
-    def __enter__(self) -> Local:
+    def __enter__(self) -> LocalCluster:
         return self
 
     def __exit__(
@@ -128,7 +128,7 @@ class Local:
                 stdout=log,
                 stderr=log,
                 start_new_session=True,
-                preexec_fn=with_parent(),  # if we are killed, nobody else would end it
+                preexec_fn=die_with_parent(),  # if we are killed, nobody else would end it
                 env=os.environ | {"PYTHONUNBUFFERED": "1"},
             )
         self._names[process.pid] = name
@@ -207,7 +207,7 @@ class Local:
         """The folder of a server's record."""
         return self.folder / f"server-{server}" / "record"
 
-    def leave_models(self, out: Path) -> list[str]:
+    def write_models(self, out: Path) -> list[str]:
         """Write the models that the servers ended with into a merged record; what is to be said of missing ones.
 
         A server without clients has none of its own, as in the emulated world.
@@ -215,7 +215,7 @@ class Local:
         summary = RunRecord(out).summary  # there is none if a server did not end in good order
         t: float = next(read_back(out)).t if summary is None else summary["time"]
         states = {i: self.folder / f"server-{i}" / "state" for i in self.places.learners}
-        return leave_models(states, self.scenario, t, out)
+        return write_checkpoint_models(states, self.scenario, t, out)
 
     def merge(self, out: Path) -> None:
         """One record of the whole run, of the servers that began before it was stopped."""

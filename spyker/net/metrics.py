@@ -24,16 +24,16 @@ from prometheus_client.utils import floatToGoString
 
 from spyker.errors import UsageError
 from spyker.protocol.facts import (
+    ClientQuarantined,
     CloudRoundEnded,
     EarlySyncStarted,
     Merged,
-    Quarantined,
-    Refused,
     RoundEnded,
-    Shortened,
     SyncStarted,
     TokenArrived,
     UpdateApplied,
+    UpdateClipped,
+    UpdateRejected,
 )
 from spyker.protocol.messages import Token
 from spyker.records import Evaluated, Fact
@@ -70,7 +70,7 @@ HISTOGRAMS = {
 }
 
 
-class Distribution:
+class Histogram:
     """How often values up to each of some bounds were seen."""
 
     def __init__(self, bounds: Iterable[float]) -> None:
@@ -99,7 +99,7 @@ class Metrics(Collector):
         self._gauges: dict[str, float] = dict.fromkeys(GAUGES, 0) | {"score": math.nan}
         self._counters: dict[str, int] = dict.fromkeys(COUNTERS, 0)
         self._page: tuple[WSGIServer, Thread] | None = None
-        self._distributions = {name: Distribution(bounds) for name, (_, bounds) in HISTOGRAMS.items()}
+        self._distributions = {name: Histogram(bounds) for name, (_, bounds) in HISTOGRAMS.items()}
         self._traffic: dict[tuple[str, str], list[int]] = defaultdict(
             lambda: [0, 0]
         )  # by way and kind: messages, bytes
@@ -127,11 +127,11 @@ class Metrics(Collector):
                     self._sync_ended()
             case TokenArrived():
                 self.token(held=True)
-            case Shortened():
+            case UpdateClipped():
                 self._counters["shortened_answers"] += 1
-            case Refused():
+            case UpdateRejected():
                 self._counters["refused_answers"] += 1
-            case Quarantined():
+            case ClientQuarantined():
                 self._counters["quarantines"] += 1
             case SyncStarted() | EarlySyncStarted():
                 self._counters["synchronisations"] += 1

@@ -14,13 +14,13 @@ from pathlib import Path
 
 from spyker.errors import CheckpointError
 from spyker.net.checkpoints import latest
-from spyker.records.model_files import Model
+from spyker.records.model_files import ModelFile
 from spyker.tasks.layout import Layout
 from spyker.vectors import Vector, average
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Saved:
+class SavedModel:
     """A server's model, as its latest checkpoint has it."""
 
     folder: Path
@@ -33,7 +33,7 @@ class Saved:
     weights: Vector
 
 
-def read_saved(folder: Path) -> Saved:
+def read_saved(folder: Path) -> SavedModel:
     """The latest model in a server's state folder. The server may be running."""
     checkpoint = latest(folder)
     if checkpoint is None:
@@ -41,7 +41,7 @@ def read_saved(folder: Path) -> Saved:
     numbers = checkpoint.numbers
     try:
         state, layout = numbers["server"], numbers["layout"]
-        return Saved(
+        return SavedModel(
             folder,
             numbers["id"],
             state["age"],
@@ -54,7 +54,7 @@ def read_saved(folder: Path) -> Saved:
         raise CheckpointError(f"the checkpoint in {folder} has no {error}. Name the state folder of a server") from None
 
 
-def gather(folders: Sequence[Path], server: int | None = None) -> list[Saved]:
+def gather(folders: Sequence[Path], server: int | None = None) -> list[SavedModel]:
     """The models in some state folders, or that of one server among them, all of one layout."""
     models = [read_saved(folder) for folder in folders]
     if server is not None:
@@ -76,8 +76,8 @@ def gather(folders: Sequence[Path], server: int | None = None) -> list[Saved]:
     return models
 
 
-def mean(models: Sequence[Saved]) -> Model:
+def mean(models: Sequence[SavedModel]) -> ModelFile:
     """The mean of some models; of one, its own weights to the bit."""
     weights = models[0].weights if len(models) == 1 else average([model.weights for model in models])
     origin = ", ".join(f"server {model.server} at version {model.version}" for model in models)
-    return Model(models[0].layout.parts(weights), {"spyker": origin})
+    return ModelFile(models[0].layout.parts(weights), {"spyker": origin})

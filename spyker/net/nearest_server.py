@@ -15,7 +15,7 @@ PROBE_SECONDS = 3.0
 FRESH_SECONDS = 1.0  # many clients of one process ask at once, and measuring once is enough
 
 
-class Ranking:
+class ServerRanking:
     """Servers by round-trip time, measured with the health service: one that is not well is not near."""
 
     def __init__(self, addresses: Sequence[str], connect: Callable[[str], grpc.aio.Channel]) -> None:

@@ -11,7 +11,7 @@ from collections.abc import Callable
 PR_SET_PDEATHSIG = 1  # as in <linux/prctl.h>
 
 
-def with_parent() -> Callable[[], None]:
+def die_with_parent() -> Callable[[], None]:
     """What a new process must do before anything else, so that the kernel kills it when its parent is gone.
 
     Only Linux can do this; elsewhere it does nothing. What counts is the thread that starts the process: it must live

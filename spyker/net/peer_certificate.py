@@ -12,7 +12,7 @@ from spyker.net.certificates import SERVER
 SECONDS = 5.0
 
 
-async def whose(address: str, authority: Path, certificate: Path, key: Path) -> int | None:
+async def server_at(address: str, authority: Path, certificate: Path, key: Path) -> int | None:
     """The server that shows a certificate of this deployment there; None if none does."""
     host, _, port = address.rpartition(":")
     try:

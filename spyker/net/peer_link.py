@@ -20,14 +20,14 @@ from spyker.net.driver import Driver
 from spyker.net.frames import PROTOCOL, send
 from spyker.net.streams import CONNECTION_LOST, read_body, why
 from spyker.net.wire import fill
-from spyker.node.control_messages import Word, read_greeting, to_json
-from spyker.node.rejection import Refusal
+from spyker.node.control_messages import ControlMessage, read_handshake, to_json
+from spyker.node.rejection import Rejection
 
 HANDSHAKE_SECONDS = 10.0
 FIRST_PAUSE, LONGEST_PAUSE = 0.25, 2.0  # seconds between two attempts to connect
 
 
-class WrongServer(Refusal):
+class WrongPeer(Rejection):
     """Another server answers at an address than the one that should be there."""
 
     def __init__(self, answered: int) -> None:
@@ -74,7 +74,7 @@ class PeerLink:
         if said == before:
             return
         about: dict[str, Any] = {"peer": self.peer, "address": self.address}
-        answered = error.answered if isinstance(error, WrongServer) else None
+        answered = error.answered if isinstance(error, WrongPeer) else None
         if answered is None and self.whose is not None:
             answered = await self.whose(self.address)  # TLS says only that it is not the one who was expected
         if answered is None or answered == self.peer:
@@ -107,10 +107,10 @@ class PeerLink:
                 await stream.write(pb.Frame(peer_hello=hello).SerializeToString())
                 welcome = await read_body(stream, "peer_welcome")
             if welcome.protocol != PROTOCOL:
-                raise Refusal("protocol", f"server {self.peer} speaks version {welcome.protocol}, not {PROTOCOL}")
+                raise Rejection("protocol", f"server {self.peer} speaks version {welcome.protocol}, not {PROTOCOL}")
             if welcome.server != self.peer:
-                raise WrongServer(welcome.server)
-            driver.tell(host.know, self.peer, read_greeting(welcome.greeting), welcome.received, at)
+                raise WrongPeer(welcome.server)
+            driver.tell(host.know, self.peer, read_handshake(welcome.greeting), welcome.received, at)
             words.clear()
             self._complaint = ""
             backoff.reset()
@@ -146,10 +146,10 @@ class PeerLink:
         """The other server refused this one, and may be right."""
         _, said = why(error)
         reason, colon, detail = said.partition(": ")
-        if colon and not isinstance(error, Refusal):
-            self.driver.tell(self.driver.host.refused, self.peer, Refusal(reason, detail))
+        if colon and not isinstance(error, Rejection):
+            self.driver.tell(self.driver.host.refused, self.peer, Rejection(reason, detail))
 
-    async def _whisper(self, stream: Any, words: deque[Word]) -> None:
+    async def _whisper(self, stream: Any, words: deque[ControlMessage]) -> None:
         while words:
             word = pb.Frame(word=pb.Word(json=to_json(words.popleft())))
             await self._write(stream, word.SerializeToString())
@@ -167,5 +167,5 @@ class PeerLink:
         while True:
             ack = await read_body(stream, "ack")
             if ack.sequence > outbox.sent:
-                raise Refusal("malformed", f"an acknowledgement of message {ack.sequence}, which was not sent")
+                raise Rejection("malformed", f"an acknowledgement of message {ack.sequence}, which was not sent")
             outbox.acknowledge(ack.sequence)

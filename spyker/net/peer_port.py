@@ -16,9 +16,9 @@ from spyker.net.driver import Driver
 from spyker.net.frames import CHUNK_TAG, PROTOCOL, split
 from spyker.net.peer_link import HANDSHAKE_SECONDS
 from spyker.net.streams import STREAM_OVER
-from spyker.net.wire import Border
-from spyker.node.control_messages import Greeting, from_json, read_greeting, to_json
-from spyker.node.rejection import Refusal
+from spyker.net.wire import MessageValidator
+from spyker.node.control_messages import PeerHandshake, from_json, read_handshake, to_json
+from spyker.node.rejection import Rejection
 from spyker.protocol.codec import Sizes
 from spyker.protocol.messages import PeerMessage
 
@@ -62,34 +62,34 @@ class PeerPort:
                 acks.cancel()
                 if self._present.get(j) is asyncio.current_task():
                     del self._present[j]
-        except Refusal as refusal:
+        except Rejection as refusal:
             self.driver.metrics.refused(refusal.reason)
             self.driver.repeats.say("warning", "peer-refused", refusal.reason, str(refusal), detail=str(refusal))
             await context.abort(grpc.StatusCode.FAILED_PRECONDITION, str(refusal))
 
-    async def _hello(self, context: Any) -> tuple[pb.PeerHello, Greeting]:
+    async def _hello(self, context: Any) -> tuple[pb.PeerHello, PeerHandshake]:
         """Who calls, and what they say of themselves."""
         try:
             async with asyncio.timeout(HANDSHAKE_SECONDS):
                 data = await context.read()
         except TimeoutError:
-            raise Refusal("malformed", "no PeerHello") from None
+            raise Rejection("malformed", "no PeerHello") from None
         _, frame = (None, None) if data is grpc.aio.EOF else split(data)
         if frame is None or frame.WhichOneof("body") != "peer_hello":
-            raise Refusal("malformed", "the first frame is not PeerHello")
+            raise Rejection("malformed", "the first frame is not PeerHello")
         hello = frame.peer_hello
         if hello.protocol != PROTOCOL:
-            raise Refusal("agreement", f"this server speaks version {PROTOCOL} of the protocol, not {hello.protocol}")
-        who = read_greeting(hello.greeting)
+            raise Rejection("agreement", f"this server speaks version {PROTOCOL} of the protocol, not {hello.protocol}")
+        who = read_handshake(hello.greeting)
         if self.secure:
             caller = server_of(context.auth_context())
             if caller != who.server:
-                raise Refusal("certificate", f"the certificate of server {caller} does not speak for {who.server}")
+                raise Rejection("certificate", f"the certificate of server {caller} does not speak for {who.server}")
         return hello, who
 
     async def _read(self, j: int, context: Any) -> None:
         driver, host = self.driver, self.driver.host
-        border = Border(self.kinds(j), self.sizes)
+        border = MessageValidator(self.kinds(j), self.sizes)
 
         async def read() -> Any:
             """The next frame of a message; words come at any time, between the pieces of a large one, too."""
@@ -108,10 +108,10 @@ class PeerPort:
                 return
             chunk, frame = split(data)
             if frame is None or frame.WhichOneof("body") != "peer":
-                raise Refusal("malformed", "not a message between servers")
+                raise Rejection("malformed", "not a message between servers")
             peer, size = frame.peer, len(data)
             if not 0 < peer.sequence < 1 << 53:
-                raise Refusal("malformed", f"the sequence {peer.sequence}")
+                raise Rejection("malformed", f"the sequence {peer.sequence}")
             incoming = border.arrive(peer.content, chunk)
             if incoming.whole:
                 message = incoming.now()

@@ -11,14 +11,14 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from spyker.net.json_log import Log
+from spyker.net.json_log import JsonLog
 
 WHILE_SECONDS = 60.0
 NAMES = 20
 
 
 @dataclass(slots=True)
-class Said:
+class SuppressedCount:
     """What was said of one event and reason since a moment, and how often it was not said."""
 
     since: float
@@ -27,12 +27,12 @@ class Said:
     unsaid: int = 0
 
 
-class Repeats:
+class RateLimitedLog:
     """Says things to a log, but not again and again."""
 
-    def __init__(self, log: Log, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, log: JsonLog, clock: Callable[[], float] = time.monotonic) -> None:
         self.log, self._clock = log, clock
-        self._said: dict[tuple[str, str], Said] = {}
+        self._said: dict[tuple[str, str], SuppressedCount] = {}
 
     def say(self, level: str, event: str, reason: str, who: object = None, **fields: Any) -> None:
         """Say it, or count it. ``event`` and ``reason`` are our own words and few; ``who`` may be anybody."""
@@ -40,7 +40,7 @@ class Repeats:
         said = self._said.get((event, reason))
         if said is None or now >= said.since + WHILE_SECONDS:
             self._sum_up(event, reason)
-            said = self._said[event, reason] = Said(now, level=level)
+            said = self._said[event, reason] = SuppressedCount(now, level=level)
         if who in said.who or len(said.who) >= NAMES:
             said.unsaid += 1
         else:

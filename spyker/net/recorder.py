@@ -12,34 +12,34 @@ from typing import Any
 
 from spyker.config.scenario import Scenario, dump
 from spyker.errors import UsageError
-from spyker.net.json_log import Log
-from spyker.net.rate_limited_log import Repeats
+from spyker.net.json_log import JsonLog
+from spyker.net.rate_limited_log import RateLimitedLog
 from spyker.protocol.facts import ClientReported, UpdateApplied
 from spyker.protocol.server import Server
 from spyker.records import (
     FACTS,
     SCENARIO,
     SUMMARY,
-    Begun,
-    Dropped,
     Evaluated,
     Fact,
-    Measured,
+    FactsDropped,
+    InitialModelLoaded,
+    MetricEvaluated,
     RecordError,
     RecordWriter,
-    Resumed,
     RunStarted,
     ServerPlace,
+    ServerResumed,
     evaluated,
     first_fact,
     measured,
     read_back,
     run_started,
 )
-from spyker.records.run_warnings import NO_UPDATES, RunWarning, Scores, score_warnings
+from spyker.records.run_warnings import NO_UPDATES, RunWarning, ScoreHistory, score_warnings
 from spyker.records.summary import WAYS, Hit, Totals, server_totals, summarise, synchronised, target_name
 from spyker.tasks.registry import with_task_defaults
-from spyker.tasks.task import Metric, Scored, Task
+from spyker.tasks.task import EvaluationResult, Metric, Task
 
 SAME = ("algorithm", "task", "metric", "regions", "clients", "seed")
 """What one record is of, whatever else is changed between two lives."""
@@ -106,7 +106,7 @@ def newest(folder: Path) -> float:
     return t
 
 
-class Tally:
+class Recorder:
     """Counts and records the facts of one server."""
 
     def __init__(
@@ -117,7 +117,7 @@ class Tally:
         folder: Path,
         *,
         resume: bool,
-        log: Log,
+        log: JsonLog,
         limit: int | None = None,
         dropped: Callable[[int], None] = lambda facts: None,
         region: str | None = None,
@@ -132,8 +132,8 @@ class Tally:
         self._complained = False
         make_room(folder, scenario, task.metric, server, resume=resume)
         self._record = RecordWriter(folder, dump(scenario), at_once=True, append=resume, server=server, limit=limit)
-        self._dropped, self._repeats = dropped, Repeats(log)
-        self._unwritten: Dropped | None = None  # facts that the disk would not take
+        self._dropped, self._repeats = dropped, RateLimitedLog(log)
+        self._unwritten: FactsDropped | None = None  # facts that the disk would not take
         self._introduced = False  # whether the record's first fact is written
         self._closed = False
         self.start: RunStarted | None = None  # not before it begins
@@ -146,9 +146,9 @@ class Tally:
         self.messages: Counter[str] = Counter()
         self.longest_queue = 0
         self.last_score: float | None = None
-        self.measured: list[Measured] = []  # what else the last evaluation measured
+        self.measured: list[MetricEvaluated] = []  # what else the last evaluation measured
         self.reports: dict[int, dict[str, float]] = {}  # what clients reported last
-        self.scores = Scores(higher_is_better=task.metric.higher_is_better)
+        self.scores = ScoreHistory(higher_is_better=task.metric.higher_is_better)
         self.warned: frozenset[str] = frozenset()  # the kinds of warnings that hold now
         self._given = False  # whether it began from a model that was trained before
         self._updated, self._longest_gap = 0.0, 0.0  # when the last update came, and the longest time between two
@@ -183,7 +183,7 @@ class Tally:
             self._longest_gap, self._updated = max(self._longest_gap, now - self._updated), now
             self._write(now, fact, queue)
         else:
-            self._given |= isinstance(fact, Begun)
+            self._given |= isinstance(fact, InitialModelLoaded)
             if isinstance(fact, ClientReported) and fact.metrics:
                 self.reports[fact.client] = fact.metrics
             self.synchronisations = synchronised(self.synchronisations, fact)
@@ -199,10 +199,10 @@ class Tally:
         self.bytes[way] += size
         self.messages[kind] += 1
 
-    def evaluated(self, t: float, updates: int, found: float | Scored) -> Evaluated:
+    def evaluated(self, t: float, updates: int, found: float | EvaluationResult) -> Evaluated:
         """The model was judged."""
         assert self.start is not None
-        score = found.score if isinstance(found, Scored) else found
+        score = found.score if isinstance(found, EvaluationResult) else found
         finite = math.isfinite(score)
         if not finite and not self._complained:  # it will be no better the next time
             self._complained = True
@@ -214,7 +214,7 @@ class Tally:
         higher = self.start.higher_is_better
         fact = evaluated(updates, sum(self.bytes.values()), [score], None, higher_is_better=higher)
         self._write(t, fact)
-        others = found.also if isinstance(found, Scored) else {}
+        others = found.also if isinstance(found, EvaluationResult) else {}
         up = {metric.name: metric.higher_is_better for metric in self.task.also}
         self.measured = [measured(name, [other], None, higher_is_better=up[name]) for name, other in others.items()]
         for other in self.measured:
@@ -249,9 +249,9 @@ class Tally:
         (self.folder / SUMMARY).unlink(missing_ok=True)  # of an earlier life
         told = (stated.fact for stated in read_back(self.folder))
         # Versions rise by one; a restart sets them back.
-        last = next((fact.version for fact in told if isinstance(fact, UpdateApplied | Resumed)), 0)
+        last = next((fact.version for fact in told if isinstance(fact, UpdateApplied | ServerResumed)), 0)
         lost = max(0, last - version)
-        self._write(self.now, Resumed(self.server, version, lost))
+        self._write(self.now, ServerResumed(self.server, version, lost))
         return lost
 
     def _introduce(self) -> None:
@@ -270,7 +270,7 @@ class Tally:
             self._repeats.say("info", "record-again", "", missing=missing.facts)
         held_up = self._unwritten is not None or (self.start is not None and not self._introduced)
         if held_up or not self._put(t, fact, queue):
-            one = Dropped(self.server, 1, 0, fact.version if isinstance(fact, Resumed) else None)
+            one = FactsDropped(self.server, 1, 0, fact.version if isinstance(fact, ServerResumed) else None)
             self._unwritten = one if self._unwritten is None else self._unwritten.and_more(one)
             self._dropped(1)
 

@@ -23,7 +23,7 @@ from spyker.tasks.task import Task
 
 
 @dataclass(frozen=True, slots=True)
-class Deployment:
+class DeploymentOptions:
     """The keys of ``[deploy]``."""
 
     server: int = parameter(0, "which server this is; HierFAVG's cloud comes after the last region's", at_least=0)
@@ -82,11 +82,11 @@ class Deployment:
 
 
 @dataclass(frozen=True, slots=True)
-class Config:
+class ServerConfig:
     """Everything that a server process is told."""
 
     scenario: Scenario
-    deploy: Deployment
+    deploy: DeploymentOptions
     folder: Path
 
     def path(self, name: str) -> Path:
@@ -94,7 +94,7 @@ class Config:
         return self.folder / name
 
 
-def load_config(path: Path) -> Config:
+def load_config(path: Path) -> ServerConfig:
     """Read and check a server's configuration."""
     try:
         table: dict[str, Any] = tomllib.loads(path.read_text(encoding="utf-8"))
@@ -105,10 +105,12 @@ def load_config(path: Path) -> Config:
     refuse_unknown(table, ("scenario", "deploy"), "")
     name = table.get("scenario")
     file = None if name is None else path.parent / convert(name, str, Rule(""), "scenario")
-    return check(Config(resolve(load(file)), read(Deployment, table.get("deploy", {}), "deploy"), path.parent))
+    return check(
+        ServerConfig(resolve(load(file)), read(DeploymentOptions, table.get("deploy", {}), "deploy"), path.parent)
+    )
 
 
-def check(config: Config) -> Config:
+def check(config: ServerConfig) -> ServerConfig:
     """Refuse what cannot work before anything is begun."""
     scenario, deploy = config.scenario, config.deploy
     servers = len(scenario.placement().servers)
@@ -145,13 +147,13 @@ def check_address(address: str, where: str) -> str:
     return address
 
 
-def check_insecure(config: Config) -> None:
+def check_insecure(config: ServerConfig) -> None:
     """Plaintext never leaves this machine."""
     deploy = config.deploy
     refuse_remote([deploy.listen_clients, deploy.listen_peers, *deploy.peers])
 
 
-def wait_for(config: Config) -> int:
+def wait_for(config: ServerConfig) -> int:
     """With how many clients this server begins."""
     deploy, scenario = config.deploy, config.scenario
     placed = scenario.placement()
@@ -163,7 +165,7 @@ def wait_for(config: Config) -> int:
     return everybody if scenario.chosen.waits_for_everybody else min(1, everybody)
 
 
-def connections(config: Config) -> tuple[int, int]:
+def connections(config: ServerConfig) -> tuple[int, int]:
     """How many connections each port takes at a time: that for clients, and that for servers. Some are on their way
     out while the same ones come back, and some are only asking how this server is.
     """
@@ -174,7 +176,7 @@ def connections(config: Config) -> tuple[int, int]:
     )
 
 
-def write_config(path: Path, scenario_file: str, deploy: Deployment) -> None:
+def write_config(path: Path, scenario_file: str, deploy: DeploymentOptions) -> None:
     """A configuration that reads back as the same, every key explained."""
     path.write_text(f"scenario = {to_toml(scenario_file)}\n\n[deploy]\n{write(deploy, comments=True)}", "utf-8")
 

@@ -21,24 +21,24 @@ import numpy as np
 from spyker.engines.engine import keep_memory, share_memory, single_threaded
 from spyker.errors import DeploymentError, FencedError, UsageError
 from spyker.net import spyker_pb2 as pb
-from spyker.net.admin_socket import listen_for_orders
-from spyker.net.buffer_pool import Buffers
+from spyker.net.admin_socket import serve_commands
+from spyker.net.buffer_pool import BufferPool
 from spyker.net.certificate_check import check_certificate
 from spyker.net.channels import ATTEND, LINK, guarded, handler, listen, read_file
-from spyker.net.client_port import ClientPort, Limits
+from spyker.net.client_port import ClientLimits, ClientPort
 from spyker.net.credentials import Credentials
 from spyker.net.driver import Driver
 from spyker.net.health import CHECK, Health
 from spyker.net.identity import begin_anew, begin_life
-from spyker.net.json_log import Log
+from spyker.net.json_log import JsonLog
 from spyker.net.metrics import Metrics
-from spyker.net.peer_certificate import whose
+from spyker.net.peer_certificate import server_at
 from spyker.net.peer_link import PeerLink
 from spyker.net.peer_port import PeerPort
 from spyker.net.rate_limited_log import WHILE_SECONDS
-from spyker.net.recorder import Tally
+from spyker.net.recorder import Recorder
 from spyker.net.server_config import (
-    Config,
+    ServerConfig,
     check_insecure,
     connections,
     deployment_digest,
@@ -46,22 +46,22 @@ from spyker.net.server_config import (
     learning_digest,
     wait_for,
 )
-from spyker.net.state_folder import BeginAnew, open_state
+from spyker.net.state_folder import RestartAsNewMember, open_state
 from spyker.net.stderr_capture import lines_as_json, own_stderr
-from spyker.node.control_messages import Life
-from spyker.node.effects import Members
-from spyker.node.inbox import MOST_DATA, Rules
-from spyker.node.membership import Seats
-from spyker.node.node import Host
-from spyker.node.task_tokens import Ledger
+from spyker.node.control_messages import ProcessIncarnation
+from spyker.node.effects import MembershipChanged
+from spyker.node.inbox import MOST_DATA, NodeOptions
+from spyker.node.membership import Membership
+from spyker.node.node import Node
+from spyker.node.task_tokens import TaskTokens
 from spyker.node.views import View, first_view
 from spyker.protocol.codec import Sizes
 from spyker.protocol.messages import PeerMessage
 from spyker.protocol.server import Server, Setup
-from spyker.tasks.checked_task import Guard
-from spyker.tasks.initial_model import GivenModel
+from spyker.tasks.checked_task import CheckedTask
+from spyker.tasks.initial_model import InitialModelFile
 from spyker.tasks.layout import layout_digest, layout_of
-from spyker.tasks.registry import rate_of, recipe
+from spyker.tasks.registry import rate_of, task_spec
 from spyker.vectors import Vector
 
 RECORDS_UMASK = 0o027  # a record is for its owner and the owner's group; the state is private in itself
@@ -71,7 +71,12 @@ SETTLE_SECONDS = 120.0  # to serve what has arrived and to write a last checkpoi
 
 
 def serve(
-    config: Config, *, resume: bool, insecure: bool, join: bool = False, from_model: GivenModel | None = None
+    config: ServerConfig,
+    *,
+    resume: bool,
+    insecure: bool,
+    join: bool = False,
+    from_model: InitialModelFile | None = None,
 ) -> None:
     """Be a server until somebody ends it, or its time is up; ``join``: one that is new among others.
 
@@ -82,7 +87,7 @@ def serve(
     else:
         check_certificate(config)
     os.umask(RECORDS_UMASK)
-    log = Log(own_stderr(), server=config.deploy.server)
+    log = JsonLog(own_stderr(), server=config.deploy.server)
     with lines_as_json(log):
         while True:
             process = None
@@ -92,7 +97,7 @@ def serve(
                 )
                 asyncio.run(process.run())
                 return
-            except BeginAnew as why:
+            except RestartAsNewMember as why:
                 log.warning("begins-anew", why=str(why))
                 if process is not None:
                     process.checkpoints.close()
@@ -105,13 +110,13 @@ class ServerProcess:
 
     def __init__(
         self,
-        config: Config,
+        config: ServerConfig,
         *,
         resume: bool,
         insecure: bool,
         join: bool = False,
-        log: Log | None = None,
-        from_model: GivenModel | None = None,
+        log: JsonLog | None = None,
+        from_model: InitialModelFile | None = None,
     ) -> None:
         self.config, self.insecure = config, insecure
         scenario, deploy = config.scenario, config.deploy
@@ -119,7 +124,7 @@ class ServerProcess:
         added = deploy.server not in self.places.servers
         self.learns = added or deploy.server in self.places.learners
         self.peers = [j for j in range(max(len(self.places.servers), len(deploy.peers))) if j != deploy.server]
-        self.log = log or Log(server=deploy.server)
+        self.log = log or JsonLog(server=deploy.server)
         self.log.speak_for_all()
         state = open_state(config, resume=resume, alone=not self.peers)
         self.checkpoints, self.checkpoint = state.checkpoints, state.checkpoint
@@ -127,7 +132,7 @@ class ServerProcess:
         self._nothing_saved = resume and self.checkpoint is None and not self._new
         keep_memory()
         share_memory()
-        self.task = recipe(scenario).make()
+        self.task = task_spec(scenario).make()
         self.beginning = None if from_model is None else from_model.fit(layout_of(self.task))
         single_threaded()
         gc.freeze()  # what is here stays, and need not be looked through time and again
@@ -147,10 +152,10 @@ class ServerProcess:
         self._tasks: list[asyncio.Task[None]] = []
         self._stop: asyncio.Event
 
-    def _begin_record(self, *, resume: bool) -> Tally:
+    def _begin_record(self, *, resume: bool) -> Recorder:
         deploy, folder = self.config.deploy, self.config.path(self.config.deploy.record)
         try:
-            return Tally(
+            return Recorder(
                 self.config.scenario,
                 self.task,
                 deploy.server,
@@ -201,7 +206,7 @@ class ServerProcess:
         self._links: dict[int, asyncio.Task[None]] = {}
         driver.members_changed = self._members_changed
         self._link(driver.host.view)
-        control = await listen_for_orders(config.path(deploy.state), driver)
+        control = await serve_commands(config.path(deploy.state), driver)
         for duty in (self._note_loss, self._evaluate_regularly, self._end_in_time, self._sum_up, self.port.watch):
             self._watch_over(duty)
         finished = False
@@ -212,7 +217,7 @@ class ServerProcess:
             if driver.stopped.done() and not driver.failed.done():
                 order = driver.stopped.result()
                 self.log.error("must-stop", why=order.why, anew=order.anew)
-                raise BeginAnew(order.why) if order.anew else FencedError(order.why)
+                raise RestartAsNewMember(order.why) if order.anew else FencedError(order.why)
             if not driver.failed.done():
                 await self._drain(finished=finished)
             if driver.failed.done():
@@ -239,7 +244,7 @@ class ServerProcess:
         initial: list[Vector] = [self.task.initial() if self.beginning is None else self.beginning.weights]
         parameters, memory = initial[0].size, int(deploy.receive_memory_mb * 1e6)
         self.sizes = Sizes(parameters, len(self.places.learners))
-        models = Buffers(parameters, memory)  # for what mixes result in
+        models = BufferPool(parameters, memory)  # for what mixes result in
 
         def build(roster: Mapping[int, int]) -> Server:
             setup = Setup(
@@ -257,7 +262,7 @@ class ServerProcess:
             )
             return scenario.chosen.build(deploy.server, setup, roster)
 
-        rules = Rules(
+        rules = NodeOptions(
             clients=None if self.learns else 0,
             layout=layout_digest(self.task),
             learning=learning_digest(scenario),
@@ -271,13 +276,13 @@ class ServerProcess:
             beat=deploy.beat,
             most_data=min(deploy.max_client_data or MOST_DATA, MOST_DATA),
         )
-        ledger = Ledger(bytes.fromhex(self.identity.secret), self.identity.incarnation)
-        seats = Seats(
+        ledger = TaskTokens(bytes.fromhex(self.identity.secret), self.identity.incarnation)
+        seats = Membership(
             deploy.server,
             first_view(self.places.learners, self.places.servers),
             time.monotonic,
             lineage=self.identity.lineage,
-            life=Life(self.identity.incarnation, secrets.token_hex(8)),
+            life=ProcessIncarnation(self.identity.incarnation, secrets.token_hex(8)),
             former=self.identity.former,
             new=self._new,
             suspect_after=deploy.suspect_after,
@@ -285,9 +290,9 @@ class ServerProcess:
             forget_after=deploy.forget_after,
         )
         return Driver(
-            Host(deploy.server, build, ledger, rules, seats=seats),
+            Node(deploy.server, build, ledger, rules, seats=seats),
             parameters=parameters,
-            buffers=Buffers(parameters, memory),
+            buffers=BufferPool(parameters, memory),
             layout=layout_numbers(self.task),
             identity=self.identity.numbers,
             checkpoints=self.checkpoints,
@@ -321,7 +326,7 @@ class ServerProcess:
             mine = grpc.ssl_server_credentials([chain])
             theirs = grpc.ssl_server_credentials([chain], root_certificates=authority, require_client_auth=True)
             self._credentials = grpc.ssl_channel_credentials(authority, *chain)
-        limits = Limits(deploy.stall_timeout, deploy.slowest_mbit, deploy.max_norm)
+        limits = ClientLimits(deploy.stall_timeout, deploy.slowest_mbit, deploy.max_norm)
         self.port = ClientPort(self.driver, self.sizes, scenario.chosen.answers, credentials, limits)
         self.health = Health()
         from_clients, from_peers = connections(config)
@@ -367,11 +372,11 @@ class ServerProcess:
                 credentials=self._credentials,
                 keepalive=deploy.keepalive,
                 stall=deploy.stall_timeout,
-                whose=None if self.insecure else lambda address: whose(address, *paths),
+                whose=None if self.insecure else lambda address: server_at(address, *paths),
             )
             self._links[j] = self._run(link.run)
 
-    def _members_changed(self, members: Members) -> None:
+    def _members_changed(self, members: MembershipChanged) -> None:
         """Let go of who is gone, or is another one now, and connect to who is new."""
         for j in list(self._links):
             if j in members.strangers or j not in members.view.members:
@@ -425,7 +430,7 @@ class ServerProcess:
         """Judge the model as it is now, in a thread."""
         weights = await self.driver.snapshot()
         t, updates = self.tally.now, self.tally.updates
-        score = await asyncio.get_running_loop().run_in_executor(self._judge, Guard(self.task).evaluate, weights)
+        score = await asyncio.get_running_loop().run_in_executor(self._judge, CheckedTask(self.task).evaluate, weights)
         self.metrics.fact(self.tally.evaluated(t, updates, score))
         self.metrics.learning(self.tally.warned)
 

@@ -8,14 +8,14 @@ from typing import NamedTuple
 from spyker.errors import CheckpointError, DeploymentError, NoReadableCheckpointError, StateFolderError, UsageError
 from spyker.net.checkpoints import Checkpoint, Checkpoints
 from spyker.net.identity import Identity, compare, read_identity
-from spyker.net.server_config import Config
+from spyker.net.server_config import ServerConfig
 
 
-class BeginAnew(Exception):  # noqa: N818 - no error: it will go on as somebody else
+class RestartAsNewMember(Exception):  # noqa: N818 - no error: it will go on as somebody else
     """The state of this server is an older one than others know of."""
 
 
-class SavedState(NamedTuple):
+class OpenedState(NamedTuple):
     """What a server finds, and keeps to itself from then on."""
 
     checkpoints: Checkpoints
@@ -29,13 +29,13 @@ class SavedState(NamedTuple):
         return self.checkpoint is None and self.known is not None and bool(self.known.former)
 
 
-def open_state(config: Config, *, resume: bool, alone: bool) -> SavedState:
+def open_state(config: ServerConfig, *, resume: bool, alone: bool) -> OpenedState:
     """What a server may go on from. Otherwise nothing is changed, and nobody is kept from the folder."""
     deploy, folder = config.deploy, config.path(config.deploy.state)
     try:
         checkpoints = Checkpoints(folder, deploy.keep, deploy.keep_hourly)
         try:
-            return SavedState(checkpoints, *_found(checkpoints, deploy.server, resume=resume, alone=alone))
+            return OpenedState(checkpoints, *_found(checkpoints, deploy.server, resume=resume, alone=alone))
         except BaseException:
             checkpoints.close()
             raise
@@ -53,7 +53,7 @@ def _found(
         checkpoint = checkpoints.latest()
     except NoReadableCheckpointError as error:
         if resume and known is not None and not alone:
-            raise BeginAnew(str(error)) from None
+            raise RestartAsNewMember(str(error)) from None
         raise
     if checkpoint is None:
         return known, None
@@ -75,7 +75,7 @@ def refuse_rollback(checkpoint: Checkpoint, *, alone: bool) -> None:
     """
     if checkpoint.damaged and not alone:
         problems = "\n".join(checkpoint.damaged)
-        raise BeginAnew(f"{problems}\nThe last one that can be read is number {checkpoint.number}")
+        raise RestartAsNewMember(f"{problems}\nThe last one that can be read is number {checkpoint.number}")
 
 
 def check_owner(checkpoint: Checkpoint, server: int, known: Identity | None, folder: Path) -> None:

@@ -19,8 +19,8 @@ import threading
 from collections.abc import Iterator
 from typing import TextIO
 
-from spyker.net.json_log import Log
-from spyker.net.rate_limited_log import WHILE_SECONDS, Repeats
+from spyker.net.json_log import JsonLog
+from spyker.net.rate_limited_log import WHILE_SECONDS, RateLimitedLog
 
 # Such as "E0000 00:00:1700000000.123456    1234 server.cc:56] what happened": how gRPC begins a line.
 GRPC = re.compile(r"(?P<level>[IWEF])\d{4} [\d:.]+ +\d+ (?P<place>[\w./-]+:\d+)\] (?P<said>.*)")
@@ -36,7 +36,7 @@ def own_stderr() -> TextIO:
 
 
 @contextlib.contextmanager
-def lines_as_json(log: Log) -> Iterator[None]:
+def lines_as_json(log: JsonLog) -> Iterator[None]:
     """While this lasts, what anybody writes to descriptor 2 comes out of the log, which must not write there itself."""
     sys.stderr.flush()
     before = os.dup(2)
@@ -56,8 +56,8 @@ def lines_as_json(log: Log) -> Iterator[None]:
         reader.join(5.0)
 
 
-def _read(source: int, log: Log) -> None:
-    repeats, rest = Repeats(log), b""
+def _read(source: int, log: JsonLog) -> None:
+    repeats, rest = RateLimitedLog(log), b""
     some = select.poll()
     some.register(source, select.POLLIN)
     with os.fdopen(source, "rb", buffering=0) as pipe:
@@ -77,7 +77,7 @@ def _read(source: int, log: Log) -> None:
             repeats.sum_up()
 
 
-def tell(repeats: Repeats, text: str) -> None:
+def tell(repeats: RateLimitedLog, text: str) -> None:
     """One line, as the event ``log``."""
     if not (match := GRPC.fullmatch(text)):
         repeats.log.warning("log", logger="stderr", message=text)

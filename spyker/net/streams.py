@@ -9,10 +9,10 @@ import grpc
 import grpc.aio
 
 from spyker.net.frames import split
-from spyker.node.rejection import Refusal
+from spyker.node.rejection import Rejection
 
 
-class Ended(Exception):  # noqa: N818 - no error: every stream ends some day
+class StreamEnded(Exception):  # noqa: N818 - no error: every stream ends some day
     """The other side ended the stream."""
 
     def __init__(self, code: grpc.StatusCode, details: str) -> None:
@@ -21,7 +21,7 @@ class Ended(Exception):  # noqa: N818 - no error: every stream ends some day
 
 
 STREAM_OVER = (
-    Ended,
+    StreamEnded,
     grpc.aio.AioRpcError,
     grpc.aio.AbortError,
     grpc.aio.InternalError,
@@ -30,15 +30,15 @@ STREAM_OVER = (
 )
 """What reading and writing raise once a stream is over: which, depends on the side and on the moment."""
 
-CONNECTION_LOST = (*STREAM_OVER, TimeoutError, Refusal)
+CONNECTION_LOST = (*STREAM_OVER, TimeoutError, Rejection)
 """Why the side that made a connection makes it anew: it is over, too slow, or the other one said what it must not."""
 
 
 async def read_frame(stream: Any) -> bytes:
-    """The next frame, or :class:`Ended`."""
+    """The next frame, or :class:`StreamEnded`."""
     data = await stream.read()
     if data is grpc.aio.EOF:
-        raise Ended(await stream.code(), await stream.details())
+        raise StreamEnded(await stream.code(), await stream.details())
     return bytes(data)
 
 
@@ -46,7 +46,7 @@ async def read_body(stream: Any, kind: str) -> Any:
     """Read a frame that must have a body of this kind, and no chunk."""
     _, frame = split(await read_frame(stream))
     if frame is None or frame.WhichOneof("body") != kind:
-        raise Refusal("malformed", f"expected {kind}")
+        raise Rejection("malformed", f"expected {kind}")
     return getattr(frame, kind)
 
 
@@ -54,6 +54,6 @@ def why(error: BaseException) -> tuple[grpc.StatusCode, str]:
     """Why a connection ended, as the other side put it, if it could."""
     if isinstance(error, grpc.aio.AioRpcError):
         return error.code(), str(error.details())
-    if isinstance(error, Ended):
+    if isinstance(error, StreamEnded):
         return error.code, str(error)
-    return grpc.StatusCode.UNKNOWN, str(error) if isinstance(error, Refusal) else repr(error)
+    return grpc.StatusCode.UNKNOWN, str(error) if isinstance(error, Rejection) else repr(error)

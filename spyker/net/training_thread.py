@@ -7,8 +7,8 @@ import time
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 
-from spyker.engines.divergence import ran_away
-from spyker.engines.engine import Here, TrainJob
+from spyker.engines.divergence import explain_divergence
+from spyker.engines.engine import InProcessEngine, TrainJob
 from spyker.errors import TaskError
 from spyker.protocol.messages import Train
 from spyker.tasks.task import Task
@@ -22,7 +22,7 @@ class TrainingThread:
         """``delays`` say how long the training of each client takes at least, if it is to be paced."""
         self.task, self.delays = task, delays
         self._states: dict[int, bytes | None] = {}  # what clients keep from one training to the next
-        self._engine = Here(task)
+        self._engine = InProcessEngine(task)
         self._thread = ThreadPoolExecutor(1, "training")
 
     @property
@@ -47,4 +47,4 @@ class TrainingThread:
     def _do(self, job: TrainJob) -> None:
         """Train, and say what happened if no server would take the result."""
         if not is_finite(self._engine.trained(job)):
-            raise TaskError(f"numbers ceased to be finite {ran_away(job, self.task)}")
+            raise TaskError(f"numbers ceased to be finite {explain_divergence(job, self.task)}")

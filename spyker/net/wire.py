@@ -9,17 +9,17 @@ import numpy as np
 
 from spyker.net import spyker_pb2 as pb
 from spyker.net.frames import Read, in_one_piece, receive
-from spyker.node.rejection import Refusal
+from spyker.node.rejection import Rejection
 from spyker.protocol.codec import (
     Array,
-    Malformed,
+    MalformedMessage,
     Sizes,
     as_json,
-    declaration,
+    decode,
+    encode,
     expected,
     lengths,
-    put_together,
-    take_apart,
+    schema_of,
 )
 from spyker.protocol.messages import Message
 from spyker.vectors import Vector
@@ -29,38 +29,38 @@ SINGLE = np.dtype(np.float32)
 
 def fill(content: pb.Content, message: Message, *, echoed: bool = True) -> list[Array]:
     """Put a message into a frame's body, and return the arrays that follow it."""
-    numbers, arrays = take_apart(message, echoed=echoed)
+    numbers, arrays = encode(message, echoed=echoed)
     kind = type(message)
     content.kind, content.fields = kind.kind, as_json(numbers)
-    if not declaration(kind).fixed:
+    if not schema_of(kind).fixed:
         content.lengths.extend(lengths(arrays, kind))
     return arrays
 
 
-class Border:
+class MessageValidator:
     """What may come over a connection: messages of some kinds."""
 
     def __init__(self, kinds: Iterable[type[Message]], sizes: Sizes) -> None:
         self.kinds = {kind.kind: kind for kind in kinds}
         self.sizes = sizes
-        self._shapes = {kind: expected(kind, (), sizes) for kind in self.kinds.values() if declaration(kind).fixed}
+        self._shapes = {kind: expected(kind, (), sizes) for kind in self.kinds.values() if schema_of(kind).fixed}
 
-    def arrive(self, content: pb.Content, chunk: memoryview | None) -> Incoming:
+    def arrive(self, content: pb.Content, chunk: memoryview | None) -> IncomingMessage:
         """A message begins to arrive. What is wrong with it is refused before anything is read or kept."""
         kind = self.kinds.get(content.kind)
         if kind is None:
             allowed = ", ".join(sorted(self.kinds)) or "nothing"
-            raise Refusal("malformed", f"a message of the kind {content.kind!r:.60}; it may be {allowed}")
+            raise Rejection("malformed", f"a message of the kind {content.kind!r:.60}; it may be {allowed}")
         shapes = self._shapes.get(kind)
         if shapes is None or content.lengths:
             try:
                 shapes = expected(kind, content.lengths, self.sizes)
-            except Malformed as error:
-                raise Refusal("malformed", f"{error}, in a message of the kind {kind.kind}") from None
-        return Incoming(kind, content.fields, chunk, shapes, self.sizes)
+            except MalformedMessage as error:
+                raise Rejection("malformed", f"{error}, in a message of the kind {kind.kind}") from None
+        return IncomingMessage(kind, content.fields, chunk, shapes, self.sizes)
 
 
-class Incoming:
+class IncomingMessage:
     """A message whose first frame is here."""
 
     __slots__ = ("_chunk", "_fields", "_shapes", "_sizes", "kind")
@@ -94,7 +94,7 @@ class Incoming:
         if self._shapes and self._chunk is not None:
             arrays.append(in_one_piece(self._chunk, max_norm))
         elif self._chunk is not None:
-            raise Refusal("malformed", f"weights in a message of the kind {self.kind.kind}")
+            raise Rejection("malformed", f"weights in a message of the kind {self.kind.kind}")
         return self._message(arrays, echoed)
 
     async def later(
@@ -113,8 +113,8 @@ class Incoming:
 
     def _message(self, arrays: list[Array], known: Mapping[str, Any]) -> Message:
         try:
-            wanted = declaration(self.kind).echoed
+            wanted = schema_of(self.kind).echoed
             known = {name: value for name, value in known.items() if name in wanted}
-            return put_together(self.kind, self._fields, arrays, self._sizes, known)
-        except Malformed as error:
-            raise Refusal("malformed", f"{error}, in a message of the kind {self.kind.kind}") from None
+            return decode(self.kind, self._fields, arrays, self._sizes, known)
+        except MalformedMessage as error:
+            raise Rejection("malformed", f"{error}, in a message of the kind {self.kind.kind}") from None

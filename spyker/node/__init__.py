@@ -1,7 +1,7 @@
 """One server process, without I/O: what it decides, and nothing of how that is carried out.
 
 Between the protocol's server, which trusts its messages and never dies, and a world where connections break and
-processes are killed stands a :class:`~spyker.node.node.Host`. It knows who was given which task, takes each answer
+processes are killed stands a :class:`~spyker.node.node.Node`. It knows who was given which task, takes each answer
 once, says what a checkpoint must hold and what another server may be told before it is saved, gives up who has been
 away too long, and refuses whom it must. It is told events and answers with effects, which are data
 (:mod:`~spyker.node.effects`). Whoever drives it, with real sockets, threads and disks or with emulated ones, has these

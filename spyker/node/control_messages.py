@@ -11,25 +11,25 @@ from typing import Annotated, Any, TypeAlias
 import msgspec
 from msgspec import Meta
 
-from spyker.node.rejection import Refusal
+from spyker.node.rejection import Rejection
 from spyker.node.views import Epoch, Number, Text, View
 
-Ballot: TypeAlias = Annotated[int, Meta(ge=0, lt=1 << 53)]
+BallotNumber: TypeAlias = Annotated[int, Meta(ge=0, lt=1 << 53)]
 Seconds: TypeAlias = Annotated[float, Meta(ge=0, lt=1e12)]
 
 
-class Life(msgspec.Struct, frozen=True, order=True, forbid_unknown_fields=True):
+class ProcessIncarnation(msgspec.Struct, frozen=True, order=True, forbid_unknown_fields=True):
     """One life of a server process. The later one is the one that counts; of two alike, one."""
 
     incarnation: Annotated[int, Meta(ge=0, lt=1 << 53)] = 0
     nonce: Text = ""
 
 
-class Word(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag_field="word", tag=str.lower):
+class ControlMessage(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag_field="word", tag=str.lower):
     """Something that is said."""
 
 
-class Beat(Word, frozen=True, forbid_unknown_fields=True):
+class Heartbeat(ControlMessage, frozen=True, forbid_unknown_fields=True, tag="beat"):
     """I am here."""
 
     epoch: Epoch
@@ -43,85 +43,85 @@ class Beat(Word, frozen=True, forbid_unknown_fields=True):
     """Seconds since the sender last had the token of this epoch; nothing: it never had it."""
     saves: Annotated[int, Meta(ge=0, lt=1 << 53)] = 0
     """How many checkpoints the sender's lineage has written."""
-    lives: Annotated[dict[Number, tuple[Text, Life]], Meta(max_length=1 << 12)] = {}
+    lives: Annotated[dict[Number, tuple[Text, ProcessIncarnation]], Meta(max_length=1 << 12)] = {}
     """Which lineage and life of the others it knows."""
 
 
-class Prepare(Word, frozen=True, forbid_unknown_fields=True):
+class Prepare(ControlMessage, frozen=True, forbid_unknown_fields=True):
     """Will you vote on what follows this epoch? I would say: this."""
 
     epoch: Epoch
-    ballot: Ballot
+    ballot: BallotNumber
     view: View
     why: Text
 
 
-class Promise(Word, frozen=True, forbid_unknown_fields=True):
+class Promise(ControlMessage, frozen=True, forbid_unknown_fields=True):
     """Yes, and I shall take no part in earlier ballots. In an earlier one I voted for this."""
 
     epoch: Epoch
-    ballot: Ballot
-    voted: Ballot | None
+    ballot: BallotNumber
+    voted: BallotNumber | None
     view: View | None
 
 
-class Accept(Word, frozen=True, forbid_unknown_fields=True):
+class Accept(ControlMessage, frozen=True, forbid_unknown_fields=True):
     """Vote for this."""
 
     epoch: Epoch
-    ballot: Ballot
+    ballot: BallotNumber
     view: View
 
 
-class Accepted(Word, frozen=True, forbid_unknown_fields=True):
+class Accepted(ControlMessage, frozen=True, forbid_unknown_fields=True):
     """I have."""
 
     epoch: Epoch
-    ballot: Ballot
+    ballot: BallotNumber
 
 
-class Declined(Word, frozen=True, forbid_unknown_fields=True):
+class Declined(ControlMessage, frozen=True, forbid_unknown_fields=True):
     """I shall not: I see no reason, or have promised another ballot."""
 
     epoch: Epoch
-    ballot: Ballot
-    promised: Ballot
+    ballot: BallotNumber
+    promised: BallotNumber
 
 
-class Decided(Word, frozen=True, forbid_unknown_fields=True):
+class Decided(ControlMessage, frozen=True, forbid_unknown_fields=True):
     """A vote has ended: these are the servers now."""
 
     view: View
 
 
-class Ask(Word, frozen=True, forbid_unknown_fields=True):
+class BootstrapRequest(ControlMessage, frozen=True, forbid_unknown_fields=True, tag="ask"):
     """I am new. Give me what I need to begin."""
 
 
-AnyWord: TypeAlias = Beat | Prepare | Promise | Accept | Accepted | Declined | Decided | Ask
-_decoder: msgspec.json.Decoder[Any] = msgspec.json.Decoder(AnyWord)
+AnyControlMessage: TypeAlias = Heartbeat | Prepare | Promise | Accept | Accepted | Declined | Decided | BootstrapRequest
+_decoder: msgspec.json.Decoder[Any] = msgspec.json.Decoder(AnyControlMessage)
 
 
-def to_json(word: Word | View | Greeting) -> bytes:
+def to_json(word: ControlMessage | View | PeerHandshake) -> bytes:
     """As it travels."""
     return msgspec.json.encode(word)
 
 
-def from_json(data: bytes) -> AnyWord:
+def from_json(data: bytes) -> AnyControlMessage:
     """What somebody said, or a refusal."""
     try:
-        word: AnyWord = _decoder.decode(data)
+        word: AnyControlMessage = _decoder.decode(data)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise Refusal("malformed", f"not a word between servers: {error}") from None
+        raise Rejection("malformed", f"not a word between servers: {error}") from None
     return word
 
 
-class Greeting(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class PeerHandshake(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """What a server says of itself when it meets another."""
 
     server: Number
     lineage: Text
-    life: Life
+    life: ProcessIncarnation
     saves: Annotated[int, Meta(ge=0, lt=1 << 53)]
     """How many checkpoints its lineage has written."""
     view: View | None
@@ -133,12 +133,12 @@ class Greeting(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The number of the last message of its to the other that the other has saved."""
 
 
-_greetings = msgspec.json.Decoder(Greeting)
+_greetings = msgspec.json.Decoder(PeerHandshake)
 
 
-def read_greeting(data: bytes) -> Greeting:
+def read_handshake(data: bytes) -> PeerHandshake:
     """A greeting that came over the wire, or a refusal."""
     try:
         return _greetings.decode(data)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise Refusal("malformed", f"not a greeting: {error}") from None
+        raise Rejection("malformed", f"not a greeting: {error}") from None

@@ -8,15 +8,15 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple, TypeAlias
 
-from spyker.node.control_messages import Word
-from spyker.node.rejection import Refusal
+from spyker.node.control_messages import ControlMessage
+from spyker.node.rejection import Rejection
 from spyker.node.views import View
 from spyker.protocol.codec import Array
 from spyker.protocol.facts import Fact
 from spyker.protocol.messages import ServerMessage, StartTimer, StopTimer
 
 
-class Welcome(NamedTuple):
+class WelcomeClient(NamedTuple):
     """Let a client in. ``keep`` says that its answer to the task that it holds is wanted."""
 
     session: Any
@@ -24,7 +24,7 @@ class Welcome(NamedTuple):
     saved_version: int
 
 
-class Give(NamedTuple):
+class SendTask(NamedTuple):
     """Give a client a task; one that was not sent yet gives way to it."""
 
     session: Any
@@ -33,74 +33,74 @@ class Give(NamedTuple):
     saved_version: int
 
 
-class Close(NamedTuple):
+class CloseSession(NamedTuple):
     """End a client's connection."""
 
     session: Any
     reason: str
 
 
-class Started(NamedTuple):
+class NodeStarted(NamedTuple):
     """The server begins, with so many clients: this is time zero."""
 
     clients: int
 
 
-class WriteDown(NamedTuple):
+class WriteFact(NamedTuple):
     """Write a fact down. So many messages wait, or are in service."""
 
     fact: Fact
     queue: int
 
 
-class Refused(NamedTuple):
+class ClientRejected(NamedTuple):
     """A client was refused something, and stays connected."""
 
     client: int
-    refusal: Refusal
+    refusal: Rejection
 
 
-class Done(NamedTuple):
+class Completed(NamedTuple):
     """A message that came with a receipt has been dealt with."""
 
     receipt: Any
 
 
-class Save(NamedTuple):
+class SaveCheckpoint(NamedTuple):
     """Write a checkpoint, and say ``saved()`` when it would survive a power cut, or ``save_failed()``."""
 
     numbers: dict[str, Any]
     vectors: dict[str, Array]
 
 
-class Tell(NamedTuple):
+class SendPeer(NamedTuple):
     """There is something that another server may be told now: ask ``next_for(peer)``."""
 
     peer: int
 
 
-class Whisper(NamedTuple):
+class SendControl(NamedTuple):
     """Say something to another server, if there is a connection; if not, it will be said again."""
 
     peer: int
-    word: Word
+    word: ControlMessage
 
 
-class Members(NamedTuple):
+class MembershipChanged(NamedTuple):
     """The servers are these now: connect to them, and to no others. Connections with ``strangers`` end."""
 
     view: View
     strangers: frozenset[int]
 
 
-class Stop(NamedTuple):
+class StopProcess(NamedTuple):
     """The process must not go on, and why. It may begin anew under another lineage, if ``anew``."""
 
     why: str
     anew: bool
 
 
-class Acknowledge(NamedTuple):
+class AcknowledgePeer(NamedTuple):
     """Tell another server that the effects of its messages up to this one are saved."""
 
     peer: int
@@ -108,19 +108,19 @@ class Acknowledge(NamedTuple):
 
 
 Effect: TypeAlias = (
-    Welcome
-    | Give
-    | Close
-    | Started
-    | WriteDown
-    | Refused
-    | Done
-    | Save
-    | Tell
-    | Whisper
-    | Members
-    | Stop
-    | Acknowledge
+    WelcomeClient
+    | SendTask
+    | CloseSession
+    | NodeStarted
+    | WriteFact
+    | ClientRejected
+    | Completed
+    | SaveCheckpoint
+    | SendPeer
+    | SendControl
+    | MembershipChanged
+    | StopProcess
+    | AcknowledgePeer
     | StartTimer
     | StopTimer
 )

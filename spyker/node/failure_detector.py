@@ -18,13 +18,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
-from spyker.node.control_messages import Beat
+from spyker.node.control_messages import Heartbeat
 from spyker.node.views import View
 
 DRIFT = 1.1  # how much longer a second of one clock may be than that of another
 
 
-class Contacts:
+class FailureDetector:
     """What one server knows of the others' presence. Nothing of it outlives the process."""
 
     def __init__(self, id: int, now: Callable[[], float], suspect_after: float) -> None:
@@ -55,11 +55,11 @@ class Contacts:
         self._seen = epoch, self._now()
         self._waits = epoch, self._now() + DRIFT * self.suspect_after
 
-    def beat(self, server: int, epoch: int, *, grants: bool, idle: float | None) -> Beat:
+    def beat(self, server: int, epoch: int, *, grants: bool, idle: float | None) -> Heartbeat:
         """What to tell another server."""
-        return Beat(epoch, self._now(), self._theirs.get(server), grants, idle)
+        return Heartbeat(epoch, self._now(), self._theirs.get(server), grants, idle)
 
-    def heard(self, server: int, beat: Beat, epoch: int) -> None:
+    def heard(self, server: int, beat: Heartbeat, epoch: int) -> None:
         """What another server told."""
         self._theirs[server] = max(beat.sent, self._theirs.get(server, 0.0))
         if beat.echo is not None and beat.echo <= self._now():

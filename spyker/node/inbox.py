@@ -14,7 +14,7 @@ VIEW, SUSPECTS, GIFT = "view", "suspects", "gift"  # what may change with other 
 
 
 @dataclass(frozen=True, slots=True)
-class Rules:
+class NodeOptions:
     """How a host behaves, and what whoever comes must agree with."""
 
     clients: int | None = None
@@ -41,7 +41,7 @@ class Rules:
     most_data: int = MOST_DATA
 
 
-class Arrival(NamedTuple):
+class QueuedEvent(NamedTuple):
     """Something that waits for its turn."""
 
     sender: int

@@ -16,17 +16,25 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from spyker.node.control_messages import Beat, Decided, Declined, Greeting, Life, Prepare, Word
-from spyker.node.failure_detector import Contacts
-from spyker.node.paxos import Council, Wish
-from spyker.node.rejection import REMEDY, RETURN, Refusal, RolledBack
-from spyker.node.views import ANYBODY, NOBODY, Change, Member, View
+from spyker.node.control_messages import (
+    ControlMessage,
+    Decided,
+    Declined,
+    Heartbeat,
+    PeerHandshake,
+    Prepare,
+    ProcessIncarnation,
+)
+from spyker.node.failure_detector import FailureDetector
+from spyker.node.paxos import MembershipPaxos, Proposal
+from spyker.node.rejection import REMEDY, RETURN, Rejection, RolledBack
+from spyker.node.views import ANYBODY, NOBODY, Member, MembershipChange, View
 
 RENEW, SILENCE, FINISH = "the token is lost", "silence", "to finish a vote"  # why something is to be decided
 ARRIVAL, OPERATOR = "it has come", "somebody wants it"
 
 
-class Seats:
+class Membership:
     """What one server knows of all. It is told what happens, and leaves what is to be done in its attributes."""
 
     def __init__(
@@ -36,7 +44,7 @@ class Seats:
         now: Callable[[], float],
         *,
         lineage: str = "",
-        life: Life | None = None,
+        life: ProcessIncarnation | None = None,
         former: str = "",
         new: bool = False,
         suspect_after: float = 5.0,
@@ -44,23 +52,23 @@ class Seats:
         forget_after: float | None = None,
     ) -> None:
         """``new``: this server has no state and is no member yet; ``view`` then says what it is told by nobody."""
-        self.id, self.lineage, self.life, self.former, self.new = id, lineage, life or Life(), former, new
+        self.id, self.lineage, self.life, self.former, self.new = id, lineage, life or ProcessIncarnation(), former, new
         self.renew_after, self.forget_after = renew_after, forget_after
         self.saves = 0  # checkpoints that were begun
         self.saved = 0  # and are on the disk
-        self.council = Council(id, view, self._agrees)
-        self.contacts = Contacts(id, now, suspect_after)
+        self.council = MembershipPaxos(id, view, self._agrees)
+        self.contacts = FailureDetector(id, now, suspect_after)
         self._now = now
         self.lineages: dict[int, str] = {}  # of the others, as they came
-        self.lives: dict[int, Life] = {}
+        self.lives: dict[int, ProcessIncarnation] = {}
         self.known_saves: dict[int, int] = {}
-        self._met: dict[int, Life] = {}  # who told us of these itself
+        self._met: dict[int, ProcessIncarnation] = {}  # who told us of these itself
         self._claims: dict[int, tuple[str, float]] = {}  # who says that it was one of us before, and since when
         self.suspected: frozenset[int] = frozenset()
-        self.wishes: list[Wish] = []
+        self.wishes: list[Proposal] = []
         self.fenced = ""  # why this server must not act any more
         self.outdated = ""  # why it must begin anew
-        self.said: list[tuple[int, Word]] = []  # to be told at once
+        self.said: list[tuple[int, ControlMessage]] = []  # to be told at once
         self.adopted: list[tuple[View, View]] = []  # lists of servers, before and after
         self._token_at = now() if view.epoch == 0 and id == view.leader else None  # when it was last here
         self._voting_since: float | None = None
@@ -83,27 +91,27 @@ class Seats:
 
     # --- Who comes -------------------------------------------------------------------------------------------------
 
-    def greeting(self, acked: int = 0) -> Greeting:
+    def greeting(self, acked: int = 0) -> PeerHandshake:
         """What this server says of itself to another one, which has saved its messages up to this number."""
         view = None if self.new else self.view
         grants = self.council.grants
-        return Greeting(self.id, self.lineage, self.life, self.saved, view, self.former, grants, acked)
+        return PeerHandshake(self.id, self.lineage, self.life, self.saved, view, self.former, grants, acked)
 
-    def recognise(self, who: Greeting, expected: int | None = None) -> None:
+    def recognise(self, who: PeerHandshake, expected: int | None = None) -> None:
         """Refuse whoever is not who it should be. That changes nothing but the list of servers, if theirs is newer."""
         if who.server == self.id:
-            raise Refusal("address", f"server {self.id} has reached itself. Mend the address of the other server")
+            raise Rejection("address", f"server {self.id} has reached itself. Mend the address of the other server")
         if expected is not None and who.server != expected:
-            raise Refusal("address", f"server {who.server} answers where server {expected} should. Mend the address")
+            raise Rejection("address", f"server {who.server} answers where server {expected} should. Mend the address")
         if who.view is not None:
             self._adopt(who.view)
         if self.fenced:
-            raise Refusal("stopped", self.fenced)
+            raise Rejection("stopped", self.fenced)
         if self.new:
-            raise Refusal("pending", f"server {self.id} is not let in yet")
+            raise Rejection("pending", f"server {self.id} is not let in yet")
         member = self.view.members.get(who.server)
         if member is None:
-            raise Refusal("membership", f"server {who.server} is not one of the servers. {RETURN}")
+            raise Rejection("membership", f"server {who.server} is not one of the servers. {RETURN}")
         known = self.lineages.get(who.server, "") if member.lineage == ANYBODY else member.lineage
         if known == NOBODY and who.view is None:
             self._let_in(who, member)
@@ -111,13 +119,13 @@ class Seats:
             if who.former == known and who.view is None and self._gone_before(who):
                 self._let_in(who, member)
             if member.lineage == known and who.view is not None:  # it has not heard yet of the list that names another
-                raise Refusal("membership", f"another one has the place of server {who.server}. {REMEDY}")
-            raise Refusal("lineage", f"server {who.server} is another one than the one known here. {REMEDY}")
-        life = self.lives.get(who.server, Life())
+                raise Rejection("membership", f"another one has the place of server {who.server}. {REMEDY}")
+            raise Rejection("lineage", f"server {who.server} is another one than the one known here. {REMEDY}")
+        life = self.lives.get(who.server, ProcessIncarnation())
         if who.lineage == self.lineages.get(who.server) and who.life < life:
             if who.server in self.suspected:  # nobody else is there: its disk was put back
                 raise RolledBack(f"server {who.server} was a later process than this one, which is gone")
-            raise Refusal(
+            raise Rejection(
                 "copy",
                 f"a later process of server {who.server} has begun and was heard just now; this one must not go on. "
                 "If it is to take the place of that one, stop that one, and start this one a little later",
@@ -126,12 +134,12 @@ class Seats:
         if older and who.life != self._met.get(who.server):  # else it has saved since it said so, and we know already
             raise RolledBack(f"server {who.server} has an older state than the one that it told of")
         if known == "" and who.view is None and self.view.epoch > 0:
-            raise Refusal("lineage", f"server {who.server} has lost its state. {REMEDY}")
+            raise Rejection("lineage", f"server {who.server} has lost its state. {REMEDY}")
         self.lineages[who.server], self.lives[who.server] = who.lineage, who.life
         self._met[who.server] = who.life
         self.known_saves[who.server] = max(who.saves, self.known_saves.get(who.server, 0))
 
-    def _gone_before(self, who: Greeting) -> bool:
+    def _gone_before(self, who: PeerHandshake) -> bool:
         """Whether the one that it says it was is gone, and was so when it came. Otherwise it is a copy, for good."""
         lineage, since = self._claims.get(who.server, ("", 0.0))
         if lineage != who.lineage:
@@ -139,12 +147,12 @@ class Seats:
             self._claims[who.server] = who.lineage, since
         return who.server in self.suspected and self.contacts.listened(who.server) <= since
 
-    def _let_in(self, who: Greeting, member: Member) -> None:
+    def _let_in(self, who: PeerHandshake, member: Member) -> None:
         """Have its lineage written into the list, and let it come again."""
-        self.wish(Wish(ARRIVAL, Change(who.server, replace(member, lineage=who.lineage)), member))
-        raise Refusal("pending", f"the servers are voting on server {who.server}; come again")
+        self.wish(Proposal(ARRIVAL, MembershipChange(who.server, replace(member, lineage=who.lineage)), member))
+        raise Rejection("pending", f"the servers are voting on server {who.server}; come again")
 
-    def refused(self, refusal: Refusal) -> None:
+    def refused(self, refusal: Rejection) -> None:
         """Another server refused this one."""
         if refusal.reason in ("copy", "membership") and not self.new:
             self.fence(str(refusal))
@@ -155,7 +163,7 @@ class Seats:
         """Do nothing any more."""
         self.fenced = self.fenced or why
 
-    def met(self, who: Greeting, at: float) -> None:
+    def met(self, who: PeerHandshake, at: float) -> None:
         """A connection with another server was made; it was asked for at this time."""
         epoch = self.view.epoch if who.view is None else who.view.epoch
         self.contacts.met(who.server, at, epoch, grants=who.grants)
@@ -163,11 +171,11 @@ class Seats:
 
     # --- What others say -------------------------------------------------------------------------------------------
 
-    def hear(self, sender: int, word: Word, *, saves: bool) -> None:
+    def hear(self, sender: int, word: ControlMessage, *, saves: bool) -> None:
         """A word of another server. Whoever cannot save does not vote."""
         if self.fenced or sender not in self.view.members:
             return
-        if isinstance(word, Beat):
+        if isinstance(word, Heartbeat):
             self._heard_beat(sender, word)
         elif isinstance(word, Decided):
             self._adopt(word.view)
@@ -175,7 +183,7 @@ class Seats:
             self.council.hear(sender, word)
             self._check_view()
 
-    def _heard_beat(self, sender: int, beat: Beat) -> None:
+    def _heard_beat(self, sender: int, beat: Heartbeat) -> None:
         if beat.epoch < self.view.epoch:
             self.said.append((sender, Decided(self.view)))
         self.contacts.heard(sender, beat, self.view.epoch)
@@ -184,7 +192,7 @@ class Seats:
             if j == self.id and lineage == self.lineage and self.life < life:
                 self.fence("copy: another server has met a later process of this one, so this one must not go on")
             elif self.lineages.get(j) == lineage:
-                self.lives[j] = max(life, self.lives.get(j, Life()))
+                self.lives[j] = max(life, self.lives.get(j, ProcessIncarnation()))
         if sender in self.suspected:
             self.look()
 
@@ -208,14 +216,14 @@ class Seats:
 
     # --- Regularly ---------------------------------------------------------------------------------------------------
 
-    def beat(self, *, has_token: bool) -> list[tuple[int, Word]]:
+    def beat(self, *, has_token: bool) -> list[tuple[int, ControlMessage]]:
         """What all others are told now and then."""
         if has_token:
             self._token_at = self._now()
             self.contacts.saw_token(self.view.epoch)
         idle = None if self._token_at is None else self._now() - self._token_at
         lives = {j: (self.lineages[j], life) for j, life in self.lives.items() if j in self.lineages}
-        beats: list[tuple[int, Word]] = []
+        beats: list[tuple[int, ControlMessage]] = []
         for j in self.others:
             if self.view.members[j].lineage != NOBODY:
                 plain = self.contacts.beat(j, self.view.epoch, grants=self.council.grants, idle=idle)
@@ -239,25 +247,25 @@ class Seats:
         if self._voting_since is not None:
             if now - self._voting_since > pause:
                 self._voting_since = now
-                self.council.propose(wish or Wish(FINISH))
+                self.council.propose(wish or Proposal(FINISH))
         elif wish is not None:
             self._propose(wish, self.contacts.suspect_after)
         elif circulates and self.contacts.token_missed_for(self.view.epoch) > self.renew_after * turn:
-            self._propose(Wish(RENEW), pause)
+            self._propose(Proposal(RENEW), pause)
         elif self.forget_after is not None:
             for j in self.view.voters:
                 if self.contacts.silent_for(j) > self.forget_after * turn and j != self.id:
-                    self._propose(Wish(SILENCE, Change(j, None)), pause)
+                    self._propose(Proposal(SILENCE, MembershipChange(j, None)), pause)
                     break
         self._check_view()
 
-    def _propose(self, wish: Wish, pause: float) -> None:
+    def _propose(self, wish: Proposal, pause: float) -> None:
         """Not again before a pause."""
         if self._now() - self._tried > pause or self.council.proposal is None:
             self._tried = self._now()
             self.council.propose(wish)
 
-    def wish(self, wish: Wish) -> None:
+    def wish(self, wish: Proposal) -> None:
         """Have something decided, as soon as that is possible."""
         if wish not in self.wishes:
             self.wishes.append(wish)
@@ -269,7 +277,7 @@ class Seats:
         outcomes = [self.council.withdraw(wish) for wish in ordered]
         return all(outcomes)
 
-    def _open(self, wish: Wish) -> bool:
+    def _open(self, wish: Proposal) -> bool:
         """Whether a wish is not yet fulfilled, and could be."""
         assert wish.change is not None
         now = self.view.members.get(wish.change.server)
@@ -287,7 +295,7 @@ class Seats:
             self.council.adopt(view)
         self._check_view()
 
-    def force(self, change: Change) -> None:
+    def force(self, change: MembershipChange) -> None:
         """Change the list without a vote: only for somebody who knows that the others are gone for good."""
         self.council.adopt(self.view.following(self.id, change))
         self._check_view()
@@ -313,7 +321,7 @@ class Seats:
         self.adopted.append((before, after))
         self.look()
 
-    def words(self) -> tuple[list[tuple[int, Word]], list[tuple[int, Word]]]:
+    def words(self) -> tuple[list[tuple[int, ControlMessage]], list[tuple[int, ControlMessage]]]:
         """What may be told now, and what only when the state is saved."""
         at_once, self.said = self.said, []
         council, self.council.said = self.council.said, []
@@ -342,9 +350,9 @@ class Seats:
         self._last_view = self.view
         self.saves = self.saved = numbers["saves"]
         self.lineages = {int(j): lineage for j, lineage in numbers["lineages"].items()}
-        self.lives = {int(j): Life(*life) for j, life in numbers["lives"].items()}
+        self.lives = {int(j): ProcessIncarnation(*life) for j, life in numbers["lives"].items()}
         self.known_saves = {int(j): saves for j, saves in numbers["known"].items()}
-        self._met = {int(j): Life(*life) for j, life in numbers.get("met", {}).items()}
+        self._met = {int(j): ProcessIncarnation(*life) for j, life in numbers.get("met", {}).items()}
         if self.view.epoch > 0:
             self.contacts.renew(self.view.epoch)
         self._token_at = None

@@ -19,50 +19,39 @@ from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, TypeAlias
 
-from spyker.node.control_messages import Word
+from spyker.node.control_messages import ControlMessage
 from spyker.node.effects import (
-    Acknowledge,
-    Close,
-    Done,
+    AcknowledgePeer,
+    ClientRejected,
+    CloseSession,
+    Completed,
     Effect,
-    Give,
-    Refused,
-    Save,
-    Started,
-    Tell,
-    Welcome,
-    Whisper,
-    WriteDown,
+    NodeStarted,
+    SaveCheckpoint,
+    SendControl,
+    SendPeer,
+    SendTask,
+    WelcomeClient,
+    WriteFact,
 )
-from spyker.node.inbox import (
-    ASK,
-    AWAY,
-    BEAT,
-    BEGIN,
-    RETRY,
-    SAVE,
-    SERVERS,
-    VIEW,
-    Arrival,
-    Rules,
-)
-from spyker.node.membership import Seats
+from spyker.node.inbox import ASK, AWAY, BEAT, BEGIN, RETRY, SAVE, SERVERS, VIEW, NodeOptions, QueuedEvent
+from spyker.node.membership import Membership
 from spyker.node.outbox import Outbox
-from spyker.node.peers import Neighbours
-from spyker.node.rejection import Refusal
-from spyker.node.task_tokens import Ledger, Ticket
+from spyker.node.peers import NodePeers
+from spyker.node.rejection import Rejection
+from spyker.node.task_tokens import TaskToken, TaskTokens
 from spyker.node.views import first_view
-from spyker.protocol.codec import Array, Sizes, declaration
-from spyker.protocol.facts import Suspected, UpdateApplied
+from spyker.protocol.codec import Array, Sizes, schema_of
+from spyker.protocol.facts import PeerSuspected, UpdateApplied
 from spyker.protocol.messages import (
     Action,
+    BootstrapState,
     ClientMessage,
-    Gift,
     Join,
     Leave,
     PeerMessage,
-    Record,
-    ServeAgain,
+    RecordFact,
+    Requeue,
     ServerMessage,
     StartTimer,
     StopTimer,
@@ -70,22 +59,22 @@ from spyker.protocol.messages import (
     ToServer,
 )
 from spyker.protocol.server import Server, Work
-from spyker.protocol.state import State, Unpacker, pack
+from spyker.protocol.state import ServerState, Unpacker, pack
 
-Marks: TypeAlias = tuple[int, dict[int, tuple[Outbox, int]], dict[int, int], list[tuple[int, Word]]]
+Marks: TypeAlias = tuple[int, dict[int, tuple[Outbox, int]], dict[int, int], list[tuple[int, ControlMessage]]]
 
 
-class Host(Neighbours):
+class Node(NodePeers):
     """Decides for one server process. See the package for the duties of whoever drives it."""
 
     def __init__(
         self,
         id: int,
         build: Callable[[Mapping[int, int]], Server],
-        ledger: Ledger,
-        rules: Rules,
+        ledger: TaskTokens,
+        rules: NodeOptions,
         peers: Sequence[int] = (),
-        seats: Seats | None = None,
+        seats: Membership | None = None,
     ) -> None:
         """``build`` makes the protocol's server with the clients that it begins with.
 
@@ -97,14 +86,14 @@ class Host(Neighbours):
         self.sessions: dict[int, Any] = {}
         self.saved_version = 0
         servers = sorted({id, *peers})
-        self.seats = seats or Seats(id, first_view(servers, servers), float, lineage=rules.lineage)
+        self.seats = seats or Membership(id, first_view(servers, servers), float, lineage=rules.lineage)
         self.outboxes = {j: Outbox() for j in self.seats.others}
         self.received: dict[int, int] = {}  # per peer, the number of the last message that waits or was handled
         self.acknowledged: dict[int, int] = {}  # per peer, the number up to which a checkpoint holds its effects
         self.draining = False
         self._handled: dict[int, int] = {}  # per peer, the number of the last message that was handled
         self._sizes: dict[int, int] = {}  # of the clients that wait for the start
-        self._queue: deque[Arrival] = deque()
+        self._queue: deque[QueuedEvent] = deque()
         self._timers: dict[str, float] = {}  # of the server, those that run or wait for their turn
         self._effects: list[Effect] = []
         self._overdue = False  # it waits no longer for clients that are not there
@@ -115,7 +104,7 @@ class Host(Neighbours):
         self._failed = False  # the last one could not be written, and it is not time yet to try again
         self.computing = False  # somebody is at the first message in the queue
         self._void = False
-        self._words: list[tuple[int, Word]] = []  # to be told when what they speak of is saved
+        self._words: list[tuple[int, ControlMessage]] = []  # to be told when what they speak of is saved
         self._suspected: frozenset[int] = frozenset()  # as the server knows
         self._askers: set[int] = set()
         self._asked = 0
@@ -139,7 +128,7 @@ class Host(Neighbours):
         else:
             self._effects.append(StartTimer(BEGIN, self.rules.join_timeout))
 
-    def _start(self, gift: Gift | None = None) -> None:
+    def _start(self, gift: BootstrapState | None = None) -> None:
         roster = {k: self._sizes[k] for k in sorted(self._sizes) if k in self.sessions}
         self.server = server = self._built(roster)
         actions: list[Action] = []
@@ -150,11 +139,11 @@ class Host(Neighbours):
             server.take_over(gift)
         if self.seats.suspected:
             self._suspected = self.seats.suspected
-            actions += [Record(Suspected(self.id, j)) for j in sorted(self._suspected)]
+            actions += [RecordFact(PeerSuspected(self.id, j)) for j in sorted(self._suspected)]
             actions += server.suspect(self._suspected)
         for k in roster:
             self.ledger.entry(k).member = True
-        self._effects += (StopTimer(BEGIN), StopTimer(ASK), Started(len(roster)))
+        self._effects += (StopTimer(BEGIN), StopTimer(ASK), NodeStarted(len(roster)))
         self._perform([*actions, *server.start()])
         self._go_on()
 
@@ -169,13 +158,13 @@ class Host(Neighbours):
         self.seats.restore(numbers["seats"])
         self.outboxes = {j: Outbox() for j in self.seats.others}
         self.server = server = self._built({})
-        server.restore(State(numbers["server"], {name: vectors[name] for name in numbers["vectors"]}))
+        server.restore(ServerState(numbers["server"], {name: vectors[name] for name in numbers["vectors"]}))
         self.ledger.restore(numbers["clients"])
         saved = self._unpacker(vectors)
         for j, box in numbers["outboxes"].items():
             self.outboxes[int(j)].restore(box, saved)
         self._handled = {int(j): sequence for j, sequence in numbers["handled"].items()}
-        self._queue.extendleft(Arrival(k, m, again=True) for k, m in reversed(saved.unpack(numbers["again"])))
+        self._queue.extendleft(QueuedEvent(k, m, again=True) for k, m in reversed(saved.unpack(numbers["again"])))
         self.received, self.acknowledged = dict(self._handled), dict(self._handled)
         self.saved_version = server.version
         for k, entry in self.ledger.clients.items():
@@ -184,7 +173,7 @@ class Host(Neighbours):
         for timer, seconds in numbers["timers"].items():
             self._start_timer(timer, seconds)
         if server.epoch < self.view.epoch:
-            self._queue.append(Arrival(self.id, change=VIEW))
+            self._queue.append(QueuedEvent(self.id, change=VIEW))
         self._watch()
         self._go_on()
 
@@ -203,27 +192,27 @@ class Host(Neighbours):
         """Refuse a client that cannot take part."""
         rules = self.rules
         if rules.clients is not None and client >= rules.clients:
-            raise Refusal("agreement", f"client {client} of {rules.clients}, counted from 0")
+            raise Rejection("agreement", f"client {client} of {rules.clients}, counted from 0")
         if layout != rules.layout:
-            raise Refusal("agreement", "the layout of the weights is another one; use the same task everywhere")
+            raise Rejection("agreement", "the layout of the weights is another one; use the same task everywhere")
         if learning != rules.learning:
-            raise Refusal("agreement", "task, training, seed or algorithm differ; use the same scenario everywhere")
+            raise Rejection("agreement", "task, training, seed or algorithm differ; use the same scenario everywhere")
         if not 0 < size <= rules.most_data:
-            raise Refusal("agreement", f"a client with {size:,} data points; 1 to {rules.most_data:,} are allowed")
+            raise Rejection("agreement", f"a client with {size:,} data points; 1 to {rules.most_data:,} are allowed")
 
     def come(self, client: int, session: Any, size: int, holding: bytes | None = None) -> None:
         """A client that was admitted comes, or comes back; it may hold a task."""
         before = self.sessions.get(client)
         if before is not None:
-            self._effects.append(Close(before, "replaced by a newer connection of the same client"))
+            self._effects.append(CloseSession(before, "replaced by a newer connection of the same client"))
         else:
             self._effects.append(StopTimer(f"{AWAY}{client}"))
         self.sessions[client] = session
         if self.server is not None:
-            self._queue.append(Arrival(client, session=session, size=size, holding=holding))
+            self._queue.append(QueuedEvent(client, session=session, size=size, holding=holding))
             return
         self._sizes[client] = self.ledger.entry(client).size = size
-        self._effects.append(Welcome(session, keep=False, saved_version=self.saved_version))
+        self._effects.append(WelcomeClient(session, keep=False, saved_version=self.saved_version))
         if (len(self.sessions) >= self.rules.wait_for or self._overdue) and not self._awaits_gift:
             self._start()
 
@@ -246,16 +235,16 @@ class Host(Neighbours):
 
     def _give_up(self, client: int) -> None:
         if self.server is not None and client not in self.sessions:
-            self._queue.append(Arrival(client, Leave()))
+            self._queue.append(QueuedEvent(client, Leave()))
 
-    def check(self, client: int, ticket: bytes) -> Ticket:
+    def check(self, client: int, ticket: bytes) -> TaskToken:
         """Refuse an answer that begins to arrive, unless it is wanted."""
         return self.ledger.check(client, ticket)
 
     def answer(self, client: int, number: int, message: ClientMessage, receipt: Any = None) -> None:
         """The answer to a task has arrived in full."""
         self.ledger.take(client, number)
-        self._queue.append(Arrival(client, message, number, receipt=receipt))
+        self._queue.append(QueuedEvent(client, message, number, receipt=receipt))
 
     # --- Timers ------------------------------------------------------------------------------------------------------
 
@@ -280,7 +269,7 @@ class Host(Neighbours):
         elif timer.startswith(AWAY):
             self._give_up(int(timer.removeprefix(AWAY)))
         elif (name := timer.removeprefix(SERVERS)) in self._timers and not self.draining:
-            self._queue.append(Arrival(self.id, timer=name))
+            self._queue.append(QueuedEvent(self.id, timer=name))
 
     def _start_timer(self, timer: str, seconds: float) -> None:
         self._stop_timer(timer)
@@ -310,7 +299,7 @@ class Host(Neighbours):
         arrival = self._queue[0]
         if arrival.message is None:
             return arrival.timer is None and not arrival.change
-        arrays = declaration(type(arrival.message)).arrays
+        arrays = schema_of(type(arrival.message)).arrays
         return not arrays and not isinstance(arrival.message, Leave) and self.work() is Work.NOTHING
 
     def work(self) -> Work:
@@ -323,7 +312,7 @@ class Host(Neighbours):
             return Work.NOTHING
         return self.server.work(arrival.sender, arrival.message)
 
-    def _came_back(self, arrival: Arrival) -> bool:
+    def _came_back(self, arrival: QueuedEvent) -> bool:
         """Whether a client that was given up came back before its turn came."""
         return isinstance(arrival.message, Leave) and not arrival.again and arrival.sender in self.sessions
 
@@ -365,13 +354,13 @@ class Host(Neighbours):
         self._perform(actions)
         self._queue.popleft()
         for action in actions:
-            if isinstance(action, ServeAgain):
-                self._queue.extendleft(Arrival(k, message, again=True) for k, message in reversed(action.messages))
+            if isinstance(action, Requeue):
+                self._queue.extendleft(QueuedEvent(k, message, again=True) for k, message in reversed(action.messages))
         if arrival.receipt is not None:
-            self._effects.append(Done(arrival.receipt))
+            self._effects.append(Completed(arrival.receipt))
         self._rest()
 
-    def _welcome_back(self, arrival: Arrival) -> list[Action]:
+    def _welcome_back(self, arrival: QueuedEvent) -> list[Action]:
         """A client came: does it go on with what it holds, wait for its next task, or join?"""
         assert self.server is not None
         k = arrival.sender
@@ -384,10 +373,10 @@ class Host(Neighbours):
             try:
                 self.ledger.check(k, arrival.holding)
                 keep = entry.member
-            except Refusal as refusal:
+            except Rejection as refusal:
                 if refusal.reason == "unknown-task":
-                    self._effects.append(Refused(k, refusal))
-        self._effects.append(Welcome(arrival.session, keep, self.saved_version))
+                    self._effects.append(ClientRejected(k, refusal))
+        self._effects.append(WelcomeClient(arrival.session, keep, self.saved_version))
         if keep or (entry.member and entry.owed):
             return []
         entry.member = True
@@ -397,8 +386,8 @@ class Host(Neighbours):
         for action in actions:
             if isinstance(action, ToClient):
                 self._give(action.client, action.message)
-            elif isinstance(action, Record):
-                self._effects.append(WriteDown(action.fact, len(self._queue)))
+            elif isinstance(action, RecordFact):
+                self._effects.append(WriteFact(action.fact, len(self._queue)))
                 if type(action.fact) is UpdateApplied:
                     self._unsaved += 1
             elif isinstance(action, ToServer):
@@ -417,7 +406,7 @@ class Host(Neighbours):
         ticket = self.ledger.give(k, getattr(message, "age", 0.0), getattr(message, "version", 0))
         session = self.sessions.get(k)
         if session is not None:
-            self._effects.append(Give(session, ticket, message, self.saved_version))
+            self._effects.append(SendTask(session, ticket, message, self.saved_version))
 
     # --- Checkpoints -------------------------------------------------------------------------------------------------
 
@@ -459,7 +448,7 @@ class Host(Neighbours):
             "again": pack([(a.sender, a.message) for a in self._queue if a.again], "again", vectors),
             "timers": dict(self._timers),
         }
-        self._effects.append(Save(numbers, vectors))
+        self._effects.append(SaveCheckpoint(numbers, vectors))
 
     def saved(self) -> None:
         """The checkpoint is on the disk."""
@@ -468,12 +457,12 @@ class Host(Neighbours):
         (self.saved_version, sent, handled, words), self._marks = self._marks, None
         for j, (box, sequence) in sent.items():
             if self.outboxes.get(j) is box and box.commit(sequence):
-                self._effects.append(Tell(j))
+                self._effects.append(SendPeer(j))
         for j, sequence in handled.items():
             if self._handled.get(j, 0) >= sequence > self.acknowledged.get(j, 0):
-                self._effects.append(Acknowledge(j, sequence))
+                self._effects.append(AcknowledgePeer(j, sequence))
                 self.acknowledged[j] = sequence
-        self._effects += [Whisper(j, word) for j, word in words]
+        self._effects += [SendControl(j, word) for j, word in words]
         self._rest()
 
     def save_failed(self) -> None:

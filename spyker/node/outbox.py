@@ -12,13 +12,13 @@ from collections import deque
 from dataclasses import dataclass
 from typing import Any
 
-from spyker.node.rejection import Refusal, RolledBack
+from spyker.node.rejection import Rejection, RolledBack
 from spyker.protocol.codec import Array
 from spyker.protocol.messages import PeerMessage
 from spyker.protocol.state import Unpacker, pack
 
 
-class Outdated(Refusal):
+class OutdatedState(Rejection):
     """Another server knows of a later state of this one."""
 
     def __init__(self, detail: str) -> None:
@@ -26,7 +26,7 @@ class Outdated(Refusal):
 
 
 @dataclass(slots=True, eq=False)
-class Posted:
+class OutboxEntry:
     """A message in an outbox."""
 
     sequence: int
@@ -37,7 +37,7 @@ class Outbox:
     """What one other server has not acknowledged yet."""
 
     def __init__(self) -> None:
-        self.entries: deque[Posted] = deque()
+        self.entries: deque[OutboxEntry] = deque()
         self.last = 0  # the number given last
         self.committed = 0  # up to here a checkpoint on disk holds it
         self.acked = 0  # up to here a checkpoint of the receiver holds the effect
@@ -51,7 +51,7 @@ class Outbox:
         if message.only_the_latest_counts:
             self.entries = deque(posted for posted in self.entries if type(posted.message) is not type(message))
         self.last += 1
-        self.entries.append(Posted(self.last, message))
+        self.entries.append(OutboxEntry(self.last, message))
 
     def commit(self, sequence: int) -> bool:
         """Everything up to here may be sent; whether that is news."""
@@ -73,13 +73,13 @@ class Outbox:
                 "older one"
             )
         if received > self.last:
-            raise Outdated(
+            raise OutdatedState(
                 f"server {peer} has message {received} from here, where {self.last} is the last that is known: the "
                 "state of this server is an older one"
             )
         self.sent = received
 
-    def next(self) -> Posted | None:
+    def next(self) -> OutboxEntry | None:
         """The first message that may be sent and has not been."""
         for posted in self.entries:
             if posted.sequence > self.sent:
@@ -95,4 +95,4 @@ class Outbox:
         """Go on from a checkpoint."""
         self.last = self.committed = numbers["last"]
         self.acked = numbers["acked"]
-        self.entries = deque(Posted(sequence, saved.unpack(message)) for sequence, message in numbers["entries"])
+        self.entries = deque(OutboxEntry(sequence, saved.unpack(message)) for sequence, message in numbers["entries"])

@@ -21,33 +21,42 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from spyker.node.control_messages import Accept, Accepted, Decided, Declined, Prepare, Promise, Word, to_json
-from spyker.node.views import Change, Member, View
+from spyker.node.control_messages import (
+    Accept,
+    Accepted,
+    ControlMessage,
+    Decided,
+    Declined,
+    Prepare,
+    Promise,
+    to_json,
+)
+from spyker.node.views import Member, MembershipChange, View
 
 WIDTH = 1 << 16  # ballots are numbered by rounds of so many, one for each server
 
 
-class Wish(NamedTuple):
+class Proposal(NamedTuple):
     """What this server would have decided, and why."""
 
     why: str
-    change: Change | None = None
+    change: MembershipChange | None = None
     """Nothing: a new token."""
     before: Member | None = None
     """What the entry is now; if it is another one, the wish is void."""
 
 
-class Proposal:
+class Ballot:
     """A ballot that this server holds."""
 
-    def __init__(self, wish: Wish, ballot: int, view: View) -> None:
+    def __init__(self, wish: Proposal, ballot: int, view: View) -> None:
         self.wish, self.ballot, self.view = wish, ballot, view
         self.promises: dict[int, Promise] = {}
         self.votes: set[int] = set()
         self.asking = True  # for promises; then for votes
 
 
-class Council:
+class MembershipPaxos:
     """One voter, and proposer."""
 
     def __init__(self, id: int, view: View, agrees: Callable[[Prepare], bool]) -> None:
@@ -55,8 +64,8 @@ class Council:
         self.id, self.view, self._agrees = id, view, agrees
         self.promised = 0
         self.voted: tuple[int, View] | None = None
-        self.proposal: Proposal | None = None
-        self.said: list[tuple[int, Word]] = []
+        self.proposal: Ballot | None = None
+        self.said: list[tuple[int, ControlMessage]] = []
         """What is to be told, to whom, once the state is saved."""
         self.changed = False
         """Whether there is something to save."""
@@ -68,27 +77,27 @@ class Council:
 
     # --- Proposing ---------------------------------------------------------------------------------------------------
 
-    def propose(self, wish: Wish) -> None:
+    def propose(self, wish: Proposal) -> None:
         """Hold a ballot, in place of any that is under way."""
         if self.id not in self.view.voters:
             return
         ballot = (self.promised // WIDTH + 1) * WIDTH + self.id
         view = self.view.following(self.id, wish.change)
-        self.proposal = Proposal(wish, ballot, view)
+        self.proposal = Ballot(wish, ballot, view)
         prepare = Prepare(self.view.epoch, ballot, view, wish.why)
         self._tell_voters(prepare)
         self._answer(self._prepared(prepare))
 
-    def withdraw(self, wish: Wish) -> bool:
+    def withdraw(self, wish: Proposal) -> bool:
         """Want this no more. False if somebody may have been asked to vote for it: then it may still be decided."""
         if self.proposal is not None and self.proposal.wish == wish and self.proposal.asking:
             self.proposal = None  # whoever has promised waits for what another ballot brings
         return self.voted is None
 
-    def _tell_voters(self, word: Word) -> None:
+    def _tell_voters(self, word: ControlMessage) -> None:
         self.said += [(j, word) for j in self.view.voters if j != self.id]
 
-    def _answer(self, word: Word) -> None:
+    def _answer(self, word: ControlMessage) -> None:
         """What this server answers itself."""
         self.hear(self.id, word)
 
@@ -118,7 +127,7 @@ class Council:
 
     # --- Voting ------------------------------------------------------------------------------------------------------
 
-    def hear(self, sender: int, word: Word) -> None:
+    def hear(self, sender: int, word: ControlMessage) -> None:
         """Something was said, by another server or by this one itself."""
         if isinstance(word, Decided):
             self.adopt(word.view)
@@ -142,11 +151,11 @@ class Council:
             case Declined() if self.proposal is not None and word.ballot == self.proposal.ballot:
                 self._outbid(word.promised)
 
-    def _reply(self, sender: int, word: Word) -> None:
+    def _reply(self, sender: int, word: ControlMessage) -> None:
         if sender != self.id:
             self.said.append((sender, word))
 
-    def _prepared(self, prepare: Prepare) -> Word:
+    def _prepared(self, prepare: Prepare) -> ControlMessage:
         """Promise, unless a later ballot was promised, or there is no reason for one."""
         own = prepare.ballot % WIDTH == self.id
         if prepare.ballot <= self.promised or not (own or not self.grants or self._agrees(prepare)):
@@ -155,7 +164,7 @@ class Council:
         ballot, view = self.voted or (None, None)
         return Promise(prepare.epoch, prepare.ballot, ballot, view)
 
-    def _vote(self, accept: Accept) -> Word:
+    def _vote(self, accept: Accept) -> ControlMessage:
         if accept.ballot < self.promised:
             return Declined(accept.epoch, accept.ballot, self.promised)
         self.promised, self.voted, self.changed = accept.ballot, (accept.ballot, accept.view), True

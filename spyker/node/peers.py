@@ -7,33 +7,33 @@ from abc import ABC, abstractmethod
 from collections import deque
 from typing import Any
 
-from spyker.node.control_messages import Ask, Greeting, Word
-from spyker.node.effects import Done, Effect, Members, Stop, Whisper, WriteDown
-from spyker.node.inbox import ASK, BEAT, GIFT, SUSPECTS, VIEW, Arrival, Rules
-from spyker.node.membership import Seats
-from spyker.node.outbox import Outbox, Outdated, Posted
-from spyker.node.rejection import Refusal
+from spyker.node.control_messages import BootstrapRequest, ControlMessage, PeerHandshake
+from spyker.node.effects import Completed, Effect, MembershipChanged, SendControl, StopProcess, WriteFact
+from spyker.node.inbox import ASK, BEAT, GIFT, SUSPECTS, VIEW, NodeOptions, QueuedEvent
+from spyker.node.membership import Membership
+from spyker.node.outbox import Outbox, OutboxEntry, OutdatedState
+from spyker.node.rejection import Rejection
 from spyker.node.views import View
-from spyker.protocol.facts import Reformed, Suspected, Trusted
-from spyker.protocol.messages import Action, Gift, PeerMessage, Record, StartTimer, ToServer
+from spyker.protocol.facts import EpochStarted, PeerSuspected, PeerTrusted
+from spyker.protocol.messages import Action, BootstrapState, PeerMessage, RecordFact, StartTimer, ToServer
 from spyker.protocol.server import Server
 
 
-class Neighbours(ABC):
-    """The side of a :class:`~spyker.node.node.Host` that looks at other servers. The attributes are the host's."""
+class NodePeers(ABC):
+    """The side of a :class:`~spyker.node.node.Node` that looks at other servers. The attributes are the host's."""
 
     id: int
-    rules: Rules
-    seats: Seats
+    rules: NodeOptions
+    seats: Membership
     server: Server | None
     outboxes: dict[int, Outbox]
     received: dict[int, int]
     acknowledged: dict[int, int]
     computing: bool
     _handled: dict[int, int]
-    _queue: deque[Arrival]
+    _queue: deque[QueuedEvent]
     _effects: list[Effect]
-    _words: list[tuple[int, Word]]
+    _words: list[tuple[int, ControlMessage]]
     _suspected: frozenset[int]
     _askers: set[int]
     _asked: int
@@ -47,22 +47,22 @@ class Neighbours(ABC):
         return self.seats.view
 
     @abstractmethod
-    def _start(self, gift: Gift | None = None) -> None:
+    def _start(self, gift: BootstrapState | None = None) -> None:
         """Begin, with what another server gave."""
 
     @abstractmethod
     def _rest(self) -> None:
         """Between two messages: is it time for a checkpoint?"""
 
-    def greet(self, server: int) -> Greeting:
+    def greet(self, server: int) -> PeerHandshake:
         """What this server says first to another."""
         box = self.outboxes.get(server)
         return self.seats.greeting(0 if box is None else box.acked)
 
-    def admit_peer(self, who: Greeting, layout: bytes, deployment: bytes) -> int:
+    def admit_peer(self, who: PeerHandshake, layout: bytes, deployment: bytes) -> int:
         """Refuse another server, or return the number of the last message that it need not repeat."""
         if layout != self.rules.layout or deployment != self.rules.deployment:
-            raise Refusal("agreement", "the scenarios of the servers differ; use the same one everywhere")
+            raise Rejection("agreement", "the scenarios of the servers differ; use the same one everywhere")
         self._recognise(who)
         received = self.received.get(who.server, 0)
         behind = who.view is not None and who.view.epoch < self.view.epoch  # and may speak of who was here before
@@ -72,17 +72,17 @@ class Neighbours(ABC):
             )
         return received
 
-    def know(self, server: int, who: Greeting, received: int, at: float) -> None:
+    def know(self, server: int, who: PeerHandshake, received: int, at: float) -> None:
         """Another server answered a call of this one at this time: refuse whoever should not, or go on from there."""
         self._recognise(who, server)
         try:
             self.outboxes[server].connected(server, received)
-        except Outdated as refusal:
+        except OutdatedState as refusal:
             self._outdated(str(refusal).removeprefix("outdated: "))
         self.seats.met(who, at)
         self.settle_seats()
 
-    def _recognise(self, who: Greeting, expected: int | None = None) -> None:
+    def _recognise(self, who: PeerHandshake, expected: int | None = None) -> None:
         try:
             self.seats.recognise(who, expected)
         finally:
@@ -91,9 +91,9 @@ class Neighbours(ABC):
     def _outdated(self, why: str) -> None:
         self.seats.outdated = f"outdated: {why}"
         self.settle_seats()
-        raise Refusal("outdated", why)
+        raise Rejection("outdated", why)
 
-    def refused(self, server: int, refusal: Refusal) -> None:
+    def refused(self, server: int, refusal: Rejection) -> None:
         """Another server refused this one."""
         self.seats.refused(refusal)
         self.settle_seats()
@@ -101,44 +101,46 @@ class Neighbours(ABC):
     def hear(self, server: int, sequence: int, message: PeerMessage, receipt: Any = None, epoch: int = 0) -> None:
         """A message of another server has arrived in full. It may be one that came before a connection broke."""
         if epoch > self.view.epoch:
-            raise Refusal(
+            raise Rejection(
                 "epoch", f"server {server} is in epoch {epoch}, and this one in {self.view.epoch}; greet again"
             )
         if sequence <= self.received.get(server, 0) or server not in self.outboxes:
             if receipt is not None:
-                self._effects.append(Done(receipt))
+                self._effects.append(Completed(receipt))
             return
         self.received[server] = sequence
         lineage = self.seats.lineages.get(server, "")
-        if isinstance(message, Gift):
+        if isinstance(message, BootstrapState):
             self._take_gift(server, sequence, message)
             if receipt is not None:
-                self._effects.append(Done(receipt))
+                self._effects.append(Completed(receipt))
             return
         if self.server is None and receipt is not None:  # whoever waited would not hear what else it is told: a gift
-            self._effects.append(Done(receipt))
+            self._effects.append(Completed(receipt))
             receipt = None
         if self.server is None and message.only_the_latest_counts:
             kind = type(message)
             self._queue = deque(
                 a for a in self._queue if not (a.peer and a.sender == server and type(a.message) is kind)
             )
-        self._queue.append(Arrival(server, message, sequence, peer=True, receipt=receipt, lineage=lineage))
+        self._queue.append(QueuedEvent(server, message, sequence, peer=True, receipt=receipt, lineage=lineage))
 
-    def _take_gift(self, server: int, sequence: int, gift: Gift) -> None:
+    def _take_gift(self, server: int, sequence: int, gift: BootstrapState) -> None:
         """A model to begin with, if this server waits for one."""
         if self.server is None:
             self._handled[server] = sequence
             self._start(gift)
         else:
-            self._queue.append(Arrival(server, number=sequence, peer=True, lineage=self.seats.lineages.get(server, "")))
+            self._queue.append(
+                QueuedEvent(server, number=sequence, peer=True, lineage=self.seats.lineages.get(server, ""))
+            )
 
-    def listen(self, server: int, word: Word) -> None:
+    def listen(self, server: int, word: ControlMessage) -> None:
         """Another server said something that is no message."""
-        if isinstance(word, Ask):
+        if isinstance(word, BootstrapRequest):
             if self.server is not None and server in self.outboxes:
                 self._askers.add(server)
-                self._queue.append(Arrival(self.id, change=GIFT))
+                self._queue.append(QueuedEvent(self.id, change=GIFT))
             return
         self.seats.hear(server, word, saves=self.server is not None)
         self.settle_seats()
@@ -153,11 +155,11 @@ class Neighbours(ABC):
         server = self.server
         if server is not None and server.epoch == self.view.epoch and not self._stopped:
             holds = server.has_token
-            self._effects += [Whisper(j, word) for j, word in self.seats.beat(has_token=holds)]
+            self._effects += [SendControl(j, word) for j, word in self.seats.beat(has_token=holds)]
             self.seats.look()
             self.seats.consider(circulates=type(server).circulates)
         else:
-            self._effects += [Whisper(j, word) for j, word in self.seats.beat(has_token=False)]
+            self._effects += [SendControl(j, word) for j, word in self.seats.beat(has_token=False)]
             self.seats.look()
         self.settle_seats()
 
@@ -168,7 +170,7 @@ class Neighbours(ABC):
             met = [j for j in self.seats.others if j in self.seats.lineages and j not in self.seats.suspected]
             met.sort(key=lambda j: self.seats.contacts.away.get(j, math.inf))
             if met and not self.seats.new:
-                self._effects.append(Whisper(met[self._asked // 5 % len(met)], Ask()))
+                self._effects.append(SendControl(met[self._asked // 5 % len(met)], BootstrapRequest()))
                 self._asked += 1
 
     def settle_seats(self) -> None:
@@ -179,17 +181,17 @@ class Neighbours(ABC):
         seats.adopted.clear()
         if self.server is not None and seats.suspected != self._suspected:
             for j in sorted(seats.suspected - self._suspected):
-                self._effects.append(WriteDown(Suspected(self.id, j), len(self._queue)))
+                self._effects.append(WriteFact(PeerSuspected(self.id, j), len(self._queue)))
             for j in sorted(self._suspected - seats.suspected):
-                self._effects.append(WriteDown(Trusted(self.id, j), len(self._queue)))
+                self._effects.append(WriteFact(PeerTrusted(self.id, j), len(self._queue)))
             self._suspected = seats.suspected
-            self._queue.append(Arrival(self.id, change=SUSPECTS))
+            self._queue.append(QueuedEvent(self.id, change=SUSPECTS))
         at_once, later = seats.words()
-        self._effects += [Whisper(j, word) for j, word in at_once]
+        self._effects += [SendControl(j, word) for j, word in at_once]
         self._words += later
         if (seats.fenced or seats.outdated) and not self._stopped:
             self._stopped = True
-            self._effects.append(Stop(seats.fenced or seats.outdated, anew=not seats.fenced))
+            self._effects.append(StopProcess(seats.fenced or seats.outdated, anew=not seats.fenced))
         if seats.council.changed and self.server is not None:
             self._changed = self._wanted = True
             self._rest()
@@ -211,11 +213,11 @@ class Neighbours(ABC):
         if self.computing and self._queue[0] not in waiting[:1]:
             waiting.insert(0, self._queue[0])  # it is in service
         self._queue = deque(waiting)
-        self._effects.append(Members(after, strangers))
+        self._effects.append(MembershipChanged(after, strangers))
         if self.server is not None:
-            self._queue.append(Arrival(self.id, change=VIEW))
+            self._queue.append(QueuedEvent(self.id, change=VIEW))
 
-    def next_for(self, peer: int) -> Posted | None:
+    def next_for(self, peer: int) -> OutboxEntry | None:
         """The next message for another server. It counts as sent over the present connection from now on."""
         box = self.outboxes[peer]
         posted = box.next()
@@ -235,5 +237,5 @@ class Neighbours(ABC):
         view = self.view
         if view.epoch == server.epoch or self.id not in view.members:
             return []
-        reformed = Record(Reformed(self.id, view.epoch, list(view.members)))
+        reformed = RecordFact(EpochStarted(self.id, view.epoch, list(view.members)))
         return [reformed, *server.reform(view.epoch, view.ring, leads=view.leader == self.id)]

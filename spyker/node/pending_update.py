@@ -16,7 +16,7 @@ from spyker.vectors import Vector
 
 
 @dataclass(slots=True, eq=False)
-class Held:
+class PendingTask:
     """A task that a client holds: at work, or done and not known to have arrived."""
 
     place: Any
@@ -28,12 +28,12 @@ class Held:
     """Whether the answer went out on the present connection."""
 
 
-class Holding:
+class PendingUpdate:
     """Decides for one client. It is told what happens, and says what to train and what to answer."""
 
     def __init__(self, client: Client) -> None:
         self.client = client
-        self.task: Held | None = None
+        self.task: PendingTask | None = None
 
     def connect(self, place: Any) -> bytes | None:
         """A connection is being made; the ticket to offer there. Another server knows nothing of a task."""
@@ -50,16 +50,20 @@ class Holding:
         if not keep:
             self.drop()
 
-    def assigned(self, place: Any, ticket: bytes, message: ServerMessage) -> Held:
+    def assigned(self, place: Any, ticket: bytes, message: ServerMessage) -> PendingTask:
         """There is a new task; whatever was held has arrived, or is not wanted."""
         self.drop()
         (order,) = self.client.handle(self.client.server, message)
         assert isinstance(order, Train)
-        self.task = Held(place, ticket, order)
+        self.task = PendingTask(place, ticket, order)
         return self.task
 
     def trained(
-        self, task: Held, weights: Vector, examples: int | None = None, metrics: Mapping[str, float] | None = None
+        self,
+        task: PendingTask,
+        weights: Vector,
+        examples: int | None = None,
+        metrics: Mapping[str, float] | None = None,
     ) -> None:
         """A training is done; it may be one that nobody wants any more."""
         if task is self.task:

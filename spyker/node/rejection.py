@@ -6,7 +6,7 @@ REMEDY = "`spyker members replace` gives its place to a server that begins anew,
 RETURN = "`spyker members add` takes it in again, as a server that begins anew with `spyker serve --join`"
 
 
-class Refusal(Exception):  # noqa: N818 - an outcome, not a fault of ours
+class Rejection(Exception):  # noqa: N818 - an outcome, not a fault of ours
     """What arrived is refused, counted under ``reason``, and changes nothing."""
 
     def __init__(self, reason: str, detail: str = "") -> None:
@@ -14,7 +14,7 @@ class Refusal(Exception):  # noqa: N818 - an outcome, not a fault of ours
         self.reason = reason
 
 
-class RolledBack(Refusal):
+class RolledBack(Rejection):
     """The other server has an older state than is known here. It will begin anew when it learns of that."""
 
     def __init__(self, detail: str) -> None:

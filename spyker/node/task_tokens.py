@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from hashlib import blake2b
 from typing import NamedTuple
 
-from spyker.node.rejection import Refusal
+from spyker.node.rejection import Rejection
 
 SAID = struct.Struct("<QdQ")  # number, age, version
 CLIENT = struct.Struct("<Q")
@@ -23,7 +23,7 @@ MAC_BYTES = 32
 INCARNATION_BITS = 32
 
 
-class Ticket(NamedTuple):
+class TaskToken(NamedTuple):
     """What a ticket says."""
 
     number: int
@@ -32,7 +32,7 @@ class Ticket(NamedTuple):
 
 
 @dataclass(slots=True)
-class Entry:
+class ClientTasks:
     """What a server knows of one client."""
 
     given: int = 0
@@ -52,19 +52,19 @@ class Entry:
         return self.taken == self.given
 
 
-class Ledger:
+class TaskTokens:
     """The tasks of all clients of a server."""
 
     def __init__(self, secret: bytes, incarnation: int) -> None:
         self._secret = secret
         self._next = (incarnation << INCARNATION_BITS) + 1
-        self.clients: dict[int, Entry] = {}
+        self.clients: dict[int, ClientTasks] = {}
 
-    def entry(self, client: int) -> Entry:
+    def entry(self, client: int) -> ClientTasks:
         """What is known of a client; at first, nothing."""
         entry = self.clients.get(client)
         if entry is None:
-            entry = self.clients[client] = Entry()
+            entry = self.clients[client] = ClientTasks()
         return entry
 
     def give(self, client: int, age: float, version: int) -> bytes:
@@ -74,21 +74,21 @@ class Ledger:
         said = SAID.pack(number, age, version)
         return said + self._mac(client, said)
 
-    def check(self, client: int, ticket: bytes) -> Ticket:
+    def check(self, client: int, ticket: bytes) -> TaskToken:
         """Refuse an answer to anything but the last task that this client was given and has not answered."""
         said = ticket[: SAID.size]
         if not hmac.compare_digest(self._mac(client, said), ticket[SAID.size :]):
-            raise Refusal("unknown-task", f"this task was not given to client {client} by this server")
-        read = Ticket._make(SAID.unpack(said))
+            raise Rejection("unknown-task", f"this task was not given to client {client} by this server")
+        read = TaskToken._make(SAID.unpack(said))
         self._check_number(client, read.number)
         return read
 
-    def _check_number(self, client: int, number: int) -> Entry:
+    def _check_number(self, client: int, number: int) -> ClientTasks:
         entry = self.entry(client)
         if number <= entry.taken:
-            raise Refusal("replayed", f"task {number} has been answered already")
+            raise Rejection("replayed", f"task {number} has been answered already")
         if number < entry.given:
-            raise Refusal("superseded", f"task {entry.given} took the place of task {number}")
+            raise Rejection("superseded", f"task {entry.given} took the place of task {number}")
         return entry
 
     def take(self, client: int, number: int) -> None:
@@ -107,5 +107,5 @@ class Ledger:
     def restore(self, numbers: Iterable[Iterable[int]]) -> None:
         """Go on from a checkpoint."""
         for k, given, applied, size, member in numbers:
-            self.clients[k] = Entry(given, applied, applied, size, bool(member))
+            self.clients[k] = ClientTasks(given, applied, applied, size, bool(member))
             self._next = max(self._next, given + 1)

@@ -54,7 +54,7 @@ class View(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         voters = self.voters
         return 2 * len(set(servers).intersection(voters)) > len(voters)
 
-    def following(self, leader: int, change: Change | None = None) -> View:
+    def following(self, leader: int, change: MembershipChange | None = None) -> View:
         """The next list: with this change, or the same with a new token."""
         members = dict(self.members)
         if change is not None and change.member is None:
@@ -65,7 +65,7 @@ class View(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class MembershipChange:
     """What somebody wants changed: the entry of one server; ``None``: it goes."""
 
     server: int

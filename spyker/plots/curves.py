@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from spyker.protocol.facts import ClientReported
-from spyker.records import Evaluated, Measured, RecordError, RunRecord, Stated
+from spyker.records import Evaluated, MetricEvaluated, RecordedFact, RecordError, RunRecord
 from spyker.records.run_facts import EMULATED
 
 
@@ -61,7 +61,7 @@ def targets(runs: Sequence[RunRecord]) -> list[float]:
 
 def curve(run: RunRecord) -> Curve:
     """Read the evaluations of a run. A run that was killed has them as well."""
-    points: list[Stated[Evaluated]] = list(run.facts(Evaluated))
+    points: list[RecordedFact[Evaluated]] = list(run.facts(Evaluated))
     if not points:
         raise RecordError(f"{run.folder} has no evaluation. Let it run longer, or run it again if it has ended")
     scores, summary = [p.fact for p in points], run.summary or {}
@@ -87,10 +87,10 @@ def other_curves(run: RunRecord) -> dict[str, Curve]:
     if not (run.summary or {"metrics": True}).keys() & {"metrics", "reported"}:
         return found  # which saves reading the record once more
     row, last = 0, dict[str, dict[int, float]]()
-    for stated in run.facts(Evaluated, Measured, ClientReported):
+    for stated in run.facts(Evaluated, MetricEvaluated, ClientReported):
         fact = stated.fact
-        if isinstance(fact, Measured):
-            point = Point(fact.mean, fact.worst, fact.best, fact.averaged)
+        if isinstance(fact, MetricEvaluated):
+            point = CurvePoint(fact.mean, fact.worst, fact.best, fact.averaged)
             add(found, fact.name, fact.higher_is_better, main, row - 1, point, "server")
         elif isinstance(fact, ClientReported):
             for name, value in fact.metrics.items():
@@ -100,12 +100,12 @@ def other_curves(run: RunRecord) -> dict[str, Curve]:
                 mean, low, high = sum(values.values()) / len(values), min(values.values()), max(values.values())
                 higher = main.higher_is_better if name == f"test {main.metric}" else "loss" not in name
                 worst, best = (low, high) if higher else (high, low)
-                add(found, name, higher, main, row, Point(mean, worst, best, mean), "client")
+                add(found, name, higher, main, row, CurvePoint(mean, worst, best, mean), "client")
             row += 1
     return dict(sorted(found.items(), key=lambda item: item[1].of != "server"))  # what was evaluated comes first
 
 
-class Point(NamedTuple):
+class CurvePoint(NamedTuple):
     """Scores of one evaluation."""
 
     mean: float
@@ -114,7 +114,7 @@ class Point(NamedTuple):
     averaged: float
 
 
-def add(found: dict[str, Curve], name: str, higher: bool, main: Curve, row: int, point: Point, of: str) -> None:
+def add(found: dict[str, Curve], name: str, higher: bool, main: Curve, row: int, point: CurvePoint, of: str) -> None:
     """Add a point to the curve of this name, at the time of an evaluation."""
     if name not in found:
         ended = main.synchronisations, main.finished, main.virtual

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from rich.console import Console
 
-from spyker.plots.progress_bar import Bar
+from spyker.plots.progress_bar import ProgressBar
 
 
-class FetchProgress(Bar):
+class FetchProgress(ProgressBar):
     """Call it with what is being done, how many bytes are done, and of how many."""
 
     def __init__(self, title: str, console: Console | None = None) -> None:

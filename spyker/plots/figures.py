@@ -16,8 +16,8 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullFormatter
 
 from spyker.plots.curves import Curve
-from spyker.plots.samples import Sample
-from spyker.plots.styles import LOOKS, looks
+from spyker.plots.samples import SeedSample
+from spyker.plots.styles import LOOKS, line_styles
 
 HATCHES = ("", "///", "...", "xxx", "\\\\\\", "ooo")
 GREYS = ("0.25", "0.55", "0.75", "0.88", "0.65", "0.45")
@@ -53,7 +53,7 @@ def lines(
     ``special`` are the looks of some runs, instead of those of their algorithms.
     """
     several = seeded(curves)
-    for (label, seeds), usual in zip(curves.items(), looks(list(curves), 1.4), strict=True):
+    for (label, seeds), usual in zip(curves.items(), line_styles(list(curves), 1.4), strict=True):
         known = [c for c in seeds if c is not None]
         if not known:
             continue
@@ -116,7 +116,7 @@ def logarithmic(axes: Axes, scores: Array) -> None:
 
 def steps(axes: Axes, series: Mapping[str, tuple[Sequence[float], Sequence[float]]], xlabel: str, ylabel: str) -> None:
     """One line per series of points."""
-    for (label, (x, y)), look in zip(series.items(), looks(list(series), 1.1), strict=True):
+    for (label, (x, y)), look in zip(series.items(), line_styles(list(series), 1.1), strict=True):
         axes.plot(x, y, label=label, **look)
     axes.set_xlabel(xlabel)
     axes.set_ylabel(ylabel)
@@ -127,7 +127,7 @@ def steps(axes: Axes, series: Mapping[str, tuple[Sequence[float], Sequence[float
 def bars(
     axes: Axes,
     groups: Sequence[str],
-    ours: Mapping[str, Sequence[Sample]],
+    ours: Mapping[str, Sequence[SeedSample]],
     paper: Mapping[str, Sequence[float | None]],
     ylabel: str,
 ) -> None:
@@ -165,7 +165,7 @@ def filling(label: str, number: int) -> dict[str, Any]:
     return {"facecolor": colour, "hatch": HATCHES[number % len(HATCHES)], "edgecolor": "white"}
 
 
-def missing(axes: Axes, at: float, width: float, sample: Sample, colour: str) -> None:
+def missing(axes: Axes, at: float, width: float, sample: SeedSample, colour: str) -> None:
     """Where a bar would stand: an outline up to the bound that is known, and what is known in words."""
     low, high = sample.mean_range
     bound = low if math.isfinite(low) else high if math.isfinite(high) else 0.0
@@ -224,7 +224,7 @@ def density(axes: Axes, samples: Mapping[str, Sequence[float]], xlabel: str) -> 
     low, high = min(min(s) for s in samples.values()), max(max(s) for s in samples.values())
     margin = 0.1 * (high - low) or 1.0
     grid = np.linspace(max(0.0, low - margin), high + margin, POINTS)
-    for (label, values), look in zip(samples.items(), looks(list(samples), 1.4), strict=True):
+    for (label, values), look in zip(samples.items(), line_styles(list(samples), 1.4), strict=True):
         axes.plot(*kernel_density(values, grid), label=label, **look)
     axes.set_xlabel(xlabel)
     axes.set_ylabel("density")

@@ -15,7 +15,7 @@ WIDE = 120  # columns; where there are fewer, there is no bar
 LINE_SECONDS = 5.0  # between two lines, where there is nothing to draw on
 
 
-class Bar:
+class ProgressBar:
     """Shows how much of ``total`` is done. Writes to standard error, and nothing before there is something to say.
 
     A ``passing`` bar leaves nothing behind on a terminal when it ends.

@@ -10,7 +10,7 @@ from spyker.records.model_files import model_path
 from spyker.records.resume_point import SAVE
 
 
-def as_plain(run: RunRecord) -> dict[str, Any]:
+def as_dict(run: RunRecord) -> dict[str, Any]:
     """What run this is, how it went, and where it is."""
     start, points = run.start, curve(run)
     model = model_path(run.folder)

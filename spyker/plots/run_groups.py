@@ -21,7 +21,7 @@ LONGEST = 24  # characters of a value, in a label
 
 
 @dataclass(frozen=True, slots=True)
-class Shown:
+class RunGroups:
     """Runs as lines: by label, one curve per seed."""
 
     lines: Mapping[str, Sequence[Curve]]
@@ -33,7 +33,7 @@ class Shown:
     others: Mapping[str, Mapping[str, Sequence[Curve]]] = field(default_factory=dict)
     """What else all of them measured, by name: the same lines."""
 
-    def of(self, metric: str) -> Shown:
+    def of(self, metric: str) -> RunGroups:
         """The same runs by something else that they measured."""
         if metric == self.first.metric:
             return self
@@ -53,7 +53,7 @@ class Shown:
         return f"not comparable as they stand: they differ in {listed(self.unlike)}" if self.unlike else ""
 
 
-def together(runs: Sequence[RunRecord]) -> Shown:
+def together(runs: Sequence[RunRecord]) -> RunGroups:
     """Put runs into lines. Runs with different metrics have no axis in common."""
     runs = list({run.folder.resolve(): run for run in runs}.values())
     metrics = {(run.start.metric, run.start.higher_is_better): run.folder for run in runs}
@@ -88,7 +88,7 @@ def together(runs: Sequence[RunRecord]) -> Shown:
         metric: {name: [more[i][metric] for i in group] for name, group in zip(names, grouped, strict=True)}
         for metric in common
     }
-    return Shown(lines, targets(runs), about(runs), unlike, others)
+    return RunGroups(lines, targets(runs), about(runs), unlike, others)
 
 
 def settings(run: RunRecord) -> Settings:

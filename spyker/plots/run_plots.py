@@ -10,13 +10,13 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from spyker.plots.figures import caption, lines, meaning, on_one_grid
-from spyker.plots.run_groups import Shown
-from spyker.plots.styles import looks
+from spyker.plots.run_groups import RunGroups
+from spyker.plots.styles import line_styles
 
 CROWD = 6  # lines that can be named inside a figure
 
 
-class Picture(Figure):
+class NotebookFigure(Figure):
     """A figure that shows itself in a notebook, whatever Matplotlib's backend is."""
 
     def _repr_png_(self) -> bytes:
@@ -25,7 +25,7 @@ class Picture(Figure):
         return file.getvalue()
 
 
-def plot_all(shown: Shown, folder: Path) -> list[Path]:
+def plot_all(shown: RunGroups, folder: Path) -> list[Path]:
     """Draw all plots of these runs into a folder and name the files."""
     metric = shown.first.metric
     folder.mkdir(parents=True, exist_ok=True)
@@ -38,9 +38,9 @@ def plot_all(shown: Shown, folder: Path) -> list[Path]:
     return [folder / name for name in names.values()]
 
 
-def plot(shown: Shown, what: str = "time") -> Picture:
+def plot(shown: RunGroups, what: str = "time") -> NotebookFigure:
     """The score against ``time`` or ``updates``, or the ``bytes`` that were sent."""
-    metric, figure = shown.first.metric, Picture(figsize=(7.2, 4.5), layout="constrained")
+    metric, figure = shown.first.metric, NotebookFigure(figsize=(7.2, 4.5), layout="constrained")
     every = [c for seeds in shown.lines.values() for c in seeds]
     seconds = "virtual time (s)" if all(c.virtual for c in every) else "time (s)"
     axes, said = figure.add_subplot(), meaning(shown.lines, shown.targets)
@@ -77,9 +77,9 @@ def save(figure: Figure, path: Path) -> None:
     figure.savefig(path, dpi=150)
 
 
-def traffic(axes: Axes, shown: Shown, xlabel: str) -> None:
+def traffic(axes: Axes, shown: RunGroups, xlabel: str) -> None:
     """What each line's runs have sent so far."""
-    for (label, seeds), look in zip(shown.lines.items(), looks(list(shown.lines), 1.4), strict=True):
+    for (label, seeds), look in zip(shown.lines.items(), line_styles(list(shown.lines), 1.4), strict=True):
         grid, sent = on_one_grid(seeds, "time", "bytes")
         axes.plot(grid, sent.mean(0) / 1e6, label=label, **look)
     axes.set_xlabel(xlabel)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from rich.console import Console
 
-from spyker.plots.progress_bar import Bar
+from spyker.plots.progress_bar import ProgressBar
 from spyker.protocol.facts import (
     CloudRoundEnded,
     EarlySyncStarted,
@@ -16,7 +16,7 @@ from spyker.protocol.facts import (
 from spyker.records import Evaluated, Fact, RunStarted
 
 
-class LiveProgress(Bar):
+class LiveProgress(ProgressBar):
     """How far a run is, in virtual time."""
 
     def __init__(self, title: str, duration: float, metric: str, console: Console | None = None) -> None:

@@ -21,7 +21,7 @@ UNKNOWN: Range = (-math.inf, math.inf)
 
 
 @dataclass(frozen=True, slots=True)
-class Sample:
+class SeedSample:
     """A measurement, once per seed: between which two numbers it lies. They are equal where it was measured."""
 
     ranges: tuple[Range, ...]
@@ -79,9 +79,9 @@ class Sample:
         mean = 0.0 if abs(self.mean) < NOTHING else self.mean
         return f"{mean:{form}}{spread}{unit}"
 
-    def with_(self, other: Sample, combine: Callable[[float, float], float]) -> Sample:
+    def with_(self, other: SeedSample, combine: Callable[[float, float], float]) -> SeedSample:
         """Combine two measurements seed by seed, by a function that only rises or only falls with either."""
-        return Sample(tuple(span(a, b, combine) for a, b in zip(self.ranges, other.ranges, strict=True)))
+        return SeedSample(tuple(span(a, b, combine) for a, b in zip(self.ranges, other.ranges, strict=True)))
 
     def at_most(self, limit: float) -> list[bool | None]:
         """For each seed, whether it is at most this; ``None`` where that is not known."""
@@ -94,9 +94,9 @@ def span(a: Range, b: Range, combine: Callable[[float, float], float]) -> Range:
     return UNKNOWN if any(math.isnan(c) for c in corners) else (min(corners), max(corners))
 
 
-def sample(numbers: Iterable[float | Range | None]) -> Sample:
+def sample(numbers: Iterable[float | Range | None]) -> SeedSample:
     """Numbers as a sample."""
-    return Sample(tuple(UNKNOWN if n is None else n if isinstance(n, tuple) else (n, n) for n in numbers))
+    return SeedSample(tuple(UNKNOWN if n is None else n if isinstance(n, tuple) else (n, n) for n in numbers))
 
 
 def beyond(low: float) -> Range:
@@ -118,11 +118,11 @@ def every(answers: Iterable[bool | None]) -> bool | None:
     return False if False in known else None if None in known else True
 
 
-def less(mine: Sample, theirs: Sample) -> Sample:
+def less(mine: SeedSample, theirs: SeedSample) -> SeedSample:
     """How much less ``mine`` is than ``theirs``, in per cent."""
     return mine.with_(theirs, lambda a, b: 100 * (1 - a / b) if b else 0.0)
 
 
-def times(mine: Sample, theirs: Sample) -> Sample:
+def times(mine: SeedSample, theirs: SeedSample) -> SeedSample:
     """How many times ``theirs`` ``mine`` is."""
     return mine.with_(theirs, lambda a, b: a / b if b else 0.0)

@@ -39,7 +39,7 @@ def shade(colour: str, share: float) -> str:
     return "#" + "".join(f"{round(part + abs(share) * (end - part)):02X}" for part in parts)
 
 
-def looks(labels: Sequence[str], width: float = 1.8) -> list[dict[str, Any]]:
+def line_styles(labels: Sequence[str], width: float = 1.8) -> list[dict[str, Any]]:
     """What Matplotlib is told of each run. A label begins with an algorithm's title, or else gets a look that is free.
 
     Several runs of an algorithm have shades of its colour and other dashes.

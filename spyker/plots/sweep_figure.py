@@ -17,9 +17,9 @@ from matplotlib.transforms import ScaledTranslation, Transform, blended_transfor
 
 from spyker.plots.figures import caption
 from spyker.plots.run_groups import written
-from spyker.plots.run_plots import Picture
-from spyker.plots.samples import Sample
-from spyker.plots.styles import looks
+from spyker.plots.run_plots import NotebookFigure
+from spyker.plots.samples import SeedSample
+from spyker.plots.styles import line_styles
 
 WIDTH, ROW = 4.2, 0.32  # inches: of a panel, and between two rows
 WRAP = 28  # characters
@@ -31,8 +31,8 @@ Points = Sequence[Mapping[str, object]]
 
 
 def plot_settings(
-    points: Points, titles: Sequence[str], measures: Mapping[str, Sequence[Sample]], about: str
-) -> Picture:
+    points: Points, titles: Sequence[str], measures: Mapping[str, Sequence[SeedSample]], about: str
+) -> NotebookFigure:
     """Draw the measures of a sweep's combinations, which all have the same keys, and each the title of an algorithm."""
     keys = list(points[0])
     others = [key for key in keys if key != "algorithm"]
@@ -51,7 +51,7 @@ def plot_settings(
         draw = partial(rows, points, titles)
         height = 1.6 + ROW * len(points) * (1 + max(len(name(point)) for point in points) // WRAP)
         said = "Dots: mean over the seeds; lines: their range" if several else "Dots: one run each"
-    figure = Picture(figsize=(max(6.4, WIDTH * len(measures)), height), layout="constrained")
+    figure = NotebookFigure(figsize=(max(6.4, WIDTH * len(measures)), height), layout="constrained")
     panels = figure.subplots(1, len(measures), squeeze=False)[0]
     for axes, (measure, samples) in zip(panels, measures.items(), strict=True):
         draw(axes, samples)
@@ -102,16 +102,16 @@ def distinct(points: Points, key: str) -> list[str]:
     return list(dict.fromkeys(named(point[key]) for point in points))
 
 
-def along(points: Points, titles: Sequence[str], key: str, axes: Axes, samples: Sequence[Sample]) -> None:
+def along(points: Points, titles: Sequence[str], key: str, axes: Axes, samples: Sequence[SeedSample]) -> None:
     """The mean against a number, and the range of the seeds as a band; one line per algorithm.
 
     What has no mean is a cross in a band above the axis, and no line leads across it.
     """
-    series: dict[str, list[tuple[float, Sample]]] = {}
+    series: dict[str, list[tuple[float, SeedSample]]] = {}
     for point, title, measured in zip(points, titles, samples, strict=True):
         series.setdefault(title, []).append((float(str(point[key])), measured))
-    absent: dict[float, list[tuple[Sample, str]]] = {}
-    for (label, found), look in zip(series.items(), looks(list(series), 1.4), strict=True):
+    absent: dict[float, list[tuple[SeedSample, str]]] = {}
+    for (label, found), look in zip(series.items(), line_styles(list(series), 1.4), strict=True):
         places = sorted(found, key=lambda place: place[0])
         at = [x for x, _ in places]
         known = [(np.nan,) * 3 if s.mean is None else (s.mean, min(s.known), max(s.known)) for _, s in places]
@@ -152,7 +152,7 @@ def above(axes: Axes, across: Transform, right: float = 0.0) -> Transform:
     return blended_transform_factory(across, axes.transAxes) + aside
 
 
-def cross_out(axes: Axes, x: float, crosses: Sequence[tuple[Sample, str]]) -> None:
+def cross_out(axes: Axes, x: float, crosses: Sequence[tuple[SeedSample, str]]) -> None:
     """Crosses in the band, side by side, each of the colour of its line, and how many seeds got there if some did."""
     words = [f"{len(found.known)} of {len(found.numbers)}" if found.known else "" for found, _ in crosses]
     widths = [CROSS + CROSS_WORD * len(word) for word in words]
@@ -176,7 +176,7 @@ def label_band(axes: Axes, word: str) -> None:
     axes.text(-0.015, 1, word, transform=place, fontsize=7, color="0.3", ha="right", va="center")
 
 
-def heat(points: Points, keys: Sequence[str], axes: Axes, samples: Sequence[Sample]) -> None:
+def heat(points: Points, keys: Sequence[str], axes: Axes, samples: Sequence[SeedSample]) -> None:
     """The means as shades, the first key from top to bottom, the second from left to right."""
     down, across = (distinct(points, key) for key in keys)
     means = np.full((len(down), len(across)), np.nan)
@@ -197,9 +197,9 @@ def heat(points: Points, keys: Sequence[str], axes: Axes, samples: Sequence[Samp
     axes.set_xlabel(keys[1])
 
 
-def rows(points: Points, titles: Sequence[str], axes: Axes, samples: Sequence[Sample]) -> None:
+def rows(points: Points, titles: Sequence[str], axes: Axes, samples: Sequence[SeedSample]) -> None:
     """A row per combination, from the top: a dot for the mean, a line for the range of the seeds."""
-    colours = {title: looks([title])[0]["color"] for title in titles}
+    colours = {title: line_styles([title])[0]["color"] for title in titles}
     for row, (title, found) in enumerate(zip(titles, samples, strict=True)):
         if found.mean is None:
             cross: Any = {

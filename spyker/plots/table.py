@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from spyker.plots.run_groups import Shown
+from spyker.plots.run_groups import RunGroups
 from spyker.plots.samples import sample
 
 GAP, MARGIN = 2, 1  # columns of blanks between two columns of a table, and before it
@@ -19,7 +19,7 @@ UNLIMITED = 10_000
 SPREAD = "± is the standard deviation over the seeds."
 
 
-def rows(shown: Shown) -> tuple[list[str], list[list[str]]]:
+def rows(shown: RunGroups) -> tuple[list[str], list[list[str]]]:
     """Headings and cells: when each target was reached, where it ended, what it cost; of several seeds the mean."""
     heads = ["algorithm"]
     for target in shown.targets:

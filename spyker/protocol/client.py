@@ -41,7 +41,7 @@ class Client:
         return [ToServer(self.server, Update(weights, received.age, received.version, examples, metrics))]
 
 
-class Difference(Client):
+class DeltaClient(Client):
     """A client that answers with the difference between what it trained and what it was given.
 
     So its server need not remember what it gave to whom, and adds the answer to whatever its model has become.

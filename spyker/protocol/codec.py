@@ -3,8 +3,9 @@
 A field is a number, a truth value, a text, a table of numbers by name, a tuple of numbers, or an array. Types say
 which, and marks in ``Annotated`` say what makes sense:
 
-- ``weights: Vector`` is a float32 array as long as the model; ``Annotated[npt.NDArray[np.uint8], UpTo(1000)]`` an array
-  of bytes of any length up to 1,000, and ``UpTo(None)`` one up to the model's length. A message may have several.
+- ``weights: Vector`` is a float32 array as long as the model; ``Annotated[npt.NDArray[np.uint8], MaxLength(1000)]`` an
+  array of bytes of any length up to 1,000, and ``MaxLength(None)`` one up to the model's length. A message may have
+  several.
 - ``msgspec.Meta(ge=0, lt=10)`` bounds a number, or each number of a tuple. Whatever it says, numbers are finite.
 - ``PER_SERVER`` is a tuple with one entry for each server that has clients; how many these are may change.
 - ``ECHOED`` is a field of a client's message that repeats what the server said; the server's host knows it.
@@ -40,20 +41,20 @@ PLAIN = (int, float, bool)
 
 
 @dataclass(frozen=True, slots=True)
-class UpTo:
+class MaxLength:
     """An array of any length up to so many entries; ``None``: up to as many as the model has."""
 
     count: int | None
 
 
-class Mark:
+class FieldMark:
     """Something that a field is."""
 
 
-PER_SERVER, ECHOED = Mark(), Mark()
+PER_SERVER, ECHOED = FieldMark(), FieldMark()
 
 
-class Malformed(ValueError):  # noqa: N818 - the sender's fault, not ours
+class MalformedMessage(ValueError):  # noqa: N818 - the sender's fault, not ours
     """Not a message of the kind that it claims to be."""
 
 
@@ -64,12 +65,12 @@ class Sizes(NamedTuple):
     servers: int
 
 
-class ArrayForm(NamedTuple):
+class ArraySpec(NamedTuple):
     """An array of a message."""
 
     name: str
     dtype: np.dtype[Any]
-    up_to: UpTo | None
+    up_to: MaxLength | None
     """None: exactly as long as the model."""
 
     def length(self, claimed: int | None, sizes: Sizes) -> int:
@@ -78,36 +79,36 @@ class ArrayForm(NamedTuple):
             return sizes.parameters
         most = sizes.parameters if self.up_to.count is None else self.up_to.count
         if claimed is None or not 0 <= claimed <= most:
-            raise Malformed(f"{self.name} with {claimed} entries; up to {most:,} are allowed")
+            raise MalformedMessage(f"{self.name} with {claimed} entries; up to {most:,} are allowed")
         return claimed
 
 
-class Declaration(NamedTuple):
+class MessageSchema(NamedTuple):
     """What the fields of a kind of message say."""
 
     names: tuple[str, ...]
     """Of the fields that are no arrays."""
     read: msgspec.json.Decoder[Any]
     """Makes an object with these fields of JSON, or says what is wrong."""
-    arrays: tuple[ArrayForm, ...]
+    arrays: tuple[ArraySpec, ...]
     echoed: frozenset[str]
     per_server: frozenset[str]
     fixed: bool
     """Whether all messages of this kind are of the same size."""
 
 
-_READ: dict[type[Any], Declaration] = {}
+_READ: dict[type[Any], MessageSchema] = {}
 
 
-def declaration(kind: type[Message]) -> Declaration:
+def schema_of(kind: type[Message]) -> MessageSchema:
     """What a message class says; it is read once."""
     said = _READ.get(kind)
     if said is None:
-        said = _READ[kind] = read_class(kind)
+        said = _READ[kind] = read_schema(kind)
     return said
 
 
-def read_class(kind: type[Message]) -> Declaration:
+def read_schema(kind: type[Message]) -> MessageSchema:
     """Read a message class."""
     fields: list[tuple[str, Any] | tuple[str, Any, Any]] = []
     arrays, echoed, per_server = [], set(), set()
@@ -120,7 +121,7 @@ def read_class(kind: type[Message]) -> Declaration:
         inner, marks = unwrap(hint)
         if typing.get_origin(inner) is np.ndarray:
             (dtype,) = typing.get_args(typing.get_args(inner)[1])
-            arrays.append(ArrayForm(name, np.dtype(dtype), next((m for m in marks if isinstance(m, UpTo)), None)))
+            arrays.append(ArraySpec(name, np.dtype(dtype), next((m for m in marks if isinstance(m, MaxLength)), None)))
             continue
         echoed |= {name} if ECHOED in marks else set()
         per_server |= {name} if PER_SERVER in marks else set()
@@ -130,7 +131,7 @@ def read_class(kind: type[Message]) -> Declaration:
     fixed = all(array.up_to is None for array in arrays)
     names = tuple(field[0] for field in fields)
     read = msgspec.json.Decoder(struct)
-    return Declaration(names, read, tuple(arrays), frozenset(echoed), frozenset(per_server), fixed)
+    return MessageSchema(names, read, tuple(arrays), frozenset(echoed), frozenset(per_server), fixed)
 
 
 def unwrap(hint: Any) -> tuple[Any, tuple[Any, ...]]:
@@ -161,9 +162,9 @@ def bound(kind: type[Message], name: str, hint: Any, marks: Sequence[Any]) -> An
 # --- There and back ---------------------------------------------------------------------------------------------------
 
 
-def take_apart(message: Message, *, echoed: bool = True) -> tuple[dict[str, Any], list[Array]]:
+def encode(message: Message, *, echoed: bool = True) -> tuple[dict[str, Any], list[Array]]:
     """A message as numbers that JSON can hold and arrays; without what the receiver knows, if it is sent back."""
-    said = declaration(type(message))
+    said = schema_of(type(message))
     numbers = {}
     for name in said.names:
         value = getattr(message, name)
@@ -184,7 +185,7 @@ def plain(value: Any) -> Any:
 
 def lengths(arrays: Sequence[Array], kind: type[Message]) -> list[int]:
     """What a receiver cannot know of a message's arrays: the lengths of those that vary."""
-    said = declaration(kind)
+    said = schema_of(kind)
     if said.fixed:
         return []
     return [array.size for form, array in zip(said.arrays, arrays, strict=True) if form.up_to is not None]
@@ -192,30 +193,30 @@ def lengths(arrays: Sequence[Array], kind: type[Message]) -> list[int]:
 
 def expected(kind: type[Message], claimed: Sequence[int], sizes: Sizes) -> list[tuple[np.dtype[Any], int]]:
     """Types and lengths of the arrays of a message that begins to arrive."""
-    forms, rest = declaration(kind).arrays, list(claimed)
+    forms, rest = schema_of(kind).arrays, list(claimed)
     found = [(form.dtype, form.length(rest.pop(0) if rest and form.up_to else None, sizes)) for form in forms]
     if rest:
-        raise Malformed(f"{len(rest)} arrays too many")
+        raise MalformedMessage(f"{len(rest)} arrays too many")
     return found
 
 
-def put_together(
+def decode(
     kind: type[M], numbers: bytes, arrays: Sequence[Array], sizes: Sizes, known: Mapping[str, Any] = NOTHING
 ) -> M:
     """The message back again, checked. Arrays are of the types and lengths that were :func:`expected`.
 
     What is ``known`` holds, whatever the numbers say.
     """
-    said = declaration(kind)
+    said = schema_of(kind)
     try:
         read = said.read.decode(numbers)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise Malformed(str(error)) from None
+        raise MalformedMessage(str(error)) from None
     values: dict[str, Any] = msgspec.structs.asdict(read)
     values.update(known)
     for name in said.echoed:
         if values[name] is None:
-            raise Malformed(f"no {name}")
+            raise MalformedMessage(f"no {name}")
     for form, array in zip(said.arrays, arrays, strict=True):
         values[form.name] = array
     return kind(**values)
@@ -223,5 +224,5 @@ def put_together(
 
 def size_in_bytes(message: Message) -> int:
     """What a message takes on a link of the emulated world."""
-    arrays: list[Array] = [getattr(message, form.name) for form in declaration(type(message)).arrays]
+    arrays: list[Array] = [getattr(message, form.name) for form in schema_of(type(message)).arrays]
     return HEADER_BYTES + sum(array.nbytes for array in arrays)

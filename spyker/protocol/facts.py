@@ -119,7 +119,7 @@ class CloudRoundEnded(Fact):
 
 
 @dataclass(frozen=True, slots=True)
-class Suspected(Fact):
+class PeerSuspected(Fact):
     """``server`` has not been answered by ``peer`` for some time, and goes on without it."""
 
     kind: ClassVar[str] = "suspected"
@@ -128,7 +128,7 @@ class Suspected(Fact):
 
 
 @dataclass(frozen=True, slots=True)
-class Trusted(Fact):
+class PeerTrusted(Fact):
     """``peer`` answers ``server`` again."""
 
     kind: ClassVar[str] = "trusted"
@@ -137,7 +137,7 @@ class Trusted(Fact):
 
 
 @dataclass(frozen=True, slots=True)
-class Reformed(Fact):
+class EpochStarted(Fact):
     """For ``server`` another epoch began: the servers are these now, and there is a new token."""
 
     kind: ClassVar[str] = "epoch"
@@ -186,7 +186,7 @@ class ModelRestored(Fact):
 
 
 @dataclass(frozen=True, slots=True)
-class Shortened(Fact):
+class UpdateClipped(Fact):
     """A client's answer went so ``far`` and counts only up to the ``limit``."""
 
     kind: ClassVar[str] = "shortened"
@@ -197,7 +197,7 @@ class Shortened(Fact):
 
 
 @dataclass(frozen=True, slots=True)
-class Refused(Fact):
+class UpdateRejected(Fact):
     """A client's answer went so ``far``, beyond all measure, and is as if it never came."""
 
     kind: ClassVar[str] = "refused"
@@ -208,7 +208,7 @@ class Refused(Fact):
 
 
 @dataclass(frozen=True, slots=True)
-class Quarantined(Fact):
+class ClientQuarantined(Fact):
     """A client went too ``far``, or was ``contrary``, once too often, and is left out for some ``seconds``."""
 
     kind: ClassVar[str] = "quarantined"

@@ -103,7 +103,7 @@ class Leave(ClientMessage):
 # --- Messages between servers ----------------------------------------------------------------------------------
 
 
-class Gift(PeerMessage):
+class BootstrapState(PeerMessage):
     """What a server that begins among others begins with."""
 
     __slots__ = ()
@@ -111,7 +111,7 @@ class Gift(PeerMessage):
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Handover(Gift):
+class Handover(BootstrapState):
     """A model to begin with."""
 
     weights: Vector
@@ -193,14 +193,14 @@ class Train:
 
 
 @dataclass(frozen=True, slots=True)
-class Record:
+class RecordFact:
     """Write this fact down."""
 
     fact: Fact
 
 
 @dataclass(frozen=True, slots=True)
-class ServeAgain:
+class Requeue:
     """Put these client messages back at the head of the sender's own queue, the first of them foremost."""
 
     messages: tuple[tuple[int, ClientMessage], ...]
@@ -221,4 +221,4 @@ class StopTimer:
     timer: str
 
 
-Action: TypeAlias = ToClient | ToServer | Train | Record | ServeAgain | StartTimer | StopTimer
+Action: TypeAlias = ToClient | ToServer | Train | RecordFact | Requeue | StartTimer | StopTimer

@@ -16,16 +16,16 @@ from spyker.protocol.codec import Sizes
 from spyker.protocol.facts import ClientReported, Fact
 from spyker.protocol.messages import (
     Action,
+    BootstrapState,
     ClientMessage,
-    Gift,
     Handover,
     Join,
     Leave,
     Message,
     Model,
     PeerMessage,
-    Record,
-    ServeAgain,
+    RecordFact,
+    Requeue,
     ServerMessage,
     StartTimer,
     StopTimer,
@@ -33,9 +33,16 @@ from spyker.protocol.messages import (
     ToServer,
     Update,
 )
-from spyker.protocol.state import Kept, State, Unpacker, pack
+from spyker.protocol.state import ServerState, Stateful, Unpacker, pack
 from spyker.protocol.weights import Weights
-from spyker.robust.update_filter import QUARANTINE, Bounds, BoundsParameters, admit, gave, release
+from spyker.robust.update_filter import (
+    QUARANTINE,
+    FilterParameters,
+    UpdateFilter,
+    end_quarantine,
+    filter_message,
+    note_assignments,
+)
 from spyker.vectors import Mix, Vector, mix
 
 
@@ -61,7 +68,7 @@ class Setup:
     """Where a mix finds memory for its result, if the host has some that was used before."""
     now: Callable[[], float] = float
     """Seconds on a clock that never goes back, for algorithms that measure how long something takes."""
-    bounds: BoundsParameters | None = None
+    bounds: FilterParameters | None = None
     """How far a client's answer may go, if there is a limit."""
     statistics: int = 0
     """How many numbers at the end of the weights no gradient moves; see :mod:`~spyker.protocol.buffers`."""
@@ -130,7 +137,7 @@ class Server(ABC):
     """Whether it should not begin before all clients are there."""
     circulates: ClassVar[bool] = False
     """Whether its servers have a token, which must be made anew if it is lost."""
-    gift: ClassVar[type[Gift]] = Handover
+    gift: ClassVar[type[BootstrapState]] = Handover
     """What a server that begins among others is given by one of them."""
     restored: int = 0
     """How often a server has restored an earlier model because training diverged."""
@@ -165,7 +172,7 @@ class Server(ABC):
         self.weights = Weights(setup.weights, setup.mix, setup.empty)
         self.age: float = 0.0
         self.version = 0
-        self.bounds = Bounds(setup.bounds, roster)
+        self.bounds = UpdateFilter(setup.bounds, roster)
         self._roster = roster
         self._actions: list[Action] = []
         self._may_lead: Callable[[], bool] = lambda: True  # whether a majority of the servers still listens to us
@@ -206,7 +213,7 @@ class Server(ABC):
     def handle(self, sender: int, message: ClientMessage | PeerMessage) -> list[Action]:
         """React to a message and return what is to be done."""
         if self.bounds.on and isinstance(message, ClientMessage) and not self.postpones(message):
-            admit(self, sender, message)
+            filter_message(self, sender, message)
         else:
             self.receive(sender, message)
         if type(message) is Update and message.metrics is not None:
@@ -217,7 +224,7 @@ class Server(ABC):
     def expire(self, timer: str) -> list[Action]:
         """React to a timer and return what is to be done."""
         if timer.startswith(QUARANTINE):
-            release(self, timer)
+            end_quarantine(self, timer)
         else:
             self.expired(timer)
         return self._taken()
@@ -225,7 +232,7 @@ class Server(ABC):
     def _taken(self) -> list[Action]:
         actions, self._actions = self._actions, []
         if self.bounds.on:
-            gave(self.bounds, actions)
+            note_assignments(self.bounds, actions)
         return actions
 
     # --- Servers that come and go ----------------------------------------------------------------------------------
@@ -265,7 +272,7 @@ class Server(ABC):
         """Whether it is here."""
         return False
 
-    def handover(self) -> Gift:
+    def handover(self) -> BootstrapState:
         """What another server needs to begin among us, with a model as good as this one."""
         return Handover(self.weights.snapshot(), self.age)
 
@@ -276,16 +283,16 @@ class Server(ABC):
 
     # --- A restart -------------------------------------------------------------------------------------------------
 
-    def state(self) -> State:
+    def state(self) -> ServerState:
         """What a fresh server must be given to go on from here, as if it were this one.
 
         It costs next to nothing: vectors are snapshots. A host takes it between two messages; messages that the
         server asked to be served again are no longer part of it, but the host's.
         """
         vectors: dict[str, Any] = {}
-        return State({name: pack(getattr(self, name), name, vectors) for name in self._kept()}, vectors)
+        return ServerState({name: pack(getattr(self, name), name, vectors) for name in self._kept()}, vectors)
 
-    def restore(self, state: State) -> None:
+    def restore(self, state: ServerState) -> None:
         """Go on from ``state``, in place of ``start()``. The setup must be the one that the saved server had."""
         expected, kept = self.weights.snapshot().size, self._kept()
         if state.numbers.keys() != set(kept):
@@ -294,7 +301,7 @@ class Server(ABC):
         saved = Unpacker(state.vectors, self.kinds(), Sizes(expected, self.n))
         for name in kept:
             value, current = saved.unpack(state.numbers[name]), getattr(self, name)
-            if isinstance(current, Kept):
+            if isinstance(current, Stateful):
                 current.put_back(value)
             elif not isinstance(current, Weights):
                 setattr(self, name, value)
@@ -336,11 +343,11 @@ class Server(ABC):
 
     def record(self, fact: Fact) -> None:
         """State a fact."""
-        self._actions.append(Record(fact))
+        self._actions.append(RecordFact(fact))
 
     def serve_again(self, messages: tuple[tuple[int, ClientMessage], ...]) -> None:
         """Have stored client messages served before anything that arrived after them."""
-        self._actions.append(ServeAgain(messages))
+        self._actions.append(Requeue(messages))
 
     def start_timer(self, timer: str, seconds: float) -> None:
         """Have :meth:`expired` called in so many seconds, unless the timer is started again or stopped."""

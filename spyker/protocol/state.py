@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from spyker.protocol.codec import Array, Sizes, as_json, declaration, plain, put_together, take_apart
+from spyker.protocol.codec import Array, Sizes, as_json, decode, encode, plain, schema_of
 from spyker.protocol.messages import Message
 from spyker.protocol.weights import Weights
 
@@ -23,7 +23,7 @@ PLAIN = frozenset({type(None), bool, int, str})
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class State:
+class ServerState:
     """Everything that a server knows at one moment and was not told by its :class:`~spyker.protocol.server.Setup`."""
 
     numbers: dict[str, Any]
@@ -32,7 +32,7 @@ class State:
     """Arrays that nobody writes to afterwards."""
 
 
-class Kept(ABC):
+class Stateful(ABC):
     """Something that says itself what is to be kept of it, and goes on from that in place."""
 
     @abstractmethod
@@ -70,16 +70,16 @@ def pack(value: object, name: str, vectors: dict[str, Array]) -> Any:
         case np.random.Generator():
             return {RANDOM: value.bit_generator.state}
         case Message():
-            numbers, arrays = take_apart(value)
+            numbers, arrays = encode(value)
             numbers = {key: plain(each) if isinstance(each, Mapping) else each for key, each in numbers.items()}
-            forms = declaration(type(value)).arrays
+            forms = schema_of(type(value)).arrays
             for form, array in zip(forms, arrays, strict=True):
                 numbers[form.name] = pack(array, f"{name}.{form.name}", vectors)
             return {MESSAGE: value.kind, "fields": numbers}
         case dict() | Mapping():
             pairs = ((key, pack(entry, f"{name}.{key}", vectors)) for key, entry in value.items())
             return {TABLE: [[pack(key, name, vectors), entry] for key, entry in pairs]}
-        case Kept():
+        case Stateful():
             return pack(value.kept(), name, vectors)
     raise TypeError(
         f"{name} is {type(value).__name__}, which a checkpoint cannot hold. Keep numbers, texts, lists, tuples, sets, "
@@ -117,10 +117,10 @@ class Unpacker:
                 return random
             case {"message": name, "fields": fields}:
                 kind = self.kinds[name]
-                arrays = [self.unpack(fields[form.name]) for form in declaration(kind).arrays]
-                for form, array in zip(declaration(kind).arrays, arrays, strict=True):
+                arrays = [self.unpack(fields[form.name]) for form in schema_of(kind).arrays]
+                for form, array in zip(schema_of(kind).arrays, arrays, strict=True):
                     if array.dtype != form.dtype:
                         raise ValueError(f"{form.name} of a saved {name} is {array.dtype}, not {form.dtype}")
-                numbers = {name: fields[name] for name in declaration(kind).names if name in fields}
-                return put_together(kind, as_json(numbers), arrays, self.sizes)
+                numbers = {name: fields[name] for name in schema_of(kind).names if name in fields}
+                return decode(kind, as_json(numbers), arrays, self.sizes)
         raise ValueError(f"{packed!r:.100} is nothing that was saved by this version")

@@ -10,17 +10,17 @@ these; nobody looks into a running world.
 from spyker.errors import RecordError
 from spyker.protocol.facts import Fact
 from spyker.records.files import FACTS, SCENARIO, SUMMARY, check_new, is_record, write_atomically
-from spyker.records.lines import Stated, fields, line
+from spyker.records.lines import RecordedFact, fields, line
 from spyker.records.reader import Follower, RunRecord, find_runs, first_fact, follow, read, read_back, records_below
 from spyker.records.run_facts import (
-    Begun,
     ClientFailed,
-    Dropped,
     Evaluated,
-    Measured,
-    Resumed,
+    FactsDropped,
+    InitialModelLoaded,
+    MetricEvaluated,
     RunStarted,
     ServerPlace,
+    ServerResumed,
     UnknownFact,
     evaluated,
     measured,
@@ -32,20 +32,20 @@ __all__ = [
     "FACTS",
     "SCENARIO",
     "SUMMARY",
-    "Begun",
     "ClientFailed",
-    "Dropped",
     "Evaluated",
     "Fact",
+    "FactsDropped",
     "Follower",
-    "Measured",
+    "InitialModelLoaded",
+    "MetricEvaluated",
     "RecordError",
     "RecordWriter",
-    "Resumed",
+    "RecordedFact",
     "RunRecord",
     "RunStarted",
     "ServerPlace",
-    "Stated",
+    "ServerResumed",
     "UnknownFact",
     "check_new",
     "evaluated",

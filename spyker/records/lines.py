@@ -24,7 +24,7 @@ from spyker.records.run_facts import UnknownFact
 F = TypeVar("F", bound=Fact, covariant=True)
 
 
-class Stated(NamedTuple, Generic[F]):
+class RecordedFact(NamedTuple, Generic[F]):
     """A fact as it stands in a record: when it was stated and, for an update, how long the server's queue was."""
 
     t: float
@@ -97,12 +97,14 @@ def jsonable(value: Any) -> Any:
 _decode = msgspec.json.Decoder().decode  # several times as fast as the standard library's
 
 
-def parse(text: str | bytes) -> Stated[Fact] | None:
+def parse(text: str | bytes) -> RecordedFact[Fact] | None:
     """A line of the facts; nothing if it is damaged, which says nothing against the others."""
     try:
         table = _decode(text)
         t, kind, queue = table.pop("t"), table.pop("kind"), table.pop("queue", None)
-        return Stated(t, _fact(kind, table), queue) if isinstance(t, float | int) and isinstance(kind, str) else None
+        return (
+            RecordedFact(t, _fact(kind, table), queue) if isinstance(t, float | int) and isinstance(kind, str) else None
+        )
     except (msgspec.DecodeError, UnicodeDecodeError, KeyError, AttributeError, TypeError):
         return None
 

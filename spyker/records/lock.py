@@ -18,7 +18,7 @@ from spyker.records.files import GOES_ON
 
 
 @contextlib.contextmanager
-def held(folder: Path) -> Iterator[None]:
+def locked(folder: Path) -> Iterator[None]:
     """Have a record to oneself, or be refused because somebody else writes it."""
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / GOES_ON
@@ -30,7 +30,7 @@ def held(folder: Path) -> Iterator[None]:
                 path.unlink(missing_ok=True)
 
 
-def check_nobody_writes(folder: Path) -> None:
+def check_unlocked(folder: Path) -> None:
     """Refuse a folder that is written to at this moment, or that holds such a record. This changes nothing."""
     for path in (folder / GOES_ON, *folder.glob(f"*/{GOES_ON}")):
         with contextlib.suppress(FileNotFoundError, NotADirectoryError, PermissionError), path.open("rb") as file:

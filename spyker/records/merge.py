@@ -31,27 +31,35 @@ from typing import Any
 from spyker.errors import RecordError
 from spyker.protocol.facts import ClientReported, Fact, UpdateApplied
 from spyker.records.files import FACTS, SCENARIO, SUMMARY, contents, write_atomically
-from spyker.records.lines import Stated, jsonable, line, parse
+from spyker.records.lines import RecordedFact, jsonable, line, parse
 from spyker.records.reader import Follower, RunRecord, read_back
-from spyker.records.run_facts import Begun, Evaluated, Measured, Resumed, RunStarted, evaluated, measured
-from spyker.records.run_warnings import Scores
+from spyker.records.run_facts import (
+    Evaluated,
+    InitialModelLoaded,
+    MetricEvaluated,
+    RunStarted,
+    ServerResumed,
+    evaluated,
+    measured,
+)
+from spyker.records.run_warnings import ScoreHistory
 from spyker.records.segments import end, is_gone
 from spyker.records.summary import WAYS, Hit, Totals, summarise, target_name
 from spyker.records.writer import RecordWriter
 
 STATE = "merge.json"
-JUDGED = (Evaluated, Measured)  # what an evaluation writes
+JUDGED = (Evaluated, MetricEvaluated)  # what an evaluation writes
 
 
-class Stream:
+class MergeStream:
     """Evaluations, or everything else, of one server, on the clock of the whole run."""
 
-    def __init__(self, part: Part, *, evaluations: bool, offset: int = 0) -> None:
+    def __init__(self, part: MergePart, *, evaluations: bool, offset: int = 0) -> None:
         self.part, self.evaluations = part, evaluations
         kinds = JUDGED if evaluations else ()
         self._follower = Follower(part.run.folder, *kinds, offset=offset)
         self._news = self._follower.poll()
-        self.head: Stated[Fact] | None = None
+        self.head: RecordedFact[Fact] | None = None
         self.step()
 
     def step(self) -> None:
@@ -70,12 +78,12 @@ class Stream:
         assert self.head is not None
         return self.head.t + self.part.ahead, self.part.id, self.evaluations
 
-    def __lt__(self, other: Stream) -> bool:
+    def __lt__(self, other: MergeStream) -> bool:
         return self.order < other.order
 
 
 @dataclass(slots=True)
-class Part:
+class MergePart:
     """The record of one server."""
 
     run: RunRecord
@@ -151,9 +159,9 @@ def note(out: Path, state: dict[str, Any]) -> None:
     write_atomically(out / STATE, json.dumps(jsonable(state)) + "\n")
 
 
-def read_parts(folders: Sequence[Path]) -> list[Part]:
+def read_parts(folders: Sequence[Path]) -> list[MergePart]:
     """The records of servers of one deployment, in the order of the servers."""
-    parts: dict[int, Part] = {}
+    parts: dict[int, MergePart] = {}
     for folder in folders:
         run = RunRecord(folder)
         start = run.start
@@ -162,7 +170,7 @@ def read_parts(folders: Sequence[Path]) -> list[Part]:
         if start.server in parts:
             first = parts[start.server].run.folder
             raise RecordError(f"{first} and {folder} are both of server {start.server}. Name each server's once")
-        parts[start.server] = Part(run, start.server, start.began)
+        parts[start.server] = MergePart(run, start.server, start.began)
     ordered = [parts[server] for server in sorted(parts)]
     for part in ordered[1:]:
         if deployment(part.run.start) != deployment(ordered[0].run.start):
@@ -180,7 +188,7 @@ def deployment(start: RunStarted) -> RunStarted:
     return replace(start, server=None, began=None, spyker="", servers=[])
 
 
-def earlier(parts: Sequence[Part], out: Path) -> dict[str, Any]:
+def earlier(parts: Sequence[MergePart], out: Path) -> dict[str, Any]:
     """The state of an earlier merge into ``out`` from which this one can go on; nothing, if it has to begin anew."""
     path = out / STATE
     if not path.exists():
@@ -206,11 +214,13 @@ def earlier(parts: Sequence[Part], out: Path) -> dict[str, Any]:
 class Merger:
     """One pass over what is new."""
 
-    def __init__(self, start: RunStarted, parts: Sequence[Part], writer: RecordWriter, state: dict[str, Any]) -> None:
+    def __init__(
+        self, start: RunStarted, parts: Sequence[MergePart], writer: RecordWriter, state: dict[str, Any]
+    ) -> None:
         self.start, self.parts, self.writer = start, parts, writer
         places = {part["server"]: part for part in state.get("parts", ())}
         self.streams = [
-            Stream(part, evaluations=kind, offset=places[part.id]["offsets"][kind] if places else 0)
+            MergeStream(part, evaluations=kind, offset=places[part.id]["offsets"][kind] if places else 0)
             for part in parts
             for kind in (False, True)
         ]
@@ -222,12 +232,12 @@ class Merger:
         self.reached: dict[str, Hit] = {target: (t, n) for target, (t, n) in state.get("reached", {}).items()}
         final = parse(state["final"]) if state.get("final") else None
         self.final = final.fact if final is not None and isinstance(final.fact, Evaluated) else None
-        self.others: dict[str, Measured] = {}  # by name, what else was measured, one score for every server
+        self.others: dict[str, MetricEvaluated] = {}  # by name, what else was measured, one score for every server
         self.others_of: dict[str, dict[int, tuple[bool, float]]] = {  # by name and server: is more better? and the last
             name: {int(k): (up, math.nan if score is None else score) for k, (up, score) in of.items()}
             for name, of in state.get("others", {}).items()
         }
-        self.scores = Scores(higher_is_better=start.higher_is_better)
+        self.scores = ScoreHistory(higher_is_better=start.higher_is_better)
         if "scores" in state:
             self.scores.put_back(state["scores"])
         self.given = bool(state.get("given"))  # whether it began from a model that was trained before
@@ -260,7 +270,7 @@ class Merger:
         if self.due is not None:
             self.judge()
 
-    def take(self, t: float, server: int, stated: Stated[Fact]) -> None:
+    def take(self, t: float, server: int, stated: RecordedFact[Fact]) -> None:
         """One fact of a server."""
         fact = stated.fact
         if isinstance(fact, Evaluated):
@@ -268,13 +278,13 @@ class Merger:
             if self.due is None and self.final is None and self.there(t) <= self.last.keys():
                 self.due = t  # the first at which all who are there have a score
             return
-        if isinstance(fact, Measured):
+        if isinstance(fact, MetricEvaluated):
             self.others_of.setdefault(fact.name, {})[server] = fact.higher_is_better, fact.mean
             return
-        self.given |= isinstance(fact, Begun)
+        self.given |= isinstance(fact, InitialModelLoaded)
         if isinstance(fact, ClientReported) and fact.metrics:
             self.reports[fact.client] = fact.metrics
-        if isinstance(fact, UpdateApplied | Resumed):
+        if isinstance(fact, UpdateApplied | ServerResumed):
             self.versions[server] = fact.version  # of which each is one update more
         self.writer.write(t, fact, stated.queue)
 

@@ -19,7 +19,7 @@ from spyker.records.tensors import write_tensors
 MODEL, SERVERS = "model.safetensors", "models"
 
 
-class Model(NamedTuple):
+class ModelFile(NamedTuple):
     """What a file holds: the parts of a model by name, and what is said about them."""
 
     parts: dict[str, Array]
@@ -31,14 +31,14 @@ def model_path(folder: Path, server: int | None = None) -> Path:
     return folder / MODEL if server is None else folder / SERVERS / f"server-{server}.safetensors"
 
 
-def write_model(path: Path, model: Model) -> None:
+def write_model(path: Path, model: ModelFile) -> None:
     """Write a file; a kill at any moment leaves the old one or the new one."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with replacing(path) as temporary:
         write_tensors(temporary, model.parts, {"format": "pt", **model.about})  # as PyTorch's tools want it
 
 
-def read_model(folder: Path, server: int | None = None) -> Model:
+def read_model(folder: Path, server: int | None = None) -> ModelFile:
     """The model that a run left: the mean of its servers', or that of one server."""
     if not is_record(folder):
         raise RecordError(f"{folder} is not a run record. Name a folder made by spyker run --out")
@@ -49,7 +49,7 @@ def read_model(folder: Path, server: int | None = None) -> Model:
         with safe_open(path, "numpy") as file:
             about = dict(file.metadata() or {})
             about.pop("format", None)
-            return Model({name: file.get_tensor(name) for name in file.offset_keys()}, about)
+            return ModelFile({name: file.get_tensor(name) for name in file.offset_keys()}, about)
     except (OSError, SafetensorError) as error:
         raise RecordError(f"{path} cannot be read ({error}). Restore it, or make the run again") from None
 

@@ -15,8 +15,8 @@ from typing import Any, TypeVar, overload
 from spyker.errors import RecordError
 from spyker.protocol.facts import Fact, UpdateApplied
 from spyker.records.files import BLOCK, FACTS, SCENARIO, SUMMARY, backwards, is_record
-from spyker.records.lines import Stated, parse
-from spyker.records.run_facts import FORMAT, Dropped, Resumed, RunStarted
+from spyker.records.lines import RecordedFact, parse
+from spyker.records.run_facts import FORMAT, FactsDropped, RunStarted, ServerResumed
 from spyker.records.segments import following, place_of, segments
 
 F = TypeVar("F", bound=Fact)
@@ -38,7 +38,7 @@ class Follower:
         # Most lines need not be parsed to see that they are of another kind.
         self._marks = [f'"kind": "{name}"'.encode() for name in names] if len(names) == len(kinds) else []
 
-    def poll(self) -> Iterator[Stated[Fact]]:
+    def poll(self) -> Iterator[RecordedFact[Fact]]:
         """What was written since the last time, and nothing if there is no file yet."""
         while (place := place_of(self.folder, self.offset)) is not None:
             segment, complete = place
@@ -54,7 +54,7 @@ class Follower:
                 return
             self.offset = max(self.offset, following(self.folder, segment.start))
 
-    def _read(self, file: FileIO, start: int) -> Iterator[Stated[Fact]]:
+    def _read(self, file: FileIO, start: int) -> Iterator[RecordedFact[Fact]]:
         """The rest of one file, which begins at a place of the record."""
         size = BLOCK
         while True:
@@ -73,31 +73,31 @@ class Follower:
 
 
 @overload
-def read(folder: Path) -> Iterator[Stated[Fact]]: ...
+def read(folder: Path) -> Iterator[RecordedFact[Fact]]: ...
 
 
 @overload
-def read(folder: Path, *kinds: type[F]) -> Iterator[Stated[F]]: ...
+def read(folder: Path, *kinds: type[F]) -> Iterator[RecordedFact[F]]: ...
 
 
-def read(folder: Path, *kinds: type[Any]) -> Iterator[Stated[Any]]:
+def read(folder: Path, *kinds: type[Any]) -> Iterator[RecordedFact[Any]]:
     """The facts of a record in their order, all or those of some kinds. Damaged lines are left out."""
     return Follower(folder, *kinds).poll()
 
 
 @overload
-def follow(folder: Path, *, stop: Callable[[], bool] = ..., pause: float = ...) -> Iterator[Stated[Fact]]: ...
+def follow(folder: Path, *, stop: Callable[[], bool] = ..., pause: float = ...) -> Iterator[RecordedFact[Fact]]: ...
 
 
 @overload
 def follow(
     folder: Path, *kinds: type[F], stop: Callable[[], bool] = ..., pause: float = ...
-) -> Iterator[Stated[F]]: ...
+) -> Iterator[RecordedFact[F]]: ...
 
 
 def follow(
     folder: Path, *kinds: type[Any], stop: Callable[[], bool] = lambda: False, pause: float = 0.2
-) -> Iterator[Stated[Any]]:
+) -> Iterator[RecordedFact[Any]]:
     """The facts of a run that may go on: those that are there, then each as it is written.
 
     Ends when the run has its summary, or ``stop`` says so, and everything up to then was told. Looks again every
@@ -112,7 +112,7 @@ def follow(
         time.sleep(pause)
 
 
-def read_back(folder: Path) -> Iterator[Stated[Fact]]:
+def read_back(folder: Path) -> Iterator[RecordedFact[Fact]]:
     """The facts of a record from the last to the first, read as far as they are asked for: it may be a long one."""
     for _, path in reversed(segments(folder)):
         try:
@@ -179,30 +179,34 @@ class RunRecord:
         return found
 
     @overload
-    def facts(self) -> Iterator[Stated[Fact]]: ...
+    def facts(self) -> Iterator[RecordedFact[Fact]]: ...
 
     @overload
-    def facts(self, *kinds: type[F]) -> Iterator[Stated[F]]: ...
+    def facts(self, *kinds: type[F]) -> Iterator[RecordedFact[F]]: ...
 
-    def facts(self, *kinds: type[Any]) -> Iterator[Stated[Any]]:
+    def facts(self, *kinds: type[Any]) -> Iterator[RecordedFact[Any]]:
         """All facts in their order, or those of some kinds."""
         return read(self.folder, *kinds)
 
-    def updates(self) -> Iterator[Stated[UpdateApplied]]:
+    def updates(self) -> Iterator[RecordedFact[UpdateApplied]]:
         """The updates that hold: a server that went on from a checkpoint made void what it had applied after it."""
         restarts: dict[int, list[int]] = {}
-        for _, restart, _ in self.facts(Resumed, Dropped):
-            if isinstance(restart, Resumed | Dropped) and restart.version is not None:
+        for _, restart, _ in self.facts(ServerResumed, FactsDropped):
+            if isinstance(restart, ServerResumed | FactsDropped) and restart.version is not None:
                 restarts.setdefault(restart.server, []).append(restart.version)
         for versions in restarts.values():  # the lowest that is still to come
             for i in reversed(range(len(versions) - 1)):
                 versions[i] = min(versions[i], versions[i + 1])
-        for t, fact, queue in self.facts(UpdateApplied, Resumed, Dropped):
+        for t, fact, queue in self.facts(UpdateApplied, ServerResumed, FactsDropped):
             if isinstance(fact, UpdateApplied):
                 ahead = restarts.get(fact.server)
                 if not ahead or fact.version <= ahead[0]:
-                    yield Stated(t, fact, queue)
-            elif isinstance(fact, Resumed | Dropped) and fact.version is not None and restarts.get(fact.server):
+                    yield RecordedFact(t, fact, queue)
+            elif (
+                isinstance(fact, ServerResumed | FactsDropped)
+                and fact.version is not None
+                and restarts.get(fact.server)
+            ):
                 restarts[fact.server].pop(0)
 
 

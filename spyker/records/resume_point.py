@@ -14,22 +14,22 @@ from safetensors import SafetensorError, safe_open
 
 from spyker.errors import RecordError
 from spyker.protocol.codec import Array
-from spyker.protocol.state import State
+from spyker.protocol.state import ServerState
 from spyker.records.files import FACTS, is_record, replacing
 from spyker.records.tensors import write_tensors
 
 SAVE = "resume.safetensors"
 
 
-class Save(NamedTuple):
+class ResumePoint(NamedTuple):
     """The state of a run, how many bytes of facts there were, and which code made it."""
 
-    state: State
+    state: ServerState
     facts: int
     made_by: str
 
 
-def write_save(folder: Path, save: Save) -> None:
+def write_resume_point(folder: Path, save: ResumePoint) -> None:
     """Keep a state in place of the last. A vector that appears under several names is written once."""
     vectors = save.state.vectors
     names: dict[int, str] = {}
@@ -40,7 +40,7 @@ def write_save(folder: Path, save: Save) -> None:
         write_tensors(temporary, {key: vectors[key] for key in names.values()}, {"save": json.dumps(table)})
 
 
-def read_save(folder: Path) -> Save:
+def read_resume_point(folder: Path) -> ResumePoint:
     """What the run in a folder can go on from."""
     path = folder / SAVE
     if not is_record(folder):
@@ -58,7 +58,7 @@ def read_save(folder: Path) -> Save:
         for name in table["shared"]:
             found[name].flags.writeable = False
         vectors = {name: found[at] for name, at in table["same"].items()}
-        save = Save(State(table["numbers"], vectors), table["facts"], table["by"])
+        save = ResumePoint(ServerState(table["numbers"], vectors), table["facts"], table["by"])
         written = (folder / FACTS).stat().st_size
     except (OSError, ValueError, KeyError, TypeError, SafetensorError) as error:
         raise RecordError(f"{path} cannot be read ({error}). Run it anew with --overwrite") from None

@@ -91,7 +91,7 @@ def places(scenario: Scenario) -> list[ServerPlace]:
 
 
 @dataclass(frozen=True, slots=True)
-class Begun(Fact):
+class InitialModelLoaded(Fact):
     """The run began from the model in a file, and not from the task's own W⁰."""
 
     kind: ClassVar[str] = "begun"
@@ -132,7 +132,7 @@ def evaluated(
 
 
 @dataclass(frozen=True, slots=True)
-class Measured(Fact):
+class MetricEvaluated(Fact):
     """What else an evaluation measured, besides its task's metric: follows an :class:`Evaluated` of the same time."""
 
     kind: ClassVar[str] = "metric"
@@ -145,10 +145,10 @@ class Measured(Fact):
     servers: list[float]
 
 
-def measured(name: str, scores: Sequence[float], averaged: float | None, *, higher_is_better: bool) -> Measured:
+def measured(name: str, scores: Sequence[float], averaged: float | None, *, higher_is_better: bool) -> MetricEvaluated:
     """The same from the scores of the servers."""
     same = evaluated(0, 0, scores, averaged, higher_is_better=higher_is_better)
-    return Measured(name, higher_is_better, same.mean, same.worst, same.best, same.averaged, same.servers)
+    return MetricEvaluated(name, higher_is_better, same.mean, same.worst, same.best, same.averaged, same.servers)
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,7 +162,7 @@ class ClientFailed(Fact):
 
 
 @dataclass(frozen=True, slots=True)
-class Resumed(Fact):
+class ServerResumed(Fact):
     """A server process went on from a checkpoint: ``lost`` updates after ``version`` are gone, and those facts void."""
 
     kind: ClassVar[str] = "resumed"
@@ -172,7 +172,7 @@ class Resumed(Fact):
 
 
 @dataclass(frozen=True, slots=True)
-class Dropped(Fact):
+class FactsDropped(Fact):
     """Facts that are missing here: older than a record has room for, or of a time when the disk was full."""
 
     kind: ClassVar[str] = "dropped"
@@ -182,11 +182,11 @@ class Dropped(Fact):
     version: int | None
     """The lowest that the server went back to in what is missing; later updates from before are void."""
 
-    def and_more(self, other: Dropped) -> Dropped:
+    def and_more(self, other: FactsDropped) -> FactsDropped:
         """Both together."""
         versions = [version for version in (self.version, other.version) if version is not None]
         facts, size = self.facts + other.facts, self.bytes + other.bytes
-        return Dropped(self.server, facts, size, min(versions, default=None))
+        return FactsDropped(self.server, facts, size, min(versions, default=None))
 
 
 @dataclass(frozen=True, slots=True)

@@ -68,7 +68,7 @@ class RoundTimes:
         )
 
 
-class Scores:
+class ScoreHistory:
     """What must be known of a curve to tell whether it led anywhere, in constant memory."""
 
     def __init__(self, *, higher_is_better: bool) -> None:
@@ -151,7 +151,7 @@ class Scores:
         self.steps.extend(steps)
 
 
-def score_warnings(scores: Scores, metric: str, updates: int, clients: int, *, met: bool) -> list[RunWarning]:
+def score_warnings(scores: ScoreHistory, metric: str, updates: int, clients: int, *, met: bool) -> list[RunWarning]:
     """What scores tell after so many updates; ``met``: the last one is as good as a target, which is good enough."""
     first, best, last = (f"{score:.4g}" for score in (scores.first, scores.best, scores.last))
     if scores.collapsed:

@@ -2,9 +2,9 @@
 
 The first is ``facts.jsonl``. A record with a limit goes on in ``facts-START.jsonl``, where ``START`` is how many bytes
 of facts had been written before it. A place in the record is such a number, whichever file it is in, and stays valid.
-When there is too much, the oldest files but the first go. In their place stands one fact, :class:`Dropped`, which says
-how much is missing. Files appear and disappear; none is ever renamed, so that whoever reads while this goes on misses
-nothing but what is gone.
+When there is too much, the oldest files but the first go. In their place stands one fact, :class:`FactsDropped`, which
+says how much is missing. Files appear and disappear; none is ever renamed, so that whoever reads while this goes on
+misses nothing but what is gone.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ from typing import NamedTuple
 
 from spyker.records.files import FACTS
 from spyker.records.lines import line, parse
-from spyker.records.run_facts import Dropped, Resumed
+from spyker.records.run_facts import FactsDropped, ServerResumed
 
 LATER = re.compile(r"facts-(\d{15,})\.jsonl")
-RESTART = f'"kind": "{Resumed.kind}"'.encode()
+RESTART = f'"kind": "{ServerResumed.kind}"'.encode()
 SHARE = 8  # of what a record may take, in one file
 LARGEST = 16 << 20  # bytes of one file; one that goes is looked through first
 
@@ -77,7 +77,7 @@ def is_gone(folder: Path, offset: int) -> bool:
     return place is not None and offset > place[0].start and note_in(place[0].path) is not None
 
 
-def make_room(folder: Path, server: int, limit: int) -> Dropped | None:
+def make_room(folder: Path, server: int, limit: int) -> FactsDropped | None:
     """Remove the oldest files but the first and the one that is written to, until the rest keeps to the limit.
 
     Returns what went. A record's first file stays: it says what run this is, and how it began.
@@ -109,24 +109,26 @@ def size_of(path: Path) -> int:
     return 0
 
 
-def note_in(path: Path) -> Dropped | None:
+def note_in(path: Path) -> FactsDropped | None:
     """The note in the place of files that are gone, if this file is one."""
     with contextlib.suppress(OSError), path.open("rb") as file:
         text, more = file.readline(), file.read(1)
         stated = None if more else parse(text)
-        if stated is not None and isinstance(stated.fact, Dropped):
+        if stated is not None and isinstance(stated.fact, FactsDropped):
             return stated.fact
     return None
 
 
-def look_through(path: Path, server: int) -> tuple[Dropped, float]:
+def look_through(path: Path, server: int) -> tuple[FactsDropped, float]:
     """What will be missing without a file, and the time of its last fact."""
     content = path.read_bytes()
     lines = content.split(b"\n")
     restarts = [parse(text) for text in lines if RESTART in text]
-    versions = [stated.fact.version for stated in restarts if stated is not None and isinstance(stated.fact, Resumed)]
+    versions = [
+        stated.fact.version for stated in restarts if stated is not None and isinstance(stated.fact, ServerResumed)
+    ]
     last = next((stated for text in reversed(lines) if (stated := parse(text)) is not None), None)
-    return Dropped(server, len(lines) - 1, len(content), min(versions, default=None)), last.t if last else 0.0
+    return FactsDropped(server, len(lines) - 1, len(content), min(versions, default=None)), last.t if last else 0.0
 
 
 def bury(path: Path, note: str) -> None:

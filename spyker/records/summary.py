@@ -8,11 +8,11 @@ from typing import Any
 
 from spyker.protocol.facts import CloudRoundEnded, EarlySyncStarted, Fact, SyncStarted
 from spyker.protocol.server import Server
-from spyker.records.run_facts import Evaluated, Measured, RunStarted
+from spyker.records.run_facts import Evaluated, MetricEvaluated, RunStarted
 from spyker.records.run_warnings import (
     RoundTimes,
     RunWarning,
-    Scores,
+    ScoreHistory,
     as_table,
     diverged_servers,
     no_updates,
@@ -60,13 +60,13 @@ class Totals:
     """How long the run was to last, if that was said."""
     events: int | None = None
     """What happened in an emulated world."""
-    measured: Sequence[Measured] = ()
+    measured: Sequence[MetricEvaluated] = ()
     """What else the last evaluation measured."""
     reports: Mapping[int, Mapping[str, float]] = field(default_factory=dict)
     """What each client that reported something reported last, by client."""
     failed: Sequence[FailedClient] = ()
     """Clients whose training failed, in the order in which they were excluded."""
-    scores: Scores | None = None
+    scores: ScoreHistory | None = None
     """What evaluations gave from the beginning on."""
     times: RoundTimes | None = None
     """What a round of a client takes, if that is known."""
@@ -120,7 +120,7 @@ def server_totals(region: str, server: Server, *, clients: int, updates: int, lo
     }
 
 
-def other_metrics(measured: Sequence[Measured]) -> dict[str, Any] | None:
+def other_metrics(measured: Sequence[MetricEvaluated]) -> dict[str, Any] | None:
     """What was measured besides the metric, by name."""
     keys = ("higher_is_better", "mean", "worst", "best", "averaged")
     return {each.name: {key: getattr(each, key) for key in keys} for each in measured} or None

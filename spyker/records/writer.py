@@ -12,7 +12,7 @@ from typing import IO, Any
 from spyker.protocol.facts import Fact
 from spyker.records.files import SCENARIO, SUMMARY, check_new, drop_torn_line, write_atomically
 from spyker.records.lines import jsonable, line
-from spyker.records.run_facts import Dropped, Evaluated, RunStarted
+from spyker.records.run_facts import Evaluated, FactsDropped, RunStarted
 from spyker.records.segments import make_room, path_of, segment_limit, segments
 
 MILESTONES = frozenset((RunStarted, Evaluated))
@@ -57,7 +57,7 @@ class RecordWriter:
         """Bytes of all facts up to now, also of those that were dropped."""
         return self._start + self._facts.tell()
 
-    def write(self, t: float, fact: Fact, queue: int | None = None) -> Dropped | None:
+    def write(self, t: float, fact: Fact, queue: int | None = None) -> FactsDropped | None:
         """Append a fact, and return what had to go for it, if anything."""
         text = line(t, fact, queue).encode()
         dropped = None
@@ -84,7 +84,7 @@ class RecordWriter:
         with contextlib.suppress(OSError):
             drop_torn_line(path_of(self.folder, self._start))
 
-    def _turn_over(self) -> Dropped | None:
+    def _turn_over(self) -> FactsDropped | None:
         """Go on in another file, and see that all of them together are not too much."""
         assert self._limit is not None
         before, began = self._facts, self._start

@@ -6,14 +6,14 @@ from bisect import bisect_left, insort
 from collections.abc import Mapping
 from typing import Any
 
-from spyker.protocol.state import Kept
+from spyker.protocol.state import Stateful
 
 ENOUGH = 5  # clients whose habits are known, before anything is common
 MOST = 0.8  # a habit is common if so many have it
 ALIKE = 0.5  # so much of the median is a habit like it; on the other side, its opposite
 
 
-class Ranks:
+class OrderStatistics:
     """Some numbers, of which each has a key and may change."""
 
     __slots__ = ("_sorted", "numbers")
@@ -44,7 +44,7 @@ class Ranks:
         return self.at(0.5)
 
 
-class Habit(Kept):
+class OutlierStatistic(Stateful):
     """A number that says something about an answer: its mean for each client, and who is unlike all others."""
 
     def __init__(self, window: int, known: int, clear: float) -> None:
@@ -55,7 +55,7 @@ class Habit(Kept):
         self.window, self.least, self.clear = window, known, clear
         self.means: dict[int, float] = {}
         self.counts: dict[int, int] = {}
-        self.known = Ranks()  # the means of those with enough answers
+        self.known = OrderStatistics()  # the means of those with enough answers
 
     def compare(self, client: int, number: float | None) -> int:
         """Take a number in, if there is one, and compare the client's mean with those of the others.
@@ -91,4 +91,4 @@ class Habit(Kept):
     def put_back(self, kept: Any) -> None:
         """Go on from there."""
         self.means, self.counts, known = kept
-        self.known = Ranks(known)
+        self.known = OrderStatistics(known)

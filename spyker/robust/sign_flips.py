@@ -27,8 +27,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from spyker.protocol.state import Kept
-from spyker.robust.order_statistics import Habit, Ranks
+from spyker.protocol.state import Stateful
+from spyker.robust.order_statistics import OrderStatistics, OutlierStatistic
 from spyker.robust.sketch import NUMBERS, Sketcher, cosine, size
 from spyker.vectors import Vector
 
@@ -36,7 +36,7 @@ RECENT = 25  # updates that the mean direction is taken over, about
 ROUNDING = 1e-5  # of the model's norm: a shorter movement may be nothing but rounded float32 numbers
 
 
-class Task(NamedTuple):
+class AssignedTask(NamedTuple):
     """What is remembered of a task that a client was given."""
 
     version: int
@@ -44,39 +44,41 @@ class Task(NamedTuple):
     sketch: Vector
 
 
-class Conduct(Kept):
+class SignFlipDetector(Stateful):
     """What a server knows of the directions of its clients' updates."""
 
     def __init__(self) -> None:
-        self.given: dict[int, Task] = {}
-        self.rates = Ranks()  # the learning rate of each client's last task
+        self.given: dict[int, AssignedTask] = {}
+        self.rates = OrderStatistics()  # the learning rate of each client's last task
         self.before: dict[int, tuple[Vector, Vector]] = {}  # sketches of its last task and update
-        self.heading = Habit(window=8, known=5, clear=0.2)
-        self.pull = Habit(window=8, known=5, clear=0.1)
-        self.faint_pull = Habit(window=32, known=16, clear=0.02)  # where trainings are short and batches noisy
+        self.heading = OutlierStatistic(window=8, known=5, clear=0.2)
+        self.pull = OutlierStatistic(window=8, known=5, clear=0.1)
+        self.faint_pull = OutlierStatistic(
+            window=32, known=16, clear=0.02
+        )  # where trainings are short and batches noisy
         self.direction, self.count = np.zeros(NUMBERS, np.float32), 0  # the mean of all, of so many
         self._sketcher = Sketcher(0)
         self._last: tuple[Vector, Vector] | None = None  # a vector and its sketch: many are given the same
 
     def gave(self, client: int, version: int, rate: float, weights: Vector) -> None:
         """A client is given a task."""
-        self.given[client] = Task(version, rate, self._sketch_of_model(weights))
+        self.given[client] = AssignedTask(version, rate, self._sketch_of_model(weights))
         self.rates.put(client, rate)
 
-    def answered(self, client: int, version: int) -> Task | None:
+    def answered(self, client: int, version: int) -> AssignedTask | None:
         """Return the task that an update answers; None if it is not known, as after a restart."""
         task = self.given.pop(client, None)
         return task if task is not None and task.version == version else None
 
-    def full(self, task: Task) -> bool:
+    def full(self, task: AssignedTask) -> bool:
         """Whether the task's learning rate is at least half of the highest in use."""
         return 2 * task.rate >= self.rates.at(1.0)
 
-    def drift(self, task: Task, model: Vector) -> float:
+    def drift(self, task: AssignedTask, model: Vector) -> float:
         """How far the server's model has moved since it was given as this task."""
         return size(self._sketch_of_model(model) - task.sketch)
 
-    def contrary(self, client: int, task: Task, weights: Vector, *, difference: bool) -> bool:
+    def contrary(self, client: int, task: AssignedTask, weights: Vector, *, difference: bool) -> bool:
         """Take an update in; whether its client does the opposite of what the others do."""
         if not self.full(task):
             return False
@@ -143,8 +145,8 @@ class Conduct(Kept):
         """Go on from there."""
         given, sketches, rates, clients, tasks, updates, heading, pull, faint_pull, self.direction, self.count = kept
         tasks_given = zip(given.items(), rows(sketches), strict=True)
-        self.given = {k: Task(version, rate, sketch) for (k, (version, rate)), sketch in tasks_given}
-        self.rates = Ranks(rates)
+        self.given = {k: AssignedTask(version, rate, sketch) for (k, (version, rate)), sketch in tasks_given}
+        self.rates = OrderStatistics(rates)
         self.before = {k: (task, update) for k, task, update in zip(clients, rows(tasks), rows(updates), strict=True)}
         self.heading.put_back(heading)
         self.pull.put_back(pull)

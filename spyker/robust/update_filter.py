@@ -36,11 +36,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from spyker.parameters import parameter
-from spyker.protocol.facts import Quarantined, Refused, Shortened
+from spyker.protocol.facts import ClientQuarantined, UpdateClipped, UpdateRejected
 from spyker.protocol.messages import Action, ClientMessage, Join, Leave, Model, ToClient, Update
-from spyker.protocol.state import Kept
-from spyker.robust.order_statistics import Ranks
-from spyker.robust.sign_flips import Conduct
+from spyker.protocol.state import Stateful
+from spyker.robust.order_statistics import OrderStatistics
+from spyker.robust.sign_flips import SignFlipDetector
 from spyker.vectors import Vector, distance, mix
 
 if TYPE_CHECKING:
@@ -52,7 +52,7 @@ ALWAYS, DEPLOYED, NEVER = "always", "deployed", "never"
 
 
 @dataclass(frozen=True, slots=True)
-class BoundsParameters:
+class FilterParameters:
     """How far a server lets its clients go."""
 
     when: str = parameter(
@@ -67,12 +67,12 @@ class BoundsParameters:
     )
     quarantine: float = parameter(60.0, "seconds after which it is tried again", above=0)
 
-    def on(self, *, deployed: bool) -> BoundsParameters | None:
+    def on(self, *, deployed: bool) -> FilterParameters | None:
         """These, if they hold in this world."""
         return self if self.when == ALWAYS or (deployed and self.when == DEPLOYED) else None
 
 
-class Verdict(Enum):
+class FilterDecision(Enum):
     """What becomes of an answer."""
 
     PROPER = "proper"
@@ -81,20 +81,20 @@ class Verdict(Enum):
     QUARANTINED = "quarantined"
 
 
-class Bounds(Kept):
+class UpdateFilter(Stateful):
     """What a server knows of its clients' conduct, and what it thinks of an answer."""
 
-    def __init__(self, parameters: BoundsParameters | None, sizes: Mapping[int, int]) -> None:
+    def __init__(self, parameters: FilterParameters | None, sizes: Mapping[int, int]) -> None:
         """``sizes`` are those of the clients that the server begins with."""
         self.parameters = parameters
         self.on = parameters is not None
         self.sizes = dict(sizes) if self.on else {}  # with which a client joins again
-        self.first, self.last = Ranks(), Ranks()  # the norms of each client's first and last update
-        self.conduct = Conduct()
+        self.first, self.last = OrderStatistics(), OrderStatistics()  # the norms of each client's first and last update
+        self.conduct = SignFlipDetector()
         self.strikes: dict[int, int] = {}
         self.out: dict[int, bool] = {}  # who is in quarantine, and whether to let it in afterwards
         self.updates = 0  # so many were judged
-        self.answered = Ranks()  # at which of them each client last answered
+        self.answered = OrderStatistics()  # at which of them each client last answered
         self.struck: dict[int, int] = {}  # and at which it last had a strike for its norm
 
     @property
@@ -112,7 +112,7 @@ class Bounds(Kept):
         known: bool = True,
         counts: bool = True,
         contrary: bool = False,
-    ) -> tuple[Verdict, float]:
+    ) -> tuple[FilterDecision, float]:
         """Decide what to do with an update.
 
         Args:
@@ -143,14 +143,14 @@ class Bounds(Kept):
             self.conduct.forget(client)
             self.answered.drop(client)
             self.out[client] = True
-            return Verdict.QUARANTINED, limit
+            return FilterDecision.QUARANTINED, limit
         if offence:
             self._strike(client, strikes + 1)
         elif norm <= limit:
             self._strike(client, strikes - 1)
         if rejected:
-            return Verdict.REFUSED, limit
-        return Verdict.PROPER if norm <= limit else Verdict.SHORTENED, limit
+            return FilterDecision.REFUSED, limit
+        return FilterDecision.PROPER if norm <= limit else FilterDecision.SHORTENED, limit
 
     def _note(self, client: int, norm: float, *, counts: bool) -> None:
         self.updates += 1
@@ -179,15 +179,19 @@ class Bounds(Kept):
         """Go on from there."""
         if kept is None:
             return
-        self.sizes, (first, last, answered, self.updates, self.struck), self.strikes, self.out, conduct = kept
-        self.first, self.last, self.answered = Ranks(first), Ranks(last), Ranks(answered)
+        self.sizes, (first, last, filter_update, self.updates, self.struck), self.strikes, self.out, conduct = kept
+        self.first, self.last, self.answered = (
+            OrderStatistics(first),
+            OrderStatistics(last),
+            OrderStatistics(filter_update),
+        )
         self.conduct.put_back(conduct)
 
 
 # --- At work ----------------------------------------------------------------------------------------------------------
 
 
-def admit(server: Server, k: int, message: ClientMessage) -> None:
+def filter_message(server: Server, k: int, message: ClientMessage) -> None:
     """Hand a client's message to the algorithm, unless it goes too far or its client is in quarantine."""
     bounds = server.bounds
     if isinstance(message, Join):
@@ -198,14 +202,14 @@ def admit(server: Server, k: int, message: ClientMessage) -> None:
     if k in bounds.out:
         bounds.out[k] = not isinstance(message, Leave)  # for the algorithm it has left already
     elif isinstance(message, Update):
-        answered(server, k, message)
+        filter_update(server, k, message)
     else:
         if isinstance(message, Leave):
             bounds.conduct.part(k)
         server.receive(k, message)
 
 
-def answered(server: Server, k: int, update: Update) -> None:
+def filter_update(server: Server, k: int, update: Update) -> None:
     """Judge an answer, and act upon that."""
     bounds, weights, difference = server.bounds, update.weights, server.client.difference
     conduct = bounds.conduct
@@ -224,25 +228,25 @@ def answered(server: Server, k: int, update: Update) -> None:
         counts=task is None or conduct.full(task),
         contrary=contrary,
     )
-    if verdict is Verdict.PROPER:
+    if verdict is FilterDecision.PROPER:
         server.receive(k, update)
-    elif verdict is Verdict.SHORTENED:
-        server.record(Shortened(server.id, k, far, limit))
+    elif verdict is FilterDecision.SHORTENED:
+        server.record(UpdateClipped(server.id, k, far, limit))
         shorter = np.empty_like(weights)
         mix(origin, weights, limit / far, shorter)
         server.receive(k, replace(update, weights=shorter))
-    elif verdict is Verdict.REFUSED:
-        server.record(Refused(server.id, k, far, limit))
+    elif verdict is FilterDecision.REFUSED:
+        server.record(UpdateRejected(server.id, k, far, limit))
         server.receive(k, Leave())
         server.receive(k, Join(bounds.sizes.get(k, 1)))
     else:
         seconds = bounds.parameters.quarantine
-        server.record(Quarantined(server.id, k, "contrary" if contrary else "far", seconds))
+        server.record(ClientQuarantined(server.id, k, "contrary" if contrary else "far", seconds))
         server.receive(k, Leave())
         server.start_timer(f"{QUARANTINE}{k}", seconds)
 
 
-def gave(bounds: Bounds, actions: Iterable[Action]) -> None:
+def note_assignments(bounds: UpdateFilter, actions: Iterable[Action]) -> None:
     """Take note of who is given what."""
     for action in actions:
         if isinstance(action, ToClient) and isinstance(action.message, Model):
@@ -250,7 +254,7 @@ def gave(bounds: Bounds, actions: Iterable[Action]) -> None:
             bounds.conduct.gave(action.client, message.version, message.rate, message.weights)
 
 
-def release(server: Server, timer: str) -> None:
+def end_quarantine(server: Server, timer: str) -> None:
     """A quarantine is over: if the client is still there, it joins."""
     k = int(timer.removeprefix(QUARANTINE))
     if server.bounds.out.pop(k, False):

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from spyker.config.scenario import Hostile, Scenario
+from spyker.config.scenario import AdversaryOptions, Scenario
 from spyker.engines.engine import TrainJob
 from spyker.vectors import Vector, length
 
@@ -14,14 +14,14 @@ HUGE = 1e30
 CHOICE, NOISE = 0xBAD, 0xBAD5EED  # random numbers that nothing else uses
 
 
-class Liars:
+class Adversaries:
     """Falsifies the answers of some clients."""
 
-    def __init__(self, hostile: Hostile, clients: frozenset[int], seed: int) -> None:
+    def __init__(self, hostile: AdversaryOptions, clients: frozenset[int], seed: int) -> None:
         self.hostile, self.clients, self.seed = hostile, clients, seed
 
     @classmethod
-    def of(cls, scenario: Scenario) -> Liars | None:
+    def of(cls, scenario: Scenario) -> Adversaries | None:
         """Those of a scenario, if it has any."""
         hostile, count = scenario.world.hostile, scenario.client_count
         if hostile is None:

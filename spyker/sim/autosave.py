@@ -10,11 +10,11 @@ from typing import Protocol
 
 from spyker.config.algorithms import algorithm_code
 from spyker.config.scenario import Scenario, dump
-from spyker.protocol.state import State
+from spyker.protocol.state import ServerState
 from spyker.records import FACTS, SCENARIO, SUMMARY, RecordError, RecordWriter
 from spyker.records.model_files import MODEL, SERVERS
-from spyker.records.resume_point import SAVE, Save, write_save
-from spyker.sim.record_failure import lost
+from spyker.records.resume_point import SAVE, ResumePoint, write_resume_point
+from spyker.sim.record_failure import record_write_error
 from spyker.tasks.registry import code_of, with_task_defaults
 from spyker.tasks.task import Task
 from spyker.version import __version__
@@ -26,7 +26,7 @@ CHANGES = (
 )
 
 
-class Pace(Protocol):
+class SavePolicy(Protocol):
     """Says when to save."""
 
     def due(self) -> bool:
@@ -36,10 +36,10 @@ class Pace(Protocol):
         """It was saved."""
 
 
-class RecordSaves:
+class Autosave:
     """Saves in a record."""
 
-    def __init__(self, folder: Path, scenario: Scenario, pace: Pace, save: Save | None = None) -> None:
+    def __init__(self, folder: Path, scenario: Scenario, pace: SavePolicy, save: ResumePoint | None = None) -> None:
         """``save`` is what an interrupted run goes on from."""
         self.folder, self.made_by, self._pace = folder, made_by(scenario), pace
         self.save, self.saved = save, None if save is None else save.state
@@ -65,13 +65,13 @@ class RecordSaves:
         """Whether it is time to save."""
         return self._possible and self._pace.due()
 
-    def write(self, state: State) -> None:
+    def write(self, state: ServerState) -> None:
         """Keep a state in place of the last."""
         assert self.writer is not None
         try:
-            write_save(self.folder, Save(state, self.writer.flush(), self.made_by))
+            write_resume_point(self.folder, ResumePoint(state, self.writer.flush(), self.made_by))
         except OSError as error:
-            raise lost(self.folder, error) from None
+            raise record_write_error(self.folder, error) from None
         self._pace.done()
 
     def give_up(self) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from spyker.engines.divergence import ran_away
+from spyker.engines.divergence import explain_divergence
 from spyker.engines.engine import TrainJob
 from spyker.errors import ClientTrainingError, DivergenceError
 from spyker.tasks.task import Task
@@ -13,7 +13,7 @@ EXPLAINED = 3  # an explanation repeats the training, so only the first few fail
 
 
 @dataclass(frozen=True, slots=True)
-class Failure:
+class ClientFailure:
     """One client that was excluded."""
 
     client: int
@@ -25,33 +25,36 @@ class Failure:
     """Whether the training returned weights that are not finite, in place of raising an exception."""
 
 
-class Failures:
+class ClientFailures:
     """The clients of one run that were excluded, in the order of their failures."""
 
     def __init__(self, clients: int, task: Task, *, stop: bool) -> None:
         """``stop``: the first failure ends the run."""
         self.clients, self.task, self.stop = clients, task, stop
-        self.by_client: dict[int, Failure] = {}
+        self.by_client: dict[int, ClientFailure] = {}
         self.trained = False
         """Whether any training succeeded."""
 
-    def raised(self, now: float, job: TrainJob, error: ClientTrainingError) -> Failure:
+    def raised(self, now: float, job: TrainJob, error: ClientTrainingError) -> ClientFailure:
         """Exclude a client whose training raised an exception, or returned something else than weights."""
-        return self._add(Failure(job.client, now, error.reason, str(error), diverged=False))
+        return self._add(ClientFailure(job.client, now, error.reason, str(error), diverged=False))
 
-    def ran_away(self, now: float, job: TrainJob, before: tuple[float, TrainJob] | None) -> Failure:
+    def diverged(self, now: float, job: TrainJob, before: tuple[float, TrainJob] | None) -> ClientFailure:
         """Exclude a client whose training returned weights that are not finite.
 
         ``before`` is the first training that did, if another one was passed on to its server.
         """
-        why = ran_away(job, self.task if len(self.by_client) < EXPLAINED else None)
+        why = explain_divergence(job, self.task if len(self.by_client) < EXPLAINED else None)
         error = f"training diverged. First at client {job.client}, at t = {now:g} s, {why}"
         if before is not None and not self.by_client:
             t, first = before
-            error = f"training diverged. First at client {first.client}, at t = {t:g} s, {ran_away(first, self.task)}"
-        return self._add(Failure(job.client, now, f"its weights are not finite any more {why}", error, diverged=True))
+            why_first = explain_divergence(first, self.task)
+            error = f"training diverged. First at client {first.client}, at t = {t:g} s, {why_first}"
+        return self._add(
+            ClientFailure(job.client, now, f"its weights are not finite any more {why}", error, diverged=True)
+        )
 
-    def _add(self, failure: Failure) -> Failure:
+    def _add(self, failure: ClientFailure) -> ClientFailure:
         self.by_client[failure.client] = failure
         return failure
 

@@ -10,7 +10,7 @@ from typing import Any, TypeAlias
 Event: TypeAlias = tuple[float, int, Callable[[Any, Any], None], Any, Any]
 
 
-class Stop:
+class StopRequest:
     """A wish to end a run early. Set ``requested``, from a signal handler for instance."""
 
     requested = False
@@ -84,7 +84,7 @@ class Clock:
         for queue in (self._present, self._slices, self._turns):
             queue.clear()
 
-    def run(self, stop: Stop) -> bool:
+    def run(self, stop: StopRequest) -> bool:
         """Let everything happen. Returns whether the end was reached."""
         present, pop = self._present, heapq.heappop
         thresholds = gc.get_threshold()

@@ -1,11 +1,11 @@
 """The emulated world with whole server processes: they crash and restart, and connections between nodes break.
 
-Each server is a :class:`~spyker.node.node.Host` and each client has a :class:`~spyker.node.pending_update.Holding`. As
-long as nothing fails and a disk is instant, the facts are those of :class:`~spyker.sim.world.World`, to the bit: what
-hosts say beyond the protocol, greetings, sequence numbers and acknowledgements, takes a link's latency and none of its
-bandwidth. Only the order of two things that happen at the very same time may be another one: a host tells its clients
-first and other servers afterwards, when that is saved, where a bare server's messages leave in the order in which it
-sent them.
+Each server is a :class:`~spyker.node.node.Node` and each client has a
+:class:`~spyker.node.pending_update.PendingUpdate`. As long as nothing fails and a disk is instant, the facts are those
+of :class:`~spyker.sim.world.BareServerSimulation`, to the bit: what hosts say beyond the protocol, greetings, sequence
+numbers and acknowledgements, takes a link's latency and none of its bandwidth. Only the order of two things that happen
+at the very same time may be another one: a host tells its clients first and other servers afterwards, when that is
+saved, where a bare server's messages leave in the order in which it sent them.
 
 A connection is like one of TCP: in order, and when it breaks, both ends know at once, and whatever was on its way in
 either direction is lost. It breaks when a process at its end is killed, and when its path is cut. ``reconnect`` seconds
@@ -21,63 +21,63 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from spyker.engines.engine import TrainJob
-from spyker.node.control_messages import Greeting, Life, Word
+from spyker.node.control_messages import ControlMessage, PeerHandshake, ProcessIncarnation
 from spyker.node.effects import (
-    Acknowledge,
-    Close,
+    AcknowledgePeer,
+    ClientRejected,
+    CloseSession,
     Effect,
-    Give,
-    Members,
-    Refused,
-    Stop,
-    Tell,
-    Welcome,
-    Whisper,
-    WriteDown,
+    MembershipChanged,
+    SendControl,
+    SendPeer,
+    SendTask,
+    StopProcess,
+    WelcomeClient,
+    WriteFact,
 )
-from spyker.node.inbox import Rules
-from spyker.node.membership import OPERATOR, Seats
-from spyker.node.node import Host
-from spyker.node.outbox import Posted
-from spyker.node.paxos import Wish
-from spyker.node.pending_update import Held, Holding
-from spyker.node.rejection import Refusal
-from spyker.node.task_tokens import Ledger
-from spyker.node.views import NOBODY, Change, Member, first_view
+from spyker.node.inbox import NodeOptions
+from spyker.node.membership import OPERATOR, Membership
+from spyker.node.node import Node
+from spyker.node.outbox import OutboxEntry
+from spyker.node.paxos import Proposal
+from spyker.node.pending_update import PendingTask, PendingUpdate
+from spyker.node.rejection import Rejection
+from spyker.node.task_tokens import TaskTokens
+from spyker.node.views import NOBODY, Member, MembershipChange, first_view
 from spyker.placement import Placement
 from spyker.protocol.client import Client
 from spyker.protocol.facts import UpdateApplied
 from spyker.protocol.messages import ClientMessage, Leave
 from spyker.protocol.server import Server
-from spyker.records import Resumed
-from spyker.sim.sim_process import Disk, Process
-from spyker.sim.world import Emulation
+from spyker.records import ServerResumed
+from spyker.sim.sim_process import SimDisk, SimProcess
+from spyker.sim.world import Simulation
 
 
 @dataclass(slots=True, eq=False)
-class Session:
+class SimSession:
     """A client's connection."""
 
     client: int
-    process: Process
+    process: SimProcess
     welcomed: bool = False
     open: bool = True
 
 
 @dataclass(slots=True, eq=False)
-class Connection:
+class SimPeerConnection:
     """A server's connection to another, for the messages of the first and the acknowledgements of the second."""
 
-    sender: Process
-    receiver: Process
+    sender: SimProcess
+    receiver: SimProcess
     open: bool = True
 
 
-class HostedWorld(Emulation):
+class ClusterSimulation(Simulation):
     """Server processes, clients and everything between them, and what may happen to them."""
 
-    processors: list[Process]
-    process_kind = Process
+    processors: list[SimProcess]
+    process_kind = SimProcess
 
     def __init__(
         self,
@@ -89,22 +89,22 @@ class HostedWorld(Emulation):
     ) -> None:
         """``build`` makes a server with its first clients, and ``sizes`` says how much data a client has.
 
-        What surrounds them is that of every :class:`~spyker.sim.world.Emulation`.
+        What surrounds them is that of every :class:`~spyker.sim.world.Simulation`.
         """
         super().__init__(len(places.servers), len(clients), **surroundings)
         self.build, self.sizes, self.places = build, sizes, places
         self.reconnect = 1.0
-        self.rules = Rules(clients=len(clients), beat=1.0)
+        self.rules = NodeOptions(clients=len(clients), beat=1.0)
         self.suspect_after, self.renew_after = 5.0, 10.0
         self.first = first_view(places.learners, places.servers)
         self.stopped: list[tuple[int, str]] = []  # processes that must not go on, and why
-        self.backups: dict[int, Disk] = {}
-        self.disks = [Disk(i, seconds=0.0) for i in places.servers]
+        self.backups: dict[int, SimDisk] = {}
+        self.disks = [SimDisk(i, seconds=0.0) for i in places.servers]
         self.processors = []
-        self.holdings = [Holding(client) for client in clients]
-        self.sessions: list[Session | None] = [None] * len(clients)
+        self.holdings = [PendingUpdate(client) for client in clients]
+        self.sessions: list[SimSession | None] = [None] * len(clients)
         self.refused: Counter[str] = Counter()
-        self._peer_links: dict[tuple[int, int], Connection] = {}
+        self._peer_links: dict[tuple[int, int], SimPeerConnection] = {}
         self._cuts: set[tuple[int, int]] = set()  # ordered pairs of servers
         self._region_cuts: set[tuple[int, int]] = set()  # of a server and a region
         self._unsaved: list[deque[UpdateApplied]] = [deque() for _ in places.servers]
@@ -133,7 +133,7 @@ class HostedWorld(Emulation):
         if lose_disk:
             self.disks[server].lose()
 
-    def _kill(self, process: Process) -> None:
+    def _kill(self, process: SimProcess) -> None:
         process.kill()
         clients = list(process.host.sessions)
         for session in process.host.sessions.values():
@@ -172,7 +172,7 @@ class HostedWorld(Emulation):
             if j != server:
                 self.clock.at(self.clock.now + self.reconnect, self._come_back, first, j)
 
-    def _come_back(self, process: Process, j: int) -> None:
+    def _come_back(self, process: SimProcess, j: int) -> None:
         """The first of two copies finds that its connections broke, and tries again and again."""
         i, receiver = process.host.id, self.processors[j]
         if not process.alive or process.later(self._come_back, process, j):
@@ -180,7 +180,7 @@ class HostedWorld(Emulation):
         if receiver.alive and receiver.backlog is None and (i, j) not in self._cuts:
             try:
                 receiver.host.admit_peer(process.host.greet(j), b"", b"")
-            except Refusal as refusal:
+            except Rejection as refusal:
                 self.refused[refusal.reason] += 1
                 process.host.refused(j, refusal)
             self._both_go_on(process, receiver)
@@ -201,7 +201,7 @@ class HostedWorld(Emulation):
         else:
             process.host.resume(*checkpoint)
             version = process.server.version
-            self.sink(self.clock.now, Resumed(server, version, self._forget(server, version)), None)
+            self.sink(self.clock.now, ServerResumed(server, version, self._forget(server, version)), None)
         process.go_on()
         self._connect_soon(self.places.clients_of(server))
         self._link_all([server], at=self.clock.now + self.reconnect)
@@ -211,8 +211,10 @@ class HostedWorld(Emulation):
         host = self.processors[by].host
         now = host.view.members.get(server)
         if now is not None or not remove:
-            change = Change(server, None if remove else Member(NOBODY, learner=server in self.places.learners))
-            host.seats.wish(Wish(OPERATOR, change, now))
+            change = MembershipChange(
+                server, None if remove else Member(NOBODY, learner=server in self.places.learners)
+            )
+            host.seats.wish(Proposal(OPERATOR, change, now))
 
     def replace(self, by: int, server: int) -> None:
         """A server and its disk are gone for ever; somebody has it replaced, and starts another."""
@@ -296,24 +298,24 @@ class HostedWorld(Emulation):
 
     # --- Processes ---------------------------------------------------------------------------------------------------
 
-    def _process(self, i: int, *, new: bool = False) -> Process:
+    def _process(self, i: int, *, new: bool = False) -> SimProcess:
         disk = self.disks[i]
         disk.incarnation += 1
-        seats = Seats(
+        seats = Membership(
             i,
             self.first,
             self.now_at(i),
             lineage=disk.lineage,
-            life=Life(disk.incarnation, f"{next(self._lives):08}"),
+            life=ProcessIncarnation(disk.incarnation, f"{next(self._lives):08}"),
             former=disk.former,
             new=new,
             suspect_after=self.suspect_after,
             renew_after=self.renew_after,
         )
-        host = Host(
+        host = Node(
             i,
             lambda roster: self.build(i, roster),
-            Ledger(disk.secret, disk.incarnation),
+            TaskTokens(disk.secret, disk.incarnation),
             replace(self.rules, lineage=disk.lineage, wait_for=len(self.places.clients_of(i))),
             seats=seats,
         )
@@ -333,43 +335,43 @@ class HostedWorld(Emulation):
         self.updates -= len(lost)
         return len(lost)
 
-    def carry_out(self, process: Process, effect: Effect) -> None:
+    def carry_out(self, process: SimProcess, effect: Effect) -> None:
         """Do what a host asks for that concerns others than its process."""
         now, i = self.clock.now, process.host.id
         match effect:
-            case Give(session, _, message):
+            case SendTask(session, _, message):
                 arrival = self.links.down(now, i, session.client, self._size(message))
                 self.clock.at(arrival, self._task_arrives, session, effect)
-            case WriteDown(fact, queue):
+            case WriteFact(fact, queue):
                 if isinstance(fact, UpdateApplied):
                     self._note(process, fact)
                 self._record(fact, queue)
-            case Tell(peer):
+            case SendPeer(peer):
                 self._tell(i, peer)
-            case Acknowledge(peer, sequence):
+            case AcknowledgePeer(peer, sequence):
                 link = self._peer_links.get((peer, i))
                 if link is not None and link.open and link.receiver is process:
                     self.clock.at(self.links.between(now, i, peer, 0), self._acknowledged, link, sequence)
-            case Whisper(peer, word):
+            case SendControl(peer, word):
                 link = self._peer_links.get((i, peer))
                 if link is not None and link.open and link.sender is process:
                     self.clock.at(self.links.between(now, i, peer, 0), self._whispered, link, word)
-            case Members(_, strangers):
+            case MembershipChanged(_, strangers):
                 for (a, b), link in self._peer_links.items():
                     if i in (a, b) and strangers & {a, b}:
                         link.open = False
                 self._link_all([i], at=now + self.reconnect)
-            case Stop(why, anew):
+            case StopProcess(why, anew):
                 self.stopped.append((i, why))
                 self.clock.at(now, self._stop, process, anew)
-            case Welcome(session, keep):
+            case WelcomeClient(session, keep):
                 self.clock.at(self.links.down(now, i, session.client, 0), self._welcomed, session, keep)
-            case Close(session):
+            case CloseSession(session):
                 session.open = False
-            case Refused(_, refusal):
+            case ClientRejected(_, refusal):
                 self.refused[refusal.reason] += 1
 
-    def _stop(self, process: Process, anew: bool) -> None:
+    def _stop(self, process: SimProcess, anew: bool) -> None:
         """A process that must not go on ends; one whose state is too old begins anew."""
         i = process.host.id
         if process.alive:
@@ -378,7 +380,7 @@ class HostedWorld(Emulation):
                 self.disks[i].begin_anew()
                 self.restart(i, new=True)
 
-    def _note(self, process: Process, fact: UpdateApplied) -> None:
+    def _note(self, process: SimProcess, fact: UpdateApplied) -> None:
         """Remember updates that a crash would take back."""
         unsaved = self._unsaved[fact.server]
         while unsaved and unsaved[0].version <= process.host.saved_version:
@@ -394,7 +396,7 @@ class HostedWorld(Emulation):
                 if i != j and (i in servers or j in servers):
                     self.clock.at(at, self._link, i, j)
 
-    def _link(self, i: int, j: int, hello: Greeting | None = None) -> None:
+    def _link(self, i: int, j: int, hello: PeerHandshake | None = None) -> None:
         """One server connects to another and goes on with what the other has not; it may have greeted before."""
         sender, receiver, before = self.processors[i], self.processors[j], self._peer_links.get((i, j))
         if not (sender.alive and receiver.alive) or (i, j) in self._cuts or (before is not None and before.open):
@@ -403,29 +405,29 @@ class HostedWorld(Emulation):
             return None
         try:
             received = receiver.host.admit_peer(hello or sender.host.greet(j), b"", b"")
-        except Refusal as refusal:
+        except Rejection as refusal:
             self.refused[refusal.reason] += 1
             sender.host.refused(j, refusal)
         else:
             try:
                 sender.host.know(j, receiver.host.greet(i), received, self.now_at(i)())
-            except Refusal as refusal:
+            except Rejection as refusal:
                 self.refused[refusal.reason] += 1
                 receiver.host.refused(i, refusal)
             else:
                 sender.host.outboxes[j].acknowledge(receiver.host.acknowledged.get(i, 0))
-                self._peer_links[i, j] = Connection(sender, receiver)
+                self._peer_links[i, j] = SimPeerConnection(sender, receiver)
                 self._tell(i, j)
                 return self._both_go_on(sender, receiver)
         self.clock.at(self.clock.now + self.reconnect, self._link, i, j)
         return self._both_go_on(sender, receiver)
 
-    def _both_go_on(self, sender: Process, receiver: Process) -> None:
+    def _both_go_on(self, sender: SimProcess, receiver: SimProcess) -> None:
         for process in (sender, receiver):
             if process.alive:
                 process.go_on()
 
-    def _whispered(self, link: Connection, word: Word) -> None:
+    def _whispered(self, link: SimPeerConnection, word: ControlMessage) -> None:
         if link.open and not link.receiver.later(self._whispered, link, word):
             link.receiver.host.listen(link.sender.host.id, word)
             link.receiver.go_on()
@@ -438,18 +440,18 @@ class HostedWorld(Emulation):
             arrival = self.links.between(self.clock.now, i, j, self._size(posted.message))
             self.clock.at(arrival, self._told, link, posted)
 
-    def _told(self, link: Connection, posted: Posted) -> None:
+    def _told(self, link: SimPeerConnection, posted: OutboxEntry) -> None:
         if link.open and not link.receiver.later(self._told, link, posted):
             i, j = link.sender.host.id, link.receiver.host.id
             try:
                 link.receiver.host.hear(i, posted.sequence, posted.message, epoch=link.sender.host.view.epoch)
-            except Refusal as refusal:
+            except Rejection as refusal:
                 self.refused[refusal.reason] += 1
                 link.open = False
                 self.clock.at(self.clock.now + self.reconnect, self._link, i, j)
             link.receiver.go_on()
 
-    def _acknowledged(self, link: Connection, sequence: int) -> None:
+    def _acknowledged(self, link: SimPeerConnection, sequence: int) -> None:
         if link.open and not link.sender.later(self._acknowledged, link, sequence):
             box = link.sender.host.outboxes.get(link.receiver.host.id)
             if box is not None:
@@ -471,24 +473,24 @@ class HostedWorld(Emulation):
             return
         process = self.processors[home]
         if process.alive and not process.later(self._connect, k, None):
-            session = self.sessions[k] = Session(k, process)
+            session = self.sessions[k] = SimSession(k, process)
             process.host.come(k, session, self.sizes(k), self.holdings[k].connect(home))
             process.go_on()
             self._depart(k, None)
 
-    def _welcomed(self, session: Session, keep: bool) -> None:
+    def _welcomed(self, session: SimSession, keep: bool) -> None:
         if session.open:
             session.welcomed = True
             self.holdings[session.client].welcomed(session.process.host.id, keep=keep)
             self._offer(session.client)
 
-    def _task_arrives(self, session: Session, task: Give) -> None:
+    def _task_arrives(self, session: SimSession, task: SendTask) -> None:
         k = session.client
         if session.open and not self.excluded(k):
             held = self.holdings[k].assigned(session.process.host.id, task.ticket, task.message)
             self._train(k, held.order, self._training_ends, (k, held))
 
-    def _training_ends(self, trainee: tuple[int, Held], job: TrainJob) -> None:
+    def _training_ends(self, trainee: tuple[int, PendingTask], job: TrainJob) -> None:
         k, held = trainee
         if self.excluded(k):
             return
@@ -517,13 +519,13 @@ class HostedWorld(Emulation):
             arrival = self.links.up(self.clock.now, k, session.process.host.id, self._size(answer))
             self.clock.at(arrival, self._answer_arrives, session, offered)
 
-    def _answer_arrives(self, session: Session, offered: tuple[bytes, ClientMessage]) -> None:
+    def _answer_arrives(self, session: SimSession, offered: tuple[bytes, ClientMessage]) -> None:
         if not session.open or session.process.later(self._answer_arrives, session, offered):
             return
         ticket, answer = offered
         host = session.process.host
         try:
             host.answer(session.client, host.check(session.client, ticket).number, answer)
-        except Refusal as refusal:
+        except Rejection as refusal:
             self.refused[refusal.reason] += 1
         session.process.go_on()

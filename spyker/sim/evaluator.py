@@ -10,18 +10,18 @@ from collections.abc import Callable, Sequence
 
 from spyker.config.scenario import Evaluation
 from spyker.engines.engine import Engine, EvaluateJob
-from spyker.records import Evaluated, Fact, Measured, RunStarted, evaluated, measured
+from spyker.records import Evaluated, Fact, MetricEvaluated, RunStarted, evaluated, measured
 from spyker.sim.clock import Clock
-from spyker.sim.nonfinite_model import diverged
+from spyker.sim.nonfinite_model import divergence_error
 from spyker.sim.plateau import Plateau
-from spyker.sim.world import Emulation, Sink
+from spyker.sim.world import Simulation, Sink
 from spyker.tasks.task import Task
 from spyker.vectors import average, is_finite
 
 ROUNDING = 1e-9  # seconds, of times that are sums
 
 
-class Judge:
+class Evaluator:
     """Evaluates the servers' models. Facts pass through it on their way to ``sink``."""
 
     def __init__(
@@ -37,7 +37,7 @@ class Judge:
         """``rest`` is called when an evaluation is under way and nothing else is: the world may be looked at then."""
         self.clock, self.engine, self.start, self.plan, self.sink = clock, engine, start, plan, sink
         self.rest, self.task = rest, task
-        self.measured: list[Measured] = []  # in the last evaluation, besides the metric
+        self.measured: list[MetricEvaluated] = []  # in the last evaluation, besides the metric
         self.history: list[tuple[float, Evaluated]] = []
         self.turn = 0
         self.given = False  # whether the run began from a model that was trained before
@@ -54,13 +54,13 @@ class Judge:
             self.settle()
         self.sink(t, fact, queue)
 
-    def evaluate(self, world: Emulation, servers: Sequence[int]) -> None:
+    def evaluate(self, world: Simulation, servers: Sequence[int]) -> None:
         """Begin an evaluation of these servers' models now and see to the next one."""
         self.settle()
         models = [world.processors[i].server.weights.snapshot() for i in servers]
         for i, model in zip(servers, models, strict=True):
             if not is_finite(model):
-                raise diverged(i, self.clock.now, world.broken, self.task)
+                raise divergence_error(i, self.clock.now, world.broken, self.task)
         states = None
         if self.task is not None and self.task.evaluates_states:
             states = {k: state for k, state in world.states.items() if state is not None}
@@ -102,7 +102,7 @@ class Judge:
             self.sink(*held)
         self._held.clear()
 
-    def _others(self, jobs: Sequence[EvaluateJob]) -> list[Measured]:
+    def _others(self, jobs: Sequence[EvaluateJob]) -> list[MetricEvaluated]:
         """What was measured besides the metric."""
         found = []
         for metric in self.task.also if self.task is not None else ():

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from spyker.engines.divergence import ran_away
+from spyker.engines.divergence import explain_divergence
 from spyker.engines.engine import TrainJob
 from spyker.errors import DivergenceError
 from spyker.tasks.task import Task
 
 
-def diverged(server: int, now: float, broken: tuple[float, TrainJob] | None, task: Task | None) -> DivergenceError:
+def divergence_error(
+    server: int, now: float, broken: tuple[float, TrainJob] | None, task: Task | None
+) -> DivergenceError:
     """The error for a server's model that is not finite, with the first training that led to such numbers, if any."""
     found = f"the model of server {server} is not finite any more at t = {now:g} s: training diverged. "
     if broken is None:
@@ -17,4 +19,4 @@ def diverged(server: int, now: float, broken: tuple[float, TrainJob] | None, tas
             "(--set training.rate=…), or the algorithm's own rate"
         )
     t, job = broken
-    return DivergenceError(f"{found}First at client {job.client}, at t = {t:g} s, {ran_away(job, task)}")
+    return DivergenceError(f"{found}First at client {job.client}, at t = {t:g} s, {explain_divergence(job, task)}")

@@ -7,17 +7,17 @@ from collections import deque
 from collections.abc import Callable, Mapping
 from typing import TypeAlias
 
-from spyker.protocol.messages import Action, ClientMessage, PeerMessage, ServeAgain
+from spyker.protocol.messages import Action, ClientMessage, PeerMessage, Requeue
 from spyker.protocol.server import Server, Work
 from spyker.sim.clock import Clock
-from spyker.sim.timers import Timers
+from spyker.sim.timers import SimTimers
 
 Arrival: TypeAlias = tuple[int, ClientMessage | PeerMessage | str]
 """Who says what; a text is the name of the server's own timer that has run out."""
 Perform: TypeAlias = Callable[["Processor", list[Action]], None]
 
 
-class Service(ABC):
+class QueueServer(ABC):
     """Serves what waits, wherever it waits. The effects of a message happen when its cost has elapsed."""
 
     __slots__ = ("busy", "clock", "costs", "longest")
@@ -57,7 +57,7 @@ class Service(ABC):
         self._serve()
 
 
-class Processor(Service):
+class Processor(QueueServer):
     """Serves the messages of a server that never dies."""
 
     __slots__ = ("_server", "id", "perform", "queue", "timers")
@@ -67,7 +67,7 @@ class Processor(Service):
         self._server, self.id = server, server.id
         self.perform = perform
         self.queue: deque[Arrival] = deque()  # the first one is in service
-        self.timers = Timers(clock, lambda timer: self.arrive(self.id, timer))
+        self.timers = SimTimers(clock, lambda timer: self.arrive(self.id, timer))
 
     @property
     def server(self) -> Server:
@@ -95,7 +95,7 @@ class Processor(Service):
         self.perform(self, actions)
         self.queue.popleft()
         for action in actions:
-            if isinstance(action, ServeAgain):
+            if isinstance(action, Requeue):
                 self.queue.extendleft(reversed(action.messages))
                 self.longest = max(self.longest, len(self.queue))
 

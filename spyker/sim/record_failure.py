@@ -7,7 +7,7 @@ from pathlib import Path
 from spyker.errors import RecordWriteError
 
 
-def lost(folder: Path, error: OSError) -> RecordWriteError:
+def record_write_error(folder: Path, error: OSError) -> RecordWriteError:
     """What to say when a record cannot be written any more."""
     return RecordWriteError(
         f"{folder} takes no more of the run ({error.strerror}); what facts.jsonl holds can be read. "

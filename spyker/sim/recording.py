@@ -9,12 +9,12 @@ from typing import Any, TypeAlias
 from spyker.config.scenario import Scenario, dump
 from spyker.engines.engine import Engine
 from spyker.records import Fact, RecordWriter
-from spyker.sim.autosave import RecordSaves
-from spyker.sim.clock import Stop
-from spyker.sim.record_failure import lost
-from spyker.sim.simulate import run
+from spyker.sim.autosave import Autosave
+from spyker.sim.clock import StopRequest
+from spyker.sim.record_failure import record_write_error
+from spyker.sim.simulate import simulate
 from spyker.tasks.final_models import write_models
-from spyker.tasks.initial_model import Beginning
+from spyker.tasks.initial_model import InitialModel
 from spyker.tasks.layout import layout_digest, layout_of
 from spyker.tasks.registry import with_task_defaults
 from spyker.tasks.task import Task
@@ -24,24 +24,24 @@ Watch: TypeAlias = Callable[[float, Fact], object]
 """Is told every fact and its time, once it is written. ``True`` ends the run."""
 
 
-def record(
+def record_run(
     scenario: Scenario,
     task: Task,
     engine: Engine,
     folder: Path,
     watches: Sequence[Watch] = (),
-    stop: Stop | None = None,
+    stop: StopRequest | None = None,
     *,
-    beginning: Beginning | None = None,
+    beginning: InitialModel | None = None,
     models: bool = False,
-    saves: RecordSaves | None = None,
+    saves: Autosave | None = None,
 ) -> dict[str, Any]:
     """Run a scenario and return its summary. Whatever happens, a record that can be read is left in ``folder``.
 
     With ``models`` a run that ends in good order, be it early, leaves the models that it led to. Who makes thousands of
     runs for a table has no use for them. With ``saves``, an interrupted run can be resumed, or goes on.
     """
-    stop = stop or Stop()
+    stop = stop or StopRequest()
     resumed = saves is not None and saves.save is not None
     if saves is not None and resumed:
         saves.take_back()
@@ -53,7 +53,7 @@ def record(
         try:
             writer.write(t, fact, queue)
         except OSError as error:
-            raise lost(folder, error) from None
+            raise record_write_error(folder, error) from None
         for tell in watches:
             if tell(t, fact) is True:
                 stop.requested = True
@@ -63,10 +63,10 @@ def record(
             by_server = dict(zip(scenario.placement().learners, left, strict=True))
             write_models(folder, scenario, layout_of(task), layout_digest(task).hex(), t, by_server)
         except OSError as error:
-            raise lost(folder, error) from None
+            raise record_write_error(folder, error) from None
 
     try:
-        summary = run(
+        summary = simulate(
             scenario,
             task,
             engine,
@@ -80,7 +80,7 @@ def record(
         try:
             writer.close(summary)
         except OSError as error:
-            raise lost(folder, error) from None
+            raise record_write_error(folder, error) from None
     if saves is not None and summary["finished"]:
         saves.end()
     return summary

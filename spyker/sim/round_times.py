@@ -14,7 +14,7 @@ from spyker.tasks.client_delays import delays
 WEIGHT_BYTES = 4
 
 
-def cycles(scenario: Scenario, parameters: int) -> npt.NDArray[Any]:
+def round_durations(scenario: Scenario, parameters: int) -> npt.NDArray[Any]:
     """Seconds per round, by client: it trains, its answer travels, is mixed in, and a model comes back.
 
     A server has one answer at a time. Where everybody waits for everybody, the slowest decides.
@@ -41,7 +41,7 @@ def round_times(scenario: Scenario, parameters: int) -> RoundTimes:
     return RoundTimes(
         transfer=transfer(scenario, parameters),
         training=float(np.median(delays(scenario))),
-        shortest=float(cycles(scenario, parameters).min()),
+        shortest=float(round_durations(scenario, parameters).min()),
         megabytes=parameters * WEIGHT_BYTES / 1e6,
         mbit=scenario.world.bandwidth_mbit,
     )

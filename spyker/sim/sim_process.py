@@ -7,19 +7,19 @@ import json
 from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
-from spyker.node.effects import Effect, Save
-from spyker.node.node import Host
+from spyker.node.effects import Effect, SaveCheckpoint
+from spyker.node.node import Node
 from spyker.protocol.codec import Array
 from spyker.protocol.messages import StartTimer, StopTimer
 from spyker.protocol.server import Server, Work
 from spyker.sim.clock import Clock
-from spyker.sim.processor import Service
-from spyker.sim.timers import Timers
+from spyker.sim.processor import QueueServer
+from spyker.sim.timers import SimTimers
 
 ENCODER = json.JSONEncoder(allow_nan=False, check_circular=False)
 
 
-class Disk:
+class SimDisk:
     """What a server has on its disk: who it is, and the last checkpoint."""
 
     def __init__(self, server: int, seconds: float) -> None:
@@ -44,7 +44,7 @@ class Disk:
         """Nobody looks for it here, so it need not be hard to guess."""
         return self.lineage.encode()
 
-    def write(self, checkpoint: Save) -> None:
+    def write(self, checkpoint: SaveCheckpoint) -> None:
         """Keep a checkpoint in place of the last: text and copies, so that it shares nothing with the process."""
         numbers = ENCODER.encode(checkpoint.numbers)
         self._checkpoint = numbers, {name: array.copy() for name, array in checkpoint.vectors.items()}
@@ -61,7 +61,7 @@ class Disk:
         self._checkpoint, self.former, self.joins = None, "", False
         self._losses += 1
 
-    def copied(self) -> Disk:
+    def copied(self) -> SimDisk:
         """A copy of it, as a backup makes one."""
         return copy.copy(self)  # a checkpoint is never written to
 
@@ -72,26 +72,26 @@ class Disk:
         self.former, self.joins = former, True
 
 
-class Surroundings(Protocol):
+class ProcessEnvironment(Protocol):
     """What a process needs of its world."""
 
     clock: Clock
     costs: Mapping[Work, float]
 
-    def carry_out(self, process: Process, effect: Effect) -> None:
+    def carry_out(self, process: SimProcess, effect: Effect) -> None:
         """Do what concerns others than the process itself."""
 
 
-class Process(Service):
+class SimProcess(QueueServer):
     """Drives a host until it is killed."""
 
-    def __init__(self, world: Surroundings, host: Host, disk: Disk, blank: Server) -> None:
+    def __init__(self, world: ProcessEnvironment, host: Node, disk: SimDisk, blank: Server) -> None:
         """``blank`` stands for the server while it waits for its first clients."""
         super().__init__(world.clock, world.costs)
         self.world, self.host, self.disk = world, host, disk
         self.alive = True
         self.backlog: list[tuple[Callable[..., None], tuple[Any, ...]]] | None = None  # of one that was stopped
-        self.timers = Timers(world.clock, self._ring)
+        self.timers = SimTimers(world.clock, self._ring)
         self._blank = blank
 
     @property
@@ -153,7 +153,7 @@ class Process(Service):
     def _carry_out(self) -> None:
         while effects := self.host.take():
             for effect in effects:
-                if isinstance(effect, Save):
+                if isinstance(effect, SaveCheckpoint):
                     self._save(effect)
                 elif isinstance(effect, StartTimer):
                     self.timers.start(effect.timer, effect.seconds)
@@ -164,18 +164,18 @@ class Process(Service):
 
     # --- Checkpoints -------------------------------------------------------------------------------------------------
 
-    def _save(self, checkpoint: Save) -> None:
+    def _save(self, checkpoint: SaveCheckpoint) -> None:
         if self.disk.seconds > 0:
             self.clock.at(self.clock.now + self.disk.seconds, self._written, checkpoint, None)
         else:
             self._write(checkpoint)
 
-    def _written(self, checkpoint: Save, _b: None) -> None:
+    def _written(self, checkpoint: SaveCheckpoint, _b: None) -> None:
         if self.alive and not self.later(self._written, checkpoint, None):
             self._write(checkpoint)  # one that was being written when the process was killed is none
             self.go_on()
 
-    def _write(self, checkpoint: Save) -> None:
+    def _write(self, checkpoint: SaveCheckpoint) -> None:
         if self.disk.full:
             self.host.save_failed()
         else:

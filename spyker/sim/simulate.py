@@ -10,19 +10,19 @@ from spyker.engines.engine import Engine
 from spyker.placement import Placement
 from spyker.protocol.server import Server, Setup, Work
 from spyker.records import run_started
-from spyker.records.run_warnings import Scores
+from spyker.records.run_warnings import ScoreHistory
 from spyker.records.summary import WAYS, FailedClient, Totals, server_totals, summarise, target_name
-from spyker.sim.adversaries import Liars
-from spyker.sim.client_failures import Failures
-from spyker.sim.clock import Clock, Stop
-from spyker.sim.cluster import HostedWorld
-from spyker.sim.evaluator import Judge
+from spyker.sim.adversaries import Adversaries
+from spyker.sim.client_failures import ClientFailures
+from spyker.sim.clock import Clock, StopRequest
+from spyker.sim.cluster import ClusterSimulation
+from spyker.sim.evaluator import Evaluator
 from spyker.sim.links import Links
 from spyker.sim.round_times import round_times
-from spyker.sim.snapshot import Saves, put_back, save
-from spyker.sim.world import Emulation, Sink, World
+from spyker.sim.snapshot import SnapshotStore, put_back, save
+from spyker.sim.world import BareServerSimulation, Simulation, Sink
 from spyker.tasks.client_delays import delays
-from spyker.tasks.initial_model import Beginning
+from spyker.tasks.initial_model import InitialModel
 from spyker.tasks.registry import rate_of, with_task_defaults
 from spyker.tasks.task import Task
 from spyker.vectors import Vector
@@ -31,16 +31,16 @@ Leave: TypeAlias = Callable[[float, Sequence[Vector]], None]
 """Is given the servers' models at the end, and the time of it."""
 
 
-def run(
+def simulate(
     scenario: Scenario,
     task: Task,
     engine: Engine,
     sink: Sink,
-    stop: Stop | None = None,
-    fate: Callable[[HostedWorld], None] | None = None,
-    beginning: Beginning | None = None,
+    stop: StopRequest | None = None,
+    fate: Callable[[ClusterSimulation], None] | None = None,
+    beginning: InitialModel | None = None,
     leave: Leave | None = None,
-    saves: Saves | None = None,
+    saves: SnapshotStore | None = None,
 ) -> dict[str, Any]:
     """Run a resolved scenario, tell ``sink`` every fact, and return the summary.
 
@@ -58,13 +58,13 @@ def run(
         if saves is not None and saves.due():
             save(world, judge, saves)
 
-    judge = Judge(clock, engine, started, scenario.evaluation, sink, rest, task)
+    judge = Evaluator(clock, engine, started, scenario.evaluation, sink, rest, task)
     outage = scenario.world.outage
     initial = task.initial() if beginning is None else beginning.weights
     hosted = outage is not None or fate is not None
-    failures = Failures(places.client_count, task, stop=scenario.training.on_client_error == STOP)
+    failures = ClientFailures(places.client_count, task, stop=scenario.training.on_client_error == STOP)
     world = make_world(scenario, task, engine, clock, judge.fact, places, initial, failures, hosted=hosted)
-    if isinstance(world, HostedWorld):
+    if isinstance(world, ClusterSimulation):
         if outage is not None:
             world.schedule(outage.start, world.isolate, outage.region)
             world.schedule(outage.start + outage.seconds, world.rejoin, outage.region)
@@ -80,7 +80,7 @@ def run(
                 sink(0.0, beginning.fact, None)
             world.start()
             judge.evaluate(world, places.learners)
-        finished = clock.run(stop or Stop())
+        finished = clock.run(stop or StopRequest())
         judge.settle()
         failures.check(ended=finished)
         if not finished and saves is not None:
@@ -100,10 +100,10 @@ def make_world(
     sink: Sink,
     places: Placement,
     initial: Vector,
-    failures: Failures | None = None,
+    failures: ClientFailures | None = None,
     *,
     hosted: bool,
-) -> Emulation:
+) -> Simulation:
     """The world of a scenario, of bare servers or of whole processes."""
     setup = Setup(
         len(places.learners),
@@ -129,7 +129,7 @@ def make_world(
         "engine": engine,
         "clock": clock,
         "sink": sink,
-        "liars": Liars.of(scenario),
+        "liars": Adversaries.of(scenario),
         "failures": failures,
     }
 
@@ -137,22 +137,22 @@ def make_world(
         return scenario.chosen.build(i, setup, roster)
 
     if hosted:
-        return HostedWorld(build, clients, task.size, places, **surroundings)
+        return ClusterSimulation(build, clients, task.size, places, **surroundings)
     rosters: dict[int, dict[int, int]] = {i: {} for i in places.servers}
     for k, home in enumerate(places.homes):
         if home is not None:
             rosters[home][k] = task.size(k)
-    return World([build(i, roster) for i, roster in rosters.items()], clients, **surroundings)
+    return BareServerSimulation([build(i, roster) for i, roster in rosters.items()], clients, **surroundings)
 
 
 def count(
-    scenario: Scenario, parameters: int, world: Emulation, judge: Judge, places: Placement, finished: bool
+    scenario: Scenario, parameters: int, world: Simulation, judge: Evaluator, places: Placement, finished: bool
 ) -> Totals:
     """The totals of a run."""
     failed = () if world.failures is None else world.failures.by_client.values()
     for failure in failed:
         places.move_client(failure.client, None)
-    scores = Scores(higher_is_better=judge.start.higher_is_better)
+    scores = ScoreHistory(higher_is_better=judge.start.higher_is_better)
     for _, result in judge.history:
         scores.add(result.mean)
     reached = {target_name(target): judge.reached(target) for target in scenario.evaluation.targets or ()}

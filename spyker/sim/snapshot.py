@@ -17,78 +17,78 @@ from spyker.protocol.client import Client
 from spyker.protocol.codec import Array, Sizes
 from spyker.protocol.messages import Message
 from spyker.protocol.server import Server
-from spyker.protocol.state import Kept, State, Unpacker, pack
+from spyker.protocol.state import ServerState, Stateful, Unpacker, pack
 from spyker.protocol.weights import Weights
-from spyker.records import Evaluated, Measured
-from spyker.sim.client_failures import Failure
+from spyker.records import Evaluated, MetricEvaluated
+from spyker.sim.client_failures import ClientFailure
 from spyker.sim.clock import Event
-from spyker.sim.evaluator import Judge
+from spyker.sim.evaluator import Evaluator
 from spyker.sim.processor import Processor
-from spyker.sim.timers import Timers
-from spyker.sim.world import Emulation, World
+from spyker.sim.timers import SimTimers
+from spyker.sim.world import BareServerSimulation, Simulation
 
 ARRIVES, DONE, TIMER, MODEL, TRAINED, EVALUATE = "arrives", "done", "timer", "model", "trained", "evaluate"
 COUNTS = ("updates", "updates_per_server", "synchronisations")
 BYTES = ("bytes_down", "bytes_up", "bytes_between")
 
 
-class Saves(Protocol):
+class SnapshotStore(Protocol):
     """Keeps what an interrupted run can go on from."""
 
-    saved: State | None
+    saved: ServerState | None
     """Where to go on from, if this run was interrupted before."""
 
     def due(self) -> bool:
         """Whether it is time to save."""
 
-    def write(self, state: State) -> None:
+    def write(self, state: ServerState) -> None:
         """Keep a state in place of the last."""
 
     def give_up(self) -> None:
         """Try no more: a world like this cannot be saved."""
 
 
-class UnsavableError(Exception):
+class SnapshotError(Exception):
     """A world that cannot be written down; says what stands in the way."""
 
 
-def take(world: Emulation, judge: Judge) -> State:
+def take(world: Simulation, judge: Evaluator) -> ServerState:
     """What is, between two events and with no evaluation under way."""
-    if not isinstance(world, World):
-        raise UnsavableError("the scenario has an outage, and connections that break are not saved")
+    if not isinstance(world, BareServerSimulation):
+        raise SnapshotError("the scenario has an outage, and connections that break are not saved")
     if any(state is not None for state in world.states.values()):
-        raise UnsavableError("its clients keep a state of their own, which is nothing but a pickle to us")
+        raise SnapshotError("its clients keep a state of their own, which is nothing but a pickle to us")
     try:
         return _Snapshot(world, judge).take()
     except TypeError as error:
-        raise UnsavableError(str(error)) from None
+        raise SnapshotError(str(error)) from None
 
 
-def save(world: Emulation, judge: Judge, saves: Saves) -> None:
+def save(world: Simulation, judge: Evaluator, saves: SnapshotStore) -> None:
     """Save what is, if that is possible."""
     judge.settle()
     try:
         state = take(world, judge)
-    except UnsavableError:
+    except SnapshotError:
         saves.give_up()
     else:
         saves.write(state)
 
 
-def put_back(state: State, world: Emulation, judge: Judge) -> None:
+def put_back(state: ServerState, world: Simulation, judge: Evaluator) -> None:
     """Let a world that has not begun be what another was."""
-    assert isinstance(world, World)
+    assert isinstance(world, BareServerSimulation)
     _Snapshot(world, judge).put_back(state)
 
 
 class _Snapshot:
     """One world, on its way out or in."""
 
-    def __init__(self, world: World, judge: Judge) -> None:
+    def __init__(self, world: BareServerSimulation, judge: Evaluator) -> None:
         self.world, self.judge, self.clock, self.links = world, judge, world.clock, world.links
         self.vectors: dict[str, Array] = {}
 
-    def take(self) -> State:
+    def take(self) -> ServerState:
         world, links, failures = self.world, self.links, self.world.failures
         numbers = {
             "clock": [self.clock.now, self.clock.happened, self.clock.scheduled],
@@ -106,7 +106,7 @@ class _Snapshot:
             "reports": [[k, dict(metrics)] for k, metrics in world.reports.items()],
             "failures": failures and [failures.trained, [astuple(each) for each in failures.by_client.values()]],
         }
-        return State(numbers, self.vectors)
+        return ServerState(numbers, self.vectors)
 
     def _pack(self, value: object, name: str) -> Any:
         return pack(value, name, self.vectors)
@@ -117,7 +117,7 @@ class _Snapshot:
         whose: Any = getattr(do, "__self__", None)
         if isinstance(whose, Processor):
             return [DONE, whose.id] if do == whose.done else [ARRIVES, whose.id, a, self._pack(b, f"event.{number}")]
-        if isinstance(whose, Timers):
+        if isinstance(whose, SimTimers):
             owner = next(p.id for p in self.world.processors if p.timers is whose)
             return [TIMER, owner, a, whose.runs(a, b)]
         if do == self.world.model_arrives:
@@ -131,7 +131,7 @@ class _Snapshot:
     def _attributes(self, node: Server | Client, name: str) -> dict[str, Any]:
         return {key: self._pack(getattr(node, key), f"{name}.{key}") for key in changing(node)}
 
-    def put_back(self, state: State) -> None:
+    def put_back(self, state: ServerState) -> None:
         world, links, numbers = self.world, self.links, state.numbers
         servers = [processor.server for processor in world.processors]
         kinds: dict[str, type[Message]] = {kind.kind: kind for client in world.clients[:1] for kind in client.hears}
@@ -155,11 +155,11 @@ class _Snapshot:
             self._give(node, kept)
         self.judge.turn, self.judge.given, history = numbers["judge"]
         self.judge.history.extend((t, Evaluated(*result)) for t, *result in history)
-        self.judge.measured = [Measured(*each) for each in numbers["measured"]]
+        self.judge.measured = [MetricEvaluated(*each) for each in numbers["measured"]]
         world.reports.update((k, metrics) for k, metrics in numbers["reports"])
         if world.failures is not None:
             world.failures.trained, failed = numbers["failures"]
-            world.failures.by_client |= {each[0]: Failure(*each) for each in failed}
+            world.failures.by_client |= {each[0]: ClientFailure(*each) for each in failed}
         now, happened, scheduled = numbers["clock"]
         self.clock.go_on(now, happened, scheduled, self._events(numbers["events"]))
 
@@ -168,7 +168,7 @@ class _Snapshot:
             value, current = self.saved.unpack(packed), getattr(node, key, None)
             if isinstance(current, Weights):
                 current.replace(value)
-            elif isinstance(current, Kept):
+            elif isinstance(current, Stateful):
                 current.put_back(value)
             else:
                 setattr(node, key, value)

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from spyker.sim.clock import Clock
 
 
-class Timers:
+class SimTimers:
     """Those that run. ``ring`` is called with the name of one that has run out."""
 
     __slots__ = ("_marks", "clock", "ring")

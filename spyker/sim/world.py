@@ -11,7 +11,7 @@ from typing import Any, TypeAlias
 from spyker.engines.engine import Engine, TrainJob
 from spyker.errors import ClientTrainingError
 from spyker.protocol.client import Client
-from spyker.protocol.codec import declaration, size_in_bytes
+from spyker.protocol.codec import schema_of, size_in_bytes
 from spyker.protocol.facts import ClientReported, UpdateApplied
 from spyker.protocol.messages import (
     Action,
@@ -20,7 +20,7 @@ from spyker.protocol.messages import (
     Message,
     Model,
     PeerMessage,
-    Record,
+    RecordFact,
     StartTimer,
     StopTimer,
     ToClient,
@@ -30,21 +30,21 @@ from spyker.protocol.messages import (
 from spyker.protocol.server import Server, Work
 from spyker.records import ClientFailed, Fact
 from spyker.records.summary import synchronised
-from spyker.sim.adversaries import Liars
-from spyker.sim.client_failures import Failure, Failures
+from spyker.sim.adversaries import Adversaries
+from spyker.sim.client_failures import ClientFailure, ClientFailures
 from spyker.sim.clock import Clock
 from spyker.sim.links import Links
-from spyker.sim.processor import Processor, Service
+from spyker.sim.processor import Processor, QueueServer
 from spyker.vectors import Vector, is_finite
 
 Sink: TypeAlias = Callable[[float, Fact, int | None], None]
 """Takes a fact: its time, the fact itself and, for an update, the length of the server's queue."""
 
 
-class Emulation(ABC):
+class Simulation(ABC):
     """What happens between nodes, whatever they are made of. ``sink`` is told every fact."""
 
-    processors: Sequence[Service]
+    processors: Sequence[QueueServer]
 
     def __init__(
         self,
@@ -57,8 +57,8 @@ class Emulation(ABC):
         engine: Engine,
         clock: Clock,
         sink: Sink,
-        liars: Liars | None = None,
-        failures: Failures | None = None,
+        liars: Adversaries | None = None,
+        failures: ClientFailures | None = None,
     ) -> None:
         """Clients that fail are added to ``failures`` and excluded. Without it the first exception ends the run, and
         servers are sent weights that are not finite.
@@ -87,7 +87,7 @@ class Emulation(ABC):
         size = self._sizes.get(kind)
         if size is None:
             size = size_in_bytes(message)
-            if declaration(kind).fixed:
+            if schema_of(kind).fixed:
                 self._sizes[kind] = size
         return size
 
@@ -128,7 +128,7 @@ class Emulation(ABC):
             # If the server's own model is not finite, that is no fault of the client: the next evaluation says so.
             passed_on = server.handles_nonfinite or not is_finite(job.weights)
             if self.failures is not None and not passed_on:
-                self._exclude(server, self.failures.ran_away(self.clock.now, job, self.broken))
+                self._exclude(server, self.failures.diverged(self.clock.now, job, self.broken))
                 return None
             self.broken = self.broken or (self.clock.now, job)
         elif self.failures is not None:
@@ -137,7 +137,7 @@ class Emulation(ABC):
             self.states[job.client] = job.left
         return weights if self.liars is None else self.liars.answer(job, weights)
 
-    def _exclude(self, server: Server, failure: Failure) -> None:
+    def _exclude(self, server: Server, failure: ClientFailure) -> None:
         """Go on without a client that failed, if there is another left."""
         self.sink(self.clock.now, ClientFailed(server.id, failure.client, failure.reason), None)
         if self.failures is not None:
@@ -148,13 +148,13 @@ class Emulation(ABC):
         return self.failures is not None and client in self.failures.by_client
 
 
-class World(Emulation):
+class BareServerSimulation(Simulation):
     """Servers that never die, their clients, and connections that never break."""
 
     processors: Sequence[Processor]
 
     def __init__(self, servers: Sequence[Server], clients: Sequence[Client], **surroundings: Any) -> None:
-        """What surrounds them is that of every :class:`Emulation`."""
+        """What surrounds them is that of every :class:`Simulation`."""
         super().__init__(len(servers), len(clients), **surroundings)
         self.clients = clients
         self.processors = [Processor(server, self.clock, self.costs, self._perform) for server in servers]
@@ -171,7 +171,7 @@ class World(Emulation):
             if isinstance(action, ToClient):
                 arrival = self.links.down(now, me, action.client, self._size(action.message))
                 clock.at(arrival, self.model_arrives, action.client, action.message)
-            elif isinstance(action, Record):
+            elif isinstance(action, RecordFact):
                 self._record(action.fact, len(processor.queue))
             elif isinstance(action, ToServer):
                 arrival = self.links.between(now, me, action.server, self._size(action.message))

@@ -17,7 +17,7 @@ import cloudpickle
 import numpy as np
 
 from spyker.errors import ClientTrainingError, TaskError, UsageError
-from spyker.tasks.task import Scored, Task, Trained
+from spyker.tasks.task import EvaluationResult, Task, TrainingResult
 from spyker.vectors import Vector
 
 FLOAT32 = np.dtype(np.float32)
@@ -25,7 +25,7 @@ MOST_EXAMPLES, MOST_METRICS, LONGEST_NAME = 1 << 53, 256, 256  # what a message 
 LONGEST_REASON = 200  # characters of an error in a summary
 
 
-class Guard:
+class CheckedTask:
     """A task, behind its checks.
 
     A client's state is bytes on this side: whoever keeps it need not know what it is, and a training is given a copy,
@@ -39,8 +39,8 @@ class Guard:
 
     def train(
         self, client: int, weights: Vector, rate: float, step: int, state: bytes | None = None, age: float = 0.0
-    ) -> Vector | Trained:
-        """Train. The result is :class:`Trained`, its state bytes, where there is more to it than weights."""
+    ) -> Vector | TrainingResult:
+        """Train. The result is :class:`TrainingResult`, its state bytes, where there is more to it than weights."""
         try:
             more: dict[str, Any] = {"age": age} if self._aged else {}
             if self._stateful:
@@ -48,7 +48,7 @@ class Guard:
             answer: Any = self.task.train(client, weights, rate, step, **more)
         except Exception as error:
             self._fail_training(f"training client {client}", error)
-        extended = isinstance(answer, Trained)
+        extended = isinstance(answer, TrainingResult)
         trained = answer.weights if extended else answer
         if not isinstance(trained, np.ndarray) or trained.dtype != FLOAT32 or trained.shape != weights.shape:
             self._refuse(
@@ -58,8 +58,8 @@ class Guard:
             )
         return self._checked(client, answer) if extended else trained
 
-    def evaluate(self, weights: Vector, states: Mapping[int, bytes] | None = None) -> float | Scored:
-        """Evaluate. The result is :class:`Scored` where the task measures more than one thing."""
+    def evaluate(self, weights: Vector, states: Mapping[int, bytes] | None = None) -> float | EvaluationResult:
+        """Evaluate. The result is :class:`EvaluationResult` where the task measures more than one thing."""
         task = self.task
         try:
             known = () if states is None else ({k: pickle.loads(state) for k, state in states.items()},)
@@ -79,7 +79,7 @@ class Guard:
             score, *others = (float(found[name]) for name in names)
         except Exception as error:
             self._fail("evaluating a model", error)
-        return Scored(score, dict(zip(names[1:], others, strict=True))) if others else score
+        return EvaluationResult(score, dict(zip(names[1:], others, strict=True))) if others else score
 
     def sizes(self, clients: int) -> None:
         """Ask for the size of every client's data, which must be there."""
@@ -104,7 +104,7 @@ class Guard:
         except Exception as error:
             return f"to repeat the training failed: {type(error).__name__}: {error}"
 
-    def _checked(self, client: int, answer: Trained) -> Trained:
+    def _checked(self, client: int, answer: TrainingResult) -> TrainingResult:
         examples, metrics = answer.examples, answer.metrics
         if examples is not None:
             if isinstance(examples, bool) or not isinstance(examples, Integral) or not 1 <= examples < MOST_EXAMPLES:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from spyker.config.scenario import Scenario
-from spyker.records.model_files import Model, model_path, write_model
+from spyker.records.model_files import ModelFile, model_path, write_model
 from spyker.tasks.layout import Layout
 from spyker.vectors import Vector, average
 from spyker.version import __version__
@@ -33,7 +33,7 @@ def write_models(
             "server": whole if server is None else str(server),
             "layout": digest,
         }
-        write_model(model_path(folder, server), Model(layout.views(weights), about))
+        write_model(model_path(folder, server), ModelFile(layout.views(weights), about))
 
     for server, weights in models.items():
         write(server, weights)

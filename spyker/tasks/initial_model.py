@@ -10,7 +10,7 @@ import numpy as np
 from safetensors import SafetensorError, deserialize
 
 from spyker.errors import UsageError
-from spyker.records import Begun
+from spyker.records import InitialModelLoaded
 from spyker.records.model_files import MODEL
 from spyker.tasks.layout import Layout
 from spyker.vectors import Vector
@@ -19,14 +19,14 @@ OPTION = "--from-model"
 REMEDY = "Give a model that this task has trained, or one with its names and shapes"
 
 
-class Beginning(NamedTuple):
+class InitialModel(NamedTuple):
     """What a run begins from, and how its record says so."""
 
     weights: Vector
-    fact: Begun
+    fact: InitialModelLoaded
 
 
-class GivenModel:
+class InitialModelFile:
     """A safetensors file, read once and for all: the record of a run may take its place."""
 
     def __init__(self, path: Path) -> None:
@@ -43,7 +43,7 @@ class GivenModel:
             raise UsageError(OPTION, f"{path} is not a safetensors file ({error})", remedy) from None
         self.sha256 = hashlib.sha256(content).hexdigest()
 
-    def fit(self, layout: Layout) -> Beginning:
+    def fit(self, layout: Layout) -> InitialModel:
         """The model as a weight vector, if it has the parts that a task wants.
 
         What is not a floating-point number, such as the count of batches that a normalisation has seen, is left aside:
@@ -53,9 +53,9 @@ class GivenModel:
         for name, tensor in self.tensors.items():
             if name not in wanted and "F" in tensor["dtype"]:
                 self._refuse(f"has a tensor {name}, which the task does not know")
-        return Beginning(
+        return InitialModel(
             layout.vector({name: self._part(name, shape) for name, shape in wanted.items()}),
-            Begun(str(self.path), self.sha256),
+            InitialModelLoaded(str(self.path), self.sha256),
         )
 
     def _part(self, name: str, shape: tuple[int, ...]) -> Vector:

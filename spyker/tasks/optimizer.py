@@ -64,7 +64,7 @@ def arguments(
     return found
 
 
-class Descent:
+class OptimizerConfig:
     """What [training] says about how to descend, checked."""
 
     def __init__(self, training: Training) -> None:
@@ -77,16 +77,16 @@ class Descent:
         self.clip_norm, self.keeps = training.clip_norm, bool(training.keep_optimiser)
         self.schedule = None
         if training.schedule is not None:
-            self.schedule = Schedule(training.schedule, training.schedule_options)
+            self.schedule = RateSchedule(training.schedule, training.schedule_options)
             assert training.rate is not None  # only a Flower app may leave it open
             self.schedule.rate(training.rate, 0)
         elif training.schedule_options:
             raise UsageError("training.schedule-options", "is set without training.schedule", "Name the schedule")
 
-    def begin(self, whole: Tensor, parameters: Sequence[Tensor], rate: float, kept: Any = None) -> Steps:
+    def begin(self, whole: Tensor, parameters: Sequence[Tensor], rate: float, kept: Any = None) -> OptimizerSteps:
         """Begin a training of a model, as one vector and as parameters; ``kept`` is what the last one left."""
         if self.plain:
-            return Steps(self, whole, None, rate)
+            return OptimizerSteps(self, whole, None, rate)
         frozen = any(not parameter.requires_grad for parameter in parameters)
         trained = [whole] if self.alike and not frozen else [p for p in parameters if p.requires_grad]
         try:
@@ -96,13 +96,13 @@ class Descent:
             raise UsageError(where, f"does not suit {self.kind.__name__}: {error}", "Mend it") from None
         if kept is not None:
             optimiser.load_state_dict(kept)
-        return Steps(self, whole, optimiser, rate)
+        return OptimizerSteps(self, whole, optimiser, rate)
 
 
-class Steps:
+class OptimizerSteps:
     """The steps of one training."""
 
-    def __init__(self, descent: Descent, whole: Tensor, optimiser: Optimizer | None, rate: float) -> None:
+    def __init__(self, descent: OptimizerConfig, whole: Tensor, optimiser: Optimizer | None, rate: float) -> None:
         self.descent, self.whole, self.optimiser = descent, whole, optimiser
         self._given = rate
         self._set(rate)
@@ -135,7 +135,7 @@ class Steps:
         return self.optimiser.state_dict() if self.descent.keeps and self.optimiser is not None else None
 
 
-class Schedule:
+class RateSchedule:
     """A schedule of ``torch.optim.lr_scheduler``: the rate of every epoch follows from the first one's."""
 
     def __init__(self, name: str, options: Mapping[str, object] | None) -> None:
@@ -148,7 +148,7 @@ class Schedule:
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Without what it remembers."""
-        return Schedule, (self.name, self.given)
+        return RateSchedule, (self.name, self.given)
 
     def rate(self, first: float, epoch: int) -> float:
         """The rate of an epoch, counted from 0, where the server says ``first``."""

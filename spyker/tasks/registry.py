@@ -20,14 +20,14 @@ from spyker.config.suggest import suggest
 from spyker.errors import DataError, TaskError, UsageError
 from spyker.own_code import code_digest, value_digest
 from spyker.tasks.by_value import ByValue
-from spyker.tasks.checked_task import Guard, own_traceback
+from spyker.tasks.checked_task import CheckedTask, own_traceback
 from spyker.tasks.data.dataset import Array
 from spyker.tasks.task import Task
 from spyker.tasks.task_names import BUILT_IN, NAMES, WHERE, check_name
 
 
 @dataclass(frozen=True, slots=True)
-class Recipe:
+class TaskSpec:
     """How to make a task. Small, so that every worker process can make its own."""
 
     choice: TaskChoice
@@ -38,7 +38,7 @@ class Recipe:
     def make(self) -> Task:
         """Make the task, which must have data for every client, and for no others."""
         task = self._made()
-        Guard(task).sizes(self.clients)
+        CheckedTask(task).sizes(self.clients)
         there = getattr(task, "clients", None) if hasattr(task, "client_tests") else None  # of a PyTorch task
         if there is not None and len(there) > self.clients:
             raise UsageError(
@@ -90,10 +90,10 @@ class Recipe:
             raise UsageError("task", f"{name} does not take these options: {error}", remedy) from None
         return function, options | told
 
-    def guarded(self) -> Guard:
+    def guarded(self) -> CheckedTask:
         """Make the task in a worker, from where errors travel as text."""
         try:
-            return Guard(self.make())
+            return CheckedTask(self.make())
         except TaskError:
             raise
         except Exception as error:
@@ -170,7 +170,7 @@ def check_code(scenario: Scenario) -> None:
     """Refuse a task whose code cannot be found, before processes do so one by one."""
     name = scenario.task.name
     if name not in BUILT_IN:
-        recipe(scenario).call()
+        task_spec(scenario).call()
     elif (check := getattr(importlib.import_module(BUILT_IN[name]), "check", None)) is not None:
         check(scenario.task.options)
 
@@ -195,6 +195,6 @@ def code_of(choice: TaskChoice) -> str:
     return value_digest(choice.given.value)
 
 
-def recipe(scenario: Scenario) -> Recipe:
+def task_spec(scenario: Scenario) -> TaskSpec:
     """The recipe for a scenario's task."""
-    return Recipe(scenario.task, scenario.client_count, scenario.seed, scenario.training)
+    return TaskSpec(scenario.task, scenario.client_count, scenario.seed, scenario.training)

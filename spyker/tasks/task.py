@@ -24,7 +24,7 @@ ACCURACY = Metric("accuracy", targets=(0.9, 0.95))
 
 
 @dataclass(frozen=True, slots=True)
-class Scored:
+class EvaluationResult:
     """An evaluation of more than one metric."""
 
     score: float
@@ -32,7 +32,7 @@ class Scored:
 
 
 @dataclass(frozen=True, slots=True)
-class Trained:
+class TrainingResult:
     """What a training may return instead of bare weights."""
 
     weights: Vector
@@ -51,8 +51,8 @@ class Task(ABC):
 
     A task whose clients remember something from one training to the next declares one more parameter, ``train(self,
     client, weights, rate, step, state=None)``: it is given a copy of the ``state`` that the client's last training
-    returned in :class:`Trained`, whoever computed that. One that declares ``age`` is told the age of the model that it
-    trains: how many updates are in it.
+    returned in :class:`TrainingResult`, whoever computed that. One that declares ``age`` is told the age of the model
+    that it trains: how many updates are in it.
     """
 
     metric = Metric("score")
@@ -89,7 +89,7 @@ class Task(ABC):
         """d_k, the number of data points of a client."""
 
     @abstractmethod
-    def train(self, client: int, weights: Vector, rate: float, step: int) -> Vector | Trained:
+    def train(self, client: int, weights: Vector, rate: float, step: int) -> Vector | TrainingResult:
         """Train a model on the data of a client; ``step`` counts its trainings and seeds this one."""
 
     @abstractmethod

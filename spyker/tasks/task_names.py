@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from spyker.config.name_lookup import Names
+from spyker.config.name_lookup import NameLookup
 from spyker.config.sections import show
 from spyker.errors import UsageError
 
@@ -10,7 +10,7 @@ BUILT_IN: dict[str, str] = {
     name: f"spyker.tasks.built_in.{name}" for name in ("digits", "mnist", "cifar10", "wikitext2", "quadratic")
 } | {"flower": "spyker.flower.options"}
 """Modules with a section ``Options`` and a function ``make(options, clients, seed, training)``."""
-NAMES = Names(BUILT_IN, "spyker.tasks", "module:function")
+NAMES = NameLookup(BUILT_IN, "spyker.tasks", "module:function")
 WHERE = "task.name"
 
 

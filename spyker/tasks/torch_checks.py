@@ -15,7 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from spyker.errors import UsageError
-from spyker.tasks.torch_data import Batch, DataProblemError, Loaded, Source, Whole, shape
+from spyker.tasks.torch_data import Batch, DataLoaderData, DataProblemError, DataSource, InMemoryData, shape
 
 TWO = "the model has BatchNorm layers that train on at least two examples at a time"
 TRIAL = 2  # examples: with one alone, a sum over examples looks like one per example
@@ -33,13 +33,13 @@ def looks(batch: Batch) -> str:
     return ", ".join([*parts, f"targets {shape(batch.targets)}"])
 
 
-def check_alike(clients: Sequence[Source]) -> None:
+def check_alike(clients: Sequence[DataSource]) -> None:
     """Datasets in memory must have examples of one kind."""
     first = clients[0]
-    if not isinstance(first, Whole):
+    if not isinstance(first, InMemoryData):
         return
     for k, other in enumerate(clients):
-        if not isinstance(other, Whole):
+        if not isinstance(other, InMemoryData):
             continue
         if other.parts.keys() != first.parts.keys():
             theirs, ours = ", ".join(other.parts), ", ".join(first.parts)
@@ -55,10 +55,10 @@ def check_alike(clients: Sequence[Source]) -> None:
                 )
 
 
-def check_classes(clients: Sequence[Source], classes: int) -> None:
+def check_classes(clients: Sequence[DataSource], classes: int) -> None:
     """Labels in memory must be among the classes that the model knows."""
     for k, each in enumerate(clients):
-        targets = each.whole.targets if isinstance(each, Whole) else None
+        targets = each.whole.targets if isinstance(each, InMemoryData) else None
         if isinstance(targets, Tensor) and targets.dtype == torch.int64 and targets.numel():
             low, high = int(targets.min()), int(targets.max())
             if (low < 0 and low != -100) or high >= classes:  # -100 is what cross-entropy leaves out
@@ -70,7 +70,7 @@ def check_classes(clients: Sequence[Source], classes: int) -> None:
                 )
 
 
-def first_batch(source: Source, device: torch.device, whose: str) -> Batch:
+def first_batch(source: DataSource, device: torch.device, whose: str) -> Batch:
     """Two examples of somebody's."""
     try:
         batch = next(source.open(device).in_order(TRIAL), None)
@@ -160,8 +160,8 @@ def scores_of(score: Callable[[Any, Any], Any], name: str, outputs: Any, batch: 
 @torch.no_grad()
 def try_out(
     model: nn.Module,
-    clients: Sequence[Source],
-    test: Source,
+    clients: Sequence[DataSource],
+    test: DataSource,
     loss: Callable[[Any, Any], Any],
     scores: Sequence[tuple[str, Callable[[Any, Any], Any]]],
     device: torch.device,
@@ -222,12 +222,12 @@ def first(value: Any) -> Any:
     return type(value)(map(first, value)) if isinstance(value, tuple | list) else value
 
 
-def check_pairs(clients: Sequence[Source], size: int) -> None:
+def check_pairs(clients: Sequence[DataSource], size: int) -> None:
     """Refuse clients that would never have two examples in a batch."""
     for k, each in enumerate(clients):
         if each.count == 1:
             raise refuse(f"client {k}", f"has one example, and {TWO}", "Give it more examples, or leave it out")
-        if isinstance(each, Loaded):
+        if isinstance(each, DataLoaderData):
             if each.loader.batch_size == 1:
                 raise refuse(f"client {k}", f"has a DataLoader with batches of one, and {TWO}", "Make them larger")
         elif size == 1:

@@ -1,11 +1,11 @@
 """Datasets as people have them, in one form that a :class:`~spyker.tasks.torch_task.TorchTask` trains on.
 
 What a dataset gives for an example, or for a batch, is ``(inputs, target)``, a tuple whose last part is the target, or
-a dictionary. :class:`Reading` makes arguments of a model of it.
+a dictionary. :class:`ExampleReader` makes arguments of a model of it.
 
 - Columns, and map-style datasets, are read once and kept in memory, as tensors.
 - With a ``collate_fn``, a map-style dataset is read batch by batch instead, and nothing of it is kept.
-- A :class:`Later` is read whenever it is needed; a :class:`Stream` likewise, but batch by batch.
+- A :class:`LazyDataset` is read whenever it is needed; a :class:`StreamedDataset` likewise, but batch by batch.
 - A ``DataLoader`` makes its own batches, in its own order.
 """
 
@@ -28,7 +28,7 @@ TARGETS = ("labels", "label", "targets", "target", "y")  # what people call the 
 
 
 @dataclass(frozen=True, slots=True)
-class Later:
+class LazyDataset:
     """A dataset of ``count`` examples that is read anew whenever it is needed, and not kept: for data whose source is
     fast, shared among processes, and smaller than the tensors made of it.
     """
@@ -39,7 +39,7 @@ class Later:
 
 
 @dataclass(frozen=True, slots=True)
-class Stream:
+class StreamedDataset:
     """A dataset that does not fit into memory: ``count`` examples of it are a client's data, read anew every time.
 
     ``source`` is iterable, and is read from its beginning in every epoch; or it is a function of the number of the
@@ -51,7 +51,14 @@ class Stream:
 
 
 Data: TypeAlias = (
-    Examples | Dataset[Any] | DataLoader[Any] | Later | Stream | Mapping[str, Any] | Sequence[Any] | Iterable[Any]
+    Examples
+    | Dataset[Any]
+    | DataLoader[Any]
+    | LazyDataset
+    | StreamedDataset
+    | Mapping[str, Any]
+    | Sequence[Any]
+    | Iterable[Any]
 )
 
 
@@ -81,7 +88,7 @@ class Batch:
 
 
 @dataclass(frozen=True, slots=True)
-class Reading:
+class ExampleReader:
     """Which parts of an example are for the model, and which is the target."""
 
     inputs: str | Sequence[str] | None = None
@@ -124,7 +131,7 @@ class Reading:
         return Batch(tuple(parts[name] for name in names), {}, parts[target])
 
 
-class Opened(ABC):
+class OpenDataset(ABC):
     """A dataset that is being read."""
 
     @abstractmethod
@@ -136,32 +143,32 @@ class Opened(ABC):
         """The same in the dataset's own order."""
 
 
-class Source(ABC):
+class DataSource(ABC):
     """A dataset, in whatever form, of ``count`` examples."""
 
     def __init__(self, count: int) -> None:
         self.count = count
 
     @abstractmethod
-    def open(self, device: torch.device, step: int = 0) -> Opened:
+    def open(self, device: torch.device, step: int = 0) -> OpenDataset:
         """Begin to read, for a client's training of this number."""
 
 
-class Whole(Source, Opened):
+class InMemoryData(DataSource, OpenDataset):
     """All examples as tensors, one per column."""
 
-    def __init__(self, reading: Reading, parts: Mapping[str, Tensor], *, by_name: bool) -> None:
+    def __init__(self, reading: ExampleReader, parts: Mapping[str, Tensor], *, by_name: bool) -> None:
         super().__init__(next(iter(parts.values())).shape[0])
         self.reading, self.by_name = reading, by_name
         *inputs, target = parts
         self.parts = {name: channels_last(parts[name]) for name in inputs} | {target: parts[target]}
 
-    def open(self, device: torch.device, step: int = 0) -> Whole:
+    def open(self, device: torch.device, step: int = 0) -> InMemoryData:
         """All of it, where it is computed with."""
         if all(part.device == device for part in self.parts.values()):
             return self
         parts = {name: part.to(device) for name, part in self.parts.items()}
-        return Whole(self.reading, parts, by_name=self.by_name)
+        return InMemoryData(self.reading, parts, by_name=self.by_name)
 
     @property
     def whole(self) -> Batch:
@@ -185,14 +192,14 @@ class Whole(Source, Opened):
             yield self.reading.arranged(dict(zip(self.parts, pieces, strict=True)), by_name=self.by_name)
 
 
-class ReadLater(Source):
-    """A :class:`Later`."""
+class LazySource(DataSource):
+    """A :class:`LazyDataset`."""
 
-    def __init__(self, reading: Reading, later: Later) -> None:
+    def __init__(self, reading: ExampleReader, later: LazyDataset) -> None:
         super().__init__(later.count)
         self.reading, self.later = reading, later
 
-    def open(self, device: torch.device, step: int = 0) -> Whole:
+    def open(self, device: torch.device, step: int = 0) -> InMemoryData:
         """Read it."""
         return columns(self.reading, self.later.read()).open(device)
 
@@ -201,17 +208,17 @@ class ReadLater(Source):
         return self.open(torch.device("cpu")).read()
 
 
-class Pieces(Source, Opened):
+class BatchedData(DataSource, OpenDataset):
     """What is read batch by batch; ``raw`` gives batches as the dataset has them."""
 
     device = torch.device("cpu")
     step = 0
 
-    def __init__(self, reading: Reading, count: int) -> None:
+    def __init__(self, reading: ExampleReader, count: int) -> None:
         super().__init__(count)
         self.reading = reading
 
-    def open(self, device: torch.device, step: int = 0) -> Pieces:
+    def open(self, device: torch.device, step: int = 0) -> BatchedData:
         """There is nothing to be read yet."""
         opened = copy.copy(self)
         opened.device, opened.step = device, step
@@ -230,10 +237,10 @@ class Pieces(Source, Opened):
         return (self.reading.batch(moved(raw, self.device)) for raw in self.raw(size, shuffle=False))
 
 
-class Listed(Pieces):
+class MapStyleData(BatchedData):
     """A map-style dataset whose batches are collated when they are needed."""
 
-    def __init__(self, reading: Reading, dataset: Any, collate: Collate) -> None:
+    def __init__(self, reading: ExampleReader, dataset: Any, collate: Collate) -> None:
         super().__init__(reading, len(dataset))
         self.dataset, self.collate = dataset, collate
 
@@ -244,10 +251,10 @@ class Listed(Pieces):
             yield self.collate([self.dataset[i] for i in which.tolist()])
 
 
-class Loaded(Pieces):
+class DataLoaderData(BatchedData):
     """A ``DataLoader``."""
 
-    def __init__(self, reading: Reading, loader: DataLoader[Any], count: int) -> None:
+    def __init__(self, reading: ExampleReader, loader: DataLoader[Any], count: int) -> None:
         super().__init__(reading, count)
         self.loader = loader
 
@@ -263,10 +270,10 @@ class Loaded(Pieces):
                 return
 
 
-class Streamed(Pieces):
-    """A :class:`Stream` of examples."""
+class StreamedData(BatchedData):
+    """A :class:`StreamedDataset` of examples."""
 
-    def __init__(self, reading: Reading, stream: Stream, collate: Collate) -> None:
+    def __init__(self, reading: ExampleReader, stream: StreamedDataset, collate: Collate) -> None:
         super().__init__(reading, stream.count)
         self.source, self.collate = stream.source, collate
 
@@ -278,7 +285,7 @@ class Streamed(Pieces):
             yield self.collate(some)
 
 
-def columns(reading: Reading, data: Any) -> Whole:
+def columns(reading: ExampleReader, data: Any) -> InMemoryData:
     """Columns as tensors of one length."""
     parts = reading.parts(data.tensors if isinstance(data, TensorDataset) else data)
     found = {name: as_tensor(part, name) for name, part in parts.items()}
@@ -288,7 +295,7 @@ def columns(reading: Reading, data: Any) -> Whole:
         raise DataProblemError(f"has {counts}", "Give every input its target, and every target its input")
     if 0 in lengths.values():
         raise DataProblemError("has no examples", "Give it some")
-    return Whole(reading, found, by_name=isinstance(data, Mapping))
+    return InMemoryData(reading, found, by_name=isinstance(data, Mapping))
 
 
 def as_tensor(part: Any, name: str) -> Tensor:

@@ -13,16 +13,16 @@ from torch.utils.data import DataLoader, Dataset, IterableDataset, TensorDataset
 from spyker.errors import UsageError
 from spyker.tasks.torch_data import (
     Collate,
+    DataLoaderData,
     DataProblemError,
-    Later,
-    Listed,
-    Loaded,
-    Reading,
-    ReadLater,
-    Source,
-    Stream,
-    Streamed,
-    Whole,
+    DataSource,
+    ExampleReader,
+    InMemoryData,
+    LazyDataset,
+    LazySource,
+    MapStyleData,
+    StreamedData,
+    StreamedDataset,
     as_tensor,
     columns,
     is_iterable,
@@ -30,30 +30,34 @@ from spyker.tasks.torch_data import (
 )
 
 
-def as_source(data: Any, reading: Reading, collate: Collate | None) -> Source:
+def as_source(data: Any, reading: ExampleReader, collate: Collate | None) -> DataSource:
     """Whatever the user has, in one form."""
-    if isinstance(data, Later):
-        return ReadLater(reading, data)
-    if isinstance(data, Source):
+    if isinstance(data, LazyDataset):
+        return LazySource(reading, data)
+    if isinstance(data, DataSource):
         return data  # another task has made it of what it was given
-    if isinstance(data, Stream):
+    if isinstance(data, StreamedDataset):
         return streamed(data, reading, collate)
     if isinstance(data, DataLoader):
         return loaded(data, reading)
     if is_columns(data):
         whole = columns(reading, data)
-        return whole if collate is None else Listed(reading, Rows(whole), collate)
+        return whole if collate is None else MapStyleData(reading, Rows(whole), collate)
     if isinstance(data, Sized) and hasattr(data, "__getitem__") and not isinstance(data, IterableDataset):
         if len(data) == 0:
             raise DataProblemError("has no examples", "Give it some")
         if collate is not None:
-            return Listed(reading, data, collate)
+            return MapStyleData(reading, data, collate)
         return read_all(data, reading)
     if not is_iterable(data):
-        raise DataProblemError(f"is {type(data).__name__}", "Give tensors, a dataset, a DataLoader or a Stream")
+        raise DataProblemError(
+            f"is {type(data).__name__}", "Give tensors, a dataset, a DataLoader or a StreamedDataset"
+        )
     if not has_length(data):
-        raise DataProblemError("has no length", "Say how much of it is a client's data: spyker.Stream(count, dataset)")
-    return streamed(Stream(len(data), data), reading, collate)
+        raise DataProblemError(
+            "has no length", "Say how much of it is a client's data: spyker.StreamedDataset(count, dataset)"
+        )
+    return streamed(StreamedDataset(len(data), data), reading, collate)
 
 
 def is_columns(data: Any) -> bool:
@@ -63,7 +67,7 @@ def is_columns(data: Any) -> bool:
     return isinstance(data, list) and all(isinstance(part, Tensor | np.ndarray) for part in data) and len(data) > 0
 
 
-def read_all(dataset: Any, reading: Reading) -> Whole:
+def read_all(dataset: Any, reading: ExampleReader) -> InMemoryData:
     """Read a map-style dataset into tensors."""
     rows = [dataset[i] for i in range(len(dataset))]
     parts = [reading.parts(row) for row in rows]
@@ -78,10 +82,10 @@ def read_all(dataset: Any, reading: Reading) -> Whole:
                 "Give TorchTask a collate_fn, which makes a batch of a list of examples",
             )
         stacked[name] = torch.stack(tensors)
-    return Whole(reading, stacked, by_name=isinstance(rows[0], Mapping))
+    return InMemoryData(reading, stacked, by_name=isinstance(rows[0], Mapping))
 
 
-def loaded(loader: DataLoader[Any], reading: Reading, count: int | None = None) -> Source:
+def loaded(loader: DataLoader[Any], reading: ExampleReader, count: int | None = None) -> DataSource:
     """A DataLoader that trains wherever it is sent."""
     if loader.num_workers:
         raise DataProblemError(
@@ -92,27 +96,27 @@ def loaded(loader: DataLoader[Any], reading: Reading, count: int | None = None) 
         if not has_length(loader.dataset):
             raise DataProblemError(
                 "is a DataLoader of a dataset without a length",
-                "Say how much of it is a client's data: spyker.Stream(count, loader)",
+                "Say how much of it is a client's data: spyker.StreamedDataset(count, loader)",
             )
         count, batches = len(loader.dataset), len(loader)  # type: ignore[arg-type]
         if batches == 0:
             raise DataProblemError(f"is a DataLoader of {count} examples that gives no batch", "Write drop_last=False")
-    return Loaded(reading, loader, count)
+    return DataLoaderData(reading, loader, count)
 
 
-def streamed(stream: Stream, reading: Reading, collate: Collate | None) -> Source:
+def streamed(stream: StreamedDataset, reading: ExampleReader, collate: Collate | None) -> DataSource:
     """A stream that can be read more than once."""
     source = stream.source
     if stream.count < 1:
-        raise DataProblemError(f"is a Stream of {stream.count} examples", "Give it at least one")
+        raise DataProblemError(f"is a StreamedDataset of {stream.count} examples", "Give it at least one")
     if isinstance(source, DataLoader):
         return loaded(source, reading, stream.count)
     if isinstance(source, Iterator):
         raise DataProblemError(
-            f"is a Stream of a {type(source).__name__}, which can be read only once",
+            f"is a StreamedDataset of a {type(source).__name__}, which can be read only once",
             "Give what can be read again, or a function that begins anew",
         )
-    return Streamed(reading, stream, collate or collate_rows)
+    return StreamedData(reading, stream, collate or collate_rows)
 
 
 def collate_rows(examples: list[Any]) -> Any:
@@ -138,7 +142,7 @@ def listed(part: Any) -> Any:
 class Rows(Dataset[Any]):
     """Columns as examples."""
 
-    def __init__(self, whole: Whole) -> None:
+    def __init__(self, whole: InMemoryData) -> None:
         self.whole = whole
 
     def __len__(self) -> int:
@@ -158,8 +162,8 @@ def has_length(data: Any) -> bool:
 
 
 def sources(
-    data: Sequence[Any], reading: Reading, collate: Collate | None, whose: Callable[[int], str]
-) -> list[Source]:
+    data: Sequence[Any], reading: ExampleReader, collate: Collate | None, whose: Callable[[int], str]
+) -> list[DataSource]:
     """All of some datasets, or an error that says whose is wrong."""
     found = []
     for i, each in enumerate(data):

@@ -25,15 +25,26 @@ from spyker.errors import UsageError
 from spyker.tasks.layout import Layout
 from spyker.tasks.native.compiler import refused
 from spyker.tasks.native.kernel import kernel_for
-from spyker.tasks.optimizer import Descent
-from spyker.tasks.task import ACCURACY, Metric, Task, Trained
+from spyker.tasks.optimizer import OptimizerConfig
+from spyker.tasks.task import ACCURACY, Metric, Task, TrainingResult
 from spyker.tasks.torch_checks import check_alike, check_pairs, needs_two, precision, scores_of, try_out
-from spyker.tasks.torch_data import Collate, Data, Examples, Later, Loaded, Pieces, Reading, Source, Stream, Whole
+from spyker.tasks.torch_data import (
+    BatchedData,
+    Collate,
+    Data,
+    DataLoaderData,
+    DataSource,
+    ExampleReader,
+    Examples,
+    InMemoryData,
+    LazyDataset,
+    StreamedDataset,
+)
 from spyker.tasks.torch_sources import sources
 from spyker.tasks.torch_training import Trainer
 from spyker.vectors import Vector
 
-__all__ = ["Examples", "Later", "Measure", "Stream", "TorchTask", "accuracy"]
+__all__ = ["Examples", "LazyDataset", "Measure", "StreamedDataset", "TorchTask", "accuracy"]
 
 Loss: TypeAlias = Callable[[Any, Any], Tensor]
 EVALUATION_BATCH = 256  # what a processor has in its cache; with 1,024, CIFAR-10 takes 1.7 times as long
@@ -59,10 +70,10 @@ class TorchTask(Task):
     """A model, the clients' datasets and the data to judge it by.
 
     A dataset is ``(inputs, targets)``, tensors or arrays; a dictionary of columns; a map-style dataset of pairs or
-    dictionaries; a ``DataLoader``; a :class:`Later` or a :class:`Stream`. Columns and map-style datasets are read once
-    and kept in memory; with a ``collate_fn``, which makes a batch of a list of examples, they are read batch by batch.
-    Of dictionaries ``inputs`` and ``target`` name the columns: one of inputs is the model's argument, several are its
-    arguments by name.
+    dictionaries; a ``DataLoader``; a :class:`LazyDataset` or a :class:`StreamedDataset`. Columns and map-style datasets
+    are read once and kept in memory; with a ``collate_fn``, which makes a batch of a list of examples, they are read
+    batch by batch. Of dictionaries ``inputs`` and ``target`` name the columns: one of inputs is the model's argument,
+    several are its arguments by name.
 
     ``loss(outputs, targets)`` is minimised; ``score(outputs, targets)`` gives one number per example, and the
     ``metric`` is ``finish`` of their mean. Who has a score of their own says what it is called, and whether more of it
@@ -98,11 +109,11 @@ class TorchTask(Task):
         self.metric, *others = [measure.metric for measure in self.measures]
         self.also = tuple(others)
         self.training, self.seed = training, seed
-        reading = Reading(inputs, target)
+        reading = ExampleReader(inputs, target)
         self.clients = sources(clients, reading, collate_fn, "client {}".format)
         self.test = sources([test], reading, collate_fn, lambda _: "the test data")[0]
         self.client_tests = sources(client_tests or (), reading, collate_fn, "the test data of client {}".format)
-        self.descent = Descent(training)
+        self.descent = OptimizerConfig(training)
         if training.autocast is not None and self.dtype != torch.float32:
             problem = f"{show(training.autocast)} is not allowed: the model is in {precision(self.dtype)}"
             raise UsageError("training.autocast", problem, "Write model.float()")
@@ -116,8 +127,8 @@ class TorchTask(Task):
             if self.dtype != torch.float32:
                 raise refused(f"the model is in {precision(self.dtype)}", "Write model.float()")
             first = self.clients[0].open(self.device)
-            if not isinstance(first, Whole) or len(first.whole.inputs) != 1 or self.client_tests:
-                raise refused("the data is not one tensor of inputs", "Give TorchTask tensors, or a Later")
+            if not isinstance(first, InMemoryData) or len(first.whole.inputs) != 1 or self.client_tests:
+                raise refused("the data is not one tensor of inputs", "Give TorchTask tensors, or a LazyDataset")
             self.native = kernel_for(model, first.whole.inputs[0].shape[1:], loss, training)
         self._check(client_tests)
 
@@ -131,7 +142,7 @@ class TorchTask(Task):
             )
         size = self.training.batch_size
         for k, each in enumerate(self.clients):
-            if isinstance(each, Loaded) and size not in (DEFAULT_BATCH, each.loader.batch_size):
+            if isinstance(each, DataLoaderData) and size not in (DEFAULT_BATCH, each.loader.batch_size):
                 raise UsageError(
                     "training.batch-size",
                     f"is {size}, and client {k} has a DataLoader with batches of {each.loader.batch_size}",
@@ -224,7 +235,7 @@ class TorchTask(Task):
             )
         return self.clients[client].count
 
-    def train(self, client: int, weights: Vector, rate: float, step: int, state: Any = None) -> Vector | Trained:
+    def train(self, client: int, weights: Vector, rate: float, step: int, state: Any = None) -> Vector | TrainingResult:
         """Minibatches for some epochs, in an order that follows from the seed, the client and the step."""
         metrics = {}
         if self.client_tests:
@@ -240,7 +251,7 @@ class TorchTask(Task):
         left, seen = trainer.steps.left(), trainer.seen
         if not metrics and left is None and seen == self.clients[client].count:
             return trained
-        return Trained(trained, None if seen == self.clients[client].count else seen, metrics or None, left)
+        return TrainingResult(trained, None if seen == self.clients[client].count else seen, metrics or None, left)
 
     def explain(self, client: int, weights: Vector, rate: float, step: int, state: Any = None) -> str:
         """Train once more, and watch for the step at which numbers cease to be finite."""
@@ -264,11 +275,11 @@ class TorchTask(Task):
         return found if self.also else found[self.metric.name]
 
     @torch.no_grad()
-    def _judge(self, source: Source, weights: Vector) -> dict[str, float]:
+    def _judge(self, source: DataSource, weights: Vector) -> dict[str, float]:
         """What is measured of a model on some data."""
         self.load(weights)
         self.model.train(mode=False)
-        if isinstance(source, Pieces):
+        if isinstance(source, BatchedData):
             self.seed_all(self.seed)  # it may draw something, and must always draw the same
         totals, count = [0.0] * len(self.measures), 0
         for batch in source.open(self.device).in_order(EVALUATION_BATCH):

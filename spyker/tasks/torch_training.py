@@ -13,7 +13,7 @@ from torch import Tensor
 from spyker.errors import UsageError
 from spyker.tasks.native.kernel import Kernel
 from spyker.tasks.torch_checks import logits_for, looks
-from spyker.tasks.torch_data import Batch, Whole
+from spyker.tasks.torch_data import Batch, InMemoryData
 from spyker.vectors import Vector
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ class Trainer:
 
     def natively(self, kernel: Kernel) -> Vector:
         """Through the native kernels."""
-        assert isinstance(self.data, Whole)
+        assert isinstance(self.data, InMemoryData)
         whole, epochs = self.data.whole, self.task.training.epochs
         self.seen = whole.count
         orders = [torch.randperm(whole.count) for _ in range(epochs)]

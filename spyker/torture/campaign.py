@@ -9,13 +9,13 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
-from spyker.sim.clock import Stop
+from spyker.sim.clock import StopRequest
 from spyker.torture.checks import Checks, ViolationError
-from spyker.torture.fault_plan import Blow, Plan, plan
+from spyker.torture.fault_plan import Fault, FaultPlan, fault_plan
 from spyker.torture.faulty_cluster import make_world
 
 
-class Verdict(NamedTuple):
+class SeedVerdict(NamedTuple):
     """How a plan ended."""
 
     seed: int
@@ -25,7 +25,7 @@ class Verdict(NamedTuple):
     epochs: int
 
 
-def torture(chosen: Plan) -> Verdict:
+def torture(chosen: FaultPlan) -> SeedVerdict:
     """Let a plan happen, under watch."""
     checks = Checks()
     world = make_world(chosen, checks.fact)
@@ -36,21 +36,21 @@ def torture(chosen: Plan) -> Verdict:
     violation = ""
     try:
         world.start()
-        world.clock.run(Stop())
+        world.clock.run(StopRequest())
         checks.end()
     except ViolationError as error:
         violation = str(error)
     except Exception as error:
         violation = f"at {world.clock.now:.2f} s: {type(error).__name__}: {error}"
-    return Verdict(chosen.seed, violation, world.clock.happened, max(checks.epochs, default=0))
+    return SeedVerdict(chosen.seed, violation, world.clock.happened, max(checks.epochs, default=0))
 
 
-def torture_seed(seed: int) -> Verdict:
+def torture_seed(seed: int) -> SeedVerdict:
     """Let happen what follows from a seed."""
-    return torture(plan(seed))
+    return torture(fault_plan(seed))
 
 
-def campaign(seeds: Iterable[int], workers: int, seconds: float | None = None) -> Iterator[Verdict]:
+def campaign(seeds: Iterable[int], workers: int, seconds: float | None = None) -> Iterator[SeedVerdict]:
     """The verdicts on seeds, in their order, until one fails or the time is up."""
     began = time.monotonic()
 
@@ -73,10 +73,10 @@ def campaign(seeds: Iterable[int], workers: int, seconds: float | None = None) -
                 return
 
 
-def shrink(failing: Plan, fails: Callable[[Plan], bool] | None = None) -> Plan:
+def shrink(failing: FaultPlan, fails: Callable[[FaultPlan], bool] | None = None) -> FaultPlan:
     """The same failure, or another, with fewer blows: those that can be left out are."""
     fails = fails or (lambda candidate: bool(torture(candidate).violation))
-    blows: Sequence[Blow] = failing.blows
+    blows: Sequence[Fault] = failing.blows
     size = max(1, len(blows) // 2)
     while blows:
         for at in range(0, len(blows), size):

@@ -8,12 +8,12 @@ from typing import Any
 
 import numpy as np
 
-from spyker.node.effects import Save
+from spyker.node.effects import SaveCheckpoint
 from spyker.protocol.facts import CloudRoundEnded, EarlySyncStarted, Merged, SyncStarted, TokenArrived, UpdateApplied
 from spyker.protocol.messages import Update
 from spyker.records import Fact
-from spyker.sim.sim_process import Disk, Process
-from spyker.torture.faulty_cluster import CruelWorld
+from spyker.sim.sim_process import SimDisk, SimProcess
+from spyker.torture.faulty_cluster import FaultyCluster
 
 EVERY = 0.25  # virtual seconds between two looks at everything
 MOST_POSTED, MOST_WISHES, MOST_WAITING = 8, 16, 500
@@ -34,7 +34,7 @@ class Timeline:
         self.saved_version = 0
 
 
-class WatchedProcess(Process):
+class CheckedProcess(SimProcess):
     """Tells the checkers what is handled and what is saved."""
 
     watch: Checks
@@ -60,12 +60,12 @@ class WatchedProcess(Process):
             self.watch.handled(self, arrival.message)
         super()._handle()
 
-    def _save(self, checkpoint: Save) -> None:
+    def _save(self, checkpoint: SaveCheckpoint) -> None:
         self._mark = len(self.timeline.handled), checkpoint.numbers["server"]["version"]
         self._exchanges = list(self.begun)
         super()._save(checkpoint)
 
-    def _write(self, checkpoint: Save) -> None:
+    def _write(self, checkpoint: SaveCheckpoint) -> None:
         full, lineage = self.disk.full, self.host.seats.lineage
         super()._write(checkpoint)
         if not full and self.disk.lineage == lineage:
@@ -78,7 +78,7 @@ class Checks:
     """Watches one world."""
 
     def __init__(self) -> None:
-        self.timelines: dict[tuple[Disk, str], Timeline] = defaultdict(Timeline)
+        self.timelines: dict[tuple[SimDisk, str], Timeline] = defaultdict(Timeline)
         self.answers: dict[int, Update] = {}  # kept, so that none is taken for another
         self.tokens: dict[int, int] = {}  # by bid, the server that had the token first
         self.syncs: dict[int, int] = {}  # by bid, who started it
@@ -87,15 +87,15 @@ class Checks:
         self.merged: dict[tuple[int, int], float] = {}
         self.applied: dict[int, float] = {}  # by server, when it last applied an update
         self.epochs: dict[int, Any] = {}  # by number, the list of servers
-        self.world: CruelWorld
+        self.world: FaultyCluster
         self.lately = 0.0  # from when on everybody must take part again
 
-    def begin(self, world: CruelWorld, lately: float) -> None:
+    def begin(self, world: FaultyCluster, lately: float) -> None:
         """Watch a world that has not begun; within so many seconds before its end everybody must take part."""
         self.world, self.lately = world, world.clock.end - lately
         watch = self
 
-        class Watched(WatchedProcess):
+        class Watched(CheckedProcess):
             pass
 
         Watched.watch = watch
@@ -140,7 +140,7 @@ class Checks:
         if len(able) > 1:
             self._fail(f"servers {able} have a token and may use it")
 
-    def written(self, process: WatchedProcess, fact: Fact) -> None:
+    def written(self, process: CheckedProcess, fact: Fact) -> None:
         """A process states a fact. Its versions go on from the one that it began with, one by one."""
         if isinstance(fact, SyncStarted):
             process.begun.append(fact.bid)
@@ -150,19 +150,19 @@ class Checks:
                 self._fail(f"server {fact.server} went from version {before} to {fact.version}")
             process.version = fact.version
 
-    def stopping(self, process: WatchedProcess, why: str, *, anew: bool) -> None:
+    def stopping(self, process: CheckedProcess, why: str, *, anew: bool) -> None:
         """A process must not go on. Only one whose state was tampered with may have to give it up."""
         if anew and process.host.seats.lineage not in self.world.spoilt:
             self._fail(f"server {process.host.id} must give up a state that nobody has tampered with: {why}")
 
-    def handled(self, process: WatchedProcess, answer: Update) -> None:
+    def handled(self, process: CheckedProcess, answer: Update) -> None:
         """A server handles a client's answer."""
         self.answers[id(answer)] = answer
         if id(answer) in process.timeline.handled:
             self._fail(f"server {process.host.id} handles an answer twice")
         process.timeline.handled.append(id(answer))
 
-    def resumed(self, process: WatchedProcess) -> None:
+    def resumed(self, process: CheckedProcess) -> None:
         """A process goes on from a checkpoint: what was not saved is gone, and nothing else."""
         timeline = process.timeline
         del timeline.handled[timeline.durable :]
@@ -175,7 +175,7 @@ class Checks:
         """A backup was put in a disk's place. What nobody but the disk knew of has never been."""
         self.syncs = {bid: who for bid, who in self.syncs.items() if who != server or bid in self.known}
 
-    def copied(self, first: WatchedProcess, second: WatchedProcess) -> None:
+    def copied(self, first: CheckedProcess, second: CheckedProcess) -> None:
         """A second process goes on from what a first one has saved. From here on, each is responsible for itself."""
         before, after = first.timeline, second.timeline
         after.handled, after.saved_version = before.handled[: before.durable], before.saved_version
@@ -187,7 +187,7 @@ class Checks:
         world = self.world
         for process in world.processors:
             if process.alive:
-                assert isinstance(process, WatchedProcess)
+                assert isinstance(process, CheckedProcess)
                 self._look_at(process)
         self._look_at_tokens()
         world.schedule(world.clock.now + EVERY, self.look)
@@ -202,7 +202,7 @@ class Checks:
                     self._fail(f"an answer counts at server {seen[answer]} and at server {i}")
         world.schedule(world.clock.now + RARELY, self.look_at_answers)
 
-    def _look_at(self, process: WatchedProcess) -> None:
+    def _look_at(self, process: CheckedProcess) -> None:
         host = process.host
         known = self.epochs.setdefault(host.view.epoch, host.view)
         if known != host.view:

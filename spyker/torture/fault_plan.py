@@ -11,7 +11,7 @@ LONG, SHORT = (30.0, 75.0), (12.0, 44.0)
 
 
 @dataclass(frozen=True, slots=True)
-class Blow:
+class Fault:
     """Something happens at a time, to somebody, for so long."""
 
     t: float
@@ -68,7 +68,7 @@ WEIGHTS = {
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class FaultPlan:
     """A world, and what happens to it."""
 
     seed: int
@@ -76,7 +76,7 @@ class Plan:
     clients: tuple[int, ...]
     drift: tuple[float, ...]
     """How fast each server's clock runs."""
-    blows: tuple[Blow, ...]
+    blows: tuple[Fault, ...]
     last: float = LONG[0]
     """After this second nothing goes wrong any more."""
     end: float = LONG[1]
@@ -88,7 +88,7 @@ class Plan:
         return (self.end - self.last) * 4 / 9
 
 
-def plan(seed: int, *, short: bool = False) -> Plan:
+def fault_plan(seed: int, *, short: bool = False) -> FaultPlan:
     """What follows from a seed; ``short``: in little time."""
     last, end = SHORT if short else LONG
     random = np.random.default_rng((seed, 7))
@@ -97,7 +97,7 @@ def plan(seed: int, *, short: bool = False) -> Plan:
     clients = tuple(int(random.integers(1, 3)) for _ in range(servers))
     drift = tuple(float(rate) for rate in random.uniform(0.96, 1.05, servers))
     kinds, weights = list(WEIGHTS), np.array(list(WEIGHTS.values()), float)
-    blows: list[Blow] = []
+    blows: list[Fault] = []
     grave = 0  # servers whose state is lost, one way or another: never more than a minority
     for t in sorted(random.uniform(2.0, last, int(random.integers(1, 13)))):
         what = str(random.choice(kinds, p=weights / weights.sum()))
@@ -107,5 +107,5 @@ def plan(seed: int, *, short: bool = False) -> Plan:
             grave += 1
         seconds = float(random.exponential(4.0)) + 0.1 if what in LASTING else 0.0
         a = int(random.integers(0, 1000))
-        blows.append(Blow(round(float(t), 2) + 0.00123, what, a, int(random.integers(0, 1000)), round(seconds, 1)))
-    return Plan(seed, algorithm, clients, drift, tuple(blows), last, end)
+        blows.append(Fault(round(float(t), 2) + 0.00123, what, a, int(random.integers(0, 1000)), round(seconds, 1)))
+    return FaultPlan(seed, algorithm, clients, drift, tuple(blows), last, end)

@@ -11,21 +11,21 @@ import numpy as np
 
 from spyker.algorithms.builtin import ALGORITHMS
 from spyker.config.scenario import Training
-from spyker.engines.engine import Here
-from spyker.node.control_messages import Greeting, Word
-from spyker.node.effects import Effect, Stop, Whisper, WriteDown
-from spyker.node.outbox import Posted
+from spyker.engines.engine import InProcessEngine
+from spyker.node.control_messages import ControlMessage, PeerHandshake
+from spyker.node.effects import Effect, SendControl, StopProcess, WriteFact
+from spyker.node.outbox import OutboxEntry
 from spyker.node.views import NOBODY
 from spyker.placement import Placement, Topology
 from spyker.protocol.messages import ClientMessage
 from spyker.protocol.server import Server, Setup, Work
 from spyker.records import Fact
 from spyker.sim.clock import Clock
-from spyker.sim.cluster import Connection, HostedWorld, Session
+from spyker.sim.cluster import ClusterSimulation, SimPeerConnection, SimSession
 from spyker.sim.links import Links
-from spyker.sim.sim_process import Disk, Process
+from spyker.sim.sim_process import SimDisk, SimProcess
 from spyker.tasks.built_in.quadratic import Options, Quadratic
-from spyker.torture.fault_plan import Blow, Plan
+from spyker.torture.fault_plan import Fault, FaultPlan
 
 SETTINGS: dict[str, dict[str, Any]] = {
     "spyker": {"h_inter": 3.0, "h_intra": 8.0},
@@ -35,7 +35,7 @@ SETTINGS: dict[str, dict[str, Any]] = {
 }
 
 
-class LateLinks(Links):
+class DelayedLinks(Links):
     """Links between servers that may be slow for a while. Nothing overtakes what was sent before it."""
 
     def __init__(self, *arguments: Any) -> None:
@@ -51,12 +51,12 @@ class LateLinks(Links):
         return due
 
 
-class CruelWorld(HostedWorld):
+class FaultyCluster(ClusterSimulation):
     """What may happen beyond what happens to every hosted world."""
 
     drift: tuple[float, ...] = ()
     clouded = False
-    links: LateLinks
+    links: DelayedLinks
     watched: Any  # is told what happens
 
     def __init__(self, *arguments: Any, seed: int, **surroundings: Any) -> None:
@@ -64,9 +64,9 @@ class CruelWorld(HostedWorld):
         self._random = np.random.default_rng((seed, 11))
         self._noisy = False
         self._holes: set[tuple[int, int]] = set()  # ordered pairs between which nothing passes
-        self._stalled: dict[tuple[int, int], list[tuple[Connection, Posted]]] = {}
+        self._stalled: dict[tuple[int, int], list[tuple[SimPeerConnection, OutboxEntry]]] = {}
         self._gone: set[int] = set()  # servers that were voted out
-        self.everybody: list[Process] = []  # that ever ran
+        self.everybody: list[SimProcess] = []  # that ever ran
         self.spoilt: set[str] = set()  # lineages of which there was a copy, or an older state came back
         self.hostile: set[int] = set()  # clients that answer with anything
 
@@ -77,38 +77,38 @@ class CruelWorld(HostedWorld):
 
     # --- Between servers ---------------------------------------------------------------------------------------------
 
-    def carry_out(self, process: Process, effect: Effect) -> None:
+    def carry_out(self, process: SimProcess, effect: Effect) -> None:
         """Words may be lost, doubled, and late."""
-        if isinstance(effect, WriteDown):
+        if isinstance(effect, WriteFact):
             self.watched.written(process, effect.fact)
-        elif isinstance(effect, Stop):
+        elif isinstance(effect, StopProcess):
             self.watched.stopping(process, effect.why, anew=effect.anew)
-        if self._noisy and isinstance(effect, Whisper):
+        if self._noisy and isinstance(effect, SendControl):
             for _ in range(int(self._random.choice([0, 1, 1, 2]))):
                 self.clock.at(self.clock.now + float(self._random.exponential(0.3)), self._said_late, process, effect)
             return
         super().carry_out(process, effect)
 
-    def _said_late(self, process: Process, effect: Effect) -> None:
+    def _said_late(self, process: SimProcess, effect: Effect) -> None:
         if process.alive:
             super().carry_out(process, effect)
 
-    def _whispered(self, link: Connection, word: Word) -> None:
+    def _whispered(self, link: SimPeerConnection, word: ControlMessage) -> None:
         if (link.sender.host.id, link.receiver.host.id) not in self._holes:
             super()._whispered(link, word)
 
-    def _told(self, link: Connection, posted: Posted) -> None:
+    def _told(self, link: SimPeerConnection, posted: OutboxEntry) -> None:
         pair = link.sender.host.id, link.receiver.host.id
         if pair in self._holes:
             self._stalled.setdefault(pair, []).append((link, posted))
         else:
             super()._told(link, posted)
 
-    def _acknowledged(self, link: Connection, sequence: int) -> None:
+    def _acknowledged(self, link: SimPeerConnection, sequence: int) -> None:
         if (link.receiver.host.id, link.sender.host.id) not in self._holes:
             super()._acknowledged(link, sequence)
 
-    def _link(self, i: int, j: int, hello: Greeting | None = None) -> None:
+    def _link(self, i: int, j: int, hello: PeerHandshake | None = None) -> None:
         """What a server says of itself may be out of date when it arrives, and other words may have overtaken it."""
         sender = self.processors[i]
         if self.clock.now > 0 and sender.alive and sender.backlog is None and sender.host.server is not None:
@@ -117,7 +117,7 @@ class CruelWorld(HostedWorld):
         else:
             super()._link(i, j)
 
-    def _greeted(self, i: int, j: int, sender: Process, hello: Greeting) -> None:
+    def _greeted(self, i: int, j: int, sender: SimProcess, hello: PeerHandshake) -> None:
         super()._link(i, j, hello if self.processors[i] is sender else None)
 
     def swallow(self, a: int, b: int) -> None:
@@ -169,7 +169,7 @@ class CruelWorld(HostedWorld):
     def add(self, region: int) -> int:
         """Somebody announces one more server, and starts it when that is decided."""
         server = self.places.add_server(region)
-        self.disks.append(Disk(server, seconds=0.01))
+        self.disks.append(SimDisk(server, seconds=0.01))
         self._unsaved.append(deque())
         self.updates_per_server.append(0)
         self.processors.append(self._process(server))
@@ -211,7 +211,7 @@ class CruelWorld(HostedWorld):
         if disk.read() is not None or disk.joins:
             self.restart(server)
 
-    def _process(self, i: int, *, new: bool = False) -> Process:
+    def _process(self, i: int, *, new: bool = False) -> SimProcess:
         process = super()._process(i, new=new)
         self.everybody.append(process)
         return process
@@ -250,7 +250,7 @@ class CruelWorld(HostedWorld):
 
     # --- Clients ---------------------------------------------------------------------------------------------------
 
-    def _answer_arrives(self, session: Session, offered: tuple[bytes, ClientMessage]) -> None:
+    def _answer_arrives(self, session: SimSession, offered: tuple[bytes, ClientMessage]) -> None:
         """A hostile client sends what is no number, what was not asked for, and everything twice.
 
         What is no number is refused at the border, before any host hears of it, as in a deployment.
@@ -274,7 +274,7 @@ class CruelWorld(HostedWorld):
 
     # --- Blows -------------------------------------------------------------------------------------------------------
 
-    def strike(self, blow: Blow) -> None:
+    def strike(self, blow: Fault) -> None:
         """Something happens. Numbers stand for whoever they fall on."""
         live = [i for i in self.places.servers if i not in self._gone]
         n, k = len(live), blow.b % len(self.holdings)
@@ -376,7 +376,7 @@ class CruelWorld(HostedWorld):
             self.start_again(i)
 
 
-def make_world(plan: Plan, sink: Callable[[float, Fact, int | None], None]) -> CruelWorld:
+def make_world(plan: FaultPlan, sink: Callable[[float, Fact, int | None], None]) -> FaultyCluster:
     """The world of a plan, with everything that will happen to it."""
     chosen = ALGORITHMS[plan.algorithm]
     n, total = len(plan.clients), sum(plan.clients)
@@ -392,16 +392,16 @@ def make_world(plan: Plan, sink: Callable[[float, Fact, int | None], None]) -> C
     def build(i: int, roster: Mapping[int, int]) -> Server:
         return chosen.build(i, setup, roster)
 
-    world = CruelWorld(
+    world = FaultyCluster(
         build,
         [chosen.client(k, home or 0) for k, home in enumerate(places.homes)],
         task.size,
         places,
         seed=plan.seed,
-        links=LateLinks(latency, 1e8, places),
+        links=DelayedLinks(latency, 1e8, places),
         delays=random.uniform(0.3, 0.6, total).tolist(),
         costs={Work.NOTHING: 0.0, Work.MIX: 0.002, Work.AVERAGE: 0.004},
-        engine=Here(task),
+        engine=InProcessEngine(task),
         clock=clock,
         sink=sink,
     )

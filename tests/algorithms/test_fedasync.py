@@ -4,7 +4,7 @@ import pytest
 from actions import vector
 
 from spyker.protocol.facts import UpdateApplied
-from spyker.protocol.messages import Join, Leave, Record, ToClient, Update
+from spyker.protocol.messages import Join, Leave, RecordFact, ToClient, Update
 from spyker.protocol.server import Work
 
 
@@ -41,7 +41,7 @@ def test_a_client_that_runs_ahead_keeps_its_rate(build, grow):
 
 def test_there_is_nobody_to_synchronise_with(build, grow):
     (server,) = build("fedasync", [[1]])
-    assert {type(a) for a in grow(server, 0, 1000)} == {ToClient, Record}
+    assert {type(a) for a in grow(server, 0, 1000)} == {ToClient, RecordFact}
 
 
 def test_a_newcomer_gets_the_current_model_and_changes_nothing(build):
@@ -63,7 +63,7 @@ def test_the_update_of_a_newcomer_is_mixed_in_like_any_other(build):
 def test_every_update_is_stated_with_its_staleness_and_weight(build, grow):
     (server,) = build("fedasync", [[1]])
     grow(server, 0, 3)
-    facts = [a.fact for a in server.handle(0, Update(vector(0), 0.0, 0)) if isinstance(a, Record)]
+    facts = [a.fact for a in server.handle(0, Update(vector(0), 0.0, 0)) if isinstance(a, RecordFact)]
     assert facts == [UpdateApplied(server=0, client=0, staleness=3.0, weight=0.5, age=4.0, version=4, rate=0.05)]
 
 

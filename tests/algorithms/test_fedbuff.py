@@ -3,7 +3,7 @@
 import pytest
 from actions import stated, vector
 
-from spyker.protocol.client import Difference
+from spyker.protocol.client import DeltaClient
 from spyker.protocol.facts import RoundEnded, UpdateApplied
 from spyker.protocol.messages import Join, Leave, Model, ToClient, ToServer, Update
 from spyker.protocol.server import Work
@@ -73,7 +73,7 @@ def test_a_model_that_was_sent_does_not_change_afterwards(make):
 
 
 def test_a_client_answers_with_how_far_it_came():
-    client = Difference(3, 0)
+    client = DeltaClient(3, 0)
     client.handle(0, Model(vector(1, 2), 5.0, 6, 0.1))
     (action,) = client.trained(vector(4, 4))
     assert isinstance(action, ToServer)

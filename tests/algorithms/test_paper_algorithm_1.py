@@ -9,7 +9,7 @@ from actions import vector
 
 from spyker.protocol.client import Client
 from spyker.protocol.facts import UpdateApplied
-from spyker.protocol.messages import Age, Join, Model, PeerModel, Record, ToClient, ToServer, Train, Update
+from spyker.protocol.messages import Age, Join, Model, PeerModel, RecordFact, ToClient, ToServer, Train, Update
 
 
 def replies(actions):
@@ -17,7 +17,7 @@ def replies(actions):
 
 
 def applied(actions):
-    return next(a.fact for a in actions if isinstance(a, Record) and isinstance(a.fact, UpdateApplied))
+    return next(a.fact for a in actions if isinstance(a, RecordFact) and isinstance(a.fact, UpdateApplied))
 
 
 # --- [Client C_k] Procedure LocalTraining(W_i, A_i, η_k) --------------------------------------------------------------

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from spyker.algorithms.spyker import merge_weight
 from spyker.protocol.facts import AgeAnnounced, Merged, SyncStarted, TokenArrived, UpdateApplied
-from spyker.protocol.messages import Age, PeerModel, Record, ToClient, Token, ToServer, Update
+from spyker.protocol.messages import Age, PeerModel, RecordFact, ToClient, Token, ToServer, Update
 from spyker.protocol.server import Work, first_bid
 
 FAR = 1e9  # a threshold that no test reaches
@@ -714,8 +714,8 @@ def test_one_update_never_sets_off_a_storm(three, grow, settle):
 def test_a_single_server_runs_without_any_of_this(build, grow):
     (server,) = build("spyker", [[1, 1]], h_inter=1.0, h_intra=1.0)
     actions = grow(server, 0, 10)
-    assert [type(a) for a in actions if not isinstance(a, Record)] == [ToClient] * 10
-    assert {type(a.fact) for a in actions if isinstance(a, Record)} == {UpdateApplied}
+    assert [type(a) for a in actions if not isinstance(a, RecordFact)] == [ToClient] * 10
+    assert {type(a.fact) for a in actions if isinstance(a, RecordFact)} == {UpdateApplied}
 
 
 # --- The prose: aggregation of server models --------------------------------------------------------------------------

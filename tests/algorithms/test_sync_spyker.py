@@ -9,12 +9,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from spyker.protocol.facts import Merged, SyncStarted, UpdateApplied
-from spyker.protocol.messages import Join, Leave, PeerModel, Record, ServeAgain, ToClient, ToServer, Update
+from spyker.protocol.messages import Join, Leave, PeerModel, RecordFact, Requeue, ToClient, ToServer, Update
 from spyker.protocol.server import Work
 
 
 def served_again(actions):
-    return [a.messages for a in actions if isinstance(a, ServeAgain)]
+    return [a.messages for a in actions if isinstance(a, Requeue)]
 
 
 @pytest.fixture
@@ -87,8 +87,8 @@ def test_h_inter_is_ignored(two, grow):
 def test_a_single_server_never_synchronises(build, grow):
     (server,) = build("sync-spyker", [[1]], h_intra=1.0)
     actions = grow(server, 0, 10)
-    assert [type(a) for a in actions if not isinstance(a, Record)] == [ToClient] * 10
-    assert {type(a.fact) for a in actions if isinstance(a, Record)} == {UpdateApplied}
+    assert [type(a) for a in actions if not isinstance(a, RecordFact)] == [ToClient] * 10
+    assert {type(a.fact) for a in actions if isinstance(a, RecordFact)} == {UpdateApplied}
 
 
 # --- While it waits ---------------------------------------------------------------------------------------------------
@@ -166,7 +166,7 @@ def test_stored_updates_are_served_again_after_the_fold_and_once_only(two, grow)
     grow(first, 0, 1)
     first.handle(1, update(7))
     actions = first.handle(1, PeerModel(vector(0), 0.0, 1))
-    assert isinstance(actions[-1], ServeAgain)
+    assert isinstance(actions[-1], Requeue)
     grow(first, 0, 1)
     assert served_again(first.handle(1, PeerModel(vector(0), 0.0, 2))) == [()]
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from spyker.api.doctor import State, installation, machine
+from spyker.api.doctor import Severity, installation, machine
 from spyker.api.doctor.finding import Finding
 from spyker.api.doctor.installation import installation as look_at_packages
 from spyker.api.doctor.network import listening, reachable
@@ -136,10 +136,10 @@ def test_a_configuration_and_its_ports(tmp_path: Path, certs: Path, capsys: pyte
         assert found["server 0"]["state"] == "fine"
         assert found["deploy.listen-clients"]["found"] == f"127.0.0.1:{port} is taken"
         assert "nobody.json" in found["clients"]["found"]
-        assert reachable("a server", f"127.0.0.1:{port}").state is State.FINE
-    assert listening("a port", f"127.0.0.1:{port}").state is State.FINE
-    assert reachable("a server", f"127.0.0.1:{port}").state is State.NOTE
-    assert listening("a port", "192.0.2.1:7000").state is State.WRONG  # an address that nobody has
+        assert reachable("a server", f"127.0.0.1:{port}").state is Severity.FINE
+    assert listening("a port", f"127.0.0.1:{port}").state is Severity.FINE
+    assert reachable("a server", f"127.0.0.1:{port}").state is Severity.NOTE
+    assert listening("a port", "192.0.2.1:7000").state is Severity.WRONG  # an address that nobody has
 
 
 def test_a_place_that_does_not_exist_is_bad_input(capsys: pytest.CaptureFixture[str]) -> None:
@@ -156,7 +156,7 @@ def test_packages_that_are_missing_or_too_old(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr(metadata, "requires", lambda _: wants)
     monkeypatch.setattr(metadata, "version", lambda name: {"numpy": "2.0", "ray": "2.60"}.get(name) or missing(name))
     found = by_name(look_at_packages())
-    assert found["packages"].state is State.WRONG
+    assert found["packages"].state is Severity.WRONG
     assert found["packages"].found == "numpy 2.0, not >=99; no nowhere-to-be-found"
 
 
@@ -170,7 +170,7 @@ def test_an_extra_that_is_missing_comes_with_its_command() -> None:
     from packaging.requirements import Requirement
 
     finding = installation.of_extra("race", [Requirement("absent-one>=1")])
-    assert (finding.state, finding.found) == (State.NOTE, "no absent-one")
+    assert (finding.state, finding.found) == (Severity.NOTE, "no absent-one")
     assert finding.remedy == "If you need it: pip install 'spyker-fl[race]'"
 
 
@@ -178,14 +178,14 @@ def test_no_compiler_is_a_note(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CC", "no-such-compiler")
     compiler.compiled.cache_clear()
     finding = machine.compiler()
-    assert finding.state is State.NOTE
+    assert finding.state is Severity.NOTE
     assert "no-such-compiler" in finding.found
     assert "install gcc" in finding.remedy
 
 
 def test_a_folder_that_cannot_be_written_is_wrong() -> None:
     finding = machine.writable("cache", Path("/proc/spyker"), "Set SPYKER_CACHE")
-    assert (finding.state, finding.remedy) == (State.WRONG, "Set SPYKER_CACHE")
+    assert (finding.state, finding.remedy) == (Severity.WRONG, "Set SPYKER_CACHE")
 
 
 def test_a_cuda_build_without_a_gpu_is_noted(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -194,5 +194,5 @@ def test_a_cuda_build_without_a_gpu_is_noted(monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setattr(torch.version, "cuda", "12.9")
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     finding = machine.torch_build()
-    assert finding.state is State.NOTE
+    assert finding.state is Severity.NOTE
     assert "https://pytorch.org/get-started/locally/ shows for CPU" in finding.remedy

@@ -10,7 +10,7 @@ import pytest
 from ring import REGIONS, round_of_the_token, scenario, start, update, write_crowd, write_ring
 
 from spyker.cli.main import main
-from spyker.dashboard.http_server import PageServer
+from spyker.dashboard.http_server import DashboardServer
 from spyker.dashboard.watched_run import EVENTS
 from spyker.protocol.facts import RoundEnded
 from spyker.records import RecordWriter, read
@@ -102,7 +102,7 @@ def browser() -> Iterator[Browser]:
 
 @pytest.fixture(scope="module")
 def ring(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    with PageServer([write_ring(tmp_path_factory.mktemp("page") / "run")], "127.0.0.1", 0) as server:
+    with DashboardServer([write_ring(tmp_path_factory.mktemp("page") / "run")], "127.0.0.1", 0) as server:
         yield server.url
 
 
@@ -158,7 +158,7 @@ def test_the_slider_shows_the_state_at_that_time(browser: Browser, ring: str) ->
 def test_who_jumps_back_can_go_on_from_there(browser: Browser, tmp_path: Path) -> None:
     """A long run, whose first and last moments are never in one window; its servers merge all the time."""
     folder = write_crowd(tmp_path / "run", 30_000, merges=True)
-    with PageServer([folder], "127.0.0.1", 0) as server:
+    with DashboardServer([folder], "127.0.0.1", 0) as server:
         browser.open(server.url)
         browser.until(f"Number({tile('updates')}.replaceAll(',', '')) > 10_000")  # what is finished is shown at its end
         for _ in range(3):
@@ -172,7 +172,7 @@ def test_who_jumps_back_can_go_on_from_there(browser: Browser, tmp_path: Path) -
 
 
 def test_a_page_that_is_there_before_its_run_says_so_and_goes_live_with_it(browser: Browser, tmp_path: Path) -> None:
-    with PageServer([tmp_path], "127.0.0.1", 0) as server:
+    with DashboardServer([tmp_path], "127.0.0.1", 0) as server:
         browser.open(server.url, runs=0)
         browser.until("document.getElementById('status').textContent.startsWith('No run yet')")
         browser.driver.execute_async_script("setTimeout(arguments[0], 1500)")  # the server has said something by then
@@ -191,7 +191,7 @@ def test_a_page_that_is_there_before_its_run_says_so_and_goes_live_with_it(brows
 
 
 def test_a_server_that_is_gone_is_not_asked_time_and_again(browser: Browser, tmp_path: Path) -> None:
-    with PageServer([write_crowd(tmp_path / "run", 30_000)], "127.0.0.1", 0) as server:
+    with DashboardServer([write_crowd(tmp_path / "run", 30_000)], "127.0.0.1", 0) as server:
         browser.open(server.url)
         browser.until(f"Number({tile('updates')}.replaceAll(',', '')) > 10_000")
         browser.driver.execute_script(
@@ -235,7 +235,7 @@ def test_the_updates_of_a_round_are_one_line(browser: Browser, tmp_path: Path) -
     writer.write(1.0, RoundEnded(1, 1))
     writer.write(2.0, update(1, 4, 5.0), 1)
     writer.close({"finished": True})
-    with PageServer([tmp_path / "run"], "127.0.0.1", 0) as server:
+    with DashboardServer([tmp_path / "run"], "127.0.0.1", 0) as server:
         browser.open(server.url)
         said = "[...document.querySelectorAll('.log li:not([hidden]) span')].map(e => e.textContent)"
         browser.until(f"{said}.includes('there took 4 updates')")
@@ -246,7 +246,7 @@ def test_a_live_runs_curve_grows_without_a_reload(browser: Browser, tmp_path: Pa
     writer = RecordWriter(tmp_path / "run", scenario(), at_once=True)
     writer.write(0.0, start())
     facts = round_of_the_token()
-    with PageServer([tmp_path / "run"], "127.0.0.1", 0) as server:
+    with DashboardServer([tmp_path / "run"], "127.0.0.1", 0) as server:
         browser.open(server.url)
         browser.driver.execute_script("window.here = true")
         curve = "document.querySelector('.chart canvas').getAttribute('aria-label')"
@@ -270,7 +270,7 @@ def test_a_hundred_thousand_facts_arrive_in_pieces_and_within_bounds(browser: Br
     assert sum(1 for _ in read(folder)) == 100_000
     parsing = time.monotonic() - began
     began = time.monotonic()
-    with PageServer([folder], "127.0.0.1", 0) as server:
+    with DashboardServer([folder], "127.0.0.1", 0) as server:
         browser.open(server.url)
         browser.until("document.querySelector('.run').dataset.facts === '100000'")
         assert time.monotonic() - began < RATIO * parsing
@@ -288,7 +288,7 @@ def test_hostile_names_are_text(browser: Browser, tmp_path: Path) -> None:
     regions = (NAUGHTY, "</script><script>window.hacked=1</script>", "yonder")
     folder = write_ring(tmp_path / "run", regions=regions, title=NAUGHTY, task="</textarea>" + NAUGHTY)
     assert main(["report", str(folder), "--out", str(tmp_path / "report.html")]) == 0
-    with PageServer([folder], "127.0.0.1", 0) as server:
+    with DashboardServer([folder], "127.0.0.1", 0) as server:
         for url in (server.url, (tmp_path / "report.html").as_uri()):
             browser.open(url)
             browser.go(1.5)
@@ -322,7 +322,7 @@ def test_the_report_opens_from_disk_without_a_network(browser: Browser, tmp_path
 
 def test_several_runs_stand_side_by_side_and_in_step(browser: Browser, tmp_path: Path) -> None:
     folders = [write_ring(tmp_path / "a"), write_ring(tmp_path / "b", title="Stride", algorithm="stride")]
-    with PageServer(folders, "127.0.0.1", 0) as server:
+    with DashboardServer(folders, "127.0.0.1", 0) as server:
         browser.open(server.url, runs=2)
         browser.go(1.5)
         browser.until("[...document.querySelectorAll('.map')].every(map => map.dataset.token === '1')")

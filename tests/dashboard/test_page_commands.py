@@ -14,8 +14,8 @@ from ring import write_ring
 
 from spyker.cli.main import main
 from spyker.dashboard.bundle import SCRIPTS, STATIC, script, text
-from spyker.dashboard.child_process import Beside
-from spyker.records import FACTS, Begun, line
+from spyker.dashboard.child_process import DashboardProcess
+from spyker.records import FACTS, InitialModelLoaded, line
 
 
 def said(capsys: pytest.CaptureFixture[str]) -> str:
@@ -68,9 +68,9 @@ def test_dash_serves_until_it_is_ended(tmp_path: Path) -> None:
 
 
 def test_a_page_beside_a_command_ends_with_it(tmp_path: Path) -> None:
-    beside = Beside([write_ring(tmp_path / "run")], 0)
+    beside = DashboardProcess([write_ring(tmp_path / "run")], 0)
     assert requests.get(beside.url, timeout=60).status_code == 200
-    other = Beside([tmp_path / "not-yet"], beside.port)
+    other = DashboardProcess([tmp_path / "not-yet"], beside.port)
     assert other.port != beside.port, "a port that is taken is no reason not to run"
     for each in (beside, other):
         each.close()
@@ -103,7 +103,7 @@ def test_the_report_is_one_file_that_fetches_nothing(tmp_path: Path) -> None:
 def test_the_report_says_which_model_a_run_began_from(tmp_path: Path) -> None:
     folder = write_ring(tmp_path / "run")
     lines = (folder / FACTS).read_text().splitlines(keepends=True)
-    lines.insert(1, line(0.0, Begun("my models/first.safetensors", "c0ffee")))
+    lines.insert(1, line(0.0, InitialModelLoaded("my models/first.safetensors", "c0ffee")))
     (folder / FACTS).write_text("".join(lines))
     assert main(["report", str(folder), "--out", str(tmp_path / "report.html")]) == 0
     page = html.unescape((tmp_path / "report.html").read_text("utf-8"))

@@ -8,7 +8,7 @@ import pytest
 import requests
 from ring import write_ring
 
-from spyker.dashboard.http_server import PageServer, same
+from spyker.dashboard.http_server import DashboardServer, same
 from spyker.records import FACTS, RecordWriter
 
 TOKEN = "a-long-enough-word"
@@ -17,7 +17,7 @@ TOKEN = "a-long-enough-word"
 @pytest.fixture(scope="module")
 def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     folder = write_ring(tmp_path_factory.mktemp("runs") / "run")
-    with PageServer([folder], "127.0.0.1", 0) as server:
+    with DashboardServer([folder], "127.0.0.1", 0) as server:
         heard(server.url)
         yield server.url
 
@@ -77,7 +77,7 @@ def test_another_name_for_this_machine_is_refused(url: str) -> None:
 
 
 def test_with_a_token_only_those_who_know_it_are_let_in(tmp_path: Path) -> None:
-    with PageServer([write_ring(tmp_path / "run")], "127.0.0.1", 0, TOKEN) as server:
+    with DashboardServer([write_ring(tmp_path / "run")], "127.0.0.1", 0, TOKEN) as server:
         for wrong in ({}, {"token": "wrong"}, {"token": ""}, {"token": TOKEN[:-1]}, {"token": "ü"}):
             answer = requests.get(f"{server.url}api/runs", params=wrong, timeout=60)
             assert answer.status_code == 401
@@ -104,7 +104,7 @@ def test_news_of_a_run_that_goes_on_are_told_at_once(tmp_path: Path) -> None:
     writer = RecordWriter(tmp_path / "run", 'algorithm = "spyker"\n', at_once=True)
     facts = tmp_path / "run" / FACTS
     facts.write_bytes(b"".join(lines[:5]))
-    with PageServer([tmp_path / "run"], "127.0.0.1", 0) as server:
+    with DashboardServer([tmp_path / "run"], "127.0.0.1", 0) as server:
         before = json.loads(heard(server.url).removeprefix("data: "))["runs"]["0"]
         with facts.open("ab") as file:
             file.writelines(lines[5:])

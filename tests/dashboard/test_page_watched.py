@@ -11,7 +11,7 @@ from ring import LATENCY, round_of_the_token, start, update, write_crowd, write_
 
 from spyker.dashboard.watched_run import EVENTS, WatchedRun
 from spyker.protocol.facts import TokenArrived, UpdateApplied
-from spyker.records import FACTS, Evaluated, RecordWriter, Resumed, UnknownFact, first_fact, line, read
+from spyker.records import FACTS, Evaluated, RecordWriter, ServerResumed, UnknownFact, first_fact, line, read
 
 
 def watched(*folders: Path, read_all: bool = True) -> WatchedRun:
@@ -177,7 +177,7 @@ def test_kinds_of_facts_that_nobody_knows_are_told(tmp_path: Path) -> None:
         file.write(line(4.1, UnknownFact("quarantined", {"server": 1, "client": 5, "why": "its answers"})))
         file.write(line(4.2, UnknownFact("suspected", {"server": 0, "peer": 2})))
         file.write(line(4.3, UnknownFact("weather", {"region": "here", "rain": True})))
-        file.write(line(4.4, Resumed(1, 3, 2)))
+        file.write(line(4.4, ServerResumed(1, 3, 2)))
         file.write(line(4.5, UnknownFact("trusted", {"peer": 2})))
     run = watched(folder)
     concerns = {concern["who"]: concern["what"] for concern in run.at(4.45)["concerns"]}

@@ -7,13 +7,13 @@ from recording import started, write
 from ring import write_ring
 
 from spyker.dashboard.map_layout import place
-from spyker.dashboard.run_list import Shelf, check_runs
-from spyker.dashboard.topology import Surroundings
+from spyker.dashboard.run_list import RunList, check_runs
+from spyker.dashboard.topology import RunTopology
 from spyker.records import RecordError
 
 
-def looked(*folders: Path) -> Shelf:
-    shelf = Shelf(folders)
+def looked(*folders: Path) -> RunList:
+    shelf = RunList(folders)
     shelf.look()
     return shelf
 
@@ -79,7 +79,7 @@ def test_regions_never_stand_on_each_other(count: int) -> None:
 
 
 def test_a_scenario_that_says_nothing_of_the_world_is_enough() -> None:
-    world = Surroundings(started(), {"world": "round", "algorithm": 7})
+    world = RunTopology(started(), {"world": "round", "algorithm": 7})
     assert world.clients == [2, 2]
     assert world.latency[0][1] > 0
     assert world.payload()["hInter"] is None

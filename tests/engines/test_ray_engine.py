@@ -15,16 +15,16 @@ import remembering_task
 
 from spyker.cli.main import main
 from spyker.config.scenario import TaskChoice, Training
-from spyker.engines.engine import Engine, EvaluateJob, Here, TrainJob
+from spyker.engines.engine import Engine, EvaluateJob, InProcessEngine, TrainJob
 from spyker.engines.pool import LOSSES
-from spyker.engines.worker_processes import Workers
+from spyker.engines.worker_processes import ProcessPoolEngine
 from spyker.errors import ClientTrainingError, TaskError, UsageError
-from spyker.tasks.registry import Recipe
+from spyker.tasks.registry import TaskSpec
 
 ray = pytest.importorskip("ray", reason="Ray is not installed: pip install 'spyker-fl[ray]'")
 from ray.cluster_utils import Cluster  # noqa: E402
 
-from spyker.engines.ray_engine import SMALL, RayEngine, Store  # noqa: E402
+from spyker.engines.ray_engine import SMALL, ObjectStore, RayEngine  # noqa: E402
 
 IMPATIENT = {  # a node that is gone is noticed at once
     "health_check_initial_delay_ms": 0,
@@ -86,13 +86,13 @@ class TestDigits:
         self, engine: RayEngine, digits: Any
     ) -> None:
         start = digits.task.initial()
-        with Here(digits.task) as here:
+        with InProcessEngine(digits.task) as here:
             right = results(here, start)
         assert results(engine, start) == right
         assert len(engine.workers) == 2
         assert len({node for node, _ in places(engine)}) == 2
         for count in (1, 2, 3):
-            with Workers(digits.recipe, digits.parameters, count) as workers:
+            with ProcessPoolEngine(digits.recipe, digits.parameters, count) as workers:
                 assert results(workers, start) == right
 
     def test_an_actor_killed_in_mid_run_is_replaced_and_changes_no_byte(
@@ -136,7 +136,7 @@ def test_the_command_leaves_the_same_bytes(cluster: Any, tmp_path: Path, monkeyp
 
 def test_a_clients_state_comes_back_whoever_trains_it(cluster: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(Path(remembering_task.__file__).parent)
-    plan = Recipe(TaskChoice("remembering_task:make", {}), clients=4, seed=1, training=Training())
+    plan = TaskSpec(TaskChoice("remembering_task:make", {}), clients=4, seed=1, training=Training())
     task = plan.make()
 
     def results(engine: Engine) -> list[Any]:
@@ -152,7 +152,7 @@ def test_a_clients_state_comes_back_whoever_trains_it(cluster: Any, monkeypatch:
                     states[job.client] = job.left
         return found
 
-    assert results(RayEngine(plan, count=2, address=cluster.address)) == results(Here(task))
+    assert results(RayEngine(plan, count=2, address=cluster.address)) == results(InProcessEngine(task))
 
 
 @pytest.mark.parametrize(
@@ -165,7 +165,7 @@ def test_a_clients_state_comes_back_whoever_trains_it(cluster: Any, monkeypatch:
 )
 @pytest.mark.timeout(60)
 def test_a_task_that_always_fails_ends_the_run_with_its_own_error(
-    cluster: Any, fragile: Callable[..., Recipe], curse: dict[str, str], complaint: str
+    cluster: Any, fragile: Callable[..., TaskSpec], curse: dict[str, str], complaint: str
 ) -> None:
     job = TrainJob(4, np.zeros(3, np.float32), 0.1, 0)
     with RayEngine(fragile(**curse), address=cluster.address) as engine:
@@ -175,7 +175,7 @@ def test_a_task_that_always_fails_ends_the_run_with_its_own_error(
 
 
 @pytest.mark.timeout(60)
-def test_a_training_that_fails_concerns_no_other(cluster: Any, fragile: Callable[..., Recipe]) -> None:
+def test_a_training_that_fails_concerns_no_other(cluster: Any, fragile: Callable[..., TaskSpec]) -> None:
     jobs = [TrainJob(k, np.zeros(3, np.float32), 0.1, 0) for k in range(6)]
     with RayEngine(fragile(raises="client 4"), count=1, address=cluster.address) as engine:
         for job in jobs:
@@ -190,7 +190,7 @@ def test_a_training_that_fails_concerns_no_other(cluster: Any, fragile: Callable
 
 
 def test_a_model_goes_into_the_store_once_and_leaves_it_when_nobody_holds_it(
-    cluster: Any, fragile: Callable[..., Recipe], monkeypatch: pytest.MonkeyPatch
+    cluster: Any, fragile: Callable[..., TaskSpec], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     engine = RayEngine(fragile(), count=1, address=cluster.address)
     put, puts = ray.put, []
@@ -211,9 +211,9 @@ def test_a_model_goes_into_the_store_once_and_leaves_it_when_nobody_holds_it(
         assert len(engine.store) == 0
 
 
-def test_the_store_never_takes_one_vector_for_another(cluster: Any, fragile: Callable[..., Recipe]) -> None:
+def test_the_store_never_takes_one_vector_for_another(cluster: Any, fragile: Callable[..., TaskSpec]) -> None:
     with RayEngine(fragile(), count=1, address=cluster.address):
-        store = Store()
+        store = ObjectStore()
         for value in range(30):  # the memory of one, and with it its id, becomes the next one's
             assert ray.get(store.put(frozen(value)))[0] == value
         changing = np.zeros(SMALL, np.float32)
@@ -227,7 +227,7 @@ def test_the_store_never_takes_one_vector_for_another(cluster: Any, fragile: Cal
 
 
 def test_a_cluster_without_a_free_processor_is_waited_for_and_the_user_told(
-    cluster: Any, fragile: Callable[..., Recipe], monkeypatch: pytest.MonkeyPatch
+    cluster: Any, fragile: Callable[..., TaskSpec], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     job = TrainJob(4, np.zeros(3, np.float32), 0.1, 0)
     greedy = RayEngine(fragile(), address=cluster.address)
@@ -248,6 +248,6 @@ def test_a_cluster_without_a_free_processor_is_waited_for_and_the_user_told(
 
 
 @pytest.mark.timeout(30)
-def test_an_address_where_nobody_listens_is_refused(fragile: Callable[..., Recipe]) -> None:
+def test_an_address_where_nobody_listens_is_refused(fragile: Callable[..., TaskSpec]) -> None:
     with pytest.raises(UsageError, match=r"--ray-address: cannot connect to .127.0.0.1:1. .*ray start"):
         RayEngine(fragile(), address="127.0.0.1:1")

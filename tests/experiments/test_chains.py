@@ -5,7 +5,7 @@ from pathlib import Path
 from spyker.config.scenario import Scenario, load
 from spyker.experiments.chains import Chain, Steps, run_chains
 from spyker.experiments.runner import folder_of
-from spyker.sim.clock import Stop
+from spyker.sim.clock import StopRequest
 from spyker.tasks.registry import resolve
 
 
@@ -38,7 +38,7 @@ def test_chains_end_with_what_they_found_and_are_told_what_diverged(tmp_path: Pa
 
 
 def test_a_chain_that_was_stopped_goes_on_and_repeats_nothing(tmp_path: Path) -> None:
-    stop = Stop()
+    stop = StopRequest()
     first = Chain(halving("spyker"), tmp_path)
 
     def enough() -> None:

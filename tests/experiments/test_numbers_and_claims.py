@@ -2,7 +2,7 @@
 
 import pytest
 
-from spyker.experiments.claims import Claim, Kind, Verdict, table, truth
+from spyker.experiments.claims import Claim, ClaimKind, ClaimVerdict, table, truth
 from spyker.experiments.item import Results
 from spyker.experiments.items.accuracy import common_levels, first_of, last_of, not_behind
 from spyker.plots.curves import Curve
@@ -26,42 +26,42 @@ def test_comparisons_are_made_seed_by_seed() -> None:
 @pytest.mark.parametrize(
     ("ours", "verdict"),
     [
-        ([61.0, 62.0], Verdict.HOLDS),
-        ([49.0, 49.0], Verdict.HOLDS),  # four fifths of 61 are 48.8
-        ([80.0], Verdict.HOLDS),  # a larger effect confirms it as well
-        ([48.0, 48.0], Verdict.DIRECTION),
-        ([90.0, 1.0], Verdict.DIRECTION),  # it is the mean that counts for the size
-        ([6.0, 23.0], Verdict.DIRECTION),
-        ([120.0, -1.0], Verdict.FAILS),  # one seed disagrees
-        ([0.0], Verdict.FAILS),
-        ([61.0, None], Verdict.OPEN),
-        ([], Verdict.OPEN),
+        ([61.0, 62.0], ClaimVerdict.HOLDS),
+        ([49.0, 49.0], ClaimVerdict.HOLDS),  # four fifths of 61 are 48.8
+        ([80.0], ClaimVerdict.HOLDS),  # a larger effect confirms it as well
+        ([48.0, 48.0], ClaimVerdict.DIRECTION),
+        ([90.0, 1.0], ClaimVerdict.DIRECTION),  # it is the mean that counts for the size
+        ([6.0, 23.0], ClaimVerdict.DIRECTION),
+        ([120.0, -1.0], ClaimVerdict.FAILS),  # one seed disagrees
+        ([0.0], ClaimVerdict.FAILS),
+        ([61.0, None], ClaimVerdict.OPEN),
+        ([], ClaimVerdict.OPEN),
     ],
 )
-def test_verdicts(ours: list[float | None], verdict: Verdict) -> None:
+def test_verdicts(ours: list[float | None], verdict: ClaimVerdict) -> None:
     assert Claim("faster", 61.0, sample(ours), unit=" %").verdict is verdict
 
 
 @pytest.mark.parametrize(
     ("mine", "theirs", "verdict"),
     [
-        (12.0, beyond(40.0), Verdict.HOLDS),  # at least 70 % less time
-        (30.0, beyond(40.0), Verdict.DIRECTION),  # at least 25 %
-        (beyond(40.0), 40.0, Verdict.FAILS),
-        (beyond(40.0), beyond(40.0), Verdict.OPEN),
-        (beyond(20.0), 40.0, Verdict.OPEN),  # it may be 21 s or 41 s
+        (12.0, beyond(40.0), ClaimVerdict.HOLDS),  # at least 70 % less time
+        (30.0, beyond(40.0), ClaimVerdict.DIRECTION),  # at least 25 %
+        (beyond(40.0), 40.0, ClaimVerdict.FAILS),
+        (beyond(40.0), beyond(40.0), ClaimVerdict.OPEN),
+        (beyond(20.0), 40.0, ClaimVerdict.OPEN),  # it may be 21 s or 41 s
     ],
 )
 def test_a_time_beyond_the_end_of_a_run_decides_what_it_can(
-    mine: float | tuple[float, float], theirs: float | tuple[float, float], verdict: Verdict
+    mine: float | tuple[float, float], theirs: float | tuple[float, float], verdict: ClaimVerdict
 ) -> None:
     assert Claim("faster", 61.0, less(sample([mine]), sample([theirs]))).verdict is verdict
 
 
 def test_one_seed_that_disagrees_decides_whatever_the_others_would_show() -> None:
     gain = less(sample([beyond(40.0), beyond(40.0)]), sample([30.0, beyond(40.0)]))
-    assert Claim("faster", 61.0, gain).verdict is Verdict.FAILS
-    assert truth("first", [False, None]).verdict is Verdict.FAILS
+    assert Claim("faster", 61.0, gain).verdict is ClaimVerdict.FAILS
+    assert truth("first", [False, None]).verdict is ClaimVerdict.FAILS
 
 
 def test_bounds_are_shown() -> None:
@@ -86,37 +86,37 @@ def test_a_size_has_its_interval() -> None:
 
 def test_no_effect_may_be_another_number_than_zero() -> None:
     slower = Claim("takes longer", 1.5, sample([1.39]), neutral=1.0)
-    assert slower.verdict is Verdict.DIRECTION  # an effect of 0.39 is less than four fifths of 0.5
-    assert Claim("takes longer", 1.5, sample([1.41]), neutral=1.0).verdict is Verdict.HOLDS
-    assert Claim("takes longer", 1.5, sample([0.9]), neutral=1.0).verdict is Verdict.FAILS
+    assert slower.verdict is ClaimVerdict.DIRECTION  # an effect of 0.39 is less than four fifths of 0.5
+    assert Claim("takes longer", 1.5, sample([1.41]), neutral=1.0).verdict is ClaimVerdict.HOLDS
+    assert Claim("takes longer", 1.5, sample([0.9]), neutral=1.0).verdict is ClaimVerdict.FAILS
 
 
 def test_a_claim_without_a_size_has_a_direction_only() -> None:
-    assert Claim("decay helps", None, sample([0.1])).verdict is Verdict.HOLDS
+    assert Claim("decay helps", None, sample([0.1])).verdict is ClaimVerdict.HOLDS
 
 
 def test_true_or_false() -> None:
-    assert truth("first", [True, True]).verdict is Verdict.HOLDS
-    assert truth("first", [True, False]).verdict is Verdict.FAILS
-    assert truth("first", [True, None]).verdict is Verdict.OPEN
+    assert truth("first", [True, True]).verdict is ClaimVerdict.HOLDS
+    assert truth("first", [True, False]).verdict is ClaimVerdict.FAILS
+    assert truth("first", [True, None]).verdict is ClaimVerdict.OPEN
     assert [truth("", h).here for h in ([True], [False], [True, False])] == ["yes", "no", "in 1 of 2 seeds"]
 
 
 @pytest.mark.parametrize(
     ("kind", "ours", "verdict"),
     [
-        (Kind.LEVEL, [300.0], Verdict.HOLDS),
-        (Kind.LEVEL, [240.0, 250.0], Verdict.HOLDS),
-        (Kind.LEVEL, [239.0], Verdict.FAILS),
-        (Kind.LEVEL, [3000.0], Verdict.FAILS),  # more is not better
-        (Kind.LEVEL, [None], Verdict.OPEN),
-        (Kind.LIMIT, [300.0], Verdict.HOLDS),
-        (Kind.LIMIT, [10.0], Verdict.HOLDS),
-        (Kind.LIMIT, [375.0], Verdict.HOLDS),
-        (Kind.LIMIT, [376.0], Verdict.FAILS),
+        (ClaimKind.LEVEL, [300.0], ClaimVerdict.HOLDS),
+        (ClaimKind.LEVEL, [240.0, 250.0], ClaimVerdict.HOLDS),
+        (ClaimKind.LEVEL, [239.0], ClaimVerdict.FAILS),
+        (ClaimKind.LEVEL, [3000.0], ClaimVerdict.FAILS),  # more is not better
+        (ClaimKind.LEVEL, [None], ClaimVerdict.OPEN),
+        (ClaimKind.LIMIT, [300.0], ClaimVerdict.HOLDS),
+        (ClaimKind.LIMIT, [10.0], ClaimVerdict.HOLDS),
+        (ClaimKind.LIMIT, [375.0], ClaimVerdict.HOLDS),
+        (ClaimKind.LIMIT, [376.0], ClaimVerdict.FAILS),
     ],
 )
-def test_levels_and_limits(kind: Kind, ours: list[float | None], verdict: Verdict) -> None:
+def test_levels_and_limits(kind: ClaimKind, ours: list[float | None], verdict: ClaimVerdict) -> None:
     assert Claim("around 300", 300.0, sample(ours), kind=kind).verdict is verdict
 
 
@@ -178,7 +178,7 @@ def test_nothing_is_concluded_from_levels_next_to_guessing() -> None:
     results = made_up(fast=[0.2, 0.25, 0.24], slow=[0.1, 0.2, 0.25])
     levels = common_levels(results, least=0.3)
     times_to_it = {label: results.to_level(label, levels) for label in results.labels}
-    assert truth("fast is first", first_of(times_to_it, "fast")).verdict is Verdict.OPEN
+    assert truth("fast is first", first_of(times_to_it, "fast")).verdict is ClaimVerdict.OPEN
     assert common_levels(results, least=0.25).numbers == (0.25,)
 
 

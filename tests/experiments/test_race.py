@@ -25,7 +25,7 @@ from spyker.experiments.race.worlds import (
     STAY,
     TWO_LABELS,
     Course,
-    World,
+    RaceWorld,
 )
 from spyker.records import find_runs
 from spyker.tasks.registry import resolve
@@ -46,10 +46,10 @@ SMALL_COURSE = Course(
     {
         world.name: world
         for world in (
-            World(IID, "IID", "one", TINY, IID, "paper", **ALONE),  # type: ignore[arg-type]
-            World(TWO_LABELS, "two labels", "two", TINY | {"task.dimension": 4}, TWO_LABELS, "paper", **ALONE),  # type: ignore[arg-type]
-            World(IMBALANCE, "uneven", "three", TINY | {"world.clients": [5, 1]}, TWO_LABELS, **ALONE),  # type: ignore[arg-type]
-            World(ROOM, "one room", "four", TINY | ROOMY, TWO_LABELS, **ALONE),  # type: ignore[arg-type]
+            RaceWorld(IID, "IID", "one", TINY, IID, "paper", **ALONE),  # type: ignore[arg-type]
+            RaceWorld(TWO_LABELS, "two labels", "two", TINY | {"task.dimension": 4}, TWO_LABELS, "paper", **ALONE),  # type: ignore[arg-type]
+            RaceWorld(IMBALANCE, "uneven", "three", TINY | {"world.clients": [5, 1]}, TWO_LABELS, **ALONE),  # type: ignore[arg-type]
+            RaceWorld(ROOM, "one room", "four", TINY | ROOMY, TWO_LABELS, **ALONE),  # type: ignore[arg-type]
         )
     },
     trials=3,

@@ -8,10 +8,10 @@ import pytest
 
 from spyker.experiments.race.bars import bars, never_slower, standing
 from spyker.experiments.race.board import Cell, stays
-from spyker.experiments.race.intervals import Times, difference, ratio
+from spyker.experiments.race.intervals import SeedTimes, difference, ratio
 from spyker.experiments.race.lineup import Race, defaults_label, end_label, title
 from spyker.experiments.race.search import PENALTY, Trial, best, crossing
-from spyker.experiments.race.worlds import IID, IMBALANCE, OURS, ROOM, TWO_LABELS, Course, World
+from spyker.experiments.race.worlds import IID, IMBALANCE, OURS, ROOM, TWO_LABELS, Course, RaceWorld
 from spyker.plots.curves import Curve
 
 
@@ -24,7 +24,7 @@ def rising(*scores: float, higher_is_better: bool = True, interval: float = 1.0)
 
 def test_the_interval_of_a_mean_is_students() -> None:
     # mean 4, deviation 2, n 3: 4.3027 · 2 / √3
-    found = Times((2.0, 4.0, 6.0), 15.0).mean()
+    found = SeedTimes((2.0, 4.0, 6.0), 15.0).mean()
     assert (found.value, found.mark) == (4.0, "")
     assert found.low == pytest.approx(4 - 4.30265 * 2 / math.sqrt(3), abs=1e-4)
     assert found.high == pytest.approx(4 + 4.30265 * 2 / math.sqrt(3), abs=1e-4)
@@ -33,25 +33,25 @@ def test_the_interval_of_a_mean_is_students() -> None:
 
 def test_ratios_are_paired_and_on_logarithms() -> None:
     # 1/2, 1/2 and 1/8: logarithms to base 2 are -1, -1, -3; mean -5/3, deviation 2/√3
-    found = ratio(Times((1.0, 2.0, 1.0), 15.0), Times((2.0, 4.0, 8.0), 15.0))
+    found = ratio(SeedTimes((1.0, 2.0, 1.0), 15.0), SeedTimes((2.0, 4.0, 8.0), 15.0))
     half = 4.30265 * (2 / math.sqrt(3)) / math.sqrt(3)
     assert found.value == pytest.approx(2 ** (-5 / 3))
     assert found.low == pytest.approx(2 ** (-5 / 3 - half), rel=1e-4)
     assert found.high == pytest.approx(2 ** (-5 / 3 + half), rel=1e-4)
-    less = difference(Times((1.0, 2.0, 1.0), 15.0), Times((2.0, 4.0, 8.0), 15.0))
+    less = difference(SeedTimes((1.0, 2.0, 1.0), 15.0), SeedTimes((2.0, 4.0, 8.0), 15.0))
     assert less.value == pytest.approx(-10 / 3)
 
 
 def test_seeds_that_only_one_has_are_left_out() -> None:
-    assert ratio(Times((1.0, 3.0, 100.0), 150.0), Times((2.0, 6.0), 15.0)).value == pytest.approx(0.5)
-    assert ratio(Times((1.0,), 15.0), Times((2.0,), 15.0)).between() == "0.50"
+    assert ratio(SeedTimes((1.0, 3.0, 100.0), 150.0), SeedTimes((2.0, 6.0), 15.0)).value == pytest.approx(0.5)
+    assert ratio(SeedTimes((1.0,), 15.0), SeedTimes((2.0,), 15.0)).between() == "0.50"
 
 
 def test_what_was_not_reached_counts_as_the_horizon_and_is_marked() -> None:
-    there, late = Times((3.0, 3.0), 15.0), Times((9.0, None), 15.0)
+    there, late = SeedTimes((3.0, 3.0), 15.0), SeedTimes((9.0, None), 15.0)
     assert late.mean().around(" s") == "> 12 s"
     assert ratio(there, late).between() == "< 0.26"
-    assert Times((None, None), 15.0).mean().around(" s") == "> 15 s"
+    assert SeedTimes((None, None), 15.0).mean().around(" s") == "> 15 s"
     assert (ratio(there, late).mark, ratio(late, there).mark, ratio(late, late).mark) == ("<", ">", "?")
     assert ratio(there, late).value == pytest.approx(math.sqrt(3 / 9 * 3 / 15))
     assert ratio(late, late).between() == "?"
@@ -79,18 +79,19 @@ class Told(Race):
     def __init__(self, times: Mapping[str, Mapping[str, Sequence[float | None]]], algorithms: Sequence[str]) -> None:
         self.times, self.algorithms, self.seeds = times, algorithms, None
         self.worlds = [
-            World(name, name, "", {}, TWO_LABELS, "paper" if name in (IID, TWO_LABELS) else "others") for name in times
+            RaceWorld(name, name, "", {}, TWO_LABELS, "paper" if name in (IID, TWO_LABELS) else "others")
+            for name in times
         ]
         self.course = Course("full", "", {world.name: world for world in self.worlds}, 1)
 
-    def cell(self, world: World, label: str) -> Cell | None:
+    def cell(self, world: RaceWorld, label: str) -> Cell | None:
         found = self.times[world.name].get(label)
         if found is None:
             return None
         if label == end_label():
             curves = tuple(rising(0.0, final or 0.0) for final in found)
-            return Cell(tuple(range(len(found))), curves, Times(tuple(found), 15.0), Times(tuple(found), 15.0))
-        numbers = Times(tuple(found), 15.0)
+            return Cell(tuple(range(len(found))), curves, SeedTimes(tuple(found), 15.0), SeedTimes(tuple(found), 15.0))
+        numbers = SeedTimes(tuple(found), 15.0)
         return Cell(tuple(range(len(found))), (None,) * len(found), numbers, numbers)
 
 

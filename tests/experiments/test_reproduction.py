@@ -11,7 +11,7 @@ from spyker.cli.main import main
 from spyker.experiments.item import Profile, Section
 from spyker.experiments.items import ITEMS, PAPER
 from spyker.experiments.profiles import PROFILES
-from spyker.experiments.reproduction import Plan, plan, tell
+from spyker.experiments.reproduction import ItemPlan, plan, tell
 from spyker.experiments.reproduction_document import document
 from spyker.experiments.runner import folder_of, run_all
 from spyker.records import RunRecord
@@ -27,7 +27,7 @@ MINIATURE = Profile(
 
 
 @pytest.fixture(scope="module")
-def made(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[Plan], dict[str, Section]]:
+def made(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[ItemPlan], dict[str, Section]]:
     out = tmp_path_factory.mktemp("reproduce")
     plans = [plan(item, MINIATURE) for item in ITEMS.values()]
     scenarios = [s for p in plans for s in p.all()]
@@ -44,7 +44,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[Plan], di
 @pytest.mark.timeout(400)
 @pytest.mark.parametrize("name", ITEMS)
 def test_an_item_leaves_a_figure_numbers_and_a_section(
-    name: str, made: tuple[Path, list[Plan], dict[str, Section]]
+    name: str, made: tuple[Path, list[ItemPlan], dict[str, Section]]
 ) -> None:
     folder = made[0] / name
     with Image.open(folder / "figure.png") as picture:
@@ -62,13 +62,13 @@ def test_an_item_leaves_a_figure_numbers_and_a_section(
 
 
 @pytest.mark.timeout(400)
-def test_items_share_identical_runs(made: tuple[Path, list[Plan], dict[str, Section]]) -> None:
+def test_items_share_identical_runs(made: tuple[Path, list[ItemPlan], dict[str, Section]]) -> None:
     out, plans, _ = made
     assert len(list((out / "runs").iterdir())) < sum(len(p.scenarios) for p in plans)
 
 
 @pytest.mark.timeout(400)
-def test_the_document_has_every_section_and_every_claim(made: tuple[Path, list[Plan], dict[str, Section]]) -> None:
+def test_the_document_has_every_section_and_every_claim(made: tuple[Path, list[ItemPlan], dict[str, Section]]) -> None:
     _, plans, sections = made
     text = document(plans, sections, lambda name: f"{name}.png")
     for name, section in sections.items():
@@ -85,7 +85,7 @@ def test_the_document_has_every_section_and_every_claim(made: tuple[Path, list[P
 
 
 @pytest.mark.timeout(400)
-def test_what_is_not_finished_is_named_and_the_rest_told(made: tuple[Path, list[Plan], dict[str, Section]]) -> None:
+def test_what_is_not_finished_is_named_and_the_rest_told(made: tuple[Path, list[ItemPlan], dict[str, Section]]) -> None:
     _, plans, sections = made
     text = document(plans, {"queues": sections["queues"]}, lambda name: f"{name}.png")
     assert "## queues" in text
@@ -93,7 +93,7 @@ def test_what_is_not_finished_is_named_and_the_rest_told(made: tuple[Path, list[
 
 
 @pytest.mark.timeout(400)
-def test_every_claim_can_be_explained(made: tuple[Path, list[Plan], dict[str, Section]]) -> None:
+def test_every_claim_can_be_explained(made: tuple[Path, list[ItemPlan], dict[str, Section]]) -> None:
     unexplained = [c.sentence for section in made[2].values() for c in section.claims if not c.why]
     assert unexplained == []
 

@@ -12,14 +12,7 @@ import pytest
 
 from spyker.config.scenario import Scenario, load
 from spyker.errors import RunFailedError, UsageError
-from spyker.experiments.runner import (
-    Report,
-    folder_of,
-    held,
-    is_finished,
-    run_all,
-    with_seeds,
-)
+from spyker.experiments.runner import RunProgress, folder_of, is_finished, locked_folder, run_all, with_seeds
 from spyker.tasks.registry import resolve
 
 
@@ -31,7 +24,7 @@ def scenario(**changes: object) -> Scenario:
 @pytest.mark.parametrize("in_order", [True, False])
 def test_the_longest_run_first_unless_the_order_counts(in_order: bool, tmp_path: Path) -> None:
     short, long = scenario(duration=0.5), scenario(duration=1.0)
-    news: list[Report] = []
+    news: list[RunProgress] = []
     run_all([short, long], tmp_path, 1, news.append, in_order=in_order)
     done = [report.folder for report in news if report.finished]
     expected = [folder_of(s, tmp_path) for s in (short, long)]
@@ -40,7 +33,7 @@ def test_the_longest_run_first_unless_the_order_counts(in_order: bool, tmp_path:
 
 def test_one_run_per_scenario_in_their_order_and_equal_ones_run_once(tmp_path: Path) -> None:
     a, b = scenario(), scenario(algorithm="fedasync")
-    news: list[Report] = []
+    news: list[RunProgress] = []
     runs = run_all([a, b, a], tmp_path, jobs=2, report=news.append)
     assert [run and run.start.algorithm for run in runs] == ["spyker", "fedasync", "spyker"]
     assert runs[0] is not None
@@ -139,10 +132,10 @@ def alive(pid: int) -> bool:
 
 
 def test_a_folder_of_runs_serves_one_command_at_a_time(tmp_path: Path) -> None:
-    with held(tmp_path / "out" / "runs"):
+    with locked_folder(tmp_path / "out" / "runs"):
         (tmp_path / "out" / "runs" / ".spyker-quadratic-12-34").mkdir()
-        with pytest.raises(UsageError, match="in use by another command"), held(tmp_path / "out" / "runs"):
+        with pytest.raises(UsageError, match="in use by another command"), locked_folder(tmp_path / "out" / "runs"):
             pass
         assert (tmp_path / "out" / "runs" / ".spyker-quadratic-12-34").exists(), "what another command works on stays"
-    with held(tmp_path / "out" / "runs"):
+    with locked_folder(tmp_path / "out" / "runs"):
         assert not (tmp_path / "out" / "runs" / ".spyker-quadratic-12-34").exists()

@@ -18,7 +18,7 @@ import spyker
 from spyker.api.read_scenario import read_scenario
 from spyker.cli.main import main
 from spyker.config.scenario import dump
-from spyker.net.local_cluster import Local
+from spyker.net.local_cluster import LocalCluster
 from spyker.protocol.facts import ClientReported
 from spyker.records import RunRecord, first_fact
 
@@ -89,7 +89,7 @@ def test_a_deployed_app_is_equal_to_a_task(kind: str, tmp_path: Path) -> None:
     plain = tmp_path / "plain.toml"  # without a task
     text = dump(scenario)
     plain.write_text(text[: text.index("[task]")] + text[text.index("[world]") :], "utf-8")
-    with Local(scenario, tmp_path / "local", insecure=True, paced=False, duration=None) as local:
+    with LocalCluster(scenario, tmp_path / "local", insecure=True, paced=False, duration=None) as local:
         local.servers.append(local.serve(0))
         join = [sys.executable, "-m", "spyker", "join", str(plain), "--flower", app(kind), "--insecure"]
         for k in range(2):
@@ -115,11 +115,11 @@ def test_an_app_is_as_good_as_a_pytorch_task(kind: str) -> None:
     """With one batch per epoch the order of the images does not matter, and the sums differ in their rounding alone."""
     from digits_pytorch.task import Net, load_data, load_test_data
     from spyker.config.scenario import Training
-    from spyker.tasks.registry import recipe
+    from spyker.tasks.registry import task_spec
     from spyker.tasks.torch_task import TorchTask
 
     settings = {"task.app": app(kind), "task.run-config": "batch-size=1000 local-epochs=3"}
-    flower = recipe(read_scenario(task="flower", clients=4, settings=settings)).make()
+    flower = task_spec(read_scenario(task="flower", clients=4, settings=settings)).make()
     datasets = [load_data(k, 4, 1000)[0].dataset for k in range(4)]
     training = Training(batch_size=1000, epochs=3)
     task = TorchTask(Net(), datasets, load_test_data().dataset, training)

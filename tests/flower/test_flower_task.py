@@ -11,17 +11,17 @@ import spyker
 from spyker.api.read_scenario import read_scenario
 from spyker.config.scenario import Scenario, dump
 from spyker.engines.engine import EvaluateJob, TrainJob
-from spyker.engines.start_engine import start
+from spyker.engines.start_engine import start_engine
 from spyker.errors import TaskError, UsageError
 from spyker.records import Evaluated
-from spyker.tasks.checked_task import Guard
-from spyker.tasks.registry import recipe
+from spyker.tasks.checked_task import CheckedTask
+from spyker.tasks.registry import task_spec
 from spyker.tasks.task import Metric
 
 pytest.importorskip("flwr", reason="needs Flower: pip install 'spyker-fl[flower]'")
 import tiny_apps
 
-from spyker.flower.arrays import Arrays
+from spyker.flower.arrays import NamedArrays
 
 
 def scenario(app: str = "tiny_apps:telling", clients: int = 4, **options: Any) -> Scenario:
@@ -33,7 +33,7 @@ def scenario(app: str = "tiny_apps:telling", clients: int = 4, **options: Any) -
 
 
 def make(*args: Any, **options: Any) -> Any:
-    return recipe(scenario(*args, **options)).make()
+    return task_spec(scenario(*args, **options)).make()
 
 
 def test_an_app_is_told_rate_age_round_and_partition() -> None:
@@ -138,7 +138,7 @@ def test_examples_and_numbers_are_in_the_answer() -> None:
 
 def test_an_app_finds_its_state_again() -> None:
     task = make()
-    guard, weights, state = Guard(task), task.initial(), None
+    guard, weights, state = CheckedTask(task), task.initial(), None
     for count in (1, 2, 3):
         trained: Any = guard.train(1, weights, 0.1, count - 1, state)
         state = trained.state
@@ -193,7 +193,7 @@ def test_a_server_fn_has_the_first_model_the_configuration_and_the_judge() -> No
 
 def test_a_server_app_runs_once_however_many_workers_there_are(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    task, engine = start(scenario(server="tiny_apps:leaving"), workers=2)
+    task, engine = start_engine(scenario(server="tiny_apps:leaving"), workers=2)
     with engine:
         trainings = [TrainJob(k, task.initial(), 0.1, 0) for k in range(3)]
         evaluation = EvaluateJob(task.initial())
@@ -246,7 +246,7 @@ def test_a_project_names_the_server_and_has_the_configuration(tmp_path: Path, mo
 def test_what_goes_wrong_names_client_and_reason(app: str, complaint: str) -> None:
     task = make(f"tiny_apps:{app}", model="tiny_apps:model")
     with pytest.raises(TaskError, match=complaint):
-        Guard(task).train(3, task.initial(), 0.1, 0)
+        CheckedTask(task).train(3, task.initial(), 0.1, 0)
 
 
 @pytest.mark.parametrize(
@@ -293,7 +293,7 @@ def test_numbers_that_are_not_finite_are_found_in_their_arrays() -> None:
 
 def test_statistics_of_a_normalisation_stand_last() -> None:
     rows = {"0.running_var": np.ones(3), "0.weight": np.zeros((2, 3)), "0.running_mean": np.zeros(3)}
-    arrays = Arrays.of({name: array.astype(np.float32) for name, array in rows.items()})
+    arrays = NamedArrays.of({name: array.astype(np.float32) for name, array in rows.items()})
     assert arrays.layout.names == ("0.weight", "0.running_var", "0.running_mean")
     assert arrays.statistics == 6
     np.testing.assert_array_equal(arrays.vector(rows), [0, 0, 0, 0, 0, 0, 1, 1, 1, 0, 0, 0])

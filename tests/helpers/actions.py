@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from spyker.protocol.messages import Record, StartTimer, StopTimer, ToServer, Update
+from spyker.protocol.messages import RecordFact, StartTimer, StopTimer, ToServer, Update
 
 
 def vector(*values):
@@ -18,7 +18,7 @@ def sent(actions):
 
 
 def stated(actions, kind):
-    return [a.fact for a in actions if isinstance(a, Record) and isinstance(a.fact, kind)]
+    return [a.fact for a in actions if isinstance(a, RecordFact) and isinstance(a.fact, kind)]
 
 
 def timers(actions):

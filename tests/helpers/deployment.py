@@ -22,14 +22,14 @@ from spyker.net import spyker_pb2 as pb
 from spyker.net.certificates import load_credential
 from spyker.net.channels import ATTEND, channel, open_stream
 from spyker.net.frames import PROTOCOL, send, split
-from spyker.net.local_cluster import Local, free_ports
+from spyker.net.local_cluster import LocalCluster, free_ports
 from spyker.net.server_config import learning_digest
 from spyker.net.wire import fill
-from spyker.node.task_tokens import SAID, Ticket
+from spyker.node.task_tokens import SAID, TaskToken
 from spyker.protocol.messages import Update
-from spyker.records import RecordError, RunRecord, RunStarted, Stated
+from spyker.records import RecordedFact, RecordError, RunRecord, RunStarted
 from spyker.tasks.layout import layout_digest
-from spyker.tasks.registry import recipe, resolve
+from spyker.tasks.registry import resolve, task_spec
 
 DEADLINE = 60.0
 
@@ -57,12 +57,12 @@ def until(condition: Callable[[], Any], seconds: float = DEADLINE) -> Any:
     return result
 
 
-def as_table(stated: Stated[Any]) -> dict[str, Any]:
+def as_table(stated: RecordedFact[Any]) -> dict[str, Any]:
     """A fact as the line of a record has it."""
     return {"t": stated.t, "kind": stated.fact.kind, **asdict(stated.fact), "queue": stated.queue}
 
 
-class Deployed(Local):
+class Deployed(LocalCluster):
     """A deployment whose logs, facts and metrics a test can read."""
 
     def __init__(self, scenario: dict[str, Any], folder: Path, *, duration: float | None = None, **deploy: Any) -> None:
@@ -118,9 +118,9 @@ class Given(NamedTuple):
     ticket: bytes
 
     @property
-    def said(self) -> Ticket:
+    def said(self) -> TaskToken:
         """What the ticket says."""
-        return Ticket._make(SAID.unpack(self.ticket[: SAID.size]))
+        return TaskToken._make(SAID.unpack(self.ticket[: SAID.size]))
 
     def forged(self, **changes: Any) -> bytes:
         """A ticket that says something else."""
@@ -131,7 +131,7 @@ class Speaker:
     """A client made by hand."""
 
     def __init__(self, deployed: Deployed, client: int, stream: Any) -> None:
-        task = recipe(deployed.scenario).make()
+        task = task_spec(deployed.scenario).make()
         self.hello = pb.Hello(
             protocol=PROTOCOL,
             client=client,

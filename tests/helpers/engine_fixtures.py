@@ -4,10 +4,10 @@ from pathlib import Path
 import pytest
 
 from spyker.config.scenario import TaskChoice, Training, load
-from spyker.engines.engine import Engine, Here
+from spyker.engines.engine import Engine, InProcessEngine
 from spyker.records import Fact, line
-from spyker.sim.simulate import run
-from spyker.tasks.registry import Recipe, recipe, resolve
+from spyker.sim.simulate import simulate
+from spyker.tasks.registry import TaskSpec, resolve, task_spec
 
 FRAGILE = """
 import os, signal
@@ -44,11 +44,11 @@ def make(clients, seed, training, raises=None, dies=None, returns=None):
 
 
 @pytest.fixture
-def fragile(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Recipe]:
+def fragile(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., TaskSpec]:
     """A task that raises an error, or dies, when it is made or when it trains a certain client."""
     (tmp_path / "fragile.py").write_text(FRAGILE)
     monkeypatch.chdir(tmp_path)
-    return lambda **options: Recipe(TaskChoice("fragile:make", options), clients=10, seed=1, training=Training())
+    return lambda **options: TaskSpec(TaskChoice("fragile:make", options), clients=10, seed=1, training=Training())
 
 
 class Digits:
@@ -56,12 +56,12 @@ class Digits:
 
     def __init__(self) -> None:
         self.scenario = resolve(load(None, {"duration": 1.0}, clients=40))
-        self.recipe = recipe(self.scenario)
+        self.recipe = task_spec(self.scenario)
         self.task = self.recipe.make()
         self.parameters = self.task.initial().size
-        self.right = self.run(Here(self.task))
+        self.right = self.run(InProcessEngine(self.task))
 
-    def run(self, engine: Engine, mishap: Callable[[], None] | None = None) -> list[str]:
+    def simulate(self, engine: Engine, mishap: Callable[[], None] | None = None) -> list[str]:
         """The facts as they stand in a record; ``mishap`` happens in the middle."""
         lines: list[str] = []
 
@@ -70,7 +70,7 @@ class Digits:
             if len(lines) == 60 and mishap is not None:
                 mishap()
 
-        run(self.scenario, self.task, engine, sink)
+        simulate(self.scenario, self.task, engine, sink)
         assert len(lines) > 150
         return lines
 

@@ -14,22 +14,22 @@ from deployment import table
 
 from spyker.config.scenario import from_table
 from spyker.net import spyker_pb2 as pb
-from spyker.net.buffer_pool import Buffers
+from spyker.net.buffer_pool import BufferPool
 from spyker.net.channels import ATTEND, channel, handler, open_stream
 from spyker.net.checkpoints import Checkpoints
-from spyker.net.client_port import ClientPort, Limits
+from spyker.net.client_port import ClientLimits, ClientPort
 from spyker.net.driver import Driver
 from spyker.net.frames import PROTOCOL
-from spyker.net.json_log import Log
+from spyker.net.json_log import JsonLog
 from spyker.net.metrics import Metrics
-from spyker.net.recorder import Tally
-from spyker.node.inbox import Rules
-from spyker.node.node import Host
-from spyker.node.task_tokens import Ledger
+from spyker.net.recorder import Recorder
+from spyker.node.inbox import NodeOptions
+from spyker.node.node import Node
+from spyker.node.task_tokens import TaskTokens
 from spyker.protocol.codec import Sizes
 from spyker.protocol.messages import Update
 from spyker.protocol.server import Setup
-from spyker.tasks.registry import recipe, resolve
+from spyker.tasks.registry import resolve, task_spec
 
 PARAMETERS = 8  # of the task of table()
 
@@ -39,34 +39,34 @@ def make_driver(
 ) -> Driver:
     """A server that has not begun, and begins with one client unless told otherwise. Call it where a loop runs."""
     resolved = resolve(from_table(scenario or table()))
-    task = recipe(resolved).make()
+    task = task_spec(resolved).make()
     places = resolved.placement()
     setup = Setup(
         len(places.learners), places.client_count, task.initial(), resolved.training.rate, resolved.parameters
     )
-    log = Log(said or io.StringIO(), server=server)
-    behaviour = Rules(**{"clients": 3, "wait_for": 1} | rules)
+    log = JsonLog(said or io.StringIO(), server=server)
+    behaviour = NodeOptions(**{"clients": 3, "wait_for": 1} | rules)
     peers = [j for j in places.servers if j != server]
-    host = Host(
-        server, lambda roster: resolved.chosen.build(server, setup, roster), Ledger(b"s" * 32, 1), behaviour, peers
+    host = Node(
+        server, lambda roster: resolved.chosen.build(server, setup, roster), TaskTokens(b"s" * 32, 1), behaviour, peers
     )
     return Driver(
         host,
         parameters=PARAMETERS,
-        buffers=Buffers(PARAMETERS, 1 << 20),
+        buffers=BufferPool(PARAMETERS, 1 << 20),
         layout={},
         identity={},
         checkpoints=Checkpoints(folder / "state", 3),
-        tally=Tally(resolved, task, server, folder / "record", resume=False, log=log),
+        tally=Recorder(resolved, task, server, folder / "record", resume=False, log=log),
         metrics=Metrics(server, resolved.algorithm),
         log=log,
     )
 
 
 @asynccontextmanager
-async def at_the_port(driver: Driver, limits: Limits | None = None, **hello: Any) -> AsyncIterator[Any]:
+async def at_the_port(driver: Driver, limits: ClientLimits | None = None, **hello: Any) -> AsyncIterator[Any]:
     """A stream, in plaintext, of client 0 that has said Hello."""
-    port = ClientPort(driver, Sizes(PARAMETERS, 1), Update, None, limits or Limits())
+    port = ClientPort(driver, Sizes(PARAMETERS, 1), Update, None, limits or ClientLimits())
     server = grpc.aio.server()
     server.add_generic_rpc_handlers((handler(ATTEND, port.attend),))
     number = server.add_insecure_port("127.0.0.1:0")

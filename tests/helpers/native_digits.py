@@ -10,7 +10,7 @@ import numpy as np
 import torch
 
 from spyker.tasks.layout import Layout
-from spyker.tasks.task import Task, Trained
+from spyker.tasks.task import Task, TrainingResult
 from spyker.vectors import Vector
 
 
@@ -46,10 +46,10 @@ class Native(Task):
     def size(self, client: int) -> int:
         return 1
 
-    def train(self, client: int, weights: Vector, rate: float, step: int) -> Trained:
+    def train(self, client: int, weights: Vector, rate: float, step: int) -> TrainingResult:
         seed_all(self.seed, client, step)
         parts, examples, metrics = self.learn(client, self.parts(weights), rate)
-        return Trained(self.vector(parts), examples, metrics)
+        return TrainingResult(self.vector(parts), examples, metrics)
 
     def evaluate(self, weights: Vector) -> float:
         return self.judge(self.parts(weights))

@@ -8,21 +8,21 @@ import numpy as np
 from gossip import Gossip, Numbered
 from hypothesis import strategies as st
 
-from spyker.engines.engine import Here
+from spyker.engines.engine import InProcessEngine
 from spyker.placement import Placement, Topology
 from spyker.protocol.client import Client
 from spyker.protocol.server import NoParameters, Setup, Work
 from spyker.records import Fact
-from spyker.sim.clock import Clock, Stop
-from spyker.sim.cluster import HostedWorld
+from spyker.sim.clock import Clock, StopRequest
+from spyker.sim.cluster import ClusterSimulation
 from spyker.sim.links import Links
-from spyker.sim.world import World
+from spyker.sim.world import BareServerSimulation
 
-Blow: TypeAlias = tuple[float, str, int, int]
+Fault: TypeAlias = tuple[float, str, int, int]
 PEACE = 2.0
 """When everything is mended."""
 BLOWS = [*("crash", "restart") * 2, "cut", "heal", "cut_region", "heal_region", "move", "leave", "fill", "clear"]
-FATES: st.SearchStrategy[list[Blow]] = st.lists(
+FAULTS: st.SearchStrategy[list[Fault]] = st.lists(
     st.tuples(
         st.integers(0, 190).map(lambda n: n / 100 + 0.00123),  # at no time at which anything else happens
         st.sampled_from(BLOWS),
@@ -33,7 +33,7 @@ FATES: st.SearchStrategy[list[Blow]] = st.lists(
 )
 
 
-def arrange(world: HostedWorld, fate: list[Blow], save_seconds: float = 0.0) -> None:
+def arrange(world: ClusterSimulation, fate: list[Fault], save_seconds: float = 0.0) -> None:
     """Have these things happen, and everything mended in the end. Numbers stand for whoever they fall on."""
     n = len(world.places.learners)
     everybody = len(world.places.servers)
@@ -65,7 +65,7 @@ def arrange(world: HostedWorld, fate: list[Blow], save_seconds: float = 0.0) -> 
     world.schedule(PEACE, mend, world)
 
 
-def mend(world: HostedWorld) -> None:
+def mend(world: ClusterSimulation) -> None:
     """Everything works again, and every client has a server."""
     servers = world.places.servers
     for disk in world.disks:
@@ -83,7 +83,7 @@ def mend(world: HostedWorld) -> None:
 
 
 def gossip_world(
-    clients: list[int], end: float = 3.8, kind: type[World | HostedWorld] = HostedWorld
+    clients: list[int], end: float = 3.8, kind: type[BareServerSimulation | ClusterSimulation] = ClusterSimulation
 ) -> tuple[Any, list[tuple[float, Fact]]]:
     """Servers that gossip, with so many clients each, and the facts that they state."""
     places = Placement.begin(Topology.FLAT, clients)
@@ -94,7 +94,7 @@ def gossip_world(
         "links": Links(latency, 1e6, places),
         "delays": np.random.default_rng(1).uniform(0.05, 0.15, sum(clients)).tolist(),
         "costs": {Work.NOTHING: 0.0, Work.MIX: 0.002, Work.AVERAGE: 0.01},
-        "engine": Here(task),
+        "engine": InProcessEngine(task),
         "clock": Clock(end),
         "sink": lambda t, fact, queue: facts.append((t, fact)),
     }
@@ -103,13 +103,13 @@ def gossip_world(
         return Gossip(i, setup, roster)
 
     nodes = [Client(k, home or 0) for k, home in enumerate(places.homes)]
-    if kind is HostedWorld:
-        return HostedWorld(build, nodes, task.size, places, **surroundings), facts
+    if kind is ClusterSimulation:
+        return ClusterSimulation(build, nodes, task.size, places, **surroundings), facts
     servers = [build(i, dict.fromkeys(places.clients_of(i), 1)) for i in places.servers]
-    return World(servers, nodes, **surroundings), facts
+    return BareServerSimulation(servers, nodes, **surroundings), facts
 
 
-def play(world: World | HostedWorld) -> None:
+def play(world: BareServerSimulation | ClusterSimulation) -> None:
     """Let everything happen."""
     world.start()
-    assert world.clock.run(Stop())
+    assert world.clock.run(StopRequest())

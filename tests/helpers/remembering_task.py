@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 
-from spyker.tasks.task import Task, Trained
+from spyker.tasks.task import Task, TrainingResult
 from spyker.vectors import Vector
 
 
@@ -25,12 +25,12 @@ class Remembering(Task):
     def size(self, client: int) -> int:
         return 1
 
-    def train(self, client: int, weights: Vector, rate: float, step: int, state: Any = None) -> Trained:
+    def train(self, client: int, weights: Vector, rate: float, step: int, state: Any = None) -> TrainingResult:
         tally = state or Tally(self.ballast)
         assert tally.count == step
         tally.count += 1
         trained = weights + np.float32(0.01 * (client + 1) * tally.count)
-        return Trained(trained, examples=10 + client, metrics={"count": tally.count}, state=tally)
+        return TrainingResult(trained, examples=10 + client, metrics={"count": tally.count}, state=tally)
 
     def evaluate(self, weights: Vector) -> float:
         return float(weights.sum())

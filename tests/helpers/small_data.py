@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 
 from spyker.tasks.data.catalogue import DATASETS
-from spyker.tasks.data.dataset import Dataset, Prepared, RawFile
+from spyker.tasks.data.dataset import Dataset, PreparedArray, RawFile
 
 TRAIN, TEST = 200, 40
 
@@ -68,8 +68,8 @@ def small(name: str) -> Dataset:
     )
 
 
-def prepared(name: str, array: np.ndarray) -> Prepared:
-    return Prepared(name, array.dtype.str, array.shape, hashlib.sha256(array.tobytes()).hexdigest())
+def prepared(name: str, array: np.ndarray) -> PreparedArray:
+    return PreparedArray(name, array.dtype.str, array.shape, hashlib.sha256(array.tobytes()).hexdigest())
 
 
 def tiny() -> tuple[Dataset, dict[str, bytes]]:

@@ -15,7 +15,7 @@ from safetensors.numpy import load_file, save_file
 import spyker
 from spyker.cli.main import main
 from spyker.errors import RecordWriteError, UsageError
-from spyker.records import Begun, Evaluated, RecordError
+from spyker.records import Evaluated, InitialModelLoaded, RecordError
 from spyker.tasks.built_in.digits import read
 from spyker.tasks.built_in.models import digits_cnn
 
@@ -144,11 +144,11 @@ def test_a_run_begins_from_the_model_it_is_given_and_says_so() -> None:
         assert evaluations(run)[0].servers == [evaluations(first)[-1].servers[1]] * 4
         assert evaluations(run)[-1].mean > evaluations(first)[-1].mean
         (_, begun, _) = list(run.facts())[1]
-        assert isinstance(begun, Begun)
+        assert isinstance(begun, InitialModelLoaded)
         assert begun.model == "a/models/server-1.safetensors"
         assert len(begun.sha256) == 64
     assert Path("a/scenario.toml").read_bytes() == Path("b/scenario.toml").read_bytes()
-    assert not list(first.facts(Begun))
+    assert not list(first.facts(InitialModelLoaded))
 
 
 def test_convolutions_come_back_as_they_were() -> None:

@@ -15,7 +15,7 @@ import spyker
 from spyker.api.output_folders import place_for_record
 from spyker.cli.main import main
 from spyker.records import RecordError
-from spyker.records.lock import held
+from spyker.records.lock import locked
 
 QUICK: dict[str, Any] = {"task": "quadratic", "duration": 3.0, "clients": 8, "progress": False}
 RUN = ["run", "--task", "quadratic", "--duration", "1", "--clients", "8", "--out"]
@@ -107,20 +107,20 @@ def test_a_comparison_has_its_folder_and_its_records_to_itself(capsys: pytest.Ca
 
 def test_a_folder_of_records_does_not_go_while_one_of_them_is_written() -> None:
     spyker.run(out="all/done", **QUICK)
-    with held(Path("all/live")), pytest.raises(RecordError, match=f"all/live: this run .* {os.getpid()}"):
+    with locked(Path("all/live")), pytest.raises(RecordError, match=f"all/live: this run .* {os.getpid()}"):
         place_for_record(Path("all"), overwrite=True)
 
 
 def test_of_two_that_begin_at_once_one_is_refused() -> None:
-    with held(Path("a")), pytest.raises(RecordError, match="still goes on"), held(Path("a")):
+    with locked(Path("a")), pytest.raises(RecordError, match="still goes on"), locked(Path("a")):
         pass
     assert not list(Path("a").iterdir())
 
 
 def test_who_ends_takes_nobody_elses_mark_away() -> None:
-    with held(Path("a")):
+    with locked(Path("a")):
         Path("a/.goes-on").unlink()
-        with held(Path("a")):
+        with locked(Path("a")):
             pass
         Path("a/.goes-on").write_text("2\n")
     assert Path("a/.goes-on").read_text() == "2\n"
@@ -128,7 +128,7 @@ def test_who_ends_takes_nobody_elses_mark_away() -> None:
 
 def test_a_deployment_writes_to_nobody_elses_folder(capsys: pytest.CaptureFixture[str]) -> None:
     pytest.importorskip("grpc", reason="needs the extra [deploy]")
-    with held(Path("a")):
+    with locked(Path("a")):
         assert main(["up", "--task", "quadratic", "--out", "a", "--overwrite", "--keep", "kept"]) == 2
         assert f"a: this run still goes on (process {os.getpid()})" in capsys.readouterr().err
     assert not Path("kept").exists()

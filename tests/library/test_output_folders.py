@@ -4,22 +4,22 @@ from pathlib import Path
 
 import pytest
 
-from spyker.api.output_folders import OutFolder, new_folder, place_for_record
+from spyker.api.output_folders import OutputFolder, new_folder, place_for_record
 from spyker.records import RecordError, RecordWriter
 
 
 def test_a_folder_is_made_and_goes_again_unless_it_is_kept(tmp_path: Path) -> None:
     folder = tmp_path / "new" / "deep"
-    with OutFolder(folder):
+    with OutputFolder(folder):
         assert not list(folder.iterdir())
     assert not list(tmp_path.iterdir())
-    with OutFolder(folder) as place:
+    with OutputFolder(folder) as place:
         place.keep()
     assert folder.is_dir()
 
 
 def test_what_somebody_else_has_put_there_stays(tmp_path: Path) -> None:
-    with OutFolder(tmp_path / "new" / "deep"):
+    with OutputFolder(tmp_path / "new" / "deep"):
         (tmp_path / "new" / "note.txt").write_text("mine")
     assert [path.name for path in (tmp_path / "new").iterdir()] == ["note.txt"]
 

@@ -11,12 +11,12 @@ import spyker
 from spyker.api.read_scenario import read_scenario
 from spyker.cli.main import main
 from spyker.engines.engine import EvaluateJob
-from spyker.engines.worker_processes import Workers
+from spyker.engines.worker_processes import ProcessPoolEngine
 from spyker.plots.figures import meaning
 from spyker.plots.run_groups import together
 from spyker.plots.table import rows
-from spyker.records import Evaluated, Measured, RecordError
-from spyker.tasks.registry import recipe, resolve
+from spyker.records import Evaluated, MetricEvaluated, RecordError
+from spyker.tasks.registry import resolve, task_spec
 
 SETTINGS = {"training.report-loss": True, "training.rate": 0.5}
 
@@ -32,7 +32,7 @@ def measured(tmp_path_factory: pytest.TempPathFactory) -> spyker.Run:
 
 
 def test_every_evaluation_is_followed_by_what_else_it_measured(measured: spyker.Run) -> None:
-    judged = [stated for stated in measured.facts() if isinstance(stated.fact, Evaluated | Measured)]
+    judged = [stated for stated in measured.facts() if isinstance(stated.fact, Evaluated | MetricEvaluated)]
     assert [stated.fact.kind for stated in judged] == ["evaluation", "metric"] * 3
     assert all(a.t == b.t for a, b in zip(judged[::2], judged[1::2], strict=True))
     last = judged[-1].fact
@@ -97,10 +97,10 @@ def test_an_interrupted_run_goes_on_with_the_same_bytes(measured: spyker.Run, tm
 
 
 def test_a_worker_measures_the_same() -> None:
-    plan = recipe(resolve(read_scenario(None, task="measuring_task:make", clients=4)))
+    plan = task_spec(resolve(read_scenario(None, task="measuring_task:make", clients=4)))
     weights, job = np.ones(6, np.float32), EvaluateJob(np.ones(6, np.float32))
     expected = plan.make().evaluate(weights)
-    with Workers(plan, 6, 1) as workers:
+    with ProcessPoolEngine(plan, 6, 1) as workers:
         workers.submit(job, due=0)
         assert {"loss": workers.score(job), **(job.also or {})} == expected
 

@@ -14,7 +14,7 @@ import spyker
 from spyker.algorithms.builtin import ALGORITHMS
 from spyker.config.scenario import SECTIONS
 from spyker.config.sections import kebab
-from spyker.net.server_config import Deployment
+from spyker.net.server_config import DeploymentOptions
 
 pytest.importorskip("material", reason="the site needs pip install 'spyker-fl[docs]'")
 ROOT = Path(__file__).parents[2]
@@ -45,7 +45,7 @@ def test_every_page_is_there_and_in_the_menu(site: Path) -> None:
 
 def test_every_parameter_is_explained(site: Path) -> None:
     page = text_of(site / "parameters.html")
-    sections = [*SECTIONS.values(), Deployment, *(algorithm.Parameters for algorithm in ALGORITHMS.values())]
+    sections = [*SECTIONS.values(), DeploymentOptions, *(algorithm.Parameters for algorithm in ALGORITHMS.values())]
     for field in (field for section in sections for field in dataclasses.fields(section)):
         assert kebab(field.name) in page
         assert " ".join(field.metadata["rule"].doc.split()) in " ".join(page.split())

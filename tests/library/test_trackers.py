@@ -12,10 +12,10 @@ from events import runs, scalars, settings
 import spyker
 from spyker.cli.main import main
 from spyker.errors import UsageError
-from spyker.plots.trackers.forwarding import Following
-from spyker.plots.trackers.rows import Row
+from spyker.plots.trackers.forwarding import TrackerForwarder
+from spyker.plots.trackers.rows import MetricRow
 from spyker.plots.trackers.tensorboard import TensorBoard
-from spyker.plots.trackers.tracker import About, Page, Tracker
+from spyker.plots.trackers.tracker import RunDescription, RunLog, Tracker
 from spyker.records import Evaluated, RunStarted
 
 QUICK: dict[str, Any] = {"task": "quadratic", "duration": 3.0, "clients": 8, "progress": False, "workers": 0}
@@ -90,9 +90,9 @@ def test_a_server_that_lost_updates_has_them_forgotten(here: Path) -> None:
     run = spyker.run(out="a", **QUICK)
     tracker = TensorBoard("logs")
     tracker.check()
-    page = tracker.open(About("a", run.record.start, {}, 1e9))
+    page = tracker.open(RunDescription("a", run.record.start, {}, 1e9))
     for updates, t in ((0, 0.0), (10, 1.0), (20, 2.0), (12, 3.0), (15, 4.0)):
-        page.write(Row(updates, t, {"x": float(updates)}))
+        page.write(MetricRow(updates, t, {"x": float(updates)}))
     page.end(None)
     assert [step for step, _, _ in scalars(Path("logs/a"), "x")] == [0, 10, 12, 15]
 
@@ -214,17 +214,17 @@ class Failing(Tracker):
     def prepare(self) -> None:
         pass
 
-    def open(self, about: About) -> Page:
+    def open(self, about: RunDescription) -> RunLog:
         if self.place == "open":
             raise ConnectionError("no route")
         return FailingPage(self.place)
 
 
-class FailingPage(Page):
+class FailingPage(RunLog):
     def __init__(self, at: str) -> None:
         self.at = at
 
-    def write(self, row: Row) -> None:
+    def write(self, row: MetricRow) -> None:
         if self.at == "write":
             raise OSError(28, "No space left on device")
 
@@ -239,7 +239,7 @@ def test_a_tracker_that_fails_is_left_out_and_the_others_go_on(at: str, said: st
     complaints: list[str] = []
     good = TensorBoard("logs")
     good.check()
-    with Following([Failing(at), good], Path("a"), "a", complaints.append) as following:
+    with TrackerForwarder([Failing(at), good], Path("a"), "a", complaints.append) as following:
         for t, fact, _ in run.facts():
             following.fact(t, fact)
         following.end(run.summary)

@@ -17,7 +17,7 @@ from spyker.net.certificate_authority import Authority
 from spyker.net.certificate_issuing import make_deployment
 from spyker.net.channels import LINK, channel, open_stream
 from spyker.net.frames import FRAME_LIMIT, PROTOCOL
-from spyker.node.control_messages import Greeting, Life, to_json
+from spyker.node.control_messages import PeerHandshake, ProcessIncarnation, to_json
 
 
 @pytest.fixture(scope="module")
@@ -346,7 +346,7 @@ def test_servers_know_each_other_by_their_certificates(tmp_path: Path) -> None:
             async with channel(f"127.0.0.1:{port}", 10.0, credentials) as connection:
                 stream = open_stream(connection, LINK)
                 try:
-                    greeting = to_json(Greeting(server, "life", Life(1), 0, None))
+                    greeting = to_json(PeerHandshake(server, "life", ProcessIncarnation(1), 0, None))
                     hello = pb.PeerHello(protocol=PROTOCOL, greeting=greeting)
                     await stream.write(pb.Frame(peer_hello=hello).SerializeToString())
                     await stream.read()

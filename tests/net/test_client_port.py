@@ -10,7 +10,7 @@ import pytest
 from hosting import at_the_port, make_driver
 
 from spyker.net import spyker_pb2 as pb
-from spyker.net.client_port import Limits
+from spyker.net.client_port import ClientLimits
 from spyker.node.inbox import MOST_DATA
 from spyker.protocol.messages import Update
 
@@ -54,7 +54,7 @@ def test_a_client_that_trickles_is_disconnected(tmp_path: Path) -> None:
     async def scene() -> None:
         driver = make_driver(tmp_path)
         driver.begin()
-        async with at_the_port(driver, Limits(stall=1.0)) as stream:
+        async with at_the_port(driver, ClientLimits(stall=1.0)) as stream:
             await stream.read()  # the welcome
             ticket = pb.Frame.FromString(await stream.read()).assignment.ticket
             answer = pb.Answer(ticket=ticket, content=pb.Content(kind=Update.kind, fields=b"{}"))

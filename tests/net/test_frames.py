@@ -11,7 +11,7 @@ import pytest
 
 from spyker.net import frames
 from spyker.net import spyker_pb2 as pb
-from spyker.net.frames import CHUNK, FRAME_LIMIT, Intake, Refusal, in_one_piece, send, split, with_chunk
+from spyker.net.frames import CHUNK, FRAME_LIMIT, ChunkReceiver, Refusal, in_one_piece, send, split, with_chunk
 
 SCHEMA = Path(frames.__file__).with_name("spyker.proto")
 CONTENT = pb.Content(kind="update", fields=b"{}")
@@ -73,7 +73,7 @@ def test_weights_whose_mix_might_not_be_finite_are_refused(value: float) -> None
     with pytest.raises(Refusal, match="not-finite"):
         in_one_piece(raw)
     with pytest.raises(Refusal, match="not-finite"):
-        Intake(np.empty(100, np.float32)).add(raw)
+        ChunkReceiver(np.empty(100, np.float32)).add(raw)
 
 
 @pytest.mark.parametrize("value", [0.0, 1e-45, 9e29, -9e29])
@@ -94,7 +94,7 @@ def test_a_vector_arrives_as_it_was_sent(count: int) -> None:
     size = asyncio.run(send(write, BODY, [vector]))
     assert size == 4 * count + len(BODY)
     received = np.empty(count, np.float32)
-    intake = Intake(received, max_norm=1e6)
+    intake = ChunkReceiver(received, max_norm=1e6)
     for position, data in enumerate(written):
         assert not intake.whole
         chunk, frame = split(data)
@@ -106,7 +106,7 @@ def test_a_vector_arrives_as_it_was_sent(count: int) -> None:
 
 
 def test_the_norm_counts_over_all_chunks() -> None:
-    intake = Intake(np.empty(4, np.float32), max_norm=2.0)
+    intake = ChunkReceiver(np.empty(4, np.float32), max_norm=2.0)
     intake.add(memoryview(np.full(2, 1.1, np.float32)).cast("B"))
     with pytest.raises(Refusal, match="norm"):
         intake.add(memoryview(np.full(2, 1.1, np.float32)).cast("B"))

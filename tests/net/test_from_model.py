@@ -7,13 +7,13 @@ from deployment import deployed, table, until
 
 from spyker.records.tensors import write_tensors
 from spyker.tasks.layout import layout_of
-from spyker.tasks.registry import recipe
+from spyker.tasks.registry import task_spec
 
 
 def test_a_server_begins_from_a_model_and_says_so(tmp_path: Path) -> None:
     file = tmp_path / "model.safetensors"
     with deployed(table("fedasync", (2,)), tmp_path / "deployed", wait_for=0) as deployment:
-        task = recipe(deployment.scenario).make()
+        task = task_spec(deployment.scenario).make()
         given = np.full(task.initial().size, 0.7, np.float32)
         write_tensors(file, layout_of(task).parts(given))
         deployment.up(0, "--from-model", str(file))

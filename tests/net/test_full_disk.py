@@ -12,8 +12,8 @@ import pytest
 from deployment import deployed, table, until
 from test_recorder import applied, make_tally
 
-from spyker.net.recorder import Tally
-from spyker.records import FACTS, Dropped, Resumed, RunRecord
+from spyker.net.recorder import Recorder
+from spyker.records import FACTS, FactsDropped, RunRecord, ServerResumed
 
 
 class FullDisk:
@@ -31,11 +31,11 @@ class FullDisk:
         return getattr(self.file, name)
 
 
-def fill(tally: Tally) -> None:
+def fill(tally: Recorder) -> None:
     tally._record._facts = FullDisk(tally._record._facts)  # type: ignore[assignment, arg-type]
 
 
-def clear(tally: Tally) -> None:
+def clear(tally: Recorder) -> None:
     tally._record._facts = tally._record._facts.file  # type: ignore[attr-defined]
 
 
@@ -54,7 +54,7 @@ def test_what_a_full_disk_does_not_take_is_counted_and_the_rest_is_whole(tmp_pat
     tally.close(None)
     facts = [stated.fact for stated in RunRecord(tmp_path / "record").facts()]
     assert [fact.kind for fact in facts] == ["run", "update", "dropped", "update"]
-    assert facts[2] == Dropped(0, 498, 0, None)
+    assert facts[2] == FactsDropped(0, 498, 0, None)
     assert sum(counted) == 498
     assert tally.updates == 500, "they count all the same"
     events = [json.loads(line)["event"] for line in said.getvalue().splitlines()]
@@ -85,7 +85,7 @@ def test_a_restart_that_could_not_be_written_makes_void_what_it_did(tmp_path: Pa
     tally.close(None)
     run = RunRecord(tmp_path / "record")
     assert [update.version for _, update, _ in run.updates()] == [1, 3]
-    assert not list(run.facts(Resumed))
+    assert not list(run.facts(ServerResumed))
 
 
 @pytest.fixture
@@ -126,5 +126,5 @@ def test_a_server_goes_on_learning_when_the_disk_for_its_record_is_full(tmp_path
         failed = deployment.log("server-0", "record-failed")
         assert failed[0]["reason"] == "No space left on device"
         assert len(failed) <= 2, "once, and how often it was not said"
-    facts = [stated.fact for stated in RunRecord(small_disk / "record").facts(Dropped)]
+    facts = [stated.fact for stated in RunRecord(small_disk / "record").facts(FactsDropped)]
     assert sum(fact.facts for fact in facts) >= 50

@@ -9,15 +9,15 @@ from collections.abc import Iterator
 
 import pytest
 
-from spyker.net.json_log import Log
+from spyker.net.json_log import JsonLog
 
 
 @pytest.fixture
-def spoken() -> Iterator[tuple[Log, io.StringIO]]:
+def spoken() -> Iterator[tuple[JsonLog, io.StringIO]]:
     """A log that speaks for this process, until the test is over."""
     root, stream = logging.getLogger(), io.StringIO()
     before = list(root.handlers)
-    log = Log(stream, server=3)
+    log = JsonLog(stream, server=3)
     log.speak_for_all()
     yield log, stream
     logging.captureWarnings(False)
@@ -30,7 +30,7 @@ def lines(stream: io.StringIO) -> list[dict[str, object]]:
 
 def test_an_event_and_its_fields() -> None:
     stream = io.StringIO()
-    log = Log(stream, server=3)
+    log = JsonLog(stream, server=3)
     log.info("started 100%", clients=7)
     log.warning("refused", client=1, detail="a\nb")
     log.error("failed", error=ValueError("no"))
@@ -43,13 +43,13 @@ def test_an_event_and_its_fields() -> None:
 
 def test_two_logs_of_one_process_stay_apart() -> None:
     one, other = io.StringIO(), io.StringIO()
-    Log(one, server=0).info("here")
-    Log(other, server=1)
+    JsonLog(one, server=0).info("here")
+    JsonLog(other, server=1)
     assert len(lines(one)) == 1
     assert lines(other) == []
 
 
-def test_what_libraries_say_is_json_too(spoken: tuple[Log, io.StringIO]) -> None:
+def test_what_libraries_say_is_json_too(spoken: tuple[JsonLog, io.StringIO]) -> None:
     _, stream = spoken
     logging.getLogger("another.package").warning("%d things", 5)
     (line,) = lines(stream)
@@ -57,7 +57,7 @@ def test_what_libraries_say_is_json_too(spoken: tuple[Log, io.StringIO]) -> None
     assert line == {"level": "warning", "event": "log", "server": 3, "logger": "another.package", "message": "5 things"}
 
 
-def test_warnings_are_json_too(spoken: tuple[Log, io.StringIO]) -> None:
+def test_warnings_are_json_too(spoken: tuple[JsonLog, io.StringIO]) -> None:
     _, stream = spoken
     with warnings.catch_warnings():
         warnings.simplefilter("always")
@@ -69,7 +69,7 @@ def test_warnings_are_json_too(spoken: tuple[Log, io.StringIO]) -> None:
     assert "DeprecationWarning: old" in str(line["message"])
 
 
-def test_an_error_that_nobody_awaited_is_one_line_with_its_traceback(spoken: tuple[Log, io.StringIO]) -> None:
+def test_an_error_that_nobody_awaited_is_one_line_with_its_traceback(spoken: tuple[JsonLog, io.StringIO]) -> None:
     _, stream = spoken
 
     async def scene() -> None:

@@ -16,12 +16,12 @@ import spyker
 from spyker.api.output_folders import place_for_record
 from spyker.cli.main import main
 from spyker.config.scenario import dump, from_table
-from spyker.net.checkpoint_models import leave_models
+from spyker.net.checkpoint_models import write_checkpoint_models
 from spyker.net.checkpoints import Checkpoints
 from spyker.net.server_config import layout_numbers
-from spyker.records import Begun, Evaluated, RecordError, RunRecord
+from spyker.records import Evaluated, InitialModelLoaded, RecordError, RunRecord
 from spyker.records.merge import merge
-from spyker.tasks.registry import recipe, resolve
+from spyker.tasks.registry import resolve, task_spec
 
 SCENARIO = resolve(from_table(table("spyker", (2, 2))))
 SPYKER = [sys.executable, "-m", "spyker.cli.main"]
@@ -83,10 +83,10 @@ def test_who_wants_none_gets_none_and_what_it_begins_from_is_told(tmp_path: Path
     assert not model_files(tmp_path / "record")
     assert "model:" not in done.stdout
     run = RunRecord(tmp_path / "record")
-    (begun,) = run.facts(Begun)
+    (begun,) = run.facts(InitialModelLoaded)
     assert begun.fact.model == str(tmp_path / "m.safetensors")
     first = next(run.facts(Evaluated)).fact
-    assert first.mean == recipe(SCENARIO).make().evaluate(given)
+    assert first.mean == task_spec(SCENARIO).make().evaluate(given)
 
 
 def test_a_model_that_does_not_fit_is_refused_before_anything_begins(
@@ -101,7 +101,7 @@ def test_a_model_that_does_not_fit_is_refused_before_anything_begins(
 
 def saved(folder: Path, server: int, value: float) -> Path:
     """A state folder with this model."""
-    numbers = {"id": server, "layout": layout_numbers(recipe(SCENARIO).make()), "server": {"age": 1.0, "version": 1}}
+    numbers = {"id": server, "layout": layout_numbers(task_spec(SCENARIO).make()), "server": {"age": 1.0, "version": 1}}
     checkpoints = Checkpoints(folder / f"state-{server}", keep=2)
     checkpoints.save(numbers, {"weights": np.full(8, value, np.float32)})
     checkpoints.close()
@@ -111,7 +111,7 @@ def saved(folder: Path, server: int, value: float) -> Path:
 def test_a_state_that_cannot_be_read_takes_no_other_model_with_it(tmp_path: Path) -> None:
     states = {i: saved(tmp_path, i, i) for i in (0, 1)}
     (states[0] / "checkpoint-000001" / "vectors.safetensors").write_bytes(b"torn")
-    said = leave_models(states, SCENARIO, 2.0, tmp_path / "record")
+    said = write_checkpoint_models(states, SCENARIO, 2.0, tmp_path / "record")
     assert said[0].startswith("the model of server 0 is missing: ")
     assert "checkpoint-000001 is damaged" in said[0]
     assert said[1:] == ["model.safetensors is the mean of the other 1"]

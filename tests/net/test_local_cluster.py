@@ -16,7 +16,7 @@ from spyker.cli.main import main
 from spyker.config.scenario import dump, from_table
 from spyker.placement import Topology
 from spyker.records import RunRecord
-from spyker.tasks.registry import recipe, resolve
+from spyker.tasks.registry import resolve, task_spec
 
 SPYKER = [sys.executable, "-m", "spyker.cli.main"]
 HELPERS = str(Path(__file__).parents[1] / "helpers")
@@ -44,7 +44,7 @@ def test_a_full_run_of_each_kind_of_algorithm(tmp_path: Path, algorithm: str) ->
     assert run.summary["finished"]
     assert (run.start.world, run.start.title, run.start.server) == ("deployed", ALGORITHMS[algorithm].title, None)
     assert min(run.summary["updates_per_client"]) > 0, "everybody took part"
-    task = recipe(resolve(from_table(table(algorithm, (2, 2))))).make()
+    task = task_spec(resolve(from_table(table(algorithm, (2, 2))))).make()
     assert run.summary["final"]["mean"] > task.evaluate(task.initial()), "and something was learnt"
     updates = list(run.updates())
     assert len(updates) == run.summary["updates"]

@@ -17,7 +17,7 @@ from deployment import Deployed, table, until
 from spyker.cli.codes import MUST_NOT_GO_ON
 from spyker.cli.main import main
 from spyker.net.local_cluster import free_ports
-from spyker.net.server_config import Deployment, load_config, write_config
+from spyker.net.server_config import DeploymentOptions, load_config, write_config
 from spyker.protocol.server import epoch_of
 
 QUICK = {"beat": 0.25, "suspect_after": 1.5, "renew_after": 3.0, "checkpoint_seconds": 1.0}
@@ -127,7 +127,7 @@ def test_a_server_is_added_and_another_removed(tmp_path: Path, capsys: Any) -> N
         assert main(["certs", str(tmp_path / "certs"), "--renew", "server-3", "--host", "127.0.0.1"]) == 0
         folder = tmp_path / "server-3"
         folder.mkdir()
-        section = Deployment(
+        section = DeploymentOptions(
             **{
                 "server": 3,
                 "region": "region-3",

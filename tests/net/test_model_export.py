@@ -13,7 +13,7 @@ from spyker.cli.main import main
 from spyker.config.scenario import Training, load
 from spyker.net.checkpoints import Checkpoints
 from spyker.net.server_config import layout_numbers
-from spyker.tasks.registry import recipe, resolve
+from spyker.tasks.registry import resolve, task_spec
 from spyker.tasks.torch_task import TorchTask
 
 
@@ -118,7 +118,7 @@ def test_the_latest_checkpoint_counts(task, save, tmp_path):
 
 
 def test_a_task_without_a_torch_model_is_one_vector(save, tmp_path):
-    task = recipe(resolve(load(None, {"task.dimension": 7}, task="quadratic", clients=4))).make()
+    task = task_spec(resolve(load(None, {"task.dimension": 7}, task="quadratic", clients=4))).make()
     weights = np.arange(7, dtype=np.float32)
     main(["export", save(0, task, weights), "--out", str(tmp_path / "model")])
     assert torch.load(tmp_path / "model.pt", weights_only=True)["weights"].tolist() == weights.tolist()

@@ -17,14 +17,14 @@ from hosting import PARAMETERS, make_driver
 from spyker.algorithms.spyker import Spyker
 from spyker.net import peer_link
 from spyker.net import spyker_pb2 as pb
-from spyker.net.buffer_pool import Buffers
+from spyker.net.buffer_pool import BufferPool
 from spyker.net.channels import LINK, handler
 from spyker.net.driver import Driver
 from spyker.net.frames import CHUNK, PROTOCOL
 from spyker.net.peer_link import PeerLink
 from spyker.net.peer_port import PeerPort
-from spyker.node.control_messages import Ask, Greeting, Life, to_json
-from spyker.node.outbox import Outbox, Posted
+from spyker.node.control_messages import BootstrapRequest, PeerHandshake, ProcessIncarnation, to_json
+from spyker.node.outbox import Outbox, OutboxEntry
 from spyker.node.views import first_view
 from spyker.protocol.codec import Sizes
 from spyker.protocol.messages import PeerModel, Token
@@ -55,7 +55,7 @@ def fill(driver: Driver, count: int) -> Outbox:
     box = driver.host.outboxes[1]
     for bid in range(1, count + 1):
         box.last += 1
-        box.entries.append(Posted(bid, PeerModel(np.ones(PARAMETERS, np.float32), 1.0, bid)))
+        box.entries.append(OutboxEntry(bid, PeerModel(np.ones(PARAMETERS, np.float32), 1.0, bid)))
     box.commit(box.last)
     return box
 
@@ -103,7 +103,7 @@ def test_a_link_survives_a_callee_that_ends_the_stream_at_any_moment(
 
 def greeting(lineage: str, server: int = 1) -> bytes:
     """What server 1 says of itself."""
-    return to_json(Greeting(server, lineage, Life(1), 1, first_view([0, 1], [0, 1])))
+    return to_json(PeerHandshake(server, lineage, ProcessIncarnation(1), 1, first_view([0, 1], [0, 1])))
 
 
 def welcoming(received: int, lineage: str = "", calls: list[int] | None = None, server: int = 1) -> Callee:
@@ -269,7 +269,7 @@ def test_words_do_not_wait_for_the_end_of_a_large_message(tmp_path: Path, monkey
     async def scene() -> None:
         callee = make_driver(tmp_path / "callee", TWO, server=1)
         caller = make_driver(tmp_path / "caller", TWO)
-        callee.buffers = Buffers(size, 1 << 25)
+        callee.buffers = BufferPool(size, 1 << 25)
         callee.host.listen = lambda server, word: within.append(not callee.host.received)  # type: ignore[method-assign]
         box = caller.host.outboxes[1]
         box.post(PeerModel(np.ones(size, np.float32), 1.0, 1))
@@ -279,7 +279,7 @@ def test_words_do_not_wait_for_the_end_of_a_large_message(tmp_path: Path, monkey
         async def write_and_say(link: PeerLink, stream: Any, frame: bytes) -> None:
             await write(link, stream, frame)
             if len(frame) > CHUNK and not caller.words[1] and not within:
-                caller.words[1].append(Ask())
+                caller.words[1].append(BootstrapRequest())
 
         monkeypatch.setattr(PeerLink, "_write", write_and_say)
         port = PeerPort(callee, Sizes(size, 2), lambda j: Spyker.hears, secure=False)

@@ -9,9 +9,9 @@ from typing import Any
 
 from hosting import make_driver
 
-from spyker.net.json_log import Log
-from spyker.net.rate_limited_log import NAMES, WHILE_SECONDS, Repeats
-from spyker.node.rejection import Refusal
+from spyker.net.json_log import JsonLog
+from spyker.net.rate_limited_log import NAMES, WHILE_SECONDS, RateLimitedLog
+from spyker.node.rejection import Rejection
 
 
 class Clock:
@@ -27,7 +27,7 @@ def lines(stream: io.StringIO) -> list[dict[str, Any]]:
 
 def test_the_same_refusal_is_said_once_and_then_counted() -> None:
     stream, clock = io.StringIO(), Clock()
-    repeats = Repeats(Log(stream), clock)
+    repeats = RateLimitedLog(JsonLog(stream), clock)
     for _ in range(1000):
         repeats.say("warning", "refused", "credential", None, detail="no credential")
     assert [entry["detail"] for entry in lines(stream)] == ["no credential"]
@@ -46,7 +46,7 @@ def test_the_same_refusal_is_said_once_and_then_counted() -> None:
 
 def test_however_many_are_refused_the_log_stays_short() -> None:
     stream, clock = io.StringIO(), Clock()
-    repeats = Repeats(Log(stream), clock)
+    repeats = RateLimitedLog(JsonLog(stream), clock)
     for client in range(10_000):
         repeats.say("warning", "refused", "agreement", client)
     assert len(lines(stream)) == NAMES
@@ -60,7 +60,7 @@ def test_a_server_counts_every_refusal_and_says_one(tmp_path: Path) -> None:
     async def scene() -> None:
         driver = make_driver(tmp_path, said=said)
         for _ in range(500):
-            driver.refused(None, Refusal("credential", "none"))
+            driver.refused(None, Rejection("credential", "none"))
         counted = driver.metrics.registry.get_sample_value(
             "spyker_refusals_total", {"server": "0", "reason": "credential"}
         )

@@ -12,17 +12,19 @@ from deployment import table
 
 from spyker.config.scenario import from_table
 from spyker.errors import UsageError
-from spyker.net.json_log import Log
-from spyker.net.recorder import Tally
+from spyker.net.json_log import JsonLog
+from spyker.net.recorder import Recorder
 from spyker.protocol.facts import ClientReported, UpdateApplied
-from spyker.records import FACTS, Evaluated, Measured, RunRecord, line, read
-from spyker.tasks.registry import recipe, resolve
-from spyker.tasks.task import Metric, Scored
+from spyker.records import FACTS, Evaluated, MetricEvaluated, RunRecord, line, read
+from spyker.tasks.registry import resolve, task_spec
+from spyker.tasks.task import EvaluationResult, Metric
 
 
-def make_tally(folder: Path, *, resume: bool = False, said: io.StringIO | None = None) -> Tally:
+def make_tally(folder: Path, *, resume: bool = False, said: io.StringIO | None = None) -> Recorder:
     scenario = resolve(from_table(table(evaluation={"interval": 0.25, "targets": [0.5, 0.1]})))
-    return Tally(scenario, recipe(scenario).make(), 0, folder, resume=resume, log=Log(said or io.StringIO(), server=0))
+    return Recorder(
+        scenario, task_spec(scenario).make(), 0, folder, resume=resume, log=JsonLog(said or io.StringIO(), server=0)
+    )
 
 
 def applied(version: int) -> UpdateApplied:
@@ -212,8 +214,8 @@ def test_what_else_is_measured_and_reported_outlives_a_server(tmp_path: Path) ->
     tally.task.also = (Metric("loss", higher_is_better=False),)
     tally.begin(1.0)
     tally.fact(ClientReported(0, 2, 1, None, {"training loss": 0.5}), 0)
-    tally.evaluated(1.0, 1, Scored(0.3, {"loss": 2.0}))
-    assert [fact.mean for _, fact, _ in read(tmp_path / "record") if isinstance(fact, Measured)] == [2.0]
+    tally.evaluated(1.0, 1, EvaluationResult(0.3, {"loss": 2.0}))
+    assert [fact.mean for _, fact, _ in read(tmp_path / "record") if isinstance(fact, MetricEvaluated)] == [2.0]
     kept = json.loads(json.dumps(tally.numbers()))
     again = make_tally(tmp_path / "other")
     again.restore(kept)

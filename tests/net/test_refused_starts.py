@@ -16,7 +16,7 @@ from spyker.net.certificate_authority import Authority
 from spyker.net.certificate_check import check_certificate, leads_to, read_certificates
 from spyker.net.certificate_issuing import LOOPBACK, make_deployment, write_server
 from spyker.net.checkpoints import Checkpoints
-from spyker.net.server_config import Config, Deployment, load_config, write_config
+from spyker.net.server_config import DeploymentOptions, ServerConfig, load_config, write_config
 
 SPYKER = [sys.executable, "-m", "spyker.cli.main"]
 SCENARIO = """
@@ -44,7 +44,7 @@ def configured(certs: Path, **changes: str | int) -> Path:
     paths = {key: str(path) for key, path in keys.items()} | {"credentials": str(certs / "clients.json")}
     peers = ("127.0.0.1:7100", "127.0.0.1:7101")
     config = certs.parent / "config.toml"
-    write_config(config, "scenario.toml", Deployment(**{"peers": peers} | paths | changes))  # type: ignore[arg-type]
+    write_config(config, "scenario.toml", DeploymentOptions(**{"peers": peers} | paths | changes))  # type: ignore[arg-type]
     return config
 
 
@@ -87,7 +87,7 @@ def test_a_certificate_that_has_expired(certs: Path, capsys: pytest.CaptureFixtu
     assert "--renew server-0" in said
 
 
-def own(certs: Path) -> Config:
+def own(certs: Path) -> ServerConfig:
     return load_config(configured(certs))
 
 

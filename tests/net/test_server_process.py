@@ -10,8 +10,8 @@ from spyker.config.scenario import from_table
 from spyker.net import server_process
 from spyker.net.checkpoints import Checkpoints
 from spyker.net.identity import begin_anew, begin_life
-from spyker.net.server_config import Config, Deployment
-from spyker.net.state_folder import BeginAnew, open_state
+from spyker.net.server_config import DeploymentOptions, ServerConfig
+from spyker.net.state_folder import RestartAsNewMember, open_state
 from spyker.tasks.registry import resolve
 
 
@@ -36,8 +36,8 @@ def state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "state"
 
 
-def config(folder: Path, clients: tuple[int, ...]) -> Config:
-    return Config(resolve(from_table(table("spyker", clients))), Deployment(), folder)
+def config(folder: Path, clients: tuple[int, ...]) -> ServerConfig:
+    return ServerConfig(resolve(from_table(table("spyker", clients))), DeploymentOptions(), folder)
 
 
 def begin(folder: Path, clients: tuple[int, ...]) -> None:
@@ -49,7 +49,7 @@ def test_a_server_with_peers_does_not_go_back_but_begins_anew(tmp_path: Path, st
         begin(tmp_path, (1, 1))
     begin_life(state)
     (state / "checkpoint-000003" / "numbers.json").write_text("damage")
-    with pytest.raises(BeginAnew, match=r"checkpoint-000003 is damaged.*\n.*number 2"):
+    with pytest.raises(RestartAsNewMember, match=r"checkpoint-000003 is damaged.*\n.*number 2"):
         begin(tmp_path, (1, 1))
     former = begin_life(state).lineage
     begin_anew(state)

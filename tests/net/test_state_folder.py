@@ -18,10 +18,10 @@ from spyker.config.scenario import from_table
 from spyker.errors import CheckpointError, DeploymentError, StateFolderError, UsageError
 from spyker.net.checkpoints import Checkpoints, latest
 from spyker.net.identity import begin_life, read_identity
-from spyker.net.recorder import Tally
-from spyker.net.server_config import Deployment, learning_digest, write_config
-from spyker.net.state_folder import BeginAnew
-from spyker.tasks.registry import recipe, resolve
+from spyker.net.recorder import Recorder
+from spyker.net.server_config import DeploymentOptions, learning_digest, write_config
+from spyker.net.state_folder import RestartAsNewMember
+from spyker.tasks.registry import resolve, task_spec
 
 SPYKER = [sys.executable, "-m", "spyker.cli.main"]
 
@@ -42,7 +42,7 @@ def refused(folder: Path, match: str, clients: tuple[int, ...] = (1, 1)) -> None
 
 def test_a_newest_checkpoint_that_vanished_is_missed(tmp_path: Path, state: Path) -> None:  # noqa: F811
     shutil.rmtree(state / "checkpoint-000003")
-    with pytest.raises(BeginAnew, match=r"(?s)000003 is missing, and was the newest.*number 2"):
+    with pytest.raises(RestartAsNewMember, match=r"(?s)000003 is missing, and was the newest.*number 2"):
         begin(tmp_path, (1, 1))
     found = latest(state)
     assert found is not None
@@ -56,7 +56,7 @@ def test_a_newest_checkpoint_that_vanished_is_missed(tmp_path: Path, state: Path
 def test_checkpoints_that_all_vanished_are_no_new_beginning(tmp_path: Path, state: Path) -> None:  # noqa: F811
     for folder in state.glob("checkpoint-*"):
         shutil.rmtree(folder)
-    with pytest.raises(BeginAnew, match="holds no checkpoint that can be read"):
+    with pytest.raises(RestartAsNewMember, match="holds no checkpoint that can be read"):
         begin(tmp_path, (1, 1))
 
 
@@ -66,7 +66,7 @@ def test_nothing_that_can_be_read_is_no_end_where_others_have_what_it_held(
 ) -> None:
     for weights in state.glob("checkpoint-*/*.safetensors"):
         weights.write_bytes(b"damage")
-    with pytest.raises(BeginAnew, match="holds no checkpoint that can be read"):
+    with pytest.raises(RestartAsNewMember, match="holds no checkpoint that can be read"):
         begin(tmp_path, (1, 1))
 
 
@@ -151,7 +151,7 @@ def test_a_read_only_state_and_record_are_named_without_a_traceback(tmp_path: Pa
             '[task]\nname = "quadratic"\n[world]\nregions = ["Paris"]\nclients = [1]\n'
         )
         for key in ("state", "record"):
-            write_config(tmp_path / "config.toml", "scenario.toml", Deployment(**{key: str(place / "inside")}))
+            write_config(tmp_path / "config.toml", "scenario.toml", DeploymentOptions(**{key: str(place / "inside")}))
             command = [*SPYKER, "serve", str(tmp_path / "config.toml"), "--insecure"]
             done = subprocess.run(command, capture_output=True, text=True, timeout=60)
             assert done.returncode == 2
@@ -174,7 +174,7 @@ def test_a_record_of_another_scenario_is_left_alone(tmp_path: Path) -> None:
     ):
         other = resolve(from_table(table(**changes)))
         with pytest.raises(UsageError, match=f"another scenario, whose {named}"):
-            Tally(other, recipe(other).make(), 0, tmp_path / "record", resume=True, log=tally._log)
+            Recorder(other, task_spec(other).make(), 0, tmp_path / "record", resume=True, log=tally._log)
     assert everything(tmp_path) == before
 
 

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 from deployment import deployed, table, until
 
-from spyker.net.json_log import Log
-from spyker.net.rate_limited_log import Repeats
+from spyker.net.json_log import JsonLog
+from spyker.net.rate_limited_log import RateLimitedLog
 from spyker.net.stderr_capture import tell
 
 LINE = "E1116 17:18:12.866640   20010 chttp2_transport.cc:1403] ipv4:127.0.0.1:41523: Got goaway [11]"
@@ -19,7 +19,7 @@ LINE = "E1116 17:18:12.866640   20010 chttp2_transport.cc:1403] ipv4:127.0.0.1:4
 
 def told(text: str) -> dict[str, Any]:
     stream = io.StringIO()
-    tell(Repeats(Log(stream, server=3)), text)
+    tell(RateLimitedLog(JsonLog(stream, server=3)), text)
     return dict(json.loads(stream.getvalue()))
 
 
@@ -32,7 +32,7 @@ def test_a_line_of_grpc_is_taken_apart() -> None:
 
 def test_what_grpc_says_again_and_again_is_said_once_and_counted(monkeypatch: pytest.MonkeyPatch) -> None:
     stream = io.StringIO()
-    repeats = Repeats(Log(stream))
+    repeats = RateLimitedLog(JsonLog(stream))
     monkeypatch.delenv("GRPC_VERBOSITY", raising=False)
     for failed in range(20):
         tell(repeats, f"I0000 00:00:17.{failed:06} 7 ssl.cc:25] CERTIFICATE_VERIFY_FAILED")
@@ -51,8 +51,8 @@ def test_what_grpc_says_again_and_again_is_said_once_and_counted(monkeypatch: py
 
 PROGRAM = f"""
 import os, sys
-from spyker.net.json_log import Log
-from spyker.net.rate_limited_log import Repeats
+from spyker.net.json_log import JsonLog
+from spyker.net.rate_limited_log import RateLimitedLog
 from spyker.net.stderr_capture import lines_as_json, own_stderr
 log = Log(own_stderr())
 with lines_as_json(log):

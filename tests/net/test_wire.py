@@ -12,9 +12,9 @@ import pytest
 
 from spyker.net import spyker_pb2 as pb
 from spyker.net.frames import CHUNK, send, split
-from spyker.net.wire import Border, fill
-from spyker.node.rejection import Refusal
-from spyker.protocol.codec import MOST_SERVERS, Sizes, UpTo
+from spyker.net.wire import MessageValidator, fill
+from spyker.node.rejection import Rejection
+from spyker.protocol.codec import MOST_SERVERS, MaxLength, Sizes
 from spyker.protocol.messages import Age, EdgeModel, Message, Model, PeerMessage, PeerModel, Token, Update
 from spyker.vectors import Vector
 
@@ -25,8 +25,8 @@ SIZES = Sizes(10, 3)
 class Sketch(PeerMessage):
     """A compressed difference: where, what, and a vector of the model's length beside it."""
 
-    where: Annotated[npt.NDArray[np.uint32], UpTo(None)]
-    what: Annotated[npt.NDArray[np.float16], UpTo(None)]
+    where: Annotated[npt.NDArray[np.uint32], MaxLength(None)]
+    what: Annotated[npt.NDArray[np.float16], MaxLength(None)]
     momentum: Vector
     bid: int
 
@@ -51,7 +51,7 @@ def arrive(frames: Sequence[bytes], sizes: Sizes = SIZES, **echoed: Any) -> Mess
     rest = iter(frames[1:])
     chunk, frame = split(frames[0])
     assert frame is not None
-    incoming = Border(KINDS, sizes).arrive(frame.peer.content, chunk)
+    incoming = MessageValidator(KINDS, sizes).arrive(frame.peer.content, chunk)
     if incoming.whole:
         return incoming.now(**echoed)
 
@@ -129,7 +129,7 @@ def test_what_the_server_said_need_not_be_repeated_and_cannot_be_changed() -> No
     ids=lambda message: str(plain(message)),
 )
 def test_what_nobody_says_is_refused(message: Message) -> None:
-    with pytest.raises(Refusal, match=r"malformed|not-finite|truncated"):
+    with pytest.raises(Rejection, match=r"malformed|not-finite|truncated"):
         arrive(frames_of(message))
 
 
@@ -153,12 +153,12 @@ def test_what_nobody_says_is_refused(message: Message) -> None:
     ids=lambda content: f"{content.kind} {content.fields[:40]!r}",
 )
 def test_what_no_declaration_allows_is_refused(content: pb.Content) -> None:
-    with pytest.raises(Refusal, match="malformed"):
+    with pytest.raises(Rejection, match="malformed"):
         arrive([pb.Frame(peer=pb.Peer(content=content)).SerializeToString()])
 
 
 def test_weights_of_a_message_that_has_none_are_refused() -> None:
     frame = pb.Frame(chunk=bytes(40))
     fill(frame.peer.content, Age(1.0))
-    with pytest.raises(Refusal, match="weights in a message of the kind age"):
+    with pytest.raises(Rejection, match="weights in a message of the kind age"):
         arrive([frame.SerializeToString()])

@@ -15,7 +15,7 @@ from test_peer_link import until as soon
 
 from spyker.algorithms.spyker import Spyker
 from spyker.net import peer_link
-from spyker.net.connection_hints import hint
+from spyker.net.connection_hints import connection_hint
 from spyker.net.peer_port import PeerPort
 from spyker.net.server_config import load_config
 from spyker.protocol.codec import Sizes
@@ -101,8 +101,12 @@ def test_a_client_that_cannot_reach_any_server_is_told_once_what_to_check(tmp_pa
 
 def test_what_may_be_wrong_depends_on_how_a_connection_failed() -> None:
     closed = (grpc.StatusCode.UNAVAILABLE, "ipv4:127.0.0.1:7000: Socket closed")
-    assert "--certs" in str(hint(*closed, insecure=True))
-    assert "started with --insecure" in str(hint(*closed, insecure=False))
-    assert hint(grpc.StatusCode.UNAVAILABLE, "Connection refused", insecure=False) is None, "it does not run yet"
-    assert hint(grpc.StatusCode.ABORTED, "Socket closed", insecure=False) is None
-    assert "ca.pem" in str(hint(grpc.StatusCode.UNAVAILABLE, "SSL: CERTIFICATE_VERIFY_FAILED", insecure=False))
+    assert "--certs" in str(connection_hint(*closed, insecure=True))
+    assert "started with --insecure" in str(connection_hint(*closed, insecure=False))
+    assert connection_hint(grpc.StatusCode.UNAVAILABLE, "Connection refused", insecure=False) is None, (
+        "it does not run yet"
+    )
+    assert connection_hint(grpc.StatusCode.ABORTED, "Socket closed", insecure=False) is None
+    assert "ca.pem" in str(
+        connection_hint(grpc.StatusCode.UNAVAILABLE, "SSL: CERTIFICATE_VERIFY_FAILED", insecure=False)
+    )

@@ -7,29 +7,29 @@ import pytest
 from msgspec.structs import replace
 
 from spyker.algorithms.builtin import ALGORITHMS
-from spyker.node.control_messages import Beat, Decided, Greeting, Life, Prepare
-from spyker.node.effects import Whisper
-from spyker.node.inbox import ASK, Rules
-from spyker.node.membership import ARRIVAL, Seats
-from spyker.node.node import Host
-from spyker.node.rejection import Refusal
-from spyker.node.task_tokens import Ledger
-from spyker.node.views import Change, Member, View, first_view
+from spyker.node.control_messages import Decided, Heartbeat, PeerHandshake, Prepare, ProcessIncarnation
+from spyker.node.effects import SendControl
+from spyker.node.inbox import ASK, NodeOptions
+from spyker.node.membership import ARRIVAL, Membership
+from spyker.node.node import Node
+from spyker.node.rejection import Rejection
+from spyker.node.task_tokens import TaskTokens
+from spyker.node.views import Member, MembershipChange, View, first_view
 from spyker.protocol.server import Setup
 
 FIRST = first_view([0, 1, 2], [0, 1, 2])
 
 
-def begun(now: Callable[[], float] = float) -> Host:
+def begun(now: Callable[[], float] = float) -> Node:
     """Server 0 of three, which has the token."""
     spyker = ALGORITHMS["spyker"]
     setup = Setup(3, 3, np.zeros(2, np.float32), 0.1, spyker.Parameters())
-    host = Host(
+    host = Node(
         0,
         lambda roster: spyker.build(0, setup, roster),
-        Ledger(b"secret", 1),
-        Rules(beat=1.0),
-        seats=Seats(0, FIRST, now, lineage="zero", suspect_after=2.0),
+        TaskTokens(b"secret", 1),
+        NodeOptions(beat=1.0),
+        seats=Membership(0, FIRST, now, lineage="zero", suspect_after=2.0),
     )
     host.begin()
     host.take()
@@ -37,28 +37,28 @@ def begun(now: Callable[[], float] = float) -> Host:
     return host
 
 
-def greeting(server: int, view: View = FIRST, *, lineage: str = "", acked: int = 0) -> Greeting:
-    return Greeting(server, lineage or f"server {server}", Life(1), 1, view, acked=acked)
+def greeting(server: int, view: View = FIRST, *, lineage: str = "", acked: int = 0) -> PeerHandshake:
+    return PeerHandshake(server, lineage or f"server {server}", ProcessIncarnation(1), 1, view, acked=acked)
 
 
 def test_who_has_not_heard_of_a_replacement_speaks_of_the_one_before() -> None:
     """Its messages to that one were saved there, and this one is not outdated for not having them."""
     host = begun()
-    epoch_1 = FIRST.following(1, Change(0, Member("zero")))
+    epoch_1 = FIRST.following(1, MembershipChange(0, Member("zero")))
     host.listen(1, Decided(epoch_1))
     assert host.admit_peer(greeting(1, FIRST, acked=4), b"", b"") == 0
     assert not host.seats.outdated
-    with pytest.raises(Refusal, match="message 4 was saved here, and 0 is the last"):
+    with pytest.raises(Rejection, match="message 4 was saved here, and 0 is the last"):
         host.admit_peer(greeting(2, epoch_1, acked=4), b"", b"")
 
 
 def test_a_process_that_was_replaced_is_told_so_and_stops() -> None:
     """It need not have heard of the list that names another in its place."""
     host = begun()
-    host.listen(1, Decided(FIRST.following(1, Change(2, Member("another")))))
-    with pytest.raises(Refusal, match="another one has the place of server 2") as refused:
+    host.listen(1, Decided(FIRST.following(1, MembershipChange(2, Member("another")))))
+    with pytest.raises(Rejection, match="another one has the place of server 2") as refused:
         host.admit_peer(greeting(2, lineage="the one before"), b"", b"")
-    before = Seats(2, FIRST, float, lineage="the one before")
+    before = Membership(2, FIRST, float, lineage="the one before")
     before.refused(refused.value)
     assert "`spyker members replace`" in before.fenced
 
@@ -72,7 +72,7 @@ def test_a_token_of_an_earlier_epoch_is_not_used_before_the_server_hears_of_the_
 
     def lease(epoch: int) -> None:
         for j in (1, 2):
-            host.listen(j, Beat(epoch, time[0], time[0], True, None))
+            host.listen(j, Heartbeat(epoch, time[0], time[0], True, None))
 
     lease(0)
     assert server.has_token
@@ -92,7 +92,7 @@ def test_a_greeting_that_was_overtaken_is_no_older_state() -> None:
     host = begun()
     early, later = greeting(1), replace(greeting(1), saves=3)
     host.know(1, later, 0, 0.0)
-    host.listen(1, Beat(0, 1.0, None, True, None, saves=5))
+    host.listen(1, Heartbeat(0, 1.0, None, True, None, saves=5))
     assert host.admit_peer(early, b"", b"") == 0
     assert not host.seats.outdated
 
@@ -101,23 +101,23 @@ def test_a_greeting_that_was_overtaken_is_no_older_state_after_a_restart_either(
     """Whom a server has met is in its checkpoints, as is what that one had saved."""
     host = begun()
     host.know(1, replace(greeting(1), saves=5), 0, 0.0)
-    again = Seats(0, FIRST, float, lineage="zero")
+    again = Membership(0, FIRST, float, lineage="zero")
     again.restore(host.seats.numbers())
     again.recognise(replace(greeting(1), saves=3))
-    with pytest.raises(Refusal, match="older state"):
-        again.recognise(replace(greeting(1), saves=3, life=Life(2)))
+    with pytest.raises(Rejection, match="older state"):
+        again.recognise(replace(greeting(1), saves=3, life=ProcessIncarnation(2)))
 
 
 def test_another_process_with_an_older_state_is_recognised_also_if_others_have_met_it_before() -> None:
     host = begun()
     host.know(1, replace(greeting(1), saves=3), 0, 0.0)
-    later = Life(2)
-    host.listen(2, Beat(0, 1.0, None, True, None, lives={1: ("server 1", later)}))
-    with pytest.raises(Refusal, match="an older state"):
+    later = ProcessIncarnation(2)
+    host.listen(2, Heartbeat(0, 1.0, None, True, None, lives={1: ("server 1", later)}))
+    with pytest.raises(Rejection, match="an older state"):
         host.admit_peer(replace(greeting(1), life=later), b"", b"")
 
 
-def put_back(server: int) -> Greeting:
+def put_back(server: int) -> PeerHandshake:
     """A state that was older than others know of has begun anew."""
     return replace(greeting(server, lineage="anew"), view=None, former=f"server {server}")
 
@@ -127,11 +127,11 @@ def test_a_state_that_was_put_back_is_let_in_when_its_process_before_is_silent()
     host = begun(lambda: time[0])
     host.know(1, greeting(1), 0, 0.0)
     time[0] = 1.0
-    with pytest.raises(Refusal, match="another one than the one known here"):
+    with pytest.raises(Rejection, match="another one than the one known here"):
         host.admit_peer(put_back(1), b"", b"")
     time[0] = 3.0
     host.seats.look()
-    with pytest.raises(Refusal, match="voting on server 1"):
+    with pytest.raises(Rejection, match="voting on server 1"):
         host.admit_peer(put_back(1), b"", b"")
 
 
@@ -143,12 +143,12 @@ def test_a_copy_is_not_let_in_when_the_original_is_silent_for_a_while() -> None:
     for at, echo in ((1.0, None), (2.0, 1.5), (9.0, None)):
         time[0] = at
         if echo is not None:
-            host.listen(1, Beat(0, at, echo, True, None))
+            host.listen(1, Heartbeat(0, at, echo, True, None))
         host.seats.look()
-        with pytest.raises(Refusal, match="another one than the one known here"):
+        with pytest.raises(Rejection, match="another one than the one known here"):
             host.admit_peer(put_back(1), b"", b"")
     assert 1 in host.seats.suspected
-    with pytest.raises(Refusal, match="voting on server 1"):  # its state was put back since
+    with pytest.raises(Rejection, match="voting on server 1"):  # its state was put back since
         host.admit_peer(replace(put_back(1), lineage="another"), b"", b"")
 
 
@@ -159,23 +159,27 @@ def test_nobody_votes_for_another_one_in_the_place_of_a_server_that_it_hears(sil
     host.know(2, greeting(2), 0, 0.0)
     host.know(1, greeting(1), 0, 0.0)
     time[0] = 3.0
-    host.listen(2, Beat(0, 3.0, 3.0, True, None))
+    host.listen(2, Heartbeat(0, 3.0, 3.0, True, None))
     if not silent:
-        host.listen(1, Beat(0, 3.0, 3.0, True, None))
+        host.listen(1, Heartbeat(0, 3.0, 3.0, True, None))
     host.seats.look()
-    view = FIRST.following(2, Change(1, Member("anew")))
+    view = FIRST.following(2, MembershipChange(1, Member("anew")))
     host.listen(2, Prepare(0, (1 << 16) + 2, view, ARRIVAL))
     assert host.seats.council.grants is not silent
-    host.listen(2, Prepare(0, (2 << 16) + 2, FIRST.following(2, Change(0, Member("anew"))), ARRIVAL))
+    host.listen(2, Prepare(0, (2 << 16) + 2, FIRST.following(2, MembershipChange(0, Member("anew"))), ARRIVAL))
     assert host.seats.council.grants is not silent, "its own place least of all"
 
 
 def test_who_is_new_asks_the_nearest_for_a_model_and_then_the_next() -> None:
     time = [10.0]
-    listed = FIRST.following(1, Change(0, Member("zero")))
-    seats = Seats(0, listed, lambda: time[0], lineage="zero", suspect_after=2.0)
-    host = Host(
-        0, lambda roster: pytest.fail("it has no model yet"), Ledger(b"secret", 1), Rules(beat=1.0), seats=seats
+    listed = FIRST.following(1, MembershipChange(0, Member("zero")))
+    seats = Membership(0, listed, lambda: time[0], lineage="zero", suspect_after=2.0)
+    host = Node(
+        0,
+        lambda roster: pytest.fail("it has no model yet"),
+        TaskTokens(b"secret", 1),
+        NodeOptions(beat=1.0),
+        seats=seats,
     )
     host._awaits_gift = True
     host.begin()
@@ -185,5 +189,5 @@ def test_who_is_new_asks_the_nearest_for_a_model_and_then_the_next() -> None:
     asked = []
     for _ in range(6):
         host.expire(ASK)
-        asked += [effect.peer for effect in host.take() if isinstance(effect, Whisper)]
+        asked += [effect.peer for effect in host.take() if isinstance(effect, SendControl)]
     assert asked == [2] * 5 + [1]

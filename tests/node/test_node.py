@@ -8,17 +8,29 @@ import pytest
 from gossip import FLUSH, SECONDS, Gossip, Note
 from msgspec.structs import replace
 
-from spyker.node.control_messages import Greeting, Life
-from spyker.node.effects import Acknowledge, Close, Done, Effect, Give, Refused, Save, Started, Tell, Welcome, WriteDown
-from spyker.node.inbox import AWAY, BEGIN, RETRY, SAVE, SERVERS, Rules
-from spyker.node.node import Host
-from spyker.node.rejection import Refusal
-from spyker.node.task_tokens import Ledger
+from spyker.node.control_messages import PeerHandshake, ProcessIncarnation
+from spyker.node.effects import (
+    AcknowledgePeer,
+    ClientRejected,
+    CloseSession,
+    Completed,
+    Effect,
+    NodeStarted,
+    SaveCheckpoint,
+    SendPeer,
+    SendTask,
+    WelcomeClient,
+    WriteFact,
+)
+from spyker.node.inbox import AWAY, BEGIN, RETRY, SAVE, SERVERS, NodeOptions
+from spyker.node.node import Node
+from spyker.node.rejection import Rejection
+from spyker.node.task_tokens import TaskTokens
 from spyker.node.views import first_view
 from spyker.protocol.messages import StartTimer, StopTimer, Update
 from spyker.protocol.server import NoParameters, Setup, Work
 
-GREETING = Greeting(1, "life", Life(2), 5, first_view([0, 1], [0, 1]))
+GREETING = PeerHandshake(1, "life", ProcessIncarnation(2), 5, first_view([0, 1], [0, 1]))
 SETUP = Setup(2, 3, np.zeros(2, np.float32), 0.1, NoParameters())
 
 
@@ -26,11 +38,11 @@ class Driver:
     """Drives host 0 of two, and remembers what it asked for."""
 
     def __init__(self, life: int = 1, **rules: Any) -> None:
-        self.host = Host(
+        self.host = Node(
             0,
             lambda roster: Gossip(0, SETUP, roster),
-            Ledger(b"secret", life),
-            Rules(**{"clients": 3, "layout": b"L", "learning": b"N", "deployment": b"D"} | rules),
+            TaskTokens(b"secret", life),
+            NodeOptions(**{"clients": 3, "layout": b"L", "learning": b"N", "deployment": b"D"} | rules),
             [1],
         )
         self.tickets: dict[Any, bytes] = {}
@@ -46,7 +58,7 @@ class Driver:
         while self.host.ready:
             self.host.finish(self.host.compute())
             effects += self.host.take()
-        self.tickets |= {effect.session: effect.ticket for effect in effects if isinstance(effect, Give)}
+        self.tickets |= {effect.session: effect.ticket for effect in effects if isinstance(effect, SendTask)}
         return effects
 
     def come(self, client: int, session: str, holding: bytes | None = None) -> list[Effect]:
@@ -75,28 +87,28 @@ def of(effects: list[Effect], kind: type) -> list[Any]:
     return [effect for effect in effects if isinstance(effect, kind)]
 
 
-def begun(**rules: Any) -> tuple[Driver, Save]:
+def begun(**rules: Any) -> tuple[Driver, SaveCheckpoint]:
     """A host with clients 0 and 1 whose first checkpoint is under way."""
     driver = Driver(wait_for=2, **rules)
     driver.host.begin()
     driver.come(0, "zero")
     effects = driver.come(1, "one")
-    (save,) = of(effects, Save)
+    (save,) = of(effects, SaveCheckpoint)
     return driver, save
 
 
-def resumed(save: Save, life: int = 2, **rules: Any) -> tuple[Driver, list[Effect]]:
+def resumed(save: SaveCheckpoint, life: int = 2, **rules: Any) -> tuple[Driver, list[Effect]]:
     """The next life, from a checkpoint that went through JSON."""
     driver = Driver(life, **rules)
     driver.host.resume(json.loads(json.dumps(save.numbers)), {name: v.copy() for name, v in save.vectors.items()})
     return driver, driver.go()
 
 
-def checkpoint(driver: Driver) -> Save:
+def checkpoint(driver: Driver) -> SaveCheckpoint:
     """What it would save now."""
     driver.host._changed = True
     driver.host.save_soon()
-    (save,) = of(driver.host.take(), Save)
+    (save,) = of(driver.host.take(), SaveCheckpoint)
     return save
 
 
@@ -107,10 +119,10 @@ def test_it_begins_when_enough_clients_are_there() -> None:
     driver = Driver(wait_for=2)
     driver.host.begin()
     assert driver.host.take() == [StartTimer(BEGIN, 60.0)]
-    assert Started not in kinds(driver.come(0, "zero"))
+    assert NodeStarted not in kinds(driver.come(0, "zero"))
     effects = driver.come(1, "one")
-    assert of(effects, Started) == [Started(2)]
-    assert [give.session for give in of(effects, Give)] == ["zero", "one"]
+    assert of(effects, NodeStarted) == [NodeStarted(2)]
+    assert [give.session for give in of(effects, SendTask)] == ["zero", "one"]
     assert StopTimer(BEGIN) in effects
 
 
@@ -118,8 +130,8 @@ def test_it_waits_no_longer_than_it_is_told_to() -> None:
     driver = Driver(wait_for=3, join_timeout=5.0)
     driver.host.begin()
     driver.host.expire(BEGIN)
-    assert Started not in kinds(driver.go()), "nobody is there"
-    assert of(driver.come(1, "one"), Started) == [Started(1)]
+    assert NodeStarted not in kinds(driver.go()), "nobody is there"
+    assert of(driver.come(1, "one"), NodeStarted) == [NodeStarted(1)]
 
 
 def test_a_client_that_went_before_the_beginning_is_not_counted() -> None:
@@ -127,14 +139,14 @@ def test_a_client_that_went_before_the_beginning_is_not_counted() -> None:
     driver.host.begin()
     driver.come(0, "zero")
     driver.host.part(0, "zero")
-    assert of(driver.come(1, "one"), Started) == []
-    assert of(driver.come(2, "two"), Started) == [Started(2)]
+    assert of(driver.come(1, "one"), NodeStarted) == []
+    assert of(driver.come(2, "two"), NodeStarted) == [NodeStarted(2)]
 
 
 def test_without_anybody_to_wait_for_it_begins_at_once() -> None:
     driver = Driver()
     driver.host.begin()
-    assert of(driver.go(), Started) == [Started(0)]
+    assert of(driver.go(), NodeStarted) == [NodeStarted(0)]
 
 
 @pytest.mark.parametrize(
@@ -148,7 +160,7 @@ def test_without_anybody_to_wait_for_it_begins_at_once() -> None:
     ],
 )
 def test_who_does_not_agree_is_refused(said: dict[str, Any], problem: str) -> None:
-    with pytest.raises(Refusal, match=problem):
+    with pytest.raises(Rejection, match=problem):
         Driver().host.admit(**{"client": 0, "size": 1, "layout": b"L", "learning": b"N"} | said)
 
 
@@ -159,9 +171,9 @@ def test_an_answer_is_taken_once_and_its_receipt_returned() -> None:
     driver, _ = begun()
     ticket = driver.tickets["zero"]
     effects = driver.answer(0, "zero", 0, receipt="r")
-    assert kinds(effects) == [WriteDown, Give, Done]
+    assert kinds(effects) == [WriteFact, SendTask, Completed]
     assert driver.server.applied == [0]
-    with pytest.raises(Refusal, match="replayed"):
+    with pytest.raises(Rejection, match="replayed"):
         driver.host.check(0, ticket)
 
 
@@ -170,20 +182,20 @@ def test_a_client_that_comes_back_goes_on_with_its_task() -> None:
     driver.host.part(0, "zero")
     assert StartTimer(f"{AWAY}0", 60.0) in driver.go()
     effects = driver.come(0, "again", driver.tickets["zero"])
-    assert effects == [StopTimer(f"{AWAY}0"), Welcome("again", True, 0)]
+    assert effects == [StopTimer(f"{AWAY}0"), WelcomeClient("again", True, 0)]
 
 
 def test_a_client_that_comes_back_with_nothing_gets_a_task() -> None:
     driver, _ = begun()
     driver.host.part(0, "zero")
     driver.go()
-    assert [type(effect) for effect in driver.come(0, "again")][1:] == [Welcome, Give]
+    assert [type(effect) for effect in driver.come(0, "again")][1:] == [WelcomeClient, SendTask]
 
 
 def test_a_newer_connection_takes_the_place_of_an_older() -> None:
     driver, _ = begun()
     effects = driver.come(0, "newer", driver.tickets["zero"])
-    assert isinstance(effects[0], Close)
+    assert isinstance(effects[0], CloseSession)
     driver.host.part(0, "zero")
     assert driver.go() == [], "the older one is of no interest any more"
 
@@ -192,9 +204,9 @@ def test_a_forged_ticket_is_refused_and_the_client_stays() -> None:
     driver, _ = begun()
     driver.host.part(0, "zero")
     effects = driver.come(0, "again", b"\0" * 56)
-    assert of(effects, Refused)[0].refusal.reason == "unknown-task"
-    assert of(effects, Welcome)[0].keep is False
-    assert of(effects, Give)
+    assert of(effects, ClientRejected)[0].refusal.reason == "unknown-task"
+    assert of(effects, WelcomeClient)[0].keep is False
+    assert of(effects, SendTask)
 
 
 def test_a_client_that_is_given_up_and_back_before_its_turn_was_never_away() -> None:
@@ -213,7 +225,7 @@ def test_a_client_that_says_goodbye_is_no_member() -> None:
     driver.go()
     assert not driver.host.ledger.entry(0).member
     effects = driver.come(0, "again", driver.tickets["zero"])
-    assert of(effects, Welcome)[0].keep is False
+    assert of(effects, WelcomeClient)[0].keep is False
 
 
 # --- Checkpoints ------------------------------------------------------------------------------------------------------
@@ -225,9 +237,9 @@ def test_other_servers_are_told_when_it_is_saved() -> None:
     driver.answer(0, "zero", 0)
     driver.host.expire(f"{SERVERS}{FLUSH}")
     effects = driver.go()
-    assert Save in kinds(effects)
+    assert SaveCheckpoint in kinds(effects)
     assert driver.host.next_for(1) is None
-    assert driver.saved() == [Tell(1)]
+    assert driver.saved() == [SendPeer(1)]
     posted = driver.host.next_for(1)
     assert posted is not None
     assert (posted.sequence, posted.message) == (1, Note((0,)))
@@ -238,11 +250,11 @@ def test_what_happens_during_a_checkpoint_is_for_the_next() -> None:
     driver, _ = begun()  # the first one is under way
     driver.answer(0, "zero", 0)
     driver.host.expire(f"{SERVERS}{FLUSH}")
-    assert Save not in kinds(driver.go())
-    (save,) = of(driver.saved(), Save)
+    assert SaveCheckpoint not in kinds(driver.go())
+    (save,) = of(driver.saved(), SaveCheckpoint)
     assert driver.host.next_for(1) is None
     assert save.numbers["server"]["applied"] == [0]
-    assert Tell(1) in driver.saved()
+    assert SendPeer(1) in driver.saved()
 
 
 def test_a_checkpoint_that_failed_is_tried_again_after_a_while() -> None:
@@ -250,16 +262,16 @@ def test_a_checkpoint_that_failed_is_tried_again_after_a_while() -> None:
     driver.host.save_failed()
     assert driver.go() == [StartTimer(RETRY, 2.5)]
     driver.host.expire(SAVE)
-    assert Save not in kinds(driver.go()), "not yet"
+    assert SaveCheckpoint not in kinds(driver.go()), "not yet"
     driver.host.expire(RETRY)
-    assert kinds(driver.go()) == [Save]
+    assert kinds(driver.go()) == [SaveCheckpoint]
 
 
 def test_so_many_updates_are_a_reason_for_a_checkpoint() -> None:
     driver, _ = begun(checkpoint_updates=2)
     driver.saved()
-    assert Save not in kinds(driver.answer(0, "zero", 0))
-    assert Save in kinds(driver.answer(0, "zero", 1))
+    assert SaveCheckpoint not in kinds(driver.answer(0, "zero", 0))
+    assert SaveCheckpoint in kinds(driver.answer(0, "zero", 1))
 
 
 def test_without_news_there_is_no_checkpoint() -> None:
@@ -275,10 +287,10 @@ def test_a_message_of_a_peer_counts_once_and_is_acknowledged_when_saved() -> Non
     driver.saved()
     assert driver.host.admit_peer(GREETING, b"L", b"D") == 0
     driver.host.hear(1, 1, Note((7,)), "r")
-    assert kinds(driver.go()) == [Done, Save]
+    assert kinds(driver.go()) == [Completed, SaveCheckpoint]
     driver.host.hear(1, 1, Note((7,)), "r")
-    assert driver.go() == [Done("r")]
-    assert driver.saved() == [Acknowledge(1, 1)]
+    assert driver.go() == [Completed("r")]
+    assert driver.saved() == [AcknowledgePeer(1, 1)]
     assert driver.server.heard == {1: [7]}
     assert driver.host.admit_peer(GREETING, b"L", b"D") == 1
 
@@ -291,8 +303,8 @@ def test_a_message_of_a_peer_counts_once_and_is_acknowledged_when_saved() -> Non
         ({"layout": b"?"}, "scenarios"),
         ({"deployment": b"?"}, "scenarios"),
         ({"lineage": "another"}, "is another one"),
-        ({"life": Life(1)}, "a later process"),
-        ({"saves": 4, "life": Life(3)}, "an older state"),
+        ({"life": ProcessIncarnation(1)}, "a later process"),
+        ({"saves": 4, "life": ProcessIncarnation(3)}, "an older state"),
     ],
 )
 def test_another_server_that_does_not_agree_is_refused(said: dict[str, Any], problem: str) -> None:
@@ -300,7 +312,7 @@ def test_another_server_that_does_not_agree_is_refused(said: dict[str, Any], pro
     digests = {"layout": b"L", "deployment": b"D"}
     driver.host.admit_peer(GREETING, **digests)
     greeting = replace(GREETING, **{key: value for key, value in said.items() if key not in digests})
-    with pytest.raises(Refusal, match=problem):
+    with pytest.raises(Rejection, match=problem):
         driver.host.admit_peer(greeting, **digests | {key: value for key, value in said.items() if key in digests})
 
 
@@ -315,7 +327,7 @@ def test_a_server_goes_on_where_it_was_saved() -> None:
     driver.host.hear(1, 1, Note((7,)))
     driver.host.expire(f"{SERVERS}{FLUSH}")
     driver.go()
-    (save,) = of(driver.saved(), Save)
+    (save,) = of(driver.saved(), SaveCheckpoint)
     again, effects = resumed(save)
     assert (again.server.applied, again.server.heard, again.server.told) == ([0], {1: [7]}, 1)
     assert again.host.saved_version == 1
@@ -325,7 +337,7 @@ def test_a_server_goes_on_where_it_was_saved() -> None:
     posted = again.host.next_for(1)
     assert posted is not None
     assert posted.message == Note((0,))
-    with pytest.raises(Refusal, match="is another one"):
+    with pytest.raises(Rejection, match="is another one"):
         again.host.know(1, replace(GREETING, lineage="another"), 0, 0.0)
 
 
@@ -336,8 +348,8 @@ def test_an_unsaved_answer_is_taken_again_and_a_saved_one_is_not() -> None:
     driver.answer(0, "zero", 0)
     before, _ = resumed(first)
     after, _ = resumed(checkpoint(driver))
-    assert of(before.come(0, "back", ticket), Welcome)[0].keep
-    assert not of(after.come(0, "back", ticket), Welcome)[0].keep
+    assert of(before.come(0, "back", ticket), WelcomeClient)[0].keep
+    assert not of(after.come(0, "back", ticket), WelcomeClient)[0].keep
 
 
 def test_a_client_that_stays_away_after_a_restart_is_given_up() -> None:
@@ -405,7 +417,7 @@ def test_a_timer_that_is_started_again_before_its_turn_is_served_later() -> None
     driver.host.finish([StartTimer(FLUSH, 3.0)])
     driver.go()
     assert driver.server.told == 0
-    (save,) = of(driver.saved(), Save)
+    (save,) = of(driver.saved(), SaveCheckpoint)
     assert save.numbers["timers"] == {FLUSH: 3.0}
 
 

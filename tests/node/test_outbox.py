@@ -8,7 +8,7 @@ import pytest
 
 from spyker.algorithms.spyker import Spyker
 from spyker.node.outbox import Outbox
-from spyker.node.rejection import Refusal
+from spyker.node.rejection import Rejection
 from spyker.protocol.codec import Sizes
 from spyker.protocol.messages import Age, Count, PeerMessage, PeerModel, Token
 from spyker.protocol.state import Unpacker
@@ -88,7 +88,7 @@ def test_whoever_stays_away_finds_the_latest_age_model_and_token_and_no_more() -
 def test_a_rollback_is_noticed_and_changes_nothing(received: int, whose: str) -> None:
     box = filled(5)
     box.acknowledge(3)
-    with pytest.raises(Refusal, match=whose):
+    with pytest.raises(Rejection, match=whose):
         box.connected(1, received)
     assert box.sent == 0
 

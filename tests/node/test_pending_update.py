@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from spyker.node.pending_update import Holding
+from spyker.node.pending_update import PendingUpdate
 from spyker.protocol.client import Client
 from spyker.protocol.messages import Model, Update
 
@@ -10,9 +10,9 @@ MODEL = Model(np.zeros(1, np.float32), 3.0, 7, 0.5)
 TRAINED = np.ones(1, np.float32)
 
 
-def holding(*, trained: bool = False) -> Holding:
+def holding(*, trained: bool = False) -> PendingUpdate:
     """Of a client with a task."""
-    held = Holding(Client(4, 0))
+    held = PendingUpdate(Client(4, 0))
     task = held.assigned("here", b"ticket", MODEL)
     if trained:
         held.trained(task, TRAINED, 12, {"loss": 0.5})
@@ -20,7 +20,7 @@ def holding(*, trained: bool = False) -> Holding:
 
 
 def test_who_comes_first_has_nothing_to_offer() -> None:
-    held = Holding(Client(4, 0))
+    held = PendingUpdate(Client(4, 0))
     assert held.connect("here") is None
     held.welcomed(2, keep=False)
     assert held.offer() is None

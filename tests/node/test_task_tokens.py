@@ -2,29 +2,29 @@
 
 import pytest
 
-from spyker.node.rejection import Refusal
-from spyker.node.task_tokens import SAID, Ledger
+from spyker.node.rejection import Rejection
+from spyker.node.task_tokens import SAID, TaskTokens
 
 SECRET = b"s" * 32
 
 
-def restarted(ledger: Ledger, life: int) -> Ledger:
+def restarted(ledger: TaskTokens, life: int) -> TaskTokens:
     """The ledger that the next life restores from this one's checkpoint."""
-    fresh = Ledger(SECRET, life)
+    fresh = TaskTokens(SECRET, life)
     fresh.restore(ledger.numbers())
     return fresh
 
 
-def refusal(ledger: Ledger, ticket: bytes, client: int = 0) -> str | None:
+def refusal(ledger: TaskTokens, ticket: bytes, client: int = 0) -> str | None:
     try:
         ledger.check(client, ticket)
-    except Refusal as refused:
+    except Rejection as refused:
         return refused.reason
     return None
 
 
 def test_numbers_rise_over_all_lives() -> None:
-    first = Ledger(SECRET, 1)
+    first = TaskTokens(SECRET, 1)
     tickets = [(first, first.give(0, 0.0, 0)) for _ in range(3)]
     second = restarted(first, 2)
     tickets += [(second, second.give(0, 0.0, 0)) for _ in range(3)]
@@ -33,13 +33,13 @@ def test_numbers_rise_over_all_lives() -> None:
 
 
 def test_a_ticket_says_what_was_given() -> None:
-    ledger = Ledger(SECRET, 1)
+    ledger = TaskTokens(SECRET, 1)
     read = ledger.check(0, ledger.give(0, 1.5, 7))
     assert (read.age, read.version) == (1.5, 7)
 
 
 def test_a_task_of_an_earlier_life_that_the_checkpoint_does_not_know_is_taken_once() -> None:
-    first = Ledger(SECRET, 1)
+    first = TaskTokens(SECRET, 1)
     saved = restarted(first, 2)  # the checkpoint was taken before the task was given
     ticket = first.give(0, 1.0, 1)
     saved.take(0, saved.check(0, ticket).number)
@@ -47,7 +47,7 @@ def test_a_task_of_an_earlier_life_that_the_checkpoint_does_not_know_is_taken_on
 
 
 def test_a_task_of_an_earlier_life_gives_way_to_one_of_this_life() -> None:
-    first = Ledger(SECRET, 1)
+    first = TaskTokens(SECRET, 1)
     saved = restarted(first, 2)
     ticket = first.give(0, 1.0, 1)
     saved.give(0, 0.0, 0)
@@ -55,7 +55,7 @@ def test_a_task_of_an_earlier_life_gives_way_to_one_of_this_life() -> None:
 
 
 def test_an_answer_that_was_taken_and_not_handled_is_offered_again_after_a_crash() -> None:
-    first = Ledger(SECRET, 1)
+    first = TaskTokens(SECRET, 1)
     ticket = first.give(0, 1.0, 1)
     number = first.check(0, ticket).number
     first.take(0, number)
@@ -65,23 +65,23 @@ def test_an_answer_that_was_taken_and_not_handled_is_offered_again_after_a_crash
 
 
 def test_of_two_that_arrive_at_once_one_is_taken() -> None:
-    ledger = Ledger(SECRET, 1)
+    ledger = TaskTokens(SECRET, 1)
     ticket = ledger.give(0, 1.0, 1)
     numbers = [ledger.check(0, ticket).number for _ in range(2)]  # both passed before either has arrived in full
     ledger.take(0, numbers[0])
-    with pytest.raises(Refusal, match="replayed"):
+    with pytest.raises(Rejection, match="replayed"):
         ledger.take(0, numbers[1])
 
 
 def test_the_ticket_of_another_server_or_client_is_worth_nothing() -> None:
-    ledger = Ledger(SECRET, 1)
-    assert refusal(ledger, Ledger(b"t" * 32, 1).give(0, 1.0, 1)) == "unknown-task"
+    ledger = TaskTokens(SECRET, 1)
+    assert refusal(ledger, TaskTokens(b"t" * 32, 1).give(0, 1.0, 1)) == "unknown-task"
     assert refusal(ledger, ledger.give(1, 1.0, 1), client=0) == "unknown-task"
 
 
 @pytest.mark.parametrize("position", range(0, SAID.size + 32, 5))
 def test_a_ticket_cannot_be_changed(position: int) -> None:
-    ledger = Ledger(SECRET, 1)
+    ledger = TaskTokens(SECRET, 1)
     ticket = bytearray(ledger.give(0, 1.0, 1))
     ticket[position] ^= 1
     assert refusal(ledger, bytes(ticket)) == "unknown-task"
@@ -89,14 +89,14 @@ def test_a_ticket_cannot_be_changed(position: int) -> None:
 
 @pytest.mark.parametrize("ticket", [b"", b"\0" * 10, b"\0" * SAID.size, b"\0" * 1000])
 def test_what_is_no_ticket_is_refused(ticket: bytes) -> None:
-    assert refusal(Ledger(SECRET, 1), ticket) == "unknown-task"
+    assert refusal(TaskTokens(SECRET, 1), ticket) == "unknown-task"
 
 
 @pytest.mark.parametrize("forgotten", [2, 5])
 def test_a_client_that_answers_a_life_which_a_restored_disk_knows_nothing_of_gets_tasks_it_can_answer(
     forgotten: int,
 ) -> None:
-    first = Ledger(SECRET, 1)
+    first = TaskTokens(SECRET, 1)
     first.give(0, 0.0, 0)
     lost = restarted(first, forgotten)
     tickets = [lost.give(0, 0.0, 0) for _ in range(4)]

@@ -10,9 +10,9 @@ from matplotlib.figure import Figure
 
 from spyker.plots.curves import Curve
 from spyker.plots.figures import bars, caption, dots, panels
-from spyker.plots.run_groups import Shown
+from spyker.plots.run_groups import RunGroups
 from spyker.plots.run_plots import plot
-from spyker.plots.samples import Sample, beyond, sample
+from spyker.plots.samples import SeedSample, beyond, sample
 from spyker.plots.styles import LOOKS
 from spyker.plots.sweep_figure import plot_settings
 
@@ -30,7 +30,7 @@ def said(figure: Figure) -> str:
 
 
 def test_a_figure_says_what_it_shows_and_what_keeps_runs_from_being_compared() -> None:
-    shown = Shown({"Spyker": [curve([0.1, 0.5])]}, [0.8, 0.9], "digits, 100 clients, seed 1", ["world.clients"])
+    shown = RunGroups({"Spyker": [curve([0.1, 0.5])]}, [0.8, 0.9], "digits, 100 clients, seed 1", ["world.clients"])
     assert said(plot(shown)) == (
         "digits, 100 clients, seed 1. Lines: mean of the servers; shade: from the worst server to the best; "
         "thin grey dotted: targets 0.8 and 0.9. Not comparable as they stand: they differ in world.clients."
@@ -39,7 +39,7 @@ def test_a_figure_says_what_it_shows_and_what_keeps_runs_from_being_compared() -
 
 
 def test_targets_are_drawn_as_the_caption_says() -> None:
-    figure = plot(Shown({"FedAvg": [curve([0.1, 0.5])]}, [0.8], "a test", []))
+    figure = plot(RunGroups({"FedAvg": [curve([0.1, 0.5])]}, [0.8], "a test", []))
     own, target = figure.axes[0].lines
     assert (own.get_linestyle(), target.get_linestyle()) == (":", ":")  # so dots alone do not tell them apart
     assert (target.get_color(), target.get_linewidth() < own.get_linewidth()) == ("0.5", True)
@@ -47,7 +47,7 @@ def test_targets_are_drawn_as_the_caption_says() -> None:
 
 
 def test_of_several_seeds_the_mean_and_the_range_are_drawn() -> None:
-    shown = Shown({"A": [curve([0.0, 0.4]), curve([0.0, 0.6])], "B": [curve([0.1, 0.2])]}, [], "a test", [])
+    shown = RunGroups({"A": [curve([0.0, 0.4]), curve([0.0, 0.6])], "B": [curve([0.1, 0.2])]}, [], "a test", [])
     figure = plot(shown)
     (axes,) = figure.axes
     assert axes.lines[0].get_ydata()[-1] == pytest.approx(0.5)  # type: ignore[index]
@@ -63,7 +63,7 @@ def test_of_several_seeds_the_mean_and_the_range_are_drawn() -> None:
 )
 def test_where_lower_is_better_the_axis_is_logarithmic(mean: list[float], higher: bool, scale: str) -> None:
     metric = "accuracy" if higher else "perplexity"
-    figure = plot(Shown({"Spyker": [curve(mean, higher=higher, metric=metric)]}, [], "a test", []))
+    figure = plot(RunGroups({"Spyker": [curve(mean, higher=higher, metric=metric)]}, [], "a test", []))
     figure.draw_without_rendering()
     (axes,) = figure.axes
     assert axes.get_yscale() == scale
@@ -73,11 +73,13 @@ def test_where_lower_is_better_the_axis_is_logarithmic(mean: list[float], higher
 
 
 def test_a_loss_of_zero_has_no_logarithm() -> None:
-    figure = plot(Shown({"Spyker": [curve([1.0, 0.1], higher=False)]}, [], "a test", []))  # the worst server is at 0
+    figure = plot(
+        RunGroups({"Spyker": [curve([1.0, 0.1], higher=False)]}, [], "a test", [])
+    )  # the worst server is at 0
     assert figure.axes[0].get_yscale() == "linear"
 
 
-def drawn_bars(samples: dict[str, list[Sample]]) -> Any:
+def drawn_bars(samples: dict[str, list[SeedSample]]) -> Any:
     _, (axes,) = panels(1)
     bars(axes, ["here"], samples, {}, "time (s)")
     return axes

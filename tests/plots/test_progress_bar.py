@@ -7,7 +7,7 @@ import pytest
 from rich.console import Console
 
 from spyker.plots import progress_bar
-from spyker.plots.progress_bar import Bar
+from spyker.plots.progress_bar import ProgressBar
 
 
 def text(console: Console) -> str:
@@ -22,7 +22,7 @@ def plain() -> Console:
 def test_lines_come_now_and_then_with_the_time_that_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
     console, clock = plain(), [0.0]
     monkeypatch.setattr(progress_bar.time, "monotonic", lambda: clock[0])
-    with Bar("sweep", 100.0, console) as progress:
+    with ProgressBar("sweep", 100.0, console) as progress:
         for second in range(1, 13):
             clock[0] = float(second)
             if progress.due():
@@ -32,14 +32,14 @@ def test_lines_come_now_and_then_with_the_time_that_is_left(monkeypatch: pytest.
 
 def test_what_was_over_at_once_makes_no_line() -> None:
     console = plain()
-    with Bar("run", 1.0, console) as progress:
+    with ProgressBar("run", 1.0, console) as progress:
         progress.show(1.0, "done", last=True)
     assert text(console) == ""
 
 
 def test_a_terminal_has_a_bar_which_may_leave_nothing_behind() -> None:
     console = Console(file=io.StringIO(), width=140, force_terminal=True)
-    with Bar("run", 2.0, console) as progress:
+    with ProgressBar("run", 2.0, console) as progress:
         progress.show(1.0, "half [way]")
     assert "half [way]" in text(console)
     assert "━" in text(console)
@@ -48,7 +48,7 @@ def test_a_terminal_has_a_bar_which_may_leave_nothing_behind() -> None:
 def test_a_narrow_terminal_has_room_for_every_number() -> None:
     console = Console(file=io.StringIO(), width=80, force_terminal=True, color_system=None)
     status = "t 31.3/100 s · 6,911 updates · accuracy 0.973 · 47 syncs"
-    with Bar("Stride", 100.0, console) as progress:
+    with ProgressBar("Stride", 100.0, console) as progress:
         progress.show(31.3, status)
     assert f"left {status}" in text(console)
     assert "━" not in text(console)

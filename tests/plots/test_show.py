@@ -8,7 +8,7 @@ from rich.console import Console
 
 from spyker.plots import progress_bar
 from spyker.plots.curves import Curve, curve
-from spyker.plots.run_groups import Shown, together
+from spyker.plots.run_groups import RunGroups, together
 from spyker.plots.run_plots import plot_all
 from spyker.plots.run_progress import LiveProgress
 from spyker.plots.table import as_markdown, print_table, rows
@@ -23,8 +23,8 @@ def made(mean: list[float], higher: bool = True) -> Curve:
     return Curve("accuracy", higher, times, counts, [1_000_000 * c for c in counts], mean, worse, mean, mean, 3, True)
 
 
-def shown(targets: list[float], **lines: list[list[float]]) -> Shown:
-    return Shown({label: [made(mean) for mean in seeds] for label, seeds in lines.items()}, targets, "a test", [])
+def shown(targets: list[float], **lines: list[list[float]]) -> RunGroups:
+    return RunGroups({label: [made(mean) for mean in seeds] for label, seeds in lines.items()}, targets, "a test", [])
 
 
 def test_a_target_is_reached_at_the_first_evaluation_that_is_as_good() -> None:

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import ClassVar
 
-from spyker.plots.trackers.rows import Readings
+from spyker.plots.trackers.rows import MetricRows
 from spyker.protocol.facts import ClientReported, Merged, UpdateApplied
 from spyker.records import Evaluated, Fact, RunStarted, ServerPlace, UnknownFact
 
@@ -34,7 +34,7 @@ def update(staleness: float, age: float) -> UpdateApplied:
 
 
 def test_a_row_has_scores_counts_so_far_and_means_since_the_last_row() -> None:
-    readings = Readings(started())
+    readings = MetricRows(started())
     facts = [update(2, 1.0), update(4, 3.0), Merged(0, 1, 1, 0.25, 8.0), Bent(1, 30.0), Bent(1, 60.0)]
     assert all(readings.fact(0.5, fact) is None for fact in facts)
     row = readings.fact(1.5, evaluation(2, 0.5, 0.75))
@@ -70,7 +70,7 @@ def test_a_row_has_scores_counts_so_far_and_means_since_the_last_row() -> None:
 
 
 def test_what_clients_measure_is_averaged_and_what_is_no_number_left_out() -> None:
-    readings = Readings(started())
+    readings = MetricRows(started())
     for loss in (1.0, 3.0, float("nan")):
         readings.fact(0.1, ClientReported(0, 1, 1, 12, {"loss": loss}))
     readings.fact(0.1, UnknownFact("strange", {"x": 1.0}))
@@ -82,6 +82,6 @@ def test_what_clients_measure_is_averaged_and_what_is_no_number_left_out() -> No
 
 
 def test_one_deployed_server_has_one_score() -> None:
-    row = Readings(started(server=1)).fact(1.0, evaluation(0, 0.5))
+    row = MetricRows(started(server=1)).fact(1.0, evaluation(0, 0.5))
     assert row is not None
     assert {name for name in row.numbers if name.startswith("accuracy")} == {"accuracy/mean"}

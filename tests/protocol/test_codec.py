@@ -19,16 +19,16 @@ from spyker.protocol.codec import (
     MOST_ENTRIES,
     MOST_SERVERS,
     PER_SERVER,
-    Malformed,
+    MalformedMessage,
+    MaxLength,
     Sizes,
-    UpTo,
     as_json,
-    declaration,
+    decode,
+    encode,
     expected,
     lengths,
-    put_together,
+    schema_of,
     size_in_bytes,
-    take_apart,
 )
 from spyker.protocol.messages import (
     Age,
@@ -53,8 +53,8 @@ class Everything(ClientMessage):
     """One field of every kind."""
 
     weights: Vector
-    mask: Annotated[npt.NDArray[np.uint8], UpTo(1000)]
-    control: Annotated[npt.NDArray[np.float64], UpTo(None)]
+    mask: Annotated[npt.NDArray[np.uint8], MaxLength(1000)]
+    control: Annotated[npt.NDArray[np.float64], MaxLength(None)]
     count: Annotated[int, Meta(ge=1, lt=100)]
     share: Annotated[float, Meta(ge=-1.0, lt=1.0)]
     compressed: bool
@@ -89,14 +89,14 @@ MESSAGES = st.builds(
 
 def over_the_wire(message: Message, sizes: Sizes = SIZES) -> Message:
     """JSON for the numbers and bytes for the arrays, of the types and lengths that the receiver expects."""
-    numbers, arrays = take_apart(message)
+    numbers, arrays = encode(message)
     kind = type(message)
     claimed = json.loads(json.dumps(lengths(arrays, kind)))
     received = []
     for (dtype, length), array in zip(expected(kind, claimed, sizes), arrays, strict=True):
         received.append(np.frombuffer(array.tobytes(), dtype))
         assert received[-1].size == length
-    return put_together(kind, as_json(numbers), received, sizes)
+    return decode(kind, as_json(numbers), received, sizes)
 
 
 def same(one: Message, two: Message) -> None:
@@ -165,7 +165,7 @@ NAN, INFINITE = float("nan"), float("inf")
     ids=str,
 )
 def test_what_no_node_says_is_refused(message: Message) -> None:
-    with pytest.raises(Malformed):
+    with pytest.raises(MalformedMessage):
         over_the_wire(message)
 
 
@@ -192,35 +192,35 @@ GOOD = {
 )
 def test_a_field_that_makes_no_sense_is_refused_by_name(change: dict[str, object]) -> None:
     arrays = [WEIGHTS, np.zeros(0, np.uint8), np.zeros(0)]
-    put_together(Everything, as_json(GOOD), arrays, SIZES)
+    decode(Everything, as_json(GOOD), arrays, SIZES)
     (name,) = change
-    with pytest.raises(Malformed, match=rf"{name}|out of range"):
-        put_together(Everything, json.dumps(GOOD | change).encode(), arrays, SIZES)
+    with pytest.raises(MalformedMessage, match=rf"{name}|out of range"):
+        decode(Everything, json.dumps(GOOD | change).encode(), arrays, SIZES)
 
 
 @pytest.mark.parametrize("share", ["NaN", "Infinity", "-Infinity", "1e999"])
 def test_what_is_no_finite_number_is_refused(share: str) -> None:
     numbers = as_json(GOOD).replace(b"0.5", share.encode())
-    with pytest.raises(Malformed):
-        put_together(Everything, numbers, [WEIGHTS, np.zeros(0, np.uint8), np.zeros(0)], SIZES)
+    with pytest.raises(MalformedMessage):
+        decode(Everything, numbers, [WEIGHTS, np.zeros(0, np.uint8), np.zeros(0)], SIZES)
 
 
 @pytest.mark.parametrize("missing", GOOD)
 def test_what_is_not_optional_must_be_there(missing: str) -> None:
     numbers = {name: value for name, value in GOOD.items() if name != missing}
-    with pytest.raises(Malformed, match=f"`{missing}`|no {missing}"):
-        put_together(Everything, as_json(numbers), [WEIGHTS, np.zeros(0, np.uint8), np.zeros(0)], SIZES)
+    with pytest.raises(MalformedMessage, match=f"`{missing}`|no {missing}"):
+        decode(Everything, as_json(numbers), [WEIGHTS, np.zeros(0, np.uint8), np.zeros(0)], SIZES)
 
 
 @pytest.mark.parametrize("content", [None, 1, "text", [1]])
 def test_the_content_is_a_table(content: object) -> None:
-    with pytest.raises(Malformed, match="Expected `object`"):
-        put_together(Age, json.dumps(content).encode(), [], SIZES)
+    with pytest.raises(MalformedMessage, match="Expected `object`"):
+        decode(Age, json.dumps(content).encode(), [], SIZES)
 
 
 @pytest.mark.parametrize("claimed", [[], [1], [1001, 0], [-1, 0], [0, 5], [1, 1, 1]])
 def test_lengths_that_may_not_be_are_refused_before_anything_is_received(claimed: list[int]) -> None:
-    with pytest.raises(Malformed):
+    with pytest.raises(MalformedMessage):
         expected(Everything, claimed, SIZES)
 
 
@@ -229,14 +229,14 @@ def test_lengths_and_types_follow_from_the_declaration() -> None:
         (np.dtype(np.float32), 4), (np.dtype(np.uint8), 1000), (np.dtype(np.float64), 4),
     ]  # fmt: skip
     assert expected(PeerModel, [], SIZES) == [(np.dtype(np.float32), 4)]
-    assert declaration(PeerModel).fixed
-    assert not declaration(Everything).fixed
+    assert schema_of(PeerModel).fixed
+    assert not schema_of(Everything).fixed
 
 
 def test_what_the_server_knows_need_not_be_sent_back() -> None:
-    numbers, _ = take_apart(Update(WEIGHTS, 1.5, 7, 12), echoed=False)
+    numbers, _ = encode(Update(WEIGHTS, 1.5, 7, 12), echoed=False)
     assert numbers == {"examples": 12}
-    assert take_apart(Update(WEIGHTS, 1.5, 7))[0] == {"age": 1.5, "version": 7}
+    assert encode(Update(WEIGHTS, 1.5, 7))[0] == {"age": 1.5, "version": 7}
 
 
 def test_a_message_has_a_name_of_its_own() -> None:
@@ -254,4 +254,4 @@ def test_a_field_that_no_message_can_hold_is_refused_when_the_class_is_read() ->
         what: complex
 
     with pytest.raises(TypeError, match=r"Wrong\.what is declared as .*complex"):
-        declaration(Wrong)
+        schema_of(Wrong)

@@ -6,7 +6,7 @@ from actions import vector
 from spyker.algorithms.fedasync import FedAsyncParameters
 from spyker.algorithms.spyker import SpykerParameters, merge_age, merge_weight
 from spyker.protocol.facts import UpdateApplied
-from spyker.protocol.messages import EdgeModel, Join, PeerModel, Record, ToClient, ToServer, Update
+from spyker.protocol.messages import EdgeModel, Join, PeerModel, RecordFact, ToClient, ToServer, Update
 
 
 def weights(server):
@@ -24,7 +24,7 @@ def rate_after(server, client):
 
 
 def applied(actions):
-    return next(a.fact for a in actions if isinstance(a, Record) and isinstance(a.fact, UpdateApplied))
+    return next(a.fact for a in actions if isinstance(a, RecordFact) and isinstance(a.fact, UpdateApplied))
 
 
 # --- A client update: W ← W + η_i · s(τ) · (W_k − W), s(τ) = (1 + τ)^(−a) ---------------------------------------------

@@ -21,15 +21,15 @@ from spyker.protocol.messages import (
     Join,
     Leave,
     PeerModel,
-    ServeAgain,
+    Requeue,
     StartTimer,
     StopTimer,
     ToClient,
     ToServer,
     Update,
 )
-from spyker.protocol.state import State
-from spyker.robust.update_filter import BoundsParameters
+from spyker.protocol.state import ServerState
+from spyker.robust.update_filter import FilterParameters
 
 PARAMETERS = {
     "stride": {"every": 1},
@@ -45,7 +45,7 @@ PARAMETERS = {
     "fedavgm": {"fraction": 0.6},
     "hierfavgm": {"fraction": 0.6, "edge_rounds": 2},
 }
-STRICT = {"bounds": BoundsParameters(limit=1.01, refuse=1.02, strikes=2)}
+STRICT = {"bounds": FilterParameters(limit=1.01, refuse=1.02, strikes=2)}
 NEWCOMERS = 3
 STEPS = st.lists(st.tuples(st.integers(0, 11), st.integers(0, 50), st.integers(-4, 4)), min_size=1, max_size=90)
 
@@ -53,7 +53,7 @@ STEPS = st.lists(st.tuples(st.integers(0, 11), st.integers(0, 50), st.integers(-
 def through_a_file(state):
     """What comes back from a disk: other objects with the same numbers."""
     numbers = json.loads(json.dumps(state.numbers, allow_nan=False))
-    return State(numbers, {name: values.copy() for name, values in state.vectors.items()})
+    return ServerState(numbers, {name: values.copy() for name, values in state.vectors.items()})
 
 
 def plain(thing):
@@ -148,7 +148,7 @@ class History:
             elif isinstance(action, ToServer):
                 self.in_flight.append((i, action.server, action.message))
         for action in actions:
-            if isinstance(action, ServeAgain):
+            if isinstance(action, Requeue):
                 for k, message in action.messages:
                     self.handle(i, k, message)
 

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from spyker.algorithms.spyker import Spyker
-from spyker.protocol.codec import Malformed, Sizes
+from spyker.protocol.codec import MalformedMessage, Sizes
 from spyker.protocol.messages import Age, Join, Token, Update
 from spyker.protocol.state import Unpacker, pack
 from spyker.protocol.weights import Weights
@@ -125,7 +125,7 @@ def test_what_nobody_saved_is_refused(packed: dict[str, Any]) -> None:
 def test_only_messages_that_the_server_knows_are_made() -> None:
     with pytest.raises(KeyError):
         Unpacker({}, Spyker.kinds(), SIZES).unpack({"message": "edge-idle", "fields": {}})
-    with pytest.raises(Malformed, match="bid"):
+    with pytest.raises(MalformedMessage, match="bid"):
         Unpacker({}, Spyker.kinds(), SIZES).unpack(pack(Token(0, 0, (0.0,)), "name", {}) | {})
 
 

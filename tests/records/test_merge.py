@@ -20,12 +20,12 @@ from spyker.records import (
     FACTS,
     SUMMARY,
     Evaluated,
-    Measured,
+    MetricEvaluated,
     RecordError,
-    Resumed,
     RunRecord,
     RunStarted,
     ServerPlace,
+    ServerResumed,
     UnknownFact,
     line,
     measured,
@@ -84,7 +84,7 @@ def test_what_a_restart_made_void_is_kept_and_does_not_count(tmp_path: Path) -> 
         (2.0, applied(0, 2)),
         (3.0, applied(0, 3)),
         (3.5, judged(3, 0.4)),
-        (4.0, Resumed(0, 1, 2)),
+        (4.0, ServerResumed(0, 1, 2)),
         (5.0, applied(0, 2)),
         (6.0, judged(2, 0.5)),
     ]
@@ -92,7 +92,7 @@ def test_what_a_restart_made_void_is_kept_and_does_not_count(tmp_path: Path) -> 
     run = RunRecord(tmp_path / "all")
     assert [(t, update.version) for t, update, _ in run.updates()] == [(1.0, 1), (5.0, 2)]
     assert sum(1 for _ in run.facts(UpdateApplied)) == 4
-    assert [restart.lost for _, restart, _ in run.facts(Resumed)] == [2]
+    assert [restart.lost for _, restart, _ in run.facts(ServerResumed)] == [2]
     assert [point.updates for _, point, _ in run.facts(Evaluated)] == [0, 1, 2, 3, 1, 2, 2], "as many as held then"
 
 
@@ -143,7 +143,7 @@ class Server:
         if chance > 0.93:
             self.version, lost = self.saved, self.version - self.saved
             self.pending = None
-            return line(self.t, Resumed(self.id, self.version, lost))
+            return line(self.t, ServerResumed(self.id, self.version, lost))
         if chance > 0.85:
             self.saved = self.version
         if chance > 0.8:
@@ -308,7 +308,7 @@ def test_the_command_merges_and_says_where(tmp_path: Path, capsys: pytest.Captur
 
 
 def test_what_else_was_measured_and_reported_is_merged_however_often(tmp_path: Path) -> None:
-    def other(score: float) -> Measured:
+    def other(score: float) -> MetricEvaluated:
         return measured("loss", [score], None, higher_is_better=False)
 
     facts: list[list[tuple[float, Fact]]] = [
@@ -334,7 +334,7 @@ def test_what_else_was_measured_and_reported_is_merged_however_often(tmp_path: P
     merge(folders, tmp_path / "once")
     assert content(tmp_path / "often") == content(tmp_path / "once")
     run = RunRecord(tmp_path / "once")
-    assert [(t, fact.mean, fact.worst, fact.best) for t, fact, _ in run.facts(Measured)] == [
+    assert [(t, fact.mean, fact.worst, fact.best) for t, fact, _ in run.facts(MetricEvaluated)] == [
         (0.0, 5.5, 6.0, 5.0),
         (1.0, 2.5, 3.0, 2.0),
     ]

@@ -11,11 +11,11 @@ from recording import applied, started, write
 from spyker.protocol.facts import ClientReported, CloudRoundEnded, Fact, SyncStarted, UpdateApplied
 from spyker.records import (
     Evaluated,
+    RecordedFact,
     RecordError,
     RecordWriter,
-    Resumed,
     RunRecord,
-    Stated,
+    ServerResumed,
     UnknownFact,
     check_new,
     evaluated,
@@ -55,8 +55,8 @@ def test_what_is_written_reads_back(tmp_path: Path) -> None:
     run = RunRecord(tmp_path / "run")
     assert run.scenario == {"algorithm": "spyker"}
     assert run.summary == {"updates": 9}
-    assert list(run.facts()) == [Stated(0.5, SyncStarted(1, 2)), Stated(1.0, EVALUATED)]
-    assert list(run.facts(Evaluated)) == [Stated(1.0, EVALUATED)]
+    assert list(run.facts()) == [RecordedFact(0.5, SyncStarted(1, 2)), RecordedFact(1.0, EVALUATED)]
+    assert list(run.facts(Evaluated)) == [RecordedFact(1.0, EVALUATED)]
 
 
 def test_facts_are_on_disk_at_every_evaluation(tmp_path: Path) -> None:
@@ -275,12 +275,12 @@ def test_updates_that_a_restart_made_void_do_not_count(tmp_path: Path) -> None:
         (1.1, applied(1, 1)),
         (2.0, applied(0, 2)),
         (3.0, applied(0, 3)),
-        (4.0, Resumed(0, 2, 1)),
+        (4.0, ServerResumed(0, 2, 1)),
         (5.0, applied(0, 3)),
         (5.5, applied(1, 2)),
-        (6.0, Resumed(0, 1, 2)),
+        (6.0, ServerResumed(0, 1, 2)),
         (7.0, applied(0, 2)),
-        (8.0, Resumed(1, 2, 0)),
+        (8.0, ServerResumed(1, 2, 0)),
     ]
     run = RunRecord(write(tmp_path / "run", started(), facts))
     held = [(t, update.server, update.version) for t, update, _ in run.updates()]

@@ -5,19 +5,19 @@ import math
 
 import pytest
 
-from spyker.records.run_warnings import RoundTimes, Scores, no_updates, score_warnings, slow_links
+from spyker.records.run_warnings import RoundTimes, ScoreHistory, no_updates, score_warnings, slow_links
 
 RESNET = RoundTimes(transfer=3.6, training=0.15, shortest=7.4, megabytes=44.7, mbit=100.0)
 
 
-def curve(*points: float, higher: bool = True) -> Scores:
-    scores = Scores(higher_is_better=higher)
+def curve(*points: float, higher: bool = True) -> ScoreHistory:
+    scores = ScoreHistory(higher_is_better=higher)
     for point in points:
         scores.add(point)
     return scores
 
 
-def kinds(scores: Scores, *, updates: int = 1000, clients: int = 10, met: bool = False) -> list[str]:
+def kinds(scores: ScoreHistory, *, updates: int = 1000, clients: int = 10, met: bool = False) -> list[str]:
     return [warning.kind for warning in score_warnings(scores, "accuracy", updates, clients, met=met)]
 
 
@@ -98,7 +98,7 @@ def test_links_are_slow_if_they_take_longer_than_training() -> None:
 
 
 @pytest.mark.parametrize("scores", [*LEARNT.values(), *NOTHING.values(), *COLLAPSED.values()])
-def test_what_is_known_of_a_curve_survives_a_checkpoint(scores: Scores) -> None:
-    copy = Scores(higher_is_better=scores.sign > 0)
+def test_what_is_known_of_a_curve_survives_a_checkpoint(scores: ScoreHistory) -> None:
+    copy = ScoreHistory(higher_is_better=scores.sign > 0)
     copy.put_back(json.loads(json.dumps(scores.kept())))
     assert (copy.collapsed, copy.stayed, copy.kept()) == (scores.collapsed, scores.stayed, scores.kept())

@@ -7,13 +7,13 @@ from recording import applied, judged, started
 from spyker.protocol.facts import UpdateApplied
 from spyker.records import (
     FACTS,
-    Dropped,
     Evaluated,
+    FactsDropped,
     Follower,
     RecordWriter,
-    Resumed,
     RunRecord,
     RunStarted,
+    ServerResumed,
     first_fact,
     read_back,
 )
@@ -61,7 +61,7 @@ def test_a_record_keeps_its_beginning_and_its_end_and_says_what_is_missing(tmp_p
     assert told == list(range(1, 2001)), "who keeps up misses nothing"
     run = RunRecord(tmp_path)
     found = versions(run)
-    ((t, note, _),) = run.facts(Dropped)
+    ((t, note, _),) = run.facts(FactsDropped)
     assert first_fact(tmp_path) == started(0, 1000.0)
     gap = next(n for n, v in enumerate(found) if v != n + 1)
     assert found == [*range(1, gap + 1), *range(gap + note.facts + 1, 2001)], "the note counts what is missing"
@@ -121,13 +121,13 @@ def test_a_reader_that_fell_behind_goes_on_after_what_is_missing(tmp_path: Path)
 def test_updates_that_a_restart_made_void_stay_void_when_the_restart_is_missing(tmp_path: Path) -> None:
     record = begin(tmp_path)
     first = next(n for n in range(1, 100) if apply(record, n, n) or len(segments(tmp_path)) > 1)
-    record.write(0.01 * first, Resumed(0, 3, first - 3))
+    record.write(0.01 * first, ServerResumed(0, 3, first - 3))
     apply(record, 4, 2000, t=1.0)
     record.close(None)
     run = RunRecord(tmp_path)
-    ((_, note, _),) = run.facts(Dropped)
+    ((_, note, _),) = run.facts(FactsDropped)
     assert note.version == 3
-    assert not list(run.facts(Resumed))
+    assert not list(run.facts(ServerResumed))
     found = versions(run)
     assert found[:3] == [1, 2, 3]
     assert found[3:] == list(range(found[3], 2001))
@@ -143,10 +143,10 @@ def test_merging_time_and_again_keeps_what_was_dropped_since(tmp_path: Path) -> 
     record.close(None)
     run = RunRecord(tmp_path / "all")
     assert versions(run) == list(range(1, 801))
-    assert not list(run.facts(Dropped))
+    assert not list(run.facts(FactsDropped))
     assert [fact.updates for _, fact, _ in run.facts(Evaluated)][-1] == 800
     merge([tmp_path / "0"], tmp_path / "once")
-    assert len(list(RunRecord(tmp_path / "once").facts(Dropped, RunStarted))) == 2
+    assert len(list(RunRecord(tmp_path / "once").facts(FactsDropped, RunStarted))) == 2
 
 
 def test_a_merge_that_fell_behind_begins_anew(tmp_path: Path) -> None:

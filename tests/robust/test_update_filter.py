@@ -7,18 +7,18 @@ import pytest
 from actions import stated, timers
 
 from spyker.algorithms.builtin import ALGORITHMS
-from spyker.protocol.client import Difference
+from spyker.protocol.client import DeltaClient
 from spyker.protocol.codec import Sizes
-from spyker.protocol.facts import Quarantined, Refused, Shortened, UpdateApplied
+from spyker.protocol.facts import ClientQuarantined, UpdateApplied, UpdateClipped, UpdateRejected
 from spyker.protocol.messages import Join, Leave, Model, ToClient, Update
 from spyker.protocol.state import Unpacker, pack
-from spyker.robust.order_statistics import Habit, Ranks
-from spyker.robust.sign_flips import Conduct
+from spyker.robust.order_statistics import OrderStatistics, OutlierStatistic
+from spyker.robust.sign_flips import SignFlipDetector
 from spyker.robust.sketch import LOOKED_AT, Sketcher, cosine
-from spyker.robust.update_filter import QUARANTINE, Bounds, BoundsParameters, Verdict
+from spyker.robust.update_filter import QUARANTINE, FilterDecision, FilterParameters, UpdateFilter
 from spyker.vectors import distance, length
 
-RULES = BoundsParameters(limit=3.0, refuse=10.0, strikes=3, quarantine=60.0)
+RULES = FilterParameters(limit=3.0, refuse=10.0, strikes=3, quarantine=60.0)
 CLIENTS = 8
 
 
@@ -45,7 +45,7 @@ class Region:
         for action in actions:
             if isinstance(action, ToClient) and isinstance(action.message, Model):
                 self.tasks.append((action.client, action.message))
-        self.facts += stated(actions, Shortened | Refused | Quarantined | UpdateApplied)
+        self.facts += stated(actions, UpdateClipped | UpdateRejected | ClientQuarantined | UpdateApplied)
         self.timers = timers(actions)
 
     def answer(self, client: int | None = None) -> None:
@@ -55,7 +55,7 @@ class Region:
         trained = model.weights + np.float32(model.rate) * (self.goals[k] - model.weights)
         if k == 0 and self.liar is not None:
             trained = self.liar(model.weights, trained)
-        weights = trained - model.weights if issubclass(self.server.client, Difference) else trained
+        weights = trained - model.weights if issubclass(self.server.client, DeltaClient) else trained
         self.perform(self.server.handle(k, Update(weights, model.age, model.version)))
 
     def go_on(self, answers: int) -> None:
@@ -87,9 +87,11 @@ FLAT_OR_SINGLE = [name for name, kind in ALGORITHMS.items() if not name.startswi
 def test_a_liar_is_quarantined_and_the_others_go_on(build: Any, algorithm: str, liar: Any) -> None:
     region = Region(build, algorithm, liar)
     region.go_on(400)
-    (out,) = region.of(Quarantined)
+    (out,) = region.of(ClientQuarantined)
     assert (out.client, out.why) == (0, "far" if liar is huge else "contrary")
-    assert len(region.of(Refused)) == (RULES.strikes if liar is huge else 0), "the first could not be compared yet"
+    assert len(region.of(UpdateRejected)) == (RULES.strikes if liar is huge else 0), (
+        "the first could not be compared yet"
+    )
     assert {fact.client for fact in region.of(UpdateApplied)[-50:]} == set(range(1, CLIENTS))
     assert length(region.server.weights.snapshot()) < 10, "and nothing of it is in the model"
 
@@ -103,23 +105,23 @@ def test_nobody_else_is_ever_touched(build: Any, algorithm: str) -> None:
 
 def test_after_the_quarantine_it_is_tried_again_and_one_strike_is_enough(build: Any) -> None:
     region = Region(build, "fedasync", huge)
-    while not region.of(Quarantined):
+    while not region.of(ClientQuarantined):
         region.answer()
     assert region.timers == [(f"{QUARANTINE}0", 60.0)]
     region.perform(region.server.expire(f"{QUARANTINE}0"))
     assert region.tasks[-1][0] == 0
     region.go_on(CLIENTS)
-    assert len(region.of(Quarantined)) == 2
+    assert len(region.of(ClientQuarantined)) == 2
     region.perform(region.server.expire(f"{QUARANTINE}0"))
     region.liar = None
     region.go_on(10 * CLIENTS)
-    assert len(region.of(Quarantined)) == 2
+    assert len(region.of(ClientQuarantined)) == 2
     assert not region.server.bounds.strikes, "whoever behaves is forgiven"
 
 
 def test_who_leaves_in_quarantine_is_not_let_in_when_it_ends(build: Any) -> None:
     region = Region(build, "spyker", huge)
-    while not region.of(Quarantined):
+    while not region.of(ClientQuarantined):
         region.answer()
     assert region.server.handle(0, Leave()) == []
     assert region.server.expire(f"{QUARANTINE}0") == []
@@ -128,7 +130,7 @@ def test_who_leaves_in_quarantine_is_not_let_in_when_it_ends(build: Any) -> None
 
 def test_who_comes_back_in_quarantine_waits_for_its_end(build: Any) -> None:
     region = Region(build, "spyker", huge)
-    while not region.of(Quarantined):
+    while not region.of(ClientQuarantined):
         region.answer()
     region.server.handle(0, Leave())
     assert region.server.handle(0, Join(5)) == []
@@ -142,14 +144,14 @@ def test_an_answer_that_goes_too_far_counts_up_to_the_limit(build: Any) -> None:
     region.go_on(CLIENTS - 1)
     before = region.server.weights.snapshot().copy()
     region.answer()
-    (shortened,) = region.of(Shortened)
+    (shortened,) = region.of(UpdateClipped)
     applied = region.of(UpdateApplied)[-1]
     moved = distance(region.server.weights.snapshot(), before)
     assert moved == pytest.approx(0.6 * applied.weight * shortened.limit, rel=1e-4)
 
 
 def test_what_is_usual_is_a_median_over_clients_and_not_over_answers() -> None:
-    bounds = Bounds(RULES, {})
+    bounds = UpdateFilter(RULES, {})
     for k in range(1, 6):
         bounds.judge(k, 1.0, nothing, contrary=False)
     for _ in range(100):
@@ -161,30 +163,32 @@ def test_the_length_of_the_model_is_looked_at_only_if_it_decides() -> None:
     def model() -> float:
         pytest.fail("a pass over all weights, for every answer")
 
-    bounds = Bounds(RULES, {})
+    bounds = UpdateFilter(RULES, {})
     for k in (*range(10), *range(10)):  # none goes anywhere, so that nothing becomes usual
-        assert bounds.judge(k, 0.0, model, contrary=False)[0] is Verdict.PROPER
+        assert bounds.judge(k, 0.0, model, contrary=False)[0] is FilterDecision.PROPER
     assert bounds.usual == 0.0
 
 
 def test_who_has_nothing_left_to_learn_does_not_shut_out_who_has() -> None:
-    bounds = Bounds(RULES, {})
+    bounds = UpdateFilter(RULES, {})
     for length_now in (1.0, 0.01):
         for k in range(10):
             bounds.judge(k, length_now, nothing, contrary=False)
-    assert bounds.judge(3, 2.5, nothing, contrary=False)[0] is Verdict.PROPER
+    assert bounds.judge(3, 2.5, nothing, contrary=False)[0] is FilterDecision.PROPER
 
 
 def test_if_trainings_become_longer_everywhere_the_usual_follows() -> None:
-    bounds = Bounds(BoundsParameters(strikes=100), {})
+    bounds = UpdateFilter(FilterParameters(strikes=100), {})
     for length_now in (1.0, 40.0, 40.0):
         verdicts = [bounds.judge(k, length_now, nothing, contrary=False)[0] for k in range(10)]
-    assert verdicts == [Verdict.PROPER] * 10
+    assert verdicts == [FilterDecision.PROPER] * 10
 
 
-@pytest.mark.parametrize(("model", "far", "verdict"), [(5.0, 14.0, Verdict.PROPER), (0.0, 1e30, Verdict.REFUSED)])
-def test_the_first_answer_may_go_as_far_as_the_model_is_long(model: float, far: float, verdict: Verdict) -> None:
-    assert Bounds(RULES, dict.fromkeys(range(3), 1)).judge(0, far, lambda: model, contrary=False)[0] is verdict
+@pytest.mark.parametrize(
+    ("model", "far", "verdict"), [(5.0, 14.0, FilterDecision.PROPER), (0.0, 1e30, FilterDecision.REFUSED)]
+)
+def test_the_first_answer_may_go_as_far_as_the_model_is_long(model: float, far: float, verdict: FilterDecision) -> None:
+    assert UpdateFilter(RULES, dict.fromkeys(range(3), 1)).judge(0, far, lambda: model, contrary=False)[0] is verdict
 
 
 # --- Honest clients ---------------------------------------------------------------------------------------------------
@@ -201,7 +205,7 @@ def test_honest_clients_are_not_quarantined_where_the_model_begins_near_zero(
         if any(k == 0 for k, _ in region.tasks):
             region.answer(0)
     region.go_on(200)
-    assert region.of(Quarantined) == []
+    assert region.of(ClientQuarantined) == []
     assert {fact.client for fact in region.of(UpdateApplied)[-30:]} == set(range(clients))
 
 
@@ -209,7 +213,7 @@ def test_where_others_will_answer_an_update_that_cannot_be_compared_yet_does_not
     region = Region(build, "fedasync", huge)
     for _ in range(10):
         region.answer(0)
-    assert len(region.of(Refused)) == 10
+    assert len(region.of(UpdateRejected)) == 10
     assert not region.server.bounds.strikes
 
 
@@ -217,19 +221,19 @@ def test_a_clipped_update_is_no_offence(build: Any) -> None:
     """It counts for no more than one that is just below the limit, which is none either."""
     region = Region(build, "fedasync", far)
     region.go_on(100)
-    assert region.of(Shortened)
+    assert region.of(UpdateClipped)
     assert not region.server.bounds.strikes
 
 
 def test_if_trainings_become_longer_a_fast_client_is_not_quarantined_before_slow_ones_can_show_it() -> None:
-    bounds = Bounds(BoundsParameters(), {})
+    bounds = UpdateFilter(FilterParameters(), {})
     for k in range(5):
         bounds.judge(k, 1.0, nothing, contrary=False)
     verdicts = [bounds.judge(0, 20.0, nothing, contrary=False)[0] for _ in range(20)]
-    assert verdicts == [Verdict.REFUSED] * 20
+    assert verdicts == [FilterDecision.REFUSED] * 20
     for k in range(1, 5):
         bounds.judge(k, 20.0, nothing, contrary=False)
-    assert bounds.judge(0, 20.0, nothing, contrary=False)[0] is Verdict.PROPER
+    assert bounds.judge(0, 20.0, nothing, contrary=False)[0] is FilterDecision.PROPER
 
 
 def test_a_merge_while_clients_train_is_not_their_doing(build: Any) -> None:
@@ -253,7 +257,7 @@ def test_a_restart_from_an_older_checkpoint_is_not_held_against_clients(build: A
         region.server = build("spyker", [[1] * CLIENTS], [0.0] * 16, rate=0.3, bounds=RULES)[0]
         region.server.restore(state)
         region.go_on(CLIENTS)
-    assert region.of(Quarantined) == []
+    assert region.of(ClientQuarantined) == []
     assert not region.server.bounds.strikes
 
 
@@ -264,14 +268,14 @@ def test_a_client_that_trains_the_same_model_again_is_not_judged_by_that(build: 
     for _ in range(200):
         for k in (0, 0, 0, *range(CLIENTS)):
             region.answer(k)
-    assert region.of(Quarantined) == []
+    assert region.of(ClientQuarantined) == []
 
 
 # --- What it rests on -------------------------------------------------------------------------------------------------
 
 
 def test_ranks_follow_numbers_that_change() -> None:
-    random, ranks, numbers = np.random.default_rng(3), Ranks(), {}
+    random, ranks, numbers = np.random.default_rng(3), OrderStatistics(), {}
     for _ in range(500):
         key = int(random.integers(20))
         numbers[key] = float(random.integers(9))
@@ -284,7 +288,7 @@ def test_ranks_follow_numbers_that_change() -> None:
 
 
 def test_nobody_is_unlike_the_others_where_they_are_unlike_each_other() -> None:
-    alike, unlike = Habit(8, 5, 0.1), Habit(8, 5, 0.1)
+    alike, unlike = OutlierStatistic(8, 5, 0.1), OutlierStatistic(8, 5, 0.1)
     for _ in range(6):
         common = [alike.compare(k, -0.5) for k in range(9)] + [alike.compare(9, 0.5)]
         mixed = [unlike.compare(k, 0.5 if k % 3 else -0.5) for k in range(10)]
@@ -294,7 +298,7 @@ def test_nobody_is_unlike_the_others_where_they_are_unlike_each_other() -> None:
 
 def test_a_lonely_direction_is_no_offence_where_the_pull_is_honest() -> None:
     """Nine clients want one thing and the tenth the opposite of it: it heads the other way, and means it."""
-    goals, conduct, model = [1.0] * 9 + [-1.0], Conduct(), np.zeros(64, np.float32)
+    goals, conduct, model = [1.0] * 9 + [-1.0], SignFlipDetector(), np.zeros(64, np.float32)
     for version in range(40):
         for k, goal in enumerate(goals):
             conduct.gave(k, version, 0.2, model)
@@ -306,7 +310,7 @@ def test_a_lonely_direction_is_no_offence_where_the_pull_is_honest() -> None:
 
 
 def test_a_task_of_another_version_is_not_the_one_that_is_answered() -> None:
-    conduct = Conduct()
+    conduct = SignFlipDetector()
     conduct.gave(0, 3, 0.1, np.zeros(64, np.float32))
     assert conduct.answered(0, 2) is None
 
@@ -323,7 +327,7 @@ def test_angles_between_sketches_are_those_between_vectors(size: int) -> None:
 
 
 def test_where_nobody_is_judged_a_checkpoint_holds_nothing_about_it_and_one_that_does_is_read() -> None:
-    judged, free = Bounds(BoundsParameters(), {7: 3}), Bounds(None, {7: 3})
+    judged, free = UpdateFilter(FilterParameters(), {7: 3}), UpdateFilter(None, {7: 3})
     vectors: dict[str, Any] = {}
     assert pack(free, "bounds", vectors) is None
     assert not vectors

@@ -28,12 +28,22 @@ from typing import Any
 import scripted
 from scripted import describe, extras_of, model_of, show, vector
 
-from spyker.node.effects import Acknowledge, Close, Effect, Give, Refused, Save, Tell, Welcome, WriteDown
-from spyker.node.inbox import AWAY, RETRY, SERVERS, Rules
-from spyker.node.node import Host
-from spyker.node.pending_update import Holding
-from spyker.node.rejection import Refusal
-from spyker.node.task_tokens import Ledger
+from spyker.node.effects import (
+    AcknowledgePeer,
+    ClientRejected,
+    CloseSession,
+    Effect,
+    SaveCheckpoint,
+    SendPeer,
+    SendTask,
+    WelcomeClient,
+    WriteFact,
+)
+from spyker.node.inbox import AWAY, RETRY, SERVERS, NodeOptions
+from spyker.node.node import Node
+from spyker.node.pending_update import PendingUpdate
+from spyker.node.rejection import Rejection
+from spyker.node.task_tokens import TaskTokens
 from spyker.protocol.messages import StartTimer, StopTimer
 
 
@@ -72,14 +82,14 @@ class HostedStage(scripted.Stage):
         self.build = build
         self.homes = {k: i for i, roster in enumerate(rosters) for k in roster}
         self.points = {k: size for roster in rosters for k, size in roster.items()}
-        self.rules = [Rules(len(self.homes), lineage=str(i), wait_for=len(r)) for i, r in enumerate(rosters)]
-        self.hosts: list[Host | None] = [None] * len(rosters)
+        self.rules = [NodeOptions(len(self.homes), lineage=str(i), wait_for=len(r)) for i, r in enumerate(rosters)]
+        self.hosts: list[Node | None] = [None] * len(rosters)
         self.lives = [0] * len(rosters)
         self.disks: list[tuple[str, dict[str, Any]] | None] = [None] * len(rosters)
-        self.saving: list[Save | None] = [None] * len(rosters)
+        self.saving: list[SaveCheckpoint | None] = [None] * len(rosters)
         self.timers: list[set[str]] = [set() for _ in rosters]
         self.shown: dict[tuple[int, int], int] = {}  # messages that a server keeps, up to which they were shown
-        self.holdings = {k: Holding(self.client(k, home)) for k, home in self.homes.items()}
+        self.holdings = {k: PendingUpdate(self.client(k, home)) for k, home in self.homes.items()}
         self.connections: dict[int, Connection] = {}
         self.linked: set[tuple[int, int]] = set()
         self.in_flight = []
@@ -184,16 +194,16 @@ class HostedStage(scripted.Stage):
     def number(self, name: str) -> int:
         return self.count if name == "cloud" else int(name)
 
-    def host(self, i: int) -> Host:
+    def host(self, i: int) -> Node:
         host = self.hosts[i]
         assert host is not None, f"server {i} is down"
         return host
 
-    def new_life(self, i: int) -> Host:
+    def new_life(self, i: int) -> Node:
         self.lives[i] += 1
         peers = [j for j in range(len(self.hosts)) if j != i]
-        secret = Ledger(str(i).encode(), self.lives[i])
-        host = self.hosts[i] = Host(i, lambda roster: self.build(i, roster), secret, self.rules[i], peers)
+        secret = TaskTokens(str(i).encode(), self.lives[i])
+        host = self.hosts[i] = Node(i, lambda roster: self.build(i, roster), secret, self.rules[i], peers)
         return host
 
     def connect(self, k: int) -> None:
@@ -218,7 +228,7 @@ class HostedStage(scripted.Stage):
             host = self.host(connection.server)
             try:
                 host.answer(k, host.check(k, ticket).number, answer)
-            except Refusal as refusal:
+            except Rejection as refusal:
                 self.trace.append(f"{self.name(connection.server)} refuses client {k}: {refusal.reason}")
             self.go_on(connection.server)
 
@@ -255,7 +265,7 @@ class HostedStage(scripted.Stage):
             host.finish(host.compute())
             self.carry_out(i, before)
 
-    def served(self, host: Host) -> str:
+    def served(self, host: Node) -> str:
         """What comes next."""
         arrival = host._queue[0]
         if arrival.timer is not None:
@@ -269,7 +279,7 @@ class HostedStage(scripted.Stage):
         host, moved = self.host(i), []
         while effects := host.take():
             for effect in effects:
-                if isinstance(effect, Save):
+                if isinstance(effect, SaveCheckpoint):
                     self.show_kept(i, before)
                     before = None
                 self.one(i, effect, moved)
@@ -289,27 +299,27 @@ class HostedStage(scripted.Stage):
 
     def one(self, i: int, effect: Effect, moved: list[int]) -> None:
         match effect:
-            case Welcome(connection, keep):
+            case WelcomeClient(connection, keep):
                 holding = self.holdings[connection.client]
                 if holding.task is not None:
                     self.trace.append(f"  -> client {connection.client}: {'go on' if keep else 'forget that'}")
                 holding.welcomed(i, keep=keep)
                 moved += [connection.client] * keep
-            case Give(connection, ticket, message):
+            case SendTask(connection, ticket, message):
                 self.holdings[connection.client].assigned(i, ticket, message)
                 self.trace.append(f"  -> client {connection.client}: {describe(message)}")
-            case WriteDown(fact):
+            case WriteFact(fact):
                 self.trace.append(f"  fact: {describe(fact, fact.kind, leave_out='server')}")
-            case Refused(k, refusal):
+            case ClientRejected(k, refusal):
                 self.trace.append(f"  refuses the task of client {k}: {refusal.reason}")
-            case Close(connection, reason):
+            case CloseSession(connection, reason):
                 self.trace.append(f"  closes the connection of client {connection.client}: {reason}")
-            case Save():
+            case SaveCheckpoint():
                 self.saving[i] = effect
                 self.trace.append("  begins a checkpoint")
-            case Tell(j):
+            case SendPeer(j):
                 self.tell(i, j)
-            case Acknowledge(j, sequence):
+            case AcknowledgePeer(j, sequence):
                 if (j, i) in self.linked:
                     self.trace.append(f"  -> {self.name(j)}: acknowledges #{sequence}")
                     self.host(j).outboxes[i].acknowledge(sequence)

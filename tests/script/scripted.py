@@ -54,8 +54,8 @@ from spyker.protocol.messages import (
     Age,
     Join,
     Leave,
-    Record,
-    ServeAgain,
+    RecordFact,
+    Requeue,
     StartTimer,
     StopTimer,
     ToClient,
@@ -227,7 +227,7 @@ class Stage:
         actions = server.handle(sender, message)
         self.react(server, actions, before)
         for action in actions:
-            if isinstance(action, ServeAgain):  # nothing else waits here, so the head of the queue is right now
+            if isinstance(action, Requeue):  # nothing else waits here, so the head of the queue is right now
                 for k, stored in action.messages:
                     self.handle(receiver, k, stored, f"client {k}, stored")
 
@@ -251,7 +251,7 @@ class Stage:
                     self.trace.append(f"  timer {timer}: {show(seconds)} s")
                 case StopTimer(timer):
                     self.running.discard((server.id, timer))
-                case Record(fact):
+                case RecordFact(fact):
                     self.trace.append(f"  fact: {describe(fact, fact.kind, leave_out='server')}")
                     if getattr(fact, "server", server.id) != server.id:
                         raise AssertionError(f"server {server.id} states a fact about another: {fact}")

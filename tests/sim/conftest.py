@@ -4,9 +4,9 @@ from typing import Any
 import pytest
 
 from spyker.config.scenario import from_table
-from spyker.engines.start_engine import start
+from spyker.engines.start_engine import start_engine
 from spyker.records import RunStarted
-from spyker.sim.simulate import run
+from spyker.sim.simulate import simulate
 from spyker.tasks.registry import resolve
 
 Emulate = Callable[..., tuple[list[dict[str, Any]], dict[str, Any]]]
@@ -16,12 +16,12 @@ Emulate = Callable[..., tuple[list[dict[str, Any]], dict[str, Any]]]
 def emulate() -> Emulate:
     """Run a scenario given as a table; return its facts, as dictionaries, and its summary.
 
-    With ``fate`` servers are processes; see :func:`spyker.sim.simulate.run`.
+    With ``fate`` servers are processes; see :func:`spyker.sim.simulate.simulate`.
     """
 
     def emulate(table: dict[str, Any], fate: Any = None) -> tuple[list[dict[str, Any]], dict[str, Any]]:
         scenario = resolve(from_table(table))
-        task, engine = start(scenario)
+        task, engine = start_engine(scenario)
         facts: list[dict[str, Any]] = []
 
         def sink(t: float, fact: Any, queue: int | None) -> None:
@@ -31,7 +31,7 @@ def emulate() -> Emulate:
             facts.append({"t": t, "kind": fact.kind, **fields} | ({} if queue is None else {"queue": queue}))
 
         with engine:
-            summary = run(scenario, task, engine, sink, fate=fate)
+            summary = simulate(scenario, task, engine, sink, fate=fate)
         return facts, summary
 
     return emulate

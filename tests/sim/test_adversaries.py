@@ -8,15 +8,15 @@ import numpy as np
 import pytest
 
 from spyker.algorithms.builtin import ALGORITHMS
-from spyker.config.scenario import Hostile, Scenario, dump, from_table, load
-from spyker.engines.engine import Here, TrainJob
+from spyker.config.scenario import AdversaryOptions, Scenario, dump, from_table, load
+from spyker.engines.engine import InProcessEngine, TrainJob
 from spyker.errors import UsageError
-from spyker.protocol.facts import Quarantined, Refused, Shortened
+from spyker.protocol.facts import ClientQuarantined, UpdateClipped, UpdateRejected
 from spyker.records import Evaluated, Fact
-from spyker.sim.adversaries import Liars
-from spyker.sim.simulate import run
+from spyker.sim.adversaries import Adversaries
+from spyker.sim.simulate import simulate
 from spyker.tasks.native import compiler
-from spyker.tasks.registry import recipe, resolve
+from spyker.tasks.registry import resolve, task_spec
 
 SETTINGS: dict[str, Any] = {
     "duration": 10.0,
@@ -46,11 +46,11 @@ def play(scenario: Scenario, fate: Any = None) -> tuple[list[float], list[Fact]]
     def sink(t: float, fact: Fact, queue: int | None) -> None:
         if isinstance(fact, Evaluated):
             scores.append(fact.mean)
-        elif isinstance(fact, Shortened | Refused | Quarantined):
+        elif isinstance(fact, UpdateClipped | UpdateRejected | ClientQuarantined):
             held.append(fact)
 
-    task = recipe(scenario).make()
-    run(scenario, task, Here(task), sink, fate=fate)
+    task = task_spec(scenario).make()
+    simulate(scenario, task, InProcessEngine(task), sink, fate=fate)
     return scores, held
 
 
@@ -60,7 +60,7 @@ def scenario_of(algorithm: str, hostile: Any = None, **settings: Any) -> Scenari
 
 
 def liars_of(scenario: Scenario) -> frozenset[int]:
-    liars = Liars.of(scenario)
+    liars = Adversaries.of(scenario)
     assert liars is not None
     return liars.clients
 
@@ -70,7 +70,7 @@ def liars_of(scenario: Scenario) -> frozenset[int]:
 def test_every_liar_is_found_out_and_nobody_else(algorithm: str, kind: str) -> None:
     scenario = scenario_of(algorithm, {"kind": kind})
     (_, score), held = play(scenario)
-    quarantined = [fact.client for fact in held if isinstance(fact, Quarantined)]
+    quarantined = [fact.client for fact in held if isinstance(fact, ClientQuarantined)]
     assert sorted(quarantined) == sorted(liars_of(scenario))
     assert {fact.client for fact in held} == liars_of(scenario)  # type: ignore[attr-defined]
     assert score > 0.2, "and the others have learnt"
@@ -116,7 +116,7 @@ HONEST: dict[str, dict[str, Any]] = {
 @pytest.mark.parametrize("why", HONEST)
 def test_no_honest_client_is_quarantined_where(why: str) -> None:
     held = play(resolve(load(None, SETTINGS | HONEST[why], task="quadratic")))[1]
-    assert [fact for fact in held if isinstance(fact, Quarantined)] == []
+    assert [fact for fact in held if isinstance(fact, ClientQuarantined)] == []
 
 
 def test_no_honest_client_is_quarantined_where_a_server_is_killed_and_clients_move() -> None:
@@ -143,7 +143,7 @@ def test_no_honest_client_is_quarantined_where_a_server_is_killed_and_clients_mo
             world.schedule(15.0, world.move, k, 1)
 
     held = play(scenario, fate)[1]
-    assert [fact for fact in held if isinstance(fact, Quarantined)] == []
+    assert [fact for fact in held if isinstance(fact, ClientQuarantined)] == []
 
 
 def accuracy(**settings: Any) -> float:
@@ -183,7 +183,7 @@ def test_a_quarantine_outlives_its_server() -> None:
         world.schedule(2.0, world.crash, 0)
         world.schedule(2.1, world.restart, 0)
 
-    quarantined = [fact for fact in play(scenario, fate)[1] if isinstance(fact, Quarantined)]
+    quarantined = [fact for fact in play(scenario, fate)[1] if isinstance(fact, ClientQuarantined)]
     assert {fact.client for fact in quarantined} == liars_of(scenario)
     assert len(quarantined) == 2 * len(liars_of(scenario)), "each once more, when it was tried again"
 
@@ -197,14 +197,14 @@ def test_a_quarantine_outlives_its_server() -> None:
 )
 def test_what_a_liar_says(kind: str, expected: Callable[[Any, Any], Any]) -> None:
     given, trained = np.arange(4, dtype=np.float32), np.ones(4, np.float32)
-    liars = Liars(Hostile(kind=kind, strength=2.0), frozenset({5}), seed=1)
+    liars = Adversaries(AdversaryOptions(kind=kind, strength=2.0), frozenset({5}), seed=1)
     assert np.allclose(liars.answer(TrainJob(5, given, 0.1, 0), trained), expected(given, trained))
     assert liars.answer(TrainJob(4, given, 0.1, 0), trained) is trained
 
 
 def test_noise_goes_as_far_as_the_training_and_is_another_one_each_time() -> None:
     given, trained = np.zeros(1000, np.float32), np.ones(1000, np.float32)
-    liars = Liars(Hostile(kind="noise", strength=3.0), frozenset({5}), seed=1)
+    liars = Adversaries(AdversaryOptions(kind="noise", strength=3.0), frozenset({5}), seed=1)
     said = [liars.answer(TrainJob(5, given, 0.1, step), trained) for step in (0, 0, 1)]
     assert np.linalg.norm(said[0]) == pytest.approx(3 * 1000**0.5, rel=1e-4)
     assert np.array_equal(said[0], said[1])

@@ -8,16 +8,16 @@ import pytest
 
 from spyker.algorithms.builtin import ALGORITHMS
 from spyker.config.scenario import Scenario, load
-from spyker.engines.engine import Engine, Here
-from spyker.engines.worker_processes import Workers
+from spyker.engines.engine import Engine, InProcessEngine
+from spyker.engines.worker_processes import ProcessPoolEngine
 from spyker.errors import ClientTrainingError, DivergenceError
 from spyker.records import Fact, line
-from spyker.records.resume_point import read_save
-from spyker.sim.autosave import RecordSaves
-from spyker.sim.clock import Stop
-from spyker.sim.recording import record
-from spyker.sim.simulate import run
-from spyker.tasks.registry import recipe, resolve
+from spyker.records.resume_point import read_resume_point
+from spyker.sim.autosave import Autosave
+from spyker.sim.clock import StopRequest
+from spyker.sim.recording import record_run
+from spyker.sim.simulate import simulate
+from spyker.tasks.registry import resolve, task_spec
 
 TASK = "helpers.faulty_task:make"
 SETTINGS: dict[str, Any] = {"duration": 4.0, "world.clients": [3, 1, 2, 2], "evaluation.interval": 0.5}
@@ -36,9 +36,9 @@ def play(
     def sink(t: float, fact: Fact, queue: int | None) -> None:
         facts.append(json.loads(line(t, fact, queue)))
 
-    task = recipe(scenario).make()
-    with engine or Here(task) as trainers:
-        return facts, run(scenario, task, trainers, sink, fate=fate)
+    task = task_spec(scenario).make()
+    with engine or InProcessEngine(task) as trainers:
+        return facts, simulate(scenario, task, trainers, sink, fate=fate)
 
 
 @pytest.mark.parametrize("hosted", [False, True])
@@ -73,7 +73,7 @@ def test_the_number_of_workers_changes_no_byte() -> None:
     scenario = faulty("fedasync", **{"task.raising": [1, 6], "task.diverging": [4], "task.step": 1})
     right = play(scenario)
     assert len(right[1]["failed_clients"]) == 3
-    assert play(scenario, Workers(recipe(scenario), 4, 2)) == right
+    assert play(scenario, ProcessPoolEngine(task_spec(scenario), 4, 2)) == right
 
 
 @pytest.mark.parametrize("kind", ["raising", "diverging"])
@@ -118,9 +118,11 @@ def test_a_run_with_failures_is_resumed_byte_for_byte(tmp_path: Path, algorithm:
             pass
 
     def go(folder: Path, stop_at: float = 9.0, *, resume: bool = False) -> None:
-        task = recipe(scenario).make()
-        saves = RecordSaves(folder, scenario, Always(), read_save(folder) if resume else None)
-        record(scenario, task, Here(task), folder, [lambda t, _: t >= stop_at], Stop(), saves=saves)
+        task = task_spec(scenario).make()
+        saves = Autosave(folder, scenario, Always(), read_resume_point(folder) if resume else None)
+        record_run(
+            scenario, task, InProcessEngine(task), folder, [lambda t, _: t >= stop_at], StopRequest(), saves=saves
+        )
 
     go(tmp_path / "whole")
     whole = {path.name: path.read_bytes() for path in (tmp_path / "whole").iterdir()}

@@ -8,7 +8,7 @@ import pytest
 
 from spyker.algorithms.builtin import ALGORITHMS
 from spyker.placement import Topology
-from spyker.sim.cluster import HostedWorld
+from spyker.sim.cluster import ClusterSimulation
 
 
 def heterogeneous(algorithm: str, seed: int) -> dict[str, Any]:
@@ -38,7 +38,7 @@ def heterogeneous(algorithm: str, seed: int) -> dict[str, Any]:
     } | ({section: sections[algorithm]} if algorithm in sections else {})
 
 
-def nothing(world: HostedWorld) -> None:
+def nothing(world: ClusterSimulation) -> None:
     """Nothing happens to anybody."""
 
 
@@ -70,7 +70,7 @@ def test_nor_does_it_matter_that_many_things_happen_at_the_same_time(emulate: An
 def test_a_slow_disk_delays_what_servers_tell_each_other_and_not_what_clients_are_told(emulate: Any) -> None:
     table = heterogeneous("spyker", 1)
 
-    def slow(world: HostedWorld) -> None:
+    def slow(world: ClusterSimulation) -> None:
         for disk in world.disks:
             disk.seconds = 0.1
 
@@ -84,7 +84,7 @@ def test_a_slow_disk_delays_what_servers_tell_each_other_and_not_what_clients_ar
 def test_a_hosted_run_is_repeatable_with_faults(emulate: Any) -> None:
     table = heterogeneous("spyker", 1)
 
-    def fate(world: HostedWorld) -> None:
+    def fate(world: ClusterSimulation) -> None:
         world.reconnect = 0.1
         world.rules = replace(world.rules, client_timeout=0.5)
         world.schedule(0.7, world.crash, 0)

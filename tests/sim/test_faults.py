@@ -6,7 +6,7 @@ import pytest
 from gossip import Gossip
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from processes import FATES, PEACE, Blow, arrange, gossip_world, play
+from processes import FAULTS, PEACE, Fault, arrange, gossip_world, play
 from test_cluster import heterogeneous
 
 from spyker.algorithms.builtin import ALGORITHMS
@@ -16,14 +16,14 @@ from spyker.protocol.codec import Sizes
 from spyker.protocol.facts import UpdateApplied
 from spyker.protocol.messages import Token
 from spyker.protocol.state import Unpacker
-from spyker.records import Resumed
-from spyker.sim.cluster import HostedWorld
+from spyker.records import ServerResumed
+from spyker.sim.cluster import ClusterSimulation
 
 SAVE_SECONDS = st.sampled_from([0.0, 0.013, 0.11])
 CLIENTS = st.sampled_from([[3], [2, 1], [1, 2, 1], [1, 1, 2, 1]])
 
 
-def saved(world: HostedWorld, i: int) -> list[int]:
+def saved(world: ClusterSimulation, i: int) -> list[int]:
     """The answers whose effect is on a server's disk."""
     checkpoint = world.disks[i].read()
     if checkpoint is None:
@@ -36,7 +36,7 @@ def saved(world: HostedWorld, i: int) -> list[int]:
 class Watcher:
     """Looks at a world of gossiping servers again and again."""
 
-    def __init__(self, world: HostedWorld) -> None:
+    def __init__(self, world: ClusterSimulation) -> None:
         self.world = world
         self.before: list[list[int]] = [[] for _ in world.places.servers]
         self.look()
@@ -58,9 +58,9 @@ class Watcher:
 
 
 @settings(max_examples=40, deadline=None)
-@given(clients=CLIENTS, fate=FATES, save_seconds=SAVE_SECONDS)
+@given(clients=CLIENTS, fate=FAULTS, save_seconds=SAVE_SECONDS)
 def test_each_answer_counts_once_and_everybody_is_told_once_in_order(
-    clients: list[int], fate: list[Blow], save_seconds: float
+    clients: list[int], fate: list[Fault], save_seconds: float
 ) -> None:
     world, facts = gossip_world(clients)
     arrange(world, fate, save_seconds)
@@ -92,12 +92,12 @@ def versions_rise(facts: list[tuple[float, Any]], servers: int) -> None:
         if isinstance(fact, UpdateApplied):
             assert fact.version == versions[fact.server] + 1 or fact.version == 1
             versions[fact.server] = fact.version
-        elif isinstance(fact, Resumed):
+        elif isinstance(fact, ServerResumed):
             assert fact.version == versions[fact.server] - fact.lost
             versions[fact.server] = fact.version
 
 
-def tokens(world: HostedWorld) -> int:
+def tokens(world: ClusterSimulation) -> int:
     """How many there are, at the servers and on the way."""
     count = 0
     for process in world.processors:
@@ -111,10 +111,10 @@ def tokens(world: HostedWorld) -> int:
 
 
 @settings(max_examples=20, deadline=None)
-@given(fate=FATES, save_seconds=SAVE_SECONDS)
+@given(fate=FAULTS, save_seconds=SAVE_SECONDS)
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
 def test_every_algorithm_goes_on_after_everything_is_mended(
-    emulate: Any, algorithm: str, fate: list[Blow], save_seconds: float
+    emulate: Any, algorithm: str, fate: list[Fault], save_seconds: float
 ) -> None:
     table = heterogeneous(algorithm, 1)
     table["world"] |= {"clients": [2, 1, 2], "bandwidth-mbit": 10.0}
@@ -122,15 +122,15 @@ def test_every_algorithm_goes_on_after_everything_is_mended(
     table["duration"] = 4.5
     if "fraction" in table.get(algorithm, {}):
         table[algorithm] = {"fraction": 1.0}
-    worlds: list[HostedWorld] = []
+    worlds: list[ClusterSimulation] = []
 
-    def watched(world: HostedWorld) -> None:
+    def watched(world: ClusterSimulation) -> None:
         worlds.append(world)
         arrange(world, fate, save_seconds)
         if algorithm == "spyker":
             count_tokens(world)
 
-    def count_tokens(world: HostedWorld) -> None:
+    def count_tokens(world: ClusterSimulation) -> None:
         if world.processors and all(process.alive and process.host.server for process in world.processors):
             assert tokens(world) == 1
         world.schedule(world.clock.now + 0.0301, count_tokens, world)
@@ -164,7 +164,7 @@ def test_a_killed_process_does_nothing_and_its_clients_come_back_when_there_is_a
     assert not updates(facts, 1.0, 2.2, server=0)
     assert {fact.client for fact in updates(facts, 2.2, server=0)} == {0, 1}
     assert updates(facts, 1.0, 2.0, server=1), "the other one goes on"
-    ((t, resumed),) = [(t, fact) for t, fact in facts if isinstance(fact, Resumed)]
+    ((t, resumed),) = [(t, fact) for t, fact in facts if isinstance(fact, ServerResumed)]
     assert (t, resumed.server) == (2.0, 0)
     assert resumed.version + resumed.lost == len(updates(facts, 0.0, 1.0, server=0))
 
@@ -176,7 +176,7 @@ def test_a_process_that_was_killed_before_its_first_checkpoint_begins_anew() -> 
     world.schedule(0.4, world.crash, 0)
     world.schedule(0.6, world.restart, 0)
     play(world)
-    assert not [fact for _, fact in facts if isinstance(fact, Resumed)]
+    assert not [fact for _, fact in facts if isinstance(fact, ServerResumed)]
     assert updates(facts, 0.6, server=0)[0].version == 1
     assert not world.refused["lineage"]
     assert world.processors[1].server.heard[0], "nobody had heard of what was lost"

@@ -22,15 +22,15 @@ from spyker.algorithms.builtin import ALGORITHMS, OF_THE_PAPER
 from spyker.algorithms.spyker import Spyker
 from spyker.algorithms.sync_spyker import SyncSpyker
 from spyker.config.scenario import dump, from_table
-from spyker.engines.start_engine import start
+from spyker.engines.start_engine import start_engine
 from spyker.protocol.client import Client
 from spyker.protocol.facts import AgeAnnounced, Merged, SyncStarted, TokenArrived, UpdateApplied
-from spyker.protocol.messages import Age, Model, PeerModel, Record, ToClient, Token, ToServer, Update
+from spyker.protocol.messages import Age, Model, PeerModel, RecordFact, ToClient, Token, ToServer, Update
 from spyker.records import Evaluated, line
 from spyker.sim.clock import Clock
 from spyker.sim.processor import Processor
-from spyker.sim.simulate import run
-from spyker.sim.world import World
+from spyker.sim.simulate import simulate
+from spyker.sim.world import BareServerSimulation
 from spyker.tasks.registry import resolve
 
 WORLDS = 60  # for each check, shared out among the algorithms
@@ -166,18 +166,20 @@ class Watch:
         with ExitStack() as stack:
             for owner, name in (
                 (Clock, "at"),
-                (World, "_perform"),
-                (World, "model_arrives"),
+                (BareServerSimulation, "_perform"),
+                (BareServerSimulation, "model_arrives"),
                 (Processor, "arrive"),
                 (Processor, "_handle"),
                 (Client, "trained"),
                 (SyncSpyker, "fold"),
             ):
                 stack.enter_context(patch.object(owner, name, self.around(getattr(self, name), getattr(owner, name))))
-            task, engine = start(scenario, workers=0)
+            task, engine = start_engine(scenario, workers=0)
             self.optima = task.optima
             with engine:
-                self.summary = run(scenario, task, engine, lambda t, fact, queue: self.facts.append((t, fact, queue)))
+                self.summary = simulate(
+                    scenario, task, engine, lambda t, fact, queue: self.facts.append((t, fact, queue))
+                )
 
     @staticmethod
     def around(watcher, original):
@@ -330,7 +332,7 @@ def test_the_holder_starts_when_it_is_due_and_passes_the_token_when_it_has_heard
         if isinstance(step.message, PeerModel):
             heard[step.server, step.message.bid].add(step.sender)
         for action in step.actions:
-            if isinstance(action, Record) and isinstance(action.fact, SyncStarted):
+            if isinstance(action, RecordFact) and isinstance(action.fact, SyncStarted):
                 started.add(action.fact.bid)
             if isinstance(action, ToServer) and isinstance(action.message, Token):
                 passed += 1
@@ -435,7 +437,7 @@ def test_a_fold_leaves_the_same_model_on_every_server(watch):
 def test_versions_count_updates_and_never_fall(watch):
     versions = [0] * len(watch.world.processors)
     for step in watch.steps:
-        facts = [action.fact for action in step.actions if isinstance(action, Record)]
+        facts = [action.fact for action in step.actions if isinstance(action, RecordFact)]
         applied = [fact.version for fact in facts if isinstance(fact, UpdateApplied)]
         versions[step.server] += len(applied)
         assert step.version == versions[step.server]
@@ -447,7 +449,9 @@ def test_versions_count_updates_and_never_fall(watch):
 def test_ages_are_finite_and_no_higher_than_all_updates_together(watch):
     applied = 0
     for step in watch.steps:
-        applied += sum(isinstance(action, Record) and isinstance(action.fact, UpdateApplied) for action in step.actions)
+        applied += sum(
+            isinstance(action, RecordFact) and isinstance(action.fact, UpdateApplied) for action in step.actions
+        )
         assert math.isfinite(step.age)
         assert 0 <= step.age <= applied * NEARLY
     return applied

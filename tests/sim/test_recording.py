@@ -7,18 +7,18 @@ from typing import Any
 import pytest
 
 from spyker.config.scenario import from_table
-from spyker.engines.engine import Here
+from spyker.engines.engine import InProcessEngine
 from spyker.errors import RecordWriteError
 from spyker.records import Evaluated, RunRecord
-from spyker.sim.recording import record
-from spyker.tasks.registry import recipe, resolve
+from spyker.sim.recording import record_run
+from spyker.tasks.registry import resolve, task_spec
 
 SCENARIO = resolve(from_table({"task": {"name": "quadratic"}, "duration": 5.0}))
 
 
 def make(folder: Path, *watches: Any) -> dict[str, Any]:
-    task = recipe(SCENARIO).make()
-    return record(SCENARIO, task, Here(task), folder, watches)
+    task = task_spec(SCENARIO).make()
+    return record_run(SCENARIO, task, InProcessEngine(task), folder, watches)
 
 
 def test_who_watches_is_told_what_is_written_and_may_end_the_run(tmp_path: Path) -> None:

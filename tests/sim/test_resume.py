@@ -7,14 +7,14 @@ import pytest
 
 from spyker.algorithms.builtin import ALGORITHMS
 from spyker.config.scenario import Scenario, load
-from spyker.engines.engine import Here
+from spyker.engines.engine import InProcessEngine
 from spyker.records import RecordError
-from spyker.records.resume_point import SAVE, read_save
-from spyker.sim.autosave import RecordSaves
-from spyker.sim.clock import Clock, Stop
-from spyker.sim.recording import record
-from spyker.sim.timers import Timers
-from spyker.tasks.registry import recipe, resolve
+from spyker.records.resume_point import SAVE, read_resume_point
+from spyker.sim.autosave import Autosave
+from spyker.sim.clock import Clock, StopRequest
+from spyker.sim.recording import record_run
+from spyker.sim.timers import SimTimers
+from spyker.tasks.registry import resolve, task_spec
 
 SETTINGS: dict[str, Any] = {
     "duration": 3.0,
@@ -60,12 +60,12 @@ def until(time: float, how: str) -> Any:
 
 
 def go(scenario: Scenario, folder: Path, *watches: Any, resume: bool = False) -> None:
-    task = recipe(scenario).make()
-    save = read_save(folder) if resume else None
-    saves = RecordSaves(folder, scenario, Always(), save)
+    task = task_spec(scenario).make()
+    save = read_resume_point(folder) if resume else None
+    saves = Autosave(folder, scenario, Always(), save)
     if save is not None:
         saves.check(scenario, task)
-    record(scenario, task, Here(task), folder, watches, models=True, saves=saves)
+    record_run(scenario, task, InProcessEngine(task), folder, watches, models=True, saves=saves)
 
 
 def files(folder: Path) -> dict[str, bytes]:
@@ -76,8 +76,8 @@ def files(folder: Path) -> dict[str, bytes]:
 def test_it_goes_on_as_if_nothing_had_happened(tmp_path: Path, algorithm: str) -> None:
     name, _, special = algorithm.partition(" ")
     scenario = scenario_of(name, **{"": {}, "of many servers": MANY, "with liars": GUARDED}[special])
-    task = recipe(scenario).make()
-    record(scenario, task, Here(task), tmp_path / "whole", models=True)
+    task = task_spec(scenario).make()
+    record_run(scenario, task, InProcessEngine(task), tmp_path / "whole", models=True)
     folder = tmp_path / "parts"
     go(scenario, folder, until(0.31, "stop"))
     assert (folder / SAVE).exists()
@@ -99,12 +99,12 @@ def test_a_world_that_breaks_is_not_saved_and_runs_all_the_same(tmp_path: Path) 
 
 def test_timers_go_on_running_and_stopped_ones_stay_so() -> None:
     clock, rung = Clock(10.0), []
-    timers = Timers(clock, rung.append)
+    timers = SimTimers(clock, rung.append)
     timers.start("a", 2.0)
     timers.start("a", 5.0)
     events = [(t, n, timers.runs(a, b)) for t, n, _, a, b in clock.pending()]
     assert events == [(2.0, 1, False), (5.0, 2, True)]
-    other = Timers(later := Clock(10.0), rung.append)
+    other = SimTimers(later := Clock(10.0), rung.append)
     later.go_on(1.0, 7, 2, [(t, n, other.due, "a", other.mark("a", runs=runs)) for t, n, runs in events])
-    assert later.run(Stop())
+    assert later.run(StopRequest())
     assert (rung, later.happened, later.scheduled) == (["a"], 9, 2)

@@ -6,14 +6,14 @@ import pytest
 
 from spyker.algorithms.builtin import ALGORITHMS
 from spyker.config.scenario import from_table
-from spyker.engines.engine import Here
-from spyker.engines.start_engine import start
+from spyker.engines.engine import InProcessEngine
+from spyker.engines.start_engine import start_engine
 from spyker.errors import DivergenceError
 from spyker.placement import Topology
 from spyker.records import RunStarted, ServerPlace, evaluated, run_started
-from spyker.sim.clock import Clock, Stop
-from spyker.sim.evaluator import Judge
-from spyker.sim.simulate import run
+from spyker.sim.clock import Clock, StopRequest
+from spyker.sim.evaluator import Evaluator
+from spyker.sim.simulate import simulate
 from spyker.tasks.registry import resolve
 
 
@@ -35,10 +35,10 @@ def test_the_first_fact_says_what_run_it_is(algorithm: str) -> None:
     table = {"algorithm": algorithm, "task": {"name": "quadratic"}, "seed": 7, "duration": 0.5}
     world = {"regions": ["a", "b"], "clients": [3, 1], "latency-ms": [[1.0, 9.0], [9.0, 1.0]], "server-region": 1}
     scenario = resolve(from_table(table | {"world": world, "evaluation": {"interval": 0.25, "targets": [0.5]}}))
-    task, engine = start(scenario)
+    task, engine = start_engine(scenario)
     facts: list[Any] = []
     with engine:
-        summary = run(scenario, task, engine, lambda t, fact, queue: facts.append(fact))
+        summary = simulate(scenario, task, engine, lambda t, fact, queue: facts.append(fact))
     first = facts[0]
     assert [fact for fact in facts if isinstance(fact, RunStarted)] == [first]
     assert (first.algorithm, first.title, first.world) == (algorithm, ALGORITHMS[algorithm].title, "emulated")
@@ -76,9 +76,9 @@ def test_a_run_may_stop_at_a_target_one_evaluation_late(workers: int) -> None:
     }
     scenario = resolve(from_table(table | {"evaluation": {"interval": 0.5, "stop-at": 0.2}}))
     facts: list[tuple[float, Any]] = []
-    task, engine = start(scenario, workers)
+    task, engine = start_engine(scenario, workers)
     with engine:
-        summary = run(scenario, task, engine, lambda t, fact, _: facts.append((t, fact)))
+        summary = simulate(scenario, task, engine, lambda t, fact, _: facts.append((t, fact)))
     scores = [(t, fact.mean) for t, fact in facts if fact.kind == "evaluation"]
     assert scores[-2][1] >= 0.2
     assert all(mean < 0.2 for _, mean in scores[:-2])
@@ -99,7 +99,7 @@ def test_a_run_may_stop_when_the_target_was_held_for_long_enough(emulate: Any) -
 
 def test_a_target_that_was_lost_again_does_not_count() -> None:
     scenario = from_table({"evaluation": {"stop-at": 0.5, "stop-after": 2.0}})
-    judge = Judge(Clock(9.0), None, run_started(scenario, "accuracy", True), scenario.evaluation, None)  # type: ignore[arg-type]
+    judge = Evaluator(Clock(9.0), None, run_started(scenario, "accuracy", True), scenario.evaluation, None)  # type: ignore[arg-type]
 
     def stops_after(*means: float) -> bool:
         judge.history[:] = [(t, evaluated(0, 0, [m], m, higher_is_better=True)) for t, m in enumerate(means)]
@@ -122,15 +122,15 @@ def test_the_headline_is_the_mean_of_the_servers(emulate: Any) -> None:
 
 def test_a_run_that_is_stopped_has_a_summary_of_what_happened(emulate: Any) -> None:
     scenario = resolve(from_table({"task": {"name": "quadratic"}, "duration": 100.0}))
-    task, engine = start(scenario)
-    stop, seen = Stop(), 0
+    task, engine = start_engine(scenario)
+    stop, seen = StopRequest(), 0
 
     def sink(t: float, fact: object, queue: int | None) -> None:
         nonlocal seen
         seen += 1
         stop.requested = seen > 500
 
-    summary = run(scenario, task, engine, sink, stop)
+    summary = simulate(scenario, task, engine, sink, stop)
     assert not summary["finished"]
     assert 0 < summary["time"] < 100
     assert summary["updates"] >= 400
@@ -152,13 +152,13 @@ def test_large_models_keep_their_weights_out_of_the_summary(emulate: Any) -> Non
 
 def test_no_training_is_begun_that_would_end_after_the_run(monkeypatch: pytest.MonkeyPatch, emulate: Any) -> None:
     submitted: list[float] = []
-    submit = Here.submit
+    submit = InProcessEngine.submit
 
-    def noted(self: Here, job: Any, due: float) -> None:
+    def noted(self: InProcessEngine, job: Any, due: float) -> None:
         submitted.append(due)
         submit(self, job, due)
 
-    monkeypatch.setattr(Here, "submit", noted)
+    monkeypatch.setattr(InProcessEngine, "submit", noted)
     emulate({"task": {"name": "quadratic"}, "duration": 1.0})
     assert submitted
     assert max(submitted) <= 1.0
@@ -177,7 +177,7 @@ def test_ties_happen_in_the_order_in_which_they_were_scheduled() -> None:
     schedule(0.2, 2)
     schedule(0.5, 3)
     schedule(1.5, 4)
-    assert clock.run(Stop())
+    assert clock.run(StopRequest())
     assert happened == [2, 1, 3]
     assert (clock.now, clock.happened) == (1.0, 3)
 
@@ -185,10 +185,10 @@ def test_ties_happen_in_the_order_in_which_they_were_scheduled() -> None:
 def test_facts_are_passed_on_as_soon_as_the_scores_before_them_are_there(emulate: Any) -> None:
     # One evaluation at the start and one at the end: whoever watches must not see everything at the very end only.
     scenario = resolve(from_table({"task": {"name": "quadratic"}, "duration": 5.0, "evaluation": {"interval": 5.0}}))
-    task, engine = start(scenario)
-    stop = Stop()
+    task, engine = start_engine(scenario)
+    stop = StopRequest()
 
     def sink(t: float, fact: Any, queue: int | None) -> None:
         stop.requested |= fact.kind == "update"
 
-    assert run(scenario, task, engine, sink, stop)["time"] < 1
+    assert simulate(scenario, task, engine, sink, stop)["time"] < 1

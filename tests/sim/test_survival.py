@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from spyker.algorithms.builtin import ALGORITHMS
-from spyker.sim.cluster import HostedWorld
+from spyker.sim.cluster import ClusterSimulation
 
 FLAT = ("spyker", "sync-spyker", "stride")
 TOKENS = ("spyker", "stride")
@@ -35,10 +35,10 @@ def four(algorithm: str, duration: float = 30.0) -> dict[str, Any]:
 class Played:
     """A run that somebody had a hand in."""
 
-    def __init__(self, emulate: Any, table: dict[str, Any], fate: Callable[[HostedWorld], None]) -> None:
-        worlds: list[HostedWorld] = []
+    def __init__(self, emulate: Any, table: dict[str, Any], fate: Callable[[ClusterSimulation], None]) -> None:
+        worlds: list[ClusterSimulation] = []
 
-        def arranged(world: HostedWorld) -> None:
+        def arranged(world: ClusterSimulation) -> None:
             worlds.append(world)
             world.reconnect = 0.1
             world.rules = replace(world.rules, beat=0.2, client_timeout=2.0)
@@ -95,7 +95,7 @@ def pairs(times: list[float]) -> list[tuple[float, float]]:
 def test_a_token_that_is_lost_with_its_holder_is_made_anew_once(emulate: Any, algorithm: str) -> None:
     victims: list[int] = []
 
-    def strike(world: HostedWorld) -> None:
+    def strike(world: ClusterSimulation) -> None:
         (holder,) = [p.host.id for p in world.processors if p.server.has_token] or [None]
         if holder is None:
             world.schedule(world.clock.now + 0.01, strike, world)
@@ -115,7 +115,7 @@ def test_a_token_that_is_lost_with_its_holder_is_made_anew_once(emulate: Any, al
 def test_a_lost_server_is_replaced_and_begins_with_a_trained_model(emulate: Any, algorithm: str) -> None:
     victim = 2
 
-    def fate(world: HostedWorld) -> None:
+    def fate(world: ClusterSimulation) -> None:
         world.schedule(10.0, world.replace, 0, victim)
 
     run = Played(emulate, four(algorithm, 40.0), fate)
@@ -134,7 +134,7 @@ def test_a_lost_server_is_replaced_and_begins_with_a_trained_model(emulate: Any,
 
 @pytest.mark.parametrize("algorithm", ALL_SERVERS)
 def test_a_cut_between_two_servers_holds_up_nobody_else(emulate: Any, algorithm: str) -> None:
-    def fate(world: HostedWorld) -> None:
+    def fate(world: ClusterSimulation) -> None:
         world.schedule(5.0, world.cut, 0, 1)
         world.schedule(20.0, world.heal, 0, 1)
 
@@ -150,7 +150,7 @@ def test_a_cut_between_two_servers_holds_up_nobody_else(emulate: Any, algorithm:
 @pytest.mark.parametrize("algorithm", TOKENS)
 @pytest.mark.parametrize("region", [0, 3])
 def test_a_minority_trains_on_alone_and_merges_when_it_is_back(emulate: Any, algorithm: str, region: int) -> None:
-    def fate(world: HostedWorld) -> None:
+    def fate(world: ClusterSimulation) -> None:
         world.schedule(5.0, world.isolate, region)
         world.schedule(20.0, world.rejoin, region)
 
@@ -173,7 +173,7 @@ def test_a_server_is_removed_and_stops(emulate: Any) -> None:
 def test_the_older_of_two_copies_stops(emulate: Any) -> None:
     """A process goes on from a copy of another one's state, while that one runs."""
 
-    def fate(world: HostedWorld) -> None:
+    def fate(world: ClusterSimulation) -> None:
         world.schedule(5.0, world.copy, 1)
 
     run = Played(emulate, four("spyker"), fate)
@@ -183,7 +183,7 @@ def test_the_older_of_two_copies_stops(emulate: Any) -> None:
 
 @pytest.mark.parametrize("algorithm", FLAT)
 def test_a_server_with_an_older_state_begins_anew(emulate: Any, algorithm: str) -> None:
-    def fate(world: HostedWorld) -> None:
+    def fate(world: ClusterSimulation) -> None:
         world.schedule(4.0, world.back_up, 1)
         world.schedule(10.0, world.crash, 1)
         world.schedule(10.5, world.restore, 1)

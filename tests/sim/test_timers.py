@@ -8,11 +8,11 @@ from processes import gossip_world, play
 
 from spyker.protocol.messages import Join
 from spyker.protocol.server import Server, Work
-from spyker.sim.clock import Clock, Stop
-from spyker.sim.cluster import HostedWorld
+from spyker.sim.clock import Clock, StopRequest
+from spyker.sim.cluster import ClusterSimulation
 from spyker.sim.processor import Processor
-from spyker.sim.timers import Timers
-from spyker.sim.world import World
+from spyker.sim.timers import SimTimers
+from spyker.sim.world import BareServerSimulation
 
 
 def states(world: Any) -> list[Any]:
@@ -21,7 +21,9 @@ def states(world: Any) -> list[Any]:
 
 @pytest.mark.parametrize("clients", [[3], [2, 1], [5, 1, 3]])
 def test_an_algorithm_with_a_timer_does_the_same_in_both_worlds(clients: list[int]) -> None:
-    (bare, bare_facts), (hosted, hosted_facts) = (gossip_world(clients, kind=kind) for kind in (World, HostedWorld))
+    (bare, bare_facts), (hosted, hosted_facts) = (
+        gossip_world(clients, kind=kind) for kind in (BareServerSimulation, ClusterSimulation)
+    )
     play(bare)
     play(hosted)
     assert hosted_facts == bare_facts
@@ -58,13 +60,13 @@ def test_a_dead_process_hears_no_timer() -> None:
 
 def test_timers_start_anew_and_stop() -> None:
     clock, rung = Clock(10.0), []
-    timers = Timers(clock, lambda name: rung.append((clock.now, name)))
+    timers = SimTimers(clock, lambda name: rung.append((clock.now, name)))
     timers.start("a", 1.0)
     timers.start("b", 1.0)
     timers.start("c", 1.0)
     clock.at(0.5, lambda _a, _b: timers.start("a", 1.0), None, None)
     clock.at(0.5, lambda _a, _b: timers.stop("b"), None, None)
-    clock.run(Stop())
+    clock.run(StopRequest())
     assert rung == [(1.0, "c"), (1.5, "a")]
 
 
@@ -82,12 +84,12 @@ class Impatient(Gossip):
 
 
 def test_a_timer_that_is_stopped_while_it_waits_for_its_turn_is_not_served() -> None:
-    world, _ = gossip_world([1], kind=World)
+    world, _ = gossip_world([1], kind=BareServerSimulation)
     server: Server = world.processors[0].server
     server.__class__ = Impatient
     processor = Processor(server, world.clock, {Work.NOTHING: 0.0, Work.MIX: 0.7}, world._perform)
     processor.arrive(0, server.model(0.1))  # type: ignore[arg-type]
     # Served at 0.7 s: the timer is due at 1.7 s. The next is in service from 1.2 to 1.9 s.
     world.clock.at(1.2, processor.arrive, 0, Join(1))
-    assert world.clock.run(Stop())
+    assert world.clock.run(StopRequest())
     assert not processor.queue

@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 from spyker.config.scenario import load
-from spyker.engines.start_engine import start
+from spyker.engines.start_engine import start_engine
 from spyker.records import Evaluated, Fact, RunStarted, line
-from spyker.sim.simulate import run
+from spyker.sim.simulate import simulate
 from spyker.tasks.registry import resolve
 
 SETTINGS: dict[str, Any] = {
@@ -50,7 +50,7 @@ def test_the_facts_of_a_run_are_what_they_were(algorithm: str, bounds: str) -> N
         if not isinstance(fact, Evaluated | RunStarted):
             digest.update(line(t, fact, queue).encode())
 
-    task, engine = start(scenario)
+    task, engine = start_engine(scenario)
     with engine:
-        run(scenario, task, engine, sink)
+        simulate(scenario, task, engine, sink)
     assert digest.hexdigest()[:16] == DIGESTS[algorithm]

@@ -23,7 +23,7 @@ from spyker.tasks.data.load import fetch
 from spyker.tasks.data.load import load as load_data
 from spyker.tasks.registry import client_labels, resolve
 from spyker.tasks.task_names import BUILT_IN
-from spyker.tasks.torch_task import Later, TorchTask
+from spyker.tasks.torch_task import LazyDataset, TorchTask
 
 REAL = Path(os.environ.get("SPYKER_TEST_DATA") or Path(__file__).parents[3] / "shared" / "data")
 
@@ -165,7 +165,7 @@ def test_sequences_longer_than_the_text_are_refused() -> None:
 def test_later_data_trains_like_data_at_hand() -> None:
     inputs, targets = torch.rand(12, 3), torch.arange(12) % 2
     results = []
-    for dataset in ((inputs, targets), Later(12, lambda: (inputs, targets))):
+    for dataset in ((inputs, targets), LazyDataset(12, lambda: (inputs, targets))):
         torch.manual_seed(0)
         task = TorchTask(nn.Linear(3, 2), [dataset], dataset, Training(), finish=lambda mean: 100 * mean)
         assert task.size(0) == 12

@@ -18,7 +18,7 @@ from small_data import TEST, TRAIN, cifar10_files, mnist_files, small, tiny, wri
 
 from spyker.errors import DataError, UsageError
 from spyker.tasks.data import cache, sources
-from spyker.tasks.data.dataset import Dataset, Mirror, Package, SourceError
+from spyker.tasks.data.dataset import Dataset, Mirror, PackageSource, SourceError
 from spyker.tasks.data.load import fetch, find, verify, whereabouts
 from spyker.tasks.data.mnist_files import from_wheel, idx
 from spyker.tasks.data.wikitext2_files import parse as parse_text
@@ -274,7 +274,7 @@ def with_package(tool: str, monkeypatch: pytest.MonkeyPatch, program: str) -> Da
         return TINY.parse({name: data.encode("latin-1") for name, data in json.loads(path.read_text()).items()})
 
     monkeypatch.setitem(sources.COMMANDS, tool, lambda name, folder: ["python3", "-c", program, name])
-    return dataclasses.replace(TINY, package=Package(tool, "p==1", read))
+    return dataclasses.replace(TINY, package=PackageSource(tool, "p==1", read))
 
 
 GOOD = json.dumps({name: data.decode("latin-1") for name, data in CONTENT.items()})

@@ -13,16 +13,16 @@ from torch import nn
 
 from spyker.config.scenario import Scenario, TaskChoice, Training, load
 from spyker.engines.engine import TrainJob
-from spyker.engines.start_engine import start
-from spyker.engines.worker_processes import Workers
+from spyker.engines.start_engine import start_engine
+from spyker.engines.worker_processes import ProcessPoolEngine
 from spyker.errors import DivergenceError, UsageError
 from spyker.records import line
-from spyker.sim.simulate import run
+from spyker.sim.simulate import simulate
 from spyker.tasks.built_in.models import cifar10_cnn, digits_cnn, mnist_cnn
 from spyker.tasks.by_value import ByValue
 from spyker.tasks.native import compiler
-from spyker.tasks.registry import Recipe, resolve
-from spyker.tasks.torch_task import Later, TorchTask
+from spyker.tasks.registry import TaskSpec, resolve
+from spyker.tasks.torch_task import LazyDataset, TorchTask
 
 SHAPES = {digits_cnn: (1, 8, 8), mnist_cnn: (1, 28, 28), cifar10_cnn: (3, 32, 32)}
 Make = Callable[[], nn.Module]
@@ -147,8 +147,8 @@ def test_the_same_training_gives_the_same_bytes_in_any_process() -> None:
     task.train(0, first, 0.5, 6)
     task.evaluate(first)
     assert np.array_equal(task.train(0, received, 0.1, 5), first)
-    choice = Recipe(TaskChoice("mine", {}, ByValue(task)), clients=1, seed=3, training=task.training)
-    with Workers(choice, received.size, 1) as engine:
+    choice = TaskSpec(TaskChoice("mine", {}, ByValue(task)), clients=1, seed=3, training=task.training)
+    with ProcessPoolEngine(choice, received.size, 1) as engine:
         job = TrainJob(0, received, 0.1, 5)
         engine.submit(job, 0.0)
         assert np.array_equal(engine.trained(job), first)
@@ -156,9 +156,9 @@ def test_the_same_training_gives_the_same_bytes_in_any_process() -> None:
 
 def facts_of(scenario: Scenario, workers: int) -> list[str]:
     lines: list[str] = []
-    task, engine = start(scenario, workers)
+    task, engine = start_engine(scenario, workers)
     with engine:
-        run(scenario, task, engine, lambda t, fact, queue: lines.append(line(t, fact, queue)))
+        simulate(scenario, task, engine, lambda t, fact, queue: lines.append(line(t, fact, queue)))
     return lines
 
 
@@ -263,7 +263,7 @@ def test_other_optimisers_and_losses_are_refused() -> None:
 )
 def test_data_that_it_cannot_take_is_refused(inputs: torch.Tensor, targets: torch.Tensor, problem: str) -> None:
     good = torch.zeros(4, 1, 8, 8), torch.tensor([0, 1, 2, 9])
-    later = Later(4, lambda: (inputs, targets))  # nobody looks at it before it is trained on
+    later = LazyDataset(4, lambda: (inputs, targets))  # nobody looks at it before it is trained on
     task = TorchTask(digits_cnn(), [good, later], good, Training(kernel="native"))
     with pytest.raises(ValueError, match=problem):
         task.train(1, task.initial(), 0.1, 0)

@@ -11,9 +11,9 @@ from torch import nn
 
 from spyker.config.scenario import Training, dump, load
 from spyker.errors import UsageError
-from spyker.tasks.checked_task import Guard
-from spyker.tasks.optimizer import OPTIMISERS, SCHEDULES, Descent
-from spyker.tasks.task import Trained
+from spyker.tasks.checked_task import CheckedTask
+from spyker.tasks.optimizer import OPTIMISERS, SCHEDULES, OptimizerConfig
+from spyker.tasks.task import TrainingResult
 from spyker.tasks.torch_task import TorchTask
 
 X = torch.randn(20, 3, generator=torch.Generator().manual_seed(1))
@@ -77,14 +77,14 @@ def test_what_is_frozen_does_not_move_not_even_by_weight_decay() -> None:
 
 
 def test_an_optimiser_starts_afresh_unless_it_is_kept() -> None:
-    fresh, kept = (Guard(task_of(Training(optimiser="adam", keep_optimiser=keep))) for keep in (None, True))
+    fresh, kept = (CheckedTask(task_of(Training(optimiser="adam", keep_optimiser=keep))) for keep in (None, True))
     start = fresh.task.initial()
     assert isinstance(fresh.train(0, start, 0.1, 0), np.ndarray)
     first = kept.train(0, start, 0.1, 0)
-    assert isinstance(first, Trained)
+    assert isinstance(first, TrainingResult)
     assert isinstance(first.state, bytes)
     second = kept.train(0, first.weights, 0.2, 1, first.state)
-    assert isinstance(second, Trained)
+    assert isinstance(second, TrainingResult)
     task, network = kept.task, model()
     optimiser = torch.optim.Adam(network.parameters(), lr=0.1)
     plain_loop(task, optimiser, network)  # type: ignore[arg-type]
@@ -103,7 +103,7 @@ def test_an_optimiser_starts_afresh_unless_it_is_kept() -> None:
     ],
 )
 def test_a_schedule_counts_a_clients_epochs(name: str, options: dict[str, Any], rates: list[float]) -> None:
-    descent = Descent(Training(schedule=name, schedule_options=options))
+    descent = OptimizerConfig(Training(schedule=name, schedule_options=options))
     again = pickle.loads(pickle.dumps(descent))
     for schedule in (descent.schedule, again.schedule):
         assert schedule is not None
@@ -131,7 +131,7 @@ def test_every_schedule_that_is_offered_can_be_had(name: str) -> None:
         "CyclicLR": {"base-lr": 0.1, "max-lr": 0.2},
         "OneCycleLR": {"max-lr": 0.2, "total-steps": 9},
     }
-    schedule = Descent(Training(schedule=name, schedule_options=options.get(name))).schedule
+    schedule = OptimizerConfig(Training(schedule=name, schedule_options=options.get(name))).schedule
     assert schedule is not None
     assert schedule.rate(0.1, 3) > 0
 

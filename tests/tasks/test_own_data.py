@@ -11,8 +11,8 @@ from torch.nn.utils.rnn import pad_sequence
 from torch.utils.data import DataLoader, Dataset, IterableDataset, TensorDataset, default_collate
 
 from spyker.config.scenario import Training
-from spyker.tasks.task import Metric, Trained
-from spyker.tasks.torch_task import Later, Measure, Stream, TorchTask
+from spyker.tasks.task import Metric, TrainingResult
+from spyker.tasks.torch_task import LazyDataset, Measure, StreamedDataset, TorchTask
 
 X = torch.randn(20, 3, generator=torch.Generator().manual_seed(1))
 Y = (X.sum(1) > 0).long()
@@ -63,8 +63,8 @@ def trained(dataset: Any, **named: Any) -> Any:
         (Pairs(), {}),
         (Rows(), {"inputs": "features"}),
         ([(x, y) for x, y in zip(X, Y, strict=True)], {}),
-        (Later(20, lambda: (X, Y)), {}),
-        (Later(20, lambda: {"x": X, "y": Y}), {}),
+        (LazyDataset(20, lambda: (X, Y)), {}),
+        (LazyDataset(20, lambda: {"x": X, "y": Y}), {}),
         (Pairs(), {"collate_fn": default_collate}),
         ((X, Y), {"collate_fn": default_collate}),
         ({"x": X, "y": Y}, {"collate_fn": default_collate}),
@@ -110,7 +110,7 @@ def test_a_stream_is_read_from_its_beginning_and_no_further_than_said() -> None:
                 yield X[i % 20], Y[i % 20]
                 i += 1
 
-    task = TorchTask(model(), [Stream(10, Endless())], (X, Y), TRAINING)
+    task = TorchTask(model(), [StreamedDataset(10, Endless())], (X, Y), TRAINING)
     assert task.size(0) == 10
     read.clear()
     first = task.train(0, task.initial(), 0.1, 0)
@@ -125,7 +125,7 @@ def test_a_stream_may_go_on_from_training_to_training() -> None:
         starts.append(step)
         return iter([(X[(step + i) % 20], Y[(step + i) % 20]) for i in range(5)])
 
-    task = TorchTask(model(), [Stream(5, source)], (X, Y), Training())
+    task = TorchTask(model(), [StreamedDataset(5, source)], (X, Y), Training())
     starts.clear()
     for step in (0, 7):
         task.train(0, task.initial(), 0.1, step)
@@ -133,14 +133,14 @@ def test_a_stream_may_go_on_from_training_to_training() -> None:
 
 
 def test_a_stream_that_ends_early_says_on_how_much_it_trained() -> None:
-    task = TorchTask(model(), [Stream(50, Flow())], (X, Y), Training())
+    task = TorchTask(model(), [StreamedDataset(50, Flow())], (X, Y), Training())
     answer = task.train(0, task.initial(), 0.1, 0)
-    assert isinstance(answer, Trained)
+    assert isinstance(answer, TrainingResult)
     assert answer.examples == 20
 
 
 def test_a_loader_of_a_stream_needs_a_count() -> None:
-    task = TorchTask(model(), [Stream(20, DataLoader(Flow(), batch_size=8))], (X, Y), Training())
+    task = TorchTask(model(), [StreamedDataset(20, DataLoader(Flow(), batch_size=8))], (X, Y), Training())
     assert isinstance(task.train(0, task.initial(), 0.1, 0), np.ndarray)
 
 
@@ -187,7 +187,7 @@ def test_training_loss_and_each_clients_own_test_are_reported() -> None:
     training = Training(report_loss=True, epochs=3)
     task = TorchTask(model(), [(X, Y)] * 2, (X, Y), training, also=also, client_tests=[(X, Y), (X[:5], Y[:5])])
     answer = task.train(1, task.initial(), 0.0, 0)
-    assert isinstance(answer, Trained)
+    assert isinstance(answer, TrainingResult)
     with torch.no_grad():
         expected = losses(model()(X), Y).mean()
         own = losses(model()(X[:5]), Y[:5]).mean()
@@ -205,7 +205,7 @@ def test_a_stream_of_rows_with_plain_lists_is_a_stream_of_numbers() -> None:
     """As Hugging Face's iterable datasets give them."""
     rows = [{"x": x.tolist(), "label": int(y), "text": "not used"} for x, y in zip(X, Y, strict=True)]
     named: dict[str, Any] = {"inputs": "x", "target": "label"}
-    lists = TorchTask(model(), [Stream(len(rows), rows)], rows, Training(), **named)
-    tensors = TorchTask(model(), [Stream(len(rows), list(zip(X, Y, strict=True)))], (X, Y), Training())
+    lists = TorchTask(model(), [StreamedDataset(len(rows), rows)], rows, Training(), **named)
+    tensors = TorchTask(model(), [StreamedDataset(len(rows), list(zip(X, Y, strict=True)))], (X, Y), Training())
     start = lists.initial()
     np.testing.assert_array_equal(lists.train(0, start, 0.1, 0), tensors.train(0, start, 0.1, 0))

@@ -12,10 +12,10 @@ from torch.utils.data import DataLoader, TensorDataset
 
 from spyker.config.scenario import Training, load
 from spyker.errors import TaskError, UsageError
-from spyker.tasks.checked_task import Guard
-from spyker.tasks.registry import choose, recipe, resolve
+from spyker.tasks.checked_task import CheckedTask
+from spyker.tasks.registry import choose, resolve, task_spec
 from spyker.tasks.task import Metric, Task
-from spyker.tasks.torch_task import Later, Measure, Stream, TorchTask
+from spyker.tasks.torch_task import LazyDataset, Measure, StreamedDataset, TorchTask
 
 TRAINING = Training()
 
@@ -71,9 +71,9 @@ LOSS = Metric("loss", higher_is_better=False)
         (lambda: task([{"x": 1.0, "y": 0}], inputs="image"), r"columns are 'x', 'y', and 'image' is not among them"),
         (lambda: task([3, 4]), r"client 0 an example of it is int"),
         (lambda: task(3), r"client 0 is int\. Give tensors"),
-        (lambda: task(iter([(X[0], 0)])), r"client 0 has no length.*spyker\.Stream\(count, dataset\)"),
-        (lambda: task(Stream(3, iter([(X[0], 0)]))), r"can be read only once"),
-        (lambda: task(Stream(0, [(X[0], 0)])), r"a Stream of 0 examples"),
+        (lambda: task(iter([(X[0], 0)])), r"client 0 has no length.*spyker\.StreamedDataset\(count, dataset\)"),
+        (lambda: task(StreamedDataset(3, iter([(X[0], 0)]))), r"can be read only once"),
+        (lambda: task(StreamedDataset(0, [(X[0], 0)])), r"a StreamedDataset of 0 examples"),
         (lambda: task(DataLoader(TensorDataset(X, Y), num_workers=2)), r"num_workers=2.*Write num_workers=0"),
         (lambda: task(DataLoader(TensorDataset(X, Y), 32, drop_last=True)), r"10 examples that gives no batch"),
         (lambda: task(data(), data(), client_tests=[data()]), r"data for 2 clients, and client_tests for 1"),
@@ -101,12 +101,12 @@ def test_as_many_datasets_as_clients(count: int, complaint: str) -> None:
 
     scenario = load(None, clients=4)
     with pytest.raises(UsageError, match=rf"world\.clients: adds {complaint}"):
-        recipe(resolve(replace(scenario, task=choose(make)))).make()
+        task_spec(resolve(replace(scenario, task=choose(make)))).make()
 
 
 def test_what_only_a_training_can_tell_names_client_and_shapes() -> None:
-    bad = Later(3, lambda: (torch.zeros(3, 5), torch.zeros(3).long()))
-    guard = Guard(task(data(), bad))
+    bad = LazyDataset(3, lambda: (torch.zeros(3, 5), torch.zeros(3).long()))
+    guard = CheckedTask(task(data(), bad))
     with pytest.raises(TaskError, match=r"(?s)training client 1.*batch is inputs float32 \(3, 5\), targets int64"):
         guard.train(1, guard.task.initial(), 0.1, 7)
 
@@ -147,14 +147,14 @@ def test_a_task_that_names_no_metric_has_no_targets() -> None:
 def test_no_client_of_any_task_may_be_without_examples() -> None:
     scenario = replace(load(None, clients=4), task=choose(Silent()))
     with pytest.raises(UsageError, match="client 0 has 0 examples"):
-        recipe(resolve(scenario)).make()
+        task_spec(resolve(scenario)).make()
 
 
 def test_an_error_that_says_what_to_do_comes_without_a_traceback() -> None:
     """A stream is opened when it is trained, and only then seen to be empty."""
-    made = task(Stream(10, [(X[0], Y[0])]), Stream(10, []))
+    made = task(StreamedDataset(10, [(X[0], Y[0])]), StreamedDataset(10, []))
     with pytest.raises(TaskError) as failure:
-        Guard(made).train(1, made.initial(), 0.1, 0)
+        CheckedTask(made).train(1, made.initial(), 0.1, 0)
     assert "client 1 gives no example" in str(failure.value)
     assert "Traceback" not in str(failure.value)
 
@@ -165,4 +165,4 @@ def test_a_function_that_cannot_be_told_what_a_task_must_know_is_shown_how_to_be
 
     remedy = r"does not take seed and training\. Declare it as a function of \(clients, seed, training, width\)"
     with pytest.raises(UsageError, match=remedy):
-        recipe(resolve(replace(load(None), task=choose(short)))).make()
+        task_spec(resolve(replace(load(None), task=choose(short)))).make()

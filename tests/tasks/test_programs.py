@@ -12,10 +12,10 @@ import numpy as np
 import torch
 from torch import nn
 from spyker.config.scenario import load
-from spyker.sim.simulate import run
+from spyker.sim.simulate import simulate
 from spyker.tasks.registry import choose, resolve
-from spyker.engines.start_engine import start
-from spyker.tasks.task import Task, Trained
+from spyker.engines.start_engine import start_engine
+from spyker.tasks.task import Task, TrainingResult
 from spyker.tasks.torch_task import TorchTask
 
 SCALE = np.float32(0.01)

@@ -15,7 +15,7 @@ from stub_task import Stub
 from spyker.cli.main import main
 from spyker.config.scenario import Scenario, TaskChoice, dump, from_table, load
 from spyker.errors import UsageError
-from spyker.tasks.registry import choose, recipe, resolve, with_task_defaults
+from spyker.tasks.registry import choose, resolve, task_spec, with_task_defaults
 from spyker.tasks.task import Metric, Task
 
 NOISY = """
@@ -43,11 +43,11 @@ def noisy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 @pytest.mark.parametrize("key", ["noise-level", "noise_level"])
 def test_an_option_with_a_dash_arrives_and_reads_back(key: str, noisy: Path) -> None:
     scenario = resolve(load(None, {"task.name": "noisy_task:make", f"task.{key}": 0.3}))
-    assert recipe(scenario).make().noise == 0.3  # type: ignore[attr-defined]
+    assert task_spec(scenario).make().noise == 0.3  # type: ignore[attr-defined]
     (noisy / "again.toml").write_text(dump(scenario))
     assert resolve(load(noisy / "again.toml")) == scenario
     for other in ("noise-level", "noise_level"):  # the command line's word counts, however the file spells it
-        task = recipe(resolve(load(noisy / "again.toml", {f"task.{other}": 0.7}))).make()
+        task = task_spec(resolve(load(noisy / "again.toml", {f"task.{other}": 0.7}))).make()
         assert task.noise == 0.7  # type: ignore[attr-defined]
 
 
@@ -99,14 +99,14 @@ def test_tasks_of_installed_packages_are_found(
     (about / "METADATA").write_text("Metadata-Version: 2.1\nName: noise-fl\nVersion: 1.0\n")
     (about / "entry_points.txt").write_text("[spyker.tasks]\nnoisy = noisy_task:make\ngone = no_module:make\n")
     scenario = resolve(load(None, {"task.noise-level": 0.2}, task="noisy"))
-    assert recipe(scenario).make().noise == 0.2  # type: ignore[attr-defined]
+    assert task_spec(scenario).make().noise == 0.2  # type: ignore[attr-defined]
     assert resolve(from_table(tomllib.loads(dump(scenario)))) == scenario
     with pytest.raises(UsageError, match=r"Did you mean 'noisy'\?"):
         resolve(load(None, task="nosiy"))
     with pytest.raises(UsageError, match=r"module:function, or choose one of.* digits.* noisy, gone"):
         resolve(load(None, task="xyz"))
     with pytest.raises(UsageError, match=r'"gone" cannot be imported'):
-        recipe(resolve(load(None, task="gone"))).make()
+        task_spec(resolve(load(None, task="gone"))).make()
     command = ["run", "--task", "noisy", "--clients", "4", "--duration", "1", "--workers", "1", "--out", "r"]
     assert main(command) == 0
 
@@ -126,12 +126,12 @@ def test_a_program_may_give_a_name_a_function_or_a_task() -> None:
     assert chosen("digits") == resolve(load(None))
     scenario = chosen(make_remembering, {"ballast": 3})
     assert scenario.task.name == "remembering_task:make"  # which can be run again from the record
-    assert recipe(scenario).make().ballast == 3  # type: ignore[attr-defined]
+    assert task_spec(scenario).make().ballast == 3  # type: ignore[attr-defined]
     assert resolve(from_table(tomllib.loads(dump(scenario)))).task == TaskChoice(scenario.task.name, {"ballast": 3})
     task = Remembering(5)
     scenario = chosen(task)
     assert scenario.task.name == "remembering_task.Remembering"
-    assert recipe(scenario).make() is task
+    assert task_spec(scenario).make() is task
     with pytest.raises(UsageError, match=r"was a function or an object of a Python program"):
         resolve(from_table(tomllib.loads(dump(scenario))))
 
@@ -140,7 +140,7 @@ def test_a_program_may_give_a_name_a_function_or_a_task() -> None:
 
     scenario = chosen(here)
     assert scenario.task.name.endswith("<locals>.here")
-    assert recipe(scenario).make().ballast == 100  # type: ignore[attr-defined]
+    assert task_spec(scenario).make().ballast == 100  # type: ignore[attr-defined]
     with pytest.raises(UsageError, match="Python program"):
         resolve(from_table(tomllib.loads(dump(scenario))))
 

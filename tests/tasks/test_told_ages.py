@@ -10,7 +10,7 @@ import spyker
 from spyker.net.training_thread import TrainingThread
 from spyker.protocol.facts import ClientReported, UpdateApplied
 from spyker.protocol.messages import Train
-from spyker.tasks.task import Metric, Task, Trained
+from spyker.tasks.task import Metric, Task, TrainingResult
 from spyker.vectors import Vector
 
 
@@ -25,8 +25,8 @@ class Ageing(Task):
     def size(self, client: int) -> int:
         return 1
 
-    def train(self, client: int, weights: Vector, rate: float, step: int, age: float) -> Trained:
-        return Trained(weights + np.float32(1), metrics={"age": age})
+    def train(self, client: int, weights: Vector, rate: float, step: int, age: float) -> TrainingResult:
+        return TrainingResult(weights + np.float32(1), metrics={"age": age})
 
     def evaluate(self, weights: Vector) -> float:
         return float(weights.sum())

@@ -14,8 +14,8 @@ from torch.utils.data import DataLoader, TensorDataset
 from spyker.config.scenario import Training, dump, load
 from spyker.errors import UsageError
 from spyker.tasks.plain_sgd import beyond_sgd
-from spyker.tasks.task import Trained
-from spyker.tasks.torch_task import Stream, TorchTask
+from spyker.tasks.task import TrainingResult
+from spyker.tasks.torch_task import StreamedDataset, TorchTask
 
 X = torch.randn(21, 3, generator=torch.Generator().manual_seed(1))
 Y = (X.sum(1) > 0).long()
@@ -81,12 +81,14 @@ def norm(**named: Any) -> nn.Module:
     return nn.Sequential(nn.Linear(3, 8), nn.BatchNorm1d(8, **named), nn.Linear(8, 2))
 
 
-@pytest.mark.parametrize("data", [(X, Y), DataLoader(TensorDataset(X, Y), 5), Stream(21, list(zip(X, Y, strict=True)))])
+@pytest.mark.parametrize(
+    "data", [(X, Y), DataLoader(TensorDataset(X, Y), 5), StreamedDataset(21, list(zip(X, Y, strict=True)))]
+)
 def test_a_last_batch_of_one_example_is_left_out_where_a_model_needs_two(data: Any) -> None:
     task = task_of(norm(), data, training=Training(batch_size=5 if isinstance(data, DataLoader) else 4, epochs=2))
     before = task.state_dict(task.initial())
     trained = task.train(0, task.initial(), 0.1, 0)
-    assert isinstance(trained, Trained)
+    assert isinstance(trained, TrainingResult)
     assert trained.examples == 20
     assert not torch.equal(task.state_dict(trained.weights)["1.running_mean"], before["1.running_mean"])
     assert int(task.state_dict(task.initial())["1.running_var"].sum()) == 8, "to look at the model changes nothing"
@@ -159,8 +161,8 @@ def test_accumulated_batches_are_one_batch(optimiser: str) -> None:
         for kind in ({"batch_size": 4, "accumulate": 2}, {"batch_size": 8})
     )  # type: ignore[arg-type]
     a, b = (task.train(0, task.initial(), 0.5, 3) for task in (small, large))
-    assert isinstance(a, Trained)
-    assert isinstance(b, Trained)
+    assert isinstance(a, TrainingResult)
+    assert isinstance(b, TrainingResult)
     np.testing.assert_allclose(a.weights, b.weights, rtol=1e-5, atol=1e-6)
     assert a.metrics is not None
     assert b.metrics is not None

@@ -9,7 +9,7 @@ from torch.utils.data import DataLoader, Dataset, TensorDataset
 from spyker.config.scenario import Training
 from spyker.errors import UsageError
 from spyker.own_code import value_digest
-from spyker.tasks.torch_task import Stream, TorchTask
+from spyker.tasks.torch_task import StreamedDataset, TorchTask
 from spyker.vectors import mix
 
 
@@ -150,7 +150,7 @@ def test_a_training_leaves_nothing_behind_in_the_task() -> None:
     clients = [
         (inputs, targets),
         DataLoader(TensorDataset(inputs, targets), 10),
-        Stream(8, list(zip(*examples(8), strict=True))),
+        StreamedDataset(8, list(zip(*examples(8), strict=True))),
     ]
     task = TorchTask(model, clients, (inputs, targets), Training(batch_size=10), seed=7)
     before, weights = value_digest(task), task.initial()

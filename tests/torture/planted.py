@@ -11,26 +11,26 @@ from typing import Any, NamedTuple
 import pytest
 
 from spyker.algorithms.spyker import Spyker
-from spyker.node.effects import Acknowledge, Tell
-from spyker.node.membership import RENEW, Seats
-from spyker.node.node import Host
-from spyker.node.outbox import Outbox, Posted
-from spyker.node.task_tokens import Ledger
+from spyker.node.effects import AcknowledgePeer, SendPeer
+from spyker.node.membership import RENEW, Membership
+from spyker.node.node import Node
+from spyker.node.outbox import Outbox, OutboxEntry
+from spyker.node.task_tokens import TaskTokens
 from spyker.node.views import View
 from spyker.protocol.server import Server
 
 
 def token_without_a_vote(patch: pytest.MonkeyPatch) -> None:
     """Whoever misses the token makes one, without asking."""
-    propose = Seats._propose
+    propose = Membership._propose
 
-    def hasty(self: Seats, wish: Any, pause: float) -> None:
+    def hasty(self: Membership, wish: Any, pause: float) -> None:
         if wish.why == RENEW:
             self._adopt(self.view.following(self.id))
         else:
             propose(self, wish, pause)
 
-    patch.setattr(Seats, "_propose", hasty)
+    patch.setattr(Membership, "_propose", hasty)
 
 
 def tokens_of_any_epoch(patch: pytest.MonkeyPatch) -> None:
@@ -46,10 +46,10 @@ def tokens_of_any_epoch(patch: pytest.MonkeyPatch) -> None:
 def answers_are_not_remembered(patch: pytest.MonkeyPatch) -> None:
     """An answer that is offered again, because a connection broke, is applied again."""
 
-    def forgetful(self: Ledger, client: int, number: int) -> None:
+    def forgetful(self: TaskTokens, client: int, number: int) -> None:
         self._check_number(client, number)
 
-    patch.setattr(Ledger, "take", forgetful)
+    patch.setattr(TaskTokens, "take", forgetful)
 
 
 def told_before_saved(patch: pytest.MonkeyPatch) -> None:
@@ -61,31 +61,31 @@ def told_before_saved(patch: pytest.MonkeyPatch) -> None:
         self.committed = self.last
 
     patch.setattr(Outbox, "post", hasty)
-    rest = Host._perform
+    rest = Node._perform
 
-    def and_sends(self: Host, actions: Any) -> None:
+    def and_sends(self: Node, actions: Any) -> None:
         rest(self, actions)
-        self._effects += [Tell(j) for j, box in self.outboxes.items() if box.last > box.sent]
+        self._effects += [SendPeer(j) for j, box in self.outboxes.items() if box.last > box.sent]
 
-    patch.setattr(Host, "_perform", and_sends)
+    patch.setattr(Node, "_perform", and_sends)
 
 
 def acknowledged_before_saved(patch: pytest.MonkeyPatch) -> None:
     """The sender of a message is told to forget it when it was handled, not when that is on the disk."""
-    finish = Host.finish
+    finish = Node.finish
 
-    def hasty(self: Host, actions: Any) -> None:
+    def hasty(self: Node, actions: Any) -> None:
         arrival = self._queue[0]
         finish(self, actions)
         if arrival.peer:
-            self._effects.append(Acknowledge(arrival.sender, arrival.number))
+            self._effects.append(AcknowledgePeer(arrival.sender, arrival.number))
 
-    patch.setattr(Host, "finish", hasty)
+    patch.setattr(Node, "finish", hasty)
 
 
 def no_fencing(patch: pytest.MonkeyPatch) -> None:
     """A process that is told to stop goes on."""
-    patch.setattr(Seats, "fence", lambda self, why: None)
+    patch.setattr(Membership, "fence", lambda self, why: None)
 
 
 def half_is_enough(patch: pytest.MonkeyPatch) -> None:
@@ -100,7 +100,7 @@ def half_is_enough(patch: pytest.MonkeyPatch) -> None:
 
 def no_leases(patch: pytest.MonkeyPatch) -> None:
     """Whoever has a token uses it, also when a majority may have given it up."""
-    patch.setattr(Seats, "may_lead", lambda self: True)
+    patch.setattr(Membership, "may_lead", lambda self: True)
 
 
 def untrained_newcomer(patch: pytest.MonkeyPatch) -> None:
@@ -111,14 +111,14 @@ def untrained_newcomer(patch: pytest.MonkeyPatch) -> None:
 
 def suspicion_for_ever(patch: pytest.MonkeyPatch) -> None:
     """Who was out of reach once is never waited for again."""
-    look = Seats.look
+    look = Membership.look
 
-    def resentful(self: Seats) -> None:
+    def resentful(self: Membership) -> None:
         before = self.suspected
         look(self)
         self.suspected = (self.suspected | before) & frozenset(self.others)
 
-    patch.setattr(Seats, "look", resentful)
+    patch.setattr(Membership, "look", resentful)
 
 
 def outboxes_keep_everything(patch: pytest.MonkeyPatch) -> None:
@@ -126,20 +126,20 @@ def outboxes_keep_everything(patch: pytest.MonkeyPatch) -> None:
 
     def hoarding(self: Outbox, message: Any) -> None:
         self.last += 1
-        self.entries.append(Posted(self.last, message))
+        self.entries.append(OutboxEntry(self.last, message))
 
     patch.setattr(Outbox, "post", hoarding)
 
 
 def late_greetings_are_old_states(patch: pytest.MonkeyPatch) -> None:
     """Who has saved while its greeting was on its way is taken for one that was rolled back."""
-    recognise = Seats.recognise
+    recognise = Membership.recognise
 
-    def suspicious(self: Seats, who: Any, expected: int | None = None) -> None:
+    def suspicious(self: Membership, who: Any, expected: int | None = None) -> None:
         self._met.pop(who.server, None)
         recognise(self, who, expected)
 
-    patch.setattr(Seats, "recognise", suspicious)
+    patch.setattr(Membership, "recognise", suspicious)
 
 
 class Bug(NamedTuple):

@@ -7,7 +7,7 @@ import pytest
 
 from spyker.cli.main import main
 from spyker.torture.campaign import campaign, shrink, torture
-from spyker.torture.fault_plan import WEIGHTS, Blow, plan
+from spyker.torture.fault_plan import WEIGHTS, Fault, fault_plan
 
 SEEDS, CHUNK = 200, 20
 
@@ -15,23 +15,23 @@ SEEDS, CHUNK = 200, 20
 @pytest.mark.parametrize("first", range(1, SEEDS + 1, CHUNK))
 def test_nothing_that_must_hold_is_violated(first: int) -> None:
     for seed in range(first, first + CHUNK):
-        verdict = torture(plan(seed, short=True))
+        verdict = torture(fault_plan(seed, short=True))
         assert not verdict.violation, f"seed {seed}, short: {verdict.violation}"
 
 
 def test_the_same_seed_is_the_same_history() -> None:
-    assert torture(plan(3, short=True)) == torture(plan(3, short=True))
+    assert torture(fault_plan(3, short=True)) == torture(fault_plan(3, short=True))
 
 
 def test_every_kind_of_blow_and_every_algorithm_occurs() -> None:
-    plans = [plan(seed, short=True) for seed in range(1, SEEDS + 1)]
+    plans = [fault_plan(seed, short=True) for seed in range(1, SEEDS + 1)]
     assert {blow.what for each in plans for blow in each.blows} == set(WEIGHTS)
     assert {each.algorithm for each in plans} == {"spyker", "stride", "sync-spyker", "hierfavg"}
 
 
 def test_a_failing_plan_is_shrunk_to_the_blows_that_matter() -> None:
-    blows = tuple(Blow(float(t), "crash", t) for t in range(2, 12))
-    failing = replace(plan(1), blows=blows)
+    blows = tuple(Fault(float(t), "crash", t) for t in range(2, 12))
+    failing = replace(fault_plan(1), blows=blows)
     small = shrink(failing, lambda candidate: {4, 9} <= {blow.a for blow in candidate.blows})
     assert [blow.a for blow in small.blows] == [4, 9]
 
@@ -41,7 +41,7 @@ def test_a_campaign_ends_at_the_first_violation(monkeypatch: pytest.MonkeyPatch)
 
     def fails_at_three(seed: int) -> object:
         tried.append(seed)
-        return torture(plan(1, short=True))._replace(seed=seed, violation="three" if seed == 3 else "")
+        return torture(fault_plan(1, short=True))._replace(seed=seed, violation="three" if seed == 3 else "")
 
     monkeypatch.setattr("spyker.torture.campaign.torture_seed", fails_at_three)
     assert [verdict.seed for verdict in campaign(range(1, 9), workers=1)] == [1, 2, 3]
@@ -52,7 +52,7 @@ def test_ctrl_c_tells_how_far_it_came(monkeypatch: pytest.MonkeyPatch, capsys: p
     def pressed_at_three(seed: int) -> object:
         if seed == 3:
             raise KeyboardInterrupt
-        return torture(plan(1, short=True))._replace(seed=seed)
+        return torture(fault_plan(1, short=True))._replace(seed=seed)
 
     monkeypatch.setattr("spyker.torture.campaign.torture_seed", pressed_at_three)
     assert main(["torture", "--seeds", "1-9", "--workers", "1"]) == 130

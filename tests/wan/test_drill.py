@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from spyker.protocol.facts import ClientReported, Fact, Merged, SyncStarted, TokenArrived, UpdateApplied
-from spyker.records import Follower, Resumed
+from spyker.records import Follower, ServerResumed
 from wan.drill.book import Book, Told
 from wan.drill.checks import breaks, one_token, trainings_counted
 from wan.drill.drills import judge_losses
@@ -66,7 +66,7 @@ def test_two_servers_with_one_token() -> None:
 
 def test_versions_that_are_missing_or_come_twice() -> None:
     one, two, three = (update(0, v, v)[:1] for v in (1, 2, 3))
-    restart: list[tuple[float, Fact]] = [(4.0, Resumed(0, 1, 1))]
+    restart: list[tuple[float, Fact]] = [(4.0, ServerResumed(0, 1, 1))]
     assert breaks(book(s0=one + two + three).of(0)) == []
     assert breaks(book(s0=one + two + restart + two).of(0)) == []
     assert breaks(book(s0=one + three).of(0))

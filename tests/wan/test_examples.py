@@ -15,7 +15,7 @@ import pytest
 from spyker.config.scenario import load
 from spyker.config.sections import kebab
 from spyker.net.metrics import Metrics
-from spyker.net.server_config import Deployment
+from spyker.net.server_config import DeploymentOptions
 from wan.deployment import clients_of, wait_for_word
 from wan.namespaces import why_not
 from wan.network import Network
@@ -52,7 +52,7 @@ def test_alerts_and_document_name_metrics_that_exist() -> None:
 
 def test_the_document_names_keys_and_files_that_exist() -> None:
     text = (ROOT / "docs" / "deploy.md").read_text()
-    keys = {kebab(field.name) for field in dataclasses.fields(Deployment)}
+    keys = {kebab(field.name) for field in dataclasses.fields(DeploymentOptions)}
     table = text.partition("| key | what it does |")[2].partition("\n\n")[0]
     named = set(re.findall(r"`([a-z-]+)`", table))
     assert named

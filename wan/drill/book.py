@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import NamedTuple, TypeVar
 
 from spyker.protocol.facts import ClientReported, Fact, Merged, SyncStarted, UpdateApplied
-from spyker.records import Follower, Resumed, RunStarted
+from spyker.records import Follower, RunStarted, ServerResumed
 from wan.drill.task import STEP
 
 F = TypeVar("F", bound=Fact)
@@ -75,7 +75,7 @@ class Life:
                     steps[fact.client] = int(fact.metrics[STEP])
                 else:
                     kept[place] = (*kept[place][:2], int(fact.metrics[STEP]))
-            elif isinstance(fact, Resumed):
+            elif isinstance(fact, ServerResumed):
                 nameless.clear()
                 steps.clear()
                 while kept and kept[-1][1].version > fact.version:

@@ -6,7 +6,7 @@ from collections import Counter, defaultdict
 
 from spyker.protocol.facts import SyncStarted, TokenArrived, UpdateApplied
 from spyker.protocol.server import epoch_of
-from spyker.records import Resumed
+from spyker.records import ServerResumed
 from wan.deployment import server_place
 from wan.drill.book import Book, Life
 from wan.drill.deployed import Deployed
@@ -61,7 +61,7 @@ def breaks(life: Life) -> list[str]:
             if fact.version != version + 1:
                 found.append(f"server {life.server}: {fact.version} after {version}")
             version = fact.version
-        elif isinstance(fact, Resumed):
+        elif isinstance(fact, ServerResumed):
             if version - fact.version != fact.lost:
                 found.append(f"server {life.server}: {fact.lost} lost from {version} to {fact.version}")
             version = fact.version

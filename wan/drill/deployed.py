@@ -16,8 +16,8 @@ from typing import Any
 
 from spyker.config.scenario import Scenario
 from spyker.errors import DeploymentError
-from spyker.net.admin_socket import give_order
-from spyker.net.parent_death import with_parent
+from spyker.net.admin_socket import send_command
+from spyker.net.parent_death import die_with_parent
 from spyker.net.server_config import load_config, write_config
 from wan.deployment import (
     CLIENT_PORT,
@@ -67,7 +67,7 @@ class Deployed:
             stdout=log,
             stderr=log,
             start_new_session=True,  # Ctrl-C is for us, and it is we who end it
-            preexec_fn=with_parent(),
+            preexec_fn=die_with_parent(),
         )
 
     def serve(self, server: int, *more: str) -> None:
@@ -151,7 +151,7 @@ class Deployed:
     def has_token(self, server: int) -> bool:
         """Whether a server has the token at this moment."""
         try:
-            return bool(give_order(self.folder / f"state-{server}", {"order": "members"})["token"])
+            return bool(send_command(self.folder / f"state-{server}", {"order": "members"})["token"])
         except DeploymentError:
             return False
 

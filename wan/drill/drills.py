@@ -8,8 +8,8 @@ from collections.abc import Callable
 
 from spyker.cli.codes import MUST_NOT_GO_ON
 from spyker.net.checkpoints import latest
-from spyker.protocol.facts import Reformed, SyncStarted, UpdateApplied
-from spyker.records import Resumed
+from spyker.protocol.facts import EpochStarted, SyncStarted, UpdateApplied
+from spyker.records import ServerResumed
 from wan.deployment import clients_place, server_place
 from wan.drill.deployed import Deployed
 from wan.drill.report import Loss, Report, seconds
@@ -134,7 +134,7 @@ def kill(deployed: Deployed, report: Report) -> None:
     merged = deployed.until(lambda: deployed.book.all_merged([server, *rest], restarted), PATIENCE)
     took = after(merged, restarted)
     report.add("kill", "restarted, it and all others merge each other", seconds(took), "they do", merged is not None)
-    resumed = [fact for _, fact in life.facts(Resumed, killed)]
+    resumed = [fact for _, fact in life.facts(ServerResumed, killed)]
     lost = sum(max(0, version - fact.version) for fact in resumed)
     report.add("kill", "saved updates that it lost", str(lost), "0", bool(resumed) and lost == 0)
     unsaved = sum(fact.lost for fact in resumed)
@@ -155,7 +155,7 @@ def stop(deployed: Deployed, report: Report) -> None:
     took = after(merged, woken)
     report.add("stop", "woken, it and all others merge each other", seconds(took), "they do", merged is not None)
     life = deployed.book.of(server)
-    news = next((at for at, _ in life.facts(Reformed, woken)), time.time())
+    news = next((at for at, _ in life.facts(EpochStarted, woken)), time.time())
     old = sum(1 for _ in life.facts(SyncStarted, woken, news))
     report.add("stop", "synchronisations that it started with its old token", str(old), "0", old == 0)
     report.events.append((stopped, woken, f"server {server} stopped, with the token"))
@@ -188,7 +188,7 @@ def cut_off(deployed: Deployed, report: Report, length: float = MINUTE) -> None:
     report.add(
         "cut-off", "updates of the minority's clients", f"{updates}, {earlier} before", "it serves them", updates > 0
     )
-    epochs = sum(1 for _ in life.facts(Reformed, cut, healed))
+    epochs = sum(1 for _ in life.facts(EpochStarted, cut, healed))
     late = sum(1 for _ in life.facts(SyncStarted, cut + LEASE, healed))
     report.add("cut-off", "tokens that the minority made", str(epochs), "0", epochs == 0)
     report.add("cut-off", "synchronisations that it started without a lease", str(late), "0", late == 0)

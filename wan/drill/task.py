@@ -6,7 +6,7 @@ from typing import Any
 
 from spyker.config.scenario import Training
 from spyker.tasks.built_in.quadratic import Options, Quadratic
-from spyker.tasks.task import Trained
+from spyker.tasks.task import TrainingResult
 from spyker.vectors import Vector
 
 STEP = "step"
@@ -17,7 +17,7 @@ class Counted(Quadratic):
 
     def train(self, client: int, weights: Vector, rate: float, step: int) -> Any:
         """As ever, with the number."""
-        return Trained(super().train(client, weights, rate, step), metrics={STEP: float(step)})
+        return TrainingResult(super().train(client, weights, rate, step), metrics={STEP: float(step)})
 
 
 def counted(clients: int, seed: int, training: Training) -> Counted:

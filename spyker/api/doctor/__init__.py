@@ -4,7 +4,7 @@ Something is *wrong* if Spyker, or the deployment that was asked about, cannot w
 some commands need, or what will be wrong one day.
 """
 
-from spyker.api.doctor.finding import Finding, State
+from spyker.api.doctor.finding import Finding, Severity
 from spyker.api.doctor.places import examine
 
-__all__ = ["Finding", "State", "examine"]
+__all__ = ["Finding", "Severity", "examine"]

@@ -6,7 +6,7 @@ import enum
 from dataclasses import dataclass
 
 
-class State(enum.Enum):
+class Severity(enum.Enum):
     """How bad it is."""
 
     FINE = "fine"
@@ -19,21 +19,21 @@ class Finding:
     """One thing."""
 
     what: str
-    state: State
+    state: Severity
     found: str
     remedy: str = ""
 
 
 def fine(what: str, found: str) -> Finding:
     """Nothing to do."""
-    return Finding(what, State.FINE, found)
+    return Finding(what, Severity.FINE, found)
 
 
 def note(what: str, found: str, remedy: str) -> Finding:
     """Only some need it, or it will be wrong one day."""
-    return Finding(what, State.NOTE, found, remedy)
+    return Finding(what, Severity.NOTE, found, remedy)
 
 
 def wrong(what: str, found: str, remedy: str) -> Finding:
     """It cannot work like this."""
-    return Finding(what, State.WRONG, found, remedy)
+    return Finding(what, Severity.WRONG, found, remedy)

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from spyker.experiments.claims import NOT_REACHED, truth
 from spyker.experiments.item import ALGORITHM_TITLES, Item, Results, Section, Table
 from spyker.plots.figures import legend, lines, meaning, panels
-from spyker.plots.samples import Sample, before, every, sample, times
+from spyker.plots.samples import SeedSample, before, every, sample, times
 
 RUNS = {title: {"algorithm": name} for name, title in ALGORITHM_TITLES.items()}
 SPYKER, BASELINES = "Spyker", ("FedAsync", "HierFAVG", "FedAvg")
@@ -16,7 +16,7 @@ SPYKER, BASELINES = "Spyker", ("FedAsync", "HierFAVG", "FedAvg")
 CIFAR10_LEAST = 0.3  # accuracy; ten classes and a few updates give 0.2, whatever the algorithm
 
 
-def common_levels(results: Results, least: float | None = None) -> Sample:
+def common_levels(results: Results, least: float | None = None) -> SeedSample:
     """For each seed, the best score that all algorithms reached, but none beyond what they were to reach: there they
     can be compared.
 
@@ -34,27 +34,27 @@ def common_levels(results: Results, least: float | None = None) -> Sample:
     return sample(levels)
 
 
-def level_head(levels: Sample, least: float | None) -> str:
+def level_head(levels: SeedSample, least: float | None) -> str:
     """The head of a column of times to :func:`common_levels`."""
     enough = "" if least is None else f", {least:g} or more"
     return f"time to the level all reach{enough} ({levels.text('.3g')})"
 
 
-def first_of(samples: dict[str, Sample], label: str) -> list[bool | None]:
+def first_of(samples: dict[str, SeedSample], label: str) -> list[bool | None]:
     """For each seed, whether ``label`` is before all others; a tie is not."""
     others = [s.ranges for name, s in samples.items() if name != label]
     rows = zip(samples[label].ranges, *others, strict=True)
     return [every(before(mine, theirs) for theirs in row) for mine, *row in rows]
 
 
-def last_of(samples: dict[str, Sample], label: str) -> list[bool | None]:
+def last_of(samples: dict[str, SeedSample], label: str) -> list[bool | None]:
     """For each seed, whether ``label`` is behind all others."""
     others = [s.ranges for name, s in samples.items() if name != label]
     rows = zip(samples[label].ranges, *others, strict=True)
     return [every(before(theirs, mine) for theirs in row) for mine, *row in rows]
 
 
-def not_behind(samples: dict[str, Sample], label: str, *, ahead: bool) -> str:
+def not_behind(samples: dict[str, SeedSample], label: str, *, ahead: bool) -> str:
     """Who, on average, is no later than ``label``; or, with ``ahead``, no earlier."""
     mine, found = samples[label].mean_range, []
     for name, theirs in samples.items():

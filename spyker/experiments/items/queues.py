@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import math
 
-from spyker.experiments.claims import Claim, Kind, truth
+from spyker.experiments.claims import Claim, ClaimKind, truth
 from spyker.experiments.item import Item, Results, Section, Table
 from spyker.plots.figures import legend, panels, steps
 from spyker.records import RunRecord
@@ -53,7 +53,7 @@ def tell(results: Results) -> Section:
             "FedAsync's queue grows to nearly 80 between 300 and 600 ms",
             80.0,
             results.numbers[fedasync, "longest queue from 0.3 s to 0.6 s"],
-            kind=Kind.LEVEL,
+            kind=ClaimKind.LEVEL,
             why="how closely clients begin together decides",
         ),
         truth(

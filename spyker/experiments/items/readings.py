@@ -14,7 +14,7 @@ from spyker.experiments.item import Item, Results, Section, Settings, Table
 from spyker.experiments.items.latency import NETWORKS
 from spyker.experiments.speed import gain
 from spyker.plots.figures import BARS, bars, legend, panels
-from spyker.plots.samples import Sample, less
+from spyker.plots.samples import SeedSample, less
 
 TARGET, PAPER = 0.9, 61.0
 BY_MEAN = "less time than FedAsync, mean of servers (%)"
@@ -97,7 +97,7 @@ def compare(results: Results, readings: Mapping[str, tuple[str, str]], caption: 
     return Section([], [Table("", heads, rows)], figure, f"{caption} {BARS} They end at −100 %.", {}, notes)
 
 
-def largest(gains: Mapping[str, tuple[Sample, Sample]]) -> str:
+def largest(gains: Mapping[str, tuple[SeedSample, SeedSample]]) -> str:
     """Which reading shows most of the paper's gain, in words. The best of many is partly luck, so it is no claim."""
     words = []
     for i, by in enumerate(("the mean of the servers", "the average of their models")):

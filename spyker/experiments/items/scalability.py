@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import partial
 
-from spyker.experiments.claims import Claim, Kind, truth
+from spyker.experiments.claims import Claim, ClaimKind, truth
 from spyker.experiments.item import ALGORITHM_TITLES, Item, Results, Section, Table
 from spyker.experiments.items.accuracy import BASELINES, first_of, last_of, not_behind
 from spyker.experiments.speed import gain
@@ -76,7 +76,7 @@ def tell(results: Results, *, share: str, why: str, again: bool) -> Section:
             by_200["Spyker"],
             neutral=1.0,
             unit=" ×",
-            kind=Kind.LIMIT,
+            kind=ClaimKind.LIMIT,
             why=why,
             again=again,
         ),

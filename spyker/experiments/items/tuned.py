@@ -15,7 +15,7 @@ from spyker.experiments.claims import NOT_REACHED, truth
 from spyker.experiments.item import ALGORITHM_TITLES, NOT_IN_PAPER, Item, Results, Section, Settings, Table
 from spyker.experiments.items.accuracy import CIFAR10_LEAST, common_levels, first_of, level_head, not_behind
 from spyker.plots.figures import BARS, bars, legend, lines, meaning, panels
-from spyker.plots.samples import Sample
+from spyker.plots.samples import SeedSample
 
 TARGETS = (0.9, 0.95)
 TUNING_TARGET = 0.8  # soon reached, so that a search costs little
@@ -64,7 +64,7 @@ def tell_tuning(results: Results) -> Section:
     return Section([], [Table("", heads, rows)], figure, caption, {}, beside_preset(winners))
 
 
-def at_least(times: Sample, settings: Settings) -> float:
+def at_least(times: SeedSample, settings: Settings) -> float:
     """The mean of some times; whoever did not get so far takes at least as long as the run."""
     duration = float(str(settings["duration"]))
     return sum(duration if n is None else n for n in times.numbers) / max(1, len(times.numbers))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import statistics
 
-from spyker.experiments.claims import Claim, Kind, truth
+from spyker.experiments.claims import Claim, ClaimKind, truth
 from spyker.experiments.item import Item, Results, Section, Table
 from spyker.experiments.items.queues import WITHOUT_DATA
 from spyker.plots.figures import density, kernel_density, legend, panels
@@ -44,18 +44,28 @@ def tell(results: Results) -> Section:
     )
     claims = [
         Claim(
-            "most clients contribute around 300 updates in Spyker", 300.0, typical[spyker], kind=Kind.LEVEL, why=slower
+            "most clients contribute around 300 updates in Spyker",
+            300.0,
+            typical[spyker],
+            kind=ClaimKind.LEVEL,
+            why=slower,
         ),
-        Claim("most clients contribute around 200 in FedAsync", 200.0, typical[fedasync], kind=Kind.LEVEL, why=fewer),
+        Claim(
+            "most clients contribute around 200 in FedAsync", 200.0, typical[fedasync], kind=ClaimKind.LEVEL, why=fewer
+        ),
         truth(
             "FedAsync's distribution has the steeper peak",
             [None if a is None or b is None else a > b for a, b in peaks],
             slower,
         ),
         Claim(
-            "a few fast clients contribute around 1,400 in Spyker", 1400.0, fastest[spyker], kind=Kind.LEVEL, why=slower
+            "a few fast clients contribute around 1,400 in Spyker",
+            1400.0,
+            fastest[spyker],
+            kind=ClaimKind.LEVEL,
+            why=slower,
         ),
-        Claim("and around 1,700 in FedAsync", 1700.0, fastest[fedasync], kind=Kind.LEVEL, why=fewer),
+        Claim("and around 1,700 in FedAsync", 1700.0, fastest[fedasync], kind=ClaimKind.LEVEL, why=fewer),
     ]
     heads = ["", "median (paper: peak)", "fewest", "most (paper: second peak)", "peak of the density"]
     notes = "Who contributes how much does not depend on what is learnt: a model of MNIST's size, and no data."

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from spyker.config.scenario import Scenario
-from spyker.experiments.race.intervals import Times
-from spyker.experiments.race.worlds import STAY, World
+from spyker.experiments.race.intervals import SeedTimes
+from spyker.experiments.race.worlds import STAY, RaceWorld
 from spyker.experiments.runner import folder_of, is_diverged, is_finished
 from spyker.plots.curves import Curve, curve
 from spyker.records import RunRecord
@@ -22,9 +22,9 @@ class Cell:
 
     seeds: tuple[int, ...]
     curves: tuple[Curve | None, ...]
-    first: Times
+    first: SeedTimes
     """When the mean of the servers first reached the target."""
-    stays: Times
+    stays: SeedTimes
     """When it did so and stayed."""
 
     @property
@@ -33,7 +33,7 @@ class Cell:
         return [None if c is None else c.mean[-1] for c in self.curves]
 
 
-def read_cell(scenarios: Sequence[Scenario], root: Path, world: World) -> Cell | None:
+def read_cell(scenarios: Sequence[Scenario], root: Path, world: RaceWorld) -> Cell | None:
     """What came of an entry's runs; nothing if some are not there yet."""
     folders = [folder_of(scenario, root) for scenario in scenarios]
     if not all(is_finished(folder) or is_diverged(folder) for folder in folders):
@@ -43,8 +43,8 @@ def read_cell(scenarios: Sequence[Scenario], root: Path, world: World) -> Cell |
     return Cell(
         tuple(scenario.seed for scenario in scenarios),
         curves,
-        Times(tuple(t if t is not None and t <= world.horizon else None for t in first), world.horizon),
-        Times(tuple(None if c is None else stays(c, world.target) for c in curves), world.horizon),
+        SeedTimes(tuple(t if t is not None and t <= world.horizon else None for t in first), world.horizon),
+        SeedTimes(tuple(None if c is None else stays(c, world.target) for c in curves), world.horizon),
     )
 
 

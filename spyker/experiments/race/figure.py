@@ -14,9 +14,9 @@ from spyker.experiments.race.lineup import Race, title
 from spyker.experiments.race.worlds import OURS, TWO_LABELS
 from spyker.plots.figures import PRINT, caption, dots, lines, meaning
 from spyker.plots.run_groups import seeds_in_words
-from spyker.plots.styles import looks
+from spyker.plots.styles import line_styles
 
-OUR_LOOK: dict[str, Any] = {**looks([title(OURS)], 2.4)[0], "zorder": 5}
+OUR_LOOK: dict[str, Any] = {**line_styles([title(OURS)], 2.4)[0], "zorder": 5}
 # Whoever is the best is another algorithm in each world: these two are nobody's colours.
 PAPERS_LOOK: dict[str, Any] = {"color": "0.3", "marker": "s"}
 OTHER_LOOK: dict[str, Any] = {"color": "0.65", "marker": "D"}
@@ -50,7 +50,7 @@ def figure(race: Race) -> Figure:
         series: dict[str, tuple[list[tuple[float, bool] | None], dict[str, Any]]] = {
             title(OURS): ([mean(p.ours) for p in compact], OUR_LOOK),
             "best of the paper's five": ([mean(p.papers and p.papers[1]) for p in compact], PAPERS_LOOK),
-            HierFAVGM.title: ([mean(p.momentum) for p in compact], looks([HierFAVGM.title])[0]),
+            HierFAVGM.title: ([mean(p.momentum) for p in compact], line_styles([HierFAVGM.title])[0]),
             "best other rival": ([mean(p.other and p.other[1]) for p in compact], OTHER_LOOK),
         }
         known = {label: pair for label, pair in series.items() if any(n is not None for n in pair[0])}

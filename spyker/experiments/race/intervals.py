@@ -16,7 +16,7 @@ CONFIDENCE = 0.95
 
 
 @dataclass(frozen=True, slots=True)
-class Estimate:
+class IntervalEstimate:
     """A number and its confidence interval; with a single seed there is none."""
 
     value: float
@@ -42,7 +42,7 @@ class Estimate:
 
 
 @dataclass(frozen=True, slots=True)
-class Times:
+class SeedTimes:
     """A time once per seed, in the order of seeds; ``None`` where it was not reached within the horizon."""
 
     numbers: tuple[float | None, ...]
@@ -58,7 +58,7 @@ class Times:
         """Whether every seed got there."""
         return None not in self.numbers
 
-    def mean(self) -> Estimate:
+    def mean(self) -> IntervalEstimate:
         """The mean time."""
         return estimate(self.filled, "" if self.whole else ">")
 
@@ -72,13 +72,17 @@ def interval(numbers: Sequence[float]) -> tuple[float, float | None]:
     return mean, quantile * statistics.stdev(numbers) / math.sqrt(len(numbers))
 
 
-def estimate(numbers: Sequence[float], mark: str = "") -> Estimate:
+def estimate(numbers: Sequence[float], mark: str = "") -> IntervalEstimate:
     """The mean with its confidence interval."""
     value, half = interval(numbers)
-    return Estimate(value, None, None, mark) if half is None else Estimate(value, value - half, value + half, mark)
+    return (
+        IntervalEstimate(value, None, None, mark)
+        if half is None
+        else IntervalEstimate(value, value - half, value + half, mark)
+    )
 
 
-def ratio(ours: Times, theirs: Times) -> Estimate:
+def ratio(ours: SeedTimes, theirs: SeedTimes) -> IntervalEstimate:
     """How many times theirs our time is: the geometric mean over the seeds that both have."""
     pairs = list(zip(ours.numbers, theirs.numbers, strict=False))
     logs = [math.log((ours.horizon if a is None else a) / (theirs.horizon if b is None else b)) for a, b in pairs]
@@ -86,10 +90,10 @@ def ratio(ours: Times, theirs: Times) -> Estimate:
     late, open_end = any(a is None for a, _ in pairs), any(b is None for _, b in pairs)
     mark = "?" if late and open_end else ">" if late else "<" if open_end else ""
     low, high = (None if end is None else math.exp(end) for end in (log.low, log.high))
-    return Estimate(math.exp(log.value), low, high, mark)
+    return IntervalEstimate(math.exp(log.value), low, high, mark)
 
 
-def difference(ours: Times, theirs: Times) -> Estimate:
+def difference(ours: SeedTimes, theirs: SeedTimes) -> IntervalEstimate:
     """By how many seconds our time is longer than theirs: the mean over the seeds that both have."""
     pairs = list(zip(ours.filled, theirs.filled, strict=False))
     return estimate([a - b for a, b in pairs], ratio(ours, theirs).mark)

@@ -16,7 +16,7 @@ from spyker.experiments.chains import Chain
 from spyker.experiments.item import Settings
 from spyker.experiments.race.board import Cell, read_cell
 from spyker.experiments.race.search import Trial, best, search
-from spyker.experiments.race.worlds import IMBALANCE, OURS, STAY, TWO_LABELS, Course, World
+from spyker.experiments.race.worlds import IMBALANCE, OURS, STAY, TWO_LABELS, Course, RaceWorld
 from spyker.experiments.runner import with_seeds
 from spyker.tasks.registry import resolve
 
@@ -24,7 +24,7 @@ NEAR = 2.0  # how many times the best's time is near enough to take part beyond 
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class RaceEntry:
     """An algorithm with settings."""
 
     label: str
@@ -56,7 +56,7 @@ class Race:
     def __init__(
         self,
         course: Course,
-        worlds: Sequence[World],
+        worlds: Sequence[RaceWorld],
         algorithms: Sequence[str],
         root: Path,
         trials: int | None = None,
@@ -74,25 +74,25 @@ class Race:
 
     # --- What is to be run -------------------------------------------------------------------------------------------
 
-    def tuned(self, algorithm: str, world: World) -> Settings | None:
+    def tuned(self, algorithm: str, world: RaceWorld) -> Settings | None:
         """The settings that won the search for a world; nothing while it goes on."""
         trials = self.searches[algorithm, world.takes].result
         return None if trials is None else best(trials).settings
 
-    def entries(self, world: World) -> dict[str, Entry]:
+    def entries(self, world: RaceWorld) -> dict[str, RaceEntry]:
         """Who runs in a world, by label; those whose search goes on are not among them."""
         found = {}
         for algorithm in self.field(world):
             settings = self.tuned(algorithm, world)
             if settings is not None:
-                found[title(algorithm)] = Entry(title(algorithm), algorithm, settings)
+                found[title(algorithm)] = RaceEntry(title(algorithm), algorithm, settings)
                 if algorithm == OURS and world.name in (TWO_LABELS, IMBALANCE):
-                    found[end_label()] = Entry(end_label(), OURS, settings, to_the_end=True)
+                    found[end_label()] = RaceEntry(end_label(), OURS, settings, to_the_end=True)
         if OURS in self.algorithms:
-            found[defaults_label()] = Entry(defaults_label(), OURS, {})
+            found[defaults_label()] = RaceEntry(defaults_label(), OURS, {})
         return found
 
-    def field(self, world: World) -> Sequence[str]:
+    def field(self, world: RaceWorld) -> Sequence[str]:
         """The algorithms that run in a world.
 
         All in the paper's, and where what is slow there may be fast; then those that were near the best in one of the
@@ -117,7 +117,7 @@ class Race:
             there |= {a for a, ts in times.items() if any(t <= NEAR * b for t, b in zip(ts, fastest, strict=True))}
         return [a for a in self.algorithms if a in there]
 
-    def scenarios(self, world: World, entry: Entry) -> Sequence[Scenario]:
+    def scenarios(self, world: RaceWorld, entry: RaceEntry) -> Sequence[Scenario]:
         """The runs of an entry in a world, one per seed."""
         ending: Settings = {"duration": world.horizon}
         if not entry.to_the_end:
@@ -142,7 +142,7 @@ class Race:
 
     # --- What came of it ---------------------------------------------------------------------------------------------
 
-    def cell(self, world: World, label: str) -> Cell | None:
+    def cell(self, world: RaceWorld, label: str) -> Cell | None:
         """What an entry did in a world, if all of its runs are there."""
         key = world.name, label
         if key not in self._cells:
@@ -153,12 +153,12 @@ class Race:
             self._cells[key] = cell
         return self._cells[key]
 
-    def _entry(self, world: World, label: str) -> Entry | None:
+    def _entry(self, world: RaceWorld, label: str) -> RaceEntry | None:
         """An entry by its label, without asking who takes part, which depends on what entries did."""
         if label == defaults_label():
-            return Entry(label, OURS, {})
+            return RaceEntry(label, OURS, {})
         algorithm = OURS if label == end_label() else next((a for a in self.algorithms if title(a) == label), None)
         settings = None if algorithm is None else self.tuned(algorithm, world)
         if algorithm is None or settings is None:
             return None
-        return Entry(label, algorithm, settings, to_the_end=label == end_label())
+        return RaceEntry(label, algorithm, settings, to_the_end=label == end_label())

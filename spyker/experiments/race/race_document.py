@@ -22,7 +22,7 @@ from spyker.experiments.race.tables import (
     winners,
     world_table,
 )
-from spyker.experiments.race.worlds import INTERVAL, OURS, STAY, World
+from spyker.experiments.race.worlds import INTERVAL, OURS, STAY, RaceWorld
 from spyker.plots.figures import save_figure
 from spyker.records import write_atomically
 from spyker.version import __version__
@@ -73,7 +73,7 @@ def document(race: Race, picture: str) -> str:
     return "\n".join(part for part in parts if part)
 
 
-def absent(race: Race, where: str, worlds: Sequence[World]) -> str:
+def absent(race: Race, where: str, worlds: Sequence[RaceWorld]) -> str:
     """Who was left out."""
     names = [title(a) for a in race.algorithms if any(a not in race.field(world) for world in worlds)]
     return f"Left out {where}: {', '.join(names)}.\n" if names else ""

@@ -17,7 +17,7 @@ from spyker.config.scenario import Scenario, load
 from spyker.experiments.chains import Steps
 from spyker.experiments.item import Settings
 from spyker.experiments.race.spaces import SPACES, STARTS
-from spyker.experiments.race.worlds import INTERVAL, Course, World
+from spyker.experiments.race.worlds import INTERVAL, Course, RaceWorld
 from spyker.plots.curves import Curve, curve
 from spyker.records import RunRecord
 from spyker.tasks.registry import resolve
@@ -43,7 +43,7 @@ class Trial:
     """When it would have been cut off."""
 
 
-def search(algorithm: str, world: World, course: Course, trials: int) -> Steps[list[Trial]]:
+def search(algorithm: str, world: RaceWorld, course: Course, trials: int) -> Steps[list[Trial]]:
     """All trials of an algorithm in a world, in their order."""
     sampler = optuna.samplers.TPESampler(seed=SAMPLER_SEED, n_startup_trials=RANDOM_TRIALS)
     study = optuna.create_study(sampler=sampler)
@@ -59,7 +59,7 @@ def search(algorithm: str, world: World, course: Course, trials: int) -> Steps[l
     return done
 
 
-def scenario(algorithm: str, settings: Settings, world: World, course: Course, limit: float) -> Scenario:
+def scenario(algorithm: str, settings: Settings, world: RaceWorld, course: Course, limit: float) -> Scenario:
     """The run of a trial."""
     ending: Settings = {"evaluation.stop-at": world.target, "duration": limit, "seed": SEED}
     layers = [world.settings, course.held_back, {"algorithm": algorithm}, settings, ending]

@@ -8,13 +8,13 @@ from collections.abc import Iterable, Sequence
 
 from spyker.algorithms.hierfavgm import HierFAVGM
 from spyker.experiments.item import Settings, Table
-from spyker.experiments.race.bars import Bar, Standing, bars, standing
+from spyker.experiments.race.bars import Criterion, Standing, bars, standing
 from spyker.experiments.race.board import Cell
 from spyker.experiments.race.intervals import difference, ratio
 from spyker.experiments.race.lineup import Race, title
 from spyker.experiments.race.search import best
 from spyker.experiments.race.spaces import STARTS
-from spyker.experiments.race.worlds import OURS, World
+from spyker.experiments.race.worlds import OURS, RaceWorld
 
 NOT_RUN = "–"
 VERDICTS = {True: "met", False: "**missed**", None: "open"}
@@ -26,7 +26,7 @@ def summary(race: Race) -> Table:
     return Table("", heads, [summary_row(world, standing(race, world)) for world in race.worlds])
 
 
-def summary_row(world: World, place: Standing | None) -> list[str]:
+def summary_row(world: RaceWorld, place: Standing | None) -> list[str]:
     """One world."""
     if place is None:
         return [world.title, *[NOT_RUN] * 4]
@@ -54,7 +54,7 @@ def bar_table(race: Race) -> Table:
     return Table("", ["bar", "what we want", "measured", ""], rows, prose=True)
 
 
-def row(bar: Bar) -> list[str]:
+def row(bar: Criterion) -> list[str]:
     """One bar."""
     return [f"({bar.name})", bar.promise, bar.measured, VERDICTS[bar.met]]
 
@@ -77,7 +77,7 @@ def ratio_table(race: Race) -> Table:
     return Table("", ["world", *heads, f"defaults / {title(OURS)}"], rows)
 
 
-def world_table(race: Race, world: World) -> Table:
+def world_table(race: Race, world: RaceWorld) -> Table:
     """Everybody in one world, the fastest first."""
     found = {label: race.cell(world, label) for label, e in race.entries(world).items() if not e.to_the_end}
     ours = found.get(title(OURS))

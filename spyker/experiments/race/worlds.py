@@ -21,7 +21,7 @@ KERNEL: dict[str, object] = {"training.kernel": "native"}  # several times as fa
 
 
 @dataclass(frozen=True, slots=True)
-class World:
+class RaceWorld:
     """One world, with the task that is learnt there."""
 
     name: str
@@ -59,7 +59,7 @@ class Course:
 
     name: str
     says: str
-    worlds: Mapping[str, World]
+    worlds: Mapping[str, RaceWorld]
     trials: int
     """For every algorithm, in each world that is searched."""
     held_back: Settings = field(default_factory=dict)
@@ -79,7 +79,7 @@ MNIST: dict[str, object] = {
 }
 ONE_ROOM: dict[str, object] = {"world.regions": ["room"], "world.latency-ms": [[0.0]]}
 PAPER_WORLDS = (
-    World(
+    RaceWorld(
         IID,
         "IID",
         "the paper's: four regions with 25 clients each; every client has a random sample of the images",
@@ -88,7 +88,7 @@ PAPER_WORLDS = (
         stage="paper",
         seeds=5,
     ),
-    World(
+    RaceWorld(
         TWO_LABELS,
         "two labels",
         "the paper's; every client has two of the ten labels",
@@ -97,7 +97,7 @@ PAPER_WORLDS = (
         stage="paper",
         seeds=5,
     ),
-    World(
+    RaceWorld(
         "dirichlet",
         "Dirichlet 0.1",
         "the paper's; labels and numbers of images per client are drawn from a Dirichlet distribution with α = 0.1",
@@ -108,7 +108,7 @@ PAPER_WORLDS = (
     ),
 )
 OTHER_WORLDS = (
-    World(
+    RaceWorld(
         UNEVEN,
         "uneven speeds",
         "two labels; how long clients train is log-normal, ten times as long at the 95th percentile as at the 5th",
@@ -116,28 +116,28 @@ OTHER_WORLDS = (
         takes=UNEVEN,
         everybody=True,
     ),
-    World(
+    RaceWorld(
         "regions",
         "regions differ",
         "two labels, dealt out so that a region has few of the ten",
         MNIST | {"task.grouped": True},
         takes=TWO_LABELS,
     ),
-    World(
+    RaceWorld(
         IMBALANCE,
         "70, 10, 10, 10",
         "two labels; 70 of the 100 clients live in the first region",
         MNIST | {"world.clients": [70, 10, 10, 10]},
         takes=TWO_LABELS,
     ),
-    World(
+    RaceWorld(
         "crowd",
         "200 clients",
         "two labels; twice as many clients, with as many images each",
         MNIST | {"world.clients": [50, 50, 50, 50]},
         takes=TWO_LABELS,
     ),
-    World(
+    RaceWorld(
         "uniform",
         "uniform latency",
         "two labels; every way takes the mean of the paper's latencies, those within a region too",
@@ -145,7 +145,7 @@ OTHER_WORLDS = (
         takes=TWO_LABELS,
         everybody=True,
     ),
-    World(
+    RaceWorld(
         "outage",
         "a region cut off",
         "two labels; from second 1 to 6 nothing passes between Paris and the other regions, and connections are made "
@@ -153,7 +153,7 @@ OTHER_WORLDS = (
         MNIST | {"world.outage": {"region": 1, "start": 1.0, "seconds": 5.0}},
         takes=TWO_LABELS,
     ),
-    World(
+    RaceWorld(
         ROOM,
         "one room",
         "two labels; all 100 clients are in one region, without latency: the limit",
@@ -163,7 +163,7 @@ OTHER_WORLDS = (
     ),
 )
 SIZE_AND_TASKS = (
-    World(
+    RaceWorld(
         "paper-size",
         "MNIST, 600 images",
         "two labels; every client has 600 images, as in the paper",
@@ -173,7 +173,7 @@ SIZE_AND_TASKS = (
         seeds=2,
         horizon=10.0,
     ),
-    World(
+    RaceWorld(
         "cifar10",
         "CIFAR-10 to 0.45",
         "the paper's regions; 100 photographs per client, a random sample each; until an accuracy of 0.45",
@@ -190,7 +190,7 @@ SIZE_AND_TASKS = (
         target=0.45,
         horizon=40.0,
     ),
-    World(
+    RaceWorld(
         "wikitext2",
         "WikiText-2 to 30",
         "the paper's regions; 2,049 characters per client; until a perplexity of 30",
@@ -221,9 +221,9 @@ QUICK = Course(
     {
         world.name: world
         for world in (
-            World(IID, "IID", "digits, IID", SMALL | {"task.partition": "iid"}, IID, "paper", 2, 0.4, 8.0),
-            World(TWO_LABELS, "two labels", "digits, two labels", SMALL, TWO_LABELS, "paper", 2, 0.4, 8.0),
-            World(
+            RaceWorld(IID, "IID", "digits, IID", SMALL | {"task.partition": "iid"}, IID, "paper", 2, 0.4, 8.0),
+            RaceWorld(TWO_LABELS, "two labels", "digits, two labels", SMALL, TWO_LABELS, "paper", 2, 0.4, 8.0),
+            RaceWorld(
                 IMBALANCE,
                 "14, 2, 2, 2",
                 "digits, two labels; 14 of 20 clients in one region",
@@ -233,7 +233,7 @@ QUICK = Course(
                 target=0.4,
                 horizon=8.0,
             ),
-            World(
+            RaceWorld(
                 ROOM,
                 "one room",
                 "digits, two labels; no latency",

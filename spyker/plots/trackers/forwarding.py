@@ -11,8 +11,8 @@ from types import TracebackType
 from typing import Any, Self
 
 from spyker.plots.run_groups import settings_of
-from spyker.plots.trackers.rows import Readings
-from spyker.plots.trackers.tracker import About, Page, Tracker
+from spyker.plots.trackers.rows import MetricRows
+from spyker.plots.trackers.tracker import RunDescription, RunLog, Tracker
 from spyker.records import Fact, RunRecord, RunStarted, read
 
 
@@ -21,7 +21,7 @@ def to_stderr(text: str) -> None:
     print(f"spyker: {text}", file=sys.stderr)
 
 
-class Following:
+class TrackerForwarder:
     """Passes the facts of one run on. As a context manager it closes what it opened, whatever happens."""
 
     def __init__(
@@ -29,8 +29,8 @@ class Following:
     ) -> None:
         """``folder`` is where the run's scenario is read: its record."""
         self._trackers, self._folder, self._name, self._complain = trackers, folder, name, complain
-        self._readings: Readings | None = None
-        self._pages: dict[Tracker, Page] = {}
+        self._readings: MetricRows | None = None
+        self._pages: dict[Tracker, RunLog] = {}
 
     def __enter__(self) -> Self:
         return self
@@ -57,12 +57,12 @@ class Following:
                     self._try(tracker, partial(page.write, row))
 
     def _open(self, start: RunStarted) -> None:
-        self._readings = Readings(start)
+        self._readings = MetricRows(start)
         known = settings_of(start, RunRecord(self._folder).scenario) | {
             "algorithm": start.algorithm,
             "seed": start.seed,
         }
-        about = About(self._name, start, known, time.time() if start.began is None else start.began)
+        about = RunDescription(self._name, start, known, time.time() if start.began is None else start.began)
         for tracker in self._trackers:
             page = self._try(tracker, partial(tracker.open, about))
             if page is not None:
@@ -85,11 +85,11 @@ class Following:
             return None
 
 
-def tell(trackers: Sequence[Tracker], folder: Path, name: str) -> None:
+def forward_record(trackers: Sequence[Tracker], folder: Path, name: str) -> None:
     """Tell a run that is over, from its record."""
     if not trackers:
         return
-    with Following(trackers, folder, name) as following:
+    with TrackerForwarder(trackers, folder, name) as following:
         for t, fact, _ in read(folder):
             following.fact(t, fact)
         following.end(RunRecord(folder).summary)

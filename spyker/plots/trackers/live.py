@@ -8,7 +8,7 @@ import threading
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from spyker.plots.trackers.forwarding import Following
+from spyker.plots.trackers.forwarding import TrackerForwarder
 from spyker.plots.trackers.tracker import Tracker
 from spyker.records import Follower, RecordError, RunRecord
 
@@ -16,13 +16,13 @@ PAUSE_SECONDS = 0.5
 
 
 @contextlib.contextmanager
-def told_live(trackers: Sequence[Tracker], folder: Path, name: str) -> Iterator[None]:
+def forward_live(trackers: Sequence[Tracker], folder: Path, name: str) -> Iterator[None]:
     """Tell the run whose record is written in ``folder`` meanwhile, from its first fact to its last."""
     log = logging.getLogger("spyker.follow")
     over = threading.Event()
 
     def tell() -> None:
-        with Following(trackers, folder, name, log.error) as following:
+        with TrackerForwarder(trackers, folder, name, log.error) as following:
             follower, ended = Follower(folder), False
             while not ended:
                 ended = over.wait(PAUSE_SECONDS)

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from spyker.errors import TrackerError
-from spyker.plots.trackers.rows import Row
-from spyker.plots.trackers.tracker import About, Page, Tracker, final_numbers
+from spyker.plots.trackers.rows import MetricRow
+from spyker.plots.trackers.tracker import RunDescription, RunLog, Tracker, final_numbers
 
 EXPERIMENT = "MLFLOW_EXPERIMENT_NAME"  # MLflow's own variable
 DATABASE = "mlflow.db"
@@ -47,18 +47,18 @@ class MLflow(Tracker):
                 f"{uri} cannot be used ({str(error).splitlines()[0]})", "Name a tracking server or a folder"
             ) from None
 
-    def open(self, about: About) -> Page:
+    def open(self, about: RunDescription) -> RunLog:
         """A run in the experiment."""
-        return TrackedRun(self._client, self._experiment, about)
+        return MLflowRun(self._client, self._experiment, about)
 
 
-class TrackedRun(Page):
+class MLflowRun(RunLog):
     """A run of MLflow's."""
 
-    def __init__(self, client: Any, experiment: str, about: About) -> None:
+    def __init__(self, client: Any, experiment: str, about: RunDescription) -> None:
         from mlflow.entities import Param
 
-        self._client, self._began, self._last = client, about.began, Row(0, 0.0, {})
+        self._client, self._began, self._last = client, about.began, MetricRow(0, 0.0, {})
         tags = {"spyker.version": about.start.spyker, "spyker.world": about.start.world}
         run = client.create_run(
             experiment,
@@ -71,7 +71,7 @@ class TrackedRun(Page):
         for i in range(0, len(params), MOST_PARAMETERS):
             client.log_batch(self._id, params=params[i : i + MOST_PARAMETERS])
 
-    def write(self, row: Row) -> None:
+    def write(self, row: MetricRow) -> None:
         """Metrics."""
         from mlflow.entities import Metric
 

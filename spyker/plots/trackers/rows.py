@@ -20,7 +20,7 @@ from spyker.records import Evaluated, Fact, RunStarted, UnknownFact
 ALL_SERVERS = ("mean", "worst", "best", "averaged")
 
 
-class Row(NamedTuple):
+class MetricRow(NamedTuple):
     """What there is to tell at one time: ``updates`` of clients are the natural count of steps."""
 
     updates: int
@@ -28,7 +28,7 @@ class Row(NamedTuple):
     numbers: dict[str, float]
 
 
-class Readings:
+class MetricRows:
     """Takes facts, and gives a row when there is one."""
 
     def __init__(self, start: RunStarted) -> None:
@@ -38,7 +38,7 @@ class Readings:
         self._counts: Counter[str] = Counter()
         self._means: dict[str, tuple[int, float]] = {}  # how many, and their sum
 
-    def fact(self, t: float, fact: Fact) -> Row | None:
+    def fact(self, t: float, fact: Fact) -> MetricRow | None:
         """One more fact."""
         if isinstance(fact, Evaluated):
             return self._row(t, fact)
@@ -50,7 +50,7 @@ class Readings:
                     self._means[name] = n + 1, total + value
         return None
 
-    def _row(self, t: float, fact: Evaluated) -> Row:
+    def _row(self, t: float, fact: Evaluated) -> MetricRow:
         metric, scores = self.start.metric, fact.servers
         numbers = {f"{metric}/{name}": getattr(fact, name) for name in ALL_SERVERS[: 4 if len(scores) > 1 else 1]}
         if len(scores) == len(self._regions) > 1:
@@ -60,7 +60,9 @@ class Readings:
         numbers |= {f"{kind}/count": count for kind, count in sorted(self._counts.items())}
         numbers |= {name: total / n for name, (n, total) in sorted(self._means.items())}
         self._means.clear()
-        return Row(fact.updates, t, {name: float(value) for name, value in numbers.items() if math.isfinite(value)})
+        return MetricRow(
+            fact.updates, t, {name: float(value) for name, value in numbers.items() if math.isfinite(value)}
+        )
 
 
 def floats(fact: Fact) -> Iterator[tuple[str, float]]:

@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from spyker.errors import TrackerError
-from spyker.plots.trackers.rows import Row
-from spyker.plots.trackers.tracker import About, Page, Tracker, final_numbers
+from spyker.plots.trackers.rows import MetricRow
+from spyker.plots.trackers.tracker import RunDescription, RunLog, Tracker, final_numbers
 
 SUFFIX = ".spyker"
 
@@ -32,25 +32,25 @@ class TensorBoard(Tracker):
                 f"{self.place} cannot be made ({error.strerror})", "Name a folder that can be written"
             ) from None
 
-    def open(self, about: About) -> Page:
+    def open(self, about: RunDescription) -> RunLog:
         """A folder for a run, below."""
         folder = Path(self.place, about.name)
         for old in folder.glob(f"events.out.tfevents.*{SUFFIX}"):
             old.unlink()
-        return Events(folder, about)
+        return TensorBoardRun(folder, about)
 
 
-class Events(Page):
+class TensorBoardRun(RunLog):
     """The event file of a run."""
 
-    def __init__(self, folder: Path, about: About) -> None:
+    def __init__(self, folder: Path, about: RunDescription) -> None:
         from tensorboard.compat.proto.event_pb2 import Event, SessionLog
         from tensorboard.compat.proto.summary_pb2 import Summary
         from tensorboard.plugins.hparams.summary_v2 import hparams_pb
         from tensorboard.summary.writer.event_file_writer import EventFileWriter
 
         self._event, self._summary, self._session = Event, Summary, SessionLog
-        self._began, self._last = about.began, Row(0, 0.0, {})
+        self._began, self._last = about.began, MetricRow(0, 0.0, {})
         self._file = EventFileWriter(str(folder), filename_suffix=SUFFIX)
         settings = {
             key: value if isinstance(value, bool | int | float | str) else str(value)
@@ -60,7 +60,7 @@ class Events(Page):
         hparams = hparams_pb(settings, trial_id=about.name, start_time_secs=about.began)
         self._add(self._last, summary=Summary.FromString(hparams.SerializeToString()))
 
-    def write(self, row: Row) -> None:
+    def write(self, row: MetricRow) -> None:
         """Scalars, to be seen at once."""
         if row.updates < self._last.updates:
             self._add(row, session_log=self._session(status=self._session.START))
@@ -73,10 +73,10 @@ class Events(Page):
             if found := final_numbers(summary):
                 self._scalars(self._last._replace(numbers=found))
 
-    def _scalars(self, row: Row) -> None:
+    def _scalars(self, row: MetricRow) -> None:
         values = [self._summary.Value(tag=name, simple_value=value) for name, value in row.numbers.items()]
         self._add(row, summary=self._summary(value=values))
 
-    def _add(self, row: Row, **what: Any) -> None:
+    def _add(self, row: MetricRow, **what: Any) -> None:
         self._file.add_event(self._event(wall_time=self._began + row.t, step=row.updates, **what))
         self._file.flush()

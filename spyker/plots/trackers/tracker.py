@@ -8,11 +8,11 @@ from importlib.util import find_spec
 from typing import Any, ClassVar, NamedTuple
 
 from spyker.errors import TrackerError
-from spyker.plots.trackers.rows import Row
+from spyker.plots.trackers.rows import MetricRow
 from spyker.records import RunStarted
 
 
-class About(NamedTuple):
+class RunDescription(NamedTuple):
     """What run it is: its name, perhaps ``group/name``, its first fact and its settings."""
 
     name: str
@@ -28,11 +28,11 @@ class About(NamedTuple):
         return group if slash else None
 
 
-class Page(ABC):
+class RunLog(ABC):
     """Where one run is written."""
 
     @abstractmethod
-    def write(self, row: Row) -> None:
+    def write(self, row: MetricRow) -> None:
         """One row more."""
 
     @abstractmethod
@@ -65,7 +65,7 @@ class Tracker(ABC):
         """Whatever else can be tried beforehand."""
 
     @abstractmethod
-    def open(self, about: About) -> Page:
+    def open(self, about: RunDescription) -> RunLog:
         """A page for a run."""
 
 

@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from spyker.errors import TrackerError
-from spyker.plots.trackers.rows import Row
-from spyker.plots.trackers.tracker import About, Page, Tracker, final_numbers
+from spyker.plots.trackers.rows import MetricRow
+from spyker.plots.trackers.tracker import RunDescription, RunLog, Tracker, final_numbers
 
 
 class WandB(Tracker):
@@ -23,15 +23,15 @@ class WandB(Tracker):
         if os.environ.get("WANDB_MODE", "online") == "online" and not wandb.api.api_key:
             raise TrackerError("has no API key", "Run wandb login, or set WANDB_MODE=offline")
 
-    def open(self, about: About) -> Page:
+    def open(self, about: RunDescription) -> RunLog:
         """A run in the project."""
-        return LoggedRun(self.place, about)
+        return WandBRun(self.place, about)
 
 
-class LoggedRun(Page):
+class WandBRun(RunLog):
     """A run of Weights & Biases'."""
 
-    def __init__(self, project: str, about: About) -> None:
+    def __init__(self, project: str, about: RunDescription) -> None:
         import wandb
 
         self._run = wandb.init(
@@ -44,7 +44,7 @@ class LoggedRun(Page):
         )
         self._run.define_metric("*", step_metric="run/seconds")
 
-    def write(self, row: Row) -> None:
+    def write(self, row: MetricRow) -> None:
         """One step of its history."""
         self._run.log(row.numbers)
 

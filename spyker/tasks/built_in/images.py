@@ -53,7 +53,7 @@ def make_images(
     """A task of classifying images; ``mean`` and ``deviation`` of each colour, of 1, are those of the training data."""
     import torch
 
-    from spyker.tasks.torch_task import Examples, Later, TorchTask
+    from spyker.tasks.torch_task import Examples, LazyDataset, TorchTask
 
     data = load(dataset)
     # (x / 255 - mean) / deviation, as one multiplication and one addition per pixel.
@@ -65,8 +65,8 @@ def make_images(
         labels = torch.from_numpy(data[f"{split}-labels"][which].astype(np.int64))
         return pixels.view(len(which), len(mean), *pixels.shape[-2:]).float().mul_(factor).add_(offset), labels
 
-    def later(split: str, which: Indices) -> Later:
-        return Later(len(which), lambda: read(split, which))
+    def later(split: str, which: Indices) -> LazyDataset:
+        return LazyDataset(len(which), lambda: read(split, which))
 
     everybody, kept = data["train-labels"], options.validation_images
     train = [later("train", which) for which in parts(clients_labels(everybody, options), options, clients, seed)]

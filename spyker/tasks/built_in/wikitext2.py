@@ -45,14 +45,14 @@ def make(options: Any, clients: int, seed: int, training: Training) -> Task:
     from torch.nn.functional import cross_entropy
 
     from spyker.tasks.built_in.models import CharacterLSTM
-    from spyker.tasks.torch_task import Examples, Later, TorchTask
+    from spyker.tasks.torch_task import Examples, LazyDataset, TorchTask
 
     data = load("wikitext2")
     length = options.sequence_length
     share = contiguous(len(data["train"]), clients, options.characters_per_client)
     used = share if options.characters_per_client is None else options.characters_per_client
 
-    def later(split: str, start: int, size: int) -> Later:
+    def later(split: str, start: int, size: int) -> LazyDataset:
         """Sequences, and for each of their characters the one that follows."""
         count = (size - 1) // length
         if count == 0:
@@ -64,7 +64,7 @@ def make(options: Any, clients: int, seed: int, training: Training) -> Task:
             text = torch.from_numpy(data[split][start : start + count * length + 1].astype(np.int64))
             return text[:-1].view(count, length), text[1:].view(count, length)
 
-        return Later(count, read)
+        return LazyDataset(count, read)
 
     def losses(outputs: Tensor, targets: Tensor) -> Tensor:
         return cross_entropy(outputs, targets, reduction="none").mean(1)

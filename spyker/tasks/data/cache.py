@@ -16,7 +16,7 @@ import numpy as np
 import platformdirs
 
 from spyker.errors import DataError
-from spyker.tasks.data.dataset import Array, Dataset, Prepared
+from spyker.tasks.data.dataset import Array, Dataset, PreparedArray
 
 VARIABLE = "SPYKER_CACHE"
 PARTIAL = ".partial-"  # how the names of folders begin in which something is being fetched
@@ -29,7 +29,7 @@ def cache_folder() -> Path:
     return Path(chosen) if chosen else Path(platformdirs.user_cache_dir("spyker", appauthor=False))
 
 
-def path_of(dataset: Dataset, prepared: Prepared) -> Path:
+def path_of(dataset: Dataset, prepared: PreparedArray) -> Path:
     """Where an array is, or would be."""
     return cache_folder() / dataset.name / f"{prepared.name}-{prepared.sha256[:12]}.npy"
 

