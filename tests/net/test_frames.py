@@ -11,7 +11,7 @@ import pytest
 
 from spyker.net import frames
 from spyker.net import spyker_pb2 as pb
-from spyker.net.frames import CHUNK, FRAME_LIMIT, ChunkReceiver, Refusal, in_one_piece, send, split, with_chunk
+from spyker.net.frames import CHUNK, FRAME_LIMIT, ChunkReceiver, Rejection, in_one_piece, send, split, with_chunk
 
 SCHEMA = Path(frames.__file__).with_name("spyker.proto")
 CONTENT = pb.Content(kind="update", fields=b"{}")
@@ -56,12 +56,12 @@ def test_a_chunk_is_found_wherever_it_stands() -> None:
     "data", [b"\x0a", b"\x0a\xff", b"\x0a\x05abc", b"\xff\xff", b"\x0a\x01a\x0a\x01b", bytes(FRAME_LIMIT + 1)]
 )
 def test_what_is_no_frame_is_refused(data: bytes) -> None:
-    with pytest.raises(Refusal):
+    with pytest.raises(Rejection):
         split(data)
 
 
 def test_the_length_of_a_chunk_ends_after_five_bytes() -> None:
-    with pytest.raises(Refusal, match="length"):
+    with pytest.raises(Rejection, match="length"):
         split(b"\x0a" + b"\xff" * (FRAME_LIMIT - 1))  # reading all of it as a number takes minutes
 
 
@@ -70,9 +70,9 @@ def test_weights_whose_mix_might_not_be_finite_are_refused(value: float) -> None
     weights = np.ones(100, np.float32)
     weights[42] = value
     raw = memoryview(weights).cast("B")
-    with pytest.raises(Refusal, match="not-finite"):
+    with pytest.raises(Rejection, match="not-finite"):
         in_one_piece(raw)
-    with pytest.raises(Refusal, match="not-finite"):
+    with pytest.raises(Rejection, match="not-finite"):
         ChunkReceiver(np.empty(100, np.float32)).add(raw)
 
 
@@ -108,5 +108,5 @@ def test_a_vector_arrives_as_it_was_sent(count: int) -> None:
 def test_the_norm_counts_over_all_chunks() -> None:
     intake = ChunkReceiver(np.empty(4, np.float32), max_norm=2.0)
     intake.add(memoryview(np.full(2, 1.1, np.float32)).cast("B"))
-    with pytest.raises(Refusal, match="norm"):
+    with pytest.raises(Rejection, match="norm"):
         intake.add(memoryview(np.full(2, 1.1, np.float32)).cast("B"))
