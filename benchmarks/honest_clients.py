@@ -101,7 +101,7 @@ def faults(random: np.random.Generator, duration: float) -> Fate:
         at += float(random.uniform(3.0, 12.0))
     pauses = random.uniform(0.1, 6.0, len(happens))
 
-    def fate(world: ClusterSimulation) -> None:
+    def faults(world: ClusterSimulation) -> None:
         for (t, what, which), pause in zip(happens, pauses, strict=True):
             server = which % len(world.places.servers)
             if what == "isolate":
@@ -116,10 +116,10 @@ def faults(random: np.random.Generator, duration: float) -> Fate:
                     world.schedule(t + pause / 2, world.restore, server)
                 world.schedule(t + pause, world.restart, server)
 
-    return fate
+    return faults
 
 
-def held(task: str, said: dict[str, Any], fate: Fate | None) -> tuple[Counter[str], int]:
+def held(task: str, said: dict[str, Any], faults: Fate | None) -> tuple[Counter[str], int]:
     """What was held against clients in one emulation, and how many updates were applied."""
     counts: Counter[str] = Counter()
 
@@ -131,7 +131,7 @@ def held(task: str, said: dict[str, Any], fate: Fate | None) -> tuple[Counter[st
 
     scenario = resolve(load(None, said, task=task))
     made = task_spec(scenario).make()
-    summary = simulate(scenario, made, InProcessEngine(made), sink, fate=fate)
+    summary = simulate(scenario, made, InProcessEngine(made), sink, faults=faults)
     return counts, int(summary["updates"])
 
 
@@ -147,8 +147,8 @@ def main() -> int:
         counted: Counter[str] = Counter()
         began = time.monotonic()
         for number in range(arguments.first, arguments.first + arguments.count):
-            task, said, fate = setting(number, family)
-            counts, updates = held(task, said, fate)
+            task, said, faults = setting(number, family)
+            counts, updates = held(task, said, faults)
             counted += counts
             counted["updates"] += updates
             counted["settings"] += 1

@@ -171,13 +171,13 @@ class Consensus(Stateful):
 
     # --- A restart ---------------------------------------------------------------------------------------------------
 
-    def kept(self) -> Any:
+    def state(self) -> Any:
         """For a checkpoint."""
         vectors = [self.common, self.pending, self.fresh]
         measured = [self.agreement, self.measured, self.share, self.base, self.step, self.steady]
         return [vectors, self.sent, self.shifts, measured]
 
-    def put_back(self, kept: Any) -> None:
+    def restore(self, kept: Any) -> None:
         """Go on from there."""
         (common, pending, fresh), self.sent, self.shifts, measured = kept
         self.agreement, self.measured, self.share, self.base, self.step, self.steady = measured

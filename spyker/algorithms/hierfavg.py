@@ -35,8 +35,8 @@ class HierFAVGParameters:
 class Cloud(Server):
     """Averages the edges' models. It has no clients of its own."""
 
-    hears: ClassVar[tuple[type[PeerMessage], ...]] = (EdgeModel, EdgeIdle)
-    says: ClassVar[tuple[type[PeerMessage], ...]] = (PeerModel,)
+    receives: ClassVar[tuple[type[PeerMessage], ...]] = (EdgeModel, EdgeIdle)
+    sends: ClassVar[tuple[type[PeerMessage], ...]] = (PeerModel,)
 
     def __init__(self, id: int, setup: Setup, roster: Mapping[int, int]) -> None:
         super().__init__(id, setup, roster)
@@ -107,8 +107,8 @@ class Edge(FedAvg):
     name, title = "hierfavg", "HierFAVG"
     topology = Topology.CLOUD
     Parameters: ClassVar[type[Any]] = HierFAVGParameters
-    hears: ClassVar[tuple[type[PeerMessage], ...]] = (PeerModel,)
-    says: ClassVar[tuple[type[PeerMessage], ...]] = (EdgeModel, EdgeIdle)
+    receives: ClassVar[tuple[type[PeerMessage], ...]] = (PeerModel,)
+    sends: ClassVar[tuple[type[PeerMessage], ...]] = (EdgeModel, EdgeIdle)
     above: ClassVar[type[Cloud]] = Cloud
 
     @classmethod
@@ -119,7 +119,7 @@ class Edge(FedAvg):
     @classmethod
     def between(cls, sender: int, receiver: int, servers: int) -> tuple[type[PeerMessage], ...]:
         """Edges talk to the cloud alone."""
-        return cls.above.hears if receiver == servers else cls.hears if sender == servers else ()
+        return cls.above.receives if receiver == servers else cls.receives if sender == servers else ()
 
     def __init__(self, id: int, setup: Setup, roster: Mapping[int, int]) -> None:
         super().__init__(id, setup, roster)

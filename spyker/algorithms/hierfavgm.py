@@ -47,7 +47,7 @@ class CloudMomentum(PeerModel):
 class MomentumCloud(Cloud):
     """Averages the edges' models and their momenta."""
 
-    hears, says = (EdgeMomentum, EdgeIdle), (CloudMomentum,)
+    receives, sends = (EdgeMomentum, EdgeIdle), (CloudMomentum,)
 
     def __init__(self, id: int, setup: Setup, roster: Mapping[int, int]) -> None:
         super().__init__(id, setup, roster)
@@ -70,7 +70,7 @@ class HierFAVGM(FedAvgM, Edge):
     """An edge server: FedAvgM below, the cloud above."""
 
     Parameters = HierFAVGMParameters
-    hears, says = (CloudMomentum,), (EdgeMomentum, EdgeIdle)
+    receives, sends = (CloudMomentum,), (EdgeMomentum, EdgeIdle)
     above = MomentumCloud
 
     def report(self, size: int) -> EdgeMomentum:

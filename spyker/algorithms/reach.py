@@ -82,13 +82,13 @@ class Reach(Stateful):
 
     # --- A restart ---------------------------------------------------------------------------------------------------
 
-    def kept(self) -> Any:
+    def state(self) -> Any:
         """For a checkpoint."""
         vectors = [self.mean, self.trained]
         norms = [self.bound, self.widest, self.plain, self.extrapolated]
         return [self.agreement, self.steady, self.moved, vectors, norms]
 
-    def put_back(self, kept: Any) -> None:
+    def restore(self, kept: Any) -> None:
         """Go on from there."""
         self.agreement, self.steady, self.moved, vectors, norms = kept
         self.bound, self.widest, self.plain, self.extrapolated = norms

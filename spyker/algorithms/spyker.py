@@ -61,7 +61,7 @@ class Spyker(Server):
 
     topology = Topology.FLAT
     Parameters = SpykerParameters
-    hears: ClassVar[tuple[type[PeerMessage], ...]] = (Age, Token, PeerModel)
+    receives: ClassVar[tuple[type[PeerMessage], ...]] = (Age, Token, PeerModel)
 
     def __init__(self, id: int, setup: Setup, roster: Mapping[int, int]) -> None:
         super().__init__(id, setup, roster)

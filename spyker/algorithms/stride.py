@@ -193,7 +193,7 @@ class Stride(Server):
     Parameters: ClassVar[type[Any]] = StrideParameters
     parameters: StrideParameters
     client = DeltaClient
-    hears: ClassVar[tuple[type[PeerMessage], ...]] = (Stance, Baton, Call, Common)
+    receives: ClassVar[tuple[type[PeerMessage], ...]] = (Stance, Baton, Call, Common)
 
     @classmethod
     def build(cls, id: int, setup: Setup, roster: Mapping[int, int]) -> Server:

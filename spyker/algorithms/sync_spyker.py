@@ -21,7 +21,7 @@ class SyncSpyker(Spyker):
     """A server that holds its clients back while servers exchange models."""
 
     name, title, section = "sync-spyker", "Sync-Spyker", "spyker"
-    hears = (PeerModel,)
+    receives = (PeerModel,)
 
     def server_init(self) -> None:
         """At the start nobody synchronises."""

@@ -149,7 +149,7 @@ def compare(
             for alike in zip(*(with_seeds(chosen, seeds) for chosen in scenarios), strict=True):
                 made, trainers = start_engine(alike[0], workers, engine, ray_address)  # data depends on the seed
                 with trainers, interrupts() as stop:
-                    beginning = None if given is None else given.fit(layout_of(made))
+                    initial_model = None if given is None else given.fit(layout_of(made))
                     if not done:
                         if progress:
                             foresee([each for each in scenarios for _ in range(seeds)], made, trainers)
@@ -166,7 +166,7 @@ def compare(
                                     stop,
                                     audience,
                                     TrackerForwarder(trackers, folder / run, f"{folder.resolve().name}/{run}"),
-                                    beginning=beginning,
+                                    initial_model=initial_model,
                                     model=model,
                                     progress=progress,
                                 )

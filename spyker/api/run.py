@@ -113,7 +113,7 @@ def run(
             saves = Autosave(folder, chosen, SaveInterval(), save)  # digests what training may change
             made, trainers = start_engine(chosen, workers, engine, ray_address)
             with trainers, interrupts() as stop:
-                beginning = None if given is None else given.fit(layout_of(made))
+                initial_model = None if given is None else given.fit(layout_of(made))
                 if progress and save is None:
                     foresee([chosen], made, trainers)
                 if save is None:
@@ -128,7 +128,7 @@ def run(
                     stop,
                     audience,
                     TrackerForwarder(trackers, folder, folder.resolve().name),
-                    beginning=beginning,
+                    initial_model=initial_model,
                     model=model,
                     saves=saves,
                     progress=progress,
@@ -160,7 +160,7 @@ def emulate(
     audience: Callbacks,
     following: TrackerForwarder,
     *,
-    beginning: InitialModel | None,
+    initial_model: InitialModel | None,
     model: bool,
     saves: Autosave | None = None,
     progress: bool,
@@ -179,7 +179,7 @@ def emulate(
             bar = LiveProgress(scenario.chosen.title, scenario.duration, task.metric.name)
             watches.append(stack.enter_context(bar).fact)
         summary = record_run(
-            scenario, task, engine, folder, watches, stop, beginning=beginning, models=model, saves=saves
+            scenario, task, engine, folder, watches, stop, initial_model=initial_model, models=model, saves=saves
         )
         following.end(summary)
     stop.requested = stop.interrupted  # what a callback ended is this run alone

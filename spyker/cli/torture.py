@@ -47,8 +47,8 @@ def command_torture(args: argparse.Namespace) -> int:
     if single is not None:
         chosen = fault_plan(single)
         print(f"{chosen.algorithm}, {len(chosen.clients)} servers with {list(chosen.clients)} clients")
-        for blow in chosen.blows:
-            print(f"  {blow}")
+        for fault in chosen.faults:
+            print(f"  {fault}")
     began, done, events = time.monotonic(), 0, 0
     progress = Progress(len(seeds) if isinstance(seeds, range) else None, quiet=args.quiet)
     seconds = None if args.minutes is None else 60 * args.minutes
@@ -69,8 +69,8 @@ def command_torture(args: argparse.Namespace) -> int:
             print(f"again: spyker torture --seeds {failed.seed}")
         small = shrink(fault_plan(failed.seed))
         print(f"with fewer blows: {torture(small).violation}")
-        for blow in small.blows:
-            print(f"  {blow}")
+        for fault in small.faults:
+            print(f"  {fault}")
         return FAILED
     taken = time.monotonic() - began
     print(f"{seeds_of(done)}, {events:,} events, no violation{' so far' if code else ''}, {taken:.0f} s")

@@ -86,7 +86,7 @@ class DashboardApp:
     """Runs, read on by a thread of their own, and the answers about them."""
 
     def __init__(self, folders: Sequence[Path]) -> None:
-        self.shelf = RunList(folders)
+        self.run_list = RunList(folders)
         self.life = secrets.token_hex(4)  # of this server: a browser that meets another begins anew
         self._ended = threading.Event()
         self._thread = threading.Thread(target=self._look, name="spyker-page", daemon=True)
@@ -104,8 +104,8 @@ class DashboardApp:
     def _look(self) -> None:
         while not self._ended.is_set():
             try:
-                self.shelf.look()
-                while self.shelf.advance() and not self._ended.is_set():
+                self.run_list.look()
+                while self.run_list.advance() and not self._ended.is_set():
                     pass
                 self.problem = None
             except Exception as error:  # a record that is being replaced, or cannot be read: the page says so
@@ -116,7 +116,7 @@ class DashboardApp:
 
     def runs(self, request: Request) -> Response:
         """Which runs there are."""
-        return JSONResponse({"life": self.life, "changes": self.shelf.changes, "runs": self.shelf.payload()})
+        return JSONResponse({"life": self.life, "changes": self.run_list.changes, "runs": self.run_list.payload()})
 
     def timeline(self, request: Request) -> Response:
         """A whole run, thinned."""
@@ -139,7 +139,7 @@ class DashboardApp:
         return self._of_run(request, answer)
 
     def _of_run(self, request: Request, answer: Callable[[WatchedRun], dict[str, Any]]) -> Response:
-        run = self.shelf.runs.get(request.path_params["run"])
+        run = self.run_list.runs.get(request.path_params["run"])
         if run is None:
             return PlainTextResponse("There is no such run.\n", 404)
         try:
@@ -157,10 +157,10 @@ class DashboardApp:
         while not self._ended.is_set() and not await request.is_disconnected():
             runs = {
                 number: [run.changes, round(run.state.t, 6), run.finished]
-                for number, run in list(self.shelf.runs.items())
+                for number, run in list(self.run_list.runs.items())
             }
             news = json.dumps(
-                {"life": self.life, "changes": self.shelf.changes, "runs": runs, "problem": self.problem},
+                {"life": self.life, "changes": self.run_list.changes, "runs": runs, "problem": self.problem},
                 separators=(",", ":"),
             )
             silent += TELL_SECONDS

@@ -26,9 +26,9 @@ LEAD = 0.15  # seconds before the first exchange where the replay begins
 
 def report(folders: Sequence[Path], window: tuple[float, float] | None = None) -> str:
     """The report on the runs in some folders; ``window`` is the stretch of time that can be replayed event by event."""
-    shelf = RunList(folders)
-    shelf.look()
-    runs = {number: finished(run) for number, run in shelf.runs.items()}
+    run_list = RunList(folders)
+    run_list.look()
+    runs = {number: finished(run) for number, run in run_list.runs.items()}
     if not runs:
         raise RecordError(f"{folders[0]} has no facts yet. Let it run a little longer")
     for run in runs.values():
@@ -37,7 +37,7 @@ def report(folders: Sequence[Path], window: tuple[float, float] | None = None) -
             raise RecordError(f"a report is of one record. Make one of these first: spyker merge {places} --out DIR")
     shown = together([run.records[0] for run in runs.values()])
     stretch = window or first_exchanges(next(iter(runs.values())))
-    infos = shelf.payload()
+    infos = run_list.payload()
     for info in infos:
         info["folder"] = Path(info["folder"]).name  # where it was on this machine is nobody's business
     data = {

@@ -64,7 +64,7 @@ def execute_command(driver: Driver, order: dict[str, Any]) -> dict[str, Any]:
     if order["order"] == "change":
         change_members(driver, order)
     elif order["order"] == "withdraw":
-        return members(driver) | {"withdrawn": driver.host.seats.withdraw()}
+        return members(driver) | {"withdrawn": driver.node.membership.withdraw()}
     elif order["order"] != "members":
         raise ValueError(f"there is no order {order['order']!r}")
     return members(driver)
@@ -72,14 +72,14 @@ def execute_command(driver: Driver, order: dict[str, Any]) -> dict[str, Any]:
 
 def change_members(driver: Driver, order: dict[str, Any]) -> None:
     """Have the servers vote on a change, or change the list at once if somebody insists."""
-    seats = driver.host.seats
+    membership = driver.node.membership
     server, what = int(order["server"]), order["what"]
-    now = seats.view.members.get(server)
+    now = membership.view.members.get(server)
     if what == "add" and now is not None:
         raise ValueError(f"server {server} is one of the servers already; replace it, or add another number")
     if what != "add" and now is None:
-        raise ValueError(f"server {server} is not one of the servers {sorted(seats.view.members)}")
-    if server == driver.host.id:
+        raise ValueError(f"server {server} is not one of the servers {sorted(membership.view.members)}")
+    if server == driver.node.id:
         raise ValueError(f"server {server} is asked to do this to itself; ask another one")
     if what == "remove":
         wanted = None
@@ -90,37 +90,43 @@ def change_members(driver: Driver, order: dict[str, Any]) -> None:
     if order.get("force"):
         driver.tell(force, driver, change)
     else:
-        seats.wish(Proposal(OPERATOR, change, now))
+        membership.wish(Proposal(OPERATOR, change, now))
 
 
 def force(driver: Driver, change: MembershipChange) -> None:
     """Without a vote."""
-    driver.host.seats.force(change)
-    driver.host.settle_seats()
+    driver.node.membership.force(change)
+    driver.node.apply_membership()
 
 
 def members(driver: Driver) -> dict[str, Any]:
     """The servers as this one knows them."""
-    host = driver.host
-    seats, view = host.seats, host.view
+    node = driver.node
+    membership, view = node.membership, node.view
     servers = []
     for j, member in sorted(view.members.items()):
-        mine = j == host.id
-        lineage = host.rules.lineage if mine else seats.lineages.get(j, member.lineage)
+        mine = j == node.id
+        lineage = node.rules.lineage if mine else membership.lineages.get(j, member.lineage)
         state = "here" if mine else "expected" if member.lineage == NOBODY else None
         if state is None:
-            state = "suspected" if j in seats.suspected else "there"
+            state = "suspected" if j in membership.suspected else "there"
         servers.append(
             {
                 "server": j,
                 "state": state,
                 "address": member.address,
                 "lineage": lineage,
-                "silent": 0.0 if mine else round(seats.contacts.silent_for(j), 1),
+                "silent": 0.0 if mine else round(membership.failure_detector.silent_for(j), 1),
             }
         )
-    token = host.server is not None and host.server.has_token
-    return {"server": host.id, "epoch": view.epoch, "token": token, "members": servers, "pending": len(seats.wishes)}
+    token = node.server is not None and node.server.has_token
+    return {
+        "server": node.id,
+        "epoch": view.epoch,
+        "token": token,
+        "members": servers,
+        "pending": len(membership.proposals),
+    }
 
 
 def send_command(folder: Path, order: dict[str, Any]) -> dict[str, Any]:

@@ -87,7 +87,7 @@ class ClientLink:
         self.id, self.shared, self.connect, self.log = client.id, shared, connect, shared.log
         self.holding = PendingUpdate(client)
         self.metadata = () if credential is None else (("authorization", f"Bearer {credential}"),)
-        self._border = MessageValidator(client.hears, shared.sizes)
+        self._border = MessageValidator(client.receives, shared.sizes)
         self._seen = time.monotonic()  # when a server last said anything
         self._failure: TrainingFailedError | None = None
         self._replaced = 0  # so many connections in a row ended because another one of this client was made

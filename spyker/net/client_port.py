@@ -69,20 +69,20 @@ class ClientPort:
             k = hello.client
             session = ClientSession(self, k, context)
             self.live.add(session)
-            self._tell(driver.host.come, k, session, hello.size, hello.holding or None)
+            self._tell(driver.node.connect_client, k, session, hello.size, hello.holding or None)
             await session.run()
-        except Rejection as refusal:
-            driver.refused(k, refusal)
-            await context.abort(CODES.get(refusal.reason, grpc.StatusCode.INVALID_ARGUMENT), str(refusal))
+        except Rejection as rejection:
+            driver.refused(k, rejection)
+            await context.abort(CODES.get(rejection.reason, grpc.StatusCode.INVALID_ARGUMENT), str(rejection))
         finally:
             if session is not None:
                 self.live.discard(session)
                 session.end()
-                self._tell(driver.host.part, session.client, session)
+                self._tell(driver.node.disconnect_client, session.client, session)
 
     def _tell(self, event: Callable[..., None], *about: Any) -> None:
         self.driver.tell(event, *about)
-        self.driver.metrics.clients(len(self.driver.host.sessions))
+        self.driver.metrics.clients(len(self.driver.node.sessions))
 
     def identify(self, context: Any) -> int | None:
         """Whose credential came with the call."""
@@ -113,7 +113,7 @@ class ClientPort:
             raise Rejection(
                 "credential", f"the credential of client {expected} does not speak for client {hello.client}"
             )
-        self.driver.host.admit(hello.client, hello.size, hello.layout, hello.learning)
+        self.driver.node.check_client(hello.client, hello.size, hello.layout, hello.learning)
         return hello
 
     async def watch(self) -> None:
@@ -127,7 +127,7 @@ class ClientPort:
                 complaint = session.stalled(now, stall)
                 if complaint is not None:
                     self.driver.metrics.refused("stalled")
-                    self.driver.repeats.say(
+                    self.driver.limited_log.say(
                         "warning", "stalled", complaint, session.client, client=session.client, detail=complaint
                     )
                     session.close(complaint)
@@ -228,7 +228,7 @@ class ClientSession:
 
     async def _read(self) -> None:
         driver, port, k, read = self.driver, self.port, self.client, self.context.read
-        host, max_norm = driver.host, port.limits.max_norm
+        node, max_norm = driver.node, port.limits.max_norm
         while True:
             data = await read()
             if data is grpc.aio.EOF:
@@ -236,21 +236,21 @@ class ClientSession:
             chunk, frame = split(data)
             said = None if frame is None else frame.WhichOneof("body")
             if said == "goodbye":
-                driver.tell(host.leave, k, self)
+                driver.tell(node.remove_client, k, self)
                 return
             if frame is None or said != "answer":
                 raise Rejection("malformed", "neither an answer nor a goodbye")
             answer = frame.answer
-            ticket = host.check(k, answer.ticket)
+            ticket = node.verify_token(k, answer.ticket)
             incoming = port.border.arrive(answer.content, chunk)
             size, kind = len(data), incoming.kind.kind
-            if host.draining:
+            if node.draining:
                 await asyncio.Event().wait()  # until the farewell; the client will offer this again
             if incoming.whole:
                 self._hand_over(ticket, incoming.now(max_norm, age=ticket.age, version=ticket.version), None)
             else:
                 size += await self._receive(ticket, incoming)
-            driver.tally.carried("client-to-server", kind, size)
+            driver.recorder.carried("client-to-server", kind, size)
             driver.metrics.received(kind, size)
             del chunk, data, frame, answer, incoming
             if self._assignment is not None or self._notes:
@@ -275,7 +275,7 @@ class ClientSession:
                 read, buffers.vector, limits.max_norm, age=ticket.age, version=ticket.version
             )
             self._reading_since = None
-            if driver.host.draining:
+            if driver.node.draining:
                 await asyncio.Event().wait()
             self._hand_over(ticket, message, buffers.free)
         except BaseException:
@@ -287,7 +287,7 @@ class ClientSession:
         self._handing_over = True
         try:
             assert isinstance(message, ClientMessage)
-            self.driver.tell(self.driver.host.answer, self.client, ticket.number, message, receipt)
+            self.driver.tell(self.driver.node.receive_update, self.client, ticket.number, message, receipt)
         finally:
             self._handing_over = False
 
@@ -314,7 +314,7 @@ class ClientSession:
                     (body, arrays, kind), self._assignment = self._assignment, None
                     size = await send(self._write, body, arrays)
                     del arrays
-                    self.driver.tally.carried("server-to-client", kind, size)
+                    self.driver.recorder.carried("server-to-client", kind, size)
                     self.driver.metrics.sent(kind, size)
         finally:
             self._sending = False

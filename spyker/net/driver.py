@@ -55,24 +55,24 @@ class Driver:
 
     def __init__(
         self,
-        host: Node,
+        node: Node,
         *,
         parameters: int,
         buffers: BufferPool,
         layout: dict[str, Any],
         identity: dict[str, Any],
         checkpoints: Checkpoints,
-        tally: Recorder,
+        recorder: Recorder,
         metrics: Metrics,
         log: JsonLog,
     ) -> None:
         """Checkpoints hold ``layout``, which says what a model's numbers mean, so that an export needs no task, and
         ``identity``, whose they are.
         """
-        self.host, self.buffers, self.checkpoints = host, buffers, checkpoints
+        self.node, self.buffers, self.checkpoints = node, buffers, checkpoints
         self.layout, self.identity = layout, identity
-        self.tally, self.metrics, self.log = tally, metrics, log
-        self.repeats = RateLimitedLog(log)
+        self.recorder, self.metrics, self.log = recorder, metrics, log
+        self.limited_log = RateLimitedLog(log)
         self.loop = asyncio.get_running_loop()
         self.started = asyncio.Event()
         self.failed: asyncio.Future[None] = self.loop.create_future()
@@ -91,44 +91,44 @@ class Driver:
 
     def begin(self) -> None:
         """Begin anew."""
-        self.log.info("waiting", clients=self.host.rules.wait_for)
-        self.tell(self.host.begin)
+        self.log.info("waiting", clients=self.node.rules.wait_for)
+        self.tell(self.node.begin)
 
     def resume(self, checkpoint: Checkpoint) -> None:
         """Go on from a checkpoint."""
-        host = self.host
-        host.resume(checkpoint.numbers, checkpoint.vectors)
-        assert host.server is not None
-        version, age = host.server.version, host.server.age
-        self.tally.restore(checkpoint.numbers["tally"])
-        lost = self.tally.resume(version)
+        node = self.node
+        node.resume(checkpoint.numbers, checkpoint.vectors)
+        assert node.server is not None
+        version, age = node.server.version, node.server.age
+        self.recorder.restore(checkpoint.numbers["tally"])
+        lost = self.recorder.resume(version)
         self.metrics.lost(lost)
         self.log.info("resumed", checkpoint=checkpoint.number, version=version, age=age, lost=lost)
         self._begun()
         self.go_on()
 
     def _begun(self) -> None:
-        self.metrics.began(token=getattr(self.host.server, "token", False))
+        self.metrics.began(token=getattr(self.node.server, "token", False))
         self.started.set()
 
     # --- One message at a time -------------------------------------------------------------------------------------
 
     def go_on(self) -> None:
         """Do what the host wants done, and serve what waits until there is nothing left or a thread has to work."""
-        host = self.host
+        node = self.node
         if self.failed.done():
             return
         try:
-            self.tally.waiting(host.waiting)
-            self._carry_out(host.take())
-            while host.ready:
-                if self._large and not host.light:
-                    computed = self.loop.run_in_executor(self._mixer, host.compute)
-                    host.computing = True  # before the thread gets to it
+            self.recorder.waiting(node.waiting)
+            self._carry_out(node.take_effects())
+            while node.ready:
+                if self._large and not node.light:
+                    computed = self.loop.run_in_executor(self._mixer, node.compute)
+                    node.computing = True  # before the thread gets to it
                     computed.add_done_callback(self._computed)
                     return
-                host.finish(host.compute())
-                self._carry_out(host.take())
+                node.finish(node.compute())
+                self._carry_out(node.take_effects())
         except Exception as error:
             self.fail(error)
 
@@ -136,7 +136,7 @@ class Driver:
         if computed.cancelled() or self.failed.done():
             return
         try:
-            self.host.finish(computed.result())
+            self.node.finish(computed.result())
             while self._idle:
                 self._idle.pop(0)()
         except Exception as error:
@@ -156,7 +156,7 @@ class Driver:
                 case WriteFact():
                     if isinstance(effect.fact, PeerSuspected | PeerTrusted):
                         self.log.warning(effect.fact.kind, peer=effect.fact.peer)
-                    self.tally.fact(effect.fact, effect.queue)
+                    self.recorder.fact(effect.fact, effect.queue)
                     self.metrics.fact(effect.fact, effect.queue)
                     match effect.fact:
                         case ClientQuarantined(
@@ -192,7 +192,7 @@ class Driver:
                 case WelcomeClient():
                     body = pb.Welcome(
                         protocol=PROTOCOL,
-                        server=self.host.id,
+                        server=self.node.id,
                         keep=effect.keep,
                         saved_version=effect.saved_version,
                     )
@@ -205,16 +205,16 @@ class Driver:
                 case StopTimer():
                     self._stop_timer(effect.timer)
                 case ClientRejected():
-                    self.refused(effect.client, effect.refusal)
+                    self.refused(effect.client, effect.rejection)
                 case NodeStarted():
                     self.log.info("started", clients=effect.clients)
-                    self.tally.begin(time.time())
+                    self.recorder.begin(time.time())
                     self._begun()
 
-    def refused(self, client: int | None, refusal: Rejection) -> None:
+    def refused(self, client: int | None, rejection: Rejection) -> None:
         """Something was refused at the border: say so and count it."""
-        self.metrics.refused(refusal.reason)
-        self.repeats.say("warning", "refused", refusal.reason, client, client=client, detail=str(refusal))
+        self.metrics.refused(rejection.reason)
+        self.limited_log.say("warning", "refused", rejection.reason, client, client=client, detail=str(rejection))
 
     def _stop_timer(self, timer: str) -> None:
         running = self._timers.pop(timer, None)
@@ -223,7 +223,7 @@ class Driver:
 
     def _expire(self, timer: str) -> None:
         self._timers.pop(timer, None)
-        self.tell(self.host.expire, timer)
+        self.tell(self.node.expire, timer)
 
     def tell(self, event: Callable[..., None], *about: Any) -> None:
         """Tell the host of something, and go on. What it refuses is the fault of whoever came; the rest is ours."""
@@ -243,11 +243,11 @@ class Driver:
         taken: asyncio.Future[Vector] = self.loop.create_future()
 
         def take() -> None:
-            assert self.host.server is not None
+            assert self.node.server is not None
             if not taken.done():
-                taken.set_result(self.host.server.weights.snapshot())
+                taken.set_result(self.node.server.weights.snapshot())
 
-        if self.host.computing:
+        if self.node.computing:
             self._idle.append(take)
         else:
             take()
@@ -258,7 +258,7 @@ class Driver:
 
     def _save(self, save: SaveCheckpoint) -> None:
         """Let a thread write a checkpoint."""
-        about = {"layout": self.layout, "identity": self.identity, "tally": self.tally.numbers()}
+        about = {"layout": self.layout, "identity": self.identity, "tally": self.recorder.numbers()}
         numbers = {**save.numbers, **about}
         began = time.monotonic()
         done = self.loop.run_in_executor(self._disk, self.checkpoints.save, numbers, save.vectors)
@@ -269,23 +269,23 @@ class Driver:
             return
         error = done.exception()
         if error is not None:
-            self.repeats.say("error", CHECKPOINT_FAILED, type(error).__name__, error=repr(error))
+            self.limited_log.say("error", CHECKPOINT_FAILED, type(error).__name__, error=repr(error))
             self._unsaved.add(type(error).__name__)
-            self.tell(self.host.save_failed)
+            self.tell(self.node.save_failed)
         else:
             while self._unsaved:
-                self.repeats.over(CHECKPOINT_FAILED, self._unsaved.pop())
-            self.tell(self.host.saved)
-            self.metrics.saved(self.host.saved_version, time.monotonic() - began)
+                self.limited_log.over(CHECKPOINT_FAILED, self._unsaved.pop())
+            self.tell(self.node.saved)
+            self.metrics.saved(self.node.saved_version, time.monotonic() - began)
         self._progress.set()
 
     async def settle(self) -> None:
         """Wait until what has arrived has been served and saved, or the host failed. Nothing more must arrive."""
-        while not self.host.settled and not self.failed.done():
+        while not self.node.settled and not self.failed.done():
             self._progress.clear()
-            self.host.save_soon()
+            self.node.save_soon()
             self.go_on()
-            if self.host.settled:
+            if self.node.settled:
                 return
             progress = asyncio.ensure_future(self._progress.wait())
             await asyncio.wait((progress, self.failed), return_when=asyncio.FIRST_COMPLETED)

@@ -205,13 +205,13 @@ class Metrics(Collector):
 
     # --- When somebody asks ----------------------------------------------------------------------------------------
 
-    def serve(self, host: str, port: int) -> int:
+    def serve(self, node: str, port: int) -> int:
         """Answer ``GET /metrics`` in a thread of its own, and return the port: a free one if ``port`` is 0."""
         try:
-            server, _ = self._page = start_http_server(port, host, self.registry)
+            server, _ = self._page = start_http_server(port, node, self.registry)
         except OSError as error:
             raise UsageError(
-                "deploy.metrics", f"cannot listen on {host}:{port} ({error.strerror})", "Choose an address that is free"
+                "deploy.metrics", f"cannot listen on {node}:{port} ({error.strerror})", "Choose an address that is free"
             ) from None
         return int(server.server_port)
 

@@ -91,15 +91,15 @@ class PeerLink:
         )
 
     async def _speak(self, stream: Any, backoff: Backoff) -> None:
-        driver, host = self.driver, self.driver.host
+        driver, node = self.driver, self.driver.node
         news, words = driver.news[self.peer], driver.words[self.peer]
         reader = None
         try:
             hello = pb.PeerHello(
                 protocol=PROTOCOL,
-                layout=host.rules.layout,
-                deployment=host.rules.deployment,
-                greeting=to_json(host.greet(self.peer)),
+                layout=node.rules.layout,
+                deployment=node.rules.deployment,
+                greeting=to_json(node.handshake(self.peer)),
                 to=self.peer,
             )
             at = time.monotonic()
@@ -110,7 +110,7 @@ class PeerLink:
                 raise Rejection("protocol", f"server {self.peer} speaks version {welcome.protocol}, not {PROTOCOL}")
             if welcome.server != self.peer:
                 raise WrongPeer(welcome.server)
-            driver.tell(host.know, self.peer, read_handshake(welcome.greeting), welcome.received, at)
+            driver.tell(node.peer_connected, self.peer, read_handshake(welcome.greeting), welcome.received, at)
             words.clear()
             self._complaint = ""
             backoff.reset()
@@ -125,9 +125,9 @@ class PeerLink:
             while not reader.done():
                 news.clear()
                 await self._whisper(stream, words)
-                while (posted := host.next_for(self.peer)) is not None:
+                while (posted := node.next_for(self.peer)) is not None:
                     frame, kind = pb.Frame(), posted.message.kind
-                    frame.peer.sequence, frame.peer.epoch = posted.sequence, host.view.epoch
+                    frame.peer.sequence, frame.peer.epoch = posted.sequence, node.view.epoch
                     arrays, body = fill(frame.peer.content, posted.message), frame.SerializeToString()
                     self._sent(kind, await send(write, body, arrays))
                     del posted, arrays
@@ -147,7 +147,7 @@ class PeerLink:
         _, said = why(error)
         reason, colon, detail = said.partition(": ")
         if colon and not isinstance(error, Rejection):
-            self.driver.tell(self.driver.host.refused, self.peer, Rejection(reason, detail))
+            self.driver.tell(self.driver.node.peer_rejected, self.peer, Rejection(reason, detail))
 
     async def _whisper(self, stream: Any, words: deque[ControlMessage]) -> None:
         while words:
@@ -159,11 +159,11 @@ class PeerLink:
             await stream.write(frame)
 
     def _sent(self, kind: str, size: int) -> None:
-        self.driver.tally.carried("server-to-server", kind, size)
+        self.driver.recorder.carried("server-to-server", kind, size)
         self.driver.metrics.sent(kind, size)
 
     async def _read_acks(self, stream: Any) -> None:
-        outbox = self.driver.host.outboxes[self.peer]  # of this lineage of it
+        outbox = self.driver.node.outboxes[self.peer]  # of this lineage of it
         while True:
             ack = await read_body(stream, "ack")
             if ack.sequence > outbox.sent:

@@ -39,21 +39,21 @@ class PeerPort:
         """One stream, from PeerHello to its end."""
         try:
             hello, who = await self._hello(context)
-            host, j = self.driver.host, who.server
-            if hello.to != host.id:  # whoever has a wrong address shall know whose it is, and nothing else
-                wrong = pb.PeerWelcome(protocol=PROTOCOL, server=host.id)
+            node, j = self.driver.node, who.server
+            if hello.to != node.id:  # whoever has a wrong address shall know whose it is, and nothing else
+                wrong = pb.PeerWelcome(protocol=PROTOCOL, server=node.id)
                 await context.write(pb.Frame(peer_welcome=wrong).SerializeToString())
                 return
             try:
-                received = host.admit_peer(who, hello.layout, hello.deployment)
+                received = node.admit_peer(who, hello.layout, hello.deployment)
             finally:
                 self.driver.go_on()
             before, self._present[j] = self._present.get(j), asyncio.current_task()
             if before is not None:
                 before.cancel()  # the same server came again, so that connection is dead
             self._contexts[j] = context
-            greeting = to_json(host.greet(j))
-            welcome = pb.PeerWelcome(protocol=PROTOCOL, received=received, greeting=greeting, server=host.id)
+            greeting = to_json(node.handshake(j))
+            welcome = pb.PeerWelcome(protocol=PROTOCOL, received=received, greeting=greeting, server=node.id)
             await context.write(pb.Frame(peer_welcome=welcome).SerializeToString())
             acks = asyncio.create_task(self._acknowledge(j, context))
             try:
@@ -62,10 +62,12 @@ class PeerPort:
                 acks.cancel()
                 if self._present.get(j) is asyncio.current_task():
                     del self._present[j]
-        except Rejection as refusal:
-            self.driver.metrics.refused(refusal.reason)
-            self.driver.repeats.say("warning", "peer-refused", refusal.reason, str(refusal), detail=str(refusal))
-            await context.abort(grpc.StatusCode.FAILED_PRECONDITION, str(refusal))
+        except Rejection as rejection:
+            self.driver.metrics.refused(rejection.reason)
+            self.driver.limited_log.say(
+                "warning", "peer-refused", rejection.reason, str(rejection), detail=str(rejection)
+            )
+            await context.abort(grpc.StatusCode.FAILED_PRECONDITION, str(rejection))
 
     async def _hello(self, context: Any) -> tuple[pb.PeerHello, PeerHandshake]:
         """Who calls, and what they say of themselves."""
@@ -88,7 +90,7 @@ class PeerPort:
         return hello, who
 
     async def _read(self, j: int, context: Any) -> None:
-        driver, host = self.driver, self.driver.host
+        driver, node = self.driver, self.driver.node
         border = MessageValidator(self.kinds(j), self.sizes)
 
         async def read() -> Any:
@@ -99,7 +101,7 @@ class PeerPort:
                 _, frame = split(data)
                 if frame is None or frame.WhichOneof("body") != "word":
                     break
-                driver.tell(host.listen, j, from_json(frame.word.json))
+                driver.tell(node.receive_control, j, from_json(frame.word.json))
             return data
 
         while True:
@@ -118,12 +120,12 @@ class PeerPort:
             else:
                 message, more = await incoming.later(read, driver.buffers.vector)
                 size += more
-            if host.draining:
+            if node.draining:
                 await asyncio.Event().wait()  # until the stream is ended; it will be sent again
             driver.metrics.received(message.kind, size)
             done = asyncio.Event()
             assert isinstance(message, PeerMessage)
-            driver.tell(host.hear, j, peer.sequence, message, done.set, peer.epoch)
+            driver.tell(node.receive_peer, j, peer.sequence, message, done.set, peer.epoch)
             del message, incoming, chunk, data, frame
             await done.wait()  # one at a time: a peer that is faster than we are has to wait
 
@@ -147,7 +149,7 @@ class PeerPort:
         with contextlib.suppress(*STREAM_OVER):
             while True:
                 news.clear()
-                sequence = self.driver.host.acknowledged.get(j, 0)
+                sequence = self.driver.node.acknowledged.get(j, 0)
                 if sequence > told:
                     await context.write(pb.Frame(ack=pb.Ack(sequence=sequence)).SerializeToString())
                     told = sequence

@@ -301,7 +301,7 @@ class Recorder:
             "last_score": self.last_score,
             "reached": dict(self.reached),
             "reports": list(self.reports.items()),
-            "scores": self.scores.kept(),
+            "scores": self.scores.state(),
             "given": self._given,
             "longest_gap": self._longest_gap,
         }
@@ -319,7 +319,7 @@ class Recorder:
         self.reached = {target: (t, updates) for target, (t, updates) in numbers["reached"].items()}
         self.reports = dict(numbers.get("reports", ()))  # which a checkpoint of an older version has not
         if "scores" in numbers:  # likewise
-            self.scores.put_back(numbers["scores"])
+            self.scores.restore(numbers["scores"])
             self._given, self._longest_gap = numbers["given"], numbers["longest_gap"]
 
     def close(self, summary: dict[str, Any] | None) -> None:

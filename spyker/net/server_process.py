@@ -133,13 +133,13 @@ class ServerProcess:
         keep_memory()
         share_memory()
         self.task = task_spec(scenario).make()
-        self.beginning = None if from_model is None else from_model.fit(layout_of(self.task))
+        self.initial_model = None if from_model is None else from_model.fit(layout_of(self.task))
         single_threaded()
         gc.freeze()  # what is here stays, and need not be looked through time and again
         self.metrics = Metrics(deploy.server, scenario.algorithm)
         for note in self.task.notes:
             self.log.info("task", note=note)
-        self.tally = self._begin_record(resume=resume or self._new)
+        self.recorder = self._begin_record(resume=resume or self._new)
         try:
             self.identity = begin_life(self.checkpoints.folder)
         except OSError as error:
@@ -181,7 +181,7 @@ class ServerProcess:
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, self._stop.set)
         self.driver = driver = self._drive()
-        host = driver.host
+        node = driver.node
         if self.checkpoint is not None:
             for damage in self.checkpoint.damaged:
                 self.log.error("checkpoint-damaged", detail=damage)
@@ -196,7 +196,7 @@ class ServerProcess:
         else:
             if self._nothing_saved:
                 self.log.warning("nothing-to-resume", state=str(config.path(deploy.state)))
-            if self.beginning is not None:
+            if self.initial_model is not None:
                 self._watch_over(self._tell_beginning)
             driver.begin()
         if deploy.metrics is not None:
@@ -205,7 +205,7 @@ class ServerProcess:
         servers = await self._open_ports()
         self._links: dict[int, asyncio.Task[None]] = {}
         driver.members_changed = self._members_changed
-        self._link(driver.host.view)
+        self._link(driver.node.view)
         control = await serve_commands(config.path(deploy.state), driver)
         for duty in (self._note_loss, self._evaluate_regularly, self._end_in_time, self._sum_up, self.port.watch):
             self._watch_over(duty)
@@ -229,19 +229,19 @@ class ServerProcess:
             for task in (*self._tasks, *self._links.values()):
                 task.cancel()
             await asyncio.gather(*(server.stop(GRACE_SECONDS) for server in servers))
-            self.tally.close(self._summary(finished=finished))
+            self.recorder.close(self._summary(finished=finished))
             self.metrics.close()
             driver.close()
             self._judge.shutdown()
-            driver.repeats.sum_up(all=True)
-            self.log.info("stopped", finished=finished, saved_version=host.saved_version)
+            driver.limited_log.sum_up(all=True)
+            self.log.info("stopped", finished=finished, saved_version=node.saved_version)
 
     finished = False
 
     def _drive(self) -> Driver:
         """The host of this server, and what drives it."""
         config, scenario, deploy = self.config, self.config.scenario, self.config.deploy
-        initial: list[Vector] = [self.task.initial() if self.beginning is None else self.beginning.weights]
+        initial: list[Vector] = [self.task.initial() if self.initial_model is None else self.initial_model.weights]
         parameters, memory = initial[0].size, int(deploy.receive_memory_mb * 1e6)
         self.sizes = Sizes(parameters, len(self.places.learners))
         models = BufferPool(parameters, memory)  # for what mixes result in
@@ -276,8 +276,8 @@ class ServerProcess:
             beat=deploy.beat,
             most_data=min(deploy.max_client_data or MOST_DATA, MOST_DATA),
         )
-        ledger = TaskTokens(bytes.fromhex(self.identity.secret), self.identity.incarnation)
-        seats = Membership(
+        task_tokens = TaskTokens(bytes.fromhex(self.identity.secret), self.identity.incarnation)
+        membership = Membership(
             deploy.server,
             first_view(self.places.learners, self.places.servers),
             time.monotonic,
@@ -290,24 +290,24 @@ class ServerProcess:
             forget_after=deploy.forget_after,
         )
         return Driver(
-            Node(deploy.server, build, ledger, rules, seats=seats),
+            Node(deploy.server, build, task_tokens, rules, membership=membership),
             parameters=parameters,
             buffers=BufferPool(parameters, memory),
             layout=layout_numbers(self.task),
             identity=self.identity.numbers,
             checkpoints=self.checkpoints,
-            tally=self.tally,
+            recorder=self.recorder,
             metrics=self.metrics,
             log=self.log,
         )
 
     def _summary(self, *, finished: bool) -> dict[str, Any] | None:
         """The server's own numbers, for the record."""
-        host = self.driver.host
-        if host.server is None:
+        node = self.driver.node
+        if node.server is None:
             return None
-        members = sum(entry.member for entry in host.ledger.clients.values())
-        return self.tally.summary(host.server, members, finished=finished)
+        members = sum(entry.member for entry in node.task_tokens.clients.values())
+        return self.recorder.summary(node.server, members, finished=finished)
 
     # --- Ports and links -------------------------------------------------------------------------------------------
 
@@ -361,7 +361,7 @@ class ServerProcess:
         """Connect to every other server that is not connected yet. Who is new asks all that it knows of."""
         deploy = self.config.deploy
         paths = [self.config.path(name) for name in (deploy.ca, deploy.certificate, deploy.key)]
-        for j in self.peers if self.driver.host.seats.new else view.members:
+        for j in self.peers if self.driver.node.membership.new else view.members:
             address = self._address(view, j)
             if j == deploy.server or j in self._links or address is None:
                 continue
@@ -403,15 +403,15 @@ class ServerProcess:
     async def _tell_beginning(self) -> None:
         """Write down which model this server has begun from."""
         await self.driver.started.wait()
-        assert self.beginning is not None
-        self.tally.fact(self.beginning.fact, 0)
-        self.log.info("begun", model=self.beginning.fact.model, sha256=self.beginning.fact.sha256)
+        assert self.initial_model is not None
+        self.recorder.fact(self.initial_model.fact, 0)
+        self.log.info("begun", model=self.initial_model.fact.model, sha256=self.initial_model.fact.sha256)
 
     async def _note_loss(self) -> None:
         """A server that was to be resumed and had saved nothing has lost all that it had applied."""
         if self._nothing_saved:
             await self.driver.started.wait()
-            lost = self.tally.resume(0)
+            lost = self.recorder.resume(0)
             self.metrics.lost(lost)
             self.log.info("resumed", checkpoint=None, version=0, lost=lost)
 
@@ -423,23 +423,23 @@ class ServerProcess:
             return  # the cloud is not judged
         while True:
             await self.evaluate()
-            now = self.tally.now
+            now = self.recorder.now
             await asyncio.sleep(interval - now % interval)
 
     async def evaluate(self) -> None:
         """Judge the model as it is now, in a thread."""
         weights = await self.driver.snapshot()
-        t, updates = self.tally.now, self.tally.updates
+        t, updates = self.recorder.now, self.recorder.updates
         score = await asyncio.get_running_loop().run_in_executor(self._judge, CheckedTask(self.task).evaluate, weights)
-        self.metrics.fact(self.tally.evaluated(t, updates, score))
-        self.metrics.learning(self.tally.warned)
+        self.metrics.fact(self.recorder.evaluated(t, updates, score))
+        self.metrics.learning(self.recorder.warned)
 
     async def _end_in_time(self) -> None:
         duration = self.config.deploy.duration
         if duration is None:
             return
         await self.driver.started.wait()
-        await asyncio.sleep(duration - self.tally.now)
+        await asyncio.sleep(duration - self.recorder.now)
         self.finished = True
         self._stop.set()
 
@@ -447,22 +447,22 @@ class ServerProcess:
         """Say now and then how often what is not said again has happened."""
         while True:
             await asyncio.sleep(WHILE_SECONDS)
-            self.driver.repeats.sum_up()
+            self.driver.limited_log.sum_up()
 
     async def _settle(self) -> None:
         try:
             async with asyncio.timeout(SETTLE_SECONDS):
                 await self.driver.settle()
         except TimeoutError:
-            raise DeploymentError(f"server {self.driver.host.id} could not save its state; see its log") from None
+            raise DeploymentError(f"server {self.driver.node.id} could not save its state; see its log") from None
 
     async def _drain(self, *, finished: bool) -> None:
         """Take no more answers, serve what is there, save, and tell the clients."""
-        driver, host = self.driver, self.driver.host
+        driver, node = self.driver, self.driver.node
         self.log.info("draining", finished=finished)
-        host.draining = True
+        node.draining = True
         self.health.serving = False
-        if host.server is not None:
+        if node.server is not None:
             await self._settle()  # whatever becomes of the evaluation
             if finished and self.learns and not driver.failed.done():
                 try:
@@ -472,7 +472,7 @@ class ServerProcess:
                 await self._settle()
             if driver.failed.done():
                 return
-        goodbye = pb.Goodbye(finished=finished, saved_version=host.saved_version)
+        goodbye = pb.Goodbye(finished=finished, saved_version=node.saved_version)
         body = pb.Frame(goodbye=goodbye).SerializeToString()
         farewells = [asyncio.create_task(session.farewell(body)) for session in list(self.port.live)]
         if farewells:

@@ -57,7 +57,7 @@ def lines_as_json(log: JsonLog) -> Iterator[None]:
 
 
 def _read(source: int, log: JsonLog) -> None:
-    repeats, rest = RateLimitedLog(log), b""
+    limited_log, rest = RateLimitedLog(log), b""
     some = select.poll()
     some.register(source, select.POLLIN)
     with os.fdopen(source, "rb", buffering=0) as pipe:
@@ -70,20 +70,20 @@ def _read(source: int, log: JsonLog) -> None:
                     lines, rest = [*lines, rest], b""
                 for line in lines:
                     if line.endswith(END):
-                        repeats.sum_up(all=True)
+                        limited_log.sum_up(all=True)
                         return
                     if text := line.decode(errors="backslashreplace").rstrip():
-                        tell(repeats, text)
-            repeats.sum_up()
+                        tell(limited_log, text)
+            limited_log.sum_up()
 
 
-def tell(repeats: RateLimitedLog, text: str) -> None:
+def tell(limited_log: RateLimitedLog, text: str) -> None:
     """One line, as the event ``log``."""
     if not (match := GRPC.fullmatch(text)):
-        repeats.log.warning("log", logger="stderr", message=text)
+        limited_log.log.warning("log", logger="stderr", message=text)
         return
     level, said = LEVELS[match["level"]], match["said"]
     if os.environ.get("GRPC_TRACE") or os.environ.get("GRPC_VERBOSITY"):
-        getattr(repeats.log, level)("log", reason=match["place"], logger="grpc", message=said)
+        getattr(limited_log.log, level)("log", reason=match["place"], logger="grpc", message=said)
     else:
-        repeats.say(level, "log", match["place"], said, logger="grpc", message=said)
+        limited_log.say(level, "log", match["place"], said, logger="grpc", message=said)

@@ -57,7 +57,7 @@ class ClientRejected(NamedTuple):
     """A client was refused something, and stays connected."""
 
     client: int
-    refusal: Rejection
+    rejection: Rejection
 
 
 class Completed(NamedTuple):

@@ -37,7 +37,7 @@ class FailureDetector:
         self._seen: tuple[int, float] = (0, self._began)  # when the token of an epoch was last seen
         self._waits = (0, self._began)  # from when on the token of an epoch may be used
 
-    def met(self, server: int, at: float, epoch: int, *, grants: bool) -> None:
+    def connected(self, server: int, at: float, epoch: int, *, grants: bool) -> None:
         """A connection was made that was asked for at this time: then the other end was there."""
         self.away[server] = self._now() - at
         self._listen(server, at)
@@ -59,7 +59,7 @@ class FailureDetector:
         """What to tell another server."""
         return Heartbeat(epoch, self._now(), self._theirs.get(server), grants, idle)
 
-    def heard(self, server: int, beat: Heartbeat, epoch: int) -> None:
+    def receive_heartbeat(self, server: int, beat: Heartbeat, epoch: int) -> None:
         """What another server told."""
         self._theirs[server] = max(beat.sent, self._theirs.get(server, 0.0))
         if beat.echo is not None and beat.echo <= self._now():

@@ -56,8 +56,8 @@ class Membership:
         self.renew_after, self.forget_after = renew_after, forget_after
         self.saves = 0  # checkpoints that were begun
         self.saved = 0  # and are on the disk
-        self.council = MembershipPaxos(id, view, self._agrees)
-        self.contacts = FailureDetector(id, now, suspect_after)
+        self.paxos = MembershipPaxos(id, view, self._agrees)
+        self.failure_detector = FailureDetector(id, now, suspect_after)
         self._now = now
         self.lineages: dict[int, str] = {}  # of the others, as they came
         self.lives: dict[int, ProcessIncarnation] = {}
@@ -65,7 +65,7 @@ class Membership:
         self._met: dict[int, ProcessIncarnation] = {}  # who told us of these itself
         self._claims: dict[int, tuple[str, float]] = {}  # who says that it was one of us before, and since when
         self.suspected: frozenset[int] = frozenset()
-        self.wishes: list[Proposal] = []
+        self.proposals: list[Proposal] = []
         self.fenced = ""  # why this server must not act any more
         self.outdated = ""  # why it must begin anew
         self.said: list[tuple[int, ControlMessage]] = []  # to be told at once
@@ -78,7 +78,7 @@ class Membership:
     @property
     def view(self) -> View:
         """The servers now."""
-        return self.council.view
+        return self.paxos.view
 
     @property
     def others(self) -> list[int]:
@@ -87,17 +87,17 @@ class Membership:
 
     def may_lead(self) -> bool:
         """Whether this server may use the token, if it has it."""
-        return not self.fenced and self.contacts.leads(self.view, grants=self.council.grants)
+        return not self.fenced and self.failure_detector.leads(self.view, grants=self.paxos.grants)
 
     # --- Who comes -------------------------------------------------------------------------------------------------
 
     def greeting(self, acked: int = 0) -> PeerHandshake:
         """What this server says of itself to another one, which has saved its messages up to this number."""
         view = None if self.new else self.view
-        grants = self.council.grants
+        grants = self.paxos.grants
         return PeerHandshake(self.id, self.lineage, self.life, self.saved, view, self.former, grants, acked)
 
-    def recognise(self, who: PeerHandshake, expected: int | None = None) -> None:
+    def authenticate(self, who: PeerHandshake, expected: int | None = None) -> None:
         """Refuse whoever is not who it should be. That changes nothing but the list of servers, if theirs is newer."""
         if who.server == self.id:
             raise Rejection("address", f"server {self.id} has reached itself. Mend the address of the other server")
@@ -145,19 +145,19 @@ class Membership:
         if lineage != who.lineage:
             since = self._now()
             self._claims[who.server] = who.lineage, since
-        return who.server in self.suspected and self.contacts.listened(who.server) <= since
+        return who.server in self.suspected and self.failure_detector.listened(who.server) <= since
 
     def _let_in(self, who: PeerHandshake, member: Member) -> None:
         """Have its lineage written into the list, and let it come again."""
         self.wish(Proposal(ARRIVAL, MembershipChange(who.server, replace(member, lineage=who.lineage)), member))
         raise Rejection("pending", f"the servers are voting on server {who.server}; come again")
 
-    def refused(self, refusal: Rejection) -> None:
+    def refused(self, rejection: Rejection) -> None:
         """Another server refused this one."""
-        if refusal.reason in ("copy", "membership") and not self.new:
-            self.fence(str(refusal))
-        elif refusal.reason == "rolled-back":
-            self.outdated = str(refusal)
+        if rejection.reason in ("copy", "membership") and not self.new:
+            self.fence(str(rejection))
+        elif rejection.reason == "rolled-back":
+            self.outdated = str(rejection)
 
     def fence(self, why: str) -> None:
         """Do nothing any more."""
@@ -166,27 +166,27 @@ class Membership:
     def met(self, who: PeerHandshake, at: float) -> None:
         """A connection with another server was made; it was asked for at this time."""
         epoch = self.view.epoch if who.view is None else who.view.epoch
-        self.contacts.met(who.server, at, epoch, grants=who.grants)
-        self.look()
+        self.failure_detector.connected(who.server, at, epoch, grants=who.grants)
+        self.update_suspects()
 
     # --- What others say -------------------------------------------------------------------------------------------
 
-    def hear(self, sender: int, word: ControlMessage, *, saves: bool) -> None:
+    def receive(self, sender: int, word: ControlMessage, *, saves: bool) -> None:
         """A word of another server. Whoever cannot save does not vote."""
         if self.fenced or sender not in self.view.members:
             return
         if isinstance(word, Heartbeat):
-            self._heard_beat(sender, word)
+            self._receive_heartbeat(sender, word)
         elif isinstance(word, Decided):
             self._adopt(word.view)
         elif saves:
-            self.council.hear(sender, word)
+            self.paxos.receive(sender, word)
             self._check_view()
 
-    def _heard_beat(self, sender: int, beat: Heartbeat) -> None:
+    def _receive_heartbeat(self, sender: int, beat: Heartbeat) -> None:
         if beat.epoch < self.view.epoch:
             self.said.append((sender, Decided(self.view)))
-        self.contacts.heard(sender, beat, self.view.epoch)
+        self.failure_detector.receive_heartbeat(sender, beat, self.view.epoch)
         self.known_saves[sender] = max(beat.saves, self.known_saves.get(sender, 0))
         for j, (lineage, life) in beat.lives.items():
             if j == self.id and lineage == self.lineage and self.life < life:
@@ -194,20 +194,20 @@ class Membership:
             elif self.lineages.get(j) == lineage:
                 self.lives[j] = max(life, self.lives.get(j, ProcessIncarnation()))
         if sender in self.suspected:
-            self.look()
+            self.update_suspects()
 
-    def look(self) -> None:
+    def update_suspects(self) -> None:
         """Who is within reach now? Whoever was announced and has not come is not."""
         absent = {j for j, member in self.view.members.items() if member.lineage == NOBODY}
-        self.suspected = self.contacts.suspects(self.others) | absent
+        self.suspected = self.failure_detector.suspects(self.others) | absent
 
     def _agrees(self, prepare: Prepare) -> bool:
         """Whether there is a reason for what another server wants decided."""
         if prepare.why == RENEW:
-            return self.contacts.token_missed_for(self.view.epoch) > self.renew_after / 2
+            return self.failure_detector.token_missed_for(self.view.epoch) > self.renew_after / 2
         if prepare.why == SILENCE and self.forget_after is not None:
             gone = self.view.members.keys() - prepare.view.members.keys()
-            return all(self.contacts.silent_for(j) > self.forget_after / 2 for j in gone)
+            return all(self.failure_detector.silent_for(j) > self.forget_after / 2 for j in gone)
         if prepare.why == ARRIVAL:
             after = prepare.view.members
             places = [j for j, now in self.view.members.items() if j in after and after[j].lineage != now.lineage]
@@ -220,61 +220,61 @@ class Membership:
         """What all others are told now and then."""
         if has_token:
             self._token_at = self._now()
-            self.contacts.saw_token(self.view.epoch)
+            self.failure_detector.saw_token(self.view.epoch)
         idle = None if self._token_at is None else self._now() - self._token_at
         lives = {j: (self.lineages[j], life) for j, life in self.lives.items() if j in self.lineages}
         beats: list[tuple[int, ControlMessage]] = []
         for j in self.others:
             if self.view.members[j].lineage != NOBODY:
-                plain = self.contacts.beat(j, self.view.epoch, grants=self.council.grants, idle=idle)
+                plain = self.failure_detector.beat(j, self.view.epoch, grants=self.paxos.grants, idle=idle)
                 beats.append((j, replace(plain, lives=lives, saves=self.saved)))
         return beats
 
     def consider(self, *, circulates: bool) -> None:
         """Is there something to be decided, and is it this server's turn to ask for it?"""
-        self.wishes = [wish for wish in self.wishes if self._open(wish)]
+        self.proposals = [wish for wish in self.proposals if self._open(wish)]
         reach = [j for j in self.view.voters if j == self.id or j not in self.suspected]
         if self.fenced or self.new or not self.view.majority(reach):
             return
         turn = 1 + reach.index(self.id) / 2 if self.id in reach else 1.0  # others first, if they have lower numbers
-        pause = 2 * self.contacts.suspect_after * turn
+        pause = 2 * self.failure_detector.suspect_after * turn
         now = self._now()
-        if self.council.grants:
+        if self.paxos.grants:
             self._voting_since = None
         elif self._voting_since is None:
             self._voting_since = now
-        wish = next(iter(self.wishes), None)
+        wish = next(iter(self.proposals), None)
         if self._voting_since is not None:
             if now - self._voting_since > pause:
                 self._voting_since = now
-                self.council.propose(wish or Proposal(FINISH))
+                self.paxos.propose(wish or Proposal(FINISH))
         elif wish is not None:
-            self._propose(wish, self.contacts.suspect_after)
-        elif circulates and self.contacts.token_missed_for(self.view.epoch) > self.renew_after * turn:
+            self._propose(wish, self.failure_detector.suspect_after)
+        elif circulates and self.failure_detector.token_missed_for(self.view.epoch) > self.renew_after * turn:
             self._propose(Proposal(RENEW), pause)
         elif self.forget_after is not None:
             for j in self.view.voters:
-                if self.contacts.silent_for(j) > self.forget_after * turn and j != self.id:
+                if self.failure_detector.silent_for(j) > self.forget_after * turn and j != self.id:
                     self._propose(Proposal(SILENCE, MembershipChange(j, None)), pause)
                     break
         self._check_view()
 
     def _propose(self, wish: Proposal, pause: float) -> None:
         """Not again before a pause."""
-        if self._now() - self._tried > pause or self.council.proposal is None:
+        if self._now() - self._tried > pause or self.paxos.proposal is None:
             self._tried = self._now()
-            self.council.propose(wish)
+            self.paxos.propose(wish)
 
     def wish(self, wish: Proposal) -> None:
         """Have something decided, as soon as that is possible."""
-        if wish not in self.wishes:
-            self.wishes.append(wish)
+        if wish not in self.proposals:
+            self.proposals.append(wish)
 
     def withdraw(self) -> bool:
         """Want nothing more that somebody has ordered. False if it was voted for already, and may be decided."""
-        ordered = [wish for wish in self.wishes if wish.why == OPERATOR]
-        self.wishes = [wish for wish in self.wishes if wish.why != OPERATOR]
-        outcomes = [self.council.withdraw(wish) for wish in ordered]
+        ordered = [wish for wish in self.proposals if wish.why == OPERATOR]
+        self.proposals = [wish for wish in self.proposals if wish.why != OPERATOR]
+        outcomes = [self.paxos.withdraw(wish) for wish in ordered]
         return all(outcomes)
 
     def _open(self, wish: Proposal) -> bool:
@@ -290,14 +290,14 @@ class Membership:
             member = view.members.get(self.id)
             if member is not None and member.lineage == self.lineage:
                 self.new = False
-                self.council.adopt(view)
+                self.paxos.adopt(view)
         elif not self.new:
-            self.council.adopt(view)
+            self.paxos.adopt(view)
         self._check_view()
 
     def force(self, change: MembershipChange) -> None:
         """Change the list without a vote: only for somebody who knows that the others are gone for good."""
-        self.council.adopt(self.view.following(self.id, change))
+        self.paxos.adopt(self.view.following(self.id, change))
         self._check_view()
 
     def _check_view(self) -> None:
@@ -311,32 +311,32 @@ class Membership:
             if j != self.id and (then is None or now is None or then.lineage != now.lineage):
                 for known in (self.lineages, self.lives, self.known_saves, self._met, self._claims):
                     known.pop(j, None)
-                self.contacts.forget(j)
+                self.failure_detector.forget(j)
         mine = after.members.get(self.id)
         if mine is None or mine.lineage not in (ANYBODY, self.lineage):
             fate, remedy = ("was removed", RETURN) if mine is None else ("was replaced", REMEDY)
             self.fence(f"server {self.id} {fate} in epoch {after.epoch}, so this one must not go on. {remedy}")
         self._token_at, self._voting_since = None, None
-        self.contacts.renew(after.epoch)
+        self.failure_detector.renew(after.epoch)
         self.adopted.append((before, after))
-        self.look()
+        self.update_suspects()
 
     def words(self) -> tuple[list[tuple[int, ControlMessage]], list[tuple[int, ControlMessage]]]:
         """What may be told now, and what only when the state is saved."""
         at_once, self.said = self.said, []
-        council, self.council.said = self.council.said, []
+        paxos, self.paxos.said = self.paxos.said, []
         free = (Decided, Declined)
-        at_once += [(j, word) for j, word in council if isinstance(word, free)]
-        return at_once, [(j, word) for j, word in council if not isinstance(word, free)]
+        at_once += [(j, word) for j, word in paxos if isinstance(word, free)]
+        return at_once, [(j, word) for j, word in paxos if not isinstance(word, free)]
 
     # --- Checkpoints -------------------------------------------------------------------------------------------------
 
     def numbers(self) -> dict[str, Any]:
         """For a checkpoint, which is one more."""
         self.saves += 1
-        self.council.changed = False
+        self.paxos.changed = False
         return {
-            "council": self.council.numbers(),
+            "council": self.paxos.numbers(),
             "saves": self.saves,
             "lineages": {str(j): lineage for j, lineage in self.lineages.items()},
             "lives": {str(j): [life.incarnation, life.nonce] for j, life in self.lives.items()},
@@ -346,7 +346,7 @@ class Membership:
 
     def restore(self, numbers: dict[str, Any]) -> None:
         """Go on from a checkpoint."""
-        self.council.restore(numbers["council"])
+        self.paxos.restore(numbers["council"])
         self._last_view = self.view
         self.saves = self.saved = numbers["saves"]
         self.lineages = {int(j): lineage for j, lineage in numbers["lineages"].items()}
@@ -354,5 +354,5 @@ class Membership:
         self.known_saves = {int(j): saves for j, saves in numbers["known"].items()}
         self._met = {int(j): ProcessIncarnation(*life) for j, life in numbers.get("met", {}).items()}
         if self.view.epoch > 0:
-            self.contacts.renew(self.view.epoch)
+            self.failure_detector.renew(self.view.epoch)
         self._token_at = None

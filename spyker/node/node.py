@@ -71,23 +71,23 @@ class Node(NodePeers):
         self,
         id: int,
         build: Callable[[Mapping[int, int]], Server],
-        ledger: TaskTokens,
+        task_tokens: TaskTokens,
         rules: NodeOptions,
         peers: Sequence[int] = (),
-        seats: Membership | None = None,
+        membership: Membership | None = None,
     ) -> None:
         """``build`` makes the protocol's server with the clients that it begins with.
 
-        ``seats`` knows the other servers; without it, they are ``peers``, who never change and never fail.
+        ``membership`` knows the other servers; without it, they are ``peers``, who never change and never fail.
         """
-        self.id, self.ledger, self.rules = id, ledger, rules
+        self.id, self.task_tokens, self.rules = id, task_tokens, rules
         self._build = build
         self.server: Server | None = None  # not before it starts
         self.sessions: dict[int, Any] = {}
         self.saved_version = 0
         servers = sorted({id, *peers})
-        self.seats = seats or Membership(id, first_view(servers, servers), float, lineage=rules.lineage)
-        self.outboxes = {j: Outbox() for j in self.seats.others}
+        self.membership = membership or Membership(id, first_view(servers, servers), float, lineage=rules.lineage)
+        self.outboxes = {j: Outbox() for j in self.membership.others}
         self.received: dict[int, int] = {}  # per peer, the number of the last message that waits or was handled
         self.acknowledged: dict[int, int] = {}  # per peer, the number up to which a checkpoint holds its effects
         self.draining = False
@@ -109,9 +109,9 @@ class Node(NodePeers):
         self._askers: set[int] = set()
         self._asked = 0
         self._stopped = False
-        self._awaits_gift = self.seats.new  # and does not begin without
+        self._awaits_bootstrap = self.membership.new  # and does not begin without
 
-    def take(self) -> list[Effect]:
+    def take_effects(self) -> list[Effect]:
         """What is to be done, since the last time."""
         effects, self._effects = self._effects, []
         return effects
@@ -121,7 +121,7 @@ class Node(NodePeers):
     def begin(self) -> None:
         """Begin as soon as enough clients are there; who is new among servers, when it was given a model."""
         self._watch()
-        if self._awaits_gift:
+        if self._awaits_bootstrap:
             self._effects.append(StartTimer(ASK, self.rules.beat or 1.0))
         elif self.rules.wait_for == 0:
             self._start()
@@ -137,12 +137,12 @@ class Node(NodePeers):
             actions += server.reform(self.view.epoch, self.view.ring, leads=leads)
         if gift is not None:
             server.take_over(gift)
-        if self.seats.suspected:
-            self._suspected = self.seats.suspected
+        if self.membership.suspected:
+            self._suspected = self.membership.suspected
             actions += [RecordFact(PeerSuspected(self.id, j)) for j in sorted(self._suspected)]
             actions += server.suspect(self._suspected)
         for k in roster:
-            self.ledger.entry(k).member = True
+            self.task_tokens.entry(k).member = True
         self._effects += (StopTimer(BEGIN), StopTimer(ASK), NodeStarted(len(roster)))
         self._perform([*actions, *server.start()])
         self._go_on()
@@ -150,16 +150,16 @@ class Node(NodePeers):
     def _built(self, roster: Mapping[int, int]) -> Server:
         server = self._build(roster)
         # Of a new epoch it may be told only when its turn comes; until then its token is one of an earlier epoch.
-        server._may_lead = lambda: server.epoch == self.view.epoch and self.seats.may_lead()
+        server._may_lead = lambda: server.epoch == self.view.epoch and self.membership.may_lead()
         return server
 
     def resume(self, numbers: Mapping[str, Any], vectors: Mapping[str, Array]) -> None:
         """Go on from a checkpoint."""
-        self.seats.restore(numbers["seats"])
-        self.outboxes = {j: Outbox() for j in self.seats.others}
+        self.membership.restore(numbers["seats"])
+        self.outboxes = {j: Outbox() for j in self.membership.others}
         self.server = server = self._built({})
         server.restore(ServerState(numbers["server"], {name: vectors[name] for name in numbers["vectors"]}))
-        self.ledger.restore(numbers["clients"])
+        self.task_tokens.restore(numbers["clients"])
         saved = self._unpacker(vectors)
         for j, box in numbers["outboxes"].items():
             self.outboxes[int(j)].restore(box, saved)
@@ -167,7 +167,7 @@ class Node(NodePeers):
         self._queue.extendleft(QueuedEvent(k, m, again=True) for k, m in reversed(saved.unpack(numbers["again"])))
         self.received, self.acknowledged = dict(self._handled), dict(self._handled)
         self.saved_version = server.version
-        for k, entry in self.ledger.clients.items():
+        for k, entry in self.task_tokens.clients.items():
             if entry.member:
                 self._effects.append(StartTimer(f"{AWAY}{k}", self.rules.client_timeout))
         for timer, seconds in numbers["timers"].items():
@@ -188,7 +188,7 @@ class Node(NodePeers):
 
     # --- Clients ---------------------------------------------------------------------------------------------------
 
-    def admit(self, client: int, size: int, layout: bytes, learning: bytes) -> None:
+    def check_client(self, client: int, size: int, layout: bytes, learning: bytes) -> None:
         """Refuse a client that cannot take part."""
         rules = self.rules
         if rules.clients is not None and client >= rules.clients:
@@ -200,7 +200,7 @@ class Node(NodePeers):
         if not 0 < size <= rules.most_data:
             raise Rejection("agreement", f"a client with {size:,} data points; 1 to {rules.most_data:,} are allowed")
 
-    def come(self, client: int, session: Any, size: int, holding: bytes | None = None) -> None:
+    def connect_client(self, client: int, session: Any, size: int, holding: bytes | None = None) -> None:
         """A client that was admitted comes, or comes back; it may hold a task."""
         before = self.sessions.get(client)
         if before is not None:
@@ -211,17 +211,17 @@ class Node(NodePeers):
         if self.server is not None:
             self._queue.append(QueuedEvent(client, session=session, size=size, holding=holding))
             return
-        self._sizes[client] = self.ledger.entry(client).size = size
+        self._sizes[client] = self.task_tokens.entry(client).size = size
         self._effects.append(WelcomeClient(session, keep=False, saved_version=self.saved_version))
-        if (len(self.sessions) >= self.rules.wait_for or self._overdue) and not self._awaits_gift:
+        if (len(self.sessions) >= self.rules.wait_for or self._overdue) and not self._awaits_bootstrap:
             self._start()
 
-    def part(self, client: int, session: Any) -> None:
+    def disconnect_client(self, client: int, session: Any) -> None:
         """A client's connection ended. It may come back."""
         if self._gone(client, session) and not self.draining:
             self._effects.append(StartTimer(f"{AWAY}{client}", self.rules.client_timeout))
 
-    def leave(self, client: int, session: Any) -> None:
+    def remove_client(self, client: int, session: Any) -> None:
         """A client says that it will not come back."""
         if self._gone(client, session):
             self._give_up(client)
@@ -237,13 +237,13 @@ class Node(NodePeers):
         if self.server is not None and client not in self.sessions:
             self._queue.append(QueuedEvent(client, Leave()))
 
-    def check(self, client: int, ticket: bytes) -> TaskToken:
+    def verify_token(self, client: int, ticket: bytes) -> TaskToken:
         """Refuse an answer that begins to arrive, unless it is wanted."""
-        return self.ledger.check(client, ticket)
+        return self.task_tokens.check(client, ticket)
 
-    def answer(self, client: int, number: int, message: ClientMessage, receipt: Any = None) -> None:
+    def receive_update(self, client: int, number: int, message: ClientMessage, receipt: Any = None) -> None:
         """The answer to a task has arrived in full."""
-        self.ledger.take(client, number)
+        self.task_tokens.take(client, number)
         self._queue.append(QueuedEvent(client, message, number, receipt=receipt))
 
     # --- Timers ------------------------------------------------------------------------------------------------------
@@ -296,91 +296,91 @@ class Node(NodePeers):
     @property
     def light(self) -> bool:
         """Whether no vector is gone through for the first message in the queue."""
-        arrival = self._queue[0]
-        if arrival.message is None:
-            return arrival.timer is None and not arrival.change
-        arrays = schema_of(type(arrival.message)).arrays
-        return not arrays and not isinstance(arrival.message, Leave) and self.work() is Work.NOTHING
+        event = self._queue[0]
+        if event.message is None:
+            return event.timer is None and not event.change
+        arrays = schema_of(type(event.message)).arrays
+        return not arrays and not isinstance(event.message, Leave) and self.work() is Work.NOTHING
 
     def work(self) -> Work:
         """How heavy the first message in the queue is."""
         assert self.server is not None
-        arrival = self._queue[0]
-        if arrival.timer is not None:
-            return self.server.work_of(arrival.timer)
-        if arrival.message is None or self._came_back(arrival):
+        event = self._queue[0]
+        if event.timer is not None:
+            return self.server.work_of(event.timer)
+        if event.message is None or self._came_back(event):
             return Work.NOTHING
-        return self.server.work(arrival.sender, arrival.message)
+        return self.server.work(event.sender, event.message)
 
-    def _came_back(self, arrival: QueuedEvent) -> bool:
+    def _came_back(self, event: QueuedEvent) -> bool:
         """Whether a client that was given up came back before its turn came."""
-        return isinstance(arrival.message, Leave) and not arrival.again and arrival.sender in self.sessions
+        return isinstance(event.message, Leave) and not event.again and event.sender in self.sessions
 
     def compute(self) -> list[Action]:
         """Let the server handle the first message in the queue. Nothing of it counts before :meth:`finish`."""
         assert self.server is not None
         self.computing = True
-        arrival = self._queue[0]
-        if arrival.timer is not None:
-            return self.server.expire(arrival.timer)
-        if arrival.change:
-            return self._reform(arrival.change)
-        self._void = self._came_back(arrival)
-        if arrival.message is None or self._void:
+        event = self._queue[0]
+        if event.timer is not None:
+            return self.server.expire(event.timer)
+        if event.change:
+            return self._reform(event.change)
+        self._void = self._came_back(event)
+        if event.message is None or self._void:
             return []
-        return self.server.handle(arrival.sender, arrival.message)
+        return self.server.handle(event.sender, event.message)
 
     def finish(self, actions: list[Action]) -> None:
         """Take note of the message that was handled, and of what the server wants done."""
         self.computing = False
-        arrival = self._queue[0]
-        if arrival.again:
+        event = self._queue[0]
+        if event.again:
             pass  # it was taken note of when it was served first
-        elif arrival.timer is not None:
-            del self._timers[arrival.timer]
-        elif arrival.session is not None:
-            actions = self._welcome_back(arrival)
-        elif arrival.peer:
-            if arrival.sender in self.outboxes and arrival.lineage == self.seats.lineages.get(arrival.sender, ""):
-                self._handled[arrival.sender] = arrival.number
+        elif event.timer is not None:
+            del self._timers[event.timer]
+        elif event.session is not None:
+            actions = self._welcome_back(event)
+        elif event.peer:
+            if event.sender in self.outboxes and event.lineage == self.membership.lineages.get(event.sender, ""):
+                self._handled[event.sender] = event.number
             self._wanted = True
-        elif arrival.change:
+        elif event.change:
             self._wanted = True
-        elif arrival.number:
-            self.ledger.entry(arrival.sender).applied = arrival.number
-        elif isinstance(arrival.message, Leave) and not self._void:
-            self.ledger.entry(arrival.sender).member = False
+        elif event.number:
+            self.task_tokens.entry(event.sender).applied = event.number
+        elif isinstance(event.message, Leave) and not self._void:
+            self.task_tokens.entry(event.sender).member = False
         self._changed = True
         self._perform(actions)
         self._queue.popleft()
         for action in actions:
             if isinstance(action, Requeue):
                 self._queue.extendleft(QueuedEvent(k, message, again=True) for k, message in reversed(action.messages))
-        if arrival.receipt is not None:
-            self._effects.append(Completed(arrival.receipt))
+        if event.receipt is not None:
+            self._effects.append(Completed(event.receipt))
         self._rest()
 
-    def _welcome_back(self, arrival: QueuedEvent) -> list[Action]:
+    def _welcome_back(self, event: QueuedEvent) -> list[Action]:
         """A client came: does it go on with what it holds, wait for its next task, or join?"""
         assert self.server is not None
-        k = arrival.sender
-        if self.sessions.get(k) is not arrival.session:
+        k = event.sender
+        if self.sessions.get(k) is not event.session:
             return []  # and went
-        entry = self.ledger.entry(k)
-        entry.size = arrival.size
+        entry = self.task_tokens.entry(k)
+        entry.size = event.size
         keep = False
-        if arrival.holding is not None:
+        if event.holding is not None:
             try:
-                self.ledger.check(k, arrival.holding)
+                self.task_tokens.check(k, event.holding)
                 keep = entry.member
-            except Rejection as refusal:
-                if refusal.reason == "unknown-task":
-                    self._effects.append(ClientRejected(k, refusal))
-        self._effects.append(WelcomeClient(arrival.session, keep, self.saved_version))
+            except Rejection as rejection:
+                if rejection.reason == "unknown-task":
+                    self._effects.append(ClientRejected(k, rejection))
+        self._effects.append(WelcomeClient(event.session, keep, self.saved_version))
         if keep or (entry.member and entry.owed):
             return []
         entry.member = True
-        return self.server.handle(k, Join(arrival.size))
+        return self.server.handle(k, Join(event.size))
 
     def _perform(self, actions: Iterable[Action]) -> None:
         for action in actions:
@@ -403,7 +403,7 @@ class Node(NodePeers):
 
     def _give(self, k: int, message: ServerMessage) -> None:
         """Give a client a task. If it is not there, it will ask when it comes back."""
-        ticket = self.ledger.give(k, getattr(message, "age", 0.0), getattr(message, "version", 0))
+        ticket = self.task_tokens.give(k, getattr(message, "age", 0.0), getattr(message, "version", 0))
         session = self.sessions.get(k)
         if session is not None:
             self._effects.append(SendTask(session, ticket, message, self.saved_version))
@@ -441,10 +441,10 @@ class Node(NodePeers):
             "id": self.id,
             "server": state.numbers,
             "vectors": list(state.vectors),
-            "clients": self.ledger.numbers(),
+            "clients": self.task_tokens.numbers(),
             "outboxes": {str(j): box.numbers(f"outbox-{j}", vectors) for j, box in self.outboxes.items()},
             "handled": {str(j): sequence for j, sequence in self._handled.items()},
-            "seats": self.seats.numbers(),
+            "seats": self.membership.numbers(),
             "again": pack([(a.sender, a.message) for a in self._queue if a.again], "again", vectors),
             "timers": dict(self._timers),
         }
@@ -453,7 +453,7 @@ class Node(NodePeers):
     def saved(self) -> None:
         """The checkpoint is on the disk."""
         assert self._marks is not None
-        self.seats.saved = self.seats.saves
+        self.membership.saved = self.membership.saves
         (self.saved_version, sent, handled, words), self._marks = self._marks, None
         for j, (box, sequence) in sent.items():
             if self.outboxes.get(j) is box and box.commit(sequence):

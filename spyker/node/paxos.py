@@ -99,7 +99,7 @@ class MembershipPaxos:
 
     def _answer(self, word: ControlMessage) -> None:
         """What this server answers itself."""
-        self.hear(self.id, word)
+        self.receive(self.id, word)
 
     def _promise(self, sender: int, promise: Promise) -> None:
         proposal = self.proposal
@@ -127,7 +127,7 @@ class MembershipPaxos:
 
     # --- Voting ------------------------------------------------------------------------------------------------------
 
-    def hear(self, sender: int, word: ControlMessage) -> None:
+    def receive(self, sender: int, word: ControlMessage) -> None:
         """Something was said, by another server or by this one itself."""
         if isinstance(word, Decided):
             self.adopt(word.view)

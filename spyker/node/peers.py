@@ -24,7 +24,7 @@ class NodePeers(ABC):
 
     id: int
     rules: NodeOptions
-    seats: Membership
+    membership: Membership
     server: Server | None
     outboxes: dict[int, Outbox]
     received: dict[int, int]
@@ -44,7 +44,7 @@ class NodePeers(ABC):
     @property
     def view(self) -> View:
         """The servers now."""
-        return self.seats.view
+        return self.membership.view
 
     @abstractmethod
     def _start(self, gift: BootstrapState | None = None) -> None:
@@ -54,16 +54,16 @@ class NodePeers(ABC):
     def _rest(self) -> None:
         """Between two messages: is it time for a checkpoint?"""
 
-    def greet(self, server: int) -> PeerHandshake:
+    def handshake(self, server: int) -> PeerHandshake:
         """What this server says first to another."""
         box = self.outboxes.get(server)
-        return self.seats.greeting(0 if box is None else box.acked)
+        return self.membership.greeting(0 if box is None else box.acked)
 
     def admit_peer(self, who: PeerHandshake, layout: bytes, deployment: bytes) -> int:
         """Refuse another server, or return the number of the last message that it need not repeat."""
         if layout != self.rules.layout or deployment != self.rules.deployment:
             raise Rejection("agreement", "the scenarios of the servers differ; use the same one everywhere")
-        self._recognise(who)
+        self._authenticate(who)
         received = self.received.get(who.server, 0)
         behind = who.view is not None and who.view.epoch < self.view.epoch  # and may speak of who was here before
         if who.acked > received and not behind:
@@ -72,33 +72,35 @@ class NodePeers(ABC):
             )
         return received
 
-    def know(self, server: int, who: PeerHandshake, received: int, at: float) -> None:
+    def peer_connected(self, server: int, who: PeerHandshake, received: int, at: float) -> None:
         """Another server answered a call of this one at this time: refuse whoever should not, or go on from there."""
-        self._recognise(who, server)
+        self._authenticate(who, server)
         try:
             self.outboxes[server].connected(server, received)
-        except OutdatedState as refusal:
-            self._outdated(str(refusal).removeprefix("outdated: "))
-        self.seats.met(who, at)
-        self.settle_seats()
+        except OutdatedState as rejection:
+            self._outdated(str(rejection).removeprefix("outdated: "))
+        self.membership.met(who, at)
+        self.apply_membership()
 
-    def _recognise(self, who: PeerHandshake, expected: int | None = None) -> None:
+    def _authenticate(self, who: PeerHandshake, expected: int | None = None) -> None:
         try:
-            self.seats.recognise(who, expected)
+            self.membership.authenticate(who, expected)
         finally:
-            self.settle_seats()
+            self.apply_membership()
 
     def _outdated(self, why: str) -> None:
-        self.seats.outdated = f"outdated: {why}"
-        self.settle_seats()
+        self.membership.outdated = f"outdated: {why}"
+        self.apply_membership()
         raise Rejection("outdated", why)
 
-    def refused(self, server: int, refusal: Rejection) -> None:
+    def peer_rejected(self, server: int, rejection: Rejection) -> None:
         """Another server refused this one."""
-        self.seats.refused(refusal)
-        self.settle_seats()
+        self.membership.refused(rejection)
+        self.apply_membership()
 
-    def hear(self, server: int, sequence: int, message: PeerMessage, receipt: Any = None, epoch: int = 0) -> None:
+    def receive_peer(
+        self, server: int, sequence: int, message: PeerMessage, receipt: Any = None, epoch: int = 0
+    ) -> None:
         """A message of another server has arrived in full. It may be one that came before a connection broke."""
         if epoch > self.view.epoch:
             raise Rejection(
@@ -109,9 +111,9 @@ class NodePeers(ABC):
                 self._effects.append(Completed(receipt))
             return
         self.received[server] = sequence
-        lineage = self.seats.lineages.get(server, "")
+        lineage = self.membership.lineages.get(server, "")
         if isinstance(message, BootstrapState):
-            self._take_gift(server, sequence, message)
+            self._take_bootstrap(server, sequence, message)
             if receipt is not None:
                 self._effects.append(Completed(receipt))
             return
@@ -125,25 +127,25 @@ class NodePeers(ABC):
             )
         self._queue.append(QueuedEvent(server, message, sequence, peer=True, receipt=receipt, lineage=lineage))
 
-    def _take_gift(self, server: int, sequence: int, gift: BootstrapState) -> None:
+    def _take_bootstrap(self, server: int, sequence: int, gift: BootstrapState) -> None:
         """A model to begin with, if this server waits for one."""
         if self.server is None:
             self._handled[server] = sequence
             self._start(gift)
         else:
             self._queue.append(
-                QueuedEvent(server, number=sequence, peer=True, lineage=self.seats.lineages.get(server, ""))
+                QueuedEvent(server, number=sequence, peer=True, lineage=self.membership.lineages.get(server, ""))
             )
 
-    def listen(self, server: int, word: ControlMessage) -> None:
+    def receive_control(self, server: int, word: ControlMessage) -> None:
         """Another server said something that is no message."""
         if isinstance(word, BootstrapRequest):
             if self.server is not None and server in self.outboxes:
                 self._askers.add(server)
                 self._queue.append(QueuedEvent(self.id, change=GIFT))
             return
-        self.seats.hear(server, word, saves=self.server is not None)
-        self.settle_seats()
+        self.membership.receive(server, word, saves=self.server is not None)
+        self.apply_membership()
 
     def _watch(self) -> None:
         if self.rules.beat > 0 and len(self.view.members) > 1:
@@ -155,48 +157,52 @@ class NodePeers(ABC):
         server = self.server
         if server is not None and server.epoch == self.view.epoch and not self._stopped:
             holds = server.has_token
-            self._effects += [SendControl(j, word) for j, word in self.seats.beat(has_token=holds)]
-            self.seats.look()
-            self.seats.consider(circulates=type(server).circulates)
+            self._effects += [SendControl(j, word) for j, word in self.membership.beat(has_token=holds)]
+            self.membership.update_suspects()
+            self.membership.consider(circulates=type(server).circulates)
         else:
-            self._effects += [SendControl(j, word) for j, word in self.seats.beat(has_token=False)]
-            self.seats.look()
-        self.settle_seats()
+            self._effects += [SendControl(j, word) for j, word in self.membership.beat(has_token=False)]
+            self.membership.update_suspects()
+        self.apply_membership()
 
     def _ask(self) -> None:
         """Ask the nearest of the others for a model to begin with; if nothing comes, ask the next."""
         if self.server is None:
             self._effects.append(StartTimer(ASK, self.rules.beat or 1.0))
-            met = [j for j in self.seats.others if j in self.seats.lineages and j not in self.seats.suspected]
-            met.sort(key=lambda j: self.seats.contacts.away.get(j, math.inf))
-            if met and not self.seats.new:
+            met = [
+                j
+                for j in self.membership.others
+                if j in self.membership.lineages and j not in self.membership.suspected
+            ]
+            met.sort(key=lambda j: self.membership.failure_detector.away.get(j, math.inf))
+            if met and not self.membership.new:
                 self._effects.append(SendControl(met[self._asked // 5 % len(met)], BootstrapRequest()))
                 self._asked += 1
 
-    def settle_seats(self) -> None:
+    def apply_membership(self) -> None:
         """Do what follows from what is known of the other servers."""
-        seats = self.seats
-        for before, after in seats.adopted:
-            self._change_seats(before, after)
-        seats.adopted.clear()
-        if self.server is not None and seats.suspected != self._suspected:
-            for j in sorted(seats.suspected - self._suspected):
+        membership = self.membership
+        for before, after in membership.adopted:
+            self._change_members(before, after)
+        membership.adopted.clear()
+        if self.server is not None and membership.suspected != self._suspected:
+            for j in sorted(membership.suspected - self._suspected):
                 self._effects.append(WriteFact(PeerSuspected(self.id, j), len(self._queue)))
-            for j in sorted(self._suspected - seats.suspected):
+            for j in sorted(self._suspected - membership.suspected):
                 self._effects.append(WriteFact(PeerTrusted(self.id, j), len(self._queue)))
-            self._suspected = seats.suspected
+            self._suspected = membership.suspected
             self._queue.append(QueuedEvent(self.id, change=SUSPECTS))
-        at_once, later = seats.words()
+        at_once, later = membership.words()
         self._effects += [SendControl(j, word) for j, word in at_once]
         self._words += later
-        if (seats.fenced or seats.outdated) and not self._stopped:
+        if (membership.fenced or membership.outdated) and not self._stopped:
             self._stopped = True
-            self._effects.append(StopProcess(seats.fenced or seats.outdated, anew=not seats.fenced))
-        if seats.council.changed and self.server is not None:
+            self._effects.append(StopProcess(membership.fenced or membership.outdated, anew=not membership.fenced))
+        if membership.paxos.changed and self.server is not None:
             self._changed = self._wanted = True
             self._rest()
 
-    def _change_seats(self, before: View, after: View) -> None:
+    def _change_members(self, before: View, after: View) -> None:
         """The servers are others now. What was kept for those who are gone, or are another one now, is void."""
         same = {
             j for j in before.members if before.members[j].lineage == getattr(after.members.get(j), "lineage", None)
@@ -205,7 +211,7 @@ class NodePeers(ABC):
             del self.outboxes[j]
             for known in (self.received, self.acknowledged, self._handled):
                 known.pop(j, None)
-        for j in self.seats.others:
+        for j in self.membership.others:
             self.outboxes.setdefault(j, Outbox())
         self._askers &= self.outboxes.keys()
         strangers = frozenset(before.members.keys() - same)

@@ -13,7 +13,7 @@ class Client:
     """Client C_k: trains what its server sends and answers with the result."""
 
     __slots__ = ("id", "received", "server", "step")
-    hears: ClassVar[tuple[type[ServerMessage], ...]] = (Model,)
+    receives: ClassVar[tuple[type[ServerMessage], ...]] = (Model,)
     """What a server may say to one."""
     difference: ClassVar[bool] = False
     """Whether it answers with how far its training went, in place of a model."""

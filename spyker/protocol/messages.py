@@ -6,7 +6,7 @@ is data: frozen, and free of behaviour.
 A message is a frozen dataclass, and its fields with their types are all that there is to say about it. Its form on the
 wire, in a checkpoint and in the emulated world's bytes, and what a border refuses, follow from that
 (:mod:`~spyker.protocol.codec`). So a new kind of message is a class like those below, wherever it stands, and the name
-of that class among what a server ``hears``.
+of that class among what a server ``receives``.
 """
 
 from __future__ import annotations

@@ -125,9 +125,9 @@ class Server(ABC):
     """Which servers it wants."""
     Parameters: ClassVar[type[Any]] = NoParameters
     """Its parameters: a frozen dataclass whose fields were made with :func:`spyker.parameters.parameter`."""
-    hears: ClassVar[tuple[type[PeerMessage], ...]] = ()
+    receives: ClassVar[tuple[type[PeerMessage], ...]] = ()
     """What other servers may say to one."""
-    says: ClassVar[tuple[type[PeerMessage], ...]] = ()
+    sends: ClassVar[tuple[type[PeerMessage], ...]] = ()
     """What one says to other servers; by default what it hears."""
     answers: ClassVar[type[ClientMessage]] = Update
     """What its clients answer with."""
@@ -150,7 +150,7 @@ class Server(ABC):
         if "section" not in cls.__dict__:
             cls.section = cls.name
         if "hears" in cls.__dict__ and "says" not in cls.__dict__:
-            cls.says = cls.hears
+            cls.sends = cls.receives
 
     @classmethod
     def build(cls, id: int, setup: Setup, roster: Mapping[int, int]) -> Server:
@@ -160,7 +160,7 @@ class Server(ABC):
     @classmethod
     def between(cls, sender: int, receiver: int, servers: int) -> tuple[type[PeerMessage], ...]:
         """What one server may say to another, where so many have clients."""
-        return cls.hears
+        return cls.receives
 
     def __init__(self, id: int, setup: Setup, roster: Mapping[int, int]) -> None:
         self.id = id
@@ -290,11 +290,11 @@ class Server(ABC):
         server asked to be served again are no longer part of it, but the host's.
         """
         vectors: dict[str, Any] = {}
-        return ServerState({name: pack(getattr(self, name), name, vectors) for name in self._kept()}, vectors)
+        return ServerState({name: pack(getattr(self, name), name, vectors) for name in self._state_names()}, vectors)
 
     def restore(self, state: ServerState) -> None:
         """Go on from ``state``, in place of ``start()``. The setup must be the one that the saved server had."""
-        expected, kept = self.weights.snapshot().size, self._kept()
+        expected, kept = self.weights.snapshot().size, self._state_names()
         if state.numbers.keys() != set(kept):
             unlike = sorted(state.numbers.keys() ^ set(kept))
             raise ValueError(f"the saved state is another version's: it differs in {', '.join(unlike)}")
@@ -302,7 +302,7 @@ class Server(ABC):
         for name in kept:
             value, current = saved.unpack(state.numbers[name]), getattr(self, name)
             if isinstance(current, Stateful):
-                current.put_back(value)
+                current.restore(value)
             elif not isinstance(current, Weights):
                 setattr(self, name, value)
             elif value.size != expected:
@@ -310,13 +310,13 @@ class Server(ABC):
             else:
                 current.replace(value)
 
-    def _kept(self) -> list[str]:
+    def _state_names(self) -> list[str]:
         return [name for name in vars(self) if name not in self.GIVEN and not name.startswith("_")]
 
     @classmethod
     def kinds(cls) -> dict[str, type[Message]]:
         """The messages that one may be told or say to other servers, by the names of their kinds."""
-        kinds: tuple[type[Message], ...] = (cls.answers, Join, Leave, *cls.hears, *cls.says, cls.gift)
+        kinds: tuple[type[Message], ...] = (cls.answers, Join, Leave, *cls.receives, *cls.sends, cls.gift)
         return {kind.kind: kind for kind in kinds}
 
     # --- What subclasses say ---------------------------------------------------------------------------------------

@@ -36,11 +36,11 @@ class Stateful(ABC):
     """Something that says itself what is to be kept of it, and goes on from that in place."""
 
     @abstractmethod
-    def kept(self) -> Any:
+    def state(self) -> Any:
         """What :func:`pack` can hold."""
 
     @abstractmethod
-    def put_back(self, kept: Any) -> None:
+    def restore(self, kept: Any) -> None:
         """Go on from what was kept."""
 
 
@@ -80,7 +80,7 @@ def pack(value: object, name: str, vectors: dict[str, Array]) -> Any:
             pairs = ((key, pack(entry, f"{name}.{key}", vectors)) for key, entry in value.items())
             return {TABLE: [[pack(key, name, vectors), entry] for key, entry in pairs]}
         case Stateful():
-            return pack(value.kept(), name, vectors)
+            return pack(value.state(), name, vectors)
     raise TypeError(
         f"{name} is {type(value).__name__}, which a checkpoint cannot hold. Keep numbers, texts, lists, tuples, sets, "
         "dictionaries, arrays, messages or a numpy Generator, or begin the attribute's name with an underscore if it "

@@ -239,7 +239,7 @@ class Merger:
         }
         self.scores = ScoreHistory(higher_is_better=start.higher_is_better)
         if "scores" in state:
-            self.scores.put_back(state["scores"])
+            self.scores.restore(state["scores"])
         self.given = bool(state.get("given"))  # whether it began from a model that was trained before
         self.reports: dict[int, dict[str, float]] = {int(k): each for k, each in state.get("reports", {}).items()}
         self.noted: dict[str, Any] = {}
@@ -325,7 +325,7 @@ class Merger:
             "final": self.final and line(0.0, self.final),
             "others": {name: dict(of) for name, of in self.others_of.items()},
             "reports": dict(self.reports),
-            "scores": self.scores.kept(),
+            "scores": self.scores.state(),
             "given": self.given,
         }
 

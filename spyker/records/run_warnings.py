@@ -138,12 +138,12 @@ class ScoreHistory:
             enough = FROM_BELOW
         return gained <= max(enough * self.possible, self.noise)
 
-    def kept(self) -> list[Any]:
+    def state(self) -> list[Any]:
         """For a checkpoint, which is JSON: numbers that are not finite are ``None``."""
         numbers = (self.first, self.second, self.best, self.previous, self.last, self.low, self.high)
         return [self.count, [x if math.isfinite(x) else None for x in numbers], list(self.steps)]
 
-    def put_back(self, kept: Sequence[Any]) -> None:
+    def restore(self, kept: Sequence[Any]) -> None:
         """Go on from there."""
         self.count, (*scores, low, high), steps = kept
         self.first, self.second, self.best, self.previous, self.last = (math.nan if x is None else x for x in scores)

@@ -84,11 +84,11 @@ class OutlierStatistic(Stateful):
         self.counts.pop(client, None)
         self.known.drop(client)
 
-    def kept(self) -> Any:
+    def state(self) -> Any:
         """For a checkpoint."""
         return [self.means, self.counts, self.known.numbers]
 
-    def put_back(self, kept: Any) -> None:
+    def restore(self, kept: Any) -> None:
         """Go on from there."""
         self.means, self.counts, known = kept
         self.known = OrderStatistics(known)

@@ -78,7 +78,7 @@ class SignFlipDetector(Stateful):
         """How far the server's model has moved since it was given as this task."""
         return size(self._sketch_of_model(model) - task.sketch)
 
-    def contrary(self, client: int, task: AssignedTask, weights: Vector, *, difference: bool) -> bool:
+    def sign_flipped(self, client: int, task: AssignedTask, weights: Vector, *, difference: bool) -> bool:
         """Take an update in; whether its client does the opposite of what the others do."""
         if not self.full(task):
             return False
@@ -132,7 +132,7 @@ class SignFlipDetector(Stateful):
 
     # --- A restart -------------------------------------------------------------------------------------------------
 
-    def kept(self) -> Any:
+    def state(self) -> Any:
         """For a checkpoint: of all sketches, three arrays."""
         tasks_given = {k: (task.version, task.rate) for k, task in self.given.items()}
         given = stack(task.sketch for task in self.given.values())
@@ -141,16 +141,16 @@ class SignFlipDetector(Stateful):
         means = [self.heading, self.pull, self.faint_pull, self.direction, self.count]
         return [tasks_given, given, self.rates.numbers, list(self.before), tasks, updates, *means]
 
-    def put_back(self, kept: Any) -> None:
+    def restore(self, kept: Any) -> None:
         """Go on from there."""
         given, sketches, rates, clients, tasks, updates, heading, pull, faint_pull, self.direction, self.count = kept
         tasks_given = zip(given.items(), rows(sketches), strict=True)
         self.given = {k: AssignedTask(version, rate, sketch) for (k, (version, rate)), sketch in tasks_given}
         self.rates = OrderStatistics(rates)
         self.before = {k: (task, update) for k, task, update in zip(clients, rows(tasks), rows(updates), strict=True)}
-        self.heading.put_back(heading)
-        self.pull.put_back(pull)
-        self.faint_pull.put_back(faint_pull)
+        self.heading.restore(heading)
+        self.pull.restore(pull)
+        self.faint_pull.restore(faint_pull)
 
 
 def stack(sketches: Iterable[Vector]) -> Vector:

@@ -75,9 +75,9 @@ class FilterParameters:
 class FilterDecision(Enum):
     """What becomes of an answer."""
 
-    PROPER = "proper"
-    SHORTENED = "shortened"
-    REFUSED = "refused"
+    ACCEPTED = "proper"
+    CLIPPED = "shortened"
+    REJECTED = "refused"
     QUARANTINED = "quarantined"
 
 
@@ -90,7 +90,7 @@ class UpdateFilter(Stateful):
         self.on = parameters is not None
         self.sizes = dict(sizes) if self.on else {}  # with which a client joins again
         self.first, self.last = OrderStatistics(), OrderStatistics()  # the norms of each client's first and last update
-        self.conduct = SignFlipDetector()
+        self.sign_flips = SignFlipDetector()
         self.strikes: dict[int, int] = {}
         self.out: dict[int, bool] = {}  # who is in quarantine, and whether to let it in afterwards
         self.updates = 0  # so many were judged
@@ -98,7 +98,7 @@ class UpdateFilter(Stateful):
         self.struck: dict[int, int] = {}  # and at which it last had a strike for its norm
 
     @property
-    def usual(self) -> float:
+    def median_norm(self) -> float:
         """The median norm; 0 while too few are known, or nobody's update has any length."""
         return max(self.first.median, self.last.median) if len(self.last.numbers) >= ENOUGH else 0.0
 
@@ -111,7 +111,7 @@ class UpdateFilter(Stateful):
         drift: float = 0.0,
         known: bool = True,
         counts: bool = True,
-        contrary: bool = False,
+        sign_flipped: bool = False,
     ) -> tuple[FilterDecision, float]:
         """Decide what to do with an update.
 
@@ -122,25 +122,25 @@ class UpdateFilter(Stateful):
             drift: how far the model has moved since the client was given its task.
             known: whether the task, and so the drift, is known.
             counts: whether its norm is one for the median.
-            contrary: whether the update is sign-flipped.
+            sign_flipped: whether the update is sign-flipped.
 
         Returns:
             The verdict, and the norm to which the update is clipped.
 
         """
         assert self.parameters is not None
-        p, median = self.parameters, self.usual
+        p, median = self.parameters, self.median_norm
         early = len(self.last.numbers) < ENOUGH <= len(self.sizes)  # there will be others to compare it with
-        usual = median or (1.0 if norm <= p.limit else max(1.0, model()))
-        limit, strikes = p.limit * usual + drift, self.strikes.get(client, 0)
+        median_norm = median or (1.0 if norm <= p.limit else max(1.0, model()))
+        limit, strikes = p.limit * median_norm + drift, self.strikes.get(client, 0)
         self._note(client, norm, counts=counts)
-        rejected = norm > p.refuse * usual + drift and (median > 0 or early)
-        offence = contrary
+        rejected = norm > p.refuse * median_norm + drift and (median > 0 or early)
+        offence = sign_flipped
         if rejected and median > 0 and known and self.answered.median > self.struck.get(client, 0):
             self.struck[client], offence = self.updates, True
         if offence and strikes + 1 >= p.strikes:
             self._strike(client, p.strikes - 1)
-            self.conduct.forget(client)
+            self.sign_flips.forget(client)
             self.answered.drop(client)
             self.out[client] = True
             return FilterDecision.QUARANTINED, limit
@@ -149,8 +149,8 @@ class UpdateFilter(Stateful):
         elif norm <= limit:
             self._strike(client, strikes - 1)
         if rejected:
-            return FilterDecision.REFUSED, limit
-        return FilterDecision.PROPER if norm <= limit else FilterDecision.SHORTENED, limit
+            return FilterDecision.REJECTED, limit
+        return FilterDecision.ACCEPTED if norm <= limit else FilterDecision.CLIPPED, limit
 
     def _note(self, client: int, norm: float, *, counts: bool) -> None:
         self.updates += 1
@@ -168,24 +168,24 @@ class UpdateFilter(Stateful):
 
     # --- A restart -------------------------------------------------------------------------------------------------
 
-    def kept(self) -> Any:
+    def state(self) -> Any:
         """For a checkpoint. Where nobody is judged, nothing is known."""
         if not self.on:
             return None
         norms = [self.first.numbers, self.last.numbers, self.answered.numbers, self.updates, self.struck]
-        return [self.sizes, norms, self.strikes, self.out, self.conduct]
+        return [self.sizes, norms, self.strikes, self.out, self.sign_flips]
 
-    def put_back(self, kept: Any) -> None:
+    def restore(self, kept: Any) -> None:
         """Go on from there."""
         if kept is None:
             return
-        self.sizes, (first, last, filter_update, self.updates, self.struck), self.strikes, self.out, conduct = kept
+        self.sizes, (first, last, filter_update, self.updates, self.struck), self.strikes, self.out, sign_flips = kept
         self.first, self.last, self.answered = (
             OrderStatistics(first),
             OrderStatistics(last),
             OrderStatistics(filter_update),
         )
-        self.conduct.put_back(conduct)
+        self.sign_flips.restore(sign_flips)
 
 
 # --- At work ----------------------------------------------------------------------------------------------------------
@@ -205,43 +205,43 @@ def filter_message(server: Server, k: int, message: ClientMessage) -> None:
         filter_update(server, k, message)
     else:
         if isinstance(message, Leave):
-            bounds.conduct.part(k)
+            bounds.sign_flips.part(k)
         server.receive(k, message)
 
 
 def filter_update(server: Server, k: int, update: Update) -> None:
     """Judge an answer, and act upon that."""
     bounds, weights, difference = server.bounds, update.weights, server.client.difference
-    conduct = bounds.conduct
+    sign_flips = bounds.sign_flips
     assert bounds.parameters is not None
     model = server.weights.snapshot()
     origin = zeros(weights) if difference else model
-    far = distance(weights, origin)
-    task = conduct.answered(k, update.version)
-    contrary = task is not None and conduct.contrary(k, task, weights, difference=difference)
+    norm = distance(weights, origin)
+    task = sign_flips.answered(k, update.version)
+    sign_flipped = task is not None and sign_flips.sign_flipped(k, task, weights, difference=difference)
     verdict, limit = bounds.judge(
         k,
-        far,
+        norm,
         lambda: distance(model, zeros(model)),
-        drift=0.0 if difference or task is None else conduct.drift(task, model),
+        drift=0.0 if difference or task is None else sign_flips.drift(task, model),
         known=difference or task is not None,
-        counts=task is None or conduct.full(task),
-        contrary=contrary,
+        counts=task is None or sign_flips.full(task),
+        sign_flipped=sign_flipped,
     )
-    if verdict is FilterDecision.PROPER:
+    if verdict is FilterDecision.ACCEPTED:
         server.receive(k, update)
-    elif verdict is FilterDecision.SHORTENED:
-        server.record(UpdateClipped(server.id, k, far, limit))
+    elif verdict is FilterDecision.CLIPPED:
+        server.record(UpdateClipped(server.id, k, norm, limit))
         shorter = np.empty_like(weights)
-        mix(origin, weights, limit / far, shorter)
+        mix(origin, weights, limit / norm, shorter)
         server.receive(k, replace(update, weights=shorter))
-    elif verdict is FilterDecision.REFUSED:
-        server.record(UpdateRejected(server.id, k, far, limit))
+    elif verdict is FilterDecision.REJECTED:
+        server.record(UpdateRejected(server.id, k, norm, limit))
         server.receive(k, Leave())
         server.receive(k, Join(bounds.sizes.get(k, 1)))
     else:
         seconds = bounds.parameters.quarantine
-        server.record(ClientQuarantined(server.id, k, "contrary" if contrary else "far", seconds))
+        server.record(ClientQuarantined(server.id, k, "contrary" if sign_flipped else "far", seconds))
         server.receive(k, Leave())
         server.start_timer(f"{QUARANTINE}{k}", seconds)
 
@@ -251,7 +251,7 @@ def note_assignments(bounds: UpdateFilter, actions: Iterable[Action]) -> None:
     for action in actions:
         if isinstance(action, ToClient) and isinstance(action.message, Model):
             message = action.message
-            bounds.conduct.gave(action.client, message.version, message.rate, message.weights)
+            bounds.sign_flips.gave(action.client, message.version, message.rate, message.weights)
 
 
 def end_quarantine(server: Server, timer: str) -> None:

@@ -114,7 +114,7 @@ class ClusterSimulation(Simulation):
         """At time 0 every process begins, and its clients and all other servers are there."""
         for i in self.places.servers:
             self.processors.append(self._process(i))
-            self.processors[i].host.begin()
+            self.processors[i].node.begin()
             self.processors[i].go_on()
             for k in self.places.clients_of(i):
                 self._connect(k, None)
@@ -135,13 +135,13 @@ class ClusterSimulation(Simulation):
 
     def _kill(self, process: SimProcess) -> None:
         process.kill()
-        clients = list(process.host.sessions)
-        for session in process.host.sessions.values():
+        clients = list(process.node.sessions)
+        for session in process.node.sessions.values():
             session.open = False
         for link in self._peer_links.values():
             if process in (link.sender, link.receiver):
                 link.open = False
-        if process is not self.processors[process.host.id]:
+        if process is not self.processors[process.node.id]:
             self._connect_soon(clients)  # there is another one
 
     def back_up(self, server: int) -> None:
@@ -162,7 +162,7 @@ class ClusterSimulation(Simulation):
         second = self.processors[server] = self._process(server)
         checkpoint = self.disks[server].read()
         assert checkpoint is not None
-        second.host.resume(*checkpoint)
+        second.node.resume(*checkpoint)
         second.go_on()
         for link in self._peer_links.values():
             if first in (link.sender, link.receiver):
@@ -174,15 +174,15 @@ class ClusterSimulation(Simulation):
 
     def _come_back(self, process: SimProcess, j: int) -> None:
         """The first of two copies finds that its connections broke, and tries again and again."""
-        i, receiver = process.host.id, self.processors[j]
+        i, receiver = process.node.id, self.processors[j]
         if not process.alive or process.later(self._come_back, process, j):
             return
         if receiver.alive and receiver.backlog is None and (i, j) not in self._cuts:
             try:
-                receiver.host.admit_peer(process.host.greet(j), b"", b"")
-            except Rejection as refusal:
-                self.refused[refusal.reason] += 1
-                process.host.refused(j, refusal)
+                receiver.node.admit_peer(process.node.handshake(j), b"", b"")
+            except Rejection as rejection:
+                self.refused[rejection.reason] += 1
+                process.node.peer_rejected(j, rejection)
             self._both_go_on(process, receiver)
         self.clock.at(self.clock.now + self.reconnect, self._come_back, process, j)
 
@@ -197,9 +197,9 @@ class ClusterSimulation(Simulation):
         process.longest = before.longest
         if checkpoint is None:
             self._forget(server, 0)
-            process.host.begin()
+            process.node.begin()
         else:
-            process.host.resume(*checkpoint)
+            process.node.resume(*checkpoint)
             version = process.server.version
             self.sink(self.clock.now, ServerResumed(server, version, self._forget(server, version)), None)
         process.go_on()
@@ -208,13 +208,13 @@ class ClusterSimulation(Simulation):
 
     def change(self, by: int, server: int, *, remove: bool = False) -> None:
         """Somebody tells a server that another one's place is vacant, or that there shall be none."""
-        host = self.processors[by].host
-        now = host.view.members.get(server)
+        node = self.processors[by].node
+        now = node.view.members.get(server)
         if now is not None or not remove:
             change = MembershipChange(
                 server, None if remove else Member(NOBODY, learner=server in self.places.learners)
             )
-            host.seats.wish(Proposal(OPERATOR, change, now))
+            node.membership.wish(Proposal(OPERATOR, change, now))
 
     def replace(self, by: int, server: int) -> None:
         """A server and its disk are gone for ever; somebody has it replaced, and starts another."""
@@ -238,9 +238,9 @@ class ClusterSimulation(Simulation):
         """Let no message pass between a server and the clients in a region."""
         self._region_cuts.add((server, region))
         for k, session in enumerate(self.sessions):
-            if session is not None and session.open and (session.process.host.id, self._region(k)) == (server, region):
+            if session is not None and session.open and (session.process.node.id, self._region(k)) == (server, region):
                 session.open = False
-                session.process.host.part(k, session)
+                session.process.node.disconnect_client(k, session)
                 session.process.go_on()
 
     def heal_region(self, server: int, region: int) -> None:
@@ -282,7 +282,7 @@ class ClusterSimulation(Simulation):
         session, self.sessions[client] = self.sessions[client], None
         if session is not None and session.open:
             session.open = False
-            session.process.host.leave(client, session)
+            session.process.node.remove_client(client, session)
             session.process.go_on()
 
     def come(self, client: int, server: int) -> None:
@@ -301,7 +301,7 @@ class ClusterSimulation(Simulation):
     def _process(self, i: int, *, new: bool = False) -> SimProcess:
         disk = self.disks[i]
         disk.incarnation += 1
-        seats = Membership(
+        membership = Membership(
             i,
             self.first,
             self.now_at(i),
@@ -312,14 +312,14 @@ class ClusterSimulation(Simulation):
             suspect_after=self.suspect_after,
             renew_after=self.renew_after,
         )
-        host = Node(
+        node = Node(
             i,
             lambda roster: self.build(i, roster),
             TaskTokens(disk.secret, disk.incarnation),
             replace(self.rules, lineage=disk.lineage, wait_for=len(self.places.clients_of(i))),
-            seats=seats,
+            membership=membership,
         )
-        return self.process_kind(self, host, disk, self.build(i, {}))
+        return self.process_kind(self, node, disk, self.build(i, {}))
 
     def now_at(self, server: int) -> Callable[[], float]:
         """The clock of a server."""
@@ -337,7 +337,7 @@ class ClusterSimulation(Simulation):
 
     def carry_out(self, process: SimProcess, effect: Effect) -> None:
         """Do what a host asks for that concerns others than its process."""
-        now, i = self.clock.now, process.host.id
+        now, i = self.clock.now, process.node.id
         match effect:
             case SendTask(session, _, message):
                 arrival = self.links.down(now, i, session.client, self._size(message))
@@ -368,12 +368,12 @@ class ClusterSimulation(Simulation):
                 self.clock.at(self.links.down(now, i, session.client, 0), self._welcomed, session, keep)
             case CloseSession(session):
                 session.open = False
-            case ClientRejected(_, refusal):
-                self.refused[refusal.reason] += 1
+            case ClientRejected(_, rejection):
+                self.refused[rejection.reason] += 1
 
     def _stop(self, process: SimProcess, anew: bool) -> None:
         """A process that must not go on ends; one whose state is too old begins anew."""
-        i = process.host.id
+        i = process.node.id
         if process.alive:
             self._kill(process)
             if anew and self.processors[i] is process:
@@ -383,7 +383,7 @@ class ClusterSimulation(Simulation):
     def _note(self, process: SimProcess, fact: UpdateApplied) -> None:
         """Remember updates that a crash would take back."""
         unsaved = self._unsaved[fact.server]
-        while unsaved and unsaved[0].version <= process.host.saved_version:
+        while unsaved and unsaved[0].version <= process.node.saved_version:
             unsaved.popleft()
         unsaved.append(fact)
 
@@ -404,18 +404,18 @@ class ClusterSimulation(Simulation):
         if sender.later(self._link, i, j) or receiver.later(self._link, i, j):
             return None
         try:
-            received = receiver.host.admit_peer(hello or sender.host.greet(j), b"", b"")
-        except Rejection as refusal:
-            self.refused[refusal.reason] += 1
-            sender.host.refused(j, refusal)
+            received = receiver.node.admit_peer(hello or sender.node.handshake(j), b"", b"")
+        except Rejection as rejection:
+            self.refused[rejection.reason] += 1
+            sender.node.peer_rejected(j, rejection)
         else:
             try:
-                sender.host.know(j, receiver.host.greet(i), received, self.now_at(i)())
-            except Rejection as refusal:
-                self.refused[refusal.reason] += 1
-                receiver.host.refused(i, refusal)
+                sender.node.peer_connected(j, receiver.node.handshake(i), received, self.now_at(i)())
+            except Rejection as rejection:
+                self.refused[rejection.reason] += 1
+                receiver.node.peer_rejected(i, rejection)
             else:
-                sender.host.outboxes[j].acknowledge(receiver.host.acknowledged.get(i, 0))
+                sender.node.outboxes[j].acknowledge(receiver.node.acknowledged.get(i, 0))
                 self._peer_links[i, j] = SimPeerConnection(sender, receiver)
                 self._tell(i, j)
                 return self._both_go_on(sender, receiver)
@@ -429,31 +429,31 @@ class ClusterSimulation(Simulation):
 
     def _whispered(self, link: SimPeerConnection, word: ControlMessage) -> None:
         if link.open and not link.receiver.later(self._whispered, link, word):
-            link.receiver.host.listen(link.sender.host.id, word)
+            link.receiver.node.receive_control(link.sender.node.id, word)
             link.receiver.go_on()
 
     def _tell(self, i: int, j: int) -> None:
         link = self._peer_links.get((i, j))
         if link is None or not link.open:
             return
-        while (posted := link.sender.host.next_for(j)) is not None:
+        while (posted := link.sender.node.next_for(j)) is not None:
             arrival = self.links.between(self.clock.now, i, j, self._size(posted.message))
             self.clock.at(arrival, self._told, link, posted)
 
     def _told(self, link: SimPeerConnection, posted: OutboxEntry) -> None:
         if link.open and not link.receiver.later(self._told, link, posted):
-            i, j = link.sender.host.id, link.receiver.host.id
+            i, j = link.sender.node.id, link.receiver.node.id
             try:
-                link.receiver.host.hear(i, posted.sequence, posted.message, epoch=link.sender.host.view.epoch)
-            except Rejection as refusal:
-                self.refused[refusal.reason] += 1
+                link.receiver.node.receive_peer(i, posted.sequence, posted.message, epoch=link.sender.node.view.epoch)
+            except Rejection as rejection:
+                self.refused[rejection.reason] += 1
                 link.open = False
                 self.clock.at(self.clock.now + self.reconnect, self._link, i, j)
             link.receiver.go_on()
 
     def _acknowledged(self, link: SimPeerConnection, sequence: int) -> None:
         if link.open and not link.sender.later(self._acknowledged, link, sequence):
-            box = link.sender.host.outboxes.get(link.receiver.host.id)
+            box = link.sender.node.outboxes.get(link.receiver.node.id)
             if box is not None:
                 box.acknowledge(sequence)
 
@@ -474,20 +474,20 @@ class ClusterSimulation(Simulation):
         process = self.processors[home]
         if process.alive and not process.later(self._connect, k, None):
             session = self.sessions[k] = SimSession(k, process)
-            process.host.come(k, session, self.sizes(k), self.holdings[k].connect(home))
+            process.node.connect_client(k, session, self.sizes(k), self.holdings[k].connect(home))
             process.go_on()
             self._depart(k, None)
 
     def _welcomed(self, session: SimSession, keep: bool) -> None:
         if session.open:
             session.welcomed = True
-            self.holdings[session.client].welcomed(session.process.host.id, keep=keep)
+            self.holdings[session.client].welcomed(session.process.node.id, keep=keep)
             self._offer(session.client)
 
     def _task_arrives(self, session: SimSession, task: SendTask) -> None:
         k = session.client
         if session.open and not self.excluded(k):
-            held = self.holdings[k].assigned(session.process.host.id, task.ticket, task.message)
+            held = self.holdings[k].assigned(session.process.node.id, task.ticket, task.message)
             self._train(k, held.order, self._training_ends, (k, held))
 
     def _training_ends(self, trainee: tuple[int, PendingTask], job: TrainJob) -> None:
@@ -516,16 +516,16 @@ class ClusterSimulation(Simulation):
         offered = self.holdings[k].offer()
         if offered is not None:
             _, answer = offered
-            arrival = self.links.up(self.clock.now, k, session.process.host.id, self._size(answer))
+            arrival = self.links.up(self.clock.now, k, session.process.node.id, self._size(answer))
             self.clock.at(arrival, self._answer_arrives, session, offered)
 
     def _answer_arrives(self, session: SimSession, offered: tuple[bytes, ClientMessage]) -> None:
         if not session.open or session.process.later(self._answer_arrives, session, offered):
             return
         ticket, answer = offered
-        host = session.process.host
+        node = session.process.node
         try:
-            host.answer(session.client, host.check(session.client, ticket).number, answer)
-        except Rejection as refusal:
-            self.refused[refusal.reason] += 1
+            node.receive_update(session.client, node.verify_token(session.client, ticket).number, answer)
+        except Rejection as rejection:
+            self.refused[rejection.reason] += 1
         session.process.go_on()

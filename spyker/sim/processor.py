@@ -67,14 +67,14 @@ class Processor(QueueServer):
         self._server, self.id = server, server.id
         self.perform = perform
         self.queue: deque[Arrival] = deque()  # the first one is in service
-        self.timers = SimTimers(clock, lambda timer: self.arrive(self.id, timer))
+        self.timers = SimTimers(clock, lambda timer: self.receive(self.id, timer))
 
     @property
     def server(self) -> Server:
         """Always the same one."""
         return self._server
 
-    def arrive(self, sender: int, message: ClientMessage | PeerMessage | str) -> None:
+    def receive(self, sender: int, message: ClientMessage | PeerMessage | str) -> None:
         """A message arrives: it waits for its turn."""
         self.queue.append((sender, message))
         if len(self.queue) > self.longest:

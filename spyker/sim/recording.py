@@ -32,7 +32,7 @@ def record_run(
     watches: Sequence[Watch] = (),
     stop: StopRequest | None = None,
     *,
-    beginning: InitialModel | None = None,
+    initial_model: InitialModel | None = None,
     models: bool = False,
     saves: Autosave | None = None,
 ) -> dict[str, Any]:
@@ -72,7 +72,7 @@ def record_run(
             engine,
             sink,
             stop,
-            beginning=beginning,
+            initial_model=initial_model,
             leave=leave if models else None,
             saves=saves,
         )

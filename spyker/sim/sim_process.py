@@ -85,10 +85,10 @@ class ProcessEnvironment(Protocol):
 class SimProcess(QueueServer):
     """Drives a host until it is killed."""
 
-    def __init__(self, world: ProcessEnvironment, host: Node, disk: SimDisk, blank: Server) -> None:
+    def __init__(self, world: ProcessEnvironment, node: Node, disk: SimDisk, blank: Server) -> None:
         """``blank`` stands for the server while it waits for its first clients."""
         super().__init__(world.clock, world.costs)
-        self.world, self.host, self.disk = world, host, disk
+        self.world, self.node, self.disk = world, node, disk
         self.alive = True
         self.backlog: list[tuple[Callable[..., None], tuple[Any, ...]]] | None = None  # of one that was stopped
         self.timers = SimTimers(world.clock, self._ring)
@@ -97,7 +97,7 @@ class SimProcess(QueueServer):
     @property
     def server(self) -> Server:
         """The server as it is, or was when the process was killed."""
-        return self.host.server or self._blank
+        return self.node.server or self._blank
 
     def kill(self) -> None:
         """Nothing happens here any more."""
@@ -126,7 +126,7 @@ class SimProcess(QueueServer):
         """The host was told something: do what it asks for, and serve what waits."""
         if self.later(self.go_on):
             return
-        self.longest = max(self.longest, self.host.waiting)
+        self.longest = max(self.longest, self.node.waiting)
         self._carry_out()
         if not self.busy:
             self._serve()
@@ -134,15 +134,15 @@ class SimProcess(QueueServer):
     def _ring(self, timer: str) -> None:
         if self.later(self._ring, timer):
             return
-        self.host.expire(timer)
+        self.node.expire(timer)
         self.go_on()
 
     def _next(self) -> Work | None:
-        return self.host.work() if self.host.ready else None
+        return self.node.work() if self.node.ready else None
 
     def _handle(self) -> None:
-        self.host.finish(self.host.compute())
-        self.longest = max(self.longest, self.host.waiting)
+        self.node.finish(self.node.compute())
+        self.longest = max(self.longest, self.node.waiting)
         self._carry_out()
 
     def done(self, _a: None, _b: None) -> None:
@@ -151,7 +151,7 @@ class SimProcess(QueueServer):
             super().done(None, None)
 
     def _carry_out(self) -> None:
-        while effects := self.host.take():
+        while effects := self.node.take_effects():
             for effect in effects:
                 if isinstance(effect, SaveCheckpoint):
                     self._save(effect)
@@ -177,7 +177,7 @@ class SimProcess(QueueServer):
 
     def _write(self, checkpoint: SaveCheckpoint) -> None:
         if self.disk.full:
-            self.host.save_failed()
+            self.node.save_failed()
         else:
             self.disk.write(checkpoint)
-            self.host.saved()
+            self.node.saved()

@@ -19,7 +19,7 @@ from spyker.sim.cluster import ClusterSimulation
 from spyker.sim.evaluator import Evaluator
 from spyker.sim.links import Links
 from spyker.sim.round_times import round_times
-from spyker.sim.snapshot import SnapshotStore, put_back, save
+from spyker.sim.snapshot import SnapshotStore, restore_snapshot, save
 from spyker.sim.world import BareServerSimulation, Simulation, Sink
 from spyker.tasks.client_delays import delays
 from spyker.tasks.initial_model import InitialModel
@@ -37,16 +37,17 @@ def simulate(
     engine: Engine,
     sink: Sink,
     stop: StopRequest | None = None,
-    fate: Callable[[ClusterSimulation], None] | None = None,
-    beginning: InitialModel | None = None,
+    faults: Callable[[ClusterSimulation], None] | None = None,
+    initial_model: InitialModel | None = None,
     leave: Leave | None = None,
     saves: SnapshotStore | None = None,
 ) -> dict[str, Any]:
     """Run a resolved scenario, tell ``sink`` every fact, and return the summary.
 
-    A run that ``stop`` ends early has a summary of what happened until then. With ``fate``, or an outage in the
-    scenario, servers are whole processes, and ``fate`` may arrange what happens to them before they begin. They begin
-    from the task's own W⁰, or from a ``beginning``; or they go on from where the ``saves`` of an interrupted run are.
+    A run that ``stop`` ends early has a summary of what happened until then. With ``faults``, or an outage in the
+    scenario, servers are whole processes, and ``faults`` may arrange what happens to them before they begin. They begin
+    from the task's own W⁰, or from an ``initial_model``; or they go on from where the ``saves`` of an interrupted run
+    are.
     """
     scenario = with_task_defaults(scenario, task)
     places = scenario.placement()
@@ -56,40 +57,40 @@ def simulate(
 
     def rest() -> None:
         if saves is not None and saves.due():
-            save(world, judge, saves)
+            save(world, evaluator, saves)
 
-    judge = Evaluator(clock, engine, started, scenario.evaluation, sink, rest, task)
+    evaluator = Evaluator(clock, engine, started, scenario.evaluation, sink, rest, task)
     outage = scenario.world.outage
-    initial = task.initial() if beginning is None else beginning.weights
-    hosted = outage is not None or fate is not None
+    initial = task.initial() if initial_model is None else initial_model.weights
+    hosted = outage is not None or faults is not None
     failures = ClientFailures(places.client_count, task, stop=scenario.training.on_client_error == STOP)
-    world = make_world(scenario, task, engine, clock, judge.fact, places, initial, failures, hosted=hosted)
+    world = make_world(scenario, task, engine, clock, evaluator.fact, places, initial, failures, hosted=hosted)
     if isinstance(world, ClusterSimulation):
         if outage is not None:
             world.schedule(outage.start, world.isolate, outage.region)
             world.schedule(outage.start + outage.seconds, world.rejoin, outage.region)
-        if fate is not None:
-            fate(world)
+        if faults is not None:
+            faults(world)
     try:
         if saved is not None:
-            put_back(saved, world, judge)
+            restore_snapshot(saved, world, evaluator)
         else:
             sink(0.0, started, None)
-            if beginning is not None:
-                judge.given = True
-                sink(0.0, beginning.fact, None)
+            if initial_model is not None:
+                evaluator.given = True
+                sink(0.0, initial_model.fact, None)
             world.start()
-            judge.evaluate(world, places.learners)
+            evaluator.evaluate(world, places.learners)
         finished = clock.run(stop or StopRequest())
-        judge.settle()
+        evaluator.settle()
         failures.check(ended=finished)
         if not finished and saves is not None:
-            save(world, judge, saves)
+            save(world, evaluator, saves)
     finally:
         engine.cancel()
     if leave is not None:
         leave(clock.now, [world.processors[i].server.weights.snapshot() for i in places.learners])
-    return summarise(started, count(scenario, initial.size, world, judge, places, finished))
+    return summarise(started, count(scenario, initial.size, world, evaluator, places, finished))
 
 
 def make_world(
@@ -129,7 +130,7 @@ def make_world(
         "engine": engine,
         "clock": clock,
         "sink": sink,
-        "liars": Adversaries.of(scenario),
+        "adversaries": Adversaries.of(scenario),
         "failures": failures,
     }
 
@@ -146,21 +147,21 @@ def make_world(
 
 
 def count(
-    scenario: Scenario, parameters: int, world: Simulation, judge: Evaluator, places: Placement, finished: bool
+    scenario: Scenario, parameters: int, world: Simulation, evaluator: Evaluator, places: Placement, finished: bool
 ) -> Totals:
     """The totals of a run."""
     failed = () if world.failures is None else world.failures.by_client.values()
     for failure in failed:
         places.move_client(failure.client, None)
-    scores = ScoreHistory(higher_is_better=judge.start.higher_is_better)
-    for _, result in judge.history:
+    scores = ScoreHistory(higher_is_better=evaluator.start.higher_is_better)
+    for _, result in evaluator.history:
         scores.add(result.mean)
-    reached = {target_name(target): judge.reached(target) for target in scenario.evaluation.targets or ()}
+    reached = {target_name(target): evaluator.reached(target) for target in scenario.evaluation.targets or ()}
     return Totals(
         finished=finished,
         time=world.clock.now,
         parameters=parameters,
-        final=judge.history[-1][1],
+        final=evaluator.history[-1][1],
         reached={target: hit for target, hit in reached.items() if hit is not None},
         updates_per_client=world.updates_per_client,
         synchronisations=world.synchronisations,
@@ -179,10 +180,10 @@ def count(
         ],
         duration=scenario.duration,
         events=world.clock.happened,
-        measured=judge.measured,
+        measured=evaluator.measured,
         reports=world.reports,
         scores=scores,
-        given=judge.given,
+        given=evaluator.given,
         times=round_times(scenario, parameters),
         failed=[FailedClient(failure.client, failure.time, failure.reason) for failure in failed],
     )

@@ -52,40 +52,40 @@ class SnapshotError(Exception):
     """A world that cannot be written down; says what stands in the way."""
 
 
-def take(world: Simulation, judge: Evaluator) -> ServerState:
+def take(world: Simulation, evaluator: Evaluator) -> ServerState:
     """What is, between two events and with no evaluation under way."""
     if not isinstance(world, BareServerSimulation):
         raise SnapshotError("the scenario has an outage, and connections that break are not saved")
     if any(state is not None for state in world.states.values()):
         raise SnapshotError("its clients keep a state of their own, which is nothing but a pickle to us")
     try:
-        return _Snapshot(world, judge).take()
+        return _Snapshot(world, evaluator).take()
     except TypeError as error:
         raise SnapshotError(str(error)) from None
 
 
-def save(world: Simulation, judge: Evaluator, saves: SnapshotStore) -> None:
+def save(world: Simulation, evaluator: Evaluator, saves: SnapshotStore) -> None:
     """Save what is, if that is possible."""
-    judge.settle()
+    evaluator.settle()
     try:
-        state = take(world, judge)
+        state = take(world, evaluator)
     except SnapshotError:
         saves.give_up()
     else:
         saves.write(state)
 
 
-def put_back(state: ServerState, world: Simulation, judge: Evaluator) -> None:
+def restore_snapshot(state: ServerState, world: Simulation, evaluator: Evaluator) -> None:
     """Let a world that has not begun be what another was."""
     assert isinstance(world, BareServerSimulation)
-    _Snapshot(world, judge).put_back(state)
+    _Snapshot(world, evaluator).restore(state)
 
 
 class _Snapshot:
     """One world, on its way out or in."""
 
-    def __init__(self, world: BareServerSimulation, judge: Evaluator) -> None:
-        self.world, self.judge, self.clock, self.links = world, judge, world.clock, world.links
+    def __init__(self, world: BareServerSimulation, evaluator: Evaluator) -> None:
+        self.world, self.evaluator, self.clock, self.links = world, evaluator, world.clock, world.links
         self.vectors: dict[str, Array] = {}
 
     def take(self) -> ServerState:
@@ -101,8 +101,12 @@ class _Snapshot:
             "queues": [[p.longest, p.busy, self._pack(list(p.queue), f"queue.{p.id}")] for p in world.processors],
             "servers": [self._attributes(p.server, f"server.{p.id}") for p in world.processors],
             "clients": [self._attributes(client, f"client.{client.id}") for client in world.clients],
-            "judge": [self.judge.turn, self.judge.given, [[t, *astuple(result)] for t, result in self.judge.history]],
-            "measured": [list(astuple(each)) for each in self.judge.measured],
+            "judge": [
+                self.evaluator.turn,
+                self.evaluator.given,
+                [[t, *astuple(result)] for t, result in self.evaluator.history],
+            ],
+            "measured": [list(astuple(each)) for each in self.evaluator.measured],
             "reports": [[k, dict(metrics)] for k, metrics in world.reports.items()],
             "failures": failures and [failures.trained, [astuple(each) for each in failures.by_client.values()]],
         }
@@ -124,17 +128,17 @@ class _Snapshot:
             return [MODEL, a, self._pack(b, f"event.{number}")]
         if do == self.world.training_ends:
             return [TRAINED, a.id, self._pack(b.weights, f"event.{number}"), b.rate, b.step, b.age]
-        if do == self.judge.evaluate:
+        if do == self.evaluator.evaluate:
             return [EVALUATE, list(b)]
         raise TypeError(f"nobody knows how to save {do!r}, which is to happen at {event[0]:g} s")
 
     def _attributes(self, node: Server | Client, name: str) -> dict[str, Any]:
         return {key: self._pack(getattr(node, key), f"{name}.{key}") for key in changing(node)}
 
-    def put_back(self, state: ServerState) -> None:
+    def restore(self, state: ServerState) -> None:
         world, links, numbers = self.world, self.links, state.numbers
         servers = [processor.server for processor in world.processors]
-        kinds: dict[str, type[Message]] = {kind.kind: kind for client in world.clients[:1] for kind in client.hears}
+        kinds: dict[str, type[Message]] = {kind.kind: kind for client in world.clients[:1] for kind in client.receives}
         for server in servers:  # one kind of server may hear what another says
             kinds |= server.kinds()
         self.saved = Unpacker(state.vectors, kinds, Sizes(servers[0].weights.snapshot().size, servers[0].n))
@@ -153,9 +157,9 @@ class _Snapshot:
         nodes: list[Server | Client] = [*servers, *world.clients]
         for node, kept in zip(nodes, [*numbers["servers"], *numbers["clients"]], strict=True):
             self._give(node, kept)
-        self.judge.turn, self.judge.given, history = numbers["judge"]
-        self.judge.history.extend((t, Evaluated(*result)) for t, *result in history)
-        self.judge.measured = [MetricEvaluated(*each) for each in numbers["measured"]]
+        self.evaluator.turn, self.evaluator.given, history = numbers["judge"]
+        self.evaluator.history.extend((t, Evaluated(*result)) for t, *result in history)
+        self.evaluator.measured = [MetricEvaluated(*each) for each in numbers["measured"]]
         world.reports.update((k, metrics) for k, metrics in numbers["reports"])
         if world.failures is not None:
             world.failures.trained, failed = numbers["failures"]
@@ -169,7 +173,7 @@ class _Snapshot:
             if isinstance(current, Weights):
                 current.replace(value)
             elif isinstance(current, Stateful):
-                current.put_back(value)
+                current.restore(value)
             else:
                 setattr(node, key, value)
 
@@ -183,7 +187,7 @@ class _Snapshot:
             case "done", [i]:
                 return world.processors[i].done, None, None
             case "arrives", [i, sender, message]:
-                return world.processors[i].arrive, sender, unpack(message)
+                return world.processors[i].receive, sender, unpack(message)
             case "timer", [i, timer, runs]:
                 return world.processors[i].timers.due, timer, world.processors[i].timers.mark(timer, runs=runs)
             case "model", [k, message]:
@@ -193,7 +197,7 @@ class _Snapshot:
                 world.engine.submit(job, time)
                 return world.training_ends, world.clients[k], job
             case "evaluate", [servers]:
-                return self.judge.evaluate, world, servers
+                return self.evaluator.evaluate, world, servers
         raise ValueError(f"{name} is no event of this version")
 
 

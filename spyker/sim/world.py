@@ -57,13 +57,13 @@ class Simulation(ABC):
         engine: Engine,
         clock: Clock,
         sink: Sink,
-        liars: Adversaries | None = None,
+        adversaries: Adversaries | None = None,
         failures: ClientFailures | None = None,
     ) -> None:
         """Clients that fail are added to ``failures`` and excluded. Without it the first exception ends the run, and
         servers are sent weights that are not finite.
         """
-        self.liars, self.failures = liars, failures
+        self.adversaries, self.failures = adversaries, failures
         self.clock, self.links, self.engine, self.delays, self.sink = clock, links, engine, delays, sink
         self.costs = costs
         self.states: dict[int, bytes | None] = {}  # of those clients that keep one
@@ -135,7 +135,7 @@ class Simulation(ABC):
             self.failures.trained = True
         if job.state is not job.left:
             self.states[job.client] = job.left
-        return weights if self.liars is None else self.liars.answer(job, weights)
+        return weights if self.adversaries is None else self.adversaries.answer(job, weights)
 
     def _exclude(self, server: Server, failure: ClientFailure) -> None:
         """Go on without a client that failed, if there is another left."""
@@ -175,7 +175,7 @@ class BareServerSimulation(Simulation):
                 self._record(action.fact, len(processor.queue))
             elif isinstance(action, ToServer):
                 arrival = self.links.between(now, me, action.server, self._size(action.message))
-                clock.at(arrival, self.processors[action.server].arrive, me, action.message)
+                clock.at(arrival, self.processors[action.server].receive, me, action.message)
             elif isinstance(action, StartTimer):
                 processor.start_timer(action.timer, action.seconds)
             elif isinstance(action, StopTimer):
@@ -202,4 +202,4 @@ class BareServerSimulation(Simulation):
 
     def _send_up(self, client: int, server: int, message: ClientMessage | PeerMessage) -> None:
         arrival = self.links.up(self.clock.now, client, server, self._size(message))
-        self.clock.at(arrival, self.processors[server].arrive, client, message)
+        self.clock.at(arrival, self.processors[server].receive, client, message)

@@ -30,8 +30,8 @@ def torture(chosen: FaultPlan) -> SeedVerdict:
     checks = Checks()
     world = make_world(chosen, checks.fact)
     checks.begin(world, chosen.lately)
-    for blow in chosen.blows:
-        world.schedule(blow.t, world.strike, blow)
+    for fault in chosen.faults:
+        world.schedule(fault.t, world.strike, fault)
     world.schedule(chosen.last + 0.5, world.mend)
     violation = ""
     try:
@@ -76,17 +76,17 @@ def campaign(seeds: Iterable[int], workers: int, seconds: float | None = None) -
 def shrink(failing: FaultPlan, fails: Callable[[FaultPlan], bool] | None = None) -> FaultPlan:
     """The same failure, or another, with fewer blows: those that can be left out are."""
     fails = fails or (lambda candidate: bool(torture(candidate).violation))
-    blows: Sequence[Fault] = failing.blows
-    size = max(1, len(blows) // 2)
-    while blows:
-        for at in range(0, len(blows), size):
-            fewer = (*blows[:at], *blows[at + size :])
-            if fails(replace(failing, blows=fewer)):
-                blows = fewer
+    faults: Sequence[Fault] = failing.faults
+    size = max(1, len(faults) // 2)
+    while faults:
+        for at in range(0, len(faults), size):
+            fewer = (*faults[:at], *faults[at + size :])
+            if fails(replace(failing, faults=fewer)):
+                faults = fewer
                 break
         else:
             if size == 1:
                 break
             size //= 2
-        size = max(1, min(size, len(blows)))
-    return replace(failing, blows=tuple(blows))
+        size = max(1, min(size, len(faults)))
+    return replace(failing, faults=tuple(faults))

@@ -53,7 +53,7 @@ class CheckedProcess(SimProcess):
         return self.watch.timelines[self.disk, self.disk.lineage]
 
     def _handle(self) -> None:
-        arrival = self.host._queue[0]
+        arrival = self.node._queue[0]
         if self.version is None:
             self.version = self.server.version
         if isinstance(arrival.message, Update) and arrival.number and not arrival.again:
@@ -66,12 +66,12 @@ class CheckedProcess(SimProcess):
         super()._save(checkpoint)
 
     def _write(self, checkpoint: SaveCheckpoint) -> None:
-        full, lineage = self.disk.full, self.host.seats.lineage
+        full, lineage = self.disk.full, self.node.membership.lineage
         super()._write(checkpoint)
         if not full and self.disk.lineage == lineage:
             self.timeline.durable, self.timeline.saved_version = self._mark
             del self.begun[: len(self._exchanges)]
-            self.watch.started(self.host.id, self._exchanges)
+            self.watch.started(self.node.id, self._exchanges)
 
 
 class Checks:
@@ -135,7 +135,7 @@ class Checks:
                     self._fail(f"servers {first} and {server} both started exchange {bid}")
 
     def _look_at_tokens(self) -> None:
-        begun = [(p.host.id, p.host.server) for p in self.world.processors if p.alive and p.host.server is not None]
+        begun = [(p.node.id, p.node.server) for p in self.world.processors if p.alive and p.node.server is not None]
         able = [i for i, server in begun if server.has_token and server._may_lead()]
         if len(able) > 1:
             self._fail(f"servers {able} have a token and may use it")
@@ -152,14 +152,14 @@ class Checks:
 
     def stopping(self, process: CheckedProcess, why: str, *, anew: bool) -> None:
         """A process must not go on. Only one whose state was tampered with may have to give it up."""
-        if anew and process.host.seats.lineage not in self.world.spoilt:
-            self._fail(f"server {process.host.id} must give up a state that nobody has tampered with: {why}")
+        if anew and process.node.membership.lineage not in self.world.spoilt:
+            self._fail(f"server {process.node.id} must give up a state that nobody has tampered with: {why}")
 
     def handled(self, process: CheckedProcess, answer: Update) -> None:
         """A server handles a client's answer."""
         self.answers[id(answer)] = answer
         if id(answer) in process.timeline.handled:
-            self._fail(f"server {process.host.id} handles an answer twice")
+            self._fail(f"server {process.node.id} handles an answer twice")
         process.timeline.handled.append(id(answer))
 
     def resumed(self, process: CheckedProcess) -> None:
@@ -168,7 +168,7 @@ class Checks:
         del timeline.handled[timeline.durable :]
         if process.server.version < timeline.saved_version:
             self._fail(
-                f"server {process.host.id} saved version {timeline.saved_version} and has {process.server.version}"
+                f"server {process.node.id} saved version {timeline.saved_version} and has {process.server.version}"
             )
 
     def restored(self, server: int) -> None:
@@ -203,25 +203,25 @@ class Checks:
         world.schedule(world.clock.now + RARELY, self.look_at_answers)
 
     def _look_at(self, process: CheckedProcess) -> None:
-        host = process.host
-        known = self.epochs.setdefault(host.view.epoch, host.view)
-        if known != host.view:
-            self._fail(f"there are two lists of servers in epoch {host.view.epoch}")
-        for j, box in host.outboxes.items():
+        node = process.node
+        known = self.epochs.setdefault(node.view.epoch, node.view)
+        if known != node.view:
+            self._fail(f"there are two lists of servers in epoch {node.view.epoch}")
+        for j, box in node.outboxes.items():
             if len(box.entries) > MOST_POSTED:
-                self._fail(f"server {host.id} keeps {len(box.entries)} messages for server {j}")
-        if len(host.seats.wishes) > MOST_WISHES:
-            self._fail(f"server {host.id} has {len(host.seats.wishes)} wishes")
-        if host.waiting > MOST_WAITING and process.backlog is None:
-            self._fail(f"{host.waiting} messages wait at server {host.id}")
+                self._fail(f"server {node.id} keeps {len(box.entries)} messages for server {j}")
+        if len(node.membership.proposals) > MOST_WISHES:
+            self._fail(f"server {node.id} has {len(node.membership.proposals)} wishes")
+        if node.waiting > MOST_WAITING and process.backlog is None:
+            self._fail(f"{node.waiting} messages wait at server {node.id}")
         if not np.isfinite(process.server.weights.snapshot()).all():
-            self._fail(f"the model of server {host.id} is not finite")
-        if host._awaits_gift and host.server is not None and not process.began_new:
+            self._fail(f"the model of server {node.id} is not finite")
+        if node._awaits_bootstrap and node.server is not None and not process.began_new:
             process.began_new = True
-            others = [p.server.age for p in self.world.processors if p.alive and p.host.server and p is not process]
+            others = [p.server.age for p in self.world.processors if p.alive and p.node.server and p is not process]
             if process.server.age < min(others, default=0.0) / 4:
                 self._fail(
-                    f"server {host.id} began with a model of age {process.server.age:.1f} among {min(others):.1f}"
+                    f"server {node.id} began with a model of age {process.server.age:.1f} among {min(others):.1f}"
                 )
 
     def end(self) -> None:
@@ -230,19 +230,19 @@ class Checks:
         self.look_at_answers()
         world = self.world
         for process in world.everybody:
-            i = process.host.id
+            i = process.node.id
             if process.alive and (i in world._gone or process is not world.processors[i]):
                 self._fail(f"a process of server {i} runs that should have stopped")
         members = [i for i in world.places.servers if i not in world._gone]
         views = {}
         for i in members:
             process = world.processors[i]
-            if not process.alive or process.host.server is None:
+            if not process.alive or process.node.server is None:
                 why = [why for j, why in world.stopped if j == i]
                 self._fail(f"server {i} is not back {why[-1:]}")
-            views[i] = process.host.view
-            if process.host.seats.suspected & set(members):
-                self._fail(f"server {i} still suspects {sorted(process.host.seats.suspected)}")
+            views[i] = process.node.view
+            if process.node.membership.suspected & set(members):
+                self._fail(f"server {i} still suspects {sorted(process.node.membership.suspected)}")
         if len({view.epoch for view in views.values()}) > 1:
             self._fail(f"epochs differ: { {i: view.epoch for i, view in views.items()} }")
         if sorted(views[members[0]].members) != members:

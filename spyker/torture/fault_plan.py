@@ -76,7 +76,7 @@ class FaultPlan:
     clients: tuple[int, ...]
     drift: tuple[float, ...]
     """How fast each server's clock runs."""
-    blows: tuple[Fault, ...]
+    faults: tuple[Fault, ...]
     last: float = LONG[0]
     """After this second nothing goes wrong any more."""
     end: float = LONG[1]
@@ -97,7 +97,7 @@ def fault_plan(seed: int, *, short: bool = False) -> FaultPlan:
     clients = tuple(int(random.integers(1, 3)) for _ in range(servers))
     drift = tuple(float(rate) for rate in random.uniform(0.96, 1.05, servers))
     kinds, weights = list(WEIGHTS), np.array(list(WEIGHTS.values()), float)
-    blows: list[Fault] = []
+    faults: list[Fault] = []
     grave = 0  # servers whose state is lost, one way or another: never more than a minority
     for t in sorted(random.uniform(2.0, last, int(random.integers(1, 13)))):
         what = str(random.choice(kinds, p=weights / weights.sum()))
@@ -107,5 +107,5 @@ def fault_plan(seed: int, *, short: bool = False) -> FaultPlan:
             grave += 1
         seconds = float(random.exponential(4.0)) + 0.1 if what in LASTING else 0.0
         a = int(random.integers(0, 1000))
-        blows.append(Fault(round(float(t), 2) + 0.00123, what, a, int(random.integers(0, 1000)), round(seconds, 1)))
-    return FaultPlan(seed, algorithm, clients, drift, tuple(blows), last, end)
+        faults.append(Fault(round(float(t), 2) + 0.00123, what, a, int(random.integers(0, 1000)), round(seconds, 1)))
+    return FaultPlan(seed, algorithm, clients, drift, tuple(faults), last, end)

@@ -94,26 +94,26 @@ class FaultyCluster(ClusterSimulation):
             super().carry_out(process, effect)
 
     def _whispered(self, link: SimPeerConnection, word: ControlMessage) -> None:
-        if (link.sender.host.id, link.receiver.host.id) not in self._holes:
+        if (link.sender.node.id, link.receiver.node.id) not in self._holes:
             super()._whispered(link, word)
 
     def _told(self, link: SimPeerConnection, posted: OutboxEntry) -> None:
-        pair = link.sender.host.id, link.receiver.host.id
+        pair = link.sender.node.id, link.receiver.node.id
         if pair in self._holes:
             self._stalled.setdefault(pair, []).append((link, posted))
         else:
             super()._told(link, posted)
 
     def _acknowledged(self, link: SimPeerConnection, sequence: int) -> None:
-        if (link.receiver.host.id, link.sender.host.id) not in self._holes:
+        if (link.receiver.node.id, link.sender.node.id) not in self._holes:
             super()._acknowledged(link, sequence)
 
     def _link(self, i: int, j: int, hello: PeerHandshake | None = None) -> None:
         """What a server says of itself may be out of date when it arrives, and other words may have overtaken it."""
         sender = self.processors[i]
-        if self.clock.now > 0 and sender.alive and sender.backlog is None and sender.host.server is not None:
+        if self.clock.now > 0 and sender.alive and sender.backlog is None and sender.node.server is not None:
             due = self.clock.now + float(self._random.exponential(0.1))
-            self.schedule(due, self._greeted, i, j, sender, sender.host.greet(j))
+            self.schedule(due, self._greeted, i, j, sender, sender.node.handshake(j))
         else:
             super()._link(i, j)
 
@@ -153,13 +153,13 @@ class FaultyCluster(ClusterSimulation):
         """Have a seat given to a new server, and start it; and have it given again if its former one still took it."""
         if self.disks[server].lineage != lineage or server in self._gone:
             return
-        hosts = [p.host for p in self.processors if p.alive and p.backlog is None and p.host.server is not None]
-        newest = max((host.view for host in hosts), key=lambda view: view.epoch, default=None)
+        hosts = [p.node for p in self.processors if p.alive and p.backlog is None and p.node.server is not None]
+        newest = max((node.view for node in hosts), key=lambda view: view.epoch, default=None)
         member = None if newest is None else newest.members.get(server)
         if member is None or member.lineage not in (NOBODY, lineage):
-            for host in hosts[:2]:
-                if host.id != server and host.view is newest:
-                    self.change(host.id, server)
+            for node in hosts[:2]:
+                if node.id != server and node.view is newest:
+                    self.change(node.id, server)
         elif not started:
             self.restart(server, new=True)
             started = True
@@ -198,8 +198,8 @@ class FaultyCluster(ClusterSimulation):
         self._insist(server)
 
     def _insist(self, server: int) -> None:
-        hosts = [p.host for p in self.processors if p.alive and p.backlog is None and p.host.server is not None]
-        knowing = [host for host in hosts if server in host.view.members and host.id != server]
+        hosts = [p.node for p in self.processors if p.alive and p.backlog is None and p.node.server is not None]
+        knowing = [node for node in hosts if server in node.view.members and node.id != server]
         if knowing:
             self.change(knowing[0].id, server, remove=True)
         if self.clock.now < self.clock.end - 5:  # it may have been announced just before, and be decided on later
@@ -221,7 +221,7 @@ class FaultyCluster(ClusterSimulation):
         before = self.processors[server]
         super().restart(server, new=new)
         process = self.processors[server]
-        if process is not before and process.host.server is not None and not process.host._awaits_gift:
+        if process is not before and process.node.server is not None and not process.node._awaits_bootstrap:
             self.watched.resumed(process)
 
     def copy(self, server: int) -> None:
@@ -263,7 +263,7 @@ class FaultyCluster(ClusterSimulation):
         if whim == 0:
             self.refused["not-finite"] += 1
             session.open = False
-            session.process.host.part(session.client, session)
+            session.process.node.disconnect_client(session.client, session)
             session.process.go_on()
             self._connect_soon([session.client])
             return
@@ -274,15 +274,15 @@ class FaultyCluster(ClusterSimulation):
 
     # --- Blows -------------------------------------------------------------------------------------------------------
 
-    def strike(self, blow: Fault) -> None:
+    def strike(self, fault: Fault) -> None:
         """Something happens. Numbers stand for whoever they fall on."""
         live = [i for i in self.places.servers if i not in self._gone]
-        n, k = len(live), blow.b % len(self.holdings)
-        learner = self.places.learners[blow.a % len(self.places.learners)]
-        a = live[blow.a % n]
-        b = live[(blow.a % n + 1 + blow.b % (n - 1)) % n] if n > 1 else a
-        then = self.clock.now + blow.seconds
-        match blow.what:
+        n, k = len(live), fault.b % len(self.holdings)
+        learner = self.places.learners[fault.a % len(self.places.learners)]
+        a = live[fault.a % n]
+        b = live[(fault.a % n + 1 + fault.b % (n - 1)) % n] if n > 1 else a
+        then = self.clock.now + fault.seconds
+        match fault.what:
             case "crash":
                 self.crash(a)
                 self.schedule(then, self.start_again, a)

@@ -13,21 +13,21 @@ from spyker.records import RecordError
 
 
 def looked(*folders: Path) -> RunList:
-    shelf = RunList(folders)
-    shelf.look()
-    return shelf
+    run_list = RunList(folders)
+    run_list.look()
+    return run_list
 
 
 def test_a_folder_of_runs_grows_while_it_is_watched(tmp_path: Path) -> None:
-    shelf = looked(tmp_path)
-    assert shelf.payload() == []
+    run_list = looked(tmp_path)
+    assert run_list.payload() == []
     write_ring(tmp_path / "a")
-    shelf.look()
-    assert [run["label"] for run in shelf.payload()] == ["Spyker"]
+    run_list.look()
+    assert [run["label"] for run in run_list.payload()] == ["Spyker"]
     write_ring(tmp_path / "b", title="Stride", algorithm="stride")
-    shelf.look()
-    assert [run["label"] for run in shelf.payload()] == ["Spyker", "Stride"]
-    assert shelf.changes == 2
+    run_list.look()
+    assert [run["label"] for run in run_list.payload()] == ["Spyker", "Stride"]
+    assert run_list.changes == 2
 
 
 def test_servers_of_one_deployment_are_one_run_and_two_deployments_are_two(tmp_path: Path) -> None:
@@ -48,11 +48,11 @@ def test_servers_may_have_folders_of_any_name(tmp_path: Path) -> None:
 
 def test_a_run_that_is_no_more_is_shown_no_more(tmp_path: Path) -> None:
     folder = write_ring(tmp_path / "a")
-    shelf = looked(tmp_path)
+    run_list = looked(tmp_path)
     for file in folder.iterdir():
         file.unlink()
-    shelf.look()
-    assert shelf.payload() == []
+    run_list.look()
+    assert run_list.payload() == []
 
 
 def test_a_folder_without_runs_is_refused_by_name(tmp_path: Path) -> None:

@@ -47,7 +47,7 @@ class Note(PeerMessage):
 class Gossip(Server):
     """Applies answers, and tells all other servers about them every now and then."""
 
-    hears = (Note,)
+    receives = (Note,)
 
     def __init__(self, id: int, setup: Setup, roster: Mapping[int, int]) -> None:
         super().__init__(id, setup, roster)

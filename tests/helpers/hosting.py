@@ -47,11 +47,11 @@ def make_driver(
     log = JsonLog(said or io.StringIO(), server=server)
     behaviour = NodeOptions(**{"clients": 3, "wait_for": 1} | rules)
     peers = [j for j in places.servers if j != server]
-    host = Node(
+    node = Node(
         server, lambda roster: resolved.chosen.build(server, setup, roster), TaskTokens(b"s" * 32, 1), behaviour, peers
     )
     return Driver(
-        host,
+        node,
         parameters=PARAMETERS,
         buffers=BufferPool(PARAMETERS, 1 << 20),
         layout={},

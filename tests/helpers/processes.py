@@ -33,7 +33,7 @@ FAULTS: st.SearchStrategy[list[Fault]] = st.lists(
 )
 
 
-def arrange(world: ClusterSimulation, fate: list[Fault], save_seconds: float = 0.0) -> None:
+def arrange(world: ClusterSimulation, faults: list[Fault], save_seconds: float = 0.0) -> None:
     """Have these things happen, and everything mended in the end. Numbers stand for whoever they fall on."""
     n = len(world.places.learners)
     everybody = len(world.places.servers)
@@ -48,7 +48,7 @@ def arrange(world: ClusterSimulation, fate: list[Fault], save_seconds: float = 0
 
     for disk in world.disks:
         disk.seconds = save_seconds
-    for time, what, a, b in fate:
+    for time, what, a, b in faults:
         match what:
             case "crash" | "restart":
                 world.schedule(time, getattr(world, what), a % everybody)

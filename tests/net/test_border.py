@@ -40,7 +40,7 @@ def refused(server: Deployed, reason: str, attack: Attack, *, client: int = 0, c
             refusals, updates = server.metric("refusals_total", reason=reason), server.metric("updates_total")
             async with speaking(server, client) as stranger:
                 await attack(stranger)
-                ended, details = await stranger.refusal()
+                ended, details = await stranger.rejection()
             assert ended == code
             assert details.startswith(reason) or code == "CANCELLED"
             until(lambda: server.metric("refusals_total", reason=reason) == refusals + 1)
@@ -61,7 +61,7 @@ def test_an_answer_is_taken_once(server: Deployed) -> None:
             following = await client.task()
             updates = server.metric("updates_total")
             await client.answer(task.ticket)
-            assert await client.refusal() == (
+            assert await client.rejection() == (
                 "INVALID_ARGUMENT",
                 f"replayed: task {task.said.number} has been answered already",
             )
@@ -91,7 +91,7 @@ def test_the_task_of_another_client(server: Deployed) -> None:
             stolen = (await one.enter()).ticket
             await other.enter()
             await other.answer(stolen)
-            code, details = await other.refusal()
+            code, details = await other.rejection()
             assert code == "INVALID_ARGUMENT"
             assert details.startswith("unknown-task")
 
@@ -140,7 +140,7 @@ def test_a_task_that_another_one_took_the_place_of(server: Deployed) -> None:
         async with speaking(server, 0) as client:
             await client.enter()
             await client.answer(old)
-            assert (await client.refusal())[1].startswith("superseded")
+            assert (await client.rejection())[1].startswith("superseded")
 
     asyncio.run(scene())
 
@@ -231,7 +231,7 @@ def test_a_frame_far_beyond_the_size_limit_is_not_even_read(server: Deployed) ->
         updates = server.metric("updates_total")
         async with speaking(server, 0) as client:
             await client.say(hello=client.hello, chunk=bytes(8 * FRAME_LIMIT))
-            assert (await client.refusal())[0] == "RESOURCE_EXHAUSTED"
+            assert (await client.rejection())[0] == "RESOURCE_EXHAUSTED"
         assert server.metric("updates_total") == updates
 
     asyncio.run(scene())
@@ -273,7 +273,7 @@ def test_a_credential_that_nobody_has(server: Deployed) -> None:
     async def scene() -> None:
         refusals = server.metric("refusals_total", reason="credential")
         async with speaking(server, 0, credential="guess") as stranger:
-            code, _ = await stranger.refusal()
+            code, _ = await stranger.rejection()
             assert code == "UNAUTHENTICATED"
         assert server.metric("refusals_total", reason="credential") == refusals + 1
 
@@ -289,7 +289,7 @@ def test_a_credential_that_was_renewed_ends_the_connection_of_the_old_one(tmp_pa
                 await old.enter()
                 task = await other.enter()
                 assert main(["certs", str(tmp_path / "certs"), "--renew", "client-0"]) == 0
-                assert "credential: it was taken back" in (await old.refusal())[1]
+                assert "credential: it was taken back" in (await old.rejection())[1]
                 await other.answer(task.ticket)
                 await other.task()  # nobody else is sent away
                 async with speaking(server, 0) as new:
@@ -303,10 +303,10 @@ def test_a_client_knows_its_server_by_the_authority(server: Deployed, tmp_path: 
 
     async def scene() -> None:
         async with speaking(server, 0, certs=tmp_path / "other") as client:
-            with pytest.raises(grpc.aio.AioRpcError) as refusal:
+            with pytest.raises(grpc.aio.AioRpcError) as rejection:
                 await client.enter()
-            assert refusal.value.code() is grpc.StatusCode.UNAVAILABLE
-            assert "CERTIFICATE_VERIFY_FAILED" in str(refusal.value.details())
+            assert rejection.value.code() is grpc.StatusCode.UNAVAILABLE
+            assert "CERTIFICATE_VERIFY_FAILED" in str(rejection.value.details())
 
     asyncio.run(scene())
 
@@ -321,9 +321,9 @@ def test_a_client_does_not_speak_to_a_server_whose_certificate_has_expired(tmp_p
             outdated.add_secure_port(deployment.addresses[0], grpc.ssl_server_credentials([(key, certificate)]))
             await outdated.start()
             async with speaking(deployment, 0) as client:
-                with pytest.raises(grpc.aio.AioRpcError) as refusal:
+                with pytest.raises(grpc.aio.AioRpcError) as rejection:
                     await client.enter()
-                assert "CERTIFICATE_VERIFY_FAILED: certificate has expired" in str(refusal.value.details())
+                assert "CERTIFICATE_VERIFY_FAILED: certificate has expired" in str(rejection.value.details())
             await outdated.stop(None)
 
         asyncio.run(scene())

@@ -30,7 +30,7 @@ def test_claims_of_data_beyond_measure_are_refused(tmp_path: Path, size: int, mo
         driver = make_driver(tmp_path, wait_for=2, most_data=most or MOST_DATA)
         async with at_the_port(driver, size=size) as stream:
             assert "FAILED_PRECONDITION agreement" in await ending(stream)
-        assert driver.host.sessions == {}
+        assert driver.node.sessions == {}
         driver.close()
 
     asyncio.run(scene())
@@ -42,7 +42,7 @@ def test_claims_of_data_up_to_the_limit_are_believed(tmp_path: Path, size: int, 
         driver = make_driver(tmp_path, wait_for=2, most_data=most or MOST_DATA)
         async with at_the_port(driver, size=size) as stream:
             assert pb.Frame.FromString(await stream.read()).HasField("welcome")
-            assert driver.host.ledger.entry(0).size == size
+            assert driver.node.task_tokens.entry(0).size == size
         driver.close()
 
     asyncio.run(scene())
@@ -65,7 +65,7 @@ def test_a_client_that_trickles_is_disconnected(tmp_path: Path) -> None:
                     await stream.write(pb.Frame(chunk=bytes(4)).SerializeToString())
             assert "ABORTED a model arrived more slowly" in await ending(stream)
         await driver.settle()
-        assert driver.tally.updates == 0
+        assert driver.recorder.updates == 0
         driver.close()
 
     asyncio.run(scene())

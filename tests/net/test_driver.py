@@ -39,14 +39,14 @@ def begin(driver: Driver) -> dict[int, Remembered]:
     sessions = {k: Remembered() for k in range(3)}
     driver.begin()
     for k, session in sessions.items():
-        driver.host.come(k, session, 1)
+        driver.node.connect_client(k, session, 1)
     driver.go_on()
     return sessions
 
 
 def answer(driver: Driver, k: int, session: Remembered) -> None:
-    ticket = driver.host.check(k, session.ticket)
-    driver.host.answer(k, ticket.number, Update(np.ones(8, np.float32), ticket.age, ticket.version))
+    ticket = driver.node.verify_token(k, session.ticket)
+    driver.node.receive_update(k, ticket.number, Update(np.ones(8, np.float32), ticket.age, ticket.version))
     driver.go_on()
 
 
@@ -61,7 +61,7 @@ def test_no_answer_with_a_large_model_is_worked_on_in_the_loop(
     async def scene() -> None:
         driver = make_driver(tmp_path, table(algorithm), wait_for=3)
         sessions = begin(driver)
-        kind = type(driver.host.server)
+        kind = type(driver.node.server)
         handle = kind.handle
 
         def noted(server: Server, sender: int, message: object) -> object:
@@ -71,11 +71,11 @@ def test_no_answer_with_a_large_model_is_worked_on_in_the_loop(
         monkeypatch.setattr(kind, "handle", noted)
         for k, session in sessions.items():
             answer(driver, k, session)
-        driver.host.leave(2, sessions[2])
+        driver.node.remove_client(2, sessions[2])
         driver.go_on()
         await driver.settle()
         assert not driver.failed.done()
-        assert driver.tally.updates == 3
+        assert driver.recorder.updates == 3
         driver.close()
 
     asyncio.run(scene())
@@ -91,7 +91,7 @@ def test_a_snapshot_waits_for_the_message_that_is_being_handled(
         driver = make_driver(tmp_path, wait_for=3)
         sessions = begin(driver)
         answer(driver, 0, sessions[0])
-        assert driver.host.computing
+        assert driver.node.computing
         assert (await driver.snapshot()).any(), "the model from before the update"
         await driver.settle()
         driver.close()
@@ -113,7 +113,7 @@ def test_who_waits_for_a_snapshot_is_told_if_the_server_fails_meanwhile(
             going_on.wait(30)
             raise ArithmeticError("no such model")
 
-        monkeypatch.setattr(type(driver.host.server), "handle", fails)
+        monkeypatch.setattr(type(driver.node.server), "handle", fails)
         answer(driver, 0, sessions[0])
         waiting = asyncio.create_task(driver.snapshot())
         await asyncio.sleep(0)
@@ -144,7 +144,7 @@ def test_a_full_disk_is_tried_again_when_the_timer_says_so(tmp_path: Path, monke
         answer(driver, 0, sessions[0])
         async with asyncio.timeout(20):
             await driver.settle()
-        assert driver.host.saved_version == 1
+        assert driver.node.saved_version == 1
         driver.close()
         return len(tries)
 
@@ -159,9 +159,9 @@ def test_a_server_that_cannot_be_made_ends_the_process(tmp_path: Path) -> None:
 
     async def scene() -> None:
         driver = make_driver(tmp_path)
-        driver.host._build = fails
+        driver.node._build = fails
         driver.begin()
-        driver.tell(driver.host.come, 0, Remembered(), 1)
+        driver.tell(driver.node.connect_client, 0, Remembered(), 1)
         with pytest.raises(ArithmeticError):
             driver.failed.result()
         driver.close()

@@ -31,58 +31,58 @@ class FullDisk:
         return getattr(self.file, name)
 
 
-def fill(tally: Recorder) -> None:
-    tally._record._facts = FullDisk(tally._record._facts)  # type: ignore[assignment, arg-type]
+def fill(recorder: Recorder) -> None:
+    recorder._record._facts = FullDisk(recorder._record._facts)  # type: ignore[assignment, arg-type]
 
 
-def clear(tally: Recorder) -> None:
-    tally._record._facts = tally._record._facts.file  # type: ignore[attr-defined]
+def clear(recorder: Recorder) -> None:
+    recorder._record._facts = recorder._record._facts.file  # type: ignore[attr-defined]
 
 
 def test_what_a_full_disk_does_not_take_is_counted_and_the_rest_is_whole(tmp_path: Path) -> None:
     said, counted = io.StringIO(), []
-    tally = make_tally(tmp_path / "record", said=said)
-    tally._dropped = counted.append
-    tally.begin(1.0)
-    tally.fact(applied(1), 0)
-    fill(tally)
+    recorder = make_tally(tmp_path / "record", said=said)
+    recorder._dropped = counted.append
+    recorder.begin(1.0)
+    recorder.fact(applied(1), 0)
+    fill(recorder)
     for version in range(2, 500):
-        tally.fact(applied(version), 0)
+        recorder.fact(applied(version), 0)
     assert not (tmp_path / "record" / FACTS).read_bytes().rpartition(b"\n")[2], "no half of a line is left"
-    clear(tally)
-    tally.fact(applied(500), 0)
-    tally.close(None)
+    clear(recorder)
+    recorder.fact(applied(500), 0)
+    recorder.close(None)
     facts = [stated.fact for stated in RunRecord(tmp_path / "record").facts()]
     assert [fact.kind for fact in facts] == ["run", "update", "dropped", "update"]
     assert facts[2] == FactsDropped(0, 498, 0, None)
     assert sum(counted) == 498
-    assert tally.updates == 500, "they count all the same"
+    assert recorder.updates == 500, "they count all the same"
     events = [json.loads(line)["event"] for line in said.getvalue().splitlines()]
     assert events == ["record-failed", "record-again", "record-failed"], "once, then how often it was not said"
 
 
 def test_a_record_never_begins_with_anything_but_what_it_is(tmp_path: Path) -> None:
-    tally = make_tally(tmp_path / "record")
-    fill(tally)
-    tally.begin(1.0)
-    tally.fact(applied(1), 0)
-    clear(tally)
-    tally.fact(applied(2), 0)
-    tally.close(None)
+    recorder = make_tally(tmp_path / "record")
+    fill(recorder)
+    recorder.begin(1.0)
+    recorder.fact(applied(1), 0)
+    clear(recorder)
+    recorder.fact(applied(2), 0)
+    recorder.close(None)
     assert [stated.fact.kind for stated in RunRecord(tmp_path / "record").facts()] == ["run", "dropped", "update"]
 
 
 def test_a_restart_that_could_not_be_written_makes_void_what_it_did(tmp_path: Path) -> None:
-    tally = make_tally(tmp_path / "record")
-    tally.begin(1.0)
+    recorder = make_tally(tmp_path / "record")
+    recorder.begin(1.0)
     for version in (1, 2, 3):
-        tally.fact(applied(version), 0)
-    fill(tally)
-    tally.resume(1)
-    tally.fact(applied(2), 0)
-    clear(tally)
-    tally.fact(applied(3), 0)
-    tally.close(None)
+        recorder.fact(applied(version), 0)
+    fill(recorder)
+    recorder.resume(1)
+    recorder.fact(applied(2), 0)
+    clear(recorder)
+    recorder.fact(applied(3), 0)
+    recorder.close(None)
     run = RunRecord(tmp_path / "record")
     assert [update.version for _, update, _ in run.updates()] == [1, 3]
     assert not list(run.facts(ServerResumed))

@@ -91,7 +91,7 @@ def test_an_answer_that_was_saved_is_not_applied_again(tmp_path: Path) -> None:
                 assert not (await client.read()).welcome.keep, "it was applied and saved"
                 assert (await client.task()).said.version == 1
                 await client.answer(one)
-                assert (await client.refusal())[1].startswith("replayed")
+                assert (await client.rejection())[1].startswith("replayed")
             async with speaking(deployment, 1) as client:
                 client.hello.holding = other
                 await client.say(hello=client.hello)

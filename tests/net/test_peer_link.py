@@ -52,7 +52,7 @@ async def linked(callee: Callee, driver: Driver, peer: int = 1) -> AsyncIterator
 
 def fill(driver: Driver, count: int) -> Outbox:
     """Put models that may be sent into the outbox."""
-    box = driver.host.outboxes[1]
+    box = driver.node.outboxes[1]
     for bid in range(1, count + 1):
         box.last += 1
         box.entries.append(OutboxEntry(bid, PeerModel(np.ones(PARAMETERS, np.float32), 1.0, bid)))
@@ -157,9 +157,9 @@ def test_whoever_answers_in_the_place_of_another_is_named_and_not_remembered(tmp
         driver = make_driver(tmp_path, table("spyker", (1, 1, 1)), said=said)
         async with linked(welcoming(0, "first", server=2), driver):
             await until(lambda: "server 2 answers instead of server 1" in said.getvalue())
-        assert driver.host.seats.lineages == {}
+        assert driver.node.membership.lineages == {}
         async with linked(welcoming(0, "first"), driver):
-            await until(lambda: driver.host.seats.lineages)
+            await until(lambda: driver.node.membership.lineages)
 
     asyncio.run(scene())
 
@@ -188,7 +188,7 @@ def test_a_callee_that_began_anew_is_refused_until_it_is_back(tmp_path: Path, mo
 
     async def scene() -> None:
         driver = make_driver(tmp_path, TWO, said=said)
-        driver.host.seats.lineages[1] = "old"
+        driver.node.membership.lineages[1] = "old"
         box = fill(driver, 1)
         async with linked(welcoming(0, "new", calls), driver) as task:
             await until(lambda: len(calls) >= 3)
@@ -204,8 +204,8 @@ def test_a_callee_that_is_new_here_is_remembered(tmp_path: Path) -> None:
     async def scene() -> None:
         driver = make_driver(tmp_path, TWO)
         async with linked(welcoming(0, "first"), driver):
-            await until(lambda: driver.host.seats.lineages)
-        assert driver.host.seats.lineages == {1: "first"}
+            await until(lambda: driver.node.membership.lineages)
+        assert driver.node.membership.lineages == {1: "first"}
 
     asyncio.run(scene())
 
@@ -219,13 +219,13 @@ def test_a_poisonous_message_is_refused_at_the_border_and_counted(tmp_path: Path
     async def scene() -> None:
         callee = make_driver(tmp_path / "callee", TWO, server=1, said=heard)
         caller = make_driver(tmp_path / "caller", TWO, said=told)
-        port = PeerPort(callee, Sizes(PARAMETERS, 2), lambda j: Spyker.hears, secure=False)
-        caller.host.outboxes[1].post(Token(0, 0, (0.0, 0.0)))
-        caller.host.outboxes[1].commit(1)
+        port = PeerPort(callee, Sizes(PARAMETERS, 2), lambda j: Spyker.receives, secure=False)
+        caller.node.outboxes[1].post(Token(0, 0, (0.0, 0.0)))
+        caller.node.outboxes[1].commit(1)
         async with linked(port.link, caller):
             await until(lambda: "`$.bid`" in told.getvalue())
-        assert callee.host.received == {}, "it was never there"
-        assert callee.host.waiting == 0
+        assert callee.node.received == {}, "it was never there"
+        assert callee.node.waiting == 0
 
     asyncio.run(scene())
     assert '"reason": "malformed"' in heard.getvalue()
@@ -252,11 +252,11 @@ def test_a_server_that_has_not_begun_goes_on_listening_and_keeps_the_latest(tmp_
         callee = make_driver(tmp_path / "callee", TWO, server=1)
         caller = make_driver(tmp_path / "caller", TWO)
         fill(caller, 3)
-        port = PeerPort(callee, Sizes(PARAMETERS, 2), lambda j: Spyker.hears, secure=False)
+        port = PeerPort(callee, Sizes(PARAMETERS, 2), lambda j: Spyker.receives, secure=False)
         async with linked(port.link, caller):
-            await until(lambda: callee.host.received.get(0) == 3)
-        assert callee.host.server is None
-        assert callee.host.waiting == 1
+            await until(lambda: callee.node.received.get(0) == 3)
+        assert callee.node.server is None
+        assert callee.node.waiting == 1
 
     asyncio.run(scene())
 
@@ -270,8 +270,8 @@ def test_words_do_not_wait_for_the_end_of_a_large_message(tmp_path: Path, monkey
         callee = make_driver(tmp_path / "callee", TWO, server=1)
         caller = make_driver(tmp_path / "caller", TWO)
         callee.buffers = BufferPool(size, 1 << 25)
-        callee.host.listen = lambda server, word: within.append(not callee.host.received)  # type: ignore[method-assign]
-        box = caller.host.outboxes[1]
+        callee.node.receive_control = lambda server, word: within.append(not callee.node.received)  # type: ignore[method-assign]
+        box = caller.node.outboxes[1]
         box.post(PeerModel(np.ones(size, np.float32), 1.0, 1))
         box.commit(box.last)
         write = PeerLink._write
@@ -282,9 +282,9 @@ def test_words_do_not_wait_for_the_end_of_a_large_message(tmp_path: Path, monkey
                 caller.words[1].append(BootstrapRequest())
 
         monkeypatch.setattr(PeerLink, "_write", write_and_say)
-        port = PeerPort(callee, Sizes(size, 2), lambda j: Spyker.hears, secure=False)
+        port = PeerPort(callee, Sizes(size, 2), lambda j: Spyker.receives, secure=False)
         async with linked(port.link, caller):
-            await until(lambda: callee.host.received.get(0) == 1)
+            await until(lambda: callee.node.received.get(0) == 1)
 
     asyncio.run(scene())
     assert within[0]

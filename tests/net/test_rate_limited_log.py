@@ -27,30 +27,30 @@ def lines(stream: io.StringIO) -> list[dict[str, Any]]:
 
 def test_the_same_refusal_is_said_once_and_then_counted() -> None:
     stream, clock = io.StringIO(), Clock()
-    repeats = RateLimitedLog(JsonLog(stream), clock)
+    limited_log = RateLimitedLog(JsonLog(stream), clock)
     for _ in range(1000):
-        repeats.say("warning", "refused", "credential", None, detail="no credential")
+        limited_log.say("warning", "refused", "credential", None, detail="no credential")
     assert [entry["detail"] for entry in lines(stream)] == ["no credential"]
-    repeats.say("warning", "refused", "replayed", 3)
-    repeats.say("warning", "refused", "credential", 4)
+    limited_log.say("warning", "refused", "replayed", 3)
+    limited_log.say("warning", "refused", "credential", 4)
     assert len(lines(stream)) == 3, "another reason and another client are news"
-    repeats.sum_up()
+    limited_log.sum_up()
     assert len(lines(stream)) == 3, "it is not time yet"
     clock.now += WHILE_SECONDS
-    repeats.sum_up()
+    limited_log.sum_up()
     said = lines(stream)[3:]
     assert [(entry["event"], entry["reason"], entry["repeated"]) for entry in said] == [("refused", "credential", 999)]
-    repeats.say("warning", "refused", "credential", None)
+    limited_log.say("warning", "refused", "credential", None)
     assert len(lines(stream)) == 5, "after a while it is said again"
 
 
 def test_however_many_are_refused_the_log_stays_short() -> None:
     stream, clock = io.StringIO(), Clock()
-    repeats = RateLimitedLog(JsonLog(stream), clock)
+    limited_log = RateLimitedLog(JsonLog(stream), clock)
     for client in range(10_000):
-        repeats.say("warning", "refused", "agreement", client)
+        limited_log.say("warning", "refused", "agreement", client)
     assert len(lines(stream)) == NAMES
-    repeats.sum_up(all=True)
+    limited_log.sum_up(all=True)
     assert lines(stream)[-1]["repeated"] == 10_000 - NAMES
 
 

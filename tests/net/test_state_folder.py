@@ -164,9 +164,9 @@ def test_a_read_only_state_and_record_are_named_without_a_traceback(tmp_path: Pa
 
 
 def test_a_record_of_another_scenario_is_left_alone(tmp_path: Path) -> None:
-    tally = make_tally(tmp_path / "record")
-    tally.begin(1.0)
-    tally.close(None)
+    recorder = make_tally(tmp_path / "record")
+    recorder.begin(1.0)
+    recorder.close(None)
     before = everything(tmp_path)
     for changes, named in (
         ({"clients": (4,)}, "clients is 3 and not 4"),
@@ -174,7 +174,7 @@ def test_a_record_of_another_scenario_is_left_alone(tmp_path: Path) -> None:
     ):
         other = resolve(from_table(table(**changes)))
         with pytest.raises(UsageError, match=f"another scenario, whose {named}"):
-            Recorder(other, task_spec(other).make(), 0, tmp_path / "record", resume=True, log=tally._log)
+            Recorder(other, task_spec(other).make(), 0, tmp_path / "record", resume=True, log=recorder._log)
     assert everything(tmp_path) == before
 
 

@@ -32,12 +32,12 @@ def test_a_line_of_grpc_is_taken_apart() -> None:
 
 def test_what_grpc_says_again_and_again_is_said_once_and_counted(monkeypatch: pytest.MonkeyPatch) -> None:
     stream = io.StringIO()
-    repeats = RateLimitedLog(JsonLog(stream))
+    limited_log = RateLimitedLog(JsonLog(stream))
     monkeypatch.delenv("GRPC_VERBOSITY", raising=False)
     for failed in range(20):
-        tell(repeats, f"I0000 00:00:17.{failed:06} 7 ssl.cc:25] CERTIFICATE_VERIFY_FAILED")
-    tell(repeats, "I0000 00:00:17.123456 7 ssl.cc:25] No match found for server name")
-    repeats.sum_up(all=True)
+        tell(limited_log, f"I0000 00:00:17.{failed:06} 7 ssl.cc:25] CERTIFICATE_VERIFY_FAILED")
+    tell(limited_log, "I0000 00:00:17.123456 7 ssl.cc:25] No match found for server name")
+    limited_log.sum_up(all=True)
     entries = [json.loads(line) for line in stream.getvalue().splitlines()]
     assert [entry.get("message") for entry in entries] == [
         "CERTIFICATE_VERIFY_FAILED", "No match found for server name", None
@@ -45,7 +45,7 @@ def test_what_grpc_says_again_and_again_is_said_once_and_counted(monkeypatch: py
     assert (entries[2]["reason"], entries[2]["repeated"]) == ("ssl.cc:25", 19)
     monkeypatch.setenv("GRPC_VERBOSITY", "debug")
     for _ in range(3):
-        tell(repeats, LINE)
+        tell(limited_log, LINE)
     assert stream.getvalue().count("Got goaway") == 3, "who asks for more has all of it"
 
 

@@ -32,7 +32,7 @@ def test_nothing_is_remembered_of_a_wrong_server_and_it_is_named_once(
         callee = make_driver(tmp_path / "callee", TWO, server=0, lineage="callee's")
         caller = make_driver(tmp_path / "caller", TWO, server=0, said=said)
         box = fill(caller, 2)
-        port = PeerPort(callee, Sizes(PARAMETERS, 2), lambda j: Spyker.hears, secure=False)
+        port = PeerPort(callee, Sizes(PARAMETERS, 2), lambda j: Spyker.receives, secure=False)
 
         async def counted(requests: object, context: object) -> None:
             calls.append(1)
@@ -42,8 +42,8 @@ def test_nothing_is_remembered_of_a_wrong_server_and_it_is_named_once(
             await soon(lambda: len(calls) > 3)
             assert not link.done()
         for driver in (caller, callee):
-            assert driver.host.seats.lineages == {}
-            assert driver.host.received == {}
+            assert driver.node.membership.lineages == {}
+            assert driver.node.received == {}
         assert box.sent == 0
 
     asyncio.run(scene())

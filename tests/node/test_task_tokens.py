@@ -8,16 +8,16 @@ from spyker.node.task_tokens import SAID, TaskTokens
 SECRET = b"s" * 32
 
 
-def restarted(ledger: TaskTokens, life: int) -> TaskTokens:
+def restarted(task_tokens: TaskTokens, life: int) -> TaskTokens:
     """The ledger that the next life restores from this one's checkpoint."""
     fresh = TaskTokens(SECRET, life)
-    fresh.restore(ledger.numbers())
+    fresh.restore(task_tokens.numbers())
     return fresh
 
 
-def refusal(ledger: TaskTokens, ticket: bytes, client: int = 0) -> str | None:
+def rejection(task_tokens: TaskTokens, ticket: bytes, client: int = 0) -> str | None:
     try:
-        ledger.check(client, ticket)
+        task_tokens.check(client, ticket)
     except Rejection as refused:
         return refused.reason
     return None
@@ -33,8 +33,8 @@ def test_numbers_rise_over_all_lives() -> None:
 
 
 def test_a_ticket_says_what_was_given() -> None:
-    ledger = TaskTokens(SECRET, 1)
-    read = ledger.check(0, ledger.give(0, 1.5, 7))
+    task_tokens = TaskTokens(SECRET, 1)
+    read = task_tokens.check(0, task_tokens.give(0, 1.5, 7))
     assert (read.age, read.version) == (1.5, 7)
 
 
@@ -43,7 +43,7 @@ def test_a_task_of_an_earlier_life_that_the_checkpoint_does_not_know_is_taken_on
     saved = restarted(first, 2)  # the checkpoint was taken before the task was given
     ticket = first.give(0, 1.0, 1)
     saved.take(0, saved.check(0, ticket).number)
-    assert refusal(saved, ticket) == "replayed"
+    assert rejection(saved, ticket) == "replayed"
 
 
 def test_a_task_of_an_earlier_life_gives_way_to_one_of_this_life() -> None:
@@ -51,7 +51,7 @@ def test_a_task_of_an_earlier_life_gives_way_to_one_of_this_life() -> None:
     saved = restarted(first, 2)
     ticket = first.give(0, 1.0, 1)
     saved.give(0, 0.0, 0)
-    assert refusal(saved, ticket) == "superseded"
+    assert rejection(saved, ticket) == "superseded"
 
 
 def test_an_answer_that_was_taken_and_not_handled_is_offered_again_after_a_crash() -> None:
@@ -59,37 +59,37 @@ def test_an_answer_that_was_taken_and_not_handled_is_offered_again_after_a_crash
     ticket = first.give(0, 1.0, 1)
     number = first.check(0, ticket).number
     first.take(0, number)
-    assert refusal(restarted(first, 2), ticket) is None
+    assert rejection(restarted(first, 2), ticket) is None
     first.entry(0).applied = number
-    assert refusal(restarted(first, 2), ticket) == "replayed"
+    assert rejection(restarted(first, 2), ticket) == "replayed"
 
 
 def test_of_two_that_arrive_at_once_one_is_taken() -> None:
-    ledger = TaskTokens(SECRET, 1)
-    ticket = ledger.give(0, 1.0, 1)
-    numbers = [ledger.check(0, ticket).number for _ in range(2)]  # both passed before either has arrived in full
-    ledger.take(0, numbers[0])
+    task_tokens = TaskTokens(SECRET, 1)
+    ticket = task_tokens.give(0, 1.0, 1)
+    numbers = [task_tokens.check(0, ticket).number for _ in range(2)]  # both passed before either has arrived in full
+    task_tokens.take(0, numbers[0])
     with pytest.raises(Rejection, match="replayed"):
-        ledger.take(0, numbers[1])
+        task_tokens.take(0, numbers[1])
 
 
 def test_the_ticket_of_another_server_or_client_is_worth_nothing() -> None:
-    ledger = TaskTokens(SECRET, 1)
-    assert refusal(ledger, TaskTokens(b"t" * 32, 1).give(0, 1.0, 1)) == "unknown-task"
-    assert refusal(ledger, ledger.give(1, 1.0, 1), client=0) == "unknown-task"
+    task_tokens = TaskTokens(SECRET, 1)
+    assert rejection(task_tokens, TaskTokens(b"t" * 32, 1).give(0, 1.0, 1)) == "unknown-task"
+    assert rejection(task_tokens, task_tokens.give(1, 1.0, 1), client=0) == "unknown-task"
 
 
 @pytest.mark.parametrize("position", range(0, SAID.size + 32, 5))
 def test_a_ticket_cannot_be_changed(position: int) -> None:
-    ledger = TaskTokens(SECRET, 1)
-    ticket = bytearray(ledger.give(0, 1.0, 1))
+    task_tokens = TaskTokens(SECRET, 1)
+    ticket = bytearray(task_tokens.give(0, 1.0, 1))
     ticket[position] ^= 1
-    assert refusal(ledger, bytes(ticket)) == "unknown-task"
+    assert rejection(task_tokens, bytes(ticket)) == "unknown-task"
 
 
 @pytest.mark.parametrize("ticket", [b"", b"\0" * 10, b"\0" * SAID.size, b"\0" * 1000])
 def test_what_is_no_ticket_is_refused(ticket: bytes) -> None:
-    assert refusal(TaskTokens(SECRET, 1), ticket) == "unknown-task"
+    assert rejection(TaskTokens(SECRET, 1), ticket) == "unknown-task"
 
 
 @pytest.mark.parametrize("forgotten", [2, 5])
@@ -102,6 +102,6 @@ def test_a_client_that_answers_a_life_which_a_restored_disk_knows_nothing_of_get
     tickets = [lost.give(0, 0.0, 0) for _ in range(4)]
     restored = restarted(first, 2)
     restored.take(0, restored.check(0, tickets[-1]).number)
-    assert refusal(restored, restored.give(0, 0.0, 0)) is None
+    assert rejection(restored, restored.give(0, 0.0, 0)) is None
     again = restarted(restored, 3)
-    assert refusal(again, again.give(0, 0.0, 0)) is None
+    assert rejection(again, again.give(0, 0.0, 0)) is None

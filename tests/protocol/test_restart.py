@@ -208,7 +208,7 @@ def test_histories_like_these_reach_the_states_that_matter(build, algorithm, see
 
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
 def test_histories_like_these_interrupt_quarantines(build, algorithm):
-    assert walk(build, algorithm, lambda s: s.bounds.out and s.bounds.strikes and s.bounds.conduct.before, **STRICT)
+    assert walk(build, algorithm, lambda s: s.bounds.out and s.bounds.strikes and s.bounds.sign_flips.before, **STRICT)
 
 
 @pytest.mark.parametrize("crowd", [8, 1])

@@ -100,5 +100,5 @@ def test_links_are_slow_if_they_take_longer_than_training() -> None:
 @pytest.mark.parametrize("scores", [*LEARNT.values(), *NOTHING.values(), *COLLAPSED.values()])
 def test_what_is_known_of_a_curve_survives_a_checkpoint(scores: ScoreHistory) -> None:
     copy = ScoreHistory(higher_is_better=scores.sign > 0)
-    copy.put_back(json.loads(json.dumps(scores.kept())))
-    assert (copy.collapsed, copy.stayed, copy.kept()) == (scores.collapsed, scores.stayed, scores.kept())
+    copy.restore(json.loads(json.dumps(scores.state())))
+    assert (copy.collapsed, copy.stayed, copy.state()) == (scores.collapsed, scores.stayed, scores.state())

@@ -153,10 +153,10 @@ def test_an_answer_that_goes_too_far_counts_up_to_the_limit(build: Any) -> None:
 def test_what_is_usual_is_a_median_over_clients_and_not_over_answers() -> None:
     bounds = UpdateFilter(RULES, {})
     for k in range(1, 6):
-        bounds.judge(k, 1.0, nothing, contrary=False)
+        bounds.judge(k, 1.0, nothing, sign_flipped=False)
     for _ in range(100):
-        bounds.judge(0, 50.0, nothing, contrary=False)
-    assert bounds.usual == 1.0
+        bounds.judge(0, 50.0, nothing, sign_flipped=False)
+    assert bounds.median_norm == 1.0
 
 
 def test_the_length_of_the_model_is_looked_at_only_if_it_decides() -> None:
@@ -165,30 +165,32 @@ def test_the_length_of_the_model_is_looked_at_only_if_it_decides() -> None:
 
     bounds = UpdateFilter(RULES, {})
     for k in (*range(10), *range(10)):  # none goes anywhere, so that nothing becomes usual
-        assert bounds.judge(k, 0.0, model, contrary=False)[0] is FilterDecision.PROPER
-    assert bounds.usual == 0.0
+        assert bounds.judge(k, 0.0, model, sign_flipped=False)[0] is FilterDecision.ACCEPTED
+    assert bounds.median_norm == 0.0
 
 
 def test_who_has_nothing_left_to_learn_does_not_shut_out_who_has() -> None:
     bounds = UpdateFilter(RULES, {})
     for length_now in (1.0, 0.01):
         for k in range(10):
-            bounds.judge(k, length_now, nothing, contrary=False)
-    assert bounds.judge(3, 2.5, nothing, contrary=False)[0] is FilterDecision.PROPER
+            bounds.judge(k, length_now, nothing, sign_flipped=False)
+    assert bounds.judge(3, 2.5, nothing, sign_flipped=False)[0] is FilterDecision.ACCEPTED
 
 
 def test_if_trainings_become_longer_everywhere_the_usual_follows() -> None:
     bounds = UpdateFilter(FilterParameters(strikes=100), {})
     for length_now in (1.0, 40.0, 40.0):
-        verdicts = [bounds.judge(k, length_now, nothing, contrary=False)[0] for k in range(10)]
-    assert verdicts == [FilterDecision.PROPER] * 10
+        verdicts = [bounds.judge(k, length_now, nothing, sign_flipped=False)[0] for k in range(10)]
+    assert verdicts == [FilterDecision.ACCEPTED] * 10
 
 
 @pytest.mark.parametrize(
-    ("model", "far", "verdict"), [(5.0, 14.0, FilterDecision.PROPER), (0.0, 1e30, FilterDecision.REFUSED)]
+    ("model", "far", "verdict"), [(5.0, 14.0, FilterDecision.ACCEPTED), (0.0, 1e30, FilterDecision.REJECTED)]
 )
 def test_the_first_answer_may_go_as_far_as_the_model_is_long(model: float, far: float, verdict: FilterDecision) -> None:
-    assert UpdateFilter(RULES, dict.fromkeys(range(3), 1)).judge(0, far, lambda: model, contrary=False)[0] is verdict
+    assert (
+        UpdateFilter(RULES, dict.fromkeys(range(3), 1)).judge(0, far, lambda: model, sign_flipped=False)[0] is verdict
+    )
 
 
 # --- Honest clients ---------------------------------------------------------------------------------------------------
@@ -228,12 +230,12 @@ def test_a_clipped_update_is_no_offence(build: Any) -> None:
 def test_if_trainings_become_longer_a_fast_client_is_not_quarantined_before_slow_ones_can_show_it() -> None:
     bounds = UpdateFilter(FilterParameters(), {})
     for k in range(5):
-        bounds.judge(k, 1.0, nothing, contrary=False)
-    verdicts = [bounds.judge(0, 20.0, nothing, contrary=False)[0] for _ in range(20)]
-    assert verdicts == [FilterDecision.REFUSED] * 20
+        bounds.judge(k, 1.0, nothing, sign_flipped=False)
+    verdicts = [bounds.judge(0, 20.0, nothing, sign_flipped=False)[0] for _ in range(20)]
+    assert verdicts == [FilterDecision.REJECTED] * 20
     for k in range(1, 5):
-        bounds.judge(k, 20.0, nothing, contrary=False)
-    assert bounds.judge(0, 20.0, nothing, contrary=False)[0] is FilterDecision.PROPER
+        bounds.judge(k, 20.0, nothing, sign_flipped=False)
+    assert bounds.judge(0, 20.0, nothing, sign_flipped=False)[0] is FilterDecision.ACCEPTED
 
 
 def test_a_merge_while_clients_train_is_not_their_doing(build: Any) -> None:
@@ -298,21 +300,21 @@ def test_nobody_is_unlike_the_others_where_they_are_unlike_each_other() -> None:
 
 def test_a_lonely_direction_is_no_offence_where_the_pull_is_honest() -> None:
     """Nine clients want one thing and the tenth the opposite of it: it heads the other way, and means it."""
-    goals, conduct, model = [1.0] * 9 + [-1.0], SignFlipDetector(), np.zeros(64, np.float32)
+    goals, sign_flips, model = [1.0] * 9 + [-1.0], SignFlipDetector(), np.zeros(64, np.float32)
     for version in range(40):
         for k, goal in enumerate(goals):
-            conduct.gave(k, version, 0.2, model)
+            sign_flips.gave(k, version, 0.2, model)
             answer = np.float32(0.2) * (np.float32(goal) - model)
-            task = conduct.answered(k, version)
+            task = sign_flips.answered(k, version)
             assert task is not None
-            assert not conduct.contrary(k, task, answer, difference=True)
+            assert not sign_flips.sign_flipped(k, task, answer, difference=True)
             model = model + np.float32(0.05) * answer
 
 
 def test_a_task_of_another_version_is_not_the_one_that_is_answered() -> None:
-    conduct = SignFlipDetector()
-    conduct.gave(0, 3, 0.1, np.zeros(64, np.float32))
-    assert conduct.answered(0, 2) is None
+    sign_flips = SignFlipDetector()
+    sign_flips.gave(0, 3, 0.1, np.zeros(64, np.float32))
+    assert sign_flips.answered(0, 2) is None
 
 
 @pytest.mark.parametrize("size", [10_000, LOOKED_AT + 12_345])
@@ -331,8 +333,8 @@ def test_where_nobody_is_judged_a_checkpoint_holds_nothing_about_it_and_one_that
     vectors: dict[str, Any] = {}
     assert pack(free, "bounds", vectors) is None
     assert not vectors
-    free.put_back(None)
+    free.restore(None)
     assert free.sizes == {}
     packed = pack(judged, "bounds", vectors)
-    free.put_back(Unpacker(vectors, {}, Sizes(2, 2)).unpack(packed))
+    free.restore(Unpacker(vectors, {}, Sizes(2, 2)).unpack(packed))
     assert free.sizes == {7: 3}

@@ -109,11 +109,11 @@ class HostedStage(scripted.Stage):
         self.offer(k)
 
     def leave(self, *, client: str) -> None:
-        self.disconnect(int(client), "leave")
+        self.disconnect(int(client), "remove_client")
         self.holdings[int(client)].drop()
 
     def part(self, *, client: str) -> None:
-        self.disconnect(int(client), "part")
+        self.disconnect(int(client), "disconnect_client")
 
     def come(self, *, client: str, server: str = "") -> None:
         k = int(client)
@@ -127,19 +127,19 @@ class HostedStage(scripted.Stage):
         assert checkpoint is not None, f"server {i} has begun no checkpoint"
         self.disks[i] = json.dumps(checkpoint.numbers), {name: v.copy() for name, v in checkpoint.vectors.items()}
         self.trace.append(f"{self.name(i)} has saved version {checkpoint.numbers['server']['version']}")
-        self.host(i).saved()
+        self.node(i).saved()
         self.go_on(i)
 
     def fail(self, i: int) -> None:
         self.saving[i] = None
-        self.host(i).save_failed()
+        self.node(i).save_failed()
         self.go_on(i)
 
     def expire(self, timer: str, *, server: str) -> None:
         i = self.number(server)
         name = timer if timer in self.timers[i] else f"{SERVERS}{timer}"
         self.timers[i].remove(name)
-        self.host(i).expire(name)
+        self.node(i).expire(name)
         self.go_on(i)
 
     def crash(self, i: int) -> None:
@@ -150,16 +150,16 @@ class HostedStage(scripted.Stage):
         self.unlink(lambda pair: i in pair)
 
     def restart(self, i: int) -> None:
-        host = self.new_life(i)
+        node = self.new_life(i)
         disk = self.disks[i]
         if disk is None:
             self.trace.append(f"{self.name(i)} begins anew")
-            host.begin()
+            node.begin()
         else:
-            host.resume(json.loads(disk[0]), disk[1])
-            assert host.server is not None
-            self.trace.append(f"{self.name(i)} goes on: {model_of(host.server)}")
-        self.shown |= {(i, j): box.last for j, box in host.outboxes.items()}
+            node.resume(json.loads(disk[0]), disk[1])
+            assert node.server is not None
+            self.trace.append(f"{self.name(i)} goes on: {model_of(node.server)}")
+        self.shown |= {(i, j): box.last for j, box in node.outboxes.items()}
         self.go_on(i)
         for k in [k for k, home in self.homes.items() if home == i and k not in self.connections]:
             self.connect(k)
@@ -173,13 +173,13 @@ class HostedStage(scripted.Stage):
         self.link_all()
 
     def state(self) -> None:
-        for i, host in enumerate(self.hosts):
-            if host is None:
+        for i, node in enumerate(self.hosts):
+            if node is None:
                 self.trace.append(f"{self.name(i)}: down")
                 continue
-            assert host.server is not None
-            self.trace.append(f"{self.name(i)}: {model_of(host.server)} {extras_of(host.server)}".rstrip())
-            for j, box in host.outboxes.items():
+            assert node.server is not None
+            self.trace.append(f"{self.name(i)}: {model_of(node.server)} {extras_of(node.server)}".rstrip())
+            for j, box in node.outboxes.items():
                 for posted in box.entries:
                     self.trace.append(f"  keeps for {self.name(j)}: {describe(posted.message)} (#{posted.sequence})")
         for sender, receiver, posted in self.in_flight:
@@ -194,26 +194,26 @@ class HostedStage(scripted.Stage):
     def number(self, name: str) -> int:
         return self.count if name == "cloud" else int(name)
 
-    def host(self, i: int) -> Node:
-        host = self.hosts[i]
-        assert host is not None, f"server {i} is down"
-        return host
+    def node(self, i: int) -> Node:
+        node = self.hosts[i]
+        assert node is not None, f"server {i} is down"
+        return node
 
     def new_life(self, i: int) -> Node:
         self.lives[i] += 1
         peers = [j for j in range(len(self.hosts)) if j != i]
         secret = TaskTokens(str(i).encode(), self.lives[i])
-        host = self.hosts[i] = Node(i, lambda roster: self.build(i, roster), secret, self.rules[i], peers)
-        return host
+        node = self.hosts[i] = Node(i, lambda roster: self.build(i, roster), secret, self.rules[i], peers)
+        return node
 
     def connect(self, k: int) -> None:
         home = self.homes[k]
         self.connections[k] = Connection(k, home)
-        self.host(home).come(k, self.connections[k], self.points[k], self.holdings[k].connect(home))
+        self.node(home).connect_client(k, self.connections[k], self.points[k], self.holdings[k].connect(home))
 
     def disconnect(self, k: int, how: str) -> None:
         connection = self.connections.pop(k)
-        getattr(self.host(connection.server), how)(k, connection)
+        getattr(self.node(connection.server), how)(k, connection)
         self.go_on(connection.server)
 
     def offer(self, k: int) -> None:
@@ -225,19 +225,19 @@ class HostedStage(scripted.Stage):
         offered = holding.offer()
         if offered is not None:
             ticket, answer = offered
-            host = self.host(connection.server)
+            node = self.node(connection.server)
             try:
-                host.answer(k, host.check(k, ticket).number, answer)
-            except Rejection as refusal:
-                self.trace.append(f"{self.name(connection.server)} refuses client {k}: {refusal.reason}")
+                node.receive_update(k, node.verify_token(k, ticket).number, answer)
+            except Rejection as rejection:
+                self.trace.append(f"{self.name(connection.server)} refuses client {k}: {rejection.reason}")
             self.go_on(connection.server)
 
     def link_all(self) -> None:
-        up = [i for i, host in enumerate(self.hosts) if host is not None]
+        up = [i for i, node in enumerate(self.hosts) if node is not None]
         for i, j in ((i, j) for i in up for j in up if i != j and (i, j) not in self.linked):
-            received = self.host(j).admit_peer(self.host(i).greet(j), b"", b"")
-            self.host(i).know(j, self.host(j).greet(i), received, 0.0)
-            self.host(i).outboxes[j].acknowledge(self.host(j).acknowledged.get(i, 0))
+            received = self.node(j).admit_peer(self.node(i).handshake(j), b"", b"")
+            self.node(i).peer_connected(j, self.node(j).handshake(i), received, 0.0)
+            self.node(i).outboxes[j].acknowledge(self.node(j).acknowledged.get(i, 0))
             self.linked.add((i, j))
             self.tell(i, j)
 
@@ -247,27 +247,27 @@ class HostedStage(scripted.Stage):
 
     def deliver_at(self, position: int) -> None:
         sender, receiver, posted = self.in_flight.pop(position)
-        if posted.sequence <= self.host(receiver).received.get(sender, 0):
+        if posted.sequence <= self.node(receiver).received.get(sender, 0):
             self.trace.append(f"{self.name(receiver)} drops {describe(posted.message)} (#{posted.sequence})")
-        self.host(receiver).hear(sender, posted.sequence, posted.message)
+        self.node(receiver).receive_peer(sender, posted.sequence, posted.message)
         self.go_on(receiver)
 
     # --- driving a host ----------------------------------------------------------------------------------------------
 
     def go_on(self, i: int) -> None:
         """Do what a host asks for, and have served what waits."""
-        host = self.host(i)
+        node = self.node(i)
         self.carry_out(i)
-        while host.ready:
-            assert host.server is not None
-            before = model_of(host.server)
-            self.trace.append(f"{self.name(i)} <- {self.served(host)}")
-            host.finish(host.compute())
+        while node.ready:
+            assert node.server is not None
+            before = model_of(node.server)
+            self.trace.append(f"{self.name(i)} <- {self.served(node)}")
+            node.finish(node.compute())
             self.carry_out(i, before)
 
-    def served(self, host: Node) -> str:
+    def served(self, node: Node) -> str:
         """What comes next."""
-        arrival = host._queue[0]
+        arrival = node._queue[0]
         if arrival.timer is not None:
             return f"timer {arrival.timer}"
         who = self.name(arrival.sender) if arrival.peer else f"client {arrival.sender}"
@@ -276,8 +276,8 @@ class HostedStage(scripted.Stage):
         return f"{who}{', stored' if arrival.again else ''}: {describe(arrival.message)}"
 
     def carry_out(self, i: int, before: str | None = None) -> None:
-        host, moved = self.host(i), []
-        while effects := host.take():
+        node, moved = self.node(i), []
+        while effects := node.take_effects():
             for effect in effects:
                 if isinstance(effect, SaveCheckpoint):
                     self.show_kept(i, before)
@@ -288,14 +288,14 @@ class HostedStage(scripted.Stage):
             self.offer(k)
 
     def show_kept(self, i: int, before: str | None) -> None:
-        host = self.host(i)
-        for j, box in host.outboxes.items():
+        node = self.node(i)
+        for j, box in node.outboxes.items():
             for posted in box.entries:
                 if posted.sequence > self.shown.get((i, j), 0):
                     self.trace.append(f"  keeps for {self.name(j)}: {describe(posted.message)}")
             self.shown[i, j] = box.last
-        if before is not None and host.server is not None and model_of(host.server) != before:
-            self.trace.append(f"  state: {model_of(host.server)}")
+        if before is not None and node.server is not None and model_of(node.server) != before:
+            self.trace.append(f"  state: {model_of(node.server)}")
 
     def one(self, i: int, effect: Effect, moved: list[int]) -> None:
         match effect:
@@ -310,8 +310,8 @@ class HostedStage(scripted.Stage):
                 self.trace.append(f"  -> client {connection.client}: {describe(message)}")
             case WriteFact(fact):
                 self.trace.append(f"  fact: {describe(fact, fact.kind, leave_out='server')}")
-            case ClientRejected(k, refusal):
-                self.trace.append(f"  refuses the task of client {k}: {refusal.reason}")
+            case ClientRejected(k, rejection):
+                self.trace.append(f"  refuses the task of client {k}: {rejection.reason}")
             case CloseSession(connection, reason):
                 self.trace.append(f"  closes the connection of client {connection.client}: {reason}")
             case SaveCheckpoint():
@@ -322,7 +322,7 @@ class HostedStage(scripted.Stage):
             case AcknowledgePeer(j, sequence):
                 if (j, i) in self.linked:
                     self.trace.append(f"  -> {self.name(j)}: acknowledges #{sequence}")
-                    self.host(j).outboxes[i].acknowledge(sequence)
+                    self.node(j).outboxes[i].acknowledge(sequence)
             case StartTimer(timer, seconds):
                 self.timers[i].add(timer)
                 if timer == RETRY or timer.startswith((AWAY, SERVERS)):
@@ -333,6 +333,6 @@ class HostedStage(scripted.Stage):
     def tell(self, i: int, j: int) -> None:
         if (i, j) not in self.linked:
             return
-        while (posted := self.host(i).next_for(j)) is not None:
+        while (posted := self.node(i).next_for(j)) is not None:
             self.trace.append(f"  {self.name(i)} -> {self.name(j)}: {describe(posted.message)} (#{posted.sequence})")
             self.in_flight.append((i, j, posted))

@@ -16,10 +16,10 @@ Emulate = Callable[..., tuple[list[dict[str, Any]], dict[str, Any]]]
 def emulate() -> Emulate:
     """Run a scenario given as a table; return its facts, as dictionaries, and its summary.
 
-    With ``fate`` servers are processes; see :func:`spyker.sim.simulate.simulate`.
+    With ``faults`` servers are processes; see :func:`spyker.sim.simulate.simulate`.
     """
 
-    def emulate(table: dict[str, Any], fate: Any = None) -> tuple[list[dict[str, Any]], dict[str, Any]]:
+    def emulate(table: dict[str, Any], faults: Any = None) -> tuple[list[dict[str, Any]], dict[str, Any]]:
         scenario = resolve(from_table(table))
         task, engine = start_engine(scenario)
         facts: list[dict[str, Any]] = []
@@ -31,7 +31,7 @@ def emulate() -> Emulate:
             facts.append({"t": t, "kind": fact.kind, **fields} | ({} if queue is None else {"queue": queue}))
 
         with engine:
-            summary = simulate(scenario, task, engine, sink, fate=fate)
+            summary = simulate(scenario, task, engine, sink, faults=faults)
         return facts, summary
 
     return emulate

@@ -38,7 +38,7 @@ TWO_LABELS: dict[str, Any] = {
 }
 
 
-def play(scenario: Scenario, fate: Any = None) -> tuple[list[float], list[Fact]]:
+def play(scenario: Scenario, faults: Any = None) -> tuple[list[float], list[Fact]]:
     """The scores of a run, and what was held against clients."""
     scores: list[float] = []
     held: list[Fact] = []
@@ -50,7 +50,7 @@ def play(scenario: Scenario, fate: Any = None) -> tuple[list[float], list[Fact]]
             held.append(fact)
 
     task = task_spec(scenario).make()
-    simulate(scenario, task, InProcessEngine(task), sink, fate=fate)
+    simulate(scenario, task, InProcessEngine(task), sink, faults=faults)
     return scores, held
 
 
@@ -60,9 +60,9 @@ def scenario_of(algorithm: str, hostile: Any = None, **settings: Any) -> Scenari
 
 
 def liars_of(scenario: Scenario) -> frozenset[int]:
-    liars = Adversaries.of(scenario)
-    assert liars is not None
-    return liars.clients
+    adversaries = Adversaries.of(scenario)
+    assert adversaries is not None
+    return adversaries.clients
 
 
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
@@ -135,14 +135,14 @@ def test_no_honest_client_is_quarantined_where_a_server_is_killed_and_clients_mo
         },
     )
 
-    def fate(world: Any) -> None:
+    def faults(world: Any) -> None:
         world.schedule(3.0, world.crash, 1)
         world.schedule(11.0, world.restart, 1)
         for k in range(4, 8):
             world.schedule(6.0, world.move, k, 0)
             world.schedule(15.0, world.move, k, 1)
 
-    held = play(scenario, fate)[1]
+    held = play(scenario, faults)[1]
     assert [fact for fact in held if isinstance(fact, ClientQuarantined)] == []
 
 
@@ -179,11 +179,11 @@ def test_whole_processes_do_as_bare_servers_do() -> None:
 def test_a_quarantine_outlives_its_server() -> None:
     scenario = scenario_of("fedasync", {"kind": "huge", "share": 0.05}, duration=6.0, **{"bounds.quarantine": 2.5})
 
-    def fate(world: Any) -> None:
+    def faults(world: Any) -> None:
         world.schedule(2.0, world.crash, 0)
         world.schedule(2.1, world.restart, 0)
 
-    quarantined = [fact for fact in play(scenario, fate)[1] if isinstance(fact, ClientQuarantined)]
+    quarantined = [fact for fact in play(scenario, faults)[1] if isinstance(fact, ClientQuarantined)]
     assert {fact.client for fact in quarantined} == liars_of(scenario)
     assert len(quarantined) == 2 * len(liars_of(scenario)), "each once more, when it was tried again"
 
@@ -197,15 +197,15 @@ def test_a_quarantine_outlives_its_server() -> None:
 )
 def test_what_a_liar_says(kind: str, expected: Callable[[Any, Any], Any]) -> None:
     given, trained = np.arange(4, dtype=np.float32), np.ones(4, np.float32)
-    liars = Adversaries(AdversaryOptions(kind=kind, strength=2.0), frozenset({5}), seed=1)
-    assert np.allclose(liars.answer(TrainJob(5, given, 0.1, 0), trained), expected(given, trained))
-    assert liars.answer(TrainJob(4, given, 0.1, 0), trained) is trained
+    adversaries = Adversaries(AdversaryOptions(kind=kind, strength=2.0), frozenset({5}), seed=1)
+    assert np.allclose(adversaries.answer(TrainJob(5, given, 0.1, 0), trained), expected(given, trained))
+    assert adversaries.answer(TrainJob(4, given, 0.1, 0), trained) is trained
 
 
 def test_noise_goes_as_far_as_the_training_and_is_another_one_each_time() -> None:
     given, trained = np.zeros(1000, np.float32), np.ones(1000, np.float32)
-    liars = Adversaries(AdversaryOptions(kind="noise", strength=3.0), frozenset({5}), seed=1)
-    said = [liars.answer(TrainJob(5, given, 0.1, step), trained) for step in (0, 0, 1)]
+    adversaries = Adversaries(AdversaryOptions(kind="noise", strength=3.0), frozenset({5}), seed=1)
+    said = [adversaries.answer(TrainJob(5, given, 0.1, step), trained) for step in (0, 0, 1)]
     assert np.linalg.norm(said[0]) == pytest.approx(3 * 1000**0.5, rel=1e-4)
     assert np.array_equal(said[0], said[1])
     assert not np.allclose(said[0], said[2])

@@ -28,7 +28,7 @@ def faulty(algorithm: str = "fedavg", **settings: Any) -> Scenario:
 
 
 def play(
-    scenario: Scenario, engine: Engine | None = None, fate: Any = None
+    scenario: Scenario, engine: Engine | None = None, faults: Any = None
 ) -> tuple[list[dict[str, Any]], dict[str, Any]]:
     """The facts of a run as they stand in its record, and its summary."""
     facts: list[dict[str, Any]] = []
@@ -38,7 +38,7 @@ def play(
 
     task = task_spec(scenario).make()
     with engine or InProcessEngine(task) as trainers:
-        return facts, simulate(scenario, task, trainers, sink, fate=fate)
+        return facts, simulate(scenario, task, trainers, sink, faults=faults)
 
 
 @pytest.mark.parametrize("hosted", [False, True])
@@ -47,7 +47,7 @@ def play(
 def test_a_client_that_fails_is_excluded_and_all_others_go_on(algorithm: str, kind: str, hosted: bool) -> None:
     """Client 1 is one of three, and client 3 the only one of its region."""
     scenario = faulty(algorithm, **{f"task.{kind}": [1, 3], "task.step": 2})
-    facts, summary = play(scenario, fate=(lambda world: None) if hosted else None)
+    facts, summary = play(scenario, faults=(lambda world: None) if hosted else None)
     failed = summary["failed_clients"]
     assert sorted(each["client"] for each in failed) == [1, 3]
     assert all(0 < each["time"] < 2.5 for each in failed)
@@ -63,7 +63,7 @@ def test_a_client_that_fails_is_excluded_and_all_others_go_on(algorithm: str, ki
 @pytest.mark.parametrize("algorithm", ["stride", "spyker", "fedavg", "hierfavg"])
 def test_whole_processes_lose_the_same_clients_at_the_same_time(algorithm: str) -> None:
     scenario = faulty(algorithm, **{"task.raising": [1, 3], "task.step": 1})
-    bare, hosted = play(scenario)[1], play(scenario, fate=lambda world: None)[1]
+    bare, hosted = play(scenario)[1], play(scenario, faults=lambda world: None)[1]
     assert bare["failed_clients"] == hosted["failed_clients"]
     assert bare["updates_per_client"] == hosted["updates_per_client"]
 
@@ -138,13 +138,13 @@ def test_clients_fail_while_servers_crash_and_a_region_is_cut_off(algorithm: str
     """Client 3, the only one of its region, fails while that is cut off; client 1, while its server is down."""
     scenario = faulty(algorithm, **{"task.raising": [1, 3], "task.step": 1, "duration": 8.0})
 
-    def fate(world: Any) -> None:
+    def faults(world: Any) -> None:
         world.schedule(0.2, world.isolate, 1)
         world.schedule(2.0, world.rejoin, 1)
         world.schedule(0.2, world.crash, 0)
         world.schedule(1.0, world.restart, 0)
 
-    facts, summary = play(scenario, fate=fate)
+    facts, summary = play(scenario, faults=faults)
     failed = [each["client"] for each in summary["failed_clients"]]
     assert set(failed) <= {1, 3}
     assert 1 in failed

@@ -74,7 +74,7 @@ def test_a_slow_disk_delays_what_servers_tell_each_other_and_not_what_clients_ar
         for disk in world.disks:
             disk.seconds = 0.1
 
-    facts = {name: emulate(table, fate)[0] for name, fate in (("instant", nothing), ("slow", slow))}
+    facts = {name: emulate(table, faults)[0] for name, faults in (("instant", nothing), ("slow", slow))}
     first = {name: next(f["t"] for f in fs if f["kind"] == "merge") for name, fs in facts.items()}
     assert first["slow"] >= first["instant"] + 0.1
     before = [[f for f in fs if f["kind"] == "update" and f["t"] < first["instant"]] for fs in facts.values()]
@@ -84,7 +84,7 @@ def test_a_slow_disk_delays_what_servers_tell_each_other_and_not_what_clients_ar
 def test_a_hosted_run_is_repeatable_with_faults(emulate: Any) -> None:
     table = heterogeneous("spyker", 1)
 
-    def fate(world: ClusterSimulation) -> None:
+    def faults(world: ClusterSimulation) -> None:
         world.reconnect = 0.1
         world.rules = replace(world.rules, client_timeout=0.5)
         world.schedule(0.7, world.crash, 0)
@@ -93,7 +93,7 @@ def test_a_hosted_run_is_repeatable_with_faults(emulate: Any) -> None:
         world.schedule(1.6, world.heal, 0, 1)
         world.schedule(1.5, world.move, 3, 1)
 
-    facts, summary = emulate(table, fate)
-    assert emulate(table, fate) == (facts, summary)
+    facts, summary = emulate(table, faults)
+    assert emulate(table, faults) == (facts, summary)
     assert summary["updates"] == sum(summary["updates_per_client"]) == sum(summary["updates_per_server"])
     assert math.isfinite(summary["final"]["mean"])

@@ -58,12 +58,12 @@ class Watcher:
 
 
 @settings(max_examples=40, deadline=None)
-@given(clients=CLIENTS, fate=FAULTS, save_seconds=SAVE_SECONDS)
+@given(clients=CLIENTS, faults=FAULTS, save_seconds=SAVE_SECONDS)
 def test_each_answer_counts_once_and_everybody_is_told_once_in_order(
-    clients: list[int], fate: list[Fault], save_seconds: float
+    clients: list[int], faults: list[Fault], save_seconds: float
 ) -> None:
     world, facts = gossip_world(clients)
-    arrange(world, fate, save_seconds)
+    arrange(world, faults, save_seconds)
     watcher = Watcher(world)
     marks: list[list[int]] = []
     world.schedule(3.0, lambda: marks.extend(list(process.server.applied) for process in world.processors))
@@ -104,17 +104,17 @@ def tokens(world: ClusterSimulation) -> int:
         server = process.server
         assert isinstance(server, Spyker)
         count += server.token is not None
-        for j, box in process.host.outboxes.items():
-            handled = world.processors[j].host._handled.get(process.host.id, 0)
+        for j, box in process.node.outboxes.items():
+            handled = world.processors[j].node._handled.get(process.node.id, 0)
             count += sum(isinstance(p.message, Token) for p in box.entries if p.sequence > handled)
     return count
 
 
 @settings(max_examples=20, deadline=None)
-@given(fate=FAULTS, save_seconds=SAVE_SECONDS)
+@given(faults=FAULTS, save_seconds=SAVE_SECONDS)
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
 def test_every_algorithm_goes_on_after_everything_is_mended(
-    emulate: Any, algorithm: str, fate: list[Fault], save_seconds: float
+    emulate: Any, algorithm: str, faults: list[Fault], save_seconds: float
 ) -> None:
     table = heterogeneous(algorithm, 1)
     table["world"] |= {"clients": [2, 1, 2], "bandwidth-mbit": 10.0}
@@ -126,12 +126,12 @@ def test_every_algorithm_goes_on_after_everything_is_mended(
 
     def watched(world: ClusterSimulation) -> None:
         worlds.append(world)
-        arrange(world, fate, save_seconds)
+        arrange(world, faults, save_seconds)
         if algorithm == "spyker":
             count_tokens(world)
 
     def count_tokens(world: ClusterSimulation) -> None:
-        if world.processors and all(process.alive and process.host.server for process in world.processors):
+        if world.processors and all(process.alive and process.node.server for process in world.processors):
             assert tokens(world) == 1
         world.schedule(world.clock.now + 0.0301, count_tokens, world)
 
@@ -216,7 +216,7 @@ def test_a_region_that_is_cut_off_trains_on_and_its_answers_arrive_later() -> No
     play(world)
     assert len(updates(facts, 1.01, 2.1, server=0)) == 0
     assert len(updates(facts, 2.1, 2.12, server=0)) == 2, "what was trained in the meantime"
-    assert world.processors[0].host.ledger.entry(0).member
+    assert world.processors[0].node.task_tokens.entry(0).member
 
 
 def test_a_moved_client_trains_on_at_the_other_server() -> None:
@@ -226,7 +226,7 @@ def test_a_moved_client_trains_on_at_the_other_server() -> None:
     play(world)
     assert not updates(facts, 1.0, server=0, client=0)
     assert len(updates(facts, 1.1, server=1, client=0)) > 10
-    assert not world.processors[0].host.ledger.entry(0).member
+    assert not world.processors[0].node.task_tokens.entry(0).member
     assert world.places.clients_of(1) == [0, 2]
 
 

@@ -168,7 +168,7 @@ class Watch:
                 (Clock, "at"),
                 (BareServerSimulation, "_perform"),
                 (BareServerSimulation, "model_arrives"),
-                (Processor, "arrive"),
+                (Processor, "receive"),
                 (Processor, "_handle"),
                 (Client, "trained"),
                 (SyncSpyker, "fold"),
@@ -227,7 +227,7 @@ class Watch:
         self.arrived[link].append((world.clock.now, model))
         original(world, k, model)
 
-    def arrive(self, original, processor, sender, message):
+    def receive(self, original, processor, sender, message):
         me, kind = processor.server.id, "client" if isinstance(message, Update) else "server"
         if not isinstance(message, str):  # a timer, which nobody sent
             self.arrived[(kind, sender), ("server", me)].append((processor.clock.now, message))

@@ -99,11 +99,11 @@ def test_a_run_may_stop_when_the_target_was_held_for_long_enough(emulate: Any) -
 
 def test_a_target_that_was_lost_again_does_not_count() -> None:
     scenario = from_table({"evaluation": {"stop-at": 0.5, "stop-after": 2.0}})
-    judge = Evaluator(Clock(9.0), None, run_started(scenario, "accuracy", True), scenario.evaluation, None)  # type: ignore[arg-type]
+    evaluator = Evaluator(Clock(9.0), None, run_started(scenario, "accuracy", True), scenario.evaluation, None)  # type: ignore[arg-type]
 
     def stops_after(*means: float) -> bool:
-        judge.history[:] = [(t, evaluated(0, 0, [m], m, higher_is_better=True)) for t, m in enumerate(means)]
-        return judge.stayed(0.5, 2.0)
+        evaluator.history[:] = [(t, evaluated(0, 0, [m], m, higher_is_better=True)) for t, m in enumerate(means)]
+        return evaluator.stayed(0.5, 2.0)
 
     assert not stops_after(0.0, 0.5, 0.6)
     assert stops_after(0.0, 0.5, 0.6, 0.5)

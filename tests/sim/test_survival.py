@@ -35,7 +35,7 @@ def four(algorithm: str, duration: float = 30.0) -> dict[str, Any]:
 class Played:
     """A run that somebody had a hand in."""
 
-    def __init__(self, emulate: Any, table: dict[str, Any], fate: Callable[[ClusterSimulation], None]) -> None:
+    def __init__(self, emulate: Any, table: dict[str, Any], faults: Callable[[ClusterSimulation], None]) -> None:
         worlds: list[ClusterSimulation] = []
 
         def arranged(world: ClusterSimulation) -> None:
@@ -43,7 +43,7 @@ class Played:
             world.reconnect = 0.1
             world.rules = replace(world.rules, beat=0.2, client_timeout=2.0)
             world.suspect_after, world.renew_after = 1.0, 2.5
-            fate(world)
+            faults(world)
 
         self.facts, self.summary = emulate(table, arranged)
         (self.world,) = worlds
@@ -59,10 +59,10 @@ class Played:
         ]
 
     def epochs(self) -> set[int]:
-        return {process.host.view.epoch for process in self.world.processors if process.alive}
+        return {process.node.view.epoch for process in self.world.processors if process.alive}
 
     def holders(self) -> list[int]:
-        return [p.host.id for p in self.world.processors if p.alive and p.server.has_token]
+        return [p.node.id for p in self.world.processors if p.alive and p.server.has_token]
 
 
 @pytest.mark.parametrize("algorithm", ALL_SERVERS)
@@ -96,7 +96,7 @@ def test_a_token_that_is_lost_with_its_holder_is_made_anew_once(emulate: Any, al
     victims: list[int] = []
 
     def strike(world: ClusterSimulation) -> None:
-        (holder,) = [p.host.id for p in world.processors if p.server.has_token] or [None]
+        (holder,) = [p.node.id for p in world.processors if p.server.has_token] or [None]
         if holder is None:
             world.schedule(world.clock.now + 0.01, strike, world)
             return
@@ -115,10 +115,10 @@ def test_a_token_that_is_lost_with_its_holder_is_made_anew_once(emulate: Any, al
 def test_a_lost_server_is_replaced_and_begins_with_a_trained_model(emulate: Any, algorithm: str) -> None:
     victim = 2
 
-    def fate(world: ClusterSimulation) -> None:
+    def faults(world: ClusterSimulation) -> None:
         world.schedule(10.0, world.replace, 0, victim)
 
-    run = Played(emulate, four(algorithm, 40.0), fate)
+    run = Played(emulate, four(algorithm, 40.0), faults)
     epochs = run.epochs()
     assert epochs == {2}, "one to make its place vacant, and one to let it in"
     again = run.times("update", after=10.1, server=victim)
@@ -134,11 +134,11 @@ def test_a_lost_server_is_replaced_and_begins_with_a_trained_model(emulate: Any,
 
 @pytest.mark.parametrize("algorithm", ALL_SERVERS)
 def test_a_cut_between_two_servers_holds_up_nobody_else(emulate: Any, algorithm: str) -> None:
-    def fate(world: ClusterSimulation) -> None:
+    def faults(world: ClusterSimulation) -> None:
         world.schedule(5.0, world.cut, 0, 1)
         world.schedule(20.0, world.heal, 0, 1)
 
-    run = Played(emulate, four(algorithm), fate)
+    run = Played(emulate, four(algorithm), faults)
     kind = "cloud" if algorithm == "hierfavg" else "sync"
     assert len(run.times(kind, after=8.0, before=20.0)) > 3
     if algorithm in FLAT:
@@ -150,11 +150,11 @@ def test_a_cut_between_two_servers_holds_up_nobody_else(emulate: Any, algorithm:
 @pytest.mark.parametrize("algorithm", TOKENS)
 @pytest.mark.parametrize("region", [0, 3])
 def test_a_minority_trains_on_alone_and_merges_when_it_is_back(emulate: Any, algorithm: str, region: int) -> None:
-    def fate(world: ClusterSimulation) -> None:
+    def faults(world: ClusterSimulation) -> None:
         world.schedule(5.0, world.isolate, region)
         world.schedule(20.0, world.rejoin, region)
 
-    run = Played(emulate, four(algorithm, 40.0), fate)
+    run = Played(emulate, four(algorithm, 40.0), faults)
     assert len(run.times("update", after=8.0, before=20.0, server=region)) > 20
     assert not run.times("sync", after=7.0, before=20.0, server=region), "it starts nothing alone"
     assert len(run.times("sync", after=12.0, before=20.0)) > 2, "the others go on"
@@ -166,30 +166,30 @@ def test_a_minority_trains_on_alone_and_merges_when_it_is_back(emulate: Any, alg
 def test_a_server_is_removed_and_stops(emulate: Any) -> None:
     run = Played(emulate, four("spyker"), lambda world: world.schedule(5.0, lambda: world.change(0, 3, remove=True)))
     assert [(i, "was removed" in why) for i, why in run.world.stopped] == [(3, True)]
-    assert run.world.processors[0].host.view.ring == [0, 1, 2]
+    assert run.world.processors[0].node.view.ring == [0, 1, 2]
     assert len(run.times("sync", after=10.0)) > 3
 
 
 def test_the_older_of_two_copies_stops(emulate: Any) -> None:
     """A process goes on from a copy of another one's state, while that one runs."""
 
-    def fate(world: ClusterSimulation) -> None:
+    def faults(world: ClusterSimulation) -> None:
         world.schedule(5.0, world.copy, 1)
 
-    run = Played(emulate, four("spyker"), fate)
+    run = Played(emulate, four("spyker"), faults)
     assert [(i, why.split(":")[0]) for i, why in run.world.stopped] == [(1, "copy")]
     assert len(run.times("update", after=10.0, server=1)) > 10
 
 
 @pytest.mark.parametrize("algorithm", FLAT)
 def test_a_server_with_an_older_state_begins_anew(emulate: Any, algorithm: str) -> None:
-    def fate(world: ClusterSimulation) -> None:
+    def faults(world: ClusterSimulation) -> None:
         world.schedule(4.0, world.back_up, 1)
         world.schedule(10.0, world.crash, 1)
         world.schedule(10.5, world.restore, 1)
         world.schedule(11.0, world.restart, 1)
 
-    run = Played(emulate, four(algorithm), fate)
+    run = Played(emulate, four(algorithm), faults)
     assert [(i, why.split(":")[0]) for i, why in run.world.stopped] == [(1, "outdated")]
     again = [f for f in run.facts if f["kind"] == "update" and f["server"] == 1 and f["t"] > 12.0]
     assert [f["version"] for f in again][-1] == len(again)

@@ -88,8 +88,8 @@ def test_a_timer_that_is_stopped_while_it_waits_for_its_turn_is_not_served() -> 
     server: Server = world.processors[0].server
     server.__class__ = Impatient
     processor = Processor(server, world.clock, {Work.NOTHING: 0.0, Work.MIX: 0.7}, world._perform)
-    processor.arrive(0, server.model(0.1))  # type: ignore[arg-type]
+    processor.receive(0, server.model(0.1))  # type: ignore[arg-type]
     # Served at 0.7 s: the timer is due at 1.7 s. The next is in service from 1.2 to 1.9 s.
-    world.clock.at(1.2, processor.arrive, 0, Join(1))
+    world.clock.at(1.2, processor.receive, 0, Join(1))
     assert world.clock.run(StopRequest())
     assert not processor.queue

@@ -111,14 +111,14 @@ def untrained_newcomer(patch: pytest.MonkeyPatch) -> None:
 
 def suspicion_for_ever(patch: pytest.MonkeyPatch) -> None:
     """Who was out of reach once is never waited for again."""
-    look = Membership.look
+    look = Membership.update_suspects
 
     def resentful(self: Membership) -> None:
         before = self.suspected
         look(self)
         self.suspected = (self.suspected | before) & frozenset(self.others)
 
-    patch.setattr(Membership, "look", resentful)
+    patch.setattr(Membership, "update_suspects", resentful)
 
 
 def outboxes_keep_everything(patch: pytest.MonkeyPatch) -> None:
@@ -133,13 +133,13 @@ def outboxes_keep_everything(patch: pytest.MonkeyPatch) -> None:
 
 def late_greetings_are_old_states(patch: pytest.MonkeyPatch) -> None:
     """Who has saved while its greeting was on its way is taken for one that was rolled back."""
-    recognise = Membership.recognise
+    recognise = Membership.authenticate
 
     def suspicious(self: Membership, who: Any, expected: int | None = None) -> None:
         self._met.pop(who.server, None)
         recognise(self, who, expected)
 
-    patch.setattr(Membership, "recognise", suspicious)
+    patch.setattr(Membership, "authenticate", suspicious)
 
 
 class Bug(NamedTuple):

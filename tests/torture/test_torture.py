@@ -25,15 +25,15 @@ def test_the_same_seed_is_the_same_history() -> None:
 
 def test_every_kind_of_blow_and_every_algorithm_occurs() -> None:
     plans = [fault_plan(seed, short=True) for seed in range(1, SEEDS + 1)]
-    assert {blow.what for each in plans for blow in each.blows} == set(WEIGHTS)
+    assert {fault.what for each in plans for fault in each.faults} == set(WEIGHTS)
     assert {each.algorithm for each in plans} == {"spyker", "stride", "sync-spyker", "hierfavg"}
 
 
 def test_a_failing_plan_is_shrunk_to_the_blows_that_matter() -> None:
-    blows = tuple(Fault(float(t), "crash", t) for t in range(2, 12))
-    failing = replace(fault_plan(1), blows=blows)
-    small = shrink(failing, lambda candidate: {4, 9} <= {blow.a for blow in candidate.blows})
-    assert [blow.a for blow in small.blows] == [4, 9]
+    faults = tuple(Fault(float(t), "crash", t) for t in range(2, 12))
+    failing = replace(fault_plan(1), faults=faults)
+    small = shrink(failing, lambda candidate: {4, 9} <= {fault.a for fault in candidate.faults})
+    assert [fault.a for fault in small.faults] == [4, 9]
 
 
 def test_a_campaign_ends_at_the_first_violation(monkeypatch: pytest.MonkeyPatch) -> None:
