@@ -1,4 +1,4 @@
-/* Membership epochs, leases and the token, for three servers: spyker/node/{council,contacts,seats}.py, as a model.
+/* Membership epochs, leases and the token, for three servers: spyker/node/{paxos,failure_detector,membership}.py, as a model.
  *
  * Checked, in every reachable state:
  *   - at most one process has a token that it may use;

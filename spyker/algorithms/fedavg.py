@@ -33,7 +33,7 @@ class FedAvg(Server):
 
     topology = Topology.SINGLE
     Parameters: ClassVar[type[Any]] = FedAvgParameters
-    waits_for_everybody = True
+    waits_for_all_clients = True
 
     def __init__(self, id: int, setup: Setup, roster: Mapping[int, int]) -> None:
         super().__init__(id, setup, roster)

@@ -230,7 +230,7 @@ class Spyker(Server):
 
     # --- Not in the paper, whose servers never fail -----------------------------------------------------------------
 
-    circulates = True
+    uses_token = True
 
     @property
     def has_token(self) -> bool:

@@ -105,7 +105,7 @@ ENOUGH = 1 - 1e-6  # rounds that make one, of sums of shares
 class Stance(PeerMessage):
     """Where a server stands in exchange number ``bid``: an immutable snapshot, with the data points behind it."""
 
-    only_the_latest_counts = True
+    latest_only = True
     weights: Vector
     momentum: Vector
     age: AgeOf
@@ -117,7 +117,7 @@ class Stance(PeerMessage):
 class Baton(PeerMessage):
     """The right to start the exchange after number ``bid``. There is one. Nobody need wait for who is ``absent``."""
 
-    only_the_latest_counts = True
+    latest_only = True
     bid: Count
     absent: tuple[Whole, ...] = ()
 
@@ -126,7 +126,7 @@ class Baton(PeerMessage):
 class Call(PeerMessage):
     """In a tree: exchange number ``bid`` begins, and this server is at its ``root``."""
 
-    only_the_latest_counts = True
+    latest_only = True
     bid: Count
     root: Whole
 
@@ -135,7 +135,7 @@ class Call(PeerMessage):
 class Common(PeerMessage):
     """In a tree: where all who took part in exchange number ``bid`` stand on average."""
 
-    only_the_latest_counts = True
+    latest_only = True
     weights: Vector
     momentum: Vector
     age: AgeOf
@@ -627,7 +627,7 @@ class Stride(Server):
 
     # --- Servers that come and go ------------------------------------------------------------------------------------
 
-    circulates = True
+    uses_token = True
     gift = Footing
 
     @property

@@ -106,7 +106,7 @@ class SyncSpyker(Spyker):
 
     # --- Servers that come and go ----------------------------------------------------------------------------------
 
-    circulates = False
+    uses_token = False
     has_token = False  # there is none
 
     def call(self, j: int) -> None:

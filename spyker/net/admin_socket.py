@@ -90,7 +90,7 @@ def change_members(driver: Driver, order: dict[str, Any]) -> None:
     if order.get("force"):
         driver.tell(force, driver, change)
     else:
-        membership.wish(Proposal(OPERATOR, change, now))
+        membership.request(Proposal(OPERATOR, change, now))
 
 
 def force(driver: Driver, change: MembershipChange) -> None:

@@ -46,7 +46,7 @@ from spyker.protocol.messages import Action, StartTimer, StopTimer
 from spyker.vectors import Vector
 
 CHECKPOINT_FAILED = "checkpoint-failed"
-MOST_WORDS = 64  # that wait for a connection; older ones are of no use
+MOST_CONTROL = 64  # that wait for a connection; older ones are of no use
 IN_A_THREAD = 1 << 20  # parameters; mixing fewer takes less time than telling a thread to do it
 
 
@@ -78,7 +78,7 @@ class Driver:
         self.failed: asyncio.Future[None] = self.loop.create_future()
         self.news: dict[int, asyncio.Event] = defaultdict(asyncio.Event)  # there is something to tell another server
         self.acks: dict[int, asyncio.Event] = defaultdict(asyncio.Event)  # or to acknowledge
-        self.words: dict[int, deque[ControlMessage]] = defaultdict(lambda: deque(maxlen=MOST_WORDS))
+        self.control: dict[int, deque[ControlMessage]] = defaultdict(lambda: deque(maxlen=MOST_CONTROL))
         self.stopped: asyncio.Future[StopProcess] = self.loop.create_future()
         self.members_changed: Callable[[MembershipChanged], None] = lambda members: None
         self._large = parameters >= IN_A_THREAD
@@ -181,7 +181,7 @@ class Driver:
                 case AcknowledgePeer():
                     self.acks[effect.peer].set()
                 case SendControl():
-                    self.words[effect.peer].append(effect.word)
+                    self.control[effect.peer].append(effect.message)
                     self.news[effect.peer].set()
                 case MembershipChanged():
                     self.log.info("members", epoch=effect.view.epoch, servers=sorted(effect.view.members))

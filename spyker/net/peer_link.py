@@ -92,7 +92,7 @@ class PeerLink:
 
     async def _speak(self, stream: Any, backoff: Backoff) -> None:
         driver, node = self.driver, self.driver.node
-        news, words = driver.news[self.peer], driver.words[self.peer]
+        news, control = driver.news[self.peer], driver.control[self.peer]
         reader = None
         try:
             hello = pb.PeerHello(
@@ -111,7 +111,7 @@ class PeerLink:
             if welcome.server != self.peer:
                 raise WrongPeer(welcome.server)
             driver.tell(node.peer_connected, self.peer, read_handshake(welcome.greeting), welcome.received, at)
-            words.clear()
+            control.clear()
             self._complaint = ""
             backoff.reset()
             self.driver.log.info("link-up", peer=self.peer, address=self.address)
@@ -120,18 +120,18 @@ class PeerLink:
             async def write(frame: bytes) -> None:
                 """A frame of a message. What else there is to say does not wait for the end of a large one."""
                 await self._write(stream, frame)
-                await self._whisper(stream, words)
+                await self._send_control(stream, control)
 
             while not reader.done():
                 news.clear()
-                await self._whisper(stream, words)
+                await self._send_control(stream, control)
                 while (posted := node.next_for(self.peer)) is not None:
                     frame, kind = pb.Frame(), posted.message.kind
                     frame.peer.sequence, frame.peer.epoch = posted.sequence, node.view.epoch
                     arrays, body = fill(frame.peer.content, posted.message), frame.SerializeToString()
                     self._sent(kind, await send(write, body, arrays))
                     del posted, arrays
-                if words:
+                if control:
                     continue
                 waiting = asyncio.create_task(news.wait())
                 await asyncio.wait((waiting, reader), return_when=asyncio.FIRST_COMPLETED)
@@ -149,9 +149,9 @@ class PeerLink:
         if colon and not isinstance(error, Rejection):
             self.driver.tell(self.driver.node.peer_rejected, self.peer, Rejection(reason, detail))
 
-    async def _whisper(self, stream: Any, words: deque[ControlMessage]) -> None:
-        while words:
-            word = pb.Frame(word=pb.Word(json=to_json(words.popleft())))
+    async def _send_control(self, stream: Any, control: deque[ControlMessage]) -> None:
+        while control:
+            word = pb.Frame(word=pb.Word(json=to_json(control.popleft())))
             await self._write(stream, word.SerializeToString())
 
     async def _write(self, stream: Any, frame: bytes) -> None:

@@ -162,7 +162,7 @@ def wait_for(config: ServerConfig) -> int:
     everybody = len(placed.clients_of(deploy.server))
     if deploy.wait_for is not None:
         return deploy.wait_for if everybody else 0
-    return everybody if scenario.chosen.waits_for_everybody else min(1, everybody)
+    return everybody if scenario.chosen.waits_for_all_clients else min(1, everybody)
 
 
 def connections(config: ServerConfig) -> tuple[int, int]:

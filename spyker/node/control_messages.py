@@ -102,18 +102,18 @@ AnyControlMessage: TypeAlias = Heartbeat | Prepare | Promise | Accept | Accepted
 _decoder: msgspec.json.Decoder[Any] = msgspec.json.Decoder(AnyControlMessage)
 
 
-def to_json(word: ControlMessage | View | PeerHandshake) -> bytes:
+def to_json(message: ControlMessage | View | PeerHandshake) -> bytes:
     """As it travels."""
-    return msgspec.json.encode(word)
+    return msgspec.json.encode(message)
 
 
 def from_json(data: bytes) -> AnyControlMessage:
     """What somebody said, or a refusal."""
     try:
-        word: AnyControlMessage = _decoder.decode(data)
+        message: AnyControlMessage = _decoder.decode(data)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise Rejection("malformed", f"not a word between servers: {error}") from None
-    return word
+    return message
 
 
 class PeerHandshake(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

@@ -83,7 +83,7 @@ class SendControl(NamedTuple):
     """Say something to another server, if there is a connection; if not, it will be said again."""
 
     peer: int
-    word: ControlMessage
+    message: ControlMessage
 
 
 class MembershipChanged(NamedTuple):

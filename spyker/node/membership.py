@@ -68,7 +68,7 @@ class Membership:
         self.proposals: list[Proposal] = []
         self.fenced = ""  # why this server must not act any more
         self.outdated = ""  # why it must begin anew
-        self.said: list[tuple[int, ControlMessage]] = []  # to be told at once
+        self.outgoing: list[tuple[int, ControlMessage]] = []  # to be told at once
         self.adopted: list[tuple[View, View]] = []  # lists of servers, before and after
         self._token_at = now() if view.epoch == 0 and id == view.leader else None  # when it was last here
         self._voting_since: float | None = None
@@ -149,7 +149,7 @@ class Membership:
 
     def _let_in(self, who: PeerHandshake, member: Member) -> None:
         """Have its lineage written into the list, and let it come again."""
-        self.wish(Proposal(ARRIVAL, MembershipChange(who.server, replace(member, lineage=who.lineage)), member))
+        self.request(Proposal(ARRIVAL, MembershipChange(who.server, replace(member, lineage=who.lineage)), member))
         raise Rejection("pending", f"the servers are voting on server {who.server}; come again")
 
     def refused(self, rejection: Rejection) -> None:
@@ -171,21 +171,21 @@ class Membership:
 
     # --- What others say -------------------------------------------------------------------------------------------
 
-    def receive(self, sender: int, word: ControlMessage, *, saves: bool) -> None:
+    def receive(self, sender: int, message: ControlMessage, *, saves: bool) -> None:
         """A word of another server. Whoever cannot save does not vote."""
         if self.fenced or sender not in self.view.members:
             return
-        if isinstance(word, Heartbeat):
-            self._receive_heartbeat(sender, word)
-        elif isinstance(word, Decided):
-            self._adopt(word.view)
+        if isinstance(message, Heartbeat):
+            self._receive_heartbeat(sender, message)
+        elif isinstance(message, Decided):
+            self._adopt(message.view)
         elif saves:
-            self.paxos.receive(sender, word)
+            self.paxos.receive(sender, message)
             self._check_view()
 
     def _receive_heartbeat(self, sender: int, beat: Heartbeat) -> None:
         if beat.epoch < self.view.epoch:
-            self.said.append((sender, Decided(self.view)))
+            self.outgoing.append((sender, Decided(self.view)))
         self.failure_detector.receive_heartbeat(sender, beat, self.view.epoch)
         self.known_saves[sender] = max(beat.saves, self.known_saves.get(sender, 0))
         for j, (lineage, life) in beat.lives.items():
@@ -230,9 +230,9 @@ class Membership:
                 beats.append((j, replace(plain, lives=lives, saves=self.saved)))
         return beats
 
-    def consider(self, *, circulates: bool) -> None:
+    def propose_if_needed(self, *, uses_token: bool) -> None:
         """Is there something to be decided, and is it this server's turn to ask for it?"""
-        self.proposals = [wish for wish in self.proposals if self._open(wish)]
+        self.proposals = [proposal for proposal in self.proposals if self._open(proposal)]
         reach = [j for j in self.view.voters if j == self.id or j not in self.suspected]
         if self.fenced or self.new or not self.view.majority(reach):
             return
@@ -243,14 +243,14 @@ class Membership:
             self._voting_since = None
         elif self._voting_since is None:
             self._voting_since = now
-        wish = next(iter(self.proposals), None)
+        proposal = next(iter(self.proposals), None)
         if self._voting_since is not None:
             if now - self._voting_since > pause:
                 self._voting_since = now
-                self.paxos.propose(wish or Proposal(FINISH))
-        elif wish is not None:
-            self._propose(wish, self.failure_detector.suspect_after)
-        elif circulates and self.failure_detector.token_missed_for(self.view.epoch) > self.renew_after * turn:
+                self.paxos.propose(proposal or Proposal(FINISH))
+        elif proposal is not None:
+            self._propose(proposal, self.failure_detector.suspect_after)
+        elif uses_token and self.failure_detector.token_missed_for(self.view.epoch) > self.renew_after * turn:
             self._propose(Proposal(RENEW), pause)
         elif self.forget_after is not None:
             for j in self.view.voters:
@@ -259,29 +259,29 @@ class Membership:
                     break
         self._check_view()
 
-    def _propose(self, wish: Proposal, pause: float) -> None:
+    def _propose(self, proposal: Proposal, pause: float) -> None:
         """Not again before a pause."""
-        if self._now() - self._tried > pause or self.paxos.proposal is None:
+        if self._now() - self._tried > pause or self.paxos.open_ballot is None:
             self._tried = self._now()
-            self.paxos.propose(wish)
+            self.paxos.propose(proposal)
 
-    def wish(self, wish: Proposal) -> None:
+    def request(self, proposal: Proposal) -> None:
         """Have something decided, as soon as that is possible."""
-        if wish not in self.proposals:
-            self.proposals.append(wish)
+        if proposal not in self.proposals:
+            self.proposals.append(proposal)
 
     def withdraw(self) -> bool:
         """Want nothing more that somebody has ordered. False if it was voted for already, and may be decided."""
-        ordered = [wish for wish in self.proposals if wish.why == OPERATOR]
-        self.proposals = [wish for wish in self.proposals if wish.why != OPERATOR]
-        outcomes = [self.paxos.withdraw(wish) for wish in ordered]
+        ordered = [proposal for proposal in self.proposals if proposal.why == OPERATOR]
+        self.proposals = [proposal for proposal in self.proposals if proposal.why != OPERATOR]
+        outcomes = [self.paxos.withdraw(proposal) for proposal in ordered]
         return all(outcomes)
 
-    def _open(self, wish: Proposal) -> bool:
-        """Whether a wish is not yet fulfilled, and could be."""
-        assert wish.change is not None
-        now = self.view.members.get(wish.change.server)
-        return now == wish.before and now != wish.change.member
+    def _open(self, proposal: Proposal) -> bool:
+        """Whether a proposal is not yet fulfilled, and could be."""
+        assert proposal.change is not None
+        now = self.view.members.get(proposal.change.server)
+        return now == proposal.before and now != proposal.change.member
 
     # --- Another list ------------------------------------------------------------------------------------------------
 
@@ -321,13 +321,13 @@ class Membership:
         self.adopted.append((before, after))
         self.update_suspects()
 
-    def words(self) -> tuple[list[tuple[int, ControlMessage]], list[tuple[int, ControlMessage]]]:
+    def take_outgoing(self) -> tuple[list[tuple[int, ControlMessage]], list[tuple[int, ControlMessage]]]:
         """What may be told now, and what only when the state is saved."""
-        at_once, self.said = self.said, []
-        paxos, self.paxos.said = self.paxos.said, []
+        at_once, self.outgoing = self.outgoing, []
+        paxos, self.paxos.outgoing = self.paxos.outgoing, []
         free = (Decided, Declined)
-        at_once += [(j, word) for j, word in paxos if isinstance(word, free)]
-        return at_once, [(j, word) for j, word in paxos if not isinstance(word, free)]
+        at_once += [(j, message) for j, message in paxos if isinstance(message, free)]
+        return at_once, [(j, message) for j, message in paxos if not isinstance(message, free)]
 
     # --- Checkpoints -------------------------------------------------------------------------------------------------
 

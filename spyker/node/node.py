@@ -104,7 +104,7 @@ class Node(NodePeers):
         self._failed = False  # the last one could not be written, and it is not time yet to try again
         self.computing = False  # somebody is at the first message in the queue
         self._void = False
-        self._words: list[tuple[int, ControlMessage]] = []  # to be told when what they speak of is saved
+        self._control_messages: list[tuple[int, ControlMessage]] = []  # to be told when what they speak of is saved
         self._suspected: frozenset[int] = frozenset()  # as the server knows
         self._askers: set[int] = set()
         self._asked = 0
@@ -239,11 +239,11 @@ class Node(NodePeers):
 
     def verify_token(self, client: int, ticket: bytes) -> TaskToken:
         """Refuse an answer that begins to arrive, unless it is wanted."""
-        return self.task_tokens.check(client, ticket)
+        return self.task_tokens.verify(client, ticket)
 
     def receive_update(self, client: int, number: int, message: ClientMessage, receipt: Any = None) -> None:
         """The answer to a task has arrived in full."""
-        self.task_tokens.take(client, number)
+        self.task_tokens.redeem(client, number)
         self._queue.append(QueuedEvent(client, message, number, receipt=receipt))
 
     # --- Timers ------------------------------------------------------------------------------------------------------
@@ -371,7 +371,7 @@ class Node(NodePeers):
         keep = False
         if event.holding is not None:
             try:
-                self.task_tokens.check(k, event.holding)
+                self.task_tokens.verify(k, event.holding)
                 keep = entry.member
             except Rejection as rejection:
                 if rejection.reason == "unknown-task":
@@ -403,7 +403,7 @@ class Node(NodePeers):
 
     def _give(self, k: int, message: ServerMessage) -> None:
         """Give a client a task. If it is not there, it will ask when it comes back."""
-        ticket = self.task_tokens.give(k, getattr(message, "age", 0.0), getattr(message, "version", 0))
+        ticket = self.task_tokens.issue(k, getattr(message, "age", 0.0), getattr(message, "version", 0))
         session = self.sessions.get(k)
         if session is not None:
             self._effects.append(SendTask(session, ticket, message, self.saved_version))
@@ -432,9 +432,9 @@ class Node(NodePeers):
         server = self.server
         assert server is not None
         self._wanted, self._changed, self._unsaved = False, False, 0
-        words, self._words = self._words, []
+        messages, self._control_messages = self._control_messages, []
         lasts = {j: (box, box.last) for j, box in self.outboxes.items()}
-        self._marks = server.version, lasts, dict(self._handled), words
+        self._marks = server.version, lasts, dict(self._handled), messages
         state = server.state()
         vectors = dict(state.vectors)
         numbers = {
@@ -454,7 +454,7 @@ class Node(NodePeers):
         """The checkpoint is on the disk."""
         assert self._marks is not None
         self.membership.saved = self.membership.saves
-        (self.saved_version, sent, handled, words), self._marks = self._marks, None
+        (self.saved_version, sent, handled, messages), self._marks = self._marks, None
         for j, (box, sequence) in sent.items():
             if self.outboxes.get(j) is box and box.commit(sequence):
                 self._effects.append(SendPeer(j))
@@ -462,12 +462,12 @@ class Node(NodePeers):
             if self._handled.get(j, 0) >= sequence > self.acknowledged.get(j, 0):
                 self._effects.append(AcknowledgePeer(j, sequence))
                 self.acknowledged[j] = sequence
-        self._effects += [SendControl(j, word) for j, word in words]
+        self._effects += [SendControl(j, word) for j, word in messages]
         self._rest()
 
     def save_failed(self) -> None:
         """It could not be written. It is tried again, but not at once: a full disk stays full for a while."""
         if self._marks is not None:
-            self._words = [*self._marks[3], *self._words]
+            self._control_messages = [*self._marks[3], *self._control_messages]
         self._marks, self._changed, self._failed = None, True, True
         self._effects.append(StartTimer(RETRY, self.rules.save_retry))

@@ -48,7 +48,7 @@ class Outbox:
 
         So whoever stays away for long finds the latest age and model, and no more.
         """
-        if message.only_the_latest_counts:
+        if message.latest_only:
             self.entries = deque(posted for posted in self.entries if type(posted.message) is not type(message))
         self.last += 1
         self.entries.append(OutboxEntry(self.last, message))

@@ -49,8 +49,8 @@ class Proposal(NamedTuple):
 class Ballot:
     """A ballot that this server holds."""
 
-    def __init__(self, wish: Proposal, ballot: int, view: View) -> None:
-        self.wish, self.ballot, self.view = wish, ballot, view
+    def __init__(self, proposal: Proposal, ballot: int, view: View) -> None:
+        self.proposal, self.ballot, self.view = proposal, ballot, view
         self.promises: dict[int, Promise] = {}
         self.votes: set[int] = set()
         self.asking = True  # for promises; then for votes
@@ -64,8 +64,8 @@ class MembershipPaxos:
         self.id, self.view, self._agrees = id, view, agrees
         self.promised = 0
         self.voted: tuple[int, View] | None = None
-        self.proposal: Ballot | None = None
-        self.said: list[tuple[int, ControlMessage]] = []
+        self.open_ballot: Ballot | None = None
+        self.outgoing: list[tuple[int, ControlMessage]] = []
         """What is to be told, to whom, once the state is saved."""
         self.changed = False
         """Whether there is something to save."""
@@ -77,83 +77,83 @@ class MembershipPaxos:
 
     # --- Proposing ---------------------------------------------------------------------------------------------------
 
-    def propose(self, wish: Proposal) -> None:
+    def propose(self, proposal: Proposal) -> None:
         """Hold a ballot, in place of any that is under way."""
         if self.id not in self.view.voters:
             return
         ballot = (self.promised // WIDTH + 1) * WIDTH + self.id
-        view = self.view.following(self.id, wish.change)
-        self.proposal = Ballot(wish, ballot, view)
-        prepare = Prepare(self.view.epoch, ballot, view, wish.why)
-        self._tell_voters(prepare)
-        self._answer(self._prepared(prepare))
+        view = self.view.following(self.id, proposal.change)
+        self.open_ballot = Ballot(proposal, ballot, view)
+        prepare = Prepare(self.view.epoch, ballot, view, proposal.why)
+        self._send_voters(prepare)
+        self._receive_own(self._prepared(prepare))
 
-    def withdraw(self, wish: Proposal) -> bool:
+    def withdraw(self, proposal: Proposal) -> bool:
         """Want this no more. False if somebody may have been asked to vote for it: then it may still be decided."""
-        if self.proposal is not None and self.proposal.wish == wish and self.proposal.asking:
-            self.proposal = None  # whoever has promised waits for what another ballot brings
+        if self.open_ballot is not None and self.open_ballot.proposal == proposal and self.open_ballot.asking:
+            self.open_ballot = None  # whoever has promised waits for what another ballot brings
         return self.voted is None
 
-    def _tell_voters(self, word: ControlMessage) -> None:
-        self.said += [(j, word) for j in self.view.voters if j != self.id]
+    def _send_voters(self, message: ControlMessage) -> None:
+        self.outgoing += [(j, message) for j in self.view.voters if j != self.id]
 
-    def _answer(self, word: ControlMessage) -> None:
+    def _receive_own(self, message: ControlMessage) -> None:
         """What this server answers itself."""
-        self.receive(self.id, word)
+        self.receive(self.id, message)
 
     def _promise(self, sender: int, promise: Promise) -> None:
-        proposal = self.proposal
-        if proposal is None or not proposal.asking or promise.ballot != proposal.ballot:
+        open_ballot = self.open_ballot
+        if open_ballot is None or not open_ballot.asking or promise.ballot != open_ballot.ballot:
             return
-        proposal.promises[sender] = promise
-        if self.view.majority(proposal.promises):
-            proposal.asking = False
-            voted = [(p.voted, p.view) for p in proposal.promises.values() if p.voted is not None]
+        open_ballot.promises[sender] = promise
+        if self.view.majority(open_ballot.promises):
+            open_ballot.asking = False
+            voted = [(p.voted, p.view) for p in open_ballot.promises.values() if p.voted is not None]
             if voted:
                 _, view = max(voted, key=lambda each: each[0] or 0)
                 assert view is not None
-                proposal.view = view
-            accept = Accept(self.view.epoch, proposal.ballot, proposal.view)
-            self._tell_voters(accept)
-            self._answer(self._vote(accept))
+                open_ballot.view = view
+            accept = Accept(self.view.epoch, open_ballot.ballot, open_ballot.view)
+            self._send_voters(accept)
+            self._receive_own(self._vote(accept))
 
     def _accepted(self, sender: int, accepted: Accepted) -> None:
-        proposal = self.proposal
-        if proposal is None or proposal.asking or accepted.ballot != proposal.ballot:
+        open_ballot = self.open_ballot
+        if open_ballot is None or open_ballot.asking or accepted.ballot != open_ballot.ballot:
             return
-        proposal.votes.add(sender)
-        if self.view.majority(proposal.votes):
-            self.adopt(proposal.view)
+        open_ballot.votes.add(sender)
+        if self.view.majority(open_ballot.votes):
+            self.adopt(open_ballot.view)
 
     # --- Voting ------------------------------------------------------------------------------------------------------
 
-    def receive(self, sender: int, word: ControlMessage) -> None:
+    def receive(self, sender: int, message: ControlMessage) -> None:
         """Something was said, by another server or by this one itself."""
-        if isinstance(word, Decided):
-            self.adopt(word.view)
+        if isinstance(message, Decided):
+            self.adopt(message.view)
             return
-        epoch: int = getattr(word, "epoch", -1)
+        epoch: int = getattr(message, "epoch", -1)
         if epoch < self.view.epoch and sender != self.id:
-            if isinstance(word, Prepare | Accept):
-                self.said.append((sender, Decided(self.view)))  # that is decided
+            if isinstance(message, Prepare | Accept):
+                self.outgoing.append((sender, Decided(self.view)))  # that is decided
             return
         if epoch != self.view.epoch or sender not in self.view.voters:
             return
-        match word:
+        match message:
             case Prepare():
-                self._reply(sender, self._prepared(word))
+                self._reply(sender, self._prepared(message))
             case Accept():
-                self._reply(sender, self._vote(word))
+                self._reply(sender, self._vote(message))
             case Promise():
-                self._promise(sender, word)
+                self._promise(sender, message)
             case Accepted():
-                self._accepted(sender, word)
-            case Declined() if self.proposal is not None and word.ballot == self.proposal.ballot:
-                self._outbid(word.promised)
+                self._accepted(sender, message)
+            case Declined() if self.open_ballot is not None and message.ballot == self.open_ballot.ballot:
+                self._outbid(message.promised)
 
-    def _reply(self, sender: int, word: ControlMessage) -> None:
+    def _reply(self, sender: int, message: ControlMessage) -> None:
         if sender != self.id:
-            self.said.append((sender, word))
+            self.outgoing.append((sender, message))
 
     def _prepared(self, prepare: Prepare) -> ControlMessage:
         """Promise, unless a later ballot was promised, or there is no reason for one."""
@@ -174,7 +174,7 @@ class MembershipPaxos:
         """Somebody holds a later ballot: leave it to them, for now."""
         if promised > self.promised:
             self.promised, self.changed = promised, True
-            self.proposal = None
+            self.open_ballot = None
 
     # --- What was decided --------------------------------------------------------------------------------------------
 
@@ -183,8 +183,8 @@ class MembershipPaxos:
         if view.epoch <= self.view.epoch:
             return False
         everybody = {*self.view.members, *view.members} - {self.id}
-        self.said += [(j, Decided(view)) for j in sorted(everybody)]
-        self.view, self.promised, self.voted, self.proposal, self.changed = view, 0, None, None, True
+        self.outgoing += [(j, Decided(view)) for j in sorted(everybody)]
+        self.view, self.promised, self.voted, self.open_ballot, self.changed = view, 0, None, None, True
         return True
 
     # --- Checkpoints -------------------------------------------------------------------------------------------------

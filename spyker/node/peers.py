@@ -33,7 +33,7 @@ class NodePeers(ABC):
     _handled: dict[int, int]
     _queue: deque[QueuedEvent]
     _effects: list[Effect]
-    _words: list[tuple[int, ControlMessage]]
+    _control_messages: list[tuple[int, ControlMessage]]
     _suspected: frozenset[int]
     _askers: set[int]
     _asked: int
@@ -120,7 +120,7 @@ class NodePeers(ABC):
         if self.server is None and receipt is not None:  # whoever waited would not hear what else it is told: a gift
             self._effects.append(Completed(receipt))
             receipt = None
-        if self.server is None and message.only_the_latest_counts:
+        if self.server is None and message.latest_only:
             kind = type(message)
             self._queue = deque(
                 a for a in self._queue if not (a.peer and a.sender == server and type(a.message) is kind)
@@ -137,14 +137,14 @@ class NodePeers(ABC):
                 QueuedEvent(server, number=sequence, peer=True, lineage=self.membership.lineages.get(server, ""))
             )
 
-    def receive_control(self, server: int, word: ControlMessage) -> None:
+    def receive_control(self, server: int, message: ControlMessage) -> None:
         """Another server said something that is no message."""
-        if isinstance(word, BootstrapRequest):
+        if isinstance(message, BootstrapRequest):
             if self.server is not None and server in self.outboxes:
                 self._askers.add(server)
                 self._queue.append(QueuedEvent(self.id, change=GIFT))
             return
-        self.membership.receive(server, word, saves=self.server is not None)
+        self.membership.receive(server, message, saves=self.server is not None)
         self.apply_membership()
 
     def _watch(self) -> None:
@@ -157,11 +157,11 @@ class NodePeers(ABC):
         server = self.server
         if server is not None and server.epoch == self.view.epoch and not self._stopped:
             holds = server.has_token
-            self._effects += [SendControl(j, word) for j, word in self.membership.beat(has_token=holds)]
+            self._effects += [SendControl(j, message) for j, message in self.membership.beat(has_token=holds)]
             self.membership.update_suspects()
-            self.membership.consider(circulates=type(server).circulates)
+            self.membership.propose_if_needed(uses_token=type(server).uses_token)
         else:
-            self._effects += [SendControl(j, word) for j, word in self.membership.beat(has_token=False)]
+            self._effects += [SendControl(j, message) for j, message in self.membership.beat(has_token=False)]
             self.membership.update_suspects()
         self.apply_membership()
 
@@ -192,9 +192,9 @@ class NodePeers(ABC):
                 self._effects.append(WriteFact(PeerTrusted(self.id, j), len(self._queue)))
             self._suspected = membership.suspected
             self._queue.append(QueuedEvent(self.id, change=SUSPECTS))
-        at_once, later = membership.words()
-        self._effects += [SendControl(j, word) for j, word in at_once]
-        self._words += later
+        at_once, later = membership.take_outgoing()
+        self._effects += [SendControl(j, message) for j, message in at_once]
+        self._control_messages += later
         if (membership.fenced or membership.outdated) and not self._stopped:
             self._stopped = True
             self._effects.append(StopProcess(membership.fenced or membership.outdated, anew=not membership.fenced))

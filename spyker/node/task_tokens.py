@@ -67,14 +67,14 @@ class TaskTokens:
             entry = self.clients[client] = ClientTasks()
         return entry
 
-    def give(self, client: int, age: float, version: int) -> bytes:
+    def issue(self, client: int, age: float, version: int) -> bytes:
         """A ticket for a new task, which supersedes whatever the client was given before."""
         number, self._next = self._next, self._next + 1
         self.entry(client).given = number
         said = SAID.pack(number, age, version)
         return said + self._mac(client, said)
 
-    def check(self, client: int, ticket: bytes) -> TaskToken:
+    def verify(self, client: int, ticket: bytes) -> TaskToken:
         """Refuse an answer to anything but the last task that this client was given and has not answered."""
         said = ticket[: SAID.size]
         if not hmac.compare_digest(self._mac(client, said), ticket[SAID.size :]):
@@ -91,8 +91,8 @@ class TaskTokens:
             raise Rejection("superseded", f"task {entry.given} took the place of task {number}")
         return entry
 
-    def take(self, client: int, number: int) -> None:
-        """An answer that passed :meth:`check` has arrived in full: from now on it is a repetition."""
+    def redeem(self, client: int, number: int) -> None:
+        """An answer that passed :meth:`verify` has arrived in full: from now on it is a repetition."""
         entry = self._check_number(client, number)
         entry.given = entry.taken = number
         self._next = max(self._next, number + 1)  # it may be of a process that a restored disk knows nothing of

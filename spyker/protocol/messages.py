@@ -57,7 +57,7 @@ class PeerMessage(Message):
     """From a server to another."""
 
     __slots__ = ()
-    only_the_latest_counts: ClassVar[bool] = False
+    latest_only: ClassVar[bool] = False
     """Whether one that has not arrived yet is pointless once there is a newer one of its kind."""
 
 
@@ -107,7 +107,7 @@ class BootstrapState(PeerMessage):
     """What a server that begins among others begins with."""
 
     __slots__ = ()
-    only_the_latest_counts = True
+    latest_only = True
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -122,7 +122,7 @@ class Handover(BootstrapState):
 class Age(PeerMessage):
     """An announcement of the sender's age, so that the holder of the token may start a synchronisation."""
 
-    only_the_latest_counts = True
+    latest_only = True
     age: AgeOf
 
 
@@ -130,7 +130,7 @@ class Age(PeerMessage):
 class Token(PeerMessage):
     """The right to start synchronisation number ``bid``. Exactly one exists in each ``epoch``."""
 
-    only_the_latest_counts = True
+    latest_only = True
     epoch: Whole
     bid: Count
     ages: Annotated[tuple[AgeOf, ...], PER_SERVER]
@@ -140,7 +140,7 @@ class Token(PeerMessage):
 class PeerModel(PeerMessage):
     """A server's model for synchronisation number ``bid``: an immutable snapshot."""
 
-    only_the_latest_counts = True
+    latest_only = True
     weights: Vector
     age: AgeOf
     bid: Count
@@ -150,7 +150,7 @@ class PeerModel(PeerMessage):
 class EdgeModel(PeerMessage):
     """HierFAVG, edge to cloud: the edge's model and the number of data points behind it."""
 
-    only_the_latest_counts = True
+    latest_only = True
     weights: Vector
     age: AgeOf
     size: Count
@@ -160,7 +160,7 @@ class EdgeModel(PeerMessage):
 class EdgeIdle(PeerMessage):
     """HierFAVG, edge to cloud: nobody is left to train here, so do not wait for my model until one comes."""
 
-    only_the_latest_counts = True
+    latest_only = True
 
 
 # --- Actions: what a node asks of its host -----------------------------------------------------------------------

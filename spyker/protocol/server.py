@@ -133,9 +133,9 @@ class Server(ABC):
     """What its clients answer with."""
     client: ClassVar[type[Client]] = Client
     """What its clients do."""
-    waits_for_everybody: ClassVar[bool] = False
+    waits_for_all_clients: ClassVar[bool] = False
     """Whether it should not begin before all clients are there."""
-    circulates: ClassVar[bool] = False
+    uses_token: ClassVar[bool] = False
     """Whether its servers have a token, which must be made anew if it is lost."""
     gift: ClassVar[type[BootstrapState]] = Handover
     """What a server that begins among others is given by one of them."""

@@ -214,7 +214,7 @@ class ClusterSimulation(Simulation):
             change = MembershipChange(
                 server, None if remove else Member(NOBODY, learner=server in self.places.learners)
             )
-            node.membership.wish(Proposal(OPERATOR, change, now))
+            node.membership.request(Proposal(OPERATOR, change, now))
 
     def replace(self, by: int, server: int) -> None:
         """A server and its disk are gone for ever; somebody has it replaced, and starts another."""
@@ -352,10 +352,10 @@ class ClusterSimulation(Simulation):
                 link = self._peer_links.get((peer, i))
                 if link is not None and link.open and link.receiver is process:
                     self.clock.at(self.links.between(now, i, peer, 0), self._acknowledged, link, sequence)
-            case SendControl(peer, word):
+            case SendControl(peer, message):
                 link = self._peer_links.get((i, peer))
                 if link is not None and link.open and link.sender is process:
-                    self.clock.at(self.links.between(now, i, peer, 0), self._whispered, link, word)
+                    self.clock.at(self.links.between(now, i, peer, 0), self._control_arrives, link, message)
             case MembershipChanged(_, strangers):
                 for (a, b), link in self._peer_links.items():
                     if i in (a, b) and strangers & {a, b}:
@@ -427,9 +427,9 @@ class ClusterSimulation(Simulation):
             if process.alive:
                 process.go_on()
 
-    def _whispered(self, link: SimPeerConnection, word: ControlMessage) -> None:
-        if link.open and not link.receiver.later(self._whispered, link, word):
-            link.receiver.node.receive_control(link.sender.node.id, word)
+    def _control_arrives(self, link: SimPeerConnection, message: ControlMessage) -> None:
+        if link.open and not link.receiver.later(self._control_arrives, link, message):
+            link.receiver.node.receive_control(link.sender.node.id, message)
             link.receiver.go_on()
 
     def _tell(self, i: int, j: int) -> None:

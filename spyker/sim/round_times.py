@@ -24,7 +24,7 @@ def round_durations(scenario: Scenario, parameters: int) -> npt.NDArray[Any]:
     homes = np.asarray([0 if home is None else home for home in places.homes])
     at = np.asarray(places.server_regions)[homes]
     cycle = np.asarray(delays(scenario)) + latency[there, at] + latency[at, there] + 2 * transfer(scenario, parameters)
-    if scenario.chosen.waits_for_everybody:  # and answers cost nothing by themselves
+    if scenario.chosen.waits_for_all_clients:  # and answers cost nothing by themselves
         slowest = np.zeros(len(places.server_regions))
         np.maximum.at(slowest, homes, cycle)
         return np.asarray(slowest[homes])

@@ -123,12 +123,12 @@ class Checks:
 
     def _started(self, t: float, fact: SyncStarted) -> None:
         self.latest_sync = t
-        if self.world.processors[fact.server].server.circulates:
+        if self.world.processors[fact.server].server.uses_token:
             self._look_at_tokens()
 
     def started(self, server: int, exchanges: Sequence[int]) -> None:
         """A server has these on its disk. Of what is not there nobody was told, and a crash takes it back."""
-        if self.world.processors[server].server.circulates:
+        if self.world.processors[server].server.uses_token:
             for bid in exchanges:
                 first = self.syncs.setdefault(bid, server)
                 if first != server:
@@ -256,7 +256,7 @@ class Checks:
                 continue  # where edges are told what to have
             if not any(self.merged.get((i, j), 0.0) > self.lately for j in members):
                 self._fail(f"server {i} merged nobody's model lately")
-            begins = not world.processors[i].server.circulates and i == members[0]  # the others' models go into its own
+            begins = not world.processors[i].server.uses_token and i == members[0]  # the others' models go into its own
             if not begins and not any(self.merged.get((j, i), 0.0) > self.lately for j in members):
                 self._fail(f"nobody merged the model of server {i} lately")
         models = [world.processors[i].server.weights.snapshot() for i in members]

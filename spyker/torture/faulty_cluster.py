@@ -93,9 +93,9 @@ class FaultyCluster(ClusterSimulation):
         if process.alive:
             super().carry_out(process, effect)
 
-    def _whispered(self, link: SimPeerConnection, word: ControlMessage) -> None:
+    def _control_arrives(self, link: SimPeerConnection, message: ControlMessage) -> None:
         if (link.sender.node.id, link.receiver.node.id) not in self._holes:
-            super()._whispered(link, word)
+            super()._control_arrives(link, message)
 
     def _told(self, link: SimPeerConnection, posted: OutboxEntry) -> None:
         pair = link.sender.node.id, link.receiver.node.id

@@ -61,7 +61,7 @@ class Digits:
         self.parameters = self.task.initial().size
         self.right = self.run(InProcessEngine(self.task))
 
-    def simulate(self, engine: Engine, mishap: Callable[[], None] | None = None) -> list[str]:
+    def run(self, engine: Engine, mishap: Callable[[], None] | None = None) -> list[str]:
         """The facts as they stand in a record; ``mishap`` happens in the middle."""
         lines: list[str] = []
 

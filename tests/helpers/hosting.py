@@ -57,7 +57,7 @@ def make_driver(
         layout={},
         identity={},
         checkpoints=Checkpoints(folder / "state", 3),
-        tally=Recorder(resolved, task, server, folder / "record", resume=False, log=log),
+        recorder=Recorder(resolved, task, server, folder / "record", resume=False, log=log),
         metrics=Metrics(server, resolved.algorithm),
         log=log,
     )

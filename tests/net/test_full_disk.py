@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 from deployment import deployed, table, until
-from test_recorder import applied, make_tally
+from test_recorder import applied, make_recorder
 
 from spyker.net.recorder import Recorder
 from spyker.records import FACTS, FactsDropped, RunRecord, ServerResumed
@@ -41,7 +41,7 @@ def clear(recorder: Recorder) -> None:
 
 def test_what_a_full_disk_does_not_take_is_counted_and_the_rest_is_whole(tmp_path: Path) -> None:
     said, counted = io.StringIO(), []
-    recorder = make_tally(tmp_path / "record", said=said)
+    recorder = make_recorder(tmp_path / "record", said=said)
     recorder._dropped = counted.append
     recorder.begin(1.0)
     recorder.fact(applied(1), 0)
@@ -62,7 +62,7 @@ def test_what_a_full_disk_does_not_take_is_counted_and_the_rest_is_whole(tmp_pat
 
 
 def test_a_record_never_begins_with_anything_but_what_it_is(tmp_path: Path) -> None:
-    recorder = make_tally(tmp_path / "record")
+    recorder = make_recorder(tmp_path / "record")
     fill(recorder)
     recorder.begin(1.0)
     recorder.fact(applied(1), 0)
@@ -73,7 +73,7 @@ def test_a_record_never_begins_with_anything_but_what_it_is(tmp_path: Path) -> N
 
 
 def test_a_restart_that_could_not_be_written_makes_void_what_it_did(tmp_path: Path) -> None:
-    recorder = make_tally(tmp_path / "record")
+    recorder = make_recorder(tmp_path / "record")
     recorder.begin(1.0)
     for version in (1, 2, 3):
         recorder.fact(applied(version), 0)

@@ -278,8 +278,8 @@ def test_words_do_not_wait_for_the_end_of_a_large_message(tmp_path: Path, monkey
 
         async def write_and_say(link: PeerLink, stream: Any, frame: bytes) -> None:
             await write(link, stream, frame)
-            if len(frame) > CHUNK and not caller.words[1] and not within:
-                caller.words[1].append(BootstrapRequest())
+            if len(frame) > CHUNK and not caller.control[1] and not within:
+                caller.control[1].append(BootstrapRequest())
 
         monkeypatch.setattr(PeerLink, "_write", write_and_say)
         port = PeerPort(callee, Sizes(size, 2), lambda j: Spyker.receives, secure=False)

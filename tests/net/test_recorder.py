@@ -20,7 +20,7 @@ from spyker.tasks.registry import resolve, task_spec
 from spyker.tasks.task import EvaluationResult, Metric
 
 
-def make_tally(folder: Path, *, resume: bool = False, said: io.StringIO | None = None) -> Recorder:
+def make_recorder(folder: Path, *, resume: bool = False, said: io.StringIO | None = None) -> Recorder:
     scenario = resolve(from_table(table(evaluation={"interval": 0.25, "targets": [0.5, 0.1]})))
     return Recorder(
         scenario, task_spec(scenario).make(), 0, folder, resume=resume, log=JsonLog(said or io.StringIO(), server=0)
@@ -32,7 +32,7 @@ def applied(version: int) -> UpdateApplied:
 
 
 def test_lost_updates_are_counted_over_several_lives(tmp_path: Path) -> None:
-    recorder = make_tally(tmp_path / "record")
+    recorder = make_recorder(tmp_path / "record")
     for version in range(1, 11):
         recorder.fact(applied(version), 0)
     assert recorder.resume(7) == 3
@@ -46,7 +46,7 @@ def test_lost_updates_are_counted_over_several_lives(tmp_path: Path) -> None:
 
 
 def test_a_restart_costs_no_more_after_a_long_life(tmp_path: Path) -> None:
-    recorder = make_tally(tmp_path / "record")
+    recorder = make_recorder(tmp_path / "record")
     recorder.begin(1.0)
     with (tmp_path / "record" / FACTS).open("a") as file:
         file.writelines(line(1.0, applied(version), 3) for version in range(1, 50_001))
@@ -54,7 +54,7 @@ def test_a_restart_costs_no_more_after_a_long_life(tmp_path: Path) -> None:
     recorder.close(None)
     tracemalloc.start()
     try:
-        recorder = make_tally(tmp_path / "record", resume=True)
+        recorder = make_recorder(tmp_path / "record", resume=True)
         lost = recorder.resume(49_990)
         peak = tracemalloc.get_traced_memory()[1]
     finally:
@@ -65,7 +65,7 @@ def test_a_restart_costs_no_more_after_a_long_life(tmp_path: Path) -> None:
 
 
 def test_evaluations_leave_what_the_summary_needs_and_no_more(tmp_path: Path) -> None:
-    recorder = make_tally(tmp_path / "record")
+    recorder = make_recorder(tmp_path / "record")
     recorder.begin(1.0)
     higher = recorder.task.metric.higher_is_better
     for t, score in ((1.0, 0.3), (2.0, 0.05), (3.0, 0.7)):
@@ -74,7 +74,7 @@ def test_evaluations_leave_what_the_summary_needs_and_no_more(tmp_path: Path) ->
     for _ in range(100):
         recorder.evaluated(3.0, 30, 0.7)
     assert len(json.dumps(recorder.numbers())) < size + 500
-    again = make_tally(tmp_path / "again")
+    again = make_recorder(tmp_path / "again")
     again.restore(json.loads(json.dumps(recorder.numbers())))
     assert again.last_score == 0.7
     assert again.reached == ({"0.1": (1.0, 10), "0.5": (3.0, 30)} if higher else {"0.5": (1.0, 10), "0.1": (2.0, 20)})
@@ -82,7 +82,7 @@ def test_evaluations_leave_what_the_summary_needs_and_no_more(tmp_path: Path) ->
 
 def test_a_score_that_is_not_a_number_is_recorded_as_such_and_reported_once(tmp_path: Path) -> None:
     said = io.StringIO()
-    recorder = make_tally(tmp_path / "record", said=said)
+    recorder = make_recorder(tmp_path / "record", said=said)
     recorder.begin(1.0)
     for score in (0.25, float("nan"), float("inf")):
         recorder.evaluated(1.0, 1, score)
@@ -110,7 +110,7 @@ class Clocks:
 
 def test_time_does_not_jump_when_the_wall_clock_is_set(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     clocks = Clocks(monkeypatch)
-    recorder = make_tally(tmp_path / "record")
+    recorder = make_recorder(tmp_path / "record")
     recorder.begin(clocks.wall)
     clocks.advance(2.0)
     recorder.fact(applied(1), 0)
@@ -123,7 +123,7 @@ def test_time_does_not_jump_when_the_wall_clock_is_set(tmp_path: Path, monkeypat
 
 def test_time_goes_on_in_the_next_life_and_never_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     clocks = Clocks(monkeypatch)
-    recorder = make_tally(tmp_path / "record")
+    recorder = make_recorder(tmp_path / "record")
     recorder.begin(clocks.wall)
     clocks.advance(10.0)
     recorder.fact(applied(1), 0)
@@ -131,7 +131,7 @@ def test_time_goes_on_in_the_next_life_and_never_back(tmp_path: Path, monkeypatc
     for down, expected in ((5.0, 15.0), (-3600.0, 15.0)):
         clocks.wall += down
         clocks.steady = 0.0  # the machine was started anew
-        recorder = make_tally(tmp_path / "record", resume=True)
+        recorder = make_recorder(tmp_path / "record", resume=True)
         recorder.restore(recorder.numbers() | {"began": 1000.0})
         assert recorder.now == expected
         recorder.resume(1)
@@ -142,21 +142,21 @@ def test_a_life_without_a_checkpoint_keeps_the_time_zero_of_its_record(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     clocks = Clocks(monkeypatch)
-    recorder = make_tally(tmp_path / "record")
+    recorder = make_recorder(tmp_path / "record")
     recorder.begin(clocks.wall)
     recorder.close(None)
     clocks.advance(5.0)
-    recorder = make_tally(tmp_path / "record", resume=True)
+    recorder = make_recorder(tmp_path / "record", resume=True)
     recorder.begin(clocks.wall)
     assert (recorder.now, recorder.numbers()["began"]) == (5.0, 1000.0)
     recorder.close(None)
 
 
 def test_a_new_life_ends_what_the_summary_of_the_last_one_says(tmp_path: Path) -> None:
-    recorder = make_tally(tmp_path / "record")
+    recorder = make_recorder(tmp_path / "record")
     recorder.begin(1.0)
     recorder.close({"finished": True})
-    recorder = make_tally(tmp_path / "record", resume=True)
+    recorder = make_recorder(tmp_path / "record", resume=True)
     assert RunRecord(tmp_path / "record").summary is not None, "it may fail to start"
     recorder.begin(2.0)
     recorder.resume(0)
@@ -166,10 +166,10 @@ def test_a_new_life_ends_what_the_summary_of_the_last_one_says(tmp_path: Path) -
 
 @pytest.mark.parametrize("resume", [False, True])
 def test_a_start_that_failed_does_not_stand_in_the_way_of_the_next(tmp_path: Path, resume: bool) -> None:
-    make_tally(tmp_path / "record").close(None)  # a port was busy, or a certificate missing
+    make_recorder(tmp_path / "record").close(None)  # a port was busy, or a certificate missing
     (tmp_path / "record" / "scenario.toml").write_text("what was wrong with it")
     (tmp_path / "record" / FACTS).write_text('{"t": 0.0, "kind": "ru')  # and it was killed as it began
-    recorder = make_tally(tmp_path / "record", resume=resume)
+    recorder = make_recorder(tmp_path / "record", resume=resume)
     recorder.begin(1.0)
     recorder.fact(applied(1), 0)
     recorder.close(None)
@@ -178,30 +178,30 @@ def test_a_start_that_failed_does_not_stand_in_the_way_of_the_next(tmp_path: Pat
 
 
 def test_a_record_that_has_begun_is_gone_on_with_and_never_overwritten(tmp_path: Path) -> None:
-    recorder = make_tally(tmp_path / "record")
+    recorder = make_recorder(tmp_path / "record")
     recorder.begin(1.0)
     recorder.close(None)
     with pytest.raises(UsageError, match="Add --resume"):
-        make_tally(tmp_path / "record")
-    make_tally(tmp_path / "record", resume=True).close(None)
+        make_recorder(tmp_path / "record")
+    make_recorder(tmp_path / "record", resume=True).close(None)
 
 
 @pytest.mark.parametrize("resume", [False, True])
 def test_the_record_of_another_run_is_left_alone(tmp_path: Path, resume: bool) -> None:
-    emulated = make_tally(tmp_path / "record")
+    emulated = make_recorder(tmp_path / "record")
     emulated.fact(applied(1), 0)
     emulated.close({})
     before = {path.name: path.read_bytes() for path in (tmp_path / "record").iterdir()}
     with pytest.raises(UsageError, match="empty or does not exist"):
-        make_tally(tmp_path / "record", resume=resume)
+        make_recorder(tmp_path / "record", resume=resume)
     assert {path.name: path.read_bytes() for path in (tmp_path / "record").iterdir()} == before
 
 
 def test_a_record_that_was_lost_begins_anew_and_can_be_gone_on_with(tmp_path: Path) -> None:
-    recorder = make_tally(tmp_path / "lost")
+    recorder = make_recorder(tmp_path / "lost")
     recorder.begin(1.0)
     for _ in range(2):
-        again = make_tally(tmp_path / "record", resume=True)
+        again = make_recorder(tmp_path / "record", resume=True)
         again.restore(recorder.numbers())
         again.resume(5)
         again.close(None)
@@ -210,14 +210,14 @@ def test_a_record_that_was_lost_begins_anew_and_can_be_gone_on_with(tmp_path: Pa
 
 
 def test_what_else_is_measured_and_reported_outlives_a_server(tmp_path: Path) -> None:
-    recorder = make_tally(tmp_path / "record")
+    recorder = make_recorder(tmp_path / "record")
     recorder.task.also = (Metric("loss", higher_is_better=False),)
     recorder.begin(1.0)
     recorder.fact(ClientReported(0, 2, 1, None, {"training loss": 0.5}), 0)
     recorder.evaluated(1.0, 1, EvaluationResult(0.3, {"loss": 2.0}))
     assert [fact.mean for _, fact, _ in read(tmp_path / "record") if isinstance(fact, MetricEvaluated)] == [2.0]
     kept = json.loads(json.dumps(recorder.numbers()))
-    again = make_tally(tmp_path / "other")
+    again = make_recorder(tmp_path / "other")
     again.restore(kept)
     assert again.reports == {2: {"training loss": 0.5}}
     again.restore({key: value for key, value in kept.items() if key != "reports"})  # of an older version
@@ -234,7 +234,7 @@ def test_a_server_without_updates_says_so_once_and_when_they_come_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     clocks, said = Clocks(monkeypatch), io.StringIO()
-    recorder = make_tally(tmp_path / "record", said=said)
+    recorder = make_recorder(tmp_path / "record", said=said)
     recorder.begin(clocks.wall)
     for score, seconds, updated, warned in (
         (0.4, 500.0, False, False),  # a first training may be long
@@ -262,7 +262,7 @@ def test_a_server_that_makes_no_progress_says_so_when_it_had_time_to(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, restarted: bool
 ) -> None:
     clocks, said = Clocks(monkeypatch), io.StringIO()
-    recorder = make_tally(tmp_path / "record", said=said)
+    recorder = make_recorder(tmp_path / "record", said=said)
     recorder.begin(clocks.wall)
     for turn in range(12):
         clocks.advance(1.0)
@@ -273,7 +273,7 @@ def test_a_server_that_makes_no_progress_says_so_when_it_had_time_to(
         if restarted and turn == 5:
             numbers = json.loads(json.dumps(recorder.numbers(), allow_nan=False))
             recorder.close(None)
-            recorder = make_tally(tmp_path / "record", resume=True, said=said)
+            recorder = make_recorder(tmp_path / "record", resume=True, said=said)
             recorder.restore(numbers)
     assert len(events(said, "learning-warning")) == 1
     recorder.close(None)

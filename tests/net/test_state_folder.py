@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from deployment import deployed, table, until
-from test_recorder import make_tally
+from test_recorder import make_recorder
 from test_server_process import WentOnError, begin, state  # noqa: F401
 
 from spyker.config.scenario import from_table
@@ -164,7 +164,7 @@ def test_a_read_only_state_and_record_are_named_without_a_traceback(tmp_path: Pa
 
 
 def test_a_record_of_another_scenario_is_left_alone(tmp_path: Path) -> None:
-    recorder = make_tally(tmp_path / "record")
+    recorder = make_recorder(tmp_path / "record")
     recorder.begin(1.0)
     recorder.close(None)
     before = everything(tmp_path)

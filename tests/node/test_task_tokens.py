@@ -17,7 +17,7 @@ def restarted(task_tokens: TaskTokens, life: int) -> TaskTokens:
 
 def rejection(task_tokens: TaskTokens, ticket: bytes, client: int = 0) -> str | None:
     try:
-        task_tokens.check(client, ticket)
+        task_tokens.verify(client, ticket)
     except Rejection as refused:
         return refused.reason
     return None
@@ -25,40 +25,40 @@ def rejection(task_tokens: TaskTokens, ticket: bytes, client: int = 0) -> str | 
 
 def test_numbers_rise_over_all_lives() -> None:
     first = TaskTokens(SECRET, 1)
-    tickets = [(first, first.give(0, 0.0, 0)) for _ in range(3)]
+    tickets = [(first, first.issue(0, 0.0, 0)) for _ in range(3)]
     second = restarted(first, 2)
-    tickets += [(second, second.give(0, 0.0, 0)) for _ in range(3)]
+    tickets += [(second, second.issue(0, 0.0, 0)) for _ in range(3)]
     numbers = [SAID.unpack(ticket[: SAID.size])[0] for _, ticket in tickets]
     assert numbers == sorted(set(numbers))
 
 
 def test_a_ticket_says_what_was_given() -> None:
     task_tokens = TaskTokens(SECRET, 1)
-    read = task_tokens.check(0, task_tokens.give(0, 1.5, 7))
+    read = task_tokens.verify(0, task_tokens.issue(0, 1.5, 7))
     assert (read.age, read.version) == (1.5, 7)
 
 
 def test_a_task_of_an_earlier_life_that_the_checkpoint_does_not_know_is_taken_once() -> None:
     first = TaskTokens(SECRET, 1)
     saved = restarted(first, 2)  # the checkpoint was taken before the task was given
-    ticket = first.give(0, 1.0, 1)
-    saved.take(0, saved.check(0, ticket).number)
+    ticket = first.issue(0, 1.0, 1)
+    saved.redeem(0, saved.verify(0, ticket).number)
     assert rejection(saved, ticket) == "replayed"
 
 
 def test_a_task_of_an_earlier_life_gives_way_to_one_of_this_life() -> None:
     first = TaskTokens(SECRET, 1)
     saved = restarted(first, 2)
-    ticket = first.give(0, 1.0, 1)
-    saved.give(0, 0.0, 0)
+    ticket = first.issue(0, 1.0, 1)
+    saved.issue(0, 0.0, 0)
     assert rejection(saved, ticket) == "superseded"
 
 
 def test_an_answer_that_was_taken_and_not_handled_is_offered_again_after_a_crash() -> None:
     first = TaskTokens(SECRET, 1)
-    ticket = first.give(0, 1.0, 1)
-    number = first.check(0, ticket).number
-    first.take(0, number)
+    ticket = first.issue(0, 1.0, 1)
+    number = first.verify(0, ticket).number
+    first.redeem(0, number)
     assert rejection(restarted(first, 2), ticket) is None
     first.entry(0).applied = number
     assert rejection(restarted(first, 2), ticket) == "replayed"
@@ -66,23 +66,23 @@ def test_an_answer_that_was_taken_and_not_handled_is_offered_again_after_a_crash
 
 def test_of_two_that_arrive_at_once_one_is_taken() -> None:
     task_tokens = TaskTokens(SECRET, 1)
-    ticket = task_tokens.give(0, 1.0, 1)
-    numbers = [task_tokens.check(0, ticket).number for _ in range(2)]  # both passed before either has arrived in full
-    task_tokens.take(0, numbers[0])
+    ticket = task_tokens.issue(0, 1.0, 1)
+    numbers = [task_tokens.verify(0, ticket).number for _ in range(2)]  # both passed before either has arrived in full
+    task_tokens.redeem(0, numbers[0])
     with pytest.raises(Rejection, match="replayed"):
-        task_tokens.take(0, numbers[1])
+        task_tokens.redeem(0, numbers[1])
 
 
 def test_the_ticket_of_another_server_or_client_is_worth_nothing() -> None:
     task_tokens = TaskTokens(SECRET, 1)
-    assert rejection(task_tokens, TaskTokens(b"t" * 32, 1).give(0, 1.0, 1)) == "unknown-task"
-    assert rejection(task_tokens, task_tokens.give(1, 1.0, 1), client=0) == "unknown-task"
+    assert rejection(task_tokens, TaskTokens(b"t" * 32, 1).issue(0, 1.0, 1)) == "unknown-task"
+    assert rejection(task_tokens, task_tokens.issue(1, 1.0, 1), client=0) == "unknown-task"
 
 
 @pytest.mark.parametrize("position", range(0, SAID.size + 32, 5))
 def test_a_ticket_cannot_be_changed(position: int) -> None:
     task_tokens = TaskTokens(SECRET, 1)
-    ticket = bytearray(task_tokens.give(0, 1.0, 1))
+    ticket = bytearray(task_tokens.issue(0, 1.0, 1))
     ticket[position] ^= 1
     assert rejection(task_tokens, bytes(ticket)) == "unknown-task"
 
@@ -97,11 +97,11 @@ def test_a_client_that_answers_a_life_which_a_restored_disk_knows_nothing_of_get
     forgotten: int,
 ) -> None:
     first = TaskTokens(SECRET, 1)
-    first.give(0, 0.0, 0)
+    first.issue(0, 0.0, 0)
     lost = restarted(first, forgotten)
-    tickets = [lost.give(0, 0.0, 0) for _ in range(4)]
+    tickets = [lost.issue(0, 0.0, 0) for _ in range(4)]
     restored = restarted(first, 2)
-    restored.take(0, restored.check(0, tickets[-1]).number)
-    assert rejection(restored, restored.give(0, 0.0, 0)) is None
+    restored.redeem(0, restored.verify(0, tickets[-1]).number)
+    assert rejection(restored, restored.issue(0, 0.0, 0)) is None
     again = restarted(restored, 3)
-    assert rejection(again, again.give(0, 0.0, 0)) is None
+    assert rejection(again, again.issue(0, 0.0, 0)) is None

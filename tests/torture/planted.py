@@ -49,7 +49,7 @@ def answers_are_not_remembered(patch: pytest.MonkeyPatch) -> None:
     def forgetful(self: TaskTokens, client: int, number: int) -> None:
         self._check_number(client, number)
 
-    patch.setattr(TaskTokens, "take", forgetful)
+    patch.setattr(TaskTokens, "redeem", forgetful)
 
 
 def told_before_saved(patch: pytest.MonkeyPatch) -> None:

@@ -38,7 +38,7 @@ QUICK_SECONDS = 8.0
 def main(arguments: list[str]) -> int:
     """Deploy, let everything happen, look at it, and tell."""
     parser = argparse.ArgumentParser(prog="python -m wan.drill", description=(__doc__ or "").splitlines()[0])
-    with_token = [name for name, algorithm in ALGORITHMS.items() if algorithm.circulates]
+    with_token = [name for name, algorithm in ALGORITHMS.items() if algorithm.uses_token]
     parser.add_argument("--algorithm", choices=with_token, default="stride", help="default: stride")
     parser.add_argument(
         "--minutes", type=int, default=10, metavar="N", help="destroy so many servers, one a minute: 10"
