@@ -4,7 +4,7 @@ What a process decides stands in :mod:`spyker.node`; here are the sockets, threa
 
 A server process, :mod:`~spyker.net.server_process`:
 
-- :mod:`~spyker.net.driver` carries out what the host decides; begin there;
+- :mod:`~spyker.net.driver` carries out what the node decides; begin there;
 - :mod:`~spyker.net.client_port` and :mod:`~spyker.net.peer_port` are its borders to clients and to other servers,
   which turn streams into messages and refuse what is wrong with them; :mod:`~spyker.net.peer_link` calls the others;
 - :mod:`~spyker.net.checkpoints` and :mod:`~spyker.net.identity` are what a restart goes on from.

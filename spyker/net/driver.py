@@ -1,6 +1,6 @@
-"""Carries out what a host decides: threads for what takes long, a disk, timers, a record and metrics.
+"""Carries out what a node decides: threads for what takes long, a disk, timers, a record and metrics.
 
-Nothing is decided here. The host is told things through :meth:`Driver.tell`, which then performs what it wants done and
+Nothing is decided here. The node is told things through :meth:`Driver.tell`, which then performs what it wants done and
 has it serve what waits. Large models are mixed in a thread, so that streams go on in the meantime.
 """
 
@@ -51,7 +51,7 @@ IN_A_THREAD = 1 << 20  # parameters; mixing fewer takes less time than telling a
 
 
 class Driver:
-    """Drives one host. Lives on one event loop."""
+    """Drives one node. Lives on one event loop."""
 
     def __init__(
         self,
@@ -114,7 +114,7 @@ class Driver:
     # --- One message at a time -------------------------------------------------------------------------------------
 
     def go_on(self) -> None:
-        """Do what the host wants done, and serve what waits until there is nothing left or a thread has to work."""
+        """Do what the node wants done, and serve what waits until there is nothing left or a thread has to work."""
         node = self.node
         if self.failed.done():
             return
@@ -226,7 +226,7 @@ class Driver:
         self.tell(self.node.expire, timer)
 
     def tell(self, event: Callable[..., None], *about: Any) -> None:
-        """Tell the host of something, and go on. What it refuses is the fault of whoever came; the rest is ours."""
+        """Tell the node of something, and go on. What it refuses is the fault of whoever came; the rest is ours."""
         try:
             event(*about)
         except Rejection:
@@ -239,7 +239,7 @@ class Driver:
     # --- Between two messages --------------------------------------------------------------------------------------
 
     async def snapshot(self) -> Vector:
-        """The model as it is between two messages; an error if the host fails before there is such a moment."""
+        """The model as it is between two messages; an error if the node fails before there is such a moment."""
         taken: asyncio.Future[Vector] = self.loop.create_future()
 
         def take() -> None:
@@ -280,7 +280,7 @@ class Driver:
         self._progress.set()
 
     async def settle(self) -> None:
-        """Wait until what has arrived has been served and saved, or the host failed. Nothing more must arrive."""
+        """Wait until what has arrived has been served and saved, or the node failed. Nothing more must arrive."""
         while not self.node.settled and not self.failed.done():
             self._progress.clear()
             self.node.save_soon()

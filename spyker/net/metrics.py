@@ -1,4 +1,4 @@
-"""What Prometheus can ask a server: made from its facts, and from what its host tells about links and checkpoints.
+"""What Prometheus can ask a server: made from its facts, and from what its node tells about links and checkpoints.
 
 Numbers are kept as plain numbers, because a server counts far more often than it is asked; they become metrics when
 somebody asks. Rates are Prometheus' business (``rate(spyker_updates_total[1m])``); here are counters. Every series

@@ -106,7 +106,7 @@ def serve(
 
 
 class ServerProcess:
-    """Everything around the host: ports, links, evaluation and signals."""
+    """Everything around the node: ports, links, evaluation and signals."""
 
     def __init__(
         self,
@@ -239,7 +239,7 @@ class ServerProcess:
     finished = False
 
     def _drive(self) -> Driver:
-        """The host of this server, and what drives it."""
+        """The node of this server, and what drives it."""
         config, scenario, deploy = self.config, self.config.scenario, self.config.deploy
         initial: list[Vector] = [self.task.initial() if self.initial_model is None else self.initial_model.weights]
         parameters, memory = initial[0].size, int(deploy.receive_memory_mb * 1e6)

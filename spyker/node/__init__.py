@@ -8,13 +8,13 @@ away too long, and refuses whom it must. It is told events and answers with effe
 duties:
 
 1. Tell it, one at a time, what happens: a client or a server came or went, a message arrived, a timer ran out, a
-   checkpoint is on the disk or could not be written. Who somebody is, the world verifies; whether they agree, the host.
+   checkpoint is on the disk or could not be written. Who somebody is, the world verifies; whether they agree, the node.
 2. While something waits in its queue, have it served: ``finish(compute())``. ``compute`` may run in a thread, since
-   the host does not touch its server between the two; events may go on. How heavy it is, ``work()`` says.
+   the node does not touch its server between the two; events may go on. How heavy it is, ``work()`` says.
 3. After each of these, carry out what ``take()`` returns, in its order.
 4. Save before you send: hand a message to another server only when ``next_for(peer)`` offers it, which it does once a
    checkpoint that holds it was reported as saved.
-5. After a crash, make a new host and ``resume()`` it from the last checkpoint that was saved, in place of ``begin()``.
+5. After a crash, make a new node and ``resume()`` it from the last checkpoint that was saved, in place of ``begin()``.
 
 :mod:`~spyker.node.membership` knows the other servers: who they are (:mod:`~spyker.node.paxos`), and who is within
 reach (:mod:`~spyker.node.failure_detector`). :mod:`~spyker.node.task_tokens` is the memory of tasks,

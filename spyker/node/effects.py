@@ -1,4 +1,4 @@
-"""What a host asks of the world that drives it. All of this is data.
+"""What a node asks of the world that drives it. All of this is data.
 
 ``session`` is whatever the world called a client's connection when it told of it, and ``receipt`` whatever it handed
 over with a message.

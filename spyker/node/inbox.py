@@ -1,4 +1,4 @@
-"""What a host is told to begin with, and what waits in its queue."""
+"""What a node is told to begin with, and what waits in its queue."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ VIEW, SUSPECTS, GIFT = "view", "suspects", "gift"  # what may change with other 
 
 @dataclass(frozen=True, slots=True)
 class NodeOptions:
-    """How a host behaves, and what whoever comes must agree with."""
+    """How a node behaves, and what whoever comes must agree with."""
 
     clients: int | None = None
     """Clients are numbered from 0 up to here, if there is a limit."""

@@ -11,7 +11,7 @@ majority has voted for in one ballot is the list of epoch e + 1, for ever, and e
 So there are never two lists of one epoch, whoever dies and however messages are lost, doubled or late; and a minority
 decides nothing. Voters may decline what they see no reason for, such as a new token while the old one is around.
 
-Nothing here is sent before the state that it speaks of is on disk: that is the host's duty.
+Nothing here is sent before the state that it speaks of is on disk: that is the node's duty.
 """
 
 from __future__ import annotations

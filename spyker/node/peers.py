@@ -1,4 +1,4 @@
-"""What a host does with other servers: it greets and recognises them, hears them, and goes on when they change."""
+"""What a node does with other servers: it greets and recognises them, hears them, and goes on when they change."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from spyker.protocol.server import Server
 
 
 class NodePeers(ABC):
-    """The side of a :class:`~spyker.node.node.Node` that looks at other servers. The attributes are the host's."""
+    """The side of a :class:`~spyker.node.node.Node` that looks at other servers. The attributes are the node's."""
 
     id: int
     rules: NodeOptions

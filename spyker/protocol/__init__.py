@@ -14,7 +14,7 @@ four duties:
 4. When a training that a client asked for is done, call the client's ``trained(weights)``, and when a timer has run
    out, its server's ``expire(timer)``; perform what they answer.
 
-A host that gives a client up tells its server so with a ``Leave``. One that wants to survive its own death keeps what
+A driver that gives a client up tells its server so with a ``Leave``. One that wants to survive its own death keeps what
 ``state()`` says between two messages and hands it to ``restore()`` of a fresh server, in place of ``start()``.
 
 Read :mod:`~spyker.protocol.messages` first, then :mod:`~spyker.algorithms.spyker`. What the declaration of a message

@@ -8,7 +8,7 @@ which, and marks in ``Annotated`` say what makes sense:
   several.
 - ``msgspec.Meta(ge=0, lt=10)`` bounds a number, or each number of a tuple. Whatever it says, numbers are finite.
 - ``PER_SERVER`` is a tuple with one entry for each server that has clients; how many these are may change.
-- ``ECHOED`` is a field of a client's message that repeats what the server said; the server's host knows it.
+- ``ECHOED`` is a field of a client's message that repeats what the server said; the server's driver knows it.
 - ``| None`` is a field that may be missing.
 
 All but the arrays is JSON, which msgspec reads and checks.

@@ -1,6 +1,6 @@
 """The facts that nodes state about themselves. A run record is a stream of these, each with the time it happened.
 
-The host adds what a node cannot know: the time ``t`` and, for an update, the length of the server's ``queue``. An
+The driver adds what a node cannot know: the time ``t`` and, for an update, the length of the server's ``queue``. An
 algorithm of somebody else's states facts of its own by subclassing :class:`Fact`, as the ones here do:
 
     @dataclass(frozen=True, slots=True)
@@ -31,7 +31,7 @@ class Fact:
         if "kind" not in cls.__annotations__ and kind is None:
             raise TypeError(f"{cls.__name__} has no kind. Give it one: kind: ClassVar[str] = ...")
         if taken := {"t", "queue"} & cls.__annotations__.keys():
-            raise TypeError(f"{cls.__name__}.{min(taken)} is what a host adds to a fact. Choose another name")
+            raise TypeError(f"{cls.__name__}.{min(taken)} is what a driver adds to a fact. Choose another name")
         if isinstance(kind, str):
             other = KINDS.get(kind, cls)
             if (other.__module__, other.__qualname__) != (cls.__module__, cls.__qualname__):

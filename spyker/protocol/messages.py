@@ -1,4 +1,4 @@
-"""Everything that nodes say to each other, and everything they ask of their host.
+"""Everything that nodes say to each other, and everything they ask of their driver.
 
 Servers are numbered from 0 and so are clients; a message's base class tells which of the two its sender is. All of this
 is data: frozen, and free of behaviour.
@@ -97,7 +97,7 @@ class Join(ClientMessage):
 
 @dataclass(frozen=True, slots=True)
 class Leave(ClientMessage):
-    """Do not wait for me, nor count me. A host says it for a client that it gave up."""
+    """Do not wait for me, nor count me. A driver says it for a client that it gave up."""
 
 
 # --- Messages between servers ----------------------------------------------------------------------------------
@@ -163,7 +163,7 @@ class EdgeIdle(PeerMessage):
     latest_only = True
 
 
-# --- Actions: what a node asks of its host -----------------------------------------------------------------------
+# --- Actions: what a node asks of its driver -----------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)

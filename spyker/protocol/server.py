@@ -63,9 +63,9 @@ class Setup:
     seed: int = 0
     """For algorithms that choose at random."""
     mix: Mix = mix
-    """How to mix one vector into another, if the host has a faster way."""
+    """How to mix one vector into another, if the driver has a faster way."""
     empty: Callable[[Vector], Vector] = np.empty_like
-    """Where a mix finds memory for its result, if the host has some that was used before."""
+    """Where a mix finds memory for its result, if the driver has some that was used before."""
     now: Callable[[], float] = float
     """Seconds on a clock that never goes back, for algorithms that measure how long something takes."""
     bounds: FilterParameters | None = None
@@ -97,19 +97,19 @@ def epoch_of(bid: int) -> int:
 
 
 class Work(enum.Enum):
-    """How heavy it is to handle a message. What each costs in time is the host's affair."""
+    """How heavy it is to handle a message. What each costs in time is the driver's affair."""
 
     NOTHING = "nothing"
     MIX = "mix"
     AVERAGE = "average"
-    __hash__ = object.__hash__  # a host asks for the cost of each message, and Enum's own is slow
+    __hash__ = object.__hash__  # a driver asks for the cost of each message, and Enum's own is slow
 
 
 class Server(ABC):
     """A state machine that is told what happened and answers with actions.
 
     Subclasses write their procedures as the papers do, "send this, then do that": what they send and record is
-    collected and becomes the answer of :meth:`handle`. A subclass *is* an algorithm: what a host must know of it, it
+    collected and becomes the answer of :meth:`handle`. A subclass *is* an algorithm: what a driver must know of it, it
     says in the class attributes below.
 
     Its state is its attributes, all but those that :class:`Setup` gave and those whose names begin with an underscore.
@@ -286,8 +286,8 @@ class Server(ABC):
     def state(self) -> ServerState:
         """What a fresh server must be given to go on from here, as if it were this one.
 
-        It costs next to nothing: vectors are snapshots. A host takes it between two messages; messages that the
-        server asked to be served again are no longer part of it, but the host's.
+        It costs next to nothing: vectors are snapshots. A driver takes it between two messages; messages that the
+        server asked to be served again are no longer part of it, but the driver's.
         """
         vectors: dict[str, Any] = {}
         return ServerState({name: pack(getattr(self, name), name, vectors) for name in self._state_names()}, vectors)

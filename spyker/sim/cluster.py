@@ -2,9 +2,9 @@
 
 Each server is a :class:`~spyker.node.node.Node` and each client has a
 :class:`~spyker.node.pending_update.PendingUpdate`. As long as nothing fails and a disk is instant, the facts are those
-of :class:`~spyker.sim.world.BareServerSimulation`, to the bit: what hosts say beyond the protocol, greetings, sequence
+of :class:`~spyker.sim.world.BareServerSimulation`, to the bit: what nodes say beyond the protocol, greetings, sequence
 numbers and acknowledgements, takes a link's latency and none of its bandwidth. Only the order of two things that happen
-at the very same time may be another one: a host tells its clients first and other servers afterwards, when that is
+at the very same time may be another one: a node tells its clients first and other servers afterwards, when that is
 saved, where a bare server's messages leave in the order in which it sent them.
 
 A connection is like one of TCP: in order, and when it breaks, both ends know at once, and whatever was on its way in
@@ -336,7 +336,7 @@ class ClusterSimulation(Simulation):
         return len(lost)
 
     def carry_out(self, process: SimProcess, effect: Effect) -> None:
-        """Do what a host asks for that concerns others than its process."""
+        """Do what a node asks for that concerns others than its process."""
         now, i = self.clock.now, process.node.id
         match effect:
             case SendTask(session, _, message):

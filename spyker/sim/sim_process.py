@@ -83,7 +83,7 @@ class ProcessEnvironment(Protocol):
 
 
 class SimProcess(QueueServer):
-    """Drives a host until it is killed."""
+    """Drives a node until it is killed."""
 
     def __init__(self, world: ProcessEnvironment, node: Node, disk: SimDisk, blank: Server) -> None:
         """``blank`` stands for the server while it waits for its first clients."""
@@ -123,7 +123,7 @@ class SimProcess(QueueServer):
         return self.backlog is not None
 
     def go_on(self) -> None:
-        """The host was told something: do what it asks for, and serve what waits."""
+        """The node was told something: do what it asks for, and serve what waits."""
         if self.later(self.go_on):
             return
         self.longest = max(self.longest, self.node.waiting)

@@ -153,11 +153,11 @@ class FaultyCluster(ClusterSimulation):
         """Have a seat given to a new server, and start it; and have it given again if its former one still took it."""
         if self.disks[server].lineage != lineage or server in self._gone:
             return
-        hosts = [p.node for p in self.processors if p.alive and p.backlog is None and p.node.server is not None]
-        newest = max((node.view for node in hosts), key=lambda view: view.epoch, default=None)
+        nodes = [p.node for p in self.processors if p.alive and p.backlog is None and p.node.server is not None]
+        newest = max((node.view for node in nodes), key=lambda view: view.epoch, default=None)
         member = None if newest is None else newest.members.get(server)
         if member is None or member.lineage not in (NOBODY, lineage):
-            for node in hosts[:2]:
+            for node in nodes[:2]:
                 if node.id != server and node.view is newest:
                     self.change(node.id, server)
         elif not started:
@@ -198,8 +198,8 @@ class FaultyCluster(ClusterSimulation):
         self._insist(server)
 
     def _insist(self, server: int) -> None:
-        hosts = [p.node for p in self.processors if p.alive and p.backlog is None and p.node.server is not None]
-        knowing = [node for node in hosts if server in node.view.members and node.id != server]
+        nodes = [p.node for p in self.processors if p.alive and p.backlog is None and p.node.server is not None]
+        knowing = [node for node in nodes if server in node.view.members and node.id != server]
         if knowing:
             self.change(knowing[0].id, server, remove=True)
         if self.clock.now < self.clock.end - 5:  # it may have been announced just before, and be decided on later
@@ -253,7 +253,7 @@ class FaultyCluster(ClusterSimulation):
     def _answer_arrives(self, session: SimSession, offered: tuple[bytes, ClientMessage]) -> None:
         """A hostile client sends what is no number, what was not asked for, and everything twice.
 
-        What is no number is refused at the border, before any host hears of it, as in a deployment.
+        What is no number is refused at the border, before any node hears of it, as in a deployment.
         """
         if session.client not in self.hostile:
             super()._answer_arrives(session, offered)

@@ -255,7 +255,7 @@ class HostedStage(scripted.Stage):
     # --- driving a host ----------------------------------------------------------------------------------------------
 
     def go_on(self, i: int) -> None:
-        """Do what a host asks for, and have served what waits."""
+        """Do what a node asks for, and have served what waits."""
         node = self.node(i)
         self.carry_out(i)
         while node.ready:
