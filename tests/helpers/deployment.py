@@ -176,7 +176,7 @@ class Speaker:
         answer, arrays = self.reply(ticket, weights)
         await send(self.stream.write, pb.Frame(answer=answer).SerializeToString(), arrays)
 
-    async def refusal(self) -> tuple[str, str]:
+    async def rejection(self) -> tuple[str, str]:
         """How the server ended the stream."""
         async with asyncio.timeout(DEADLINE):
             with contextlib.suppress(grpc.aio.AioRpcError):

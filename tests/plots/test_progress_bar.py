@@ -57,7 +57,7 @@ def test_a_narrow_terminal_has_room_for_every_number() -> None:
 NOTEBOOK = """
 import spyker
 from spyker.plots import progress_bar
-bar.REFRESH_SECONDS = 0  # every fact, however fast the machine is
+progress_bar.REFRESH_SECONDS = 0  # every fact, however fast the machine is
 run = spyker.run(task="quadratic", duration=3, clients=8, workers=0)
 run
 """
