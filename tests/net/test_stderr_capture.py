@@ -54,7 +54,7 @@ import os, sys
 from spyker.net.json_log import JsonLog
 from spyker.net.rate_limited_log import RateLimitedLog
 from spyker.net.stderr_capture import lines_as_json, own_stderr
-log = Log(own_stderr())
+log = JsonLog(own_stderr())
 with lines_as_json(log):
     log.info("ours")
     os.write(2, {LINE!r}.encode() + b"\\nhalf a ")

@@ -31,7 +31,7 @@ class Own(Task):
     def train(self, client, weights, rate, step, state=None):
         state = state or Count()
         state.number += 1
-        return Trained(weights + SCALE * state.number * (client + 1), state=state)
+        return TrainingResult(weights + SCALE * state.number * (client + 1), state=state)
     def evaluate(self, weights):
         return float(weights.sum())
 
@@ -44,9 +44,9 @@ def network(clients, seed, training):
 def facts(task, workers):
     scenario = resolve(replace(load(None, {"duration": 0.6}, clients=6), task=choose(task)))
     found = []
-    made, engine = start(scenario, workers)
+    made, engine = start_engine(scenario, workers)
     with engine:
-        run(scenario, made, engine, lambda t, fact, queue: found.append((t, fact)))
+        simulate(scenario, made, engine, lambda t, fact, queue: found.append((t, fact)))
     return found
 
 print("begun")
