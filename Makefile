@@ -42,11 +42,11 @@ reproduce: .venv/installed
 
 # About three hours on two cores; Ctrl-C and the same again go on where it was.
 race: .venv/installed-race
-	$(BIN)/spyker race --out runs/race --resume --document docs/race.md --readme README.md
+	$(BIN)/spyker race --out runs/race --resume --document docs/reports/race.md
 
 # Stride beside FedAvg and HierFAVG in 315 configurations: an hour on two cores; the same again goes on where it was.
 grid: .venv/installed-flower
-	.venv/flower/bin/python -m benchmarks.grid --document docs/grid.md
+	.venv/flower/bin/python -m benchmarks.grid --document docs/reports/grid.md
 
 grid-ablation: .venv/installed
 	$(BIN)/python -m benchmarks.grid.ablation
@@ -60,11 +60,11 @@ against: .venv/installed-deploy
 
 # As root, on Linux: the same scenario in network namespaces and in the emulated world.
 wan: .venv/installed-deploy
-	$(BIN)/python -m wan.run --docs docs/wan.md $(if $(ONLY),--algorithms $(ONLY))
+	$(BIN)/python -m wan.run --docs docs/reports/wan.md $(if $(ONLY),--algorithms $(ONLY))
 
 # As root, on Linux, twenty minutes: real servers destroyed, stopped and cut off; ONLY=link for one of them.
 drill: .venv/installed-deploy
-	$(BIN)/python -m wan.drill $(if $(ALGORITHM),--algorithm $(ALGORITHM)) $(if $(ONLY),--only $(ONLY),--docs docs/drill.md)
+	$(BIN)/python -m wan.drill $(if $(ALGORITHM),--algorithm $(ALGORITHM)) $(if $(ONLY),--only $(ONLY),--docs docs/reports/drill.md)
 
 # The documentation as a site, in site/; to read it with its search: .venv/bin/mkdocs serve
 docs: .venv/installed-docs

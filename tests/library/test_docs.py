@@ -18,8 +18,8 @@ from spyker.protocol.facts import Fact, UpdateApplied
 from spyker.records import UnknownFact
 
 ROOT = Path(__file__).parents[2]
-PAGES = [ROOT / "README.md", ROOT / "ARCHITECTURE.md", *sorted((ROOT / "docs").glob("*.md"))]
-every_page = pytest.mark.parametrize("page", [pytest.param(page, id=page.name) for page in PAGES])
+PAGES = [ROOT / "README.md", ROOT / "ARCHITECTURE.md", *sorted((ROOT / "docs").rglob("*.md"))]
+every_page = pytest.mark.parametrize("page", [pytest.param(page, id=str(page.relative_to(ROOT))) for page in PAGES])
 
 
 @every_page
@@ -72,7 +72,7 @@ def test_a_program_or_a_scenario_that_is_wrong_is_found() -> None:
 
 
 def test_what_is_not_run_is_checked() -> None:
-    (block,) = blocks(f"{NOT_RUN}it would.</sub>\n\n```console\n$ spyker run --no-such-option\n```\n")
+    (block,) = blocks(f"{NOT_RUN}it would. -->\n\n```console\n$ spyker run --no-such-option\n```\n")
     assert not block.run
     with pytest.raises(ScenarioError, match="--no-such-option"):
         check_arguments(block.text)

@@ -37,14 +37,15 @@ def text_of(page: Path) -> str:
 
 def test_every_page_is_there_and_in_the_menu(site: Path) -> None:
     front = (site / "index.html").read_text("utf-8")
-    for page in (ROOT / "docs").glob("*.md"):
-        assert (site / f"{page.stem}.html").exists()
-        assert f'href="{page.stem}.html"' in front
+    for page in (ROOT / "docs").rglob("*.md"):
+        place = page.relative_to(ROOT / "docs").with_suffix(".html")
+        assert (site / place).exists()
+        assert f'href="{place}"' in front
     assert "architecture.html" in front
 
 
 def test_every_parameter_is_explained(site: Path) -> None:
-    page = text_of(site / "parameters.html")
+    page = text_of(site / "reference" / "parameters.html")
     sections = [*SECTIONS.values(), Deployment, *(algorithm.Parameters for algorithm in ALGORITHMS.values())]
     for field in (field for section in sections for field in dataclasses.fields(section)):
         assert kebab(field.name) in page
@@ -52,9 +53,9 @@ def test_every_parameter_is_explained(site: Path) -> None:
 
 
 def test_every_name_of_the_library_is_explained(site: Path) -> None:
-    page = (site / "reference.html").read_text("utf-8")
+    page = (site / "reference" / "python.html").read_text("utf-8")
     for name in set(spyker.__all__) - {"__version__"}:
-        assert f'id="spyker.{name}"' in page, f"docs/reference.md has no ::: spyker.{name}"
+        assert f'id="spyker.{name}"' in page, f"docs/reference/python.md has no ::: spyker.{name}"
     assert "Run a scenario in the emulated world and read its record back." in page
     assert ":class:" not in page
 
