@@ -63,7 +63,8 @@ def test_every_name_of_the_library_is_explained(site: Path) -> None:
 def test_files_that_pages_link_to_can_be_read(site: Path) -> None:
     assert "class Stride" in text_of(site / "source" / "spyker" / "protocol" / "stride.py.html")
     assert "Twelve clients" in text_of(site / "source" / "examples" / "first_look.ipynb.html")
-    assert 'href="source/examples/own_task.py.html"' in (site / "index.html").read_text("utf-8")
+    page = (site / "tutorials" / "examples.html").read_text("utf-8")
+    assert 'href="../source/examples/own_task.py.html"' in page
 
 
 def test_nothing_comes_from_elsewhere_when_a_page_is_read(site: Path) -> None:
