@@ -44,7 +44,7 @@ def test_manifests_and_configurations_say_the_same() -> None:
 def test_alerts_and_document_name_metrics_that_exist() -> None:
     families = Metrics(0, "spyker").registry.collect()
     known = {name for f in families for name in (f.name, f"{f.name}_total", f"{f.name}_count")}
-    for file in (EXAMPLES / "monitoring" / "alerts.yml", ROOT / "docs" / "how-to" / "deploy.md"):
+    for file in (EXAMPLES / "monitoring" / "alerts.yml", ROOT / "docs" / "how-to" / "operate.md"):
         named = set(re.findall(r"\bspyker_[a-z_]+", file.read_text()))
         assert named
         assert named <= known
