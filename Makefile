@@ -5,7 +5,7 @@ PROFILE ?= quick
 # The first of these that exists is used to make the environment.
 BASE := $(firstword $(shell command -v $(PYTHON) python3 python))
 
-.PHONY: demo test chromium spin flower torture reproduce race grid grid-ablation bench against wan drill docs lint clean
+.PHONY: demo test chromium spin flower torture reproduce race grid grid-ablation bench against wan drill docs lint release-check clean
 
 demo: .venv/installed
 	$(BIN)/spyker compare examples/demo.toml --out runs/demo --overwrite
@@ -42,11 +42,11 @@ reproduce: .venv/installed
 
 # About three hours on two cores; Ctrl-C and the same again go on where it was.
 race: .venv/installed-race
-	$(BIN)/spyker race --out runs/race --resume --document docs/race.md --readme README.md
+	$(BIN)/spyker race --out runs/race --resume --document docs/reports/race.md
 
 # Stride beside FedAvg and HierFAVG in 315 configurations: an hour on two cores; the same again goes on where it was.
 grid: .venv/installed-flower
-	.venv/flower/bin/python -m benchmarks.grid --document docs/grid.md
+	.venv/flower/bin/python -m benchmarks.grid --document docs/reports/grid.md
 
 grid-ablation: .venv/installed
 	$(BIN)/python -m benchmarks.grid.ablation
@@ -60,16 +60,29 @@ against: .venv/installed-deploy
 
 # As root, on Linux: the same scenario in network namespaces and in the emulated world.
 wan: .venv/installed-deploy
-	$(BIN)/python -m wan.run --docs docs/wan.md $(if $(ONLY),--algorithms $(ONLY))
+	$(BIN)/python -m wan.run --docs docs/reports/wan.md $(if $(ONLY),--algorithms $(ONLY))
 
 # As root, on Linux, twenty minutes: real servers destroyed, stopped and cut off; ONLY=link for one of them.
 drill: .venv/installed-deploy
-	$(BIN)/python -m wan.drill $(if $(ALGORITHM),--algorithm $(ALGORITHM)) $(if $(ONLY),--only $(ONLY),--docs docs/drill.md)
+	$(BIN)/python -m wan.drill $(if $(ALGORITHM),--algorithm $(ALGORITHM)) $(if $(ONLY),--only $(ONLY),--docs docs/reports/drill.md)
 
 # The documentation as a site, in site/; to read it with its search: .venv/bin/mkdocs serve
 docs: .venv/installed-docs
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict  # --quiet would silence --strict as well
 	@echo "site/index.html"
+
+# Build the sdist, build the wheel from it, install the wheel into an empty environment and run it on the embedded dataset.
+RELEASE := .venv/release
+release-check:
+	rm -rf $(RELEASE) dist && mkdir -p $(RELEASE)/work
+	$(BASE) -m venv $(RELEASE)/build && $(BASE) -m venv $(RELEASE)/empty
+	$(RELEASE)/build/bin/python -m pip install --quiet --disable-pip-version-check -c constraints.txt hatchling
+	$(RELEASE)/build/bin/hatchling build -t sdist -d dist
+	$(RELEASE)/build/bin/python -m pip wheel --quiet --disable-pip-version-check --no-deps --no-build-isolation -w dist dist/*.tar.gz
+	$(RELEASE)/empty/bin/python -m pip install --quiet --disable-pip-version-check -c constraints.txt dist/*.whl
+	cd $(RELEASE)/work && PYTHONPATH= ../empty/bin/spyker run --task digits --clients 8 --duration 5 --out run
+	cd $(RELEASE)/work && PYTHONPATH= ../empty/bin/spyker plot run --out plots && PYTHONPATH= ../empty/bin/spyker export run --out model
+	@ls -l dist
 
 .venv/installed: pyproject.toml constraints.txt
 	@echo "Installing into .venv; the first time this takes a minute or two."

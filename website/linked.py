@@ -1,6 +1,6 @@
 """Pages link to files of the repository, as they stand there. In the site these files have pages of their own.
 
-A *home* is where a page stands in the repository, such as ``docs/stride.md``; a *uri* is where it stands in the site.
+A *home* is a page's path in the repository, such as ``docs/concepts/stride.md``; a *uri* is its path in the site.
 """
 
 from __future__ import annotations
@@ -12,7 +12,14 @@ from collections.abc import Callable
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
-FRONT = {"README.md": "index.md", "ARCHITECTURE.md": "architecture.md", "CHANGELOG.md": "changelog.md"}
+FRONT = {
+    "README.md": "index.md",
+    "ARCHITECTURE.md": "architecture.md",
+    "CHANGELOG.md": "changelog.md",
+    "CONTRIBUTING.md": "contributing.md",
+    "SECURITY.md": "security.md",
+    "CODE_OF_CONDUCT.md": "code-of-conduct.md",
+}
 """Pages that stand outside of docs/, and their names in the site."""
 SOURCES = "source"
 """The folder of the site for all other files."""

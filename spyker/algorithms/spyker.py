@@ -15,7 +15,7 @@ heard from everybody, it passes the token on.
 
 A server without the token that sees the condition announces its age, so that the holder learns of it.
 
-Where this differs from the paper's pseudocode a comment says so; ``docs/differences.md`` gives the reasons.
+Where this differs from the paper's pseudocode a comment says so; ``docs/concepts/differences.md`` gives the reasons.
 """
 
 from __future__ import annotations

@@ -26,7 +26,7 @@ one that mixes all, and takes longer to an accuracy though it moves as fast."""
 THRESHOLDS = """**The thresholds decide nothing** with the paper's parameters in the paper's world: when the token
 arrives, the condition on h_inter and h_intra holds already. Counted here:"""
 PACED = """The token's way round the ring paces the exchange, not the drift of the models
-([differences.md](differences.md), 10)."""
+([differences.md](../concepts/differences.md), 10)."""
 CAPTION = (
     "Less time than FedAsync to 90 %, by the model and measured; on the line they agree. "
     "Diamonds are the paper's, whiskers intervals of 95 %."

@@ -1,4 +1,4 @@
-"""``flower``: what a Flower app learns, unmodified. See docs/flower.md."""
+"""``flower``: what a Flower app learns, unmodified. See docs/how-to/flower.md."""
 
 from __future__ import annotations
 

@@ -2,7 +2,7 @@
 
 Nothing is known of a metric but its direction, so scores are compared with each other. A higher-is-better metric whose
 scores stay between 0 and 1 is taken to end at 1, and a lower-is-better one without negative scores at 0; for any other,
-the first score and the range of all scores give the scale. ``docs/faq.md`` has the thresholds.
+the first score and the range of all scores give the scale. ``docs/reference/faq.md`` has the thresholds.
 """
 
 from __future__ import annotations
@@ -163,7 +163,7 @@ def score_warnings(scores: ScoreHistory, metric: str, updates: int, clients: int
     how = (
         f"every evaluation gave {metric} {last}" if scores.low == scores.high else f"{metric} was {first} and is {last}"
     )
-    remedy = "Try other learning rates (spyker sweep --vary training.rate=…); docs/tuning.md has other causes"
+    remedy = "Try other learning rates (spyker sweep --vary training.rate=…); docs/how-to/tuning.md has other causes"
     if updates < clients:
         remedy = "Clients had fewer than one update each: run longer (--duration)"
     return [RunWarning(NO_PROGRESS, f"the run learnt next to nothing: {how} after {updates:,} updates", remedy)]

@@ -23,7 +23,7 @@ model stands in for the median; where a server has fewer than three clients, not
 A sign-flipped update has an honest norm. :mod:`~spyker.robust.sign_flips` detects it, and each is a strike, too. Every
 proper update takes one strike back. A client with ``strikes`` of them is quarantined, which to the algorithm is a
 departure. After a while it joins again, and is judged anew; it restarts one strike below the threshold.
-``docs/bounds.md`` has what was measured.
+``docs/reports/robustness.md`` has what was measured.
 """
 
 from __future__ import annotations

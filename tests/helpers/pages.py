@@ -6,7 +6,7 @@
   below a command must be what the command says; where that is an error, the command must fail. Of what installs
   packages only the extras are checked.
 - ``toml`` blocks are read, and as a scenario if they are one.
-- A block below a line ``<sub>Not run by the tests: …</sub>`` is not run; its ``spyker`` commands must be complete all
+- A block below a line ``<!-- Not run by the tests: … -->`` is not run; its ``spyker`` commands must be complete all
   the same.
 - All other blocks are formulas and files.
 """
@@ -27,7 +27,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
-NOT_RUN = "<sub>Not run by the tests: "
+NOT_RUN = "<!-- Not run by the tests: "
 KNOWN = ("python", "console", "toml", "")
 HARMLESS = ("cat", "ls", "openssl")
 
@@ -150,7 +150,7 @@ def run(words: list[str], said: io.StringIO) -> int:
         case [tool, *_] if tool in HARMLESS:
             return done(words, said) if shutil.which(tool) else 0
         case _:
-            raise AssertionError(f"{words[0]}: not known here. If it cannot be run, write {NOT_RUN}why</sub> above it")
+            raise AssertionError(f"{words[0]}: not known here. If it cannot be run, write {NOT_RUN}why --> above it")
     return 0
 
 

@@ -18,8 +18,11 @@ from spyker.protocol.facts import Fact, UpdateApplied
 from spyker.records import UnknownFact
 
 ROOT = Path(__file__).parents[2]
-PAGES = [ROOT / "README.md", ROOT / "ARCHITECTURE.md", *sorted((ROOT / "docs").glob("*.md"))]
-every_page = pytest.mark.parametrize("page", [pytest.param(page, id=page.name) for page in PAGES])
+PAGES = [
+    *(ROOT / f"{name}.md" for name in ("README", "ARCHITECTURE", "CONTRIBUTING")),
+    *sorted((ROOT / "docs").rglob("*.md")),
+]
+every_page = pytest.mark.parametrize("page", [pytest.param(page, id=str(page.relative_to(ROOT))) for page in PAGES])
 
 
 @every_page
@@ -72,14 +75,14 @@ def test_a_program_or_a_scenario_that_is_wrong_is_found() -> None:
 
 
 def test_what_is_not_run_is_checked() -> None:
-    (block,) = blocks(f"{NOT_RUN}it would.</sub>\n\n```console\n$ spyker run --no-such-option\n```\n")
+    (block,) = blocks(f"{NOT_RUN}it would. -->\n\n```console\n$ spyker run --no-such-option\n```\n")
     assert not block.run
     with pytest.raises(UsageError, match="--no-such-option"):
         check_arguments(block.text)
 
 
-def test_the_readme_has_every_kind_of_fact_with_its_fields() -> None:
-    text = (ROOT / "README.md").read_text("utf-8")
+def test_the_reference_of_records_has_every_kind_of_fact_with_its_fields() -> None:
+    text = (ROOT / "docs" / "reference" / "records.md").read_text("utf-8")
     rows = re.findall(r"^\| (`[^|]*`) \| (`[^|]*`) \|", text, re.MULTILINE)
     said = {kind: fields.strip("`").split(", ") for kinds, fields in rows for kind in re.findall(r"`([^`]*)`", kinds)}
     for module in (spyker.protocol.facts, spyker.records.run_facts):
@@ -88,3 +91,7 @@ def test_the_readme_has_every_kind_of_fact_with_its_fields() -> None:
                 fields = [field.name for field in dataclasses.fields(fact)]
                 queue = ["queue"] if fact is UpdateApplied else []  # which every server adds
                 assert said[fact.kind] == fields + queue, fact.kind
+
+
+def test_the_readme_is_short() -> None:
+    assert len((ROOT / "README.md").read_text("utf-8").split()) <= 900

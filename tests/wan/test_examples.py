@@ -1,4 +1,4 @@
-"""The deployment of docs/deploy.md: its files, its names, its ports, in four namespaces with the paper's latencies."""
+"""Deployment of docs/how-to/deploy.md: its files, names and ports, in four namespaces with the paper's latencies."""
 
 import dataclasses
 import re
@@ -44,14 +44,14 @@ def test_manifests_and_configurations_say_the_same() -> None:
 def test_alerts_and_document_name_metrics_that_exist() -> None:
     families = Metrics(0, "spyker").registry.collect()
     known = {name for f in families for name in (f.name, f"{f.name}_total", f"{f.name}_count")}
-    for file in (EXAMPLES / "monitoring" / "alerts.yml", ROOT / "docs" / "deploy.md"):
+    for file in (EXAMPLES / "monitoring" / "alerts.yml", ROOT / "docs" / "how-to" / "operate.md"):
         named = set(re.findall(r"\bspyker_[a-z_]+", file.read_text()))
         assert named
         assert named <= known
 
 
 def test_the_document_names_keys_and_files_that_exist() -> None:
-    text = (ROOT / "docs" / "deploy.md").read_text()
+    text = (ROOT / "docs" / "how-to" / "deploy.md").read_text()
     keys = {kebab(field.name) for field in dataclasses.fields(DeploymentOptions)}
     table = text.partition("| key | what it does |")[2].partition("\n\n")[0]
     named = set(re.findall(r"`([a-z-]+)`", table))

@@ -106,15 +106,15 @@ def markdown(heads: Sequence[str], body: Sequence[Sequence[str]]) -> str:
     return "".join("| " + " | ".join(row) + " |\n" for row in [heads, ["---"] * len(heads), *body])
 
 
-ABOUT = """# Servers destroyed, stopped and cut off
+ABOUT = """# Fault drill: servers killed, stopped and cut off
 
-What [faults.md](faults.md) promises, tried with real processes: four `spyker serve` and twelve clients in four `spyker
-join`, with TLS and the timers as they are shipped, each in a network namespace of its own, with the paper's latencies
-between them. Then everything happens to them that may, while the clients train. The figures come from the servers'
-records, also those of servers whose disks were taken away. This page is written by the command, as root on Linux, one
-section for each algorithm:
+The guarantees of [fault tolerance](../concepts/faults.md), tested with real processes: four `spyker serve` and twelve
+clients in four `spyker join`, with TLS and default timeouts. Each process runs in its own network namespace, and the
+paper's latencies lie between them. While the clients train, servers are killed, stopped, cut off, replaced, added and
+removed. The figures come from the servers' run records, including those of servers whose disks were deleted. The
+command writes this page, one section per algorithm; it needs root on Linux:
 
-<sub>Not run by the tests: needs root, and twenty minutes.</sub>
+<!-- Not run by the tests: needs root, and twenty minutes. -->
 
 ```console
 $ sudo make drill                                         # Stride; ALGORITHM=spyker for the paper's
@@ -122,16 +122,16 @@ $ sudo .venv/bin/python -m wan.drill --only link          # one of destroy, kill
 $ sudo .venv/bin/python -m wan.drill --quick              # one server destroyed, one link cut: a minute
 ```
 
-Exit code 1 means that a promise was broken. What happens is in [`wan/drill/drills.py`](../wan/drill/drills.py), what is
-checked in the end in [`wan/drill/checks.py`](../wan/drill/checks.py).
+Exit code 1 means that a guarantee was violated. The faults are in [`wan/drill/drills.py`](../../wan/drill/drills.py),
+the checks in [`wan/drill/checks.py`](../../wan/drill/checks.py).
 
-In *destroy*, once a minute one server is killed with SIGKILL and its state folder deleted: each in its turn, and
-every third time whoever has the token. No earlier than 20 s later, and not before the others synchronise again,
-`spyker members replace` and `spyker serve --join` put another in its place; the others do not wait for that. Its
-clients turn to other servers after 15 s (`--patience`) and look every 30 s whether theirs is back (`--return-after`),
-so some come back only in the minute after. Each change of the list of servers, one when the place is given away and
-one when the new server is let in, begins an epoch, whose token is used only when no lease of an earlier one can be
-left, 5.5 s later: that is when the rest merge nothing for some time.
+In *destroy*, one server per minute is killed with SIGKILL and its state directory is deleted: each server in turn, and
+every third time the holder of the token. At least 20 s later, and not before the other servers synchronise again,
+`spyker members replace` and `spyker serve --join` start a replacement; the other servers do not wait for it. The
+clients of the lost server switch to other servers after 15 s (`--patience`) and check every 30 s whether theirs is back
+(`--return-after`), so some return only in the following minute. Each change of the membership, one when the server is
+replaced and one when the replacement joins, starts an epoch. The token of an epoch is used only after every lease of an
+earlier epoch has expired, 5.5 s later; until then the remaining servers do not merge.
 """
 
 SECTION = "\n## With "
