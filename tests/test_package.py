@@ -24,7 +24,6 @@ EXTRAS = {
     "mlflow": ["mlflow"],
     "page": ["starlette", "uvicorn"],
     "pandas": ["pandas"],
-    "race": ["optuna"],  # and scipy, which scikit-learn brings in any case
     "ray": ["ray"],
     "tensorboard": ["tensorboard"],
     "wandb": ["wandb"],
@@ -98,7 +97,6 @@ def test_it_holds_what_a_clone_has(wheel: Wheel, tmp_path: Path) -> None:
             assert filecmp.cmp(path, tmp_path / path.relative_to(ROOT), shallow=False)
     done = wheel.spyker("new", "task", "mine", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
-    assert (wheel.folder / "spyker/tasks/native/kernels.c").exists()
     assert (wheel.folder / "spyker/py.typed").exists()
 
 
@@ -124,7 +122,6 @@ def test_it_runs_without_extras(wheel: Wheel, tmp_path: Path, task: str) -> None
         ("flower", ["run", "--flower", "app:app"]),
         ("mlflow", ["run", "--task", "quadratic", "--duration", "1", "--follow", "mlflow=x"]),
         ("page", ["dash", "x"]),
-        ("race", ["race", "--quick"]),
         ("ray", ["run", "--engine", "ray", "--duration", "1"]),
         ("tensorboard", ["run", "--task", "quadratic", "--duration", "1", "--follow", "tensorboard=x"]),
         ("wandb", ["run", "--task", "quadratic", "--duration", "1", "--follow", "wandb=x"]),
