@@ -5,13 +5,17 @@ PROFILE ?= quick
 # The first of these that exists is used to make the environment.
 BASE := $(firstword $(shell command -v $(PYTHON) python3 python))
 
-.PHONY: demo test chromium spin flower torture reproduce race grid grid-ablation bench against wan drill docs lint release-check clean
+.PHONY: demo test chromium spin flower test-all chaos reproduce race grid grid-ablation bench against wan drill docs lint release-check clean
 
 demo: .venv/installed
 	$(BIN)/spyker compare examples/demo.toml --out runs/demo --overwrite
 
 test: lint chromium spin
 	$(BIN)/pytest -n 2 --dist loadfile --no-loadscope-reorder
+
+# The slow tests as well: every item of the paper, all seeds of chaos, real networks.
+test-all: lint chromium spin
+	$(BIN)/pytest -n 2 --dist loadfile --no-loadscope-reorder -m "slow or not slow"
 
 # The browser that drives the page. Where it cannot be had, those tests are skipped and say so.
 chromium:
@@ -23,9 +27,9 @@ chromium:
 flower: .venv/installed-flower
 	.venv/flower/bin/python -m pytest tests/flower
 
-# Whole deployments in which everything goes wrong, from seeds: half an hour on two cores.
-torture: .venv/installed
-	$(BIN)/spyker torture --seeds 1-10000
+# Faults in simulated deployments, from seeds: half an hour on two cores.
+chaos: .venv/installed
+	$(BIN)/python -m chaos --seeds 1-10000
 
 # The model checker for formal/; where it is not and cannot be had, its tests are skipped.
 spin:
@@ -37,34 +41,34 @@ lint: .venv/installed-dev
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
-reproduce: .venv/installed
+reproduce: .venv/installed-lab
 	$(BIN)/spyker reproduce all --profile $(PROFILE) --out runs/reproduce-$(PROFILE) --resume
 
 # About three hours on two cores; Ctrl-C and the same again go on where it was.
-race: .venv/installed-race
+race: .venv/installed-lab
 	$(BIN)/spyker race --out runs/race --resume --document docs/reports/race.md
 
 # Stride beside FedAvg and HierFAVG in 315 configurations: an hour on two cores; the same again goes on where it was.
 grid: .venv/installed-flower
 	.venv/flower/bin/python -m benchmarks.grid --document docs/reports/grid.md
 
-grid-ablation: .venv/installed
+grid-ablation: .venv/installed-lab
 	$(BIN)/python -m benchmarks.grid.ablation
 
-bench: .venv/installed-deploy
+bench: .venv/installed-deploy .venv/installed-lab
 	$(BIN)/python -m benchmarks.run $(ONLY)
 
 # Is anything slower than it was? make against REVISION=…
-against: .venv/installed-deploy
+against: .venv/installed-deploy .venv/installed-lab
 	$(BIN)/python -m benchmarks.against $(REVISION)
 
 # As root, on Linux: the same scenario in network namespaces and in the emulated world.
 wan: .venv/installed-deploy
-	$(BIN)/python -m wan.run --docs docs/reports/wan.md $(if $(ONLY),--algorithms $(ONLY))
+	$(BIN)/python -m chaos.wan.run --docs docs/reports/wan.md $(if $(ONLY),--algorithms $(ONLY))
 
 # As root, on Linux, twenty minutes: real servers destroyed, stopped and cut off; ONLY=link for one of them.
 drill: .venv/installed-deploy
-	$(BIN)/python -m wan.drill $(if $(ALGORITHM),--algorithm $(ALGORITHM)) $(if $(ONLY),--only $(ONLY),--docs docs/reports/drill.md)
+	$(BIN)/python -m chaos.drill $(if $(ALGORITHM),--algorithm $(ALGORITHM)) $(if $(ONLY),--only $(ONLY),--docs docs/reports/drill.md)
 
 # The documentation as a site, in site/; to read it with its search: .venv/bin/mkdocs serve
 docs: .venv/installed-docs
@@ -94,16 +98,16 @@ release-check:
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[deploy]'
 	touch $@
 
-.venv/installed-race: .venv/installed
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[race]'
+.venv/installed-lab: .venv/installed lab/pyproject.toml
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e . -e lab
 	touch $@
 
 .venv/installed-docs: .venv/installed
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[deploy,docs]'
 	touch $@
 
-.venv/installed-dev: .venv/installed
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[deploy,dev,docs,page,pandas,race,ray]'
+.venv/installed-dev: .venv/installed lab/pyproject.toml
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[deploy,dev,docs,page,pandas,ray]' -e lab
 	touch $@
 
 .venv/installed-flower: .venv/installed-dev constraints-flower.txt

@@ -21,7 +21,7 @@
  * before faults end; servers
  * that lie; disks that forget; clocks that run apart by more than the wait allows for; and whether reasons for a vote are
  * good ones (here everybody agrees to everything, which is more than the code permits). The models were written by hand
- * beside the code: that the code does what they do is the subject of `spyker torture`.
+ * beside the code: that the code does what they do is the subject of `make chaos`.
  *
  * Broken on purpose, to see it fail: -DMAJORITY_OFF_BY_ONE, -DNO_WAIT, -DNO_EPOCH_CHECK, -DNO_LEASES, -DNO_RENEWAL.
  */

@@ -24,7 +24,6 @@ EXTRAS = {
     "mlflow": ["mlflow"],
     "page": ["starlette", "uvicorn"],
     "pandas": ["pandas"],
-    "race": ["optuna"],  # and scipy, which scikit-learn brings in any case
     "ray": ["ray"],
     "tensorboard": ["tensorboard"],
     "wandb": ["wandb"],
@@ -53,10 +52,13 @@ class Wheel:
 
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> Wheel:
+    return build(ROOT, tmp_path_factory.mktemp("wheel"))
+
+
+def build(source: Path, folder: Path) -> Wheel:
     pytest.importorskip("hatchling", reason="hatchling is not installed: pip install hatchling")
-    folder = tmp_path_factory.mktemp("wheel")
     command = [sys.executable, "-c", BUILD, str(folder)]
-    built = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=100, check=True)
+    built = subprocess.run(command, cwd=source, capture_output=True, text=True, timeout=100, check=True)
     with zipfile.ZipFile(folder / built.stdout.strip()) as file:
         file.extractall(folder / "unpacked")
     (metadata,) = folder.glob("unpacked/*.dist-info/METADATA")
@@ -98,8 +100,14 @@ def test_it_holds_what_a_clone_has(wheel: Wheel, tmp_path: Path) -> None:
             assert filecmp.cmp(path, tmp_path / path.relative_to(ROOT), shallow=False)
     done = wheel.spyker("new", "task", "mine", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
-    assert (wheel.folder / "spyker/tasks/native/kernels.c").exists()
     assert (wheel.folder / "spyker/py.typed").exists()
+
+
+def test_the_lab_is_a_wheel_of_its_own(wheel: Wheel, tmp_path: Path) -> None:
+    lab = build(ROOT / "lab", tmp_path)
+    assert (lab.folder / "spyker_lab/native/kernels.c").exists()
+    assert {path.name for path in lab.folder.iterdir() if path.suffix != ".dist-info"} == {"spyker_lab"}
+    assert {path.name for path in wheel.folder.iterdir() if path.suffix != ".dist-info"} == {"spyker"}
 
 
 def test_every_extra_is_looked_at(wheel: Wheel) -> None:
@@ -124,7 +132,6 @@ def test_it_runs_without_extras(wheel: Wheel, tmp_path: Path, task: str) -> None
         ("flower", ["run", "--flower", "app:app"]),
         ("mlflow", ["run", "--task", "quadratic", "--duration", "1", "--follow", "mlflow=x"]),
         ("page", ["dash", "x"]),
-        ("race", ["race", "--quick"]),
         ("ray", ["run", "--engine", "ray", "--duration", "1"]),
         ("tensorboard", ["run", "--task", "quadratic", "--duration", "1", "--follow", "tensorboard=x"]),
         ("wandb", ["run", "--task", "quadratic", "--duration", "1", "--follow", "wandb=x"]),

@@ -11,7 +11,7 @@ from benchmarks.grid.cells import Cell, flower_cells, sample
 from benchmarks.grid.report import ALGORITHMS, Row, missed, report, row_of, verdict
 from spyker.api.datasets import data_from, prepare_data
 from spyker.api.interrupts import interrupts
-from spyker.experiments.runner import locked_folder, run_watched
+from spyker.sweeps.runner import locked_folder, run_watched
 
 SEEDS = (1, 2, 3)
 """Every cell is run with the first; those that miss a bar are repeated with all, and their mean counts."""

@@ -18,7 +18,7 @@ from spyker.algorithms.stride import Stride
 from spyker.api.datasets import data_from
 from spyker.api.interrupts import interrupts
 from spyker.config.algorithms import find_algorithm
-from spyker.experiments.runner import locked_folder, run_watched
+from spyker.sweeps.runner import locked_folder, run_watched
 
 ROOT = Path(__file__).resolve().parents[2]
 

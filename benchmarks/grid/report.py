@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from benchmarks.grid.cells import Cell
-from spyker.experiments.runner import run_of
 from spyker.records import Evaluated
+from spyker.sweeps.runner import run_of
 
 ALGORITHMS = ("fedavg", "hierfavg", "stride")
 MOST, OFTEN, SHARE = 0.02, 0.01, 0.95  # below the better rival: in no cell, and in so many cells

@@ -2,23 +2,17 @@
 
 from __future__ import annotations
 
-from spyker.algorithms.asyncfeded import AsyncFedED
-from spyker.algorithms.fadas import FADAS
 from spyker.algorithms.fedasync import FedAsync
-from spyker.algorithms.fedasyncm import FedAsyncM
 from spyker.algorithms.fedavg import FedAvg
-from spyker.algorithms.fedavgm import FedAvgM
 from spyker.algorithms.fedbuff import FedBuff
 from spyker.algorithms.hierfavg import Edge
-from spyker.algorithms.hierfavgm import HierFAVGM
 from spyker.algorithms.spyker import Spyker
 from spyker.algorithms.stride import Stride
 from spyker.algorithms.sync_spyker import SyncSpyker
 from spyker.protocol.server import Server
 
 PAPER = (Spyker, SyncSpyker, FedAsync, FedAvg, Edge)
-RIVALS = (FedBuff, FADAS, AsyncFedED, FedAsyncM, FedAvgM, HierFAVGM)
-ALGORITHMS: dict[str, type[Server]] = {algorithm.name: algorithm for algorithm in (Stride, *PAPER, *RIVALS)}
+ALGORITHMS: dict[str, type[Server]] = {algorithm.name: algorithm for algorithm in (Stride, *PAPER, FedBuff)}
 OF_THE_PAPER = tuple(algorithm.name for algorithm in PAPER)
 """Those that Spyker's paper compares."""
 COMPARED = (Stride.name, *OF_THE_PAPER)

@@ -21,12 +21,12 @@ from spyker.api.run import emulate, short
 from spyker.api.sweep import check_counts
 from spyker.engines.start_engine import start_engine
 from spyker.errors import Interrupted, UsageError
-from spyker.experiments.runner import with_seeds
 from spyker.plots.run_groups import RunGroups, together
 from spyker.plots.table import as_markdown, rows
 from spyker.plots.trackers.forwarding import TrackerForwarder
 from spyker.records import find_runs, write_atomically
 from spyker.records.lock import locked
+from spyker.sweeps.runner import with_seeds
 from spyker.tasks.initial_model import InitialModelFile
 from spyker.tasks.layout import layout_of
 from spyker.tasks.memory_check import check_memory

@@ -17,8 +17,12 @@ from spyker.api.result import as_frame, as_html
 from spyker.api.run import short
 from spyker.engines.start_engine import available_cores
 from spyker.errors import Interrupted, UsageError
-from spyker.experiments.runner import check_folder, folder_of, locked_folder, run_watched, with_seeds
-from spyker.experiments.sweep_points import (
+from spyker.plots.run_groups import about, written
+from spyker.plots.samples import sample
+from spyker.plots.trackers.forwarding import forward_record
+from spyker.records import RunRecord, write_atomically
+from spyker.sweeps.runner import check_folder, folder_of, locked_folder, run_watched, with_seeds
+from spyker.sweeps.sweep_points import (
     SweepPoint,
     SweepRow,
     as_csv,
@@ -28,10 +32,6 @@ from spyker.experiments.sweep_points import (
     main_measures,
     row,
 )
-from spyker.plots.run_groups import about, written
-from spyker.plots.samples import sample
-from spyker.plots.trackers.forwarding import forward_record
-from spyker.records import RunRecord, write_atomically
 from spyker.tasks.memory_check import check_memory
 
 if TYPE_CHECKING:

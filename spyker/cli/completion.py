@@ -19,8 +19,6 @@ from spyker.cli.help import Parser, examples
 from spyker.config import algorithms
 from spyker.config.presets import PRESETS
 from spyker.config.scenario import SECTIONS, TOP, every_key
-from spyker.experiments.items import ITEMS
-from spyker.experiments.race.worlds import FULL
 from spyker.tasks import task_names
 from spyker.tasks.data.catalogue import DATASETS
 from spyker.tasks.partition import PARTITIONS
@@ -57,8 +55,7 @@ def command_completion(args: argparse.Namespace) -> int:
 
 def known_names() -> dict[str, list[str]]:
     """Names that an option, or an argument by its metavar, may have. Others follow from how they are declared."""
-    who = [*ALGORITHMS, *algorithms.NAMES.installed()]
-    tasks = [*task_names.BUILT_IN, *task_names.NAMES.installed()]
+    who, tasks = algorithms.NAMES.known(), task_names.NAMES.known()
     sections = SECTIONS | algorithms.parameter_sections(ALGORITHMS["stride"])
     keys = [f"{key}=" for key in (*TOP, "task.name", "task.partition", *every_key(sections))]
     return {
@@ -67,10 +64,8 @@ def known_names() -> dict[str, list[str]]:
         "--task": tasks,
         "--preset": list(PRESETS),
         "--partition": list(PARTITIONS),
-        "--only": list(FULL.worlds),
         "--set": keys,
         "--vary": keys,
-        "ITEM": ["paper", "all", *ITEMS],
         "NAME": list(DATASETS),
         "EXAMPLE": [example.name for example in all_examples()],
     }

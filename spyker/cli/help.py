@@ -37,6 +37,8 @@ class Parser(argparse.ArgumentParser):
         raise UsageError(what.removeprefix("argument ") if rest else self.prog, rest or message, see)
 
     def _check_value(self, action: argparse.Action, value: Any) -> None:
+        if value == []:
+            return  # of nargs="*", without a word: some versions of Python check the list itself
         try:
             super()._check_value(action, value)
         except argparse.ArgumentError as error:
@@ -82,10 +84,7 @@ def examples_of(parser: argparse.ArgumentParser) -> list[str]:
 
 def parse(root: Parser, argv: Sequence[str]) -> argparse.Namespace:
     """Read a command line; guess what was meant by words that nobody knows."""
-    word = argv[0] if argv else ""
-    if word and not word.startswith("-") and word not in root.commands:
-        raise UsageError("COMMAND", f"is {word!r}", suggest(word, root.commands))
-    command = root.commands.get(word, root)
+    command = root.commands.get(argv[0] if argv else "", root)
     for option in (given.partition("=")[0] for given in argv if given.startswith("--")):
         if not any(known.startswith(option) for known in command.options):  # argparse takes the beginning of one, too
             raise UsageError(option, f"is no option of {command.prog}", suggest(option, command.options))

@@ -20,8 +20,6 @@ COMMANDS = {
     "run": "spyker.cli.run:add_run",
     "compare": "spyker.cli.run:add_compare",
     "sweep": "spyker.cli.sweep:add_sweep",
-    "reproduce": "spyker.cli.reproduce:add_reproduce",
-    "race": "spyker.cli.race:add_race",
     "plot": "spyker.cli.show:add_plot",
     "dash": "spyker.cli.dash:add_dash",
     "report": "spyker.cli.dash:add_report",
@@ -34,13 +32,14 @@ COMMANDS = {
     "certs": "spyker.cli.certs:add_certs",
     "members": "spyker.cli.members:add_members",
     "clients": "spyker.cli.clients:add_clients",
-    "torture": "spyker.cli.torture:add_torture",
     "export": "spyker.cli.export:add_export",
     "new": "spyker.cli.new:add_new",
     "examples": "spyker.cli.examples:add_examples",
     "doctor": "spyker.cli.doctor:add_doctor",
     "completion": "spyker.cli.completion:add_completion",
 }
+INSTALLED = "spyker.commands"
+"""The group of entry points with which other packages add commands. A built-in command cannot be replaced."""
 TO_BE_READ = ("scenario", "serve", "join", "completion")  # nothing is left of these without what they say
 
 
@@ -48,6 +47,7 @@ def parser(wanted: str | None = None) -> Parser:
     """The command line; of its commands only the one that is wanted, if that is known: the others take time to load."""
     from spyker.cli.help import Parser, examples
     from spyker.cli.output import add_quiet
+    from spyker.config.name_lookup import NameLookup
 
     root = Parser(
         prog="spyker",
@@ -60,12 +60,20 @@ def parser(wanted: str | None = None) -> Parser:
     )
     root.add_argument("--version", action="version", version=f"spyker {__version__}")
     commands = root.add_subparsers(metavar="COMMAND", required=True)
-    for name, place in COMMANDS.items():
-        if wanted not in COMMANDS or name == wanted:
-            module, _, add = place.partition(":")
+    names = NameLookup(COMMANDS, INSTALLED, form="")
+    if wanted and not wanted.startswith("-"):
+        names.check(wanted, "COMMAND")
+        shown = [wanted]
+    else:
+        shown = names.known()
+    for name in shown:
+        if name in COMMANDS:
+            module, _, add = COMMANDS[name].partition(":")
             getattr(importlib.import_module(module), add)(commands)
-            if name not in TO_BE_READ:
-                add_quiet(commands.choices[name])
+        else:
+            names.find(name, "COMMAND")(commands)
+        if name not in TO_BE_READ:
+            add_quiet(commands.choices[name])
     return root
 
 

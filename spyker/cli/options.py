@@ -8,8 +8,8 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from spyker.algorithms.builtin import ALGORITHMS
 from spyker.api.choose_trackers import FORMS
+from spyker.config.algorithms import NAMES
 from spyker.config.presets import PRESETS
 from spyker.config.scenario import Scenario, parse_value
 from spyker.engines.start_engine import ENGINES
@@ -18,10 +18,7 @@ from spyker.tasks.data.load import VARIABLE
 from spyker.tasks.task_names import BUILT_IN
 
 SCENARIO_HELP = "a TOML file; default: the paper's world"
-ALGORITHM_HELP = (
-    f"{', '.join(ALGORITHMS)}, module:Class, or the name of an entry point; default: the scenario's, or "
-    f"{Scenario().algorithm}"
-)
+ALGORITHM_HELP = f"{', '.join(NAMES.known())}, or module:Class; default: the scenario's, or {Scenario().algorithm}"
 FLOWER = "flower"
 TASK_HELP = f"{', '.join(BUILT_IN)}, module:function, or the name of an entry point"
 

@@ -14,8 +14,8 @@ from spyker.cli.output import add_json
 from spyker.cli.run import show_notes
 from spyker.config.scenario import parse_value
 from spyker.errors import Interrupted, UsageError
-from spyker.experiments.sweep_points import cells, lines
 from spyker.plots.table import print_table
+from spyker.sweeps.sweep_points import cells, lines
 
 
 def add_sweep(commands: Any) -> None:

@@ -19,6 +19,14 @@ from spyker.config.suggest import suggest
 from spyker.errors import UsageError
 from spyker.own_code import is_own
 
+LAB = {
+    "spyker.algorithms": ("fadas", "asyncfeded", "fedasyncm", "fedavgm", "hierfavgm"),
+    "spyker.commands": ("reproduce", "race"),
+    "spyker.kernels": ("native",),
+}
+"""What the distribution ``spyker-fl-lab`` offers, by group of entry points: whoever names it is told to install it."""
+INSTALL_LAB = "Run pip install spyker-fl-lab, or make in the repository"
+
 
 @dataclass(frozen=True, slots=True)
 class NameLookup:
@@ -28,7 +36,7 @@ class NameLookup:
     group: str
     """That of the entry points."""
     form: str
-    """How one's own is written, such as ``module:Class``."""
+    """How one's own is written, such as ``module:Class``; empty if it must be installed."""
 
     def installed(self) -> dict[str, str]:
         """What installed packages offer, as ``module:attribute`` by name."""
@@ -36,9 +44,18 @@ class NameLookup:
 
     def check(self, name: str, where: str) -> None:
         """Refuse a name that nobody has, and guess what was meant."""
-        known = [*self.built_in, *self.installed()]
-        if ":" not in name and name not in known:
-            raise UsageError(where, f"is {show(name)}", suggest(name, known, f"Write {self.form}, or choose one of"))
+        if (":" in name and self.form) or name in self.built_in:
+            return
+        known = self.known()
+        if name not in known:
+            if name in LAB.get(self.group, ()):
+                raise UsageError(where, f"{show(name)} is not installed", INSTALL_LAB)
+            others = f"Write {self.form}, or choose one of" if self.form else "Choose one of"
+            raise UsageError(where, f"is {show(name)}", suggest(name, known, others))
+
+    def known(self) -> list[str]:
+        """All names, the built-in ones first."""
+        return list(dict.fromkeys([*self.built_in, *self.installed()]))
 
     def release(self, name: str) -> str:
         """Which release of which package offers something, if one does."""

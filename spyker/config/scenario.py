@@ -15,7 +15,8 @@ from typing import Any
 
 from spyker.algorithms.builtin import ALGORITHMS
 from spyker.algorithms.stride import Stride
-from spyker.config.algorithms import find_algorithm, parameter_sections
+from spyker.config import kernel_names
+from spyker.config.algorithms import NAMES, find_algorithm, parameter_sections
 from spyker.config.delays import Delays, Gaussian, read_delays
 from spyker.config.presets import PRESETS
 from spyker.config.sections import convert, kebab, keys, read, refuse_unknown, show, to_toml, write
@@ -108,10 +109,9 @@ class Training:
     )
     device: str = parameter("cpu", "where PyTorch computes: cpu, cuda or cuda:N")
     kernel: str = parameter(
-        "torch",
-        "who computes: torch; or native, faster on a CPU, for models made of Conv2d, MaxPool2d(2), ReLU, Flatten and "
-        "Linear, with sgd, where there is a C compiler",
-        choices=("torch", "native"),
+        kernel_names.TORCH,
+        "what computes: torch, or the name of an installed kernel, such as native of spyker-fl-lab, which is faster on "
+        "a CPU",
     )
     proximal: float = parameter(
         0.0, "μ: pulls the training towards the received model by μ/2 · ‖W - W_received‖²", at_least=0
@@ -324,6 +324,7 @@ def from_table(table: Mapping[str, Any], folder: Path = Path(), others: Sequence
     given = dict(sections)
     sections["world"] = world = fill_world(sections["world"])
     sections["training"] = replace(sections["training"], delay_ms=delays)
+    kernel_names.NAMES.check(sections["training"].kernel, "training.kernel")
     task = read_task(table.get("task", {}))
     if task.name == "flower" and "rate" not in table.get("training", {}):
         sections["training"] = replace(sections["training"], rate=None)  # until the app is there
@@ -447,7 +448,7 @@ def dump(scenario: Scenario, *, comments: bool = False) -> str:
     top = [f for f in dataclasses.fields(Scenario) if f.name in TOP]
     parts = [""]
     for f in top:
-        doc = f.metadata["rule"].doc + (f": {', '.join(ALGORITHMS)}" if f.name == "algorithm" else "")
+        doc = f.metadata["rule"].doc + (f": {', '.join(NAMES.known())}" if f.name == "algorithm" else "")
         parts[0] += (f"# {doc}\n" if comments else "") + f"{f.name} = {show(getattr(scenario, f.name))}\n"
     options = scenario.task.options
     name = ("# what is learnt\n" if comments else "") + f"name = {to_toml(scenario.task.name)}\n"

@@ -19,12 +19,12 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from spyker.config.kernel_names import TORCH
 from spyker.config.scenario import Training
 from spyker.config.sections import show
 from spyker.errors import UsageError
+from spyker.tasks.kernels import Kernel, find_kernel, refused
 from spyker.tasks.layout import Layout
-from spyker.tasks.native.compiler import refused
-from spyker.tasks.native.kernel import kernel_for
 from spyker.tasks.optimizer import OptimizerConfig
 from spyker.tasks.task import ACCURACY, Metric, Task, TrainingResult
 from spyker.tasks.torch_checks import check_alike, check_pairs, needs_two, precision, scores_of, try_out
@@ -122,14 +122,16 @@ class TorchTask(Task):
         self._initial = self._shared()
         if not self.clients:
             raise UsageError("task", "has no client", "Give TorchTask one dataset per client")
-        self.native = None
-        if training.kernel == "native":
+        self.kernel: Kernel | None = None
+        if training.kernel != TORCH:
+            make = find_kernel(training.kernel)
             if self.dtype != torch.float32:
-                raise refused(f"the model is in {precision(self.dtype)}", "Write model.float()")
+                raise refused(training.kernel, f"the model is in {precision(self.dtype)}", "Write model.float()")
             first = self.clients[0].open(self.device)
             if not isinstance(first, InMemoryData) or len(first.whole.inputs) != 1 or self.client_tests:
-                raise refused("the data is not one tensor of inputs", "Give TorchTask tensors, or a LazyDataset")
-            self.native = kernel_for(model, first.whole.inputs[0].shape[1:], loss, training)
+                problem, remedy = "the data is not one tensor of inputs", "Give TorchTask tensors, or a LazyDataset"
+                raise refused(training.kernel, problem, remedy)
+            self.kernel = make(model, first.whole.inputs[0].shape[1:], loss, training)
         self._check(client_tests)
 
     def _check(self, client_tests: Sequence[Data] | None) -> None:
@@ -242,8 +244,8 @@ class TorchTask(Task):
             judged = self._judge(self.client_tests[client], weights)
             metrics = {f"test {name}": value for name, value in judged.items()}
         trainer = Trainer(self, client, weights, rate, step, state)
-        if self.native is not None:
-            return trainer.natively(self.native)
+        if self.kernel is not None:
+            return trainer.with_kernel(self.kernel)
         trained = trainer.train()
         if self.training.report_loss:
             metrics["training loss"] = trainer.loss
@@ -283,9 +285,9 @@ class TorchTask(Task):
             self.seed_all(self.seed)  # it may draw something, and must always draw the same
         totals, count = [0.0] * len(self.measures), 0
         for batch in source.open(self.device).in_order(EVALUATION_BATCH):
-            native = None if self.native is None else self.native.outputs(weights, batch.inputs[0])
+            computed = None if self.kernel is None else self.kernel.outputs(weights, batch.inputs[0])
             with self.autocast():
-                outputs = self.model(*batch.inputs, **batch.named) if native is None else native
+                outputs = self.model(*batch.inputs, **batch.named) if computed is None else computed
                 for i, measure in enumerate(self.measures):
                     totals[i] += float(scores_of(measure.score, measure.metric.name, outputs, batch).sum())
             count += batch.count

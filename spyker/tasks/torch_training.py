@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from spyker.errors import UsageError
-from spyker.tasks.native.kernel import Kernel
+from spyker.tasks.kernels import Kernel
 from spyker.tasks.torch_checks import logits_for, looks
 from spyker.tasks.torch_data import Batch, InMemoryData
 from spyker.vectors import Vector
@@ -31,8 +31,8 @@ class Trainer:
         self.data = task.clients[client].open(task.device, step)
         task.seed_all(int(np.random.SeedSequence((task.seed, client, step)).generate_state(1, np.uint64)[0]))
 
-    def natively(self, kernel: Kernel) -> Vector:
-        """Through the native kernels."""
+    def with_kernel(self, kernel: Kernel) -> Vector:
+        """Through a kernel other than PyTorch."""
         assert isinstance(self.data, InMemoryData)
         whole, epochs = self.data.whole, self.task.training.epochs
         self.seen = whole.count

@@ -12,10 +12,10 @@ from spyker.cli.main import main
 CASES = [
     ("spyker co", {"compare", "completion"}),
     ("spyker run --algo", {"--algorithm"}),
-    ("spyker run --algorithm fedas", {"fedasync", "fedasyncm"}),
+    ("spyker run --algorithm fedb", {"fedbuff"}),
     ("spyker run --json --task mn", {"mnist"}),
     ("spyker run --set training.ra", {"training.rate="}),
-    ("spyker reproduce lat", {"latency"}),
+    ("spyker reproduce lat", {"latency"}),  # of the lab: an installed command
     ("spyker data fetch cif", {"cifar10"}),
     ("spyker run --quiet my-w", {"my-world.toml"}),
     ("spyker run --out run", {"runs"}),

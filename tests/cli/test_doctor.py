@@ -14,7 +14,6 @@ from spyker.api.doctor.finding import Finding
 from spyker.api.doctor.installation import installation as look_at_packages
 from spyker.api.doctor.network import listening, reachable
 from spyker.cli.main import main
-from spyker.tasks.native import compiler
 
 pytest.importorskip("cryptography", reason="the extra [deploy] is not installed")
 
@@ -36,7 +35,7 @@ def test_a_machine_in_good_order(
     monkeypatch.chdir(tmp_path)
     code, found = doctor(capsys, certs)
     assert code == 0, found
-    wanted = {"Python", "Spyker", "cores", "memory", "PyTorch", "C compiler", "records", "cache", "dataset mnist"}
+    wanted = {"Python", "Spyker", "cores", "memory", "PyTorch", "records", "cache", "dataset mnist"}
     assert wanted | {"ports", "server 0", "server 1", "clients"} <= set(found)
     assert found["dataset mnist"]["state"] == "note"
     assert found["dataset mnist"]["remedy"] == "If you need it: spyker data fetch mnist"
@@ -152,7 +151,7 @@ def by_name(findings: Any) -> dict[str, Finding]:
 
 
 def test_packages_that_are_missing_or_too_old(monkeypatch: pytest.MonkeyPatch) -> None:
-    wants = ["numpy>=99", "nowhere-to-be-found", 'ray>=2; extra == "ray"', 'absent-one; extra == "race"']
+    wants = ["numpy>=99", "nowhere-to-be-found", 'ray>=2; extra == "ray"', 'absent-one; extra == "page"']
     monkeypatch.setattr(metadata, "requires", lambda _: wants)
     monkeypatch.setattr(metadata, "version", lambda name: {"numpy": "2.0", "ray": "2.60"}.get(name) or missing(name))
     found = by_name(look_at_packages())
@@ -169,18 +168,9 @@ def missing(name: str) -> str:
 def test_an_extra_that_is_missing_comes_with_its_command() -> None:
     from packaging.requirements import Requirement
 
-    finding = installation.of_extra("race", [Requirement("absent-one>=1")])
+    finding = installation.of_extra("page", [Requirement("absent-one>=1")])
     assert (finding.state, finding.found) == (Severity.NOTE, "no absent-one")
-    assert finding.remedy == "If you need it: pip install 'spyker-fl[race]'"
-
-
-def test_no_compiler_is_a_note(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("CC", "no-such-compiler")
-    compiler.compiled.cache_clear()
-    finding = machine.compiler()
-    assert finding.state is Severity.NOTE
-    assert "no-such-compiler" in finding.found
-    assert "install gcc" in finding.remedy
+    assert finding.remedy == "If you need it: pip install 'spyker-fl[page]'"
 
 
 def test_a_folder_that_cannot_be_written_is_wrong() -> None:

@@ -7,12 +7,13 @@ import json
 import shlex
 import sys
 from collections.abc import Iterator
+from importlib.metadata import entry_points
 from pathlib import Path
 
 import pytest
 
 from spyker.cli.help import Parser, examples_of, parse
-from spyker.cli.main import COMMANDS, TO_BE_READ, main, parser
+from spyker.cli.main import COMMANDS, INSTALLED, TO_BE_READ, main, parser
 from spyker.records import Evaluated, RunRecord
 
 WITHOUT_A_TABLE = {
@@ -22,14 +23,14 @@ WITHOUT_A_TABLE = {
     "join",
     "certs",
     "export",
-    "race",
     "new",
+    "race",
     "completion",
-    "torture",
     "dash",
     "report",
 }
 """Commands that print words, files or logs alone. Any other must have ``--json``."""
+EVERY = COMMANDS | {entry.name: entry.value for entry in entry_points(group=INSTALLED)}
 QUICK = ["--task", "quadratic", "--duration", "3"]
 
 
@@ -39,10 +40,10 @@ def root() -> Parser:
 
 
 def test_they_are_all_there(root: Parser) -> None:
-    assert list(root.commands) == list(COMMANDS)
+    assert set(root.commands) == set(EVERY)
 
 
-@pytest.mark.parametrize("name", COMMANDS)
+@pytest.mark.parametrize("name", EVERY)
 def test_its_help_has_examples_that_it_understands(root: Parser, name: str, capsys: pytest.CaptureFixture[str]) -> None:
     lines = examples_of(root.commands[name])
     assert lines, f"spyker {name}: call spyker.cli.help.examples where its options are declared"
@@ -60,7 +61,7 @@ def test_the_program_itself_has_some(root: Parser) -> None:
     assert examples_of(root)
 
 
-@pytest.mark.parametrize("name", COMMANDS)
+@pytest.mark.parametrize("name", EVERY)
 def test_who_prints_a_table_has_json_and_all_can_be_quiet(root: Parser, name: str) -> None:
     options = root.commands[name].options
     assert ("--json" in options) == (name not in WITHOUT_A_TABLE), "call spyker.cli.output.add_json"
@@ -68,11 +69,11 @@ def test_who_prints_a_table_has_json_and_all_can_be_quiet(root: Parser, name: st
     (quiet,) = [each for each in root.commands[name].arguments if "--quiet" in each.option_strings] or [None]
     assert quiet is None or ("--json" in str(quiet.help)) == ("--json" in options)
     if "--json" in options:
-        module = sys.modules[COMMANDS[name].partition(":")[0]]
+        module = sys.modules[EVERY[name].partition(":")[0]]
         assert "args.answer =" in inspect.getsource(module), "leave the numbers in args.answer"
 
 
-@pytest.mark.parametrize("name", COMMANDS)
+@pytest.mark.parametrize("name", EVERY)
 def test_every_option_is_explained(root: Parser, name: str) -> None:
     for action in root.commands[name].arguments:
         assert action.help, f"spyker {name} {action.option_strings or action.metavar}"
@@ -129,8 +130,6 @@ def test_sweeps_and_lists_speak_json(
         "cifar10": False,
         "wikitext2": False,
     }
-    assert main(["reproduce", "--list", "--json"]) == 0
-    assert "latency" in {entry["item"] for entry in json.loads(capsys.readouterr().out)}
 
 
 def test_what_is_no_number_is_null(capsys: pytest.CaptureFixture[str]) -> None:
@@ -161,12 +160,9 @@ def test_quiet_says_nothing_unless_something_is_wrong(
         (["run", "--set", "trainig.rate=1"], "training"),
         (["run", "--set", "training.ratte=1"], "rate"),
         (["run", "--set", "task.partitoin=iid"], "partition"),
-        (["race", "--only", "unevne"], "uneven"),
     ],
 )
 def test_a_misspelt_word_is_guessed(capsys: pytest.CaptureFixture[str], args: list[str], meant: str) -> None:
-    if args[0] == "race":
-        pytest.importorskip("optuna", reason="the extra [race] is not installed")
     assert main(args) == 2
     out, err = capsys.readouterr()
     assert f"Did you mean {meant!r}?" in err

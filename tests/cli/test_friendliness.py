@@ -247,9 +247,6 @@ JOIN = ["join", "--server", "127.0.0.1:1", "--clients", "0", "--insecure"]
         ([*JOIN, "--keepalive", "0"], "--keepalive: is 0. It must be greater than 0"),
         ([*JOIN, "--stall", "nan"], "--stall: is nan. It must be greater than 0"),
         (["members", "list", "c.toml", "--timeout", "-8"], "--timeout: is -8. It must be 0 or more"),
-        (["torture", "--minutes", "-1"], "--minutes: is -1. It must be greater than 0"),
-        (["torture", "--workers", "0"], "--workers: is 0. It must be a whole number greater than 0"),
-        (["torture", "--seeds", "5-1"], "--seeds: is '5-1'. Write a number, such as 7, or a range, such as 1-200"),
     ],
 )
 def test_a_number_that_makes_no_sense_is_refused(

@@ -4,8 +4,8 @@ from collections import deque
 
 import numpy as np
 import pytest
+from every_algorithm import ALGORITHMS
 
-from spyker.algorithms.builtin import ALGORITHMS
 from spyker.placement import Topology
 from spyker.protocol.messages import ToServer, Update
 from spyker.protocol.server import Setup

@@ -5,11 +5,11 @@ from typing import Any
 
 import pytest
 import torch
+from every_algorithm import ALGORITHMS
 from safetensors.numpy import load_file
 from torch import nn
 
 import spyker
-from spyker.algorithms.builtin import ALGORITHMS
 from spyker.config.scenario import Training
 from spyker.tasks.built_in.quadratic import Quadratic
 

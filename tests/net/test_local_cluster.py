@@ -10,8 +10,9 @@ from pathlib import Path
 import pytest
 from deployment import table, until
 from events import runs, scalars
+from every_algorithm import ALGORITHMS
 
-from spyker.algorithms.builtin import ALGORITHMS, OF_THE_PAPER
+from spyker.algorithms.builtin import OF_THE_PAPER
 from spyker.cli.main import main
 from spyker.config.scenario import dump, from_table
 from spyker.placement import Topology

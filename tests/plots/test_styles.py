@@ -1,6 +1,7 @@
 """An algorithm looks the same in every figure, and no two runs of a figure look alike."""
 
-from spyker.algorithms.builtin import ALGORITHMS
+from every_algorithm import ALGORITHMS
+
 from spyker.plots.styles import LOOKS, line_styles
 
 

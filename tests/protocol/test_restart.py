@@ -11,10 +11,10 @@ import json
 import numpy as np
 import pytest
 from actions import update, vector
+from every_algorithm import ALGORITHMS
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from spyker.algorithms.builtin import ALGORITHMS
 from spyker.algorithms.hierfavg import Cloud
 from spyker.placement import Topology
 from spyker.protocol.messages import (

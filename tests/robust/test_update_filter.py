@@ -5,8 +5,8 @@ from typing import Any
 import numpy as np
 import pytest
 from actions import stated, timers
+from every_algorithm import ALGORITHMS
 
-from spyker.algorithms.builtin import ALGORITHMS
 from spyker.protocol.client import DeltaClient
 from spyker.protocol.codec import Sizes
 from spyker.protocol.facts import ClientQuarantined, UpdateApplied, UpdateClipped, UpdateRejected

@@ -38,8 +38,8 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 import numpy as np
+from every_algorithm import ALGORITHMS
 
-from spyker.algorithms.builtin import ALGORITHMS
 from spyker.algorithms.fedavg import FedAvg
 from spyker.algorithms.fedbuff import FedBuff
 from spyker.algorithms.hierfavg import Cloud

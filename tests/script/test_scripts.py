@@ -1,4 +1,5 @@
-"""Every file in ``tests/scenarios`` is a script: commands and, below each, after ``----``, its expected trace.
+"""Every file in ``tests/scenarios`` and ``lab/tests/scenarios`` is a script: commands and, below each, after
+``----``, its expected trace.
 
 The files are meant to be read; ``scripted.py`` says what the commands and the traces mean. After a change of the
 protocol, or to write a new script, run
@@ -14,7 +15,8 @@ from pathlib import Path
 import pytest
 import scripted
 
-FILES = sorted((Path(__file__).parent.parent / "scenarios").glob("*.txt"))
+ROOT = Path(__file__).parents[2]
+FILES = sorted(path for tests in ("tests", "lab/tests") for path in (ROOT / tests / "scenarios").glob("*.txt"))
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)

@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 import pytest
+from every_algorithm import ALGORITHMS
 
-from spyker.algorithms.builtin import ALGORITHMS
 from spyker.config.scenario import AdversaryOptions, Scenario, dump, from_table, load
 from spyker.engines.engine import InProcessEngine, TrainJob
 from spyker.errors import UsageError
@@ -15,8 +15,8 @@ from spyker.protocol.facts import ClientQuarantined, UpdateClipped, UpdateReject
 from spyker.records import Evaluated, Fact
 from spyker.sim.adversaries import Adversaries
 from spyker.sim.simulate import simulate
-from spyker.tasks.native import compiler
 from spyker.tasks.registry import resolve, task_spec
+from spyker_lab.native import compiler
 
 SETTINGS: dict[str, Any] = {
     "duration": 10.0,

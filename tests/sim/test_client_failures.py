@@ -5,8 +5,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from every_algorithm import ALGORITHMS
 
-from spyker.algorithms.builtin import ALGORITHMS
 from spyker.config.scenario import Scenario, load
 from spyker.engines.engine import Engine, InProcessEngine
 from spyker.engines.worker_processes import ProcessPoolEngine

@@ -5,8 +5,8 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from every_algorithm import ALGORITHMS
 
-from spyker.algorithms.builtin import ALGORITHMS
 from spyker.placement import Topology
 from spyker.sim.cluster import ClusterSimulation
 

@@ -3,13 +3,13 @@
 from typing import Any
 
 import pytest
+from every_algorithm import ALGORITHMS
 from gossip import Gossip
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from processes import FAULTS, PEACE, Fault, arrange, gossip_world, play
 from test_cluster import heterogeneous
 
-from spyker.algorithms.builtin import ALGORITHMS
 from spyker.algorithms.spyker import Spyker
 from spyker.placement import Topology
 from spyker.protocol.codec import Sizes

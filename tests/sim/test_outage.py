@@ -3,8 +3,8 @@
 from typing import Any
 
 import pytest
+from every_algorithm import ALGORITHMS
 
-from spyker.algorithms.builtin import ALGORITHMS
 from spyker.placement import Topology
 
 START, SECONDS, RECONNECT = 1.0, 2.0, 1.0

@@ -15,10 +15,11 @@ from unittest.mock import patch
 
 import numpy as np
 import pytest
+from every_algorithm import ALGORITHMS
 from hypothesis import HealthCheck, example, given, seed, settings
 from hypothesis import strategies as st
 
-from spyker.algorithms.builtin import ALGORITHMS, OF_THE_PAPER
+from spyker.algorithms.builtin import OF_THE_PAPER
 from spyker.algorithms.spyker import Spyker
 from spyker.algorithms.sync_spyker import SyncSpyker
 from spyker.config.scenario import dump, from_table

@@ -4,8 +4,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from every_algorithm import ALGORITHMS
 
-from spyker.algorithms.builtin import ALGORITHMS
 from spyker.config.scenario import Scenario, load
 from spyker.engines.engine import InProcessEngine
 from spyker.records import RecordError

@@ -3,8 +3,8 @@ from typing import Any
 
 import numpy as np
 import pytest
+from every_algorithm import ALGORITHMS
 
-from spyker.algorithms.builtin import ALGORITHMS
 from spyker.config.scenario import from_table
 from spyker.engines.engine import InProcessEngine
 from spyker.engines.start_engine import start_engine

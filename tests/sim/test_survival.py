@@ -6,8 +6,8 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from every_algorithm import ALGORITHMS
 
-from spyker.algorithms.builtin import ALGORITHMS
 from spyker.sim.cluster import ClusterSimulation
 
 FLAT = ("spyker", "sync-spyker", "stride")

@@ -16,19 +16,17 @@ from spyker.tasks.data import cache
 from spyker.tasks.data.catalogue import DATASETS
 from spyker.tasks.data.load import VARIABLE, data_folder, whereabouts
 from spyker.tasks.memory_check import CLIENT_BYTES, machine_bytes
-from spyker.tasks.native.compiler import compiled, find_compiler
 
 ROOM = 1 << 30  # bytes that ought to be free where data go
 
 
 def machine() -> Iterator[Finding]:
-    """Processors, memory, PyTorch and the compiler."""
+    """Processors, memory and PyTorch."""
     cores, all_cores = available_cores(), os.cpu_count() or 1
     yield fine("cores", f"{cores} of {all_cores}; as many training processes, unless --workers says otherwise")
     there = machine_bytes()
     yield fine("memory", f"{there / 2**30:.1f} GiB, enough for {there // CLIENT_BYTES:,} emulated clients at most")
     yield torch_build()
-    yield compiler()
 
 
 def torch_build() -> Finding:
@@ -46,15 +44,6 @@ def torch_build() -> Finding:
     if torch.version.cuda and not torch.cuda.is_available():
         return note("PyTorch", f"{found}; there is no GPU that it can use", f"To save gigabytes, install it {CPU_ONLY}")
     return fine("PyTorch", found)
-
-
-def compiler() -> Finding:
-    """Whether native kernels can be had."""
-    try:
-        compiled()
-        return fine("C compiler", f"{find_compiler()}; native kernels work")
-    except UsageError as error:
-        return note("C compiler", str(error), 'Only training.kernel = "native" needs it: install gcc')
 
 
 def folders() -> Iterator[Finding]:

@@ -1,0 +1,92 @@
+"""Many seeds on all cores, until one fails; and that one with as few faults as possible."""
+
+from __future__ import annotations
+
+import multiprocessing
+import signal
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
+from typing import NamedTuple
+
+from chaos.checks import Checks, ViolationError
+from chaos.fault_plan import Fault, FaultPlan, fault_plan
+from chaos.faulty_cluster import make_world
+from spyker.sim.clock import StopRequest
+
+
+class SeedVerdict(NamedTuple):
+    """How a plan ended."""
+
+    seed: int
+    violation: str
+    """Nothing: all is well."""
+    events: int
+    epochs: int
+
+
+def run_plan(chosen: FaultPlan) -> SeedVerdict:
+    """Run a plan under the checkers."""
+    checks = Checks()
+    world = make_world(chosen, checks.fact)
+    checks.begin(world, chosen.lately)
+    for fault in chosen.faults:
+        world.schedule(fault.t, world.strike, fault)
+    world.schedule(chosen.last + 0.5, world.mend)
+    violation = ""
+    try:
+        world.start()
+        world.clock.run(StopRequest())
+        checks.end()
+    except ViolationError as error:
+        violation = str(error)
+    except Exception as error:
+        violation = f"at {world.clock.now:.2f} s: {type(error).__name__}: {error}"
+    return SeedVerdict(chosen.seed, violation, world.clock.happened, max(checks.epochs, default=0))
+
+
+def run_seed(seed: int) -> SeedVerdict:
+    """Run the plan of a seed."""
+    return run_plan(fault_plan(seed))
+
+
+def campaign(seeds: Iterable[int], workers: int, seconds: float | None = None) -> Iterator[SeedVerdict]:
+    """The verdicts on seeds, in their order, until one fails or the time is up."""
+    began = time.monotonic()
+
+    def late() -> bool:
+        return seconds is not None and time.monotonic() - began > seconds
+
+    if workers == 1:
+        for seed in seeds:
+            verdict = run_seed(seed)
+            yield verdict
+            if verdict.violation or late():
+                return
+        return
+    deaf = (signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for whoever reads the verdicts
+    with multiprocessing.get_context("spawn").Pool(workers, signal.signal, deaf) as pool:
+        for verdict in pool.imap(run_seed, seeds, chunksize=4):
+            yield verdict
+            if verdict.violation or late():
+                pool.terminate()
+                return
+
+
+def shrink(failing: FaultPlan, fails: Callable[[FaultPlan], bool] | None = None) -> FaultPlan:
+    """The same failure, or another, with fewer faults: those that can be left out are."""
+    fails = fails or (lambda candidate: bool(run_plan(candidate).violation))
+    faults: Sequence[Fault] = failing.faults
+    size = max(1, len(faults) // 2)
+    while faults:
+        for at in range(0, len(faults), size):
+            fewer = (*faults[:at], *faults[at + size :])
+            if fails(replace(failing, faults=fewer)):
+                faults = fewer
+                break
+        else:
+            if size == 1:
+                break
+            size //= 2
+        size = max(1, min(size, len(faults)))
+    return replace(failing, faults=tuple(faults))

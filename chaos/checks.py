@@ -1,0 +1,268 @@
+"""What must hold, whatever happens; and what must hold again some time after the last blow."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from chaos.faulty_cluster import FaultyCluster
+from spyker.node.effects import SaveCheckpoint
+from spyker.protocol.facts import CloudRoundEnded, EarlySyncStarted, Merged, SyncStarted, TokenArrived, UpdateApplied
+from spyker.protocol.messages import Update
+from spyker.records import Fact
+from spyker.sim.sim_process import SimDisk, SimProcess
+
+EVERY = 0.25  # virtual seconds between two looks at everything
+MOST_POSTED, MOST_WISHES, MOST_WAITING = 8, 16, 500
+RARELY = 2.5  # between two looks at all answers that count anywhere
+APART = 8.0  # how far apart models may be in the end; optima of clients are up to 5 apart, and momentum adds to it
+
+
+class ViolationError(Exception):
+    """Something that must hold does not."""
+
+
+class Timeline:
+    """The answers that are in the state of one server, in the order in which they were handled."""
+
+    def __init__(self) -> None:
+        self.handled: list[int] = []
+        self.durable = 0  # up to here they are on the disk
+        self.saved_version = 0
+
+
+class CheckedProcess(SimProcess):
+    """Tells the checkers what is handled and what is saved."""
+
+    watch: Checks
+    version: int | None = None
+    """The last one that it has stated."""
+    began_new = False
+    """Whether it was looked at since it was given a model."""
+
+    def __init__(self, *arguments: Any, **more: Any) -> None:
+        super().__init__(*arguments, **more)
+        self.begun: list[int] = []  # exchanges that it has started, and that are not on its disk
+
+    @property
+    def timeline(self) -> Timeline:
+        """What belongs to the state on its disk. A copy of the disk, or what begins there anew, has its own."""
+        return self.watch.timelines[self.disk, self.disk.lineage]
+
+    def _handle(self) -> None:
+        arrival = self.node._queue[0]
+        if self.version is None:
+            self.version = self.server.version
+        if isinstance(arrival.message, Update) and arrival.number and not arrival.again:
+            self.watch.handled(self, arrival.message)
+        super()._handle()
+
+    def _save(self, checkpoint: SaveCheckpoint) -> None:
+        self._mark = len(self.timeline.handled), checkpoint.numbers["server"]["version"]
+        self._exchanges = list(self.begun)
+        super()._save(checkpoint)
+
+    def _write(self, checkpoint: SaveCheckpoint) -> None:
+        full, lineage = self.disk.full, self.node.membership.lineage
+        super()._write(checkpoint)
+        if not full and self.disk.lineage == lineage:
+            self.timeline.durable, self.timeline.saved_version = self._mark
+            del self.begun[: len(self._exchanges)]
+            self.watch.started(self.node.id, self._exchanges)
+
+
+class Checks:
+    """Watches one world."""
+
+    def __init__(self) -> None:
+        self.timelines: dict[tuple[SimDisk, str], Timeline] = defaultdict(Timeline)
+        self.answers: dict[int, Update] = {}  # kept, so that none is taken for another
+        self.tokens: dict[int, int] = {}  # by bid, the server that had the token first
+        self.syncs: dict[int, int] = {}  # by bid, who started it
+        self.known: set[int] = set()  # bids of exchanges that some model was merged in
+        self.latest_sync = 0.0
+        self.merged: dict[tuple[int, int], float] = {}
+        self.applied: dict[int, float] = {}  # by server, when it last applied an update
+        self.epochs: dict[int, Any] = {}  # by number, the list of servers
+        self.world: FaultyCluster
+        self.lately = 0.0  # from when on everybody must take part again
+
+    def begin(self, world: FaultyCluster, lately: float) -> None:
+        """Watch a world that has not begun; within so many seconds before its end everybody must take part."""
+        self.world, self.lately = world, world.clock.end - lately
+        watch = self
+
+        class Watched(CheckedProcess):
+            pass
+
+        Watched.watch = watch
+        world.process_kind = Watched
+        world.watched = self
+        world.schedule(EVERY, self.look)
+        world.schedule(RARELY, self.look_at_answers)
+
+    def fact(self, t: float, fact: Fact, queue: int | None) -> None:
+        """A fact was stated."""
+        match fact:
+            case TokenArrived():
+                first = self.tokens.setdefault(fact.bid, fact.server)
+                if first != fact.server:
+                    self._fail(f"servers {first} and {fact.server} both had the token for exchange {fact.bid}")
+            case SyncStarted():
+                self._started(t, fact)
+            case CloudRoundEnded() | EarlySyncStarted():
+                self.latest_sync = t
+            case UpdateApplied():
+                self.applied[fact.server] = t
+            case Merged():
+                self.merged[fact.server, fact.peer] = t
+                self.known.add(fact.bid)
+
+    def _started(self, t: float, fact: SyncStarted) -> None:
+        self.latest_sync = t
+        if self.world.processors[fact.server].server.uses_token:
+            self._look_at_tokens()
+
+    def started(self, server: int, exchanges: Sequence[int]) -> None:
+        """A server has these on its disk. Of what is not there nobody was told, and a crash takes it back."""
+        if self.world.processors[server].server.uses_token:
+            for bid in exchanges:
+                first = self.syncs.setdefault(bid, server)
+                if first != server:
+                    self._fail(f"servers {first} and {server} both started exchange {bid}")
+
+    def _look_at_tokens(self) -> None:
+        begun = [(p.node.id, p.node.server) for p in self.world.processors if p.alive and p.node.server is not None]
+        able = [i for i, server in begun if server.has_token and server._may_lead()]
+        if len(able) > 1:
+            self._fail(f"servers {able} have a token and may use it")
+
+    def written(self, process: CheckedProcess, fact: Fact) -> None:
+        """A process states a fact. Its versions go on from the one that it began with, one by one."""
+        if isinstance(fact, SyncStarted):
+            process.begun.append(fact.bid)
+        if isinstance(fact, UpdateApplied):
+            before = process.version or 0
+            if fact.version != before + 1:
+                self._fail(f"server {fact.server} went from version {before} to {fact.version}")
+            process.version = fact.version
+
+    def stopping(self, process: CheckedProcess, why: str, *, anew: bool) -> None:
+        """A process must not go on. Only one whose state was tampered with may have to give it up."""
+        if anew and process.node.membership.lineage not in self.world.spoilt:
+            self._fail(f"server {process.node.id} must give up a state that nobody has tampered with: {why}")
+
+    def handled(self, process: CheckedProcess, answer: Update) -> None:
+        """A server handles a client's answer."""
+        self.answers[id(answer)] = answer
+        if id(answer) in process.timeline.handled:
+            self._fail(f"server {process.node.id} handles an answer twice")
+        process.timeline.handled.append(id(answer))
+
+    def resumed(self, process: CheckedProcess) -> None:
+        """A process goes on from a checkpoint: what was not saved is gone, and nothing else."""
+        timeline = process.timeline
+        del timeline.handled[timeline.durable :]
+        if process.server.version < timeline.saved_version:
+            self._fail(
+                f"server {process.node.id} saved version {timeline.saved_version} and has {process.server.version}"
+            )
+
+    def restored(self, server: int) -> None:
+        """A backup was put in a disk's place. What nobody but the disk knew of has never been."""
+        self.syncs = {bid: who for bid, who in self.syncs.items() if who != server or bid in self.known}
+
+    def copied(self, first: CheckedProcess, second: CheckedProcess) -> None:
+        """A second process goes on from what a first one has saved. From here on, each is responsible for itself."""
+        before, after = first.timeline, second.timeline
+        after.handled, after.saved_version = before.handled[: before.durable], before.saved_version
+        after.durable = before.durable
+        self.resumed(second)
+
+    def look(self) -> None:
+        """Look at everything."""
+        world = self.world
+        for process in world.processors:
+            if process.alive:
+                assert isinstance(process, CheckedProcess)
+                self._look_at(process)
+        self._look_at_tokens()
+        world.schedule(world.clock.now + EVERY, self.look)
+
+    def look_at_answers(self) -> None:
+        """An answer counts at one server at most, whoever has turned to another one meanwhile."""
+        world = self.world
+        seen: dict[int, int] = {}
+        for i in world.places.servers:
+            for answer in self.timelines[world.disks[i], world.disks[i].lineage].handled:
+                if seen.setdefault(answer, i) != i:
+                    self._fail(f"an answer counts at server {seen[answer]} and at server {i}")
+        world.schedule(world.clock.now + RARELY, self.look_at_answers)
+
+    def _look_at(self, process: CheckedProcess) -> None:
+        node = process.node
+        known = self.epochs.setdefault(node.view.epoch, node.view)
+        if known != node.view:
+            self._fail(f"there are two lists of servers in epoch {node.view.epoch}")
+        for j, box in node.outboxes.items():
+            if len(box.entries) > MOST_POSTED:
+                self._fail(f"server {node.id} keeps {len(box.entries)} messages for server {j}")
+        if len(node.membership.proposals) > MOST_WISHES:
+            self._fail(f"server {node.id} has {len(node.membership.proposals)} wishes")
+        if node.waiting > MOST_WAITING and process.backlog is None:
+            self._fail(f"{node.waiting} messages wait at server {node.id}")
+        if not np.isfinite(process.server.weights.snapshot()).all():
+            self._fail(f"the model of server {node.id} is not finite")
+        if node._awaits_bootstrap and node.server is not None and not process.began_new:
+            process.began_new = True
+            others = [p.server.age for p in self.world.processors if p.alive and p.node.server and p is not process]
+            if process.server.age < min(others, default=0.0) / 4:
+                self._fail(
+                    f"server {node.id} began with a model of age {process.server.age:.1f} among {min(others):.1f}"
+                )
+
+    def end(self) -> None:
+        """Some time has passed since the last blow."""
+        self.look()
+        self.look_at_answers()
+        world = self.world
+        for process in world.everybody:
+            i = process.node.id
+            if process.alive and (i in world._gone or process is not world.processors[i]):
+                self._fail(f"a process of server {i} runs that should have stopped")
+        members = [i for i in world.places.servers if i not in world._gone]
+        views = {}
+        for i in members:
+            process = world.processors[i]
+            if not process.alive or process.node.server is None:
+                why = [why for j, why in world.stopped if j == i]
+                self._fail(f"server {i} is not back {why[-1:]}")
+            views[i] = process.node.view
+            if process.node.membership.suspected & set(members):
+                self._fail(f"server {i} still suspects {sorted(process.node.membership.suspected)}")
+        if len({view.epoch for view in views.values()}) > 1:
+            self._fail(f"epochs differ: { {i: view.epoch for i, view in views.items()} }")
+        if sorted(views[members[0]].members) != members:
+            self._fail(f"servers {members} run, and the list is {sorted(views[members[0]].members)}")
+        if self.latest_sync < self.lately:
+            self._fail(f"the last exchange began at {self.latest_sync:.1f} s")
+        for i in members:
+            if world.places.clients_of(i) and self.applied.get(i, 0.0) < self.lately:
+                self._fail(f"server {i} applied no update lately")
+            if world.clouded:
+                continue  # where edges are told what to have
+            if not any(self.merged.get((i, j), 0.0) > self.lately for j in members):
+                self._fail(f"server {i} merged nobody's model lately")
+            begins = not world.processors[i].server.uses_token and i == members[0]  # the others' models go into its own
+            if not begins and not any(self.merged.get((j, i), 0.0) > self.lately for j in members):
+                self._fail(f"nobody merged the model of server {i} lately")
+        models = [world.processors[i].server.weights.snapshot() for i in members]
+        apart = max(float(np.linalg.norm(a - b)) for a in models for b in models)
+        if apart > APART:
+            self._fail(f"models are {apart:.1f} apart")
+
+    def _fail(self, what: str) -> None:
+        raise ViolationError(f"at {self.world.clock.now:.2f} s: {what}")

@@ -1,0 +1,423 @@
+"""A world of whole server processes in which everything can go wrong."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from chaos.fault_plan import Fault, FaultPlan
+from spyker.algorithms.builtin import ALGORITHMS
+from spyker.config.scenario import Training
+from spyker.engines.engine import InProcessEngine
+from spyker.node.control_messages import ControlMessage, PeerHandshake
+from spyker.node.effects import Effect, SendControl, StopProcess, WriteFact
+from spyker.node.outbox import OutboxEntry
+from spyker.node.views import NOBODY
+from spyker.placement import Placement, Topology
+from spyker.protocol.messages import ClientMessage
+from spyker.protocol.server import Server, Setup, Work
+from spyker.records import Fact
+from spyker.sim.clock import Clock
+from spyker.sim.cluster import ClusterSimulation, SimPeerConnection, SimSession
+from spyker.sim.links import Links
+from spyker.sim.sim_process import SimDisk, SimProcess
+from spyker.tasks.built_in.quadratic import Options, Quadratic
+
+SETTINGS: dict[str, dict[str, Any]] = {
+    "spyker": {"h_inter": 3.0, "h_intra": 8.0},
+    "sync-spyker": {"h_intra": 6.0},
+    "stride": {},
+    "hierfavg": {},
+}
+
+
+class DelayedLinks(Links):
+    """Links between servers that may be slow for a while. Nothing overtakes what was sent before it."""
+
+    def __init__(self, *arguments: Any) -> None:
+        super().__init__(*arguments)
+        self.late: dict[tuple[int, int], float] = {}  # seconds more
+        self._arrived: dict[tuple[int, int], float] = {}
+
+    def between(self, now: float, sender: int, receiver: int, size: int) -> float:
+        """When a message from one server reaches another."""
+        pair = sender, receiver
+        due = super().between(now, sender, receiver, size) + self.late.get(pair, 0.0)
+        self._arrived[pair] = due = max(due, self._arrived.get(pair, 0.0))
+        return due
+
+
+class FaultyCluster(ClusterSimulation):
+    """What may happen beyond what happens to every hosted world."""
+
+    drift: tuple[float, ...] = ()
+    clouded = False
+    links: DelayedLinks
+    watched: Any  # is told what happens
+
+    def __init__(self, *arguments: Any, seed: int, **surroundings: Any) -> None:
+        super().__init__(*arguments, **surroundings)
+        self._random = np.random.default_rng((seed, 11))
+        self._noisy = False
+        self._holes: set[tuple[int, int]] = set()  # ordered pairs between which nothing passes
+        self._stalled: dict[tuple[int, int], list[tuple[SimPeerConnection, OutboxEntry]]] = {}
+        self._gone: set[int] = set()  # servers that were voted out
+        self.everybody: list[SimProcess] = []  # that ever ran
+        self.spoilt: set[str] = set()  # lineages of which there was a copy, or an older state came back
+        self.hostile: set[int] = set()  # clients that answer with anything
+
+    def now_at(self, server: int) -> Callable[[], float]:
+        """Clocks run at different speeds, and began at different times."""
+        rate = self.drift[server] if server < len(self.drift) else 1.0
+        return lambda: 1000.0 * server + rate * self.clock.now
+
+    # --- Between servers ---------------------------------------------------------------------------------------------
+
+    def carry_out(self, process: SimProcess, effect: Effect) -> None:
+        """Words may be lost, doubled, and late."""
+        if isinstance(effect, WriteFact):
+            self.watched.written(process, effect.fact)
+        elif isinstance(effect, StopProcess):
+            self.watched.stopping(process, effect.why, anew=effect.anew)
+        if self._noisy and isinstance(effect, SendControl):
+            for _ in range(int(self._random.choice([0, 1, 1, 2]))):
+                self.clock.at(self.clock.now + float(self._random.exponential(0.3)), self._said_late, process, effect)
+            return
+        super().carry_out(process, effect)
+
+    def _said_late(self, process: SimProcess, effect: Effect) -> None:
+        if process.alive:
+            super().carry_out(process, effect)
+
+    def _control_arrives(self, link: SimPeerConnection, message: ControlMessage) -> None:
+        if (link.sender.node.id, link.receiver.node.id) not in self._holes:
+            super()._control_arrives(link, message)
+
+    def _told(self, link: SimPeerConnection, posted: OutboxEntry) -> None:
+        pair = link.sender.node.id, link.receiver.node.id
+        if pair in self._holes:
+            self._stalled.setdefault(pair, []).append((link, posted))
+        else:
+            super()._told(link, posted)
+
+    def _acknowledged(self, link: SimPeerConnection, sequence: int) -> None:
+        if (link.receiver.node.id, link.sender.node.id) not in self._holes:
+            super()._acknowledged(link, sequence)
+
+    def _link(self, i: int, j: int, hello: PeerHandshake | None = None) -> None:
+        """What a server says of itself may be out of date when it arrives, and other words may have overtaken it."""
+        sender = self.processors[i]
+        if self.clock.now > 0 and sender.alive and sender.backlog is None and sender.node.server is not None:
+            due = self.clock.now + float(self._random.exponential(0.1))
+            self.schedule(due, self._greeted, i, j, sender, sender.node.handshake(j))
+        else:
+            super()._link(i, j)
+
+    def _greeted(self, i: int, j: int, sender: SimProcess, hello: PeerHandshake) -> None:
+        super()._link(i, j, hello if self.processors[i] is sender else None)
+
+    def swallow(self, a: int, b: int) -> None:
+        """Let nothing pass from one server to another."""
+        self._holes.add((a, b))
+
+    def spit_out(self, a: int, b: int) -> None:
+        """Let it pass again; what a connection has kept comes through now."""
+        self._holes.discard((a, b))
+        for link, posted in self._stalled.pop((a, b), []):
+            super()._told(link, posted)
+
+    def reset(self, a: int, b: int) -> None:
+        """Connections between two servers break, with what is on its way, and are made anew."""
+        for pair in ((a, b), (b, a)):
+            if pair in self._peer_links:
+                self._peer_links[pair].open = False
+        self._link_all([a, b], at=self.clock.now + self.reconnect)
+
+    def delay(self, a: int, b: int, seconds: float) -> None:
+        """Whatever passes between two servers is so much later than usual."""
+        self.links.late |= {(a, b): seconds, (b, a): seconds}
+
+    # --- One server --------------------------------------------------------------------------------------------------
+
+    def destroy(self, server: int) -> None:
+        """A server and its disk are gone; somebody has it replaced, and tries until that is decided."""
+        self.crash(server, lose_disk=True)
+        self.disks[server].full = False
+        self._have_replaced(server, self.disks[server].lineage)
+
+    def _have_replaced(self, server: int, lineage: str, started: bool = False) -> None:
+        """Have a seat given to a new server, and start it; and have it given again if its former one still took it."""
+        if self.disks[server].lineage != lineage or server in self._gone:
+            return
+        nodes = [p.node for p in self.processors if p.alive and p.backlog is None and p.node.server is not None]
+        newest = max((node.view for node in nodes), key=lambda view: view.epoch, default=None)
+        member = None if newest is None else newest.members.get(server)
+        if member is None or member.lineage not in (NOBODY, lineage):
+            for node in nodes[:2]:
+                if node.id != server and node.view is newest:
+                    self.change(node.id, server)
+        elif not started:
+            self.restart(server, new=True)
+            started = True
+        if not started or member is None or member.lineage != lineage:
+            self.schedule(self.clock.now + 1.0, self._have_replaced, server, lineage, started)
+
+    def add(self, region: int) -> int:
+        """Somebody announces one more server, and starts it when that is decided."""
+        server = self.places.add_server(region)
+        self.disks.append(SimDisk(server, seconds=0.01))
+        self._unsaved.append(deque())
+        self.updates_per_server.append(0)
+        self.processors.append(self._process(server))
+        self.processors[server].kill()  # it does not run yet
+        self._have_replaced(server, self.disks[server].lineage)
+        return server
+
+    def damage(self, server: int) -> None:
+        """A process is killed, and its newest checkpoint cannot be read: it notices that, and begins anew."""
+        self.crash(server)
+        self.disks[server].begin_anew()
+        self.schedule(self.clock.now + 1.0, self.restart_new, server)
+
+    def restart_new(self, server: int) -> None:
+        """Start a process that has no state."""
+        self.restart(server, new=True)
+
+    def vote_out(self, server: int) -> None:
+        """Somebody has a server removed; its clients turn to others."""
+        self._gone.add(server)
+        moved = list(self.places.remove_server(server, self.links.latency))
+        for k in moved:
+            home = self.places.homes[k]
+            assert home is not None
+            self.move(k, home)
+        self._insist(server)
+
+    def _insist(self, server: int) -> None:
+        nodes = [p.node for p in self.processors if p.alive and p.backlog is None and p.node.server is not None]
+        knowing = [node for node in nodes if server in node.view.members and node.id != server]
+        if knowing:
+            self.change(knowing[0].id, server, remove=True)
+        if self.clock.now < self.clock.end - 5:  # it may have been announced just before, and be decided on later
+            self.schedule(self.clock.now + 1.0, self._insist, server)
+
+    def start_again(self, server: int) -> None:
+        """Start a process that was killed, unless there is nothing to start from: it waits for being replaced."""
+        disk = self.disks[server]
+        if disk.read() is not None or disk.joins:
+            self.restart(server)
+
+    def _process(self, i: int, *, new: bool = False) -> SimProcess:
+        process = super()._process(i, new=new)
+        self.everybody.append(process)
+        return process
+
+    def restart(self, server: int, *, new: bool = False) -> None:
+        """Start a process anew."""
+        before = self.processors[server]
+        super().restart(server, new=new)
+        process = self.processors[server]
+        if process is not before and process.node.server is not None and not process.node._awaits_bootstrap:
+            self.watched.resumed(process)
+
+    def copy(self, server: int) -> None:
+        """Somebody starts a second process, from a copy of the first one's disk."""
+        first = self.processors[server]
+        super().copy(server)
+        if self.processors[server] is not first:
+            self.spoilt.add(first.disk.lineage)
+            self.watched.copied(first, self.processors[server])
+
+    def slow_down(self, server: int, factor: float) -> None:
+        """Everything takes a server so many times as long."""
+        self.processors[server].costs = {work: factor * cost for work, cost in self.costs.items()}
+
+    def fill_disk(self, server: int, full: bool) -> None:
+        """Nothing can be written, or can be again."""
+        self.disks[server].full = full
+
+    def slow_disk(self, server: int, seconds: float) -> None:
+        """A checkpoint takes so long."""
+        self.disks[server].seconds = seconds
+
+    def make_noise(self, noisy: bool) -> None:
+        """Words between servers get lost, doubled and late, or do not."""
+        self._noisy = noisy
+
+    # --- Clients ---------------------------------------------------------------------------------------------------
+
+    def _answer_arrives(self, session: SimSession, offered: tuple[bytes, ClientMessage]) -> None:
+        """A hostile client sends what is no number, what was not asked for, and everything twice.
+
+        What is no number is refused at the border, before any node hears of it, as in a deployment.
+        """
+        if session.client not in self.hostile:
+            super()._answer_arrives(session, offered)
+            return
+        ticket, answer = offered
+        whim = int(self._random.integers(4))
+        if whim == 0:
+            self.refused["not-finite"] += 1
+            session.open = False
+            session.process.node.disconnect_client(session.client, session)
+            session.process.go_on()
+            self._connect_soon([session.client])
+            return
+        if whim == 1:
+            super()._answer_arrives(session, (bytes(len(ticket)), answer))
+        for _ in range(2):
+            super()._answer_arrives(session, offered)
+
+    # --- Blows -------------------------------------------------------------------------------------------------------
+
+    def strike(self, fault: Fault) -> None:
+        """Something happens. Numbers stand for whoever they fall on."""
+        live = [i for i in self.places.servers if i not in self._gone]
+        n, k = len(live), fault.b % len(self.holdings)
+        learner = self.places.learners[fault.a % len(self.places.learners)]
+        a = live[fault.a % n]
+        b = live[(fault.a % n + 1 + fault.b % (n - 1)) % n] if n > 1 else a
+        then = self.clock.now + fault.seconds
+        match fault.what:
+            case "crash":
+                self.crash(a)
+                self.schedule(then, self.start_again, a)
+            case "destroy":
+                self.destroy(a)
+            case "damage":
+                self.damage(a)
+            case "restore":
+                self.back_up(a)
+                self.schedule(self.clock.now + 3.0, self._roll_back, a)
+            case "copy":
+                self.copy(a)
+            case "remove" if n > 3 and len(self.places.learners) > 1:
+                self.vote_out(learner)
+            case "add":
+                self.move(k, self.add(self.places.server_regions[a]))
+            case "cut":
+                self.cut(a, b)
+                self.schedule(then, self.heal, a, b)
+            case "one-way":
+                self.swallow(a, b)
+                self.schedule(then, self.spit_out, a, b)
+            case "isolate":
+                self.isolate(self.places.server_regions[a])
+                self.schedule(then, self.rejoin, self.places.server_regions[a])
+            case "region-cut":
+                self.cut_region(a, self.places.server_regions[a])
+                self.schedule(then, self.heal_region, a, self.places.server_regions[a])
+            case "reset":
+                self.reset(a, b)
+            case "late":
+                self.delay(a, b, float(self._random.uniform(0.2, 3.0)))
+                self.schedule(then, self.delay, a, b, 0.0)
+            case "noise":
+                self.make_noise(True)
+                self.schedule(then, self.make_noise, False)
+            case "stop":
+                process = self.processors[a]
+                process.stop()
+                self.schedule(then, process.wake)
+            case "slow":
+                self.slow_down(a, 200.0)
+                self.schedule(then, self.slow_down, a, 1.0)
+            case "full-disk":
+                self.fill_disk(a, True)
+                self.schedule(then, self.fill_disk, a, False)
+            case "slow-disk":
+                self.slow_disk(a, 0.7)
+                self.schedule(then, self.slow_disk, a, 0.01)
+            case "leave":
+                self.leave(k)
+                self.schedule(then, self._return, k, learner)
+            case "move":
+                self.move(k, learner)
+            case "hostile":
+                self.hostile.add(k)
+                self.schedule(then, self.hostile.discard, k)
+
+    def _roll_back(self, server: int) -> None:
+        lineage, backup = self.disks[server].lineage, self.backups[server]
+        if server not in self._gone and backup.lineage == lineage and backup.read() is not None:
+            self.spoilt.add(lineage)
+            self.crash(server)
+            self.restore(server)
+            self.watched.restored(server)
+            self.restart(server)
+
+    def _return(self, client: int, server: int) -> None:
+        home = self.places.homes[client]
+        if home is None:
+            self.come(client, server if server not in self._gone else self.places.learners[0])
+
+    def mend(self) -> None:
+        """Nothing goes wrong from now on."""
+        self._noisy = False
+        self.hostile.clear()
+        self.links.late.clear()
+        for pair in list(self._holes):
+            self.spit_out(*pair)
+        for process in self.everybody:
+            process.wake()
+        for i in range(len(self.processors)):
+            for j in range(i):
+                self.heal(i, j)
+        live = [i for i in self.places.servers if i not in self._gone]
+        for i in live:
+            self.disks[i].full, self.disks[i].seconds = False, 0.01
+            self.slow_down(i, 1.0)
+            for region in sorted(set(self.places.client_regions)):
+                self.heal_region(i, region)
+            self.start_again(i)
+
+
+def make_world(plan: FaultPlan, sink: Callable[[float, Fact, int | None], None]) -> FaultyCluster:
+    """The world of a plan, with everything that will happen to it."""
+    chosen = ALGORITHMS[plan.algorithm]
+    n, total = len(plan.clients), sum(plan.clients)
+    places = Placement.begin(chosen.topology, plan.clients)
+    task = Quadratic(Options(dimension=2), total, plan.seed, Training())
+    random = np.random.default_rng((plan.seed, 3))
+    distance = random.uniform(0.02, 0.15, (n, n))
+    latency = [[0.001 if i == j else float(distance[i, j]) for j in range(n)] for i in range(n)]
+    clock = Clock(plan.end)
+    parameters = chosen.Parameters(**SETTINGS[plan.algorithm])
+    setup = Setup(n, total, task.initial(), 0.2, parameters, plan.seed, now=lambda: clock.now)
+
+    def build(i: int, roster: Mapping[int, int]) -> Server:
+        return chosen.build(i, setup, roster)
+
+    world = FaultyCluster(
+        build,
+        [chosen.client(k, home or 0) for k, home in enumerate(places.homes)],
+        task.size,
+        places,
+        seed=plan.seed,
+        links=DelayedLinks(latency, 1e8, places),
+        delays=random.uniform(0.3, 0.6, total).tolist(),
+        costs={Work.NOTHING: 0.0, Work.MIX: 0.002, Work.AVERAGE: 0.004},
+        engine=InProcessEngine(task),
+        clock=clock,
+        sink=sink,
+    )
+    world.drift = plan.drift
+    world.clouded = chosen.topology is Topology.CLOUD
+    world.reconnect = 0.2
+    world.suspect_after, world.renew_after = 2.0, 4.0
+    world.rules = replace(
+        world.rules,
+        beat=0.4,
+        client_timeout=3.0,
+        join_timeout=2.0,
+        checkpoint_updates=10,
+        checkpoint_seconds=2.0,
+        save_retry=0.3,
+    )
+    for disk in world.disks:
+        disk.seconds = 0.01
+    return world

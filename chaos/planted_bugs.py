@@ -1,0 +1,167 @@
+"""Deliberately broken servers. Each bug is one that somebody could have written, and a campaign must find it.
+
+``BUGS`` has, for each, what it does to the code, a seed that shows it quickly, and words of the check that caught it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import pytest
+
+from spyker.algorithms.spyker import Spyker
+from spyker.node.effects import AcknowledgePeer, SendPeer
+from spyker.node.membership import RENEW, Membership
+from spyker.node.node import Node
+from spyker.node.outbox import Outbox, OutboxEntry
+from spyker.node.task_tokens import TaskTokens
+from spyker.node.views import View
+from spyker.protocol.server import Server
+
+
+def token_without_a_vote(patch: pytest.MonkeyPatch) -> None:
+    """Whoever misses the token makes one, without asking."""
+    propose = Membership._propose
+
+    def hasty(self: Membership, wish: Any, pause: float) -> None:
+        if wish.why == RENEW:
+            self._adopt(self.view.following(self.id))
+        else:
+            propose(self, wish, pause)
+
+    patch.setattr(Membership, "_propose", hasty)
+
+
+def tokens_of_any_epoch(patch: pytest.MonkeyPatch) -> None:
+    """A token that was given up for lost is taken for the one there is."""
+    take = Spyker.rcv_token
+
+    def gullible(self: Spyker, token: Any) -> None:
+        take(self, token if token.epoch == self.epoch else type(token)(self.epoch, token.bid, tuple(self.ages)))
+
+    patch.setattr(Spyker, "rcv_token", gullible)
+
+
+def answers_are_not_remembered(patch: pytest.MonkeyPatch) -> None:
+    """An answer that is offered again, because a connection broke, is applied again."""
+
+    def forgetful(self: TaskTokens, client: int, number: int) -> None:
+        self._check_number(client, number)
+
+    patch.setattr(TaskTokens, "redeem", forgetful)
+
+
+def told_before_saved(patch: pytest.MonkeyPatch) -> None:
+    """Other servers are told what a crash takes back."""
+    post = Outbox.post
+
+    def hasty(self: Outbox, message: Any) -> None:
+        post(self, message)
+        self.committed = self.last
+
+    patch.setattr(Outbox, "post", hasty)
+    rest = Node._perform
+
+    def and_sends(self: Node, actions: Any) -> None:
+        rest(self, actions)
+        self._effects += [SendPeer(j) for j, box in self.outboxes.items() if box.last > box.sent]
+
+    patch.setattr(Node, "_perform", and_sends)
+
+
+def acknowledged_before_saved(patch: pytest.MonkeyPatch) -> None:
+    """The sender of a message is told to forget it when it was handled, not when that is on the disk."""
+    finish = Node.finish
+
+    def hasty(self: Node, actions: Any) -> None:
+        arrival = self._queue[0]
+        finish(self, actions)
+        if arrival.peer:
+            self._effects.append(AcknowledgePeer(arrival.sender, arrival.number))
+
+    patch.setattr(Node, "finish", hasty)
+
+
+def no_fencing(patch: pytest.MonkeyPatch) -> None:
+    """A process that is told to stop goes on."""
+    patch.setattr(Membership, "fence", lambda self, why: None)
+
+
+def half_is_enough(patch: pytest.MonkeyPatch) -> None:
+    """Half of the voters are taken for a majority."""
+
+    def generous(self: View, servers: Any) -> bool:
+        voters = self.voters
+        return 2 * len(set(servers).intersection(voters)) >= len(voters) - 1
+
+    patch.setattr(View, "majority", generous)
+
+
+def no_leases(patch: pytest.MonkeyPatch) -> None:
+    """Whoever has a token uses it, also when a majority may have given it up."""
+    patch.setattr(Membership, "may_lead", lambda self: True)
+
+
+def untrained_newcomer(patch: pytest.MonkeyPatch) -> None:
+    """A server that joins begins with the first weights, and pushes them into the others."""
+    for kind in (Server, Spyker):
+        patch.setattr(kind, "take_over", lambda self, gift: None)
+
+
+def suspicion_for_ever(patch: pytest.MonkeyPatch) -> None:
+    """Who was out of reach once is never waited for again."""
+    look = Membership.update_suspects
+
+    def resentful(self: Membership) -> None:
+        before = self.suspected
+        look(self)
+        self.suspected = (self.suspected | before) & frozenset(self.others)
+
+    patch.setattr(Membership, "update_suspects", resentful)
+
+
+def outboxes_keep_everything(patch: pytest.MonkeyPatch) -> None:
+    """What a newer message makes void is kept for whoever is away."""
+
+    def hoarding(self: Outbox, message: Any) -> None:
+        self.last += 1
+        self.entries.append(OutboxEntry(self.last, message))
+
+    patch.setattr(Outbox, "post", hoarding)
+
+
+def late_greetings_are_old_states(patch: pytest.MonkeyPatch) -> None:
+    """Who has saved while its greeting was on its way is taken for one that was rolled back."""
+    recognise = Membership.authenticate
+
+    def suspicious(self: Membership, who: Any, expected: int | None = None) -> None:
+        self._met.pop(who.server, None)
+        recognise(self, who, expected)
+
+    patch.setattr(Membership, "authenticate", suspicious)
+
+
+class Bug(NamedTuple):
+    """What is broken, a seed that shows it, and what is found."""
+
+    plant: Callable[[pytest.MonkeyPatch], None]
+    seed: int
+    found: str
+
+
+TWO_TOKENS, GIVES_UP = "have a token and may use it", "must give up a state that nobody has tampered with"
+BUGS = [
+    Bug(token_without_a_vote, 619, "both had the token for exchange"),
+    Bug(tokens_of_any_epoch, 8, TWO_TOKENS),
+    Bug(answers_are_not_remembered, 13, "handles an answer twice"),
+    Bug(told_before_saved, 84, GIVES_UP),
+    Bug(acknowledged_before_saved, 47, GIVES_UP),
+    Bug(no_fencing, 8, "runs that should have stopped"),
+    Bug(half_is_enough, 7, "two lists of servers"),
+    Bug(no_leases, 2, TWO_TOKENS),
+    Bug(untrained_newcomer, 2, "began with a model of age 0.0"),
+    Bug(suspicion_for_ever, 1, "still suspects"),
+    Bug(outboxes_keep_everything, 2, "messages for server"),
+    Bug(late_greetings_are_old_states, 2, GIVES_UP),
+]

@@ -1,0 +1,13 @@
+"""A plan of faults finds what is broken on purpose, and says what it found."""
+
+import pytest
+
+from chaos.campaign import run_plan
+from chaos.fault_plan import fault_plan
+from chaos.planted_bugs import BUGS, Bug
+
+
+@pytest.mark.parametrize("bug", BUGS, ids=lambda bug: bug.plant.__name__)
+def test_a_planted_bug_is_found(bug: Bug, monkeypatch: pytest.MonkeyPatch) -> None:
+    bug.plant(monkeypatch)
+    assert bug.found in run_plan(fault_plan(bug.seed, short=True)).violation

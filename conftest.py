@@ -1,0 +1,47 @@
+"""For all tests: none may see the cache or the data of whoever runs them."""
+
+import signal
+from pathlib import Path
+
+import pytest
+from hypothesis import settings
+
+# The same examples every time, and no stopwatch: the machine may be busy.
+settings.register_profile("spyker", deadline=None, derandomize=True)
+settings.load_profile("spyker")
+
+# A shell's background jobs ignore Ctrl-C, and so would all processes that tests start and end with it.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+
+# Folders whose files take long, up to two minutes each. They come first, so that no worker is left with one at the end.
+LONG = (
+    "chaos/tests/wan",
+    "tests/library",
+    "tests/net",
+    "lab/tests/paper",
+    "lab/tests/race",
+    "tests/sweeps",
+    "tests/cli",
+    "tests/formal",
+    "tests/tasks",
+    "tests/engines",
+    "chaos/tests",
+    "tests/dashboard",
+    "tests/examples",
+)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Let long files come first."""
+    here = Path(__file__).parent
+    places = {item.nodeid: item.path.parent.relative_to(here).as_posix() for item in items}
+    items.sort(key=lambda item: LONG.index(place) if (place := places[item.nodeid]) in LONG else len(LONG))
+
+
+@pytest.fixture(autouse=True)
+def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An empty cache, and no folder of data."""
+    monkeypatch.delenv("SPYKER_DATA", raising=False)
+    monkeypatch.setenv("SPYKER_CACHE", str(tmp_path / "cache"))
+    return tmp_path / "cache"

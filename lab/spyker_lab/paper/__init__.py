@@ -1,0 +1,1 @@
+"""The tables and figures of Spyker's paper, one small declarative file each, over one runner."""
