@@ -38,7 +38,6 @@ COMMANDS = {
     "export": "spyker.cli.export:add_export",
     "new": "spyker.cli.new:add_new",
     "examples": "spyker.cli.examples:add_examples",
-    "doctor": "spyker.cli.doctor:add_doctor",
     "completion": "spyker.cli.completion:add_completion",
 }
 TO_BE_READ = ("scenario", "serve", "join", "completion")  # nothing is left of these without what they say

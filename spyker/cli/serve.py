@@ -49,12 +49,19 @@ def add_serve(commands: Any) -> None:
         help="begin from this model, the same on all servers; a safetensors file",
     )
     parser.add_argument("--insecure", action="store_true", help="plaintext, on loopback addresses only")
+    parser.add_argument(
+        "--check",
+        action="store_true",
+        help="verify configuration, certificates, addresses and folders, and end: with exit code 0 if this server "
+        "could start here, otherwise with 2 and what is wrong; changes nothing",
+    )
     add_follow(parser)
     add_dashboard(parser)
     add_data_dir(parser)
     examples(
         parser,
         "spyker serve paris.toml",
+        "spyker serve paris.toml --check  # could this server start here?",
         "spyker serve paris.toml --resume  # from its last checkpoint",
         "spyker serve paris.toml --join  # new among servers that run, after spyker members add or replace",
     )
@@ -66,10 +73,15 @@ def command_serve(args: argparse.Namespace) -> int:
     try:
         from spyker.net.server_config import load_config
         from spyker.net.server_process import serve
+        from spyker.net.start_check import check_start
     except ModuleNotFoundError as error:
         raise UsageError("serve", f"needs {error.name}, which is not installed", EXTRA) from None
+    config = load_config(args.config)
+    if args.check:
+        check_start(config, insecure=args.insecure)
+        print(f"server {config.deploy.server} can start here")
+        return 0
     with data_from(args.data_dir), Dashboard(args.dashboard) as page:
-        config = load_config(args.config)
         trackers = choose_trackers(args.follow)
         given = None if args.from_model is None else InitialModelFile(args.from_model)
         prepare_data([config.scenario])
