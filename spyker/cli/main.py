@@ -36,11 +36,8 @@ COMMANDS = {
     "clients": "spyker.cli.clients:add_clients",
     "torture": "spyker.cli.torture:add_torture",
     "export": "spyker.cli.export:add_export",
-    "new": "spyker.cli.new:add_new",
-    "examples": "spyker.cli.examples:add_examples",
-    "completion": "spyker.cli.completion:add_completion",
 }
-TO_BE_READ = ("scenario", "serve", "join", "completion")  # nothing is left of these without what they say
+TO_BE_READ = ("scenario", "serve", "join")  # nothing is left of these without what they say
 
 
 def parser(wanted: str | None = None) -> Parser:

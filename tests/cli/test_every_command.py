@@ -23,8 +23,6 @@ WITHOUT_A_TABLE = {
     "certs",
     "export",
     "race",
-    "new",
-    "completion",
     "torture",
     "dash",
     "report",
