@@ -12,12 +12,12 @@ from spyker.algorithms.builtin import COMPARED
 from spyker.api.callbacks import Callback, Callbacks
 from spyker.api.choose_trackers import choose_trackers
 from spyker.api.datasets import data_from, prepare_data
-from spyker.api.estimate import foresee
 from spyker.api.interrupts import interrupts
 from spyker.api.output_folders import new_folder, place_for_record
 from spyker.api.read_scenario import AlgorithmLike, Source, TaskLike, read_scenario
 from spyker.api.result import Run, as_frame, as_html, plotted
 from spyker.api.run import emulate, short
+from spyker.api.run_checks import warn_before
 from spyker.api.sweep import check_counts
 from spyker.engines.start_engine import start_engine
 from spyker.errors import Interrupted, UsageError
@@ -152,7 +152,7 @@ def compare(
                     initial_model = None if given is None else given.fit(layout_of(made))
                     if not done:
                         if progress:
-                            foresee([each for each in scenarios for _ in range(seeds)], made, trainers)
+                            warn_before(scenarios, made)
                         place.empty()
                     for name, chosen in zip(names, alike, strict=True):
                         if not stop.interrupted:

@@ -11,11 +11,11 @@ from pathlib import Path
 from spyker.api.callbacks import Callback, Callbacks
 from spyker.api.choose_trackers import choose_trackers, facts_up_to
 from spyker.api.datasets import data_from, prepare_data
-from spyker.api.estimate import foresee
 from spyker.api.interrupts import InterruptRequest, interrupts
 from spyker.api.output_folders import OutputFolder, new_folder, place_for_record
 from spyker.api.read_scenario import AlgorithmLike, Source, TaskLike, read_scenario
 from spyker.api.result import Run
+from spyker.api.run_checks import warn_before
 from spyker.api.save_interval import SaveInterval
 from spyker.config.scenario import Scenario
 from spyker.engines.engine import Engine
@@ -79,7 +79,7 @@ def run(
     - ``workers``: training processes, by default one per core, 0 for none; ``engine``: ``local`` or ``ray``, on the
       cluster at ``ray_address`` or on one that is started here.
     - ``data_dir``: a folder with datasets.
-    - ``progress``: whether to show how far the run is and, before a long one, about what it will take.
+    - ``progress``: whether to show how far the run is and, before it begins, what is likely to go wrong.
     - ``callbacks``: functions ``(t, fact)``, or objects with some of ``begin(scenario)``, ``fact(t, fact)`` and
       ``end(run)``. ``True`` from the function or from ``fact`` ends the run early, in good order.
     - ``follow``: who else is told the run as it goes on: ``tensorboard=DIR``, ``mlflow=URI`` (or a folder),
@@ -115,7 +115,7 @@ def run(
             with trainers, interrupts() as stop:
                 initial_model = None if given is None else given.fit(layout_of(made))
                 if progress and save is None:
-                    foresee([chosen], made, trainers)
+                    warn_before([chosen], made)
                 if save is None:
                     place.empty()
                 else:
