@@ -43,8 +43,7 @@ Callback: TypeAlias = Callable[[float, Fact], object] | BeginCallback | FactCall
 """A function ``(t, fact)``, or an object with some of the methods ``begin(scenario)``, ``fact(t, fact)``, ``end(run)``.
 
 ``True`` from the function or from ``fact`` ends the run early, in good order. What a callback raises ends it as well,
-leaves its record readable, and arrives at the caller. When a run is resumed, an object with
-``from_the_beginning = True`` is first told what happened before.
+leaves its record readable, and arrives at the caller.
 """
 
 
@@ -55,8 +54,6 @@ class EarlyStopping:
     means better by more than ``min_delta``. In a scenario, ``evaluation.patience`` does the same for the mean; with it
     a run ends at the same event every time, and it works in sweeps.
     """
-
-    from_the_beginning = True
 
     def __init__(self, patience: float, *, min_delta: float = 0.0, score: str = "mean") -> None:
         if not patience > 0:
@@ -107,12 +104,6 @@ class Callbacks:
         for callback in self._callbacks:
             if isinstance(callback, BeginCallback):
                 callback.begin(scenario)
-
-    @property
-    def from_the_beginning(self) -> list[Watch]:
-        """Who is told, when a run is resumed, what happened before."""
-        marked = [callback for callback in self._callbacks if getattr(callback, "from_the_beginning", False)]
-        return [callback.fact for callback in marked if isinstance(callback, FactCallback)]
 
     def end(self, run: Run) -> None:
         """It has ended."""

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from pathlib import Path
+from collections.abc import Sequence
 
 from spyker.config.suggest import suggest
 from spyker.errors import TrackerError, UsageError
@@ -11,7 +10,6 @@ from spyker.plots.trackers.mlflow import MLflow
 from spyker.plots.trackers.tensorboard import TensorBoard
 from spyker.plots.trackers.tracker import Tracker
 from spyker.plots.trackers.wandb import WandB
-from spyker.records import Fact, Follower
 
 TRACKERS: dict[str, type[Tracker]] = {each.name: each for each in (TensorBoard, MLflow, WandB)}
 FORMS = ", ".join(f"{name}={tracker.meaning}" for name, tracker in TRACKERS.items())
@@ -35,12 +33,3 @@ def choose_trackers(texts: Sequence[str]) -> list[Tracker]:
         except TrackerError as error:
             raise UsageError(f"--follow {text}", error.problem, error.remedy) from None
     return chosen
-
-
-def facts_up_to(folder: Path, size: int) -> Iterator[tuple[float, Fact]]:
-    """The facts in the first ``size`` bytes of a record: those that a run which is resumed goes on from."""
-    follower = Follower(folder)
-    for t, fact, _ in follower.poll():
-        if follower.offset > size:
-            return
-        yield t, fact

@@ -76,16 +76,6 @@ def test_a_comparison_and_a_sweep_are_runs_below_a_name(here: Path) -> None:
     assert len(after) == 3
 
 
-def test_a_resumed_run_is_told_whole() -> None:
-    whole = spyker.run(out="whole", follow=["tensorboard=logs"], **QUICK)
-    spyker.run(out="parts", follow=["tensorboard=logs"], callbacks=[lambda t, fact: t > 1.4], **QUICK)
-    spyker.run(out="parts", resume=True, follow=["tensorboard=logs"], progress=False, workers=0)
-    for tag in ("covered/mean", "update/count", "update/staleness"):
-        told = [(step, value) for step, _, value in scalars(Path("logs/parts"), tag)]
-        assert told == [(step, value) for step, _, value in scalars(Path("logs/whole"), tag)]
-    assert len(scalars(Path("logs/parts"), "covered/mean")) == len(evaluations(whole))
-
-
 def test_a_server_that_lost_updates_has_them_forgotten(here: Path) -> None:
     run = spyker.run(out="a", **QUICK)
     tracker = TensorBoard("logs")
@@ -269,15 +259,6 @@ def test_early_stopping_knows_what_is_better(higher: bool, stopped: list[float])
     for t, score in ((0.5, 5.0), (1.0, 6.0), (2.0, 4.0), (2.5, float("nan")), (3.0, 3.0), (3.5, 2.0)):
         ends.append(stopping.fact(t, Evaluated(0, 0, score, score, score, score, [score])))
     assert [t for t, end in zip((0.0, 0.5, 1.0, 2.0, 2.5, 3.0, 3.5), ends, strict=True) if end] == stopped
-
-
-def test_early_stopping_remembers_what_was_before_a_resumption() -> None:
-    options = QUICK | {"duration": 6.0, "settings": {"evaluation.interval": 0.5}}
-    spyker.run(out="a", callbacks=[lambda t, fact: t > 1.4], **options)
-    never = spyker.EarlyStopping(2.0, min_delta=10.0)
-    run = spyker.run(out="a", resume=True, callbacks=[never], progress=False, workers=0)
-    assert never.stopped == 2.0, "counted from the beginning, not from where it went on"
-    assert not run.finished
 
 
 @pytest.mark.parametrize("wrong", [{"patience": 0}, {"patience": 1, "min_delta": -1}, {"patience": 1, "score": "top"}])
