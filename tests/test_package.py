@@ -20,13 +20,10 @@ EXTRAS = {
     "deploy": ["cryptography", "google.protobuf", "grpc", "grpc_health", "prometheus_client"],
     "flower": ["flwr"],
     "flower-datasets": ["flwr_datasets"],
-    "mlflow": ["mlflow"],
     "page": ["starlette", "uvicorn"],
     "pandas": ["pandas"],
     "race": ["optuna"],  # and scipy, which scikit-learn brings in any case
     "ray": ["ray"],
-    "tensorboard": ["tensorboard"],
-    "wandb": ["wandb"],
 }
 """What is imported of each extra. A new extra belongs here, and into the test of what is said without it."""
 FOR_DEVELOPERS = {"dev", "docs"}
@@ -113,12 +110,9 @@ def test_it_runs_without_extras(wheel: Wheel, tmp_path: Path, task: str) -> None
         ("deploy", ["serve", "x.toml"]),
         ("deploy", ["join", "--server", "127.0.0.1:1", "--clients", "0"]),
         ("flower", ["run", "--flower", "app:app"]),
-        ("mlflow", ["run", "--task", "quadratic", "--duration", "1", "--follow", "mlflow=x"]),
         ("page", ["dash", "x"]),
         ("race", ["race", "--quick"]),
         ("ray", ["run", "--engine", "ray", "--duration", "1"]),
-        ("tensorboard", ["run", "--task", "quadratic", "--duration", "1", "--follow", "tensorboard=x"]),
-        ("wandb", ["run", "--task", "quadratic", "--duration", "1", "--follow", "wandb=x"]),
     ],
     ids=lambda value: value if isinstance(value, str) else value[0],
 )

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Protocol, TypeAlias, runtime_checkable
 
 from spyker.api.result import Run
+from spyker.config.name_lookup import NameLookup
 from spyker.config.scenario import Scenario
 from spyker.errors import UsageError
 from spyker.records import Evaluated, Fact, RunStarted
@@ -45,6 +46,26 @@ Callback: TypeAlias = Callable[[float, Fact], object] | BeginCallback | FactCall
 ``True`` from the function or from ``fact`` ends the run early, in good order. What a callback raises ends it as well,
 leaves its record readable, and arrives at the caller.
 """
+
+
+NAMES = NameLookup((), "spyker.callbacks", "module:function")
+
+
+def find_callback(text: str) -> Callback:
+    """Make the callback that a command line names.
+
+    Args:
+        text: ``NAME`` or ``NAME=ARGUMENT``. The name is ``module:function``, or that of an entry point in the group
+            ``spyker.callbacks``; the function, or class, is called with the argument, if there is one.
+
+    """
+    name, given, argument = text.partition("=")
+    NAMES.check(name, "--callback")
+    make = NAMES.find(name, "--callback")
+    if not callable(make):
+        raise UsageError("--callback", f"{name} is {type(make).__name__}", "Name a function that makes a callback")
+    callback: Callback = make(argument) if given else make()
+    return callback
 
 
 class EarlyStopping:

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 
 from spyker.algorithms.builtin import COMPARED
 from spyker.api.callbacks import Callback, Callbacks
-from spyker.api.choose_trackers import choose_trackers
 from spyker.api.datasets import data_from, prepare_data
 from spyker.api.interrupts import interrupts
 from spyker.api.output_folders import new_folder, place_for_record
@@ -24,7 +23,6 @@ from spyker.errors import Interrupted, UsageError
 from spyker.experiments.runner import with_seeds
 from spyker.plots.run_groups import RunGroups, together
 from spyker.plots.table import as_markdown, rows
-from spyker.plots.trackers.forwarding import TrackerForwarder
 from spyker.records import find_runs, write_atomically
 from spyker.records.lock import locked
 from spyker.tasks.initial_model import InitialModelFile
@@ -109,7 +107,6 @@ def compare(
     data_dir: str | os.PathLike[str] | None = None,
     progress: bool = True,
     callbacks: Sequence[Callback] = (),
-    follow: Sequence[str] = (),
 ) -> Comparison:
     """Run several algorithms, by default Stride and those of the paper, in the same world, one after the other.
 
@@ -120,7 +117,6 @@ def compare(
     """
     audience = Callbacks(callbacks)
     check_counts(seeds=seeds)
-    trackers = choose_trackers(follow)
     given = None if from_model is None else InitialModelFile(Path(from_model))
     chosen_ones = list(COMPARED) if algorithms is None else list(algorithms)
     with data_from(data_dir):
@@ -165,7 +161,6 @@ def compare(
                                     folder / run,
                                     stop,
                                     audience,
-                                    TrackerForwarder(trackers, folder / run, f"{folder.resolve().name}/{run}"),
                                     initial_model=initial_model,
                                     model=model,
                                     progress=progress,

@@ -9,7 +9,6 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from spyker.api.callbacks import Callback, Callbacks
-from spyker.api.choose_trackers import choose_trackers
 from spyker.api.datasets import data_from, prepare_data
 from spyker.api.interrupts import InterruptRequest, interrupts
 from spyker.api.output_folders import new_folder, place_for_record
@@ -22,7 +21,6 @@ from spyker.engines.start_engine import start_engine
 from spyker.errors import Interrupted
 from spyker.plots.failure_lines import FailureLines
 from spyker.plots.run_progress import LiveProgress
-from spyker.plots.trackers.forwarding import TrackerForwarder
 from spyker.records.lock import locked
 from spyker.sim.recording import record_run
 from spyker.tasks.initial_model import InitialModel, InitialModelFile
@@ -51,7 +49,6 @@ def run(
     data_dir: str | os.PathLike[str] | None = None,
     progress: bool = True,
     callbacks: Sequence[Callback] = (),
-    follow: Sequence[str] = (),
 ) -> Run:
     """Run a scenario in the emulated world and read its record back.
 
@@ -75,14 +72,11 @@ def run(
     - ``progress``: whether to show how far the run is and, before it begins, what is likely to go wrong.
     - ``callbacks``: functions ``(t, fact)``, or objects with some of ``begin(scenario)``, ``fact(t, fact)`` and
       ``end(run)``. ``True`` from the function or from ``fact`` ends the run early, in good order.
-    - ``follow``: who else is told the run as it goes on: ``tensorboard=DIR``, ``mlflow=URI`` (or a folder),
-      ``wandb=PROJECT``. One that fails later is left out, and the run goes on.
 
     Ctrl-C ends the run in good order, too, and then raises ``KeyboardInterrupt``. While a run goes on, nobody else may
     write to its folder.
     """
     audience = Callbacks(callbacks)
-    trackers = choose_trackers(follow)
     given = None if from_model is None else InitialModelFile(Path(from_model))
     with data_from(data_dir):
         chosen = read_scenario(
@@ -112,7 +106,6 @@ def run(
                     folder,
                     stop,
                     audience,
-                    TrackerForwarder(trackers, folder, folder.resolve().name),
                     initial_model=initial_model,
                     model=model,
                     progress=progress,
@@ -129,7 +122,6 @@ def emulate(
     folder: Path,
     stop: InterruptRequest,
     audience: Callbacks,
-    following: TrackerForwarder,
     *,
     initial_model: InitialModel | None,
     model: bool,
@@ -138,13 +130,11 @@ def emulate(
     """Make one run for whoever watches it."""
     with contextlib.ExitStack() as stack:
         audience.begin(scenario)
-        watches = [*audience.watches, *stack.enter_context(following).watches]
-        watches.append(FailureLines().fact)
+        watches = [*audience.watches, FailureLines().fact]
         if progress:
             bar = LiveProgress(scenario.chosen.title, scenario.duration, task.metric.name)
             watches.append(stack.enter_context(bar).fact)
-        summary = record_run(scenario, task, engine, folder, watches, stop, initial_model=initial_model, models=model)
-        following.end(summary)
+        record_run(scenario, task, engine, folder, watches, stop, initial_model=initial_model, models=model)
     stop.requested = stop.interrupted  # what a callback ended is this run alone
     run = Run(folder)
     audience.end(run)

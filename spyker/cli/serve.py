@@ -4,29 +4,23 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-from collections.abc import Sequence
-from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from spyker.api.choose_trackers import choose_trackers
 from spyker.api.datasets import data_from, prepare_data
 from spyker.api.read_scenario import read_scenario
 from spyker.cli.codes import INTERRUPTED
 from spyker.cli.dash import Dashboard, add_dashboard
 from spyker.cli.help import examples
 from spyker.cli.numbers import above_zero, zero_or_more
-from spyker.cli.options import add_data_dir, add_flower, add_follow, add_set, what_is_learnt
+from spyker.cli.options import add_data_dir, add_flower, add_set, what_is_learnt
 from spyker.config.scenario import Scenario
 from spyker.errors import UsageError
-from spyker.plots.trackers.live import forward_live
-from spyker.plots.trackers.tracker import Tracker
-from spyker.records import is_record
 from spyker.tasks.initial_model import InitialModelFile
 
 if TYPE_CHECKING:
-    from spyker.net.server_config import ServerConfig
+    pass
 
 MOST_CLIENTS = 1_000_000
 EXTRA = "Install what deployments need: pip install 'spyker-fl[deploy]'"
@@ -55,7 +49,6 @@ def add_serve(commands: Any) -> None:
         help="verify configuration, certificates, addresses and folders, and end: with exit code 0 if this server "
         "could start here, otherwise with 2 and what is wrong; changes nothing",
     )
-    add_follow(parser)
     add_dashboard(parser)
     add_data_dir(parser)
     examples(
@@ -82,21 +75,11 @@ def command_serve(args: argparse.Namespace) -> int:
         print(f"server {config.deploy.server} can start here")
         return 0
     with data_from(args.data_dir), Dashboard(args.dashboard) as page:
-        trackers = choose_trackers(args.follow)
         given = None if args.from_model is None else InitialModelFile(args.from_model)
         prepare_data([config.scenario])
         page.show(config.path(config.deploy.record))
-        with followed(config, trackers, resume=args.resume):
-            serve(config, resume=args.resume, insecure=args.insecure, join=args.join, from_model=given)
+        serve(config, resume=args.resume, insecure=args.insecure, join=args.join, from_model=given)
     return 0
-
-
-def followed(config: ServerConfig, trackers: Sequence[Tracker], *, resume: bool) -> AbstractContextManager[None]:
-    """Tell trackers what one server writes down; what an earlier life has left, too, if it is resumed."""
-    record = config.path(config.deploy.record)
-    if not trackers or (is_record(record) and not resume):  # then it will be refused
-        return nullcontext()
-    return forward_live(trackers, record, f"{config.scenario.chosen.name}/server-{config.deploy.server}")
 
 
 def add_join(commands: Any) -> None:

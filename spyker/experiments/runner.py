@@ -261,12 +261,8 @@ def run_watched(
     *,
     progress: bool = True,
     in_order: bool = False,
-    done: Callable[[Path], None] = lambda _: None,
 ) -> list[RunRecord | None]:
-    """Run scenarios and show how far they are, by the expected cost of those that are still to be run.
-
-    ``done`` is told the folder of each run that is made now, when it has ended.
-    """
+    """Run scenarios and show how far they are, by the expected cost of those that are still to be run."""
     plans = {folder_of(scenario, root): scenario for scenario in scenarios}
     finished = {folder for folder in plans if is_finished(folder)}
     work = {folder: expected_cost(scenario) for folder, scenario in plans.items() if folder not in finished}
@@ -276,8 +272,6 @@ def run_watched(
         def report(news: RunProgress) -> None:
             if news.folder in work:
                 shares[news.folder] = work[news.folder] * min(1.0, news.done / plans[news.folder].duration)
-                if news.finished and news.folder not in finished:
-                    done(news.folder)
             if news.finished:
                 finished.add(news.folder)
             if bar is not None and bar.due():
