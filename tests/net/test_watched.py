@@ -80,7 +80,7 @@ def test_panels_have_numbers_of_their_own_and_do_not_overlap() -> None:
 def test_dashboard_and_alerts_ask_for_metrics_that_exist() -> None:
     parser = pytest.importorskip("promql_parser", reason="needs the extra [dev]")
     there = set()
-    for family in Metrics(0, "spyker").collect():
+    for family in Metrics(0, "spyker").registry.collect():
         ends = {"counter": ["_total"], "histogram": ["_bucket", "_sum", "_count"], "info": ["_info"]}
         there |= {family.name + end for end in ends.get(family.type, [""])}
     asked = set()
