@@ -1,4 +1,4 @@
-"""What hatchling does for this package: its links, its README and its examples.
+"""What hatchling does for this package: its links and its README.
 
 A package index has no folders, so the README that it shows has absolute links. These and the package's own follow from
 one key of pyproject.toml, ``repository`` below ``[tool.hatch.metadata.hooks.custom]``.
@@ -8,12 +8,9 @@ import re
 from pathlib import Path
 from typing import Any
 
-from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 from hatchling.metadata.plugin.interface import MetadataHookInterface
 
 LINK = re.compile(r"(!?)(\[(?:[^\[\]]|\[[^\[\]]*\])*\])\((?!https?://|mailto:)([^()\s]+)\)")  # [text](target)
-
-LEFT = {"__pycache__", "runs"}
 
 
 class Links(MetadataHookInterface):
@@ -31,18 +28,6 @@ class Links(MetadataHookInterface):
         }
         text = (Path(self.root) / "README.md").read_text("utf-8")
         metadata["readme"] = {"content-type": "text/markdown", "text": absolute(text, repository)}
-
-
-class Examples(BuildHookInterface[Any]):
-    """Puts the examples into a wheel, where ``spyker examples`` finds them; a clone has them beside the package."""
-
-    def initialize(self, version: str, build_data: dict[str, Any]) -> None:
-        """Name every file, but for what a run or Python left there."""
-        root = Path(self.root)
-        for path in sorted((root / "examples").rglob("*")) if version != "editable" else ():
-            parts = path.relative_to(root).parts
-            if path.is_file() and not any(part in LEFT or part.startswith(".") for part in parts):
-                build_data["force_include"][str(path)] = "/".join(("spyker", *parts))
 
 
 def absolute(text: str, repository: str) -> str:

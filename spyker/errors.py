@@ -65,14 +65,6 @@ class FlowerError(RuntimeError):
     """An app that does not answer as Flower's servers expect."""
 
 
-class TrackerError(Exception):
-    """A tracker cannot be used. Says what is wrong and what to do."""
-
-    def __init__(self, problem: str, remedy: str) -> None:
-        super().__init__(f"{problem}. {remedy}")
-        self.problem, self.remedy = problem, remedy
-
-
 class DeploymentError(RuntimeError):
     """A process of a deployment had to end. Says why and, where there is one, names a remedy."""
 

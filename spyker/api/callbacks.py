@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Protocol, TypeAlias, runtime_checkable
 
 from spyker.api.result import Run
+from spyker.config.name_lookup import NameLookup
 from spyker.config.scenario import Scenario
 from spyker.errors import UsageError
 from spyker.records import Evaluated, Fact, RunStarted
@@ -43,9 +44,28 @@ Callback: TypeAlias = Callable[[float, Fact], object] | BeginCallback | FactCall
 """A function ``(t, fact)``, or an object with some of the methods ``begin(scenario)``, ``fact(t, fact)``, ``end(run)``.
 
 ``True`` from the function or from ``fact`` ends the run early, in good order. What a callback raises ends it as well,
-leaves its record readable, and arrives at the caller. When a run is resumed, an object with
-``from_the_beginning = True`` is first told what happened before.
+leaves its record readable, and arrives at the caller.
 """
+
+
+NAMES = NameLookup((), "spyker.callbacks", "module:function")
+
+
+def find_callback(text: str) -> Callback:
+    """Make the callback that a command line names.
+
+    Args:
+        text: ``NAME`` or ``NAME=ARGUMENT``. The name is ``module:function``, or that of an entry point in the group
+            ``spyker.callbacks``; the function, or class, is called with the argument, if there is one.
+
+    """
+    name, given, argument = text.partition("=")
+    NAMES.check(name, "--callback")
+    make = NAMES.find(name, "--callback")
+    if not callable(make):
+        raise UsageError("--callback", f"{name} is {type(make).__name__}", "Name a function that makes a callback")
+    callback: Callback = make(argument) if given else make()
+    return callback
 
 
 class EarlyStopping:
@@ -55,8 +75,6 @@ class EarlyStopping:
     means better by more than ``min_delta``. In a scenario, ``evaluation.patience`` does the same for the mean; with it
     a run ends at the same event every time, and it works in sweeps.
     """
-
-    from_the_beginning = True
 
     def __init__(self, patience: float, *, min_delta: float = 0.0, score: str = "mean") -> None:
         if not patience > 0:
@@ -107,12 +125,6 @@ class Callbacks:
         for callback in self._callbacks:
             if isinstance(callback, BeginCallback):
                 callback.begin(scenario)
-
-    @property
-    def from_the_beginning(self) -> list[Watch]:
-        """Who is told, when a run is resumed, what happened before."""
-        marked = [callback for callback in self._callbacks if getattr(callback, "from_the_beginning", False)]
-        return [callback.fact for callback in marked if isinstance(callback, FactCallback)]
 
     def end(self, run: Run) -> None:
         """It has ended."""

@@ -10,20 +10,18 @@ from typing import TYPE_CHECKING, Any
 
 from spyker.algorithms.builtin import COMPARED
 from spyker.api.callbacks import Callback, Callbacks
-from spyker.api.choose_trackers import choose_trackers
 from spyker.api.datasets import data_from, prepare_data
-from spyker.api.estimate import foresee
 from spyker.api.interrupts import interrupts
 from spyker.api.output_folders import new_folder, place_for_record
 from spyker.api.read_scenario import AlgorithmLike, Source, TaskLike, read_scenario
 from spyker.api.result import Run, as_frame, as_html, plotted
 from spyker.api.run import emulate, short
+from spyker.api.run_checks import warn_before
 from spyker.api.sweep import check_counts
 from spyker.engines.start_engine import start_engine
 from spyker.errors import Interrupted, UsageError
 from spyker.plots.run_groups import RunGroups, together
 from spyker.plots.table import as_markdown, rows
-from spyker.plots.trackers.forwarding import TrackerForwarder
 from spyker.records import find_runs, write_atomically
 from spyker.records.lock import locked
 from spyker.sweeps.runner import with_seeds
@@ -109,7 +107,6 @@ def compare(
     data_dir: str | os.PathLike[str] | None = None,
     progress: bool = True,
     callbacks: Sequence[Callback] = (),
-    follow: Sequence[str] = (),
 ) -> Comparison:
     """Run several algorithms, by default Stride and those of the paper, in the same world, one after the other.
 
@@ -120,7 +117,6 @@ def compare(
     """
     audience = Callbacks(callbacks)
     check_counts(seeds=seeds)
-    trackers = choose_trackers(follow)
     given = None if from_model is None else InitialModelFile(Path(from_model))
     chosen_ones = list(COMPARED) if algorithms is None else list(algorithms)
     with data_from(data_dir):
@@ -152,7 +148,7 @@ def compare(
                     initial_model = None if given is None else given.fit(layout_of(made))
                     if not done:
                         if progress:
-                            foresee([each for each in scenarios for _ in range(seeds)], made, trainers)
+                            warn_before(scenarios, made)
                         place.empty()
                     for name, chosen in zip(names, alike, strict=True):
                         if not stop.interrupted:
@@ -165,7 +161,6 @@ def compare(
                                     folder / run,
                                     stop,
                                     audience,
-                                    TrackerForwarder(trackers, folder / run, f"{folder.resolve().name}/{run}"),
                                     initial_model=initial_model,
                                     model=model,
                                     progress=progress,

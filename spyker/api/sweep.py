@@ -8,7 +8,6 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from spyker.api.choose_trackers import choose_trackers
 from spyker.api.datasets import data_from, prepare_data
 from spyker.api.interrupts import interrupts
 from spyker.api.output_folders import OutputFolder, new_folder
@@ -19,7 +18,6 @@ from spyker.engines.start_engine import available_cores
 from spyker.errors import Interrupted, UsageError
 from spyker.plots.run_groups import about, written
 from spyker.plots.samples import sample
-from spyker.plots.trackers.forwarding import forward_record
 from spyker.records import RunRecord, write_atomically
 from spyker.sweeps.runner import check_folder, folder_of, locked_folder, run_watched, with_seeds
 from spyker.sweeps.sweep_points import (
@@ -104,18 +102,15 @@ def sweep(
     out: str | os.PathLike[str] | None = None,
     data_dir: str | os.PathLike[str] | None = None,
     progress: bool = True,
-    follow: Sequence[str] = (),
 ) -> Sweep:
     """Run all combinations of the values of some keys, such as ``vary={"training.rate": [0.1, 0.2]}``.
 
     Each is run with so many ``seeds``, counted from the scenario's own, and so many ``jobs`` at a time, by default one
     per core. Everything else is as in :func:`spyker.run`. ``out`` gets a record for each run, all numbers as
     ``sweep.csv``, and a picture of them, ``sweep.png``. Finished runs are never repeated: the same ``out`` with
-    ``resume=True`` goes on after an interruption, or adds values. Whoever is to ``follow`` is told each run when it has
-    finished.
+    ``resume=True`` goes on after an interruption, or adds values.
     """
     check_counts(seeds=seeds, jobs=jobs)
-    trackers = choose_trackers(follow)
     with data_from(data_dir):
         points = [
             SweepPoint(
@@ -141,15 +136,7 @@ def sweep(
             prepare_data(scenarios, progress=progress)
             place.keep()
         with interrupts() as stop, locked_folder(folder / "runs"):
-            runs = run_watched(
-                "sweep",
-                scenarios,
-                folder / "runs",
-                jobs,
-                stop,
-                progress=progress,
-                done=lambda run: forward_record(trackers, run, f"{folder.resolve().name}/{run.name}"),
-            )
+            runs = run_watched("sweep", scenarios, folder / "runs", jobs, stop, progress=progress)
     if stop.interrupted:
         raise Interrupted(f"stopped; to go on: the same again with --out {folder} and --resume")
     folders = [folder_of(scenario, Path("runs")).as_posix() for scenario in scenarios]

@@ -33,14 +33,10 @@ COMMANDS = {
     "members": "spyker.cli.members:add_members",
     "clients": "spyker.cli.clients:add_clients",
     "export": "spyker.cli.export:add_export",
-    "new": "spyker.cli.new:add_new",
-    "examples": "spyker.cli.examples:add_examples",
-    "doctor": "spyker.cli.doctor:add_doctor",
-    "completion": "spyker.cli.completion:add_completion",
 }
 INSTALLED = "spyker.commands"
 """The group of entry points with which other packages add commands. A built-in command cannot be replaced."""
-TO_BE_READ = ("scenario", "serve", "join", "completion")  # nothing is left of these without what they say
+TO_BE_READ = ("scenario", "serve", "join")  # nothing is left of these without what they say
 
 
 def parser(wanted: str | None = None) -> Parser:

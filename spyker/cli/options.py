@@ -8,7 +8,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from spyker.api.choose_trackers import FORMS
+from spyker.api.callbacks import find_callback
 from spyker.config.algorithms import NAMES
 from spyker.config.presets import PRESETS
 from spyker.config.scenario import Scenario, parse_value
@@ -39,7 +39,6 @@ def add_scenario_options(parser: argparse.ArgumentParser, *, algorithm: bool, en
     if engine:
         add_engine(parser)
     parser.add_argument("--out", type=Path, metavar="DIR", help="where the record goes; default: a new folder in runs/")
-    add_follow(parser)
     add_data_dir(parser)
     add_set(parser)
 
@@ -52,6 +51,10 @@ def add_flower(parser: argparse.ArgumentParser) -> None:
 def add_engine(parser: argparse.ArgumentParser) -> None:
     """What one run begins from and leaves, where it trains, and what may give way to its record."""
     add_models(parser)
+    parser.add_argument(
+        "--callback", action="append", default=[], metavar="C[=ARGUMENT]",
+        help="tell a callback, too: module:function, or the name of an entry point; may be repeated",
+    )  # fmt: skip
     parser.add_argument("--workers", type=int, metavar="N", help="training processes; default: one per core")
     parser.add_argument("--engine", choices=ENGINES, default="local", help="where training runs; default: local")
     parser.add_argument("--ray-address", metavar="ADDRESS", help="a Ray cluster; default: one started on this machine")
@@ -62,14 +65,6 @@ def add_models(parser: argparse.ArgumentParser) -> None:
     """What one run begins from, and leaves."""
     parser.add_argument("--from-model", type=Path, metavar="FILE", help="begin from this model; a safetensors file")
     parser.add_argument("--no-model", action="store_false", dest="model", help="leave no models in the record")
-
-
-def add_follow(parser: argparse.ArgumentParser) -> None:
-    """Who else is told."""
-    parser.add_argument(
-        "--follow", action="append", default=[], metavar="WHO=WHERE",
-        help=f"tell a tracker, too: {FORMS}; may be repeated",
-    )  # fmt: skip
 
 
 def add_data_dir(parser: argparse.ArgumentParser) -> None:
@@ -132,9 +127,10 @@ def where(args: argparse.Namespace) -> dict[str, Any]:
         "jobs",
         "resume",
         "seeds",
-        "follow",
     )
     given = {name: getattr(args, name) for name in names if hasattr(args, name)}
+    if hasattr(args, "callback"):
+        given["callbacks"] = [find_callback(text) for text in args.callback]
     return given | {"progress": not args.quiet}
 
 

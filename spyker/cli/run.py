@@ -28,14 +28,12 @@ from spyker.plots.run_groups import RunGroups, together
 from spyker.plots.table import print_table, rows
 from spyker.plots.warning_lines import notes
 from spyker.records.model_files import model_path
-from spyker.records.resume_point import SAVE
 
 
 def add_run(commands: Any) -> None:
     """``spyker run``."""
     parser = commands.add_parser("run", help="run one algorithm in the emulated world")
     add_scenario_options(parser, algorithm=True)
-    parser.add_argument("--resume", action="store_true", help="go on with the interrupted run in --out")
     add_dashboard(parser)
     add_json(parser)
     examples(
@@ -43,7 +41,6 @@ def add_run(commands: Any) -> None:
         "spyker run --clients 200 --duration 60 --out runs/first",
         "spyker run my-world.toml --set stride.every=4 --seed 7",
         "spyker run --task own_task:spirals --algorithm fedasync",
-        "spyker run --resume --out runs/first  # after Ctrl-C, or a kill",
     )
     parser.set_defaults(command=command_run)
 
@@ -97,8 +94,6 @@ def show_run(run: Run) -> None:
     show_table(together([run.record]))
     show_notes({str(run.folder): run.summary})
     print(f"record: {run.folder}/  ·  to draw it: spyker plot {run.folder}")
-    if (run.folder / SAVE).exists():
-        print(f"not at its end; to go on: spyker run --resume --out {run.folder}")
     if model_path(run.folder).exists():
         print(f"model: {model_path(run.folder)}  ·  for PyTorch: spyker export {run.folder}")
 

@@ -4,29 +4,23 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-from collections.abc import Sequence
-from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from spyker.api.choose_trackers import choose_trackers
 from spyker.api.datasets import data_from, prepare_data
 from spyker.api.read_scenario import read_scenario
 from spyker.cli.codes import INTERRUPTED
 from spyker.cli.dash import Dashboard, add_dashboard
 from spyker.cli.help import examples
 from spyker.cli.numbers import above_zero, zero_or_more
-from spyker.cli.options import add_data_dir, add_flower, add_follow, add_set, what_is_learnt
+from spyker.cli.options import add_data_dir, add_flower, add_set, what_is_learnt
 from spyker.config.scenario import Scenario
 from spyker.errors import UsageError
-from spyker.plots.trackers.live import forward_live
-from spyker.plots.trackers.tracker import Tracker
-from spyker.records import is_record
 from spyker.tasks.initial_model import InitialModelFile
 
 if TYPE_CHECKING:
-    from spyker.net.server_config import ServerConfig
+    pass
 
 MOST_CLIENTS = 1_000_000
 EXTRA = "Install what deployments need: pip install 'spyker-fl[deploy]'"
@@ -49,12 +43,18 @@ def add_serve(commands: Any) -> None:
         help="begin from this model, the same on all servers; a safetensors file",
     )
     parser.add_argument("--insecure", action="store_true", help="plaintext, on loopback addresses only")
-    add_follow(parser)
+    parser.add_argument(
+        "--check",
+        action="store_true",
+        help="verify configuration, certificates, addresses and folders, and end: with exit code 0 if this server "
+        "could start here, otherwise with 2 and what is wrong; changes nothing",
+    )
     add_dashboard(parser)
     add_data_dir(parser)
     examples(
         parser,
         "spyker serve paris.toml",
+        "spyker serve paris.toml --check  # could this server start here?",
         "spyker serve paris.toml --resume  # from its last checkpoint",
         "spyker serve paris.toml --join  # new among servers that run, after spyker members add or replace",
     )
@@ -66,25 +66,20 @@ def command_serve(args: argparse.Namespace) -> int:
     try:
         from spyker.net.server_config import load_config
         from spyker.net.server_process import serve
+        from spyker.net.start_check import check_start
     except ModuleNotFoundError as error:
         raise UsageError("serve", f"needs {error.name}, which is not installed", EXTRA) from None
+    config = load_config(args.config)
+    if args.check:
+        check_start(config, insecure=args.insecure)
+        print(f"server {config.deploy.server} can start here")
+        return 0
     with data_from(args.data_dir), Dashboard(args.dashboard) as page:
-        config = load_config(args.config)
-        trackers = choose_trackers(args.follow)
         given = None if args.from_model is None else InitialModelFile(args.from_model)
         prepare_data([config.scenario])
         page.show(config.path(config.deploy.record))
-        with followed(config, trackers, resume=args.resume):
-            serve(config, resume=args.resume, insecure=args.insecure, join=args.join, from_model=given)
+        serve(config, resume=args.resume, insecure=args.insecure, join=args.join, from_model=given)
     return 0
-
-
-def followed(config: ServerConfig, trackers: Sequence[Tracker], *, resume: bool) -> AbstractContextManager[None]:
-    """Tell trackers what one server writes down; what an earlier life has left, too, if it is resumed."""
-    record = config.path(config.deploy.record)
-    if not trackers or (is_record(record) and not resume):  # then it will be refused
-        return nullcontext()
-    return forward_live(trackers, record, f"{config.scenario.chosen.name}/server-{config.deploy.server}")
 
 
 def add_join(commands: Any) -> None:

@@ -11,7 +11,6 @@ from typing import Any
 
 from rich.console import Console
 
-from spyker.api.choose_trackers import choose_trackers
 from spyker.api.datasets import data_from, prepare_data
 from spyker.api.interrupts import interrupts
 from spyker.api.output_folders import new_folder, place_for_record
@@ -27,7 +26,6 @@ from spyker.cli.options import (
     TASK_HELP,
     add_data_dir,
     add_flower,
-    add_follow,
     add_models,
     add_set,
     said,
@@ -38,7 +36,6 @@ from spyker.cli.serve import EXTRA
 from spyker.errors import UsageError
 from spyker.plots.run_dicts import as_dict
 from spyker.plots.run_progress import LiveProgress
-from spyker.plots.trackers.forwarding import TrackerForwarder
 from spyker.records import Fact
 from spyker.records.lock import locked
 from spyker.tasks.initial_model import InitialModelFile
@@ -65,7 +62,6 @@ def add_up(commands: Any) -> None:
     parser.add_argument("--out", type=Path, metavar="DIR", help="where the record goes; default: a new folder in runs/")
     parser.add_argument("--overwrite", action="store_true", help="replace the record that --out holds already")
     add_models(parser)
-    add_follow(parser)
     add_dashboard(parser)
     add_data_dir(parser)
     add_set(parser)
@@ -85,7 +81,6 @@ def command_up(args: argparse.Namespace) -> int:
         from spyker.net.local_cluster import LocalCluster
     except ModuleNotFoundError as error:
         raise UsageError("up", f"needs {error.name}, which is not installed", EXTRA) from None
-    trackers = choose_trackers(args.follow)
     given = None if args.from_model is None else InitialModelFile(args.from_model)
     with contextlib.ExitStack() as stack:
         page = stack.enter_context(Dashboard(args.dashboard))
@@ -109,14 +104,11 @@ def command_up(args: argparse.Namespace) -> int:
         ) as local:
             page.show(*(local.record(i) for i in range(len(local.addresses))))
             local.start(*([] if given is None else ["--from-model", str(given.path)]))
-            following = stack.enter_context(TrackerForwarder(trackers, local.folder, out.resolve().name))
             console = Console(stderr=True, quiet=args.quiet)
             with LiveProgress(scenario.chosen.title, scenario.duration, "score", console) as progress:
 
                 def tell(t: float, fact: Fact) -> None:
                     progress.fact(min(t, scenario.duration - 1e-3), fact)
-                    for watch in following.watches:
-                        watch(t, fact)
 
                 local.watch(tell, lambda: stop.requested)
         if not local.begun():
@@ -127,7 +119,6 @@ def command_up(args: argparse.Namespace) -> int:
         run = Run(out)
         for missing in local.write_models(out) if args.model else ():
             print(f"spyker: {missing}", file=sys.stderr)
-        following.end(run.summary)
         show_run(run)
         args.answer = as_dict(run.record)
         local.check_clients()  # while their logs are there

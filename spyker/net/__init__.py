@@ -22,3 +22,9 @@ how that ends, and when to try again), :mod:`~spyker.net.certificates` (who is w
 certificates and credentials, and :mod:`~spyker.net.model_export` and :mod:`~spyker.net.checkpoint_models` models for
 others.
 """
+
+import os
+
+# gRPC's C++ core knows nothing of Python's logging and repeats each failure on standard error, among the JSON lines of
+# the log, which says all of it in our own words. Whoever looks for a fault in gRPC sets the variable.
+os.environ.setdefault("GRPC_VERBOSITY", "NONE")

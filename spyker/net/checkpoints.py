@@ -8,7 +8,6 @@ what a disk did to it later is noticed when it is read, and the one before it is
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import json
 import logging
 import os
@@ -27,6 +26,7 @@ from safetensors.numpy import load_file
 from spyker.errors import CheckpointError, NoReadableCheckpointError, StateFolderError
 from spyker.protocol.codec import Array
 from spyker.records.files import sync
+from spyker.records.lock import lock
 from spyker.records.tensors import write_tensors
 
 NUMBERS, VECTORS, LOCK, NEWEST = "numbers.json", "vectors.safetensors", "lock", "newest"
@@ -61,16 +61,14 @@ class Checkpoints:
         try:
             if not folder.exists():
                 folder.mkdir(PRIVATE, parents=True)
-            self._lock = (folder / LOCK).open("w")
             os.utime(folder)  # a lock that is there already says nothing of a file system that is read-only
-        except OSError as error:
-            raise unusable(folder, error) from None
-        try:
-            fcntl.lockf(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)  # released when the process ends, however it ends
-        except OSError:
+            self._lock = lock(folder / LOCK)
+        except BlockingIOError:
             raise StateFolderError(
                 f"deploy.state: {folder} is in use by another process. Stop it, or name another folder"
             ) from None
+        except OSError as error:
+            raise unusable(folder, error) from None
         try:
             self._clear_leftovers()
         except OSError as error:

@@ -23,7 +23,6 @@ from spyker.net.client_link import ClientContext, ClientLink, ClientOptions
 from spyker.net.json_log import JsonLog
 from spyker.net.nearest_server import ServerRanking
 from spyker.net.server_config import check_address, learning_digest
-from spyker.net.stderr_capture import lines_as_json, own_stderr
 from spyker.net.training_thread import TrainingThread
 from spyker.protocol.codec import Sizes
 from spyker.tasks.client_delays import delays
@@ -138,7 +137,7 @@ async def join(
     else:
         secrets, authority = read_secrets(clients, certs, ca, credential)
         verified = grpc.ssl_channel_credentials(authority)
-    log = JsonLog(own_stderr())
+    log = JsonLog()
     log.speak_for_all()
     keep_memory()
     task = task_spec(scenario).make()
@@ -159,12 +158,11 @@ async def join(
     )
     client = scenario.chosen.client
     links = [ClientLink(client(k, 0), shared, own.__getitem__, secrets.get(k)) for k, own in connections.items()]
-    with lines_as_json(log):
-        try:
-            return await ClientProcess(links, log).run()
-        finally:
-            for own in (*connections.values(), probes):
-                await own.close()
+    try:
+        return await ClientProcess(links, log).run()
+    finally:
+        for own in (*connections.values(), probes):
+            await own.close()
 
 
 def read_secrets(

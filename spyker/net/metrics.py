@@ -1,26 +1,26 @@
 """What Prometheus can ask a server: made from its facts, and from what its node tells about links and checkpoints.
 
-Numbers are kept as plain numbers, because a server counts far more often than it is asked; they become metrics when
-somebody asks. Rates are Prometheus' business (``rate(spyker_updates_total[1m])``); here are counters. Every series
-carries the label ``server``, so that those of a deployment can be told apart and summed up.
+Rates are Prometheus' business (``rate(spyker_updates_total[1m])``); here are counters. Every series carries the label
+``server``, so that those of a deployment can be told apart and summed up.
 """
 
 from __future__ import annotations
 
 import math
 import time
-from bisect import bisect_left
-from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Iterator
-from itertools import accumulate
+from collections.abc import Callable
 from threading import Thread
 from wsgiref.simple_server import WSGIServer
 
-from prometheus_client import CollectorRegistry, start_http_server
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, InfoMetricFamily
-from prometheus_client.metrics_core import Metric
-from prometheus_client.registry import Collector
-from prometheus_client.utils import floatToGoString
+from prometheus_client import (
+    CollectorRegistry,
+    Counter,
+    Gauge,
+    Histogram,
+    Info,
+    disable_created_metrics,
+    start_http_server,
+)
 
 from spyker.errors import UsageError
 from spyker.protocol.facts import (
@@ -70,76 +70,76 @@ HISTOGRAMS = {
 }
 
 
-class Histogram:
-    """How often values up to each of some bounds were seen."""
-
-    def __init__(self, bounds: Iterable[float]) -> None:
-        self.bounds = (*bounds, float("inf"))
-        self.counts = [0] * len(self.bounds)
-        self.total = 0.0
-
-    def observe(self, value: float) -> None:
-        """One more value."""
-        self.counts[bisect_left(self.bounds, value)] += 1
-        self.total += value
-
-    def buckets(self) -> list[tuple[str, float]]:
-        """Cumulative, as Prometheus wants them."""
-        return list(zip(map(floatToGoString, self.bounds), accumulate(self.counts), strict=True))
+disable_created_metrics()  # type: ignore[no-untyped-call]  # or each counter has a second series, of its creation
 
 
-class Metrics(Collector):
+class Metrics:
     """The metrics of one server, in a registry of their own."""
 
     def __init__(self, server_id: int, algorithm: str, *, clock: Callable[[], float] = time.monotonic) -> None:
-        self._server, self._algorithm = str(server_id), algorithm
-        self._clock = clock
+        self._server, self._clock = str(server_id), clock
         self._sync_began: float | None = None
         self._round_began = clock()
-        self._gauges: dict[str, float] = dict.fromkeys(GAUGES, 0) | {"score": math.nan}
-        self._counters: dict[str, int] = dict.fromkeys(COUNTERS, 0)
         self._page: tuple[WSGIServer, Thread] | None = None
-        self._distributions = {name: Histogram(bounds) for name, (_, bounds) in HISTOGRAMS.items()}
-        self._traffic: dict[tuple[str, str], list[int]] = defaultdict(
-            lambda: [0, 0]
-        )  # by way and kind: messages, bytes
-        self._refusals: Counter[str] = Counter()
-        self._warned: frozenset[str] = frozenset()
         self._tokens = False  # whether the algorithm has one
-        self.registry = CollectorRegistry()
-        self.registry.register(self)
+        self.registry = registry = CollectorRegistry()
+        mine, kinds, me = ["server"], ["server", "kind"], self._server
+        Info("spyker_server", "which algorithm a server runs", mine, registry=registry).labels(me).info(
+            {"algorithm": algorithm}
+        )
+        self._gauges = {n: Gauge(f"spyker_{n}", doc, mine, registry=registry).labels(me) for n, doc in GAUGES.items()}
+        self._gauges["score"].set(math.nan)
+        self._counters = {
+            n: Counter(f"spyker_{n}", doc, mine, registry=registry).labels(me) for n, doc in COUNTERS.items()
+        }
+        self._distributions = {
+            n: Histogram(f"spyker_{n}", doc, mine, buckets=bounds, registry=registry).labels(me)
+            for n, (doc, bounds) in HISTOGRAMS.items()
+        }
+        self._traffic = {
+            way: [Counter(f"spyker_{way}_{u}", f"{u} {way}", kinds, registry=registry) for u in ("messages", "bytes")]
+            for way in ("sent", "received")
+        }
+        self._carried: dict[tuple[str, str], list[Counter]] = {}
+        self._refusals = Counter(
+            "spyker_refusals", "messages and connections refused", ["server", "reason"], registry=registry
+        )
+        self._warnings = Gauge(
+            "spyker_learning_warnings", "1 while something keeps the server from learning", kinds, registry=registry
+        )
+        self.learning(frozenset())
 
     def fact(self, fact: Fact, queue: int | None = None) -> None:
         """The server stated a fact."""
         match fact:
             case UpdateApplied():
-                self._counters["updates"] += 1
+                self._counters["updates"].inc()
                 self._distributions["staleness"].observe(fact.staleness)
                 gauges = self._gauges
-                gauges["age"] = fact.age
-                gauges["version"] = fact.version
+                gauges["age"].set(fact.age)
+                gauges["version"].set(fact.version)
                 if queue is not None:
-                    gauges["queue_length"] = queue
+                    gauges["queue_length"].set(queue)
             case Merged():
-                self._counters["merges"] += 1
-                self._gauges["age"] = fact.age
+                self._counters["merges"].inc()
+                self._gauges["age"].set(fact.age)
                 if not self._tokens:  # all merges come at once, at the end
                     self._sync_ended()
             case TokenArrived():
                 self.token(held=True)
             case UpdateClipped():
-                self._counters["shortened_answers"] += 1
+                self._counters["shortened_answers"].inc()
             case UpdateRejected():
-                self._counters["refused_answers"] += 1
+                self._counters["refused_answers"].inc()
             case ClientQuarantined():
-                self._counters["quarantines"] += 1
+                self._counters["quarantines"].inc()
             case SyncStarted() | EarlySyncStarted():
-                self._counters["synchronisations"] += 1
+                self._counters["synchronisations"].inc()
                 self._sync_began = self._clock()
             case Evaluated():
-                self._gauges["score"] = fact.mean
+                self._gauges["score"].set(fact.mean)
             case RoundEnded() | CloudRoundEnded():
-                self._counters["rounds"] += 1
+                self._counters["rounds"].inc()
                 now = self._clock()
                 self._distributions["round_seconds"].observe(now - self._round_began)
                 self._round_began = now
@@ -154,7 +154,7 @@ class Metrics(Collector):
 
     def token(self, *, held: bool) -> None:
         """Whether the server holds the token."""
-        self._gauges["token_held"] = held
+        self._gauges["token_held"].set(held)
 
     def sent(self, kind: str, nbytes: int) -> None:
         """A message went out."""
@@ -168,34 +168,37 @@ class Metrics(Collector):
         self._count("received", kind, nbytes)
 
     def _count(self, way: str, kind: str, nbytes: int) -> None:
-        carried = self._traffic[way, kind]
-        carried[0] += 1
-        carried[1] += nbytes
+        if (way, kind) not in self._carried:  # looking up labels costs more than counting
+            self._carried[way, kind] = [unit.labels(self._server, kind) for unit in self._traffic[way]]
+        messages, size = self._carried[way, kind]
+        messages.inc()
+        size.inc(nbytes)
 
     def refused(self, reason: str) -> None:
         """Something was refused. Reasons are few and our own words, never what a stranger sent."""
-        self._refusals[reason] += 1
+        self._refusals.labels(self._server, reason).inc()
 
     def learning(self, warned: frozenset[str]) -> None:
         """Warnings of these kinds hold now, and no others."""
-        self._warned = warned
+        for kind in (NO_UPDATES, NO_PROGRESS, COLLAPSED):
+            self._warnings.labels(self._server, kind).set(kind in warned)
 
     def clients(self, n: int) -> None:
         """So many clients are connected now."""
-        self._gauges["connected_clients"] = n
+        self._gauges["connected_clients"].set(n)
 
     def saved(self, version: int, seconds: float) -> None:
         """A checkpoint with this version is on the disk; it took so long."""
-        self._gauges["saved_version"] = version
+        self._gauges["saved_version"].set(version)
         self._distributions["checkpoint_seconds"].observe(seconds)
 
     def lost(self, n: int) -> None:
         """So many updates were lost in a crash."""
-        self._counters["lost_updates"] += n
+        self._counters["lost_updates"].inc(n)
 
     def dropped(self, n: int) -> None:
         """So many facts are not, or no longer, in the record."""
-        self._counters["dropped_facts"] += n
+        self._counters["dropped_facts"].inc(n)
 
     def _sync_ended(self) -> None:
         """A synchronisation that this server started is over."""
@@ -222,44 +225,3 @@ class Metrics(Collector):
             server.shutdown()
             server.server_close()
             thread.join()
-
-    def collect(self) -> Iterator[Metric]:
-        """Everything as it is now. Another thread asks; copies are taken before anything is looked through."""
-        mine = [self._server]
-        info = InfoMetricFamily("spyker_server", "which algorithm a server runs", labels=["server"])
-        info.add_metric(mine, {"algorithm": self._algorithm})
-        yield info
-        for name, doc in GAUGES.items():
-            gauge = GaugeMetricFamily(f"spyker_{name}", doc, labels=["server"])
-            gauge.add_metric(mine, self._gauges[name])
-            yield gauge
-        for name, doc in COUNTERS.items():
-            counter = CounterMetricFamily(f"spyker_{name}", doc, labels=["server"])
-            counter.add_metric(mine, self._counters[name])
-            yield counter
-        traffic = dict(self._traffic)
-        for way in ("sent", "received"):
-            for i, unit in enumerate(("messages", "bytes")):
-                counter = CounterMetricFamily(f"spyker_{way}_{unit}", f"{unit} {way}", labels=["server", "kind"])
-                for (direction, kind), carried in traffic.items():
-                    if direction == way:
-                        counter.add_metric([*mine, kind], carried[i])
-                yield counter
-        counter = CounterMetricFamily(
-            "spyker_refusals", "messages and connections refused", labels=["server", "reason"]
-        )
-        for reason, count in dict(self._refusals).items():
-            counter.add_metric([*mine, reason], count)
-        yield counter
-        warnings = GaugeMetricFamily(
-            "spyker_learning_warnings", "1 while something keeps the server from learning", labels=["server", "kind"]
-        )
-        warned = self._warned
-        for kind in (NO_UPDATES, NO_PROGRESS, COLLAPSED):
-            warnings.add_metric([*mine, kind], kind in warned)
-        yield warnings
-        for name, (doc, _) in HISTOGRAMS.items():
-            histogram = HistogramMetricFamily(f"spyker_{name}", doc, labels=["server"])
-            distribution = self._distributions[name]
-            histogram.add_metric(mine, distribution.buckets(), distribution.total)
-            yield histogram

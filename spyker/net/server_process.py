@@ -47,7 +47,6 @@ from spyker.net.server_config import (
     wait_for,
 )
 from spyker.net.state_folder import RestartAsNewMember, open_state
-from spyker.net.stderr_capture import lines_as_json, own_stderr
 from spyker.node.control_messages import ProcessIncarnation
 from spyker.node.effects import MembershipChanged
 from spyker.node.inbox import MOST_DATA, NodeOptions
@@ -87,22 +86,19 @@ def serve(
     else:
         check_certificate(config)
     os.umask(RECORDS_UMASK)
-    log = JsonLog(own_stderr(), server=config.deploy.server)
-    with lines_as_json(log):
-        while True:
-            process = None
-            try:
-                process = ServerProcess(
-                    config, resume=resume, insecure=insecure, join=join, log=log, from_model=from_model
-                )
-                asyncio.run(process.run())
-                return
-            except RestartAsNewMember as why:
-                log.warning("begins-anew", why=str(why))
-                if process is not None:
-                    process.checkpoints.close()
-                begin_anew(config.path(config.deploy.state))
-                resume = join = True
+    log = JsonLog(server=config.deploy.server)
+    while True:
+        process = None
+        try:
+            process = ServerProcess(config, resume=resume, insecure=insecure, join=join, log=log, from_model=from_model)
+            asyncio.run(process.run())
+            return
+        except RestartAsNewMember as why:
+            log.warning("begins-anew", why=str(why))
+            if process is not None:
+                process.checkpoints.close()
+            begin_anew(config.path(config.deploy.state))
+            resume = join = True
 
 
 class ServerProcess:

@@ -7,7 +7,6 @@ from typing import Any
 from spyker.plots.curves import curve, targets
 from spyker.records import RunRecord
 from spyker.records.model_files import model_path
-from spyker.records.resume_point import SAVE
 
 
 def as_dict(run: RunRecord) -> dict[str, Any]:
@@ -23,7 +22,6 @@ def as_dict(run: RunRecord) -> dict[str, Any]:
         "servers": len(start.servers),
         "world": start.world,
         "finished": points.finished,
-        "resumable": (run.folder / SAVE).exists(),
         "model": model if model.exists() else None,
         "metric": points.metric,
         "higher_is_better": points.higher_is_better,

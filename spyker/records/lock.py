@@ -1,12 +1,13 @@
-"""One writer per record: whoever writes a run holds a lock on a file in its folder, which goes when the run is over.
+"""One writer per folder: whoever writes there holds a lock on a file in it.
 
 The lock is the kernel's, and vanishes with the process however that ends. The file may outlive a kill; without the lock
-it means nothing, and is no part of the record.
+it means nothing. That of a record goes when the run is over, and is no part of the record.
 """
 
 from __future__ import annotations
 
 import contextlib
+import errno
 import fcntl
 import os
 from collections.abc import Iterator
@@ -22,7 +23,11 @@ def locked(folder: Path) -> Iterator[None]:
     """Have a record to oneself, or be refused because somebody else writes it."""
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / GOES_ON
-    with lock(path) as file:
+    try:
+        file = lock(path, required=False)
+    except BlockingIOError as error:
+        raise goes_on(folder, error) from None
+    with file:
         try:
             yield
         finally:
@@ -34,15 +39,33 @@ def check_unlocked(folder: Path) -> None:
     """Refuse a folder that is written to at this moment, or that holds such a record. This changes nothing."""
     for path in (folder / GOES_ON, *folder.glob(f"*/{GOES_ON}")):
         with contextlib.suppress(FileNotFoundError, NotADirectoryError, PermissionError), path.open("rb") as file:
-            take(file, path, fcntl.LOCK_SH)
+            try:
+                take(file, fcntl.LOCK_SH, required=False)
+            except BlockingIOError as error:
+                raise goes_on(path.parent, error) from None
 
 
-def lock(path: Path) -> IO[bytes]:
-    """A locked file, at its place and with our process in it."""
+def goes_on(folder: Path, error: BlockingIOError) -> RecordError:
+    """Say that a record is being written."""
+    return RecordError(f"{folder}: this run still goes on (process {error.strerror}). Wait for it, or end it")
+
+
+def lock(path: Path, *, required: bool = True) -> IO[bytes]:
+    """Open and lock a file, with our process in it. Whoever closes it releases the lock.
+
+    Args:
+        path: the file, which is made if need be.
+        required: refuse a file system that knows no locks; otherwise nobody is refused there.
+
+    Raises:
+        BlockingIOError: somebody else has the lock; ``strerror`` is the number of that process.
+        OSError: the file cannot be opened or locked.
+
+    """
     while True:
         file = path.open("a+b")  # as it is: it may be somebody's
         try:
-            take(file, path, fcntl.LOCK_EX)
+            take(file, fcntl.LOCK_EX, required=required)
             if is_at(file, path):
                 file.truncate(0)
                 file.write(f"{os.getpid()}\n".encode())
@@ -54,18 +77,17 @@ def lock(path: Path) -> IO[bytes]:
         file.close()  # its owner has removed it in between
 
 
-def take(file: IO[bytes], path: Path, kind: int) -> None:
-    """Lock a file, unless a run goes on."""
+def take(file: IO[bytes], kind: int, *, required: bool) -> None:
+    """Lock an open file, unless somebody else has it."""
     try:
         fcntl.flock(file, kind | fcntl.LOCK_NB)
     except BlockingIOError:
         file.seek(0)
         process = file.read().decode("ascii", "replace").strip() or "unknown"
-        raise RecordError(
-            f"{path.parent}: this run still goes on (process {process}). Wait for it, or end it"
-        ) from None
+        raise BlockingIOError(errno.EWOULDBLOCK, process) from None
     except OSError:
-        return  # a file system that knows no locks: then nobody is refused
+        if required:
+            raise
 
 
 def is_at(file: IO[bytes], path: Path) -> bool:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import IO, Any
@@ -97,12 +96,6 @@ class RecordWriter:
         before.close()
         self._length = 0
         return make_room(self.folder, self._server, self._limit - segment_limit(self._limit))
-
-    def flush(self) -> int:
-        """Hand everything over to the disk, and return how many bytes of facts there are."""
-        self._facts.flush()
-        os.fsync(self._facts.fileno())
-        return self.size
 
     def close(self, summary: Mapping[str, Any] | None) -> None:
         """Finish the stream of facts and, if the run got that far, write the summary."""

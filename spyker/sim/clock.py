@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gc
 import heapq
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import Any, TypeAlias
 
 Event: TypeAlias = tuple[float, int, Callable[[Any, Any], None], Any, Any]
@@ -59,24 +59,6 @@ class Clock:
             else:
                 self._slices[number] = [(time, scheduled, do, a, b)]
                 heapq.heappush(self._turns, number)
-
-    @property
-    def scheduled(self) -> int:
-        """How many things were scheduled so far."""
-        return self._scheduled
-
-    def pending(self) -> list[Event]:
-        """What is to happen, in its order."""
-        later = [event for pile in self._slices.values() for event in pile]
-        return sorted([*self._present, *later], key=lambda event: event[:2])
-
-    def go_on(self, now: float, happened: int, scheduled: int, events: Iterable[Event]) -> None:
-        """Be what another clock was, with what was pending there."""
-        self.now, self.happened, self._slice = now, happened, int(now * self._per_second)
-        for time, number, do, a, b in events:
-            self._scheduled = number - 1
-            self.at(time, do, a, b)
-        self._scheduled = scheduled
 
     def finish(self) -> None:
         """Make now the end."""

@@ -6,7 +6,7 @@ are held back until its scores are there: the record stays in the order of time.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from spyker.config.scenario import Evaluation
 from spyker.engines.engine import Engine, EvaluateJob
@@ -31,16 +31,13 @@ class Evaluator:
         start: RunStarted,
         plan: Evaluation,
         sink: Sink,
-        rest: Callable[[], None] = lambda: None,
         task: Task | None = None,
     ) -> None:
-        """``rest`` is called when an evaluation is under way and nothing else is: the world may be looked at then."""
         self.clock, self.engine, self.start, self.plan, self.sink = clock, engine, start, plan, sink
-        self.rest, self.task = rest, task
+        self.task = task
         self.measured: list[MetricEvaluated] = []  # in the last evaluation, besides the metric
         self.history: list[tuple[float, Evaluated]] = []
         self.turn = 0
-        self.given = False  # whether the run began from a model that was trained before
         self._plateau, self._seen = Plateau(higher_is_better=start.higher_is_better), 0
         self._pending: tuple[float, int, int, list[EvaluateJob]] | None = None
         self._held: list[tuple[float, Fact, int | None]] = []
@@ -82,7 +79,6 @@ class Evaluator:
         following = min(self.turn * self.plan.interval, self.clock.end)
         if following > self.clock.now:
             self.clock.at(following, self.evaluate, world, servers)
-        self.rest()
 
     def settle(self) -> None:
         """Wait for the scores of the evaluation under way, and let go of what was held back."""

@@ -8,10 +8,9 @@ from typing import Any, TypeAlias
 
 from spyker.config.scenario import Scenario, dump
 from spyker.engines.engine import Engine
+from spyker.errors import RecordWriteError
 from spyker.records import Fact, RecordWriter
-from spyker.sim.autosave import Autosave
 from spyker.sim.clock import StopRequest
-from spyker.sim.record_failure import record_write_error
 from spyker.sim.simulate import simulate
 from spyker.tasks.final_models import write_models
 from spyker.tasks.initial_model import InitialModel
@@ -34,20 +33,14 @@ def record_run(
     *,
     initial_model: InitialModel | None = None,
     models: bool = False,
-    saves: Autosave | None = None,
 ) -> dict[str, Any]:
     """Run a scenario and return its summary. Whatever happens, a record that can be read is left in ``folder``.
 
     With ``models`` a run that ends in good order, be it early, leaves the models that it led to. Who makes thousands of
-    runs for a table has no use for them. With ``saves``, an interrupted run can be resumed, or goes on.
+    runs for a table has no use for them.
     """
     stop = stop or StopRequest()
-    resumed = saves is not None and saves.save is not None
-    if saves is not None and resumed:
-        saves.take_back()
-    writer, summary = RecordWriter(folder, dump(with_task_defaults(scenario, task)), append=resumed), None
-    if saves is not None:
-        saves.writer = writer
+    writer, summary = RecordWriter(folder, dump(with_task_defaults(scenario, task))), None
 
     def sink(t: float, fact: Fact, queue: int | None) -> None:
         try:
@@ -74,13 +67,18 @@ def record_run(
             stop,
             initial_model=initial_model,
             leave=leave if models else None,
-            saves=saves,
         )
     finally:
         try:
             writer.close(summary)
         except OSError as error:
             raise record_write_error(folder, error) from None
-    if saves is not None and summary["finished"]:
-        saves.end()
     return summary
+
+
+def record_write_error(folder: Path, error: OSError) -> RecordWriteError:
+    """What to say when a record cannot be written any more."""
+    return RecordWriteError(
+        f"{folder} takes no more of the run ({error.strerror}); what facts.jsonl holds can be read. "
+        "Make room, or choose another --out"
+    )

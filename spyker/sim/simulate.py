@@ -19,7 +19,6 @@ from spyker.sim.cluster import ClusterSimulation
 from spyker.sim.evaluator import Evaluator
 from spyker.sim.links import Links
 from spyker.sim.round_times import round_times
-from spyker.sim.snapshot import SnapshotStore, restore_snapshot, save
 from spyker.sim.world import BareServerSimulation, Simulation, Sink
 from spyker.tasks.client_delays import delays
 from spyker.tasks.initial_model import InitialModel
@@ -40,26 +39,18 @@ def simulate(
     faults: Callable[[ClusterSimulation], None] | None = None,
     initial_model: InitialModel | None = None,
     leave: Leave | None = None,
-    saves: SnapshotStore | None = None,
 ) -> dict[str, Any]:
     """Run a resolved scenario, tell ``sink`` every fact, and return the summary.
 
     A run that ``stop`` ends early has a summary of what happened until then. With ``faults``, or an outage in the
     scenario, servers are whole processes, and ``faults`` may arrange what happens to them before they begin. They begin
-    from the task's own W⁰, or from an ``initial_model``; or they go on from where the ``saves`` of an interrupted run
-    are.
+    from the task's own W⁰, or from an ``initial_model``.
     """
     scenario = with_task_defaults(scenario, task)
     places = scenario.placement()
     clock = Clock(scenario.duration, places.client_count)
     started = run_started(scenario, task.metric.name, task.metric.higher_is_better)
-    saved = None if saves is None else saves.saved
-
-    def rest() -> None:
-        if saves is not None and saves.due():
-            save(world, evaluator, saves)
-
-    evaluator = Evaluator(clock, engine, started, scenario.evaluation, sink, rest, task)
+    evaluator = Evaluator(clock, engine, started, scenario.evaluation, sink, task)
     outage = scenario.world.outage
     initial = task.initial() if initial_model is None else initial_model.weights
     hosted = outage is not None or faults is not None
@@ -72,25 +63,19 @@ def simulate(
         if faults is not None:
             faults(world)
     try:
-        if saved is not None:
-            restore_snapshot(saved, world, evaluator)
-        else:
-            sink(0.0, started, None)
-            if initial_model is not None:
-                evaluator.given = True
-                sink(0.0, initial_model.fact, None)
-            world.start()
-            evaluator.evaluate(world, places.learners)
+        sink(0.0, started, None)
+        if initial_model is not None:
+            sink(0.0, initial_model.fact, None)
+        world.start()
+        evaluator.evaluate(world, places.learners)
         finished = clock.run(stop or StopRequest())
         evaluator.settle()
         failures.check(ended=finished)
-        if not finished and saves is not None:
-            save(world, evaluator, saves)
     finally:
         engine.cancel()
     if leave is not None:
         leave(clock.now, [world.processors[i].server.weights.snapshot() for i in places.learners])
-    return summarise(started, count(scenario, initial.size, world, evaluator, places, finished))
+    return summarise(started, count(scenario, initial_model, world, evaluator, places, finished))
 
 
 def make_world(
@@ -147,9 +132,15 @@ def make_world(
 
 
 def count(
-    scenario: Scenario, parameters: int, world: Simulation, evaluator: Evaluator, places: Placement, finished: bool
+    scenario: Scenario,
+    initial_model: InitialModel | None,
+    world: Simulation,
+    evaluator: Evaluator,
+    places: Placement,
+    finished: bool,
 ) -> Totals:
     """The totals of a run."""
+    parameters = world.processors[0].server.weights.snapshot().size
     failed = () if world.failures is None else world.failures.by_client.values()
     for failure in failed:
         places.move_client(failure.client, None)
@@ -183,7 +174,7 @@ def count(
         measured=evaluator.measured,
         reports=world.reports,
         scores=scores,
-        given=evaluator.given,
+        given=initial_model is not None,
         times=round_times(scenario, parameters),
         failed=[FailedClient(failure.client, failure.time, failure.reason) for failure in failed],
     )

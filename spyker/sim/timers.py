@@ -18,18 +18,8 @@ class SimTimers:
 
     def start(self, timer: str, seconds: float) -> None:
         """Let a timer run, from now."""
-        self.clock.at(self.clock.now + seconds, self.due, timer, self.mark(timer))
-
-    def mark(self, timer: str, *, runs: bool = True) -> object:
-        """What a timer on the clock is known by; it is of no use if the timer was stopped, or started anew."""
-        mark = object()
-        if runs:
-            self._marks[timer] = mark
-        return mark
-
-    def runs(self, timer: str, mark: object) -> bool:
-        """Whether this is the timer's mark still."""
-        return self._marks.get(timer) is mark
+        self._marks[timer] = mark = object()  # of no use once the timer was stopped, or started anew
+        self.clock.at(self.clock.now + seconds, self.due, timer, mark)
 
     def stop(self, timer: str) -> None:
         """Let it be."""
@@ -41,6 +31,6 @@ class SimTimers:
 
     def due(self, timer: str, mark: object) -> None:
         """A timer on the clock has run out."""
-        if self.runs(timer, mark):
+        if self._marks.get(timer) is mark:
             del self._marks[timer]
             self.ring(timer)

@@ -8,7 +8,6 @@ itself: that keeps all cores busy without any run waiting for another, and resul
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import hashlib
 import multiprocessing
 import multiprocessing.connection
@@ -29,6 +28,7 @@ from spyker.engines.start_engine import available_cores
 from spyker.errors import DivergenceError, RunFailedError, UsageError
 from spyker.plots.progress_bar import ProgressBar
 from spyker.records import Fact, RunRecord, is_record
+from spyker.records.lock import lock
 from spyker.records.run_facts import FORMAT
 from spyker.sim.clock import StopRequest
 from spyker.sim.recording import record_run
@@ -235,13 +235,13 @@ def check_folder(out: Path, *, resume: bool) -> None:
 def locked_folder(root: Path) -> Iterator[None]:
     """Have a folder of runs to oneself: two commands at once would write into each other's runs."""
     root.mkdir(parents=True, exist_ok=True)
-    with (root / LOCK).open("w") as lock:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)  # released when the process ends, however it ends
-        except OSError:
-            raise UsageError(
-                "--out", f"{root.parent} is in use by another command", "Wait for it, or choose another folder"
-            ) from None
+    try:
+        held = lock(root / LOCK, required=False)
+    except BlockingIOError:
+        raise UsageError(
+            "--out", f"{root.parent} is in use by another command", "Wait for it, or choose another folder"
+        ) from None
+    with held:
         for leftover in root.glob(".*/"):  # of runs that a kill interrupted
             shutil.rmtree(leftover)
         yield
@@ -261,12 +261,8 @@ def run_watched(
     *,
     progress: bool = True,
     in_order: bool = False,
-    done: Callable[[Path], None] = lambda _: None,
 ) -> list[RunRecord | None]:
-    """Run scenarios and show how far they are, by the expected cost of those that are still to be run.
-
-    ``done`` is told the folder of each run that is made now, when it has ended.
-    """
+    """Run scenarios and show how far they are, by the expected cost of those that are still to be run."""
     plans = {folder_of(scenario, root): scenario for scenario in scenarios}
     finished = {folder for folder in plans if is_finished(folder)}
     work = {folder: expected_cost(scenario) for folder, scenario in plans.items() if folder not in finished}
@@ -276,8 +272,6 @@ def run_watched(
         def report(news: RunProgress) -> None:
             if news.folder in work:
                 shares[news.folder] = work[news.folder] * min(1.0, news.done / plans[news.folder].duration)
-                if news.finished and news.folder not in finished:
-                    done(news.folder)
             if news.finished:
                 finished.add(news.folder)
             if bar is not None and bar.due():

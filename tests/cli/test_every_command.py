@@ -23,9 +23,7 @@ WITHOUT_A_TABLE = {
     "join",
     "certs",
     "export",
-    "new",
     "race",
-    "completion",
     "dash",
     "report",
 }

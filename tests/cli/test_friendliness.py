@@ -215,7 +215,6 @@ def test_the_module_is_the_program(tmp_path: Path) -> None:
             ["members", "lst", "c.toml"],
             "what: is 'lst'. Did you mean 'list'? Choose one of: list, add, remove, replace",
         ),
-        (["completion", "tcsh"], "shell: is 'tcsh'. Did you mean 'zsh'? Choose one of: bash, zsh, fish"),
         (["clients", "lst", "certs"], "what: is 'lst'. Did you mean 'list'? Choose one of: list, add, remove"),
         (["run", "--engine", "locl"], "--engine: is 'locl'. Did you mean 'local'? Choose one of: local, ray"),
         (["members", "list"], "CONFIG: is missing. See spyker members --help"),

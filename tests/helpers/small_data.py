@@ -14,6 +14,7 @@ from spyker.tasks.data.catalogue import DATASETS
 from spyker.tasks.data.dataset import Dataset, PreparedArray, RawFile
 
 TRAIN, TEST = 200, 40
+NOWHERE = "http://127.0.0.1:9/{name}"
 
 
 def idx(array: np.ndarray) -> bytes:
@@ -63,8 +64,8 @@ def small(name: str) -> Dataset:
             for f in real.files
         ),
         arrays=tuple(prepared(p.name, arrays[p.name]) for p in real.arrays),
-        mirrors=(),
-        package=None,
+        url=NOWHERE,
+        checksums={},
     )
 
 
@@ -81,7 +82,7 @@ def tiny() -> tuple[Dataset, dict[str, bytes]]:
 
     files = tuple(RawFile(n, len(c), hashlib.sha256(c).hexdigest(), (f"{n}.other",)) for n, c in content.items())
     arrays = tuple(prepared(n, a) for n, a in parse(content).items())
-    return Dataset("tiny", "two files", files, arrays, parse, ()), content
+    return Dataset("tiny", "two files", files, arrays, parse, NOWHERE), content
 
 
 def write_files(folder: Path, content: Mapping[str, bytes], packing: str = "") -> Path:

@@ -21,15 +21,12 @@ QUICK: dict[str, Any] = {"task": "quadratic", "duration": 3.0, "clients": 8, "pr
 RUN = ["run", "--task", "quadratic", "--duration", "1", "--clients", "8", "--out"]
 
 LIVE = """
-import sys, spyker, spyker.api.save_interval
-saved, out = sys.argv[1:]
-if saved == "saved":
-    spyker.api.save_interval.SECONDS = spyker.api.save_interval.SHARE = 0
+import sys, spyker
 def wait(t, fact):
-    if t > (1.5 if saved == "saved" else 0):
+    if t > 1.5:
         print("waiting", flush=True)
         sys.stdin.readline()
-spyker.run(task="quadratic", duration=3.0, clients=8, progress=False, out=out, callbacks=[wait])
+spyker.run(task="quadratic", duration=3.0, clients=8, progress=False, out="a", callbacks=[wait])
 """
 COMPARED = """
 import sys, spyker
@@ -52,9 +49,9 @@ def files(folder: str) -> dict[str, bytes]:
 
 
 @contextmanager
-def going_on(program: str, *words: str) -> Iterator[subprocess.Popen[bytes]]:
+def going_on(program: str) -> Iterator[subprocess.Popen[bytes]]:
     """A process that runs something and waits in the midst of it for its standard input to end."""
-    command = [sys.executable, "-c", program, *words]
+    command = [sys.executable, "-c", program]
     process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
     try:
         assert process.stdout is not None
@@ -65,12 +62,10 @@ def going_on(program: str, *words: str) -> Iterator[subprocess.Popen[bytes]]:
         process.communicate()
 
 
-@pytest.mark.parametrize("saved", ["saved", "nothing saved"])
-def test_nobody_else_writes_to_a_run_that_goes_on(saved: str, capsys: pytest.CaptureFixture[str]) -> None:
-    with going_on(LIVE, saved, "a") as process:
+def test_nobody_else_writes_to_a_run_that_goes_on(capsys: pytest.CaptureFixture[str]) -> None:
+    with going_on(LIVE) as process:
         before = files("a")
-        assert ("resume.safetensors" in before) == (saved == "saved")
-        for command in (["run", "--resume", "--out", "a"], [*RUN, "a"], [*RUN, "a", "--overwrite"]):
+        for command in ([*RUN, "a"], [*RUN, "a", "--overwrite"]):
             assert main(command) == 2
             refusal = f"spyker: a: this run still goes on (process {process.pid}). Wait for it, or end it\n"
             assert capsys.readouterr().err == refusal
@@ -82,11 +77,11 @@ def test_nobody_else_writes_to_a_run_that_goes_on(saved: str, capsys: pytest.Cap
 
 
 def test_nothing_goes_on_after_a_kill() -> None:
-    with going_on(LIVE, "saved", "a") as process:
+    with going_on(LIVE) as process:
         process.send_signal(signal.SIGKILL)
         process.wait(60)
     assert ".goes-on" in files("a"), "a file without a lock"
-    assert main(["run", "--resume", "--out", "a"]) == 0
+    spyker.run(out="a", overwrite=True, **QUICK)
     spyker.run(out="whole", **QUICK)
     assert files("a") == files("whole")
     Path("b").mkdir()

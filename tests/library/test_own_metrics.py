@@ -89,13 +89,6 @@ def test_the_table_has_a_column_for_each(measured: spyker.Run) -> None:
     assert float(cells[4]) >= float(cells[3])  # the worst server has the larger loss
 
 
-def test_an_interrupted_run_goes_on_with_the_same_bytes(measured: spyker.Run, tmp_path: Path) -> None:
-    run(tmp_path / "r", callbacks=[lambda t, fact: t > 1.9])  # some clients report no more
-    spyker.run(task=measuring_task.make, resume=True, out=tmp_path / "r", workers=0, progress=False)
-    for name in ("facts.jsonl", "summary.json"):
-        assert (tmp_path / "r" / name).read_bytes() == (measured.folder / name).read_bytes()
-
-
 def test_a_worker_measures_the_same() -> None:
     plan = task_spec(resolve(read_scenario(None, task="measuring_task:make", clients=4)))
     weights, job = np.ones(6, np.float32), EvaluateJob(np.ones(6, np.float32))

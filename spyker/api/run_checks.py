@@ -1,0 +1,55 @@
+"""What is known of a run before it begins: problems that the scenario causes, and memory that this machine lacks."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+
+import numpy as np
+
+from spyker.config.scenario import Scenario
+from spyker.errors import UsageError
+from spyker.records.run_warnings import slow_links
+from spyker.sim.round_times import WEIGHT_BYTES, round_durations, round_times
+from spyker.tasks.memory_check import CLIENT_BYTES, machine_bytes
+from spyker.tasks.task import Task
+
+MODELS_PER_CLIENT = 0.5  # under way at the same time, at least: measured 0.6 to 0.95 without workers
+
+
+def warn_before(scenarios: Sequence[Scenario], task: Task) -> None:
+    """Print the task's notes and the problems to expect of its runs; refuse what does not fit into memory."""
+    for note in task.notes:
+        print(f"spyker: {note}", file=sys.stderr)
+    parameters = task.initial().size
+    check_models(scenarios[0].client_count, parameters)
+    for warning in dict.fromkeys(text for scenario in scenarios for text in expected_problems(scenario, parameters)):
+        print(f"spyker: warning: {warning}", file=sys.stderr)
+
+
+def expected_problems(scenario: Scenario, parameters: int) -> list[str]:
+    """Why little or nothing will be learnt, as far as the scenario and the size of the model tell."""
+    times, rounds = round_times(scenario, parameters), scenario.duration / round_durations(scenario, parameters)
+    found = [str(warning) for warning in slow_links(times)]
+    late, count = int((rounds < 1).sum()), scenario.client_count
+    if late > count / 2:
+        who = "no client finishes" if late == count else f"{late:,} of {count:,} clients do not finish"
+        need = scenario.duration / float(np.median(rounds))
+        found.append(
+            f"{scenario.chosen.title}: {who} a single round in {scenario.duration:g} s, because a round takes "
+            f"{need:,.3g} s. Run at least {np.ceil(10 * need):,.0f} s (--duration)."
+        )
+    return found
+
+
+def check_models(clients: int, parameters: int) -> None:
+    """Refuse more models at once than this machine can hold."""
+    each = CLIENT_BYTES + MODELS_PER_CLIENT * parameters * WEIGHT_BYTES
+    there = machine_bytes()
+    if clients * each > there:
+        raise UsageError(
+            "world.clients",
+            f"adds up to {clients:,}, whose models of {parameters:,} parameters take at least "
+            f"{clients * each / 2**30:,.1f} GiB of memory, and this machine has {there / 2**30:,.1f} GiB",
+            f"Emulate at most {int(there / each):,} of them",
+        )

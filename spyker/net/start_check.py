@@ -1,0 +1,67 @@
+"""``spyker serve --check``: whether a server could start here. Nothing is changed, and nobody is connected to."""
+
+from __future__ import annotations
+
+import errno
+import socket
+import stat
+import tempfile
+from pathlib import Path
+
+from spyker.errors import UsageError
+from spyker.net.certificate_check import check_certificate
+from spyker.net.certificates import load_credentials
+from spyker.net.server_config import ServerConfig, check_insecure
+
+
+def check_start(config: ServerConfig, *, insecure: bool) -> None:
+    """Refuse certificates, addresses and folders with which a server cannot start.
+
+    Args:
+        config: the server's configuration, as it was read.
+        insecure: the server is to speak plaintext: certificates and credentials are not looked at.
+
+    Raises:
+        UsageError: names the key, what is wrong with it and the remedy.
+
+    """
+    deploy = config.deploy
+    if insecure:
+        check_insecure(config)
+    else:
+        check_certificate(config)
+        key = config.path(deploy.key)
+        if stat.S_IMODE(key.stat().st_mode) & 0o007:
+            raise UsageError("deploy.key", f"{key} can be read by all users", f"Run chmod o= {key}")
+        load_credentials(config.path(deploy.credentials))
+    check_writable(config.path(deploy.state), "deploy.state")
+    check_writable(config.path(deploy.record), "deploy.record")
+    check_free(deploy.listen_clients, "deploy.listen-clients")
+    if len(deploy.peers) > 1:
+        check_free(deploy.listen_peers, "deploy.listen-peers")
+    if deploy.metrics is not None:
+        check_free(deploy.metrics, "deploy.metrics")
+
+
+def check_writable(folder: Path, what: str) -> None:
+    """Refuse a folder in which no file can be made; one that does not exist yet counts as the nearest above it."""
+    there = next(each for each in (folder.absolute(), *folder.absolute().parents) if each.exists())
+    try:
+        with tempfile.TemporaryFile(dir=there):  # it has no name, and nobody sees it
+            pass
+    except OSError as error:
+        problem = f"cannot write to {there} ({error.strerror})"
+        raise UsageError(what, problem, "Name a folder that this user may write to") from None
+
+
+def check_free(address: str, what: str) -> None:
+    """Refuse an address at which this process cannot listen."""
+    host, _, port = address.rpartition(":")
+    try:
+        family, _, _, _, place = socket.getaddrinfo(host.strip("[]"), int(port), type=socket.SOCK_STREAM)[0]
+        socket.create_server(place[:2], family=family).close()
+    except OSError as error:
+        remedy = "Choose an address of this machine that is free"
+        if error.errno == errno.EADDRINUSE:
+            remedy = "Stop the server that listens there, or choose another port"
+        raise UsageError(what, f"cannot listen on {address} ({error.strerror})", remedy) from None
