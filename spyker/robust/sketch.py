@@ -1,9 +1,9 @@
-"""Sketches: a vector as a few hundred numbers, such that the angle between two vectors is about that between their
-sketches, and the difference of two sketches is the sketch of the difference.
+"""Count sketches: a vector as a few hundred numbers that preserve angles and norms.
 
-Every entry of the vector is added to one of the numbers, with a sign that was drawn once. Of a large vector only some
-stretches are looked at, so that a sketch costs no more than a pass over a million entries. It is then scaled, so that
-its norm is about that of the whole vector.
+The angle between two vectors is about that between their sketches, and the difference of two sketches is the sketch of
+the difference. Each entry of the vector is added to one of the numbers, with a sign that was drawn once. Of a large
+vector only some blocks are read, so that a sketch costs no more than one pass over a million entries; it is then
+scaled, so that its norm is about that of the whole vector.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ import numpy as np
 
 from spyker.vectors import Vector
 
-NUMBERS = 480  # an angle's cosine is then off by 1/√480, about 0.05; and NumPy keeps its lock for less than 500
-LOOKED_AT, STRETCH = 1 << 20, 1 << 13  # entries
-SIGNS = 0x51675  # random numbers that nothing else uses
+NUMBERS = 480  # the error of a cosine is then 1/√480, about 0.05; and NumPy keeps its lock for less than 500
+LOOKED_AT, STRETCH = 1 << 20, 1 << 13  # entries that are read at most, and those of one block
+SIGNS = 0x51675  # seed of the signs
 
 
 class Sketcher:
@@ -32,7 +32,7 @@ class Sketcher:
         self._signs = np.random.default_rng(SIGNS).choice(np.array([-1, 1], np.float32), looked_at)
 
     def sketch(self, vector: Vector) -> Vector:
-        """A vector's sketch."""
+        """Return the sketch of a vector."""
         seen = vector
         if self._starts:
             seen = np.concatenate([vector[start : start + STRETCH] for start in self._starts])
@@ -47,13 +47,13 @@ class Sketcher:
 
 
 def size(sketch: Vector) -> float:
-    """How long a vector is, by its sketch."""
+    """Estimate the norm of a vector from its sketch."""
     exact = sketch.astype(np.float64)
     return math.sqrt(exact.dot(exact))
 
 
 def cosine(a: Vector, b: Vector) -> float:
-    """Of the angle between two vectors, by their sketches; 0 where there is none."""
+    """Estimate the cosine of the angle between two vectors from their sketches; 0 if one of them has no length."""
     a, b = a.astype(np.float64), b.astype(np.float64)
     sizes = math.sqrt(a.dot(a)) * math.sqrt(b.dot(b))
     return float(a.dot(b)) / sizes if sizes > 0 else 0.0
