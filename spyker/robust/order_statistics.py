@@ -22,7 +22,11 @@ class OrderStatistics:
 
     def put(self, key: int, number: float) -> None:
         """Set the value of a key."""
-        self.drop(key)
+        before = self.numbers.get(key)
+        if before == number:
+            return
+        if before is not None:
+            del self._sorted[bisect_left(self._sorted, before)]
         self.numbers[key] = number
         insort(self._sorted, number)
 

@@ -22,13 +22,14 @@ a few kilobytes, and no models.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from spyker.robust.order_statistics import OrderStatistics, OutlierStatistic
-from spyker.robust.sketch import NUMBERS, Sketcher, cosine, size
+from spyker.robust.sketch import NUMBERS, Direction, Sketcher, size
 from spyker.vectors import Vector
 
 RECENT = 25  # updates that the mean direction is taken over, about
@@ -95,27 +96,27 @@ class SignFlipDetector:
         if not difference:
             update = update - task.sketch
         update = update / np.float32(task.rate or 1.0)
-        if not np.isfinite(update).all():
+        pointing = Direction(update)
+        if not math.isfinite(pointing.norm):
             return False  # too long to point anywhere; its norm gives it away
-        towards = cosine(update, self.direction)
-        self._note(update)
+        towards = pointing.cosine(Direction(self.direction))
+        if pointing.norm > 0:
+            self.count = min(RECENT, self.count + 1)
+            change = update / np.float32(pointing.norm)
+            change -= self.direction
+            change /= np.float32(self.count)
+            self.direction = self.direction + change
         before = self.before.get(client)
         if before is None:
             self.before[client] = task.sketch, update
             return False
         heading = self.heading.compare(client, towards)
-        moved, change = task.sketch - before[0], None
-        if size(moved) > ROUNDING * size(task.sketch):
-            change = cosine(update - before[1], moved)
+        moved, pull = Direction(task.sketch - before[0]), None
+        if moved.norm > ROUNDING * size(task.sketch):
+            pull = Direction(update - before[1]).cosine(moved)
             self.before[client] = task.sketch, update
-        pulls = self.pull.compare(client, change), self.faint_pull.compare(client, change)
+        pulls = self.pull.compare(client, pull), self.faint_pull.compare(client, pull)
         return min(pulls) < 0 or (heading < 0 and max(pulls) == 0 and client in self.pull.known.numbers)
-
-    def _note(self, update: Vector) -> None:
-        norm = size(update)
-        if norm > 0:
-            self.count = min(RECENT, self.count + 1)
-            self.direction = self.direction + (update / np.float32(norm) - self.direction) / np.float32(self.count)
 
     def left(self, client: int) -> None:
         """Drop the sketches of a client that left, and keep its means."""

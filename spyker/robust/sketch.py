@@ -28,32 +28,41 @@ class Sketcher:
         self._starts = [i * (size - STRETCH) // (stretches - 1) for i in range(stretches)] if size > LOOKED_AT else []
         looked_at = min(size, LOOKED_AT)
         self._scale = np.float32(math.sqrt(size / looked_at)) if looked_at else np.float32(1)
-        self._whole = looked_at // NUMBERS * NUMBERS  # the rest is less than a row
-        self._signs = np.random.default_rng(SIGNS).choice(np.array([-1, 1], np.float32), looked_at)
+        self._whole = whole = looked_at // NUMBERS * NUMBERS  # the rest is less than a row
+        signs = np.random.default_rng(SIGNS).choice(np.array([-1, 1], np.float32), looked_at)
+        self._signs, self._last_signs = signs[:whole].reshape(-1, NUMBERS), signs[whole:]
 
     def sketch(self, vector: Vector) -> Vector:
         """Return the sketch of a vector."""
         seen = vector
         if self._starts:
             seen = np.concatenate([vector[start : start + STRETCH] for start in self._starts])
-        whole, signs = self._whole, self._signs
+        whole = self._whole
         with np.errstate(over="ignore", invalid="ignore"):
-            rows, row_signs = seen[:whole].reshape(-1, NUMBERS), signs[:whole].reshape(-1, NUMBERS)
-            total: Vector = np.einsum("rn,rn->n", rows, row_signs)  # in one pass, without a vector for the products
-            total[: seen.size - whole] += seen[whole:] * signs[whole:]
+            # in one pass, without a vector for the products
+            total: Vector = np.einsum("rn,rn->n", seen[:whole].reshape(-1, NUMBERS), self._signs)
+            if seen.size > whole:
+                total[: seen.size - whole] += seen[whole:] * self._last_signs
             if self._starts:
                 total *= self._scale
         return total
 
 
+class Direction:
+    """A sketch in double precision, with its norm."""
+
+    __slots__ = ("exact", "norm")
+
+    def __init__(self, sketch: Vector) -> None:
+        self.exact = exact = sketch.astype(np.float64)
+        self.norm = math.sqrt(exact.dot(exact))
+
+    def cosine(self, other: Direction) -> float:
+        """Estimate the cosine of the angle between two vectors; 0 if one of them has no length."""
+        norms = self.norm * other.norm
+        return float(self.exact.dot(other.exact)) / norms if norms > 0 else 0.0
+
+
 def size(sketch: Vector) -> float:
     """Estimate the norm of a vector from its sketch."""
-    exact = sketch.astype(np.float64)
-    return math.sqrt(exact.dot(exact))
-
-
-def cosine(a: Vector, b: Vector) -> float:
-    """Estimate the cosine of the angle between two vectors from their sketches; 0 if one of them has no length."""
-    a, b = a.astype(np.float64), b.astype(np.float64)
-    sizes = math.sqrt(a.dot(a)) * math.sqrt(b.dot(b))
-    return float(a.dot(b)) / sizes if sizes > 0 else 0.0
+    return Direction(sketch).norm

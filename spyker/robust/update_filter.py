@@ -86,7 +86,7 @@ class Verdict(NamedTuple):
     norm: float
     """The norm of the update as it was sent."""
     limit: float
-    """The norm that updates are clipped to."""
+    """The norm that the update would be clipped to; without the drift, if the update is below that."""
     sign_flipped: bool
     """Whether the client's updates are sign-flipped."""
 
@@ -174,7 +174,7 @@ class UpdateFilter:
             client,
             norm,
             lambda: distance(model, zeros(model)),
-            drift=0.0 if difference or task is None else sign_flips.drift(task, model),
+            drift=float if difference or task is None else lambda: sign_flips.drift(task, model),
             known=difference or task is not None,
             counts=task is None or sign_flips.full_rate(task),
             sign_flipped=sign_flipped,
@@ -191,7 +191,7 @@ class UpdateFilter:
         norm: float,
         model_norm: Callable[[], float],
         *,
-        drift: float = 0.0,
+        drift: Callable[[], float] = float,
         known: bool = True,
         counts: bool = True,
         sign_flipped: bool = False,
@@ -202,7 +202,7 @@ class UpdateFilter:
             client: the sender of the update.
             norm: the norm of the update.
             model_norm: computes the norm of the server's current model; called only if the decision depends on it.
-            drift: the distance that the model has moved since the task was assigned.
+            drift: computes the distance that the model has moved since the task was assigned; likewise.
             known: whether the task, and so the drift, is known.
             counts: whether the median includes the norm.
             sign_flipped: whether the update is sign-flipped.
@@ -215,9 +215,12 @@ class UpdateFilter:
         p, median = self.parameters, self.median_norm
         early = len(self.last.numbers) < MIN_CLIENTS <= len(self.sizes)  # there will be others to compare it with
         median_norm = median or (1.0 if norm <= p.limit else max(1.0, model_norm()))
-        limit, strikes = p.limit * median_norm + drift, self.strikes.get(client, 0)
+        limit, strikes, rejected = p.limit * median_norm, self.strikes.get(client, 0), False
         self._count(client, norm, counts=counts)
-        rejected = norm > p.refuse * median_norm + drift and (median > 0 or early)
+        if norm > min(limit, p.refuse * median_norm):  # below both thresholds the drift makes no difference
+            moved = drift()
+            limit += moved
+            rejected = norm > p.refuse * median_norm + moved and (median > 0 or early)
         offence = sign_flipped
         if rejected and median > 0 and known and self.answered.median > self.struck.get(client, 0):
             self.struck[client], offence = self.updates, True

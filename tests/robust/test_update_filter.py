@@ -15,7 +15,7 @@ from spyker.protocol.server import QUARANTINE
 from spyker.protocol.state import Unpacker, pack
 from spyker.robust.order_statistics import OrderStatistics, OutlierStatistic
 from spyker.robust.sign_flips import SignFlipDetector
-from spyker.robust.sketch import LOOKED_AT, Sketcher, cosine
+from spyker.robust.sketch import LOOKED_AT, Direction, Sketcher
 from spyker.robust.update_filter import FilterDecision, FilterParameters, UpdateFilter, Verdict
 from spyker.vectors import distance, length
 
@@ -367,7 +367,8 @@ def test_angles_between_sketches_are_those_between_vectors(size: int) -> None:
     a, b = random.standard_normal((2, size), np.float32)
     for share in (-0.9, -0.3, 0.0, 0.5):
         c = np.float32(share) * a + np.float32((1 - share**2) ** 0.5) * b
-        assert cosine(sketcher.sketch(a), sketcher.sketch(c)) == pytest.approx(share, abs=0.15)
+        cosine = Direction(sketcher.sketch(a)).cosine(Direction(sketcher.sketch(c)))
+        assert cosine == pytest.approx(share, abs=0.15)
         assert np.allclose(sketcher.sketch(a) - sketcher.sketch(c), sketcher.sketch(a - c), atol=0.05)
     assert np.linalg.norm(sketcher.sketch(a)) == pytest.approx(length(a), rel=0.1)
 
