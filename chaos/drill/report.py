@@ -123,7 +123,8 @@ $ sudo .venv/bin/python -m chaos.drill --quick              # one server destroy
 ```
 
 Exit code 1 means that a guarantee was violated. The faults are in
-[`chaos/drill/drills.py`](../../chaos/drill/drills.py), the checks in [`chaos/drill/checks.py`](../../chaos/drill/checks.py).
+[`chaos/drill/drills.py`](../../chaos/drill/drills.py), the checks in
+[`chaos/drill/checks.py`](../../chaos/drill/checks.py).
 
 In *destroy*, one server per minute is killed with SIGKILL and its state directory is deleted: each server in turn, and
 every third time the holder of the token. At least 20 s later, and not before the other servers synchronise again,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import enum
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 import numpy as np
@@ -13,7 +13,7 @@ import numpy as np
 from spyker.placement import Topology, following
 from spyker.protocol.client import Client
 from spyker.protocol.codec import Sizes
-from spyker.protocol.facts import ClientReported, Fact
+from spyker.protocol.facts import ClientQuarantined, ClientReported, Fact, UpdateClipped, UpdateRejected
 from spyker.protocol.messages import (
     Action,
     BootstrapState,
@@ -35,14 +35,7 @@ from spyker.protocol.messages import (
 )
 from spyker.protocol.state import ServerState, Stateful, Unpacker, pack
 from spyker.protocol.weights import Weights
-from spyker.robust.update_filter import (
-    QUARANTINE,
-    FilterParameters,
-    UpdateFilter,
-    end_quarantine,
-    filter_message,
-    note_assignments,
-)
+from spyker.robust.update_filter import FilterDecision, FilterParameters, UpdateFilter, Verdict
 from spyker.vectors import Mix, Vector, mix
 
 
@@ -69,7 +62,7 @@ class Setup:
     now: Callable[[], float] = float
     """Seconds on a clock that never goes back, for algorithms that measure how long something takes."""
     bounds: FilterParameters | None = None
-    """How far a client's answer may go, if there is a limit."""
+    """Parameters of robust filtering; None: updates are not filtered."""
     statistics: int = 0
     """How many numbers at the end of the weights no gradient moves; see :mod:`~spyker.protocol.buffers`."""
 
@@ -84,6 +77,7 @@ class NoParameters:
 
 
 EPOCH_BITS = 32
+QUARANTINE = "quarantine:"  # prefix of the timer that ends a quarantine; the client's number follows
 
 
 def first_bid(epoch: int) -> int:
@@ -149,7 +143,7 @@ class Server(ABC):
                 setattr(cls, attribute, default)
         if "section" not in cls.__dict__:
             cls.section = cls.name
-        if "hears" in cls.__dict__ and "says" not in cls.__dict__:
+        if "receives" in cls.__dict__ and "sends" not in cls.__dict__:
             cls.sends = cls.receives
 
     @classmethod
@@ -213,7 +207,7 @@ class Server(ABC):
     def handle(self, sender: int, message: ClientMessage | PeerMessage) -> list[Action]:
         """React to a message and return what is to be done."""
         if self.bounds.on and isinstance(message, ClientMessage) and not self.postpones(message):
-            filter_message(self, sender, message)
+            self._filter(sender, message)
         else:
             self.receive(sender, message)
         if type(message) is Update and message.metrics is not None:
@@ -224,7 +218,7 @@ class Server(ABC):
     def expire(self, timer: str) -> list[Action]:
         """React to a timer and return what is to be done."""
         if timer.startswith(QUARANTINE):
-            end_quarantine(self, timer)
+            self._end_quarantine(int(timer.removeprefix(QUARANTINE)))
         else:
             self.expired(timer)
         return self._taken()
@@ -232,8 +226,54 @@ class Server(ABC):
     def _taken(self) -> list[Action]:
         actions, self._actions = self._actions, []
         if self.bounds.on:
-            note_assignments(self.bounds, actions)
+            for action in actions:
+                if isinstance(action, ToClient) and isinstance(action.message, Model):
+                    model = action.message
+                    self.bounds.assigned(action.client, model.version, model.rate, model.weights)
         return actions
+
+    # --- Robust filtering ------------------------------------------------------------------------------------------
+
+    def _filter(self, k: int, message: ClientMessage) -> None:
+        """Pass a client's message to the algorithm, unless its client is in quarantine or its update is rejected."""
+        if isinstance(message, Join):
+            admitted = self.bounds.join(k, message.size)
+        elif isinstance(message, Leave):
+            admitted = self.bounds.leave(k)
+        else:
+            admitted = self.bounds.admits(k)
+        if admitted and isinstance(message, Update):
+            update, model, difference = message, self.weights.snapshot(), self.client.difference
+            verdict = self.bounds.check(k, update.weights, update.version, model, difference=difference)
+            self._apply(k, update, verdict)
+        elif admitted:
+            self.receive(k, message)
+
+    def _apply(self, k: int, update: Update, verdict: Verdict) -> None:
+        """Apply the verdict on an update: record it, and tell the algorithm."""
+        match verdict.decision:
+            case FilterDecision.ACCEPTED:
+                self.receive(k, update)
+            case FilterDecision.CLIPPED:
+                self.record(UpdateClipped(self.id, k, verdict.norm, verdict.limit))
+                self.receive(k, replace(update, weights=verdict.weights))
+            case FilterDecision.REJECTED:
+                self.record(UpdateRejected(self.id, k, verdict.norm, verdict.limit))
+                self.receive(k, Leave())
+                self.receive(k, Join(self.bounds.sizes.get(k, 1)))
+            case FilterDecision.QUARANTINED:
+                assert self.bounds.parameters is not None
+                seconds = self.bounds.parameters.quarantine
+                reason = "contrary" if verdict.sign_flipped else "far"
+                self.record(ClientQuarantined(self.id, k, reason, seconds))
+                self.receive(k, Leave())
+                self.start_timer(f"{QUARANTINE}{k}", seconds)
+
+    def _end_quarantine(self, k: int) -> None:
+        """Let a client join whose quarantine is over, if it is still connected."""
+        size = self.bounds.end_quarantine(k)
+        if size is not None:
+            self.receive(k, Join(size))
 
     # --- Servers that come and go ----------------------------------------------------------------------------------
 

@@ -7,10 +7,10 @@ nothing about saving it.
 from __future__ import annotations
 
 import math
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 
@@ -32,16 +32,17 @@ class ServerState:
     """Arrays that nobody writes to afterwards."""
 
 
-class Stateful(ABC):
-    """Something that says itself what is to be kept of it, and goes on from that in place."""
+@runtime_checkable
+class Stateful(Protocol):
+    """An attribute of a server that saves and restores itself: anything with these two methods."""
 
     @abstractmethod
     def state(self) -> Any:
-        """What :func:`pack` can hold."""
+        """Return what :func:`pack` can hold."""
 
     @abstractmethod
-    def restore(self, kept: Any) -> None:
-        """Go on from what was kept."""
+    def restore(self, state: Any, /) -> None:
+        """Restore it in place."""
 
 
 def pack(value: object, name: str, vectors: dict[str, Array]) -> Any:

@@ -1,4 +1,4 @@
-"""Numbers in their order, kept while they change: medians, and who is on the other side of one."""
+"""Medians and quantiles of values that change, and outliers among the means of clients."""
 
 from __future__ import annotations
 
@@ -6,15 +6,13 @@ from bisect import bisect_left, insort
 from collections.abc import Mapping
 from typing import Any
 
-from spyker.protocol.state import Stateful
-
-ENOUGH = 5  # clients whose habits are known, before anything is common
-MOST = 0.8  # a habit is common if so many have it
-ALIKE = 0.5  # so much of the median is a habit like it; on the other side, its opposite
+MIN_CLIENTS = 5  # with a known mean, before any client can be an outlier
+MAJORITY = 0.8  # share of clients that must agree for the others to be outliers
+SIMILAR = 0.5  # of the median: a mean closer to zero is neither on its side nor on the opposite one
 
 
 class OrderStatistics:
-    """Some numbers, of which each has a key and may change."""
+    """A sorted collection of values, one per key."""
 
     __slots__ = ("_sorted", "numbers")
 
@@ -23,44 +21,58 @@ class OrderStatistics:
         self._sorted = sorted(self.numbers.values())
 
     def put(self, key: int, number: float) -> None:
-        """A number is this now."""
-        self.drop(key)
+        """Set the value of a key."""
+        before = self.numbers.get(key)
+        if before == number:
+            return
+        if before is not None:
+            del self._sorted[bisect_left(self._sorted, before)]
         self.numbers[key] = number
         insort(self._sorted, number)
 
     def drop(self, key: int) -> None:
-        """A number counts no more, if it did."""
+        """Remove a key, if it is there."""
         before = self.numbers.pop(key, None)
         if before is not None:
             del self._sorted[bisect_left(self._sorted, before)]
 
     def at(self, share: float) -> float:
-        """The number that so many are not above; 0 of nothing."""
+        """Return the quantile at ``share``, from 0 (minimum) to 1 (maximum); 0 if there are no values."""
         return self._sorted[int(share * (len(self._sorted) - 1))] if self._sorted else 0.0
 
     @property
     def median(self) -> float:
-        """The one in the middle, or the lower of two."""
+        """The median; of an even number of values, the lower of the two in the middle."""
         return self.at(0.5)
 
 
-class OutlierStatistic(Stateful):
-    """A number that says something about an answer: its mean for each client, and who is unlike all others."""
+class OutlierStatistic:
+    """A running mean per client, and the clients whose mean has the opposite sign of nearly all others."""
 
     def __init__(self, window: int, known: int, clear: float) -> None:
-        """A habit is the mean of about ``window`` numbers, and ``known`` after so many of them.
+        """Create a statistic without values.
 
-        That of most must be at least ``clear`` for anybody to be unlike it.
+        Args:
+            window: number of values that the running mean of a client is taken over, about.
+            known: number of values after which the mean of a client is compared with others.
+            clear: a client can be an outlier only if the means of the majority are at least this far from zero.
+
         """
         self.window, self.least, self.clear = window, known, clear
         self.means: dict[int, float] = {}
         self.counts: dict[int, int] = {}
-        self.known = OrderStatistics()  # the means of those with enough answers
+        self.known = OrderStatistics()  # the means of clients with enough values
 
     def compare(self, client: int, number: float | None) -> int:
-        """Take a number in, if there is one, and compare the client's mean with those of the others.
+        """Add a value, if there is one, and compare the client's mean with those of the others.
 
-        Returns 1 if its client does what most do, -1 if it does the opposite, 0 if nobody can say.
+        Args:
+            client: whose value it is.
+            number: the value; None leaves the mean as it is.
+
+        Returns:
+            1 if the client agrees with the majority, -1 if it is an outlier, 0 if neither can be said.
+
         """
         if number is not None:
             count = self.counts[client] = min(self.window, self.counts.get(client, 0) + 1)
@@ -73,22 +85,22 @@ class OutlierStatistic(Stateful):
             return 0
         median = self.known.median
         side = 1.0 if median > 0 else -1.0
-        least = self.known.at(1 - MOST if median > 0 else MOST)
-        if len(self.known.numbers) < ENOUGH or side * least < self.clear or abs(mean) < ALIKE * abs(median):
+        least = self.known.at(1 - MAJORITY if median > 0 else MAJORITY)
+        if len(self.known.numbers) < MIN_CLIENTS or side * least < self.clear or abs(mean) < SIMILAR * abs(median):
             return 0
         return 1 if side * mean > 0 else -1
 
     def forget(self, client: int) -> None:
-        """Know nothing of a client."""
+        """Drop the values of a client."""
         self.means.pop(client, None)
         self.counts.pop(client, None)
         self.known.drop(client)
 
     def state(self) -> Any:
-        """For a checkpoint."""
+        """Return the state for a checkpoint."""
         return [self.means, self.counts, self.known.numbers]
 
-    def restore(self, kept: Any) -> None:
-        """Go on from there."""
-        self.means, self.counts, known = kept
+    def restore(self, state: Any) -> None:
+        """Restore the state of a checkpoint."""
+        self.means, self.counts, known = state
         self.known = OrderStatistics(known)

@@ -1,158 +1,244 @@
-"""Robust filtering of client updates: norm clipping, rejection and quarantine, so that no client can ruin a server.
+"""Robust filtering of client updates: norm clipping, rejection and quarantine, so that no client can ruin a model.
 
 Theory of operation
 -------------------
-The *norm* of an update is its distance from the server's model as it is now, or, where clients send differences, its
-length. That is what it would move, in whatever way an algorithm averages. What is usual is the median over clients of
-the norms of their last updates, or of their first ones if that is more: late in a run, clients that have nothing left
-to learn hardly move, and must not shut out a client that still has. Updates trained with less than half of the highest
-learning rate in use are left out of the median. It is over clients and not over updates, so that a client that answers
-often has no more say in it. It counts what was rejected as well: if trainings become longer everywhere, it follows.
+The *norm* of an update is its distance from the server's current model or, where clients send differences, its length:
+how far it could move the model, in whatever way an algorithm averages. It is compared with the *median norm*: the
+median over clients of the norms of their last updates, or of their first updates if that is higher. Late in a run,
+clients that have nothing left to learn hardly move, and must not cause the updates of others to be clipped. Updates
+trained with less than half of the highest learning rate in use are left out. The median is over clients and not over
+updates, so that clients that answer often have no more influence on it. It includes rejected updates: if trainings
+become longer everywhere, the median follows.
 
 While a client trains, the server's model moves: it merges other servers' models, or it is restored from an older
-checkpoint. This *drift* is no part of the training, and is granted on top: an update may be as long as ``limit`` times
-the median plus the drift. A longer one is clipped to that, which is no offence: clipped, it counts for no more than one
-that was just below the limit. One beyond ``refuse`` times the median plus the drift is no training at all, and is
-rejected: to the algorithm its client has left and joined again.
+checkpoint. This *drift* is no part of the training, and is added to both thresholds. An update is clipped if its norm
+is above ``limit × median + drift``. Clipping is no offence: a clipped update counts for no more than one just below the
+threshold. An update is rejected if its norm is above ``refuse × median + drift``.
 
-A rejected update is a strike, if it can be compared: at least three clients' norms are known, its task is known, and at
-least half of the clients have answered since the client's last strike. So a fast client is not quarantined because
-trainings have become longer before slow clients could show it. Before three clients have answered, the norm of the
-model stands in for the median; where a server has fewer than three clients, nothing is rejected, only clipped.
+A rejected update is a strike if it can be compared: the norms of at least three clients are known, its task is known,
+and at least half of the clients have answered since the client's last strike. So a fast client is not quarantined
+because trainings have become longer before slow clients could show it. Before three clients have answered, the norm of
+the model replaces the median; where a server has fewer than three clients, updates are clipped and never rejected.
 
-A sign-flipped update has an honest norm. :mod:`~spyker.robust.sign_flips` detects it, and each is a strike, too. Every
-proper update takes one strike back. A client with ``strikes`` of them is quarantined, which to the algorithm is a
-departure. After a while it joins again, and is judged anew; it restarts one strike below the threshold.
-``docs/reports/robustness.md`` has what was measured.
+A sign-flipped update has an inconspicuous norm. :mod:`~spyker.robust.sign_flips` detects it, and it is a strike, too.
+Each proper update removes a strike. A client with ``strikes`` of them is quarantined. After the quarantine it may join
+again, and restarts one strike below the threshold. ``docs/bounds.md`` has measurements.
+
+The caller reports joins, departures and assigned tasks, passes each update to :meth:`UpdateFilter.check`, and applies
+the verdict: to an algorithm, a rejected client leaves and joins again, and a quarantined one leaves until
+:meth:`UpdateFilter.end_quarantine`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from enum import Enum
-from typing import TYPE_CHECKING, Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from spyker.parameters import parameter
-from spyker.protocol.facts import ClientQuarantined, UpdateClipped, UpdateRejected
-from spyker.protocol.messages import Action, ClientMessage, Join, Leave, Model, ToClient, Update
-from spyker.protocol.state import Stateful
 from spyker.robust.order_statistics import OrderStatistics
 from spyker.robust.sign_flips import SignFlipDetector
 from spyker.vectors import Vector, distance, mix
 
-if TYPE_CHECKING:
-    from spyker.protocol.server import Server
-
-ENOUGH = 3  # clients whose norms have a median; before that, the norm of the model stands in for it
-QUARANTINE = "quarantine:"  # the beginning of a timer's name; the client's number follows
+MIN_CLIENTS = 3  # with a known norm, before there is a median; until then the norm of the model replaces it
 ALWAYS, DEPLOYED, NEVER = "always", "deployed", "never"
 
 
 @dataclass(frozen=True, slots=True)
 class FilterParameters:
-    """How far a server lets its clients go."""
+    """Parameters of robust filtering."""
 
     when: str = parameter(
         DEPLOYED,
-        "in which world servers bound what clients answer: deployed, in that alone; always, in both; never",
+        "filter client updates: deployed (in deployments only), always (in simulations as well) or never",
         choices=(DEPLOYED, ALWAYS, NEVER),
     )
     limit: float = parameter(5.0, "clip the norm of an update to this multiple of the median over clients", above=1)
-    refuse: float = parameter(15.0, "reject an update whose norm is this multiple of the median", above=1)
+    refuse: float = parameter(15.0, "reject an update whose norm is above this multiple of the median", above=1)
     strikes: int = parameter(
-        5, "quarantine a client with so many more rejected or sign-flipped updates than proper ones", at_least=1
+        5, "quarantine a client when its rejected or sign-flipped updates minus its proper ones reach this", at_least=1
     )
-    quarantine: float = parameter(60.0, "seconds after which it is tried again", above=0)
+    quarantine: float = parameter(60.0, "seconds until a quarantined client may join again", above=0)
 
     def on(self, *, deployed: bool) -> FilterParameters | None:
-        """These, if they hold in this world."""
+        """Return these parameters if updates are filtered, in a deployment or in a simulation; None if they are not."""
         return self if self.when == ALWAYS or (deployed and self.when == DEPLOYED) else None
 
 
 class FilterDecision(Enum):
-    """What becomes of an answer."""
+    """What happens to an update, and to its client."""
 
-    ACCEPTED = "proper"
-    CLIPPED = "shortened"
-    REJECTED = "refused"
+    ACCEPTED = "accepted"
+    CLIPPED = "clipped"
+    REJECTED = "rejected"
     QUARANTINED = "quarantined"
 
 
-class UpdateFilter(Stateful):
-    """What a server knows of its clients' conduct, and what it thinks of an answer."""
+class Verdict(NamedTuple):
+    """The result of checking an update."""
+
+    decision: FilterDecision
+    weights: Vector
+    """The update for the algorithm: as it was sent or, if it was clipped, the clipped one."""
+    norm: float
+    """The norm of the update as it was sent."""
+    limit: float
+    """The norm that the update would be clipped to; without the drift, if the update is below that."""
+    sign_flipped: bool
+    """Whether the client's updates are sign-flipped."""
+
+
+class UpdateFilter:
+    """Checks the updates of a server's clients."""
 
     def __init__(self, parameters: FilterParameters | None, sizes: Mapping[int, int]) -> None:
-        """``sizes`` are those of the clients that the server begins with."""
+        """Create a filter that has seen no updates.
+
+        Args:
+            parameters: thresholds; None switches the filter off.
+            sizes: number of data points of each client that the server starts with.
+
+        """
         self.parameters = parameters
         self.on = parameters is not None
         self.sizes = dict(sizes) if self.on else {}  # with which a client joins again
-        self.first, self.last = OrderStatistics(), OrderStatistics()  # the norms of each client's first and last update
+        self.first, self.last = OrderStatistics(), OrderStatistics()  # norms of each client's first and last update
         self.sign_flips = SignFlipDetector()
         self.strikes: dict[int, int] = {}
-        self.out: dict[int, bool] = {}  # who is in quarantine, and whether to let it in afterwards
-        self.updates = 0  # so many were judged
-        self.answered = OrderStatistics()  # at which of them each client last answered
-        self.struck: dict[int, int] = {}  # and at which it last had a strike for its norm
+        self.out: dict[int, bool] = {}  # clients in quarantine, and whether they join when it ends
+        self.updates = 0  # that were checked
+        self.answered = OrderStatistics()  # the number of each client's last update
+        self.struck: dict[int, int] = {}  # and of the last one that was a strike because of its norm
 
     @property
     def median_norm(self) -> float:
-        """The median norm; 0 while too few are known, or nobody's update has any length."""
-        return max(self.first.median, self.last.median) if len(self.last.numbers) >= ENOUGH else 0.0
+        """The median norm; 0 while fewer than three clients are known, or if most updates have no length."""
+        return max(self.first.median, self.last.median) if len(self.last.numbers) >= MIN_CLIENTS else 0.0
+
+    # --- Clients -----------------------------------------------------------------------------------------------------
+
+    def join(self, client: int, size: int) -> bool:
+        """Note that a client with ``size`` data points joins; return False if it must wait for a quarantine's end."""
+        self.sizes[client] = size
+        return self.admits(client)
+
+    def leave(self, client: int) -> bool:
+        """Note that a client leaves; return False if it is quarantined, and so has left the algorithm already."""
+        self.sizes.pop(client, None)
+        self.answered.drop(client)
+        if client in self.out:
+            self.out[client] = False
+            return False
+        self.sign_flips.left(client)
+        return True
+
+    def admits(self, client: int) -> bool:
+        """Note that a client is connected; return False if it is quarantined, and its messages must be ignored."""
+        if client in self.out:
+            self.out[client] = True
+            return False
+        return True
+
+    def assigned(self, client: int, version: int, rate: float, weights: Vector) -> None:
+        """Note that a client is assigned the task to train these weights with this learning rate."""
+        self.sign_flips.assigned(client, version, rate, weights)
+
+    def end_quarantine(self, client: int) -> int | None:
+        """End the quarantine of a client; return the number of its data points if it joins now, None if it has left."""
+        return self.sizes.get(client, 1) if self.out.pop(client, False) else None
+
+    # --- Updates -----------------------------------------------------------------------------------------------------
+
+    def check(self, client: int, weights: Vector, version: int, model: Vector, *, difference: bool = False) -> Verdict:
+        """Check an update, and count it in the statistics of its client.
+
+        Args:
+            client: the sender of the update, which must not be in quarantine.
+            weights: the update: a model or, if ``difference``, a difference from the task's model.
+            version: the version of the task that it answers.
+            model: the server's current model.
+            difference: whether clients send differences.
+
+        Returns:
+            The decision, the update that the algorithm may use, and the numbers that led to the decision.
+
+        """
+        origin = zeros(weights) if difference else model
+        norm, sign_flips = distance(weights, origin), self.sign_flips
+        task = sign_flips.pop_task(client, version)
+        sign_flipped = task is not None and sign_flips.sign_flipped(client, task, weights, difference=difference)
+        decision, limit = self.judge(
+            client,
+            norm,
+            lambda: distance(model, zeros(model)),
+            drift=float if difference or task is None else lambda: sign_flips.drift(task, model),
+            known=difference or task is not None,
+            counts=task is None or sign_flips.full_rate(task),
+            sign_flipped=sign_flipped,
+        )
+        if decision is FilterDecision.CLIPPED:
+            clipped = np.empty_like(weights)
+            mix(origin, weights, limit / norm, clipped)
+            weights = clipped
+        return Verdict(decision, weights, norm, limit, sign_flipped)
 
     def judge(
         self,
         client: int,
         norm: float,
-        model: Callable[[], float],
+        model_norm: Callable[[], float],
         *,
-        drift: float = 0.0,
+        drift: Callable[[], float] = float,
         known: bool = True,
         counts: bool = True,
         sign_flipped: bool = False,
     ) -> tuple[FilterDecision, float]:
-        """Decide what to do with an update.
+        """Decide what happens to an update of a given norm.
 
         Args:
-            client: who sent it.
-            norm: its distance from the server's model as it is now.
-            model: the norm of that model, computed only if it decides.
-            drift: how far the model has moved since the client was given its task.
+            client: the sender of the update.
+            norm: the norm of the update.
+            model_norm: computes the norm of the server's current model; called only if the decision depends on it.
+            drift: computes the distance that the model has moved since the task was assigned; likewise.
             known: whether the task, and so the drift, is known.
-            counts: whether its norm is one for the median.
+            counts: whether the median includes the norm.
             sign_flipped: whether the update is sign-flipped.
 
         Returns:
-            The verdict, and the norm to which the update is clipped.
+            The decision, and the norm that the update is clipped to.
 
         """
         assert self.parameters is not None
         p, median = self.parameters, self.median_norm
-        early = len(self.last.numbers) < ENOUGH <= len(self.sizes)  # there will be others to compare it with
-        median_norm = median or (1.0 if norm <= p.limit else max(1.0, model()))
-        limit, strikes = p.limit * median_norm + drift, self.strikes.get(client, 0)
-        self._note(client, norm, counts=counts)
-        rejected = norm > p.refuse * median_norm + drift and (median > 0 or early)
+        early = len(self.last.numbers) < MIN_CLIENTS <= len(self.sizes)  # there will be others to compare it with
+        median_norm = median or (1.0 if norm <= p.limit else max(1.0, model_norm()))
+        limit, strikes, rejected = p.limit * median_norm, self.strikes.get(client, 0), False
+        self._count(client, norm, counts=counts)
+        if norm > min(limit, p.refuse * median_norm):  # below both thresholds the drift makes no difference
+            moved = drift()
+            limit += moved
+            rejected = norm > p.refuse * median_norm + moved and (median > 0 or early)
         offence = sign_flipped
         if rejected and median > 0 and known and self.answered.median > self.struck.get(client, 0):
             self.struck[client], offence = self.updates, True
         if offence and strikes + 1 >= p.strikes:
-            self._strike(client, p.strikes - 1)
+            self._set_strikes(client, p.strikes - 1)
             self.sign_flips.forget(client)
             self.answered.drop(client)
             self.out[client] = True
             return FilterDecision.QUARANTINED, limit
         if offence:
-            self._strike(client, strikes + 1)
+            self._set_strikes(client, strikes + 1)
         elif norm <= limit:
-            self._strike(client, strikes - 1)
+            self._set_strikes(client, strikes - 1)
         if rejected:
             return FilterDecision.REJECTED, limit
         return FilterDecision.ACCEPTED if norm <= limit else FilterDecision.CLIPPED, limit
 
-    def _note(self, client: int, norm: float, *, counts: bool) -> None:
+    def _count(self, client: int, norm: float, *, counts: bool) -> None:
         self.updates += 1
         self.answered.put(client, self.updates)
         if counts:
@@ -160,107 +246,30 @@ class UpdateFilter(Stateful):
                 self.first.put(client, norm)
             self.last.put(client, norm)
 
-    def _strike(self, client: int, strikes: int) -> None:
+    def _set_strikes(self, client: int, strikes: int) -> None:
         if strikes > 0:
             self.strikes[client] = strikes
         else:
             self.strikes.pop(client, None)
 
-    # --- A restart -------------------------------------------------------------------------------------------------
+    # --- Checkpoints -------------------------------------------------------------------------------------------------
 
     def state(self) -> Any:
-        """For a checkpoint. Where nobody is judged, nothing is known."""
+        """Return the state for a checkpoint; None if the filter is off."""
         if not self.on:
             return None
         norms = [self.first.numbers, self.last.numbers, self.answered.numbers, self.updates, self.struck]
         return [self.sizes, norms, self.strikes, self.out, self.sign_flips]
 
-    def restore(self, kept: Any) -> None:
-        """Go on from there."""
-        if kept is None:
+    def restore(self, state: Any) -> None:
+        """Restore the state of a checkpoint."""
+        if state is None:
             return
-        self.sizes, (first, last, filter_update, self.updates, self.struck), self.strikes, self.out, sign_flips = kept
-        self.first, self.last, self.answered = (
-            OrderStatistics(first),
-            OrderStatistics(last),
-            OrderStatistics(filter_update),
-        )
+        self.sizes, (first, last, answered, self.updates, self.struck), self.strikes, self.out, sign_flips = state
+        self.first, self.last, self.answered = map(OrderStatistics, (first, last, answered))
         self.sign_flips.restore(sign_flips)
 
 
-# --- At work ----------------------------------------------------------------------------------------------------------
-
-
-def filter_message(server: Server, k: int, message: ClientMessage) -> None:
-    """Hand a client's message to the algorithm, unless it goes too far or its client is in quarantine."""
-    bounds = server.bounds
-    if isinstance(message, Join):
-        bounds.sizes[k] = message.size
-    elif isinstance(message, Leave):
-        bounds.sizes.pop(k, None)
-        bounds.answered.drop(k)
-    if k in bounds.out:
-        bounds.out[k] = not isinstance(message, Leave)  # for the algorithm it has left already
-    elif isinstance(message, Update):
-        filter_update(server, k, message)
-    else:
-        if isinstance(message, Leave):
-            bounds.sign_flips.part(k)
-        server.receive(k, message)
-
-
-def filter_update(server: Server, k: int, update: Update) -> None:
-    """Judge an answer, and act upon that."""
-    bounds, weights, difference = server.bounds, update.weights, server.client.difference
-    sign_flips = bounds.sign_flips
-    assert bounds.parameters is not None
-    model = server.weights.snapshot()
-    origin = zeros(weights) if difference else model
-    norm = distance(weights, origin)
-    task = sign_flips.answered(k, update.version)
-    sign_flipped = task is not None and sign_flips.sign_flipped(k, task, weights, difference=difference)
-    verdict, limit = bounds.judge(
-        k,
-        norm,
-        lambda: distance(model, zeros(model)),
-        drift=0.0 if difference or task is None else sign_flips.drift(task, model),
-        known=difference or task is not None,
-        counts=task is None or sign_flips.full(task),
-        sign_flipped=sign_flipped,
-    )
-    if verdict is FilterDecision.ACCEPTED:
-        server.receive(k, update)
-    elif verdict is FilterDecision.CLIPPED:
-        server.record(UpdateClipped(server.id, k, norm, limit))
-        shorter = np.empty_like(weights)
-        mix(origin, weights, limit / norm, shorter)
-        server.receive(k, replace(update, weights=shorter))
-    elif verdict is FilterDecision.REJECTED:
-        server.record(UpdateRejected(server.id, k, norm, limit))
-        server.receive(k, Leave())
-        server.receive(k, Join(bounds.sizes.get(k, 1)))
-    else:
-        seconds = bounds.parameters.quarantine
-        server.record(ClientQuarantined(server.id, k, "contrary" if sign_flipped else "far", seconds))
-        server.receive(k, Leave())
-        server.start_timer(f"{QUARANTINE}{k}", seconds)
-
-
-def note_assignments(bounds: UpdateFilter, actions: Iterable[Action]) -> None:
-    """Take note of who is given what."""
-    for action in actions:
-        if isinstance(action, ToClient) and isinstance(action.message, Model):
-            message = action.message
-            bounds.sign_flips.gave(action.client, message.version, message.rate, message.weights)
-
-
-def end_quarantine(server: Server, timer: str) -> None:
-    """A quarantine is over: if the client is still there, it joins."""
-    k = int(timer.removeprefix(QUARANTINE))
-    if server.bounds.out.pop(k, False):
-        server.receive(k, Join(server.bounds.sizes.get(k, 1)))
-
-
 def zeros(like: Vector) -> Vector:
-    """Nothing, as far as a vector is long; in no memory."""
+    """Return zeros of a vector's shape, without memory for them."""
     return np.broadcast_to(np.float32(0), like.shape)

@@ -11,11 +11,12 @@ from spyker.protocol.client import DeltaClient
 from spyker.protocol.codec import Sizes
 from spyker.protocol.facts import ClientQuarantined, UpdateApplied, UpdateClipped, UpdateRejected
 from spyker.protocol.messages import Join, Leave, Model, ToClient, Update
+from spyker.protocol.server import QUARANTINE
 from spyker.protocol.state import Unpacker, pack
 from spyker.robust.order_statistics import OrderStatistics, OutlierStatistic
 from spyker.robust.sign_flips import SignFlipDetector
-from spyker.robust.sketch import LOOKED_AT, Sketcher, cosine
-from spyker.robust.update_filter import QUARANTINE, FilterDecision, FilterParameters, UpdateFilter
+from spyker.robust.sketch import LOOKED_AT, Direction, Sketcher
+from spyker.robust.update_filter import FilterDecision, FilterParameters, UpdateFilter, Verdict
 from spyker.vectors import distance, length
 
 RULES = FilterParameters(limit=3.0, refuse=10.0, strikes=3, quarantine=60.0)
@@ -193,6 +194,49 @@ def test_the_first_answer_may_go_as_far_as_the_model_is_long(model: float, far: 
     )
 
 
+# --- Without a server -------------------------------------------------------------------------------------------------
+
+
+def checked(filter: UpdateFilter, client: int, norm: float) -> Verdict:
+    """Assign a model of zeros, and check an update of this norm."""
+    model = np.zeros(2, np.float32)
+    filter.assigned(client, 0, 0.1, model)
+    return filter.check(client, np.array([norm, 0], np.float32), 0, model)
+
+
+@pytest.mark.parametrize(
+    ("norm", "decision", "kept"),
+    [
+        (2.5, FilterDecision.ACCEPTED, 2.5),
+        (9.0, FilterDecision.CLIPPED, RULES.limit),
+        (11.0, FilterDecision.REJECTED, 11.0),
+    ],
+)
+def test_a_verdict_has_the_update_that_the_algorithm_may_use(
+    norm: float, decision: FilterDecision, kept: float
+) -> None:
+    filter = UpdateFilter(RULES, dict.fromkeys(range(5), 1))
+    for k in range(5):
+        checked(filter, k, 1.0)
+    verdict = checked(filter, 0, norm)
+    assert (verdict.decision, verdict.norm, verdict.limit) == (decision, norm, RULES.limit)
+    assert verdict.weights[0] == pytest.approx(kept)
+
+
+def test_a_quarantined_client_is_not_admitted_until_the_quarantine_ends() -> None:
+    filter = UpdateFilter(RULES, dict.fromkeys(range(5), 7))
+    decisions = []
+    for _ in range(RULES.strikes + 1):  # the first cannot be compared yet
+        assert filter.admits(0)
+        decisions.append(checked(filter, 0, 1e9).decision)
+        for k in range(1, 5):
+            checked(filter, k, 1.0)
+    assert decisions == [FilterDecision.REJECTED] * RULES.strikes + [FilterDecision.QUARANTINED]
+    assert not filter.admits(0)
+    assert filter.end_quarantine(0) == 7, "it joins with its data points"
+    assert filter.admits(0)
+
+
 # --- Honest clients ---------------------------------------------------------------------------------------------------
 
 
@@ -303,9 +347,9 @@ def test_a_lonely_direction_is_no_offence_where_the_pull_is_honest() -> None:
     goals, sign_flips, model = [1.0] * 9 + [-1.0], SignFlipDetector(), np.zeros(64, np.float32)
     for version in range(40):
         for k, goal in enumerate(goals):
-            sign_flips.gave(k, version, 0.2, model)
+            sign_flips.assigned(k, version, 0.2, model)
             answer = np.float32(0.2) * (np.float32(goal) - model)
-            task = sign_flips.answered(k, version)
+            task = sign_flips.pop_task(k, version)
             assert task is not None
             assert not sign_flips.sign_flipped(k, task, answer, difference=True)
             model = model + np.float32(0.05) * answer
@@ -313,8 +357,8 @@ def test_a_lonely_direction_is_no_offence_where_the_pull_is_honest() -> None:
 
 def test_a_task_of_another_version_is_not_the_one_that_is_answered() -> None:
     sign_flips = SignFlipDetector()
-    sign_flips.gave(0, 3, 0.1, np.zeros(64, np.float32))
-    assert sign_flips.answered(0, 2) is None
+    sign_flips.assigned(0, 3, 0.1, np.zeros(64, np.float32))
+    assert sign_flips.pop_task(0, 2) is None
 
 
 @pytest.mark.parametrize("size", [10_000, LOOKED_AT + 12_345])
@@ -323,7 +367,8 @@ def test_angles_between_sketches_are_those_between_vectors(size: int) -> None:
     a, b = random.standard_normal((2, size), np.float32)
     for share in (-0.9, -0.3, 0.0, 0.5):
         c = np.float32(share) * a + np.float32((1 - share**2) ** 0.5) * b
-        assert cosine(sketcher.sketch(a), sketcher.sketch(c)) == pytest.approx(share, abs=0.15)
+        cosine = Direction(sketcher.sketch(a)).cosine(Direction(sketcher.sketch(c)))
+        assert cosine == pytest.approx(share, abs=0.15)
         assert np.allclose(sketcher.sketch(a) - sketcher.sketch(c), sketcher.sketch(a - c), atol=0.05)
     assert np.linalg.norm(sketcher.sketch(a)) == pytest.approx(length(a), rel=0.1)
 
