@@ -6,14 +6,16 @@ Between two exchanges a server moves alone. How much of that the other servers w
 exchange: the *agreement* is the mean cosine between the progress of this server and that of the others, by data. Where
 it is near 1 (similar data in every region, a clear direction), own progress is as good as everybody's. Where it is
 near 0 (a region knows few labels, or updates are mostly noise), own progress leads away from what the servers have in
-common, and the average of all is better than any of them.
+common, and the average of all is better than any of them. Progress along the common model itself is left out of all
+comparisons: it changes the scale of the model, in which servers agree whatever they learn.
 
 So there are three models:
 
 - the *full* one, ``common + progress``: what other servers are told and average;
 - the *working* one, ``common + w·progress``, which clients train. With the server's share p of all data,
   ``w = p + (1 − p)·agreement`` is the least-squares prediction of the average progress from the server's own;
-- the *published* one, ``common + agreement²·progress``, which is evaluated and exported.
+- the *published* one, ``common + agreement²·progress``, which is evaluated and exported. Where own progress counts
+  little, it is averaged with the common model of the exchange before, as far as the steps between them are noise.
 
 Progress that was sent in an exchange is *pending*; it becomes part of the common model as the other servers' models
 arrive. With a single server, and with ``agreement = 1``, all three models are the same.
@@ -32,6 +34,7 @@ from spyker.vectors import Vector, dot, length
 
 REMEMBERED = 4  # exchanges whose models may still arrive
 SMOOTHING = 0.5  # how much of the agreement is that of earlier exchanges
+AVERAGED = 0.5  # how much of the published model is the common one of the exchange before, at most
 STEADIEST = 0.9  # steps of the common model are never taken to be steadier than this
 FULL_TRUST = 0.5  # an agreement of this or more is no reason for caution
 
@@ -52,6 +55,7 @@ class Consensus(Stateful):
         self.base = initial  # the common model after the last exchange
         self.step: Vector | None = None  # what that exchange added to it
         self.steady = 0.0  # how much of one such step is in the next
+        self.compared = False  # two such steps
         self._statistics = statistics
 
     @property
@@ -70,7 +74,16 @@ class Consensus(Stateful):
 
     def published(self) -> Vector:
         """The model that is evaluated."""
-        return self._with(self.agreement**2)
+        weight = self.agreement**2
+        model = self._with(weight)
+        averaged = AVERAGED * (1 - self.trust) * (1 - max(0.0, self.steady))
+        if self.step is not None and self.compared and self.share < 1 and averaged > 0:
+            parameters = weights_alone(model, self._statistics)
+            parameters -= weights_alone(self.step, self._statistics) * np.float32(averaged)
+        if self._statistics and self.share < 1:
+            buffers = slice(-self._statistics, None)
+            model[buffers] = self.base[buffers] + np.float32(weight) * (model[buffers] - self.base[buffers])
+        return model
 
     def _with(self, weight: float) -> Vector:
         """The common model with a part of this server's progress."""
@@ -81,9 +94,16 @@ class Consensus(Stateful):
 
     @property
     def extension(self) -> float:
-        """How many times as far to go where own progress counts little, and the common model moves steadily."""
-        steady = 1 / (1 - min(STEADIEST, max(0.0, self.steady)))
+        """How many times as far to go where own progress counts little: above 1 if the common model moves steadily,
+        below 1 if it oscillates.
+        """
+        steady = 1 / (1 - min(STEADIEST, self.steady))
         return float(steady ** (1 - self.trust))
+
+    @property
+    def spread(self) -> float:
+        """How many times as long the servers' own progress is as their average."""
+        return float((self.share + (1 - self.share) * self.agreement) ** -0.5)
 
     def advance(self, move: Vector, factor: float, buffers: Vector) -> None:
         """Make progress by ``factor · move``; the buffers at the end of ``buffers`` are added to the common model."""
@@ -123,7 +143,7 @@ class Consensus(Stateful):
         ``theirs`` and ``mine`` are the two servers' full models as they were when the exchange began.
         """
         sent, way = self.sent[bid], theirs - mine
-        self.shifts[bid] += share * dot(weights_alone(way, self._statistics), weights_alone(sent, self._statistics))
+        self.shifts[bid] += share * dot(weights_alone(way, self._statistics), self._across(sent))
         if self._statistics:  # buffers are averaged, wherever they are by now
             buffers = slice(-self._statistics, None)
             way[buffers] = theirs[buffers] - self.common.snapshot()[buffers]
@@ -134,7 +154,7 @@ class Consensus(Stateful):
 
     def measure(self, bid: int, own: float) -> None:
         """All servers of an exchange were heard: how well do they agree, and how steadily does their average move?"""
-        square = length(self.sent[bid]) ** 2
+        square = length(self._across(self.sent[bid])) ** 2
         if square > 0 and own < 1:
             predicted = 1 + self.shifts[bid] / square  # the average progress, along this server's own
             agreement = min(1.0, max(0.0, (predicted - own) / (1 - own)))
@@ -142,6 +162,12 @@ class Consensus(Stateful):
             self.agreement = kept * self.agreement + (1 - kept) * agreement
             self.share, self.measured = own, True
         self._follow()
+
+    def _across(self, progress: Vector) -> Vector:
+        """The part of progress that is orthogonal to the common model."""
+        progress, model = (weights_alone(v, self._statistics) for v in (progress, self.base))
+        square = length(model) ** 2
+        return progress - model * np.float32(dot(progress, model) / square) if square > 0 else progress
 
     def settle(self) -> None:
         """A single server has nobody to wait for: its progress is the common model's."""
@@ -151,10 +177,12 @@ class Consensus(Stateful):
 
     def _follow(self) -> None:
         """Compare the last step of the common model with the one before."""
-        step = weights_alone(self.common.snapshot() - self.base, self._statistics)
-        if self.step is not None and (before := length(self.step)) > 0:
-            steady = dot(step, self.step) / before / max(before, length(step))
+        step = self.common.snapshot() - self.base
+        across = self._across(step)
+        if self.step is not None and (before := length(last := self._across(self.step))) > 0:
+            steady = dot(across, last) / before / max(before, length(across))
             self.steady = SMOOTHING * self.steady + (1 - SMOOTHING) * steady
+            self.compared = True
         self.base, self.step = self.common.snapshot(), step
 
     def forget(self, bid: int) -> None:
@@ -167,20 +195,21 @@ class Consensus(Stateful):
         self.common.replace(model)
         self.pending, self.fresh = Weights.zeros(model), Weights.zeros(model)
         self.sent, self.shifts = {}, {}
-        self.base, self.step, self.steady = model, None, 0.0
+        self.base, self.step, self.steady, self.compared = model, None, 0.0, False
 
     # --- A restart ---------------------------------------------------------------------------------------------------
 
     def state(self) -> Any:
         """For a checkpoint."""
         vectors = [self.common, self.pending, self.fresh]
-        measured = [self.agreement, self.measured, self.share, self.base, self.step, self.steady]
+        measured = [self.agreement, self.measured, self.share, self.base, self.step, self.steady, self.compared]
         return [vectors, self.sent, self.shifts, measured]
 
     def restore(self, kept: Any) -> None:
         """Go on from there."""
         (common, pending, fresh), self.sent, self.shifts, measured = kept
-        self.agreement, self.measured, self.share, self.base, self.step, self.steady = measured
+        self.agreement, self.measured, self.share, *rest = measured
+        self.base, self.step, self.steady, self.compared = rest
         self.common.replace(common)
         self.pending.replace(pending)
         self.fresh.replace(fresh)

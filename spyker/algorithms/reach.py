@@ -65,9 +65,15 @@ class Reach(Stateful):
         self.plain = max(self.plain, plain)
         self.extrapolated = COMMON * size
 
-    def extended(self, factor: float) -> float:
-        """A factor by which to extend the mean update, as far as the model can bear."""
-        return max(1.0, min(factor, self.extrapolated / self.plain)) if self.plain > 0 else 1.0
+    def extended(self, factor: float, spread: float) -> float:
+        """A factor by which to extend or shorten the mean update.
+
+        The average of all servers' updates may be extended until it is as long as one of them, ``spread`` times, or to
+        the share of the model's norm that extrapolation may have.
+        """
+        if factor <= 1 or self.plain <= 0:
+            return min(1.0, factor)
+        return max(1.0, min(factor, max(spread, self.extrapolated / self.plain)))
 
     def between_exchanges(self, agreement: float, extension: float) -> float:
         """How much progress a server may make before it is averaged with others, who agree so well.

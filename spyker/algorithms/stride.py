@@ -12,7 +12,8 @@ At the end of a round the server takes a step along the mean of the updates, wit
 
 The second sum is over all clients, also those that are missing: with fewer updates the step is shorter. The norm of
 each update is clipped to ``clip`` times the median norm of the last rounds, or of the first round if that is more. (If
-the limit shrank with the updates of clients that have nothing left to learn, it would shut out slow clients.)
+the limit shrank with the updates of clients that have nothing left to learn, it would shut out slow clients.) The less
+servers agree, the looser the limit: among few clients with different data, clipping distorts the average.
 
 Momentum and gain extend a steady direction c/(1 − μ) times. Two rules keep that within what the server has seen:
 
@@ -38,7 +39,8 @@ under way, and Σ p_i·W_i is the same before and after.
 
 Where servers do not agree, averaging is what makes progress, and nobody waits for the token: every server starts the
 next exchange as soon as it has heard all others and finished a round since, and a server that hears of an exchange
-takes part when it has finished a round of its own.
+takes part when it has finished a round of its own. Meanwhile its clients wait: what they would train is not the model
+that the exchange yields.
 
 For many servers, n·(n − 1) models are too many: see :mod:`~spyker.algorithms.stride_tree`.
 """
@@ -91,18 +93,19 @@ from spyker.vectors import Vector, is_finite, length
 USUAL_ROUNDS, USUAL_ANSWERS = 8, 1024  # how far back the usual length of an answer looks, at most
 PATIENT = 3.0  # an exchange that takes so many times as long as the longest before has lost somebody
 FIRST = 30.0  # seconds that the first one may take
-ROUND, EXCHANGE, ALONE = "round", "exchange", "alone"  # timers
+ROUND, EXCHANGE, ALONE, HELD = "round", "exchange", "alone", "held"  # timers
 SILENT = 0.1  # seconds from one look to the next, at least, while no client answers
 MOST_HALVED = 3  # times that the rate is halved, at most: there may be clients that do not go by it
 PAUSE = 1.0  # seconds for which a server without clients keeps the token, at least
 DIVERGED = 20.0  # times the norm of updates of a good model: more than this is a sign of divergence
 ROUNDS_DIVERGED = 3  # in so many rounds in a row it is divergence
 MOST_RESTORED = 4  # times that a model is restored, at most
+LOOSEST = 5.0  # times ``clip``: what updates are clipped to where servers do not agree
 ENOUGH = 1 - 1e-6  # rounds that make one, of sums of shares
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Stance(PeerMessage):
+class ExchangeModel(PeerMessage):
     """Where a server stands in exchange number ``bid``: an immutable snapshot, with the data points behind it."""
 
     latest_only = True
@@ -114,7 +117,7 @@ class Stance(PeerMessage):
 
 
 @dataclass(frozen=True, slots=True)
-class Baton(PeerMessage):
+class Token(PeerMessage):
     """The right to start the exchange after number ``bid``. There is one. Nobody need wait for who is ``absent``."""
 
     latest_only = True
@@ -123,7 +126,7 @@ class Baton(PeerMessage):
 
 
 @dataclass(frozen=True, slots=True)
-class Call(PeerMessage):
+class ExchangeRequest(PeerMessage):
     """In a tree: exchange number ``bid`` begins, and this server is at its ``root``."""
 
     latest_only = True
@@ -132,7 +135,7 @@ class Call(PeerMessage):
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Common(PeerMessage):
+class ExchangeResult(PeerMessage):
     """In a tree: where all who took part in exchange number ``bid`` stand on average."""
 
     latest_only = True
@@ -143,7 +146,7 @@ class Common(PeerMessage):
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Footing(BootstrapState):
+class StrideBootstrap(BootstrapState):
     """What a server that begins among others begins with; ``usual`` is how long answers are.
 
     There the rate was ``halved`` so often, and servers agree so well.
@@ -172,7 +175,7 @@ class StrideParameters:
         at_least=1,
     )
     too_far: float = parameter(
-        0.75,
+        1.0,
         "if the first trainings move the model by more than so many times its own length, they have run away: they are "
         "repeated with half the rate; 0: never",
         at_least=0,
@@ -193,7 +196,9 @@ class Stride(Server):
     Parameters: ClassVar[type[Any]] = StrideParameters
     parameters: StrideParameters
     client = DeltaClient
-    receives: ClassVar[tuple[type[PeerMessage], ...]] = (Stance, Baton, Call, Common)
+    averages_early: ClassVar[bool] = True
+    """Exchanges start without the token where servers do not agree."""
+    receives: ClassVar[tuple[type[PeerMessage], ...]] = (ExchangeModel, Token, ExchangeRequest, ExchangeResult)
 
     @classmethod
     def build(cls, id: int, setup: Setup, roster: Mapping[int, int]) -> Server:
@@ -213,6 +218,8 @@ class Stride(Server):
         self.sum = Weights.zeros(setup.weights)  # Σ d_k·Δ_k of this round
         self.weight = 0.0  # Σ d_k of this round
         self.answered: dict[int, tuple[int, float]] = {}  # in this round: staleness and weight of a client's update
+        self.idle: set[int] = set()  # clients without a task
+        self.waiting = False  # they wait for the end of an exchange
         self.norms: list[float] = []  # of this round's updates
         self.taken = 0.0  # Σ d_k·‖Δ_k‖ of this round, as clipped and weighted
         self.fresh = 0.0  # Σ d_k of this round, as weighted
@@ -232,11 +239,11 @@ class Stride(Server):
         self.exchanging = False
         self.rounds = 0.0  # since the last exchange began here; one of old updates alone counts by how far we trust it
         self.merged: set[int] = set()  # who was heard in the last exchange
-        self.held: list[tuple[int, Stance]] = []  # of an exchange that waits for this region's round
+        self.held: list[tuple[int, ExchangeModel]] = []  # of an exchange that waits for this region's round
         self.heard: set[int] = set()
         self.absent: set[int] = set()  # who missed the last exchange
         self.latest = 0  # the bid of the last exchange that this server took part in
-        self.stances: dict[int, Stance] = {}  # S, by bid
+        self.stances: dict[int, ExchangeModel] = {}  # S, by bid
         self.data: dict[int, int] = {}  # of the other servers, as far as they have told
         self.longest = 0.0  # seconds that an exchange took
         self._now = setup.now
@@ -244,17 +251,17 @@ class Stride(Server):
         self.good, self.good_norm = setup.weights, 0.0  # the last good model, and the median norm of its updates
         self.bad_rounds = 0  # in a row
         self.restored = 0  # how often
-        self._began = self._called = setup.now()
+        self._began = self._called = self._stood = setup.now()
         self._working: Vector | None = None  # what clients are given, until something changes
 
     def receive(self, sender: int, message: ClientMessage | PeerMessage) -> None:
-        """Call the procedure for this kind of message."""
+        """ExchangeRequest the procedure for this kind of message."""
         match message:
             case Update() if sender in self.sizes:
                 self.answer(sender, message)
             case Join():
                 self.sizes[sender] = message.size
-                if sender not in self.answered:  # otherwise the end of the round answers it
+                if sender not in self.answered and sender not in self.idle:  # otherwise the round's end answers it
                     self.send_client(sender, self.model(self.rate))
             case Leave():
                 self.sizes.pop(sender, None)  # what it has answered counts
@@ -264,9 +271,9 @@ class Stride(Server):
                 self.check_exchange()
             case PeerMessage() if sender not in self.ring:
                 pass  # from a server that is one of us no more
-            case Stance():
+            case ExchangeModel():
                 self.merge(sender, message)
-            case Baton() if epoch_of(message.bid) == self.epoch:  # otherwise it was given up for lost
+            case Token() if epoch_of(message.bid) == self.epoch:  # otherwise it was given up for lost
                 self.take(message)
 
     def work(self, sender: int, message: ClientMessage | PeerMessage) -> Work:
@@ -274,7 +281,7 @@ class Stride(Server):
         match message:
             case Update() if self.sizes.keys() <= self.answered.keys() | {sender}:
                 return Work.AVERAGE
-            case Stance():
+            case ExchangeModel():
                 return Work.MIX
         return Work.NOTHING
 
@@ -286,6 +293,9 @@ class Stride(Server):
         """Go on without those who are missing."""
         if timer == EXCHANGE:
             self.finish()
+        elif timer == HELD:
+            self.old_version = self.version - 1
+            self.release()
         elif timer == ALONE:
             self.rounds = self.rounds if self.sizes else self.parameters.every
             self.check_exchange()
@@ -310,6 +320,7 @@ class Stride(Server):
         self.lengths.append(far)
         self.norms.append(far)
         limit = self.parameters.clip * (self.usual or statistics.median(self.lengths))
+        limit /= max(1 / LOOSEST, self.consensus.trust)
         clipped = limit / far if 0 < limit < far else 1.0
         trusted = self.consensus.trust if update.version <= self.old_version else 1.0
         if math.isfinite(far) or is_finite(update.weights):  # otherwise it counts for the median alone
@@ -356,10 +367,13 @@ class Stride(Server):
         self.rounds += self.fresh / whole
         self.fresh = 0.0
         self.record(RoundEnded(self.id, self.round))
-        self.begin_round()
+        if self.trusted:  # clients need not wait for an exchange that begins now
+            self.begin_round()
         if self.rounds >= ENOUGH:
             self.take_part()
         self.check_exchange()
+        if self.answered:
+            self.begin_round()
 
     def move(self, step: Vector, whole: float, norm: float) -> None:
         """Take a step along the mean of a round's updates, which have this median norm."""
@@ -378,7 +392,7 @@ class Stride(Server):
         move += self.momentum.snapshot() * np.float32(c * mu)
         if safe:
             reach = self.step_reach
-            extended = reach.extended(self.consensus.extension)
+            extended = reach.extended(self.consensus.extension, self.consensus.spread)
             far, bound = extended * length(move), max(reach.bound, extended * reach.plain)
             shortened = bound / far if far > bound else 1.0
             self.consensus.advance(move, extended * shortened, step)
@@ -403,11 +417,11 @@ class Stride(Server):
         """Where no exchange has told: how well would regions of as many clients agree as this one's clients do?
 
         From the agreement of N updates follows their mean pairwise cosine, and from that the cosine between means of N
-        (the Spearman-Brown formula). One client tells nothing, and nothing is assumed.
+        (the Spearman-Brown formula). The fewer clients there are, the less they tell: one tells nothing.
         """
         n = len(self.answered)
         cosine = max(0.0, (n * agreement**2 - 1) / (n - 1)) if n > 1 else 0.0
-        self.consensus.expect(min(1.0, 2 * n * cosine / (1 + (n - 1) * cosine)), 1 / self.n)
+        self.consensus.expect(min(1.0, 2 * (n - 1) * cosine / (1 + (n - 1) * cosine)), 1 / self.n)
 
     @property
     def working(self) -> Vector:
@@ -459,6 +473,7 @@ class Stride(Server):
         self.publish()
         if self.exchanging:
             self.finish()
+        self.check_idle()
 
     def ran_away(self) -> bool:
         """Whether the first trainings went so far that nothing good can come of them."""
@@ -497,22 +512,53 @@ class Stride(Server):
             self.record(fact)
 
     def begin_round(self) -> None:
-        """Whoever has answered trains the new model."""
-        model = self.model(self.rate)
-        for k in self.answered:
-            if k in self.sizes:
-                self.send_client(k, model)
-        self.answered, self.hurried = {}, False
-        self._began = self._now()
+        """Clients that have answered train the new model, now or when the exchange under way ends."""
         self.stop_timer(ROUND)
+        self.idle |= self.answered.keys()
+        self.answered, self.hurried = {}, False
+        if self.waits():
+            self.waiting = True
+            self.start_timer(HELD, PATIENT * self.longest or FIRST)
+        else:
+            self.release()
+
+    @property
+    def trusted(self) -> bool:
+        """Whether what this server learns alone is good enough, and clients need not wait for exchanges."""
+        return not self.averages_early or self.n == 1 or self.consensus.trust == 1
+
+    def waits(self) -> bool:
+        """Whether clients wait for the end of an exchange."""
+        if self.trusted or self.latest not in self.stances:
+            return False
+        return not self.complete(self.merged | {self.id})
+
+    def release(self) -> None:
+        """Give the new model to clients that wait for it."""
+        if not self.idle:
+            return
+        if self.waiting:
+            self.waiting = False
+            self.stop_timer(HELD)
+        model = self.model(self.rate)
+        for k in sorted(self.idle & self.sizes.keys()):
+            self.send_client(k, model)
+        self.idle = set()
+        self._began = self._now()
         self.wait()
+
+    def check_idle(self) -> None:
+        """Clients wait no longer than necessary. What they train from now on is of the new common model."""
+        if self.idle and not self.waits():
+            self.old_version = self.version - 1
+            self.release()
 
     # --- The exchange with the other servers ---------------------------------------------------------------------
 
-    def take(self, baton: Baton) -> None:
+    def take(self, token: Token) -> None:
         """The token is here."""
-        self.bid, self.holds = max(baton.bid, self.latest) + 1, True
-        self.absent = {j for j in baton.absent if j != self.id}
+        self.bid, self.holds = max(token.bid, self.latest) + 1, True
+        self.absent = {j for j in token.absent if j != self.id}
         self.record(TokenArrived(self.id, self.bid))
         self.check_exchange()
 
@@ -540,14 +586,15 @@ class Stride(Server):
         """Send (W, m, A) to all, once for each bid, and remember it."""
         self.send_all_servers(self.stand(bid))
 
-    def stand(self, bid: int) -> Stance:
+    def stand(self, bid: int) -> ExchangeModel:
         """Remember where this server stands."""
         self.merged = set()
         self.publish()
         data = max(1, sum(self.sizes.values()))  # a server that all clients have left still has a model
-        stance = Stance(self.consensus.stand(bid), self.momentum.snapshot(), self.age, data, bid)
+        stance = ExchangeModel(self.consensus.stand(bid), self.momentum.snapshot(), self.age, data, bid)
         self.stances = {b: s for b, s in self.stances.items() if b > bid - REMEMBERED} | {bid: stance}
         self.latest, self.rounds, self.old_version = bid, 0.0, self.version
+        self._stood = self._now()
         self.step_reach.exchanged()
         return stance
 
@@ -555,11 +602,11 @@ class Stride(Server):
         """Whether the next exchange is due without the token: servers do not agree, and a round has ended since all
         were heard.
         """
-        if self.n == 1 or self.consensus.trust == 1 or self.rounds < ENOUGH:
+        if self.trusted or self.rounds < ENOUGH:
             return False
         return self.latest not in self.stances or self.complete(self.merged | {self.id})
 
-    def merge(self, j: int, theirs: Stance, *, wait: bool = True) -> None:
+    def merge(self, j: int, theirs: ExchangeModel, *, wait: bool = True) -> None:
         """W ← W + p_j·(W_j − S.W), and likewise m and A."""
         if theirs.bid > self.latest:
             if wait and self.consensus.trust < 1 and self.rounds < ENOUGH and self.sizes:
@@ -594,18 +641,21 @@ class Stride(Server):
             if j in self.ring:
                 self.merge(j, theirs, wait=False)
 
-    def shift(self, towards: Stance | Common, of: Stance, share: float, own: float) -> None:
+    def shift(self, towards: ExchangeModel | ExchangeResult, of: ExchangeModel, share: float, own: float) -> None:
         """Move by a share of the way that one stance is from another; ``own`` is this server's share of all data."""
         self.consensus.merge(of.bid, towards.weights, of.weights, share, own)
-        if isinstance(towards, Common) or (of.bid == self.latest and self.complete(self.merged | {self.id})):
+        if isinstance(towards, ExchangeResult) or (of.bid == self.latest and self.complete(self.merged | {self.id})):
             if self.parameters.safe:
                 self.consensus.measure(of.bid, own)
             self.consensus.forget(of.bid)
+            if self.averages_early and not self.suspected:
+                self.longest = max(self.longest, self._now() - self._stood)
             self.stances.pop(of.bid, None)
         self.momentum.add(towards.momentum - of.momentum, share)
         self.age = max(0.0, self.age + share * (towards.age - of.age))
         self.old_version = self.version
         self.publish()
+        self.check_idle()
 
     def finish(self) -> None:
         """Pass the token on, to the next server that was heard of. Without any, try again after some rounds."""
@@ -619,7 +669,7 @@ class Stride(Server):
             self.bid += 1
             return
         self.holds = False
-        self.send_server(following, Baton(self.bid, tuple(sorted(self.absent))))
+        self.send_server(following, Token(self.bid, tuple(sorted(self.absent))))
 
     def missing(self) -> set[int]:
         """Who was not heard of in the exchange that ends."""
@@ -628,7 +678,7 @@ class Stride(Server):
     # --- Servers that come and go ------------------------------------------------------------------------------------
 
     uses_token = True
-    gift = Footing
+    gift = StrideBootstrap
 
     @property
     def has_token(self) -> bool:
@@ -638,28 +688,32 @@ class Stride(Server):
     def sighted(self) -> None:
         """Nobody waits for who is out of reach."""
         self.check_heard()
+        self.check_idle()
 
     def reformed(self, before: Sequence[int], *, leads: bool) -> None:
         """Go on with other servers, and another token."""
         self.data = {j: data for j, data in self.data.items() if j in self.ring}
         self.holds, self.exchanging, self.heard, self.absent = leads, False, set(), set()
         self.stop_timer(EXCHANGE)
+        self.check_idle()
         if leads:
             self.bid = first_bid(self.epoch)
             self.record(TokenArrived(self.id, self.bid))
             self.check_exchange()
 
-    def handover(self) -> Footing:
+    def handover(self) -> StrideBootstrap:
         """The model goes with its momentum, and with what is known about lengths."""
         agreement = self.consensus.agreement
-        return Footing(self.weights.snapshot(), self.momentum.snapshot(), self.age, self.usual, self.halved, agreement)
+        return StrideBootstrap(
+            self.weights.snapshot(), self.momentum.snapshot(), self.age, self.usual, self.halved, agreement
+        )
 
     def restore(self, state: ServerState) -> None:
         """Go on from a saved state."""
         super().restore(state)
         self._working = None
 
-    def take_over(self, gift: Footing) -> None:
+    def take_over(self, gift: StrideBootstrap) -> None:
         """Begin with what another server gave."""
         super().take_over(gift)
         self.consensus.replace(gift.weights)

@@ -15,7 +15,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping, Sequence
 
-from spyker.algorithms.stride import EXCHANGE, FIRST, PATIENT, Call, Common, Stance, Stride
+from spyker.algorithms.stride import EXCHANGE, FIRST, PATIENT, ExchangeModel, ExchangeRequest, ExchangeResult, Stride
 from spyker.protocol.facts import Merged
 from spyker.protocol.messages import ClientMessage, PeerMessage
 from spyker.protocol.server import Setup, Work
@@ -26,11 +26,12 @@ class StrideTree(Stride):
     """One of many servers."""
 
     name, title, section = Stride.name, Stride.title, Stride.section
+    averages_early = False  # only the holder of the token starts an exchange through a tree
 
     def __init__(self, id: int, setup: Setup, roster: Mapping[int, int]) -> None:
         super().__init__(id, setup, roster)
         self.root = id  # of the exchange under way
-        self.shares: dict[int, Stance] = {}  # what came from below in it
+        self.shares: dict[int, ExchangeModel] = {}  # what came from below in it
         self.asked = False  # whether something is still to come
         self.longest_below = 0.0  # seconds that those below took to answer, when this was not the root
         self.below: dict[int, tuple[int, ...]] = {}  # who is to be told the end, by bid
@@ -40,22 +41,22 @@ class StrideTree(Stride):
         match message:
             case PeerMessage() if sender not in self.ring:
                 pass  # from a server that is one of us no more
-            case Call() if message.bid > self.latest and message.root in self.ring:
+            case ExchangeRequest() if message.bid > self.latest and message.root in self.ring:
                 self.root, self._called = message.root, self._now()
                 self.start_timer(EXCHANGE, PATIENT * self.longest_below or FIRST)
                 self.call(message.bid)
-            case Stance():
+            case ExchangeModel():
                 self.gather(sender, message)
-            case Common():
+            case ExchangeResult():
                 self.settle(message)
-            case Call():
+            case ExchangeRequest():
                 pass  # of an exchange that is over
             case _:
                 super().receive(sender, message)
 
     def work(self, sender: int, message: ClientMessage | PeerMessage) -> Work:
         """What goes down costs a mix as well."""
-        return Work.MIX if isinstance(message, Common) else super().work(sender, message)
+        return Work.MIX if isinstance(message, ExchangeResult) else super().work(sender, message)
 
     def expired(self, timer: str) -> None:
         """Go on with those who have answered."""
@@ -93,10 +94,10 @@ class StrideTree(Stride):
         self.stand(bid)
         self.shares, self.asked = {}, True
         for j in self.children():
-            self.send_server(j, Call(bid, self.root))
+            self.send_server(j, ExchangeRequest(bid, self.root))
         self.check_shares()
 
-    def gather(self, j: int, share: Stance) -> None:
+    def gather(self, j: int, share: ExchangeModel) -> None:
         """Something came from below."""
         if self.asked and share.bid == self.latest:
             self.shares[j] = share
@@ -122,10 +123,10 @@ class StrideTree(Stride):
             self.send_server(self.parent(), whole)
             return
         self.heard = {self.id, *self.shares}
-        self.settle(Common(whole.weights, whole.momentum, whole.age, whole.bid))
+        self.settle(ExchangeResult(whole.weights, whole.momentum, whole.age, whole.bid))
         self.finish()
 
-    def settle(self, common: Common) -> None:
+    def settle(self, common: ExchangeResult) -> None:
         """W ← W + M − S.W, and likewise m and A; and whoever took part below does the same."""
         mine = self.stances.pop(common.bid, None)
         if mine is None:
@@ -144,16 +145,12 @@ class StrideTree(Stride):
         self.asked, self.root = False, self.id
         super().reformed(before, leads=leads)
 
-    def needs_averaging(self) -> bool:
-        """An exchange through a tree is started by the holder of the token alone."""
-        return False
-
     def missing(self) -> set[int]:
         """The root has heard of some for others, and the next tree has another shape."""
         return set()
 
 
-def average(stances: Iterable[Stance]) -> Stance:
+def average(stances: Iterable[ExchangeModel]) -> ExchangeModel:
     """The mean of some stances, weighted by the data behind them."""
     total, weights, momentum, age, bid = 0, None, None, 0.0, 0
     for each in stances:
@@ -166,4 +163,4 @@ def average(stances: Iterable[Stance]) -> Stance:
         age += share * (each.age - age)
     assert weights is not None
     assert momentum is not None
-    return Stance(weights.snapshot(), momentum.snapshot(), age, total, bid)
+    return ExchangeModel(weights.snapshot(), momentum.snapshot(), age, total, bid)

@@ -4,7 +4,7 @@ import pytest
 from actions import sent, stated, timers, update, vector
 
 from spyker.algorithms.consensus import REMEMBERED
-from spyker.algorithms.stride import EXCHANGE, FIRST, PATIENT, Baton, Stance
+from spyker.algorithms.stride import EXCHANGE, FIRST, PATIENT, ExchangeModel, Token
 from spyker.protocol.facts import Merged, SyncStarted, TokenArrived
 from spyker.protocol.messages import Leave, ToServer
 from spyker.protocol.server import Work
@@ -63,8 +63,8 @@ def silence(servers, quiet, sender, actions):
     return done
 
 
-def batons(done):
-    return [(node, a.server, a.message) for node, a in done if isinstance(a, ToServer) and type(a.message) is Baton]
+def tokens(done):
+    return [(node, a.server, a.message) for node, a in done if isinstance(a, ToServer) and type(a.message) is Token]
 
 
 # --- The merge -------------------------------------------------------------------------------------------------------
@@ -84,7 +84,7 @@ def test_in_an_idle_moment_everybody_ends_at_the_mean_by_data(servers, settle):
 def test_one_model_is_merged_by_its_share_of_the_data_as_a_difference(servers):
     # server 0: W = 8; server 1 says 4: 8 + 3/8 · (4 − 8) = 6.5
     learn(servers[0], 8)
-    stance = Stance(vector(4), vector(0), 5.0, 3, 2)
+    stance = ExchangeModel(vector(4), vector(0), 5.0, 3, 2)
     assert servers[0].work(1, stance) is Work.MIX
     actions = servers[0].handle(1, stance)
     assert models(servers[:1]) == [6.5]
@@ -95,12 +95,12 @@ def test_one_model_is_merged_by_its_share_of_the_data_as_a_difference(servers):
 
 def test_who_hears_of_an_exchange_tells_everybody_where_it_stood_before(servers):
     learn(servers[0], 8)
-    told = sent(servers[0].handle(1, Stance(vector(4), vector(0), 5.0, 3, 2)))
+    told = sent(servers[0].handle(1, ExchangeModel(vector(4), vector(0), 5.0, 3, 2)))
     assert [receiver for receiver, _ in told] == [1, 2]
     for _, stance in told:
         assert (stance.weights.tolist(), stance.momentum.tolist()) == ([8], [8])
         assert (stance.age, stance.data, stance.bid) == (1, 1, 2)
-    assert sent(servers[0].handle(2, Stance(vector(4), vector(0), 5.0, 4, 2))) == [], "once"
+    assert sent(servers[0].handle(2, ExchangeModel(vector(4), vector(0), 5.0, 4, 2))) == [], "once"
 
 
 def test_what_was_learnt_while_models_were_under_way_is_not_pulled_back(servers):
@@ -108,35 +108,35 @@ def test_what_was_learnt_while_models_were_under_way_is_not_pulled_back(servers)
     learn(servers[0], 8)
     servers[0].call(2)
     learn(servers[0], 1)
-    servers[0].handle(1, Stance(vector(4), vector(0), 1.0, 3, 2))
-    servers[0].handle(2, Stance(vector(-2), vector(0), 1.0, 4, 2))
+    servers[0].handle(1, ExchangeModel(vector(4), vector(0), 1.0, 3, 2))
+    servers[0].handle(2, ExchangeModel(vector(-2), vector(0), 1.0, 4, 2))
     assert models(servers[:1]) == pytest.approx([2.5])
 
 
 def test_who_has_not_told_its_data_is_taken_to_have_as_much(strangers):
     # 1/(3 + 1 + 3) of 7, and with the third server known 4/(3 + 1 + 4) of −8
     _, server, _ = strangers()
-    server.handle(0, Stance(vector(7), vector(0), 0.0, 1, 1))
+    server.handle(0, ExchangeModel(vector(7), vector(0), 0.0, 1, 1))
     assert models([server]) == [1]
-    server.handle(2, Stance(vector(-8), vector(0), 0.0, 4, 1))
+    server.handle(2, ExchangeModel(vector(-8), vector(0), 0.0, 4, 1))
     assert models([server]) == [-3]
 
 
 def test_a_server_that_all_clients_have_left_still_has_a_model(strangers):
     server, *_ = strangers()
     server.handle(0, Leave())
-    told = sent(server.handle(1, Stance(vector(7), vector(0), 0.0, 1, 1)))
+    told = sent(server.handle(1, ExchangeModel(vector(7), vector(0), 0.0, 1, 1)))
     assert [stance.data for _, stance in told] == [1, 1]
 
 
 def test_an_exchange_that_is_long_over_is_ignored(servers):
     server = servers[0]
     for bid in range(2, REMEMBERED + 3):
-        server.handle(1, Stance(vector(0), vector(0), 0.0, 3, bid))
+        server.handle(1, ExchangeModel(vector(0), vector(0), 0.0, 3, bid))
     before = models([server])
-    assert server.handle(2, Stance(vector(100), vector(100), 9.0, 4, 2)) == []
+    assert server.handle(2, ExchangeModel(vector(100), vector(100), 9.0, 4, 2)) == []
     assert models([server]) == before
-    server.handle(2, Stance(vector(8), vector(0), 0.0, 4, 3))
+    server.handle(2, ExchangeModel(vector(8), vector(0), 0.0, 4, 3))
     assert models([server]) == [4], "the one after it may still arrive"
 
 
@@ -161,7 +161,7 @@ def test_the_holder_begins_after_so_many_rounds_and_nobody_else_does(strangers, 
     assert sent(learn(servers[1], 1)) == sent(learn(servers[1], 1)) == sent(learn(servers[1], 1)) == []
     assert sent(learn(servers[0], 1)) == []
     begun = learn(servers[0], 1)
-    assert [type(message) for _, message in sent(begun)] == [Stance, Stance]
+    assert [type(message) for _, message in sent(begun)] == [ExchangeModel, ExchangeModel]
     assert sent(learn(servers[0], 1)) == sent(learn(servers[0], 1)) == [], "it is under way"
     settle(servers, 0, begun)
     assert sent(learn(servers[1], 1)) == [], "its three rounds were before the exchange"
@@ -171,7 +171,7 @@ def test_the_holder_begins_after_so_many_rounds_and_nobody_else_does(strangers, 
 def test_rounds_are_counted_before_the_token_arrives(strangers):
     _, server, _ = strangers()
     learn(server, 1)
-    assert [message.bid for _, message in sent(server.handle(0, Baton(4)))] == [5, 5]
+    assert [message.bid for _, message in sent(server.handle(0, Token(4)))] == [5, 5]
 
 
 def test_a_lone_server_has_nobody_to_exchange_with(build):
@@ -187,10 +187,10 @@ def test_a_lone_server_has_nobody_to_exchange_with(build):
 def test_an_exchange_without_somebody_ends_by_its_timer_and_the_token_skips_it(strangers):
     servers = strangers()
     done = silence(servers, 1, 0, learn(servers[0], 1))
-    assert batons(done) == []
+    assert tokens(done) == []
     assert timers(a for node, a in done if node == 0)[-1] == (EXCHANGE, FIRST)
     done = silence(servers, 1, 0, servers[0].expire(EXCHANGE))
-    assert batons(done) == [(0, 2, Baton(1, (1,)))]
+    assert tokens(done) == [(0, 2, Token(1, (1,)))]
     assert servers[2].holds
 
 
@@ -199,7 +199,7 @@ def test_nobody_waits_for_it_the_next_time(strangers):
     silence(servers, 1, 0, learn(servers[0], 1))
     silence(servers, 1, 0, servers[0].expire(EXCHANGE))
     done = silence(servers, 1, 2, learn(servers[2], 1))
-    assert batons(done) == [(2, 0, Baton(2, (1,)))], "without a timer"
+    assert tokens(done) == [(2, 0, Token(2, (1,)))], "without a timer"
 
 
 def test_it_is_taken_in_again_when_it_speaks(strangers, settle):
@@ -209,10 +209,10 @@ def test_it_is_taken_in_again_when_it_speaks(strangers, settle):
     begun = learn(servers[2], 1)
     servers[2].handle(1, sent(servers[1].handle(2, sent(begun)[1][1]))[1][1])  # the first that server 2 hears
     done = settle(servers, 2, begun[:1] + [a for a in begun if isinstance(a, ToServer) and a.server == 0])
-    assert batons(done)[0] == (2, 0, Baton(2, ()))
-    assert [batons(settle(servers, i, learn(servers[i], 1))) for i in (0, 1)] == [
-        [(0, 1, Baton(3, ()))],
-        [(1, 2, Baton(4, ()))],
+    assert tokens(done)[0] == (2, 0, Token(2, ()))
+    assert [tokens(settle(servers, i, learn(servers[i], 1))) for i in (0, 1)] == [
+        [(0, 1, Token(3, ()))],
+        [(1, 2, Token(4, ()))],
     ]
 
 
@@ -222,7 +222,7 @@ def test_its_model_counts_also_when_it_comes_late(strangers):
     silence(servers, 1, 0, learn(servers[0], 1))
     servers[0].expire(EXCHANGE)
     before = models(servers)[0]
-    servers[0].handle(1, Stance(vector(9), vector(0), 1.0, 3, 1))
+    servers[0].handle(1, ExchangeModel(vector(9), vector(0), 1.0, 3, 1))
     assert models(servers)[0] - before == pytest.approx(3 / 8 * (9 - 1))
 
 
@@ -247,6 +247,6 @@ def test_how_long_to_wait_is_learnt_from_the_longest_exchange(strangers, settle,
         time.now += seconds
         ended = servers[0].handle(1, answers[0]) + servers[0].handle(2, answers[1])
         assert timers(ended) == [(EXCHANGE, None)], "it does not run any more"
-        servers[0].handle(2, Baton(servers[0].bid))
+        servers[0].handle(2, Token(servers[0].bid))
     assert asked == [FIRST, PATIENT * 2.0]
     assert timers(learn(servers[0], 1))[-1] == (EXCHANGE, PATIENT * 2.0)

@@ -233,7 +233,7 @@ def test_who_is_late_counts_in_the_next_round(started):
     assert models(server.expire(ROUND)) == [(0, [2], 2), (1, [2], 2)]
     assert server.handle(2, update(12, version=0)) == []
     actions = play(server, 0, 0)
-    assert [(client, weights) for client, weights, _ in models(actions)] == [(2, [6]), (0, [6]), (1, [6])]
+    assert [(client, weights) for client, weights, _ in models(actions)] == [(0, [6]), (1, [6]), (2, [6])]
     assert [(f.client, f.staleness) for f in stated(actions, UpdateApplied)] == [(2, 2), (0, 0), (1, 0)]
 
 

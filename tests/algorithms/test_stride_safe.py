@@ -6,7 +6,7 @@ from actions import stated, update, vector
 
 from spyker.algorithms.consensus import Consensus
 from spyker.algorithms.reach import Reach
-from spyker.algorithms.stride import ROUND, Baton, Stance
+from spyker.algorithms.stride import HELD, ROUND, ExchangeModel, Token
 from spyker.protocol.facts import ModelRestored, UpdateApplied
 from spyker.protocol.messages import ToClient, ToServer
 
@@ -44,11 +44,13 @@ def model(server):
 
 
 def stances(actions):
-    return [(a.server, a.message.bid) for a in actions if isinstance(a, ToServer) and isinstance(a.message, Stance)]
+    return [
+        (a.server, a.message.bid) for a in actions if isinstance(a, ToServer) and isinstance(a.message, ExchangeModel)
+    ]
 
 
 def stance(*values, bid, data=1):
-    return Stance(vector(*values), vector(*[0.0] * len(values)), 1.0, data, bid)
+    return ExchangeModel(vector(*values), vector(*[0.0] * len(values)), 1.0, data, bid)
 
 
 # --- Reach ------------------------------------------------------------------------------------------------------------
@@ -159,7 +161,7 @@ def test_buffers_are_averaged_and_never_scaled():
     parts = Consensus(vector(0.0, 10.0), 1)
     parts.expect(0.0, 0.5)
     parts.advance(vector(1.0, 0.0), 1.0, vector(0.0, 2.0))
-    assert parts.published().tolist() == [0, 12]
+    assert parts.published().tolist() == [0, 10], "those of one region are not published where servers do not agree"
     full = parts.stand(1)
     parts.merge(1, vector(1.0, 20.0), full, 0.5, 0.5)
     assert parts.common.snapshot().tolist() == [1, 16]
@@ -231,19 +233,80 @@ def test_a_model_that_some_servers_are_missing_from_is_not_published(started):
 def test_servers_that_agree_leave_exchanges_to_the_holder_of_the_token(started):
     _, second = started([1, 1], [1, 1], initial=(0.0, 0.0))
     assert [stances(play(second, (1, 0), (1, 0))) for _ in range(4)] == [[]] * 4
-    assert stances(second.handle(0, Baton(0))) == [(0, 1)]
+    assert stances(second.handle(0, Token(0))) == [(0, 1)]
 
 
 def test_a_steady_common_model_is_extended_where_own_progress_is_not_trusted():
-    parts = Consensus(vector(0.0, 0.0), 0)
-    parts.expect(0.0, 0.5)
-    for bid in (1, 2, 3):
-        parts.advance(vector(1.0, 1.0), 1.0, vector(0.0, 0.0))
-        full = parts.stand(bid)
-        parts.merge(bid, full + vector(0.0, -2.0), full, 0.5, 0.5)
-        parts.measure(bid, 0.5)
+    parts = apart(steps=[1.0, 1.0, 1.0])
     assert parts.trust == pytest.approx(0)
-    assert parts.extension == pytest.approx(4), "1/(1 − 0.75), with ρ smoothed"
+    assert parts.extension == pytest.approx(4, rel=0.01), "1/(1 − 0.75), with ρ smoothed"
+
+
+def test_one_that_oscillates_takes_shorter_steps():
+    parts = apart(steps=[1.0, -1.0, 1.0])
+    assert parts.extension == pytest.approx(1 / 1.75, rel=0.01)
+
+
+def test_an_oscillating_model_is_published_halfway_between_two_exchanges():
+    parts = apart(steps=[1.0, -1.0])
+    assert parts.common.snapshot()[0] == pytest.approx(0)
+    assert parts.published()[0] == pytest.approx(0.5)
+
+
+def test_growth_along_the_common_model_is_no_agreement():
+    # both servers double the model, and besides learn something different
+    parts = Consensus(vector(10.0, 0.0, 0.0), 0)
+    parts.expect(0.0, 0.5)
+    parts.advance(vector(10.0, 1.0, 0.0), 1.0, vector(0.0, 0.0, 0.0))
+    full = parts.stand(1)
+    parts.merge(1, vector(20.0, 0.0, 1.0), full, 0.5, 0.5)
+    parts.measure(1, 0.5)
+    assert parts.agreement == pytest.approx(0)
+
+
+def apart(*, steps):
+    """Two servers that agree on steps of the first weight, and in the second pull in opposite directions."""
+    parts = Consensus(vector(0.0, 0.0, 1000.0), 0)
+    parts.expect(0.0, 0.5)
+    for bid, step in enumerate(steps, 1):
+        parts.advance(vector(step, 1.0, 0.0), 1.0, vector(0.0, 0.0, 0.0))
+        full = parts.stand(bid)
+        parts.merge(bid, full + vector(0.0, -2.0, 0.0), full, 0.5, 0.5)
+        parts.measure(bid, 0.5)
+    return parts
+
+
+def test_clients_wait_for_an_exchange_among_servers_that_do_not_agree(started):
+    first, _ = lonely(started)
+    assert not tasks(play(first, (4, 0)))
+    assert tasks(first.handle(1, stance(0.0, 2.0, bid=1))) == [(0, [2, 1])]
+    assert [f.weight for f in stated(play(first, (1, 1)), UpdateApplied)] == [1], "they train the new model"
+
+
+def test_but_not_for_ever(started):
+    first, _ = lonely(started)
+    play(first, (4, 0))
+    assert [client for client, _ in tasks(first.expire(HELD))] == [0]
+
+
+def test_nor_for_a_server_that_is_suspected(started):
+    first, _ = lonely(started)
+    play(first, (4, 0))
+    assert [client for client, _ in tasks(first.suspect(frozenset({1})))] == [0]
+
+
+def test_updates_are_clipped_less_where_servers_do_not_agree(started):
+    # the last update is longer than the median of 4, but no outlier: 0.6 · 4 with trust, 5 · 0.6 · 4 without
+    for agreement, norm in ((1.0, 2.4), (0.0, 8)):
+        server = trusting(started([1, 1], [1, 1], initial=(0.0, 0.0), clip=0.6)[0])
+        play(server, (4, 0), (4, 0))
+        server.consensus.agreement = agreement
+        server.handle(0, update(8, 0, version=server.version))
+        assert server.sum.snapshot().tolist() == pytest.approx([norm, 0])
+
+
+def tasks(actions):
+    return [(a.client, a.message.weights.tolist()) for a in actions if isinstance(a, ToClient)]
 
 
 # --- Divergence -------------------------------------------------------------------------------------------------------

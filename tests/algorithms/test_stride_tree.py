@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from actions import sent, stated, timers, update, vector
 
-from spyker.algorithms.stride import EXCHANGE, FIRST, Baton, Call, Common, Stance, Stride
+from spyker.algorithms.stride import EXCHANGE, FIRST, ExchangeModel, ExchangeRequest, ExchangeResult, Stride, Token
 from spyker.algorithms.stride_tree import StrideTree
 from spyker.protocol.facts import Merged, SyncStarted
 from spyker.protocol.messages import ToServer
@@ -78,7 +78,7 @@ def test_an_exchange_takes_two_models_for_each_but_one_and_everybody_ends_at_the
     goal = mean(servers, models(servers))
     momenta = mean(servers, [server.momentum.snapshot().item() for server in servers])
     done = exchange(servers)
-    assert count(done) == {Call: n - 1, Stance: n - 1, Common: n - 1, Baton: 1}
+    assert count(done) == {ExchangeRequest: n - 1, ExchangeModel: n - 1, ExchangeResult: n - 1, Token: 1}
     assert models(servers) == pytest.approx([goal] * n)
     assert [server.momentum.snapshot().item() for server in servers] == pytest.approx([momenta] * n)
     assert [server.age for server in servers] == pytest.approx([servers[0].age] * n)
@@ -115,7 +115,7 @@ def test_what_was_learnt_meanwhile_stays(crowd):
     while queue:
         node, action = queue.popleft()
         if isinstance(action, ToServer):
-            if isinstance(action.message, Common) and action.server == 5:
+            if isinstance(action.message, ExchangeResult) and action.server == 5:
                 learn(servers[5], 7)
             queue.extend((action.server, a) for a in servers[action.server].handle(node, action.message))
     assert models(servers) == pytest.approx([goal + 7 * (server.id == 5) for server in servers])
@@ -133,8 +133,8 @@ def test_with_one_silent_server_the_others_still_exchange(crowd, n, silent):
     done = exchange(servers, silent={silent})
     assert models(taking_part) == pytest.approx([goal] * len(taking_part))
     assert [models(servers)[i] for i in sorted(out)] == [before[i] for i in sorted(out)], "left out, not moved by half"
-    assert count(done)[Baton] == 1
-    told = {a.server for _, a in done if isinstance(a, ToServer) and isinstance(a.message, Common)}
+    assert count(done)[Token] == 1
+    told = {a.server for _, a in done if isinstance(a, ToServer) and isinstance(a.message, ExchangeResult)}
     assert told == {server.id for server in taking_part} - {0}, "who was left out is not told either"
     assert servers[2 if silent == 1 else 1].holds
 
@@ -149,32 +149,32 @@ def below(servers, i):
 def test_the_first_exchange_may_take_long_and_a_leaf_waits_for_nobody(crowd):
     servers = crowd(9)
     assert timers(learn(servers[0], 0)) == [("round", None), (EXCHANGE, FIRST)]
-    assert timers(servers[1].handle(0, Call(1, 0))) == [(EXCHANGE, FIRST)]
-    leaf = servers[8].handle(2, Call(1, 0))
+    assert timers(servers[1].handle(0, ExchangeRequest(1, 0))) == [(EXCHANGE, FIRST)]
+    leaf = servers[8].handle(2, ExchangeRequest(1, 0))
     assert timers(leaf) == [(EXCHANGE, FIRST), (EXCHANGE, None)]
-    assert [(receiver, type(message)) for receiver, message in sent(leaf)] == [(2, Stance)]
+    assert [(receiver, type(message)) for receiver, message in sent(leaf)] == [(2, ExchangeModel)]
 
 
 def test_what_is_over_is_ignored(crowd):
     servers = crowd(9)
     exchange(servers)
     before = models(servers)
-    assert servers[1].handle(0, Call(1, 0)) == []
-    assert servers[0].handle(1, Stance(vector(99), vector(0), 0.0, 5, 1)) == []
-    assert servers[1].handle(0, Common(vector(99), vector(0), 0.0, 1)) == []
+    assert servers[1].handle(0, ExchangeRequest(1, 0)) == []
+    assert servers[0].handle(1, ExchangeModel(vector(99), vector(0), 0.0, 5, 1)) == []
+    assert servers[1].handle(0, ExchangeResult(vector(99), vector(0), 0.0, 1)) == []
     assert models(servers) == before
 
 
 def test_a_model_from_below_and_one_from_above_cost_a_mix(crowd):
     server = crowd(9)[1]
-    assert server.work(4, Stance(vector(0), vector(0), 0.0, 1, 1)) is Work.MIX
-    assert server.work(0, Common(vector(0), vector(0), 0.0, 1)) is Work.MIX
-    assert server.work(0, Call(1, 0)) is Work.NOTHING
+    assert server.work(4, ExchangeModel(vector(0), vector(0), 0.0, 1, 1)) is Work.MIX
+    assert server.work(0, ExchangeResult(vector(0), vector(0), 0.0, 1)) is Work.MIX
+    assert server.work(0, ExchangeRequest(1, 0)) is Work.NOTHING
 
 
 def test_nobody_who_took_part_is_called_absent(crowd):
     done = exchange(crowd(9))
-    assert [a.message.absent for _, a in done if isinstance(a, ToServer) and isinstance(a.message, Baton)] == [()]
+    assert [a.message.absent for _, a in done if isinstance(a, ToServer) and isinstance(a.message, Token)] == [()]
 
 
 def test_the_first_time_at_the_root_has_time_enough(build, time):
@@ -182,9 +182,9 @@ def test_the_first_time_at_the_root_has_time_enough(build, time):
     servers = build("stride", [[1]] * 9, now=time, **PLAIN)
     for server in servers:
         list(server.start())
-    servers[1].handle(0, Call(1, 0))
+    servers[1].handle(0, ExchangeRequest(1, 0))
     time.now = 0.01
     for j in (4, 5, 6):
-        servers[1].handle(j, Stance(vector(0), vector(0), 0.0, 1, 1))
+        servers[1].handle(j, ExchangeModel(vector(0), vector(0), 0.0, 1, 1))
     learn(servers[1], 1)
-    assert timers(servers[1].handle(0, Baton(1))) == [(EXCHANGE, FIRST)]
+    assert timers(servers[1].handle(0, Token(1))) == [(EXCHANGE, FIRST)]
