@@ -5,12 +5,17 @@ PROFILE ?= quick
 # The first of these that exists is used to make the environment.
 BASE := $(firstword $(shell command -v $(PYTHON) python3 python))
 
-.PHONY: demo test chromium spin flower torture reproduce race grid grid-ablation bench against wan drill docs lint clean
+.PHONY: demo test test-all chromium spin flower torture reproduce race grid grid-ablation bench against wan drill docs lint clean
 
 demo: .venv/installed
 	$(BIN)/spyker compare examples/demo.toml --out runs/demo --overwrite
 
-test: lint chromium spin
+# At most six minutes on two cores. Tests marked slow are left out: real deployments beyond one for each promise, those
+# in network namespaces, those that measure the memory of live processes, and the formal models.
+test: lint chromium
+	$(BIN)/pytest -n 2 --dist loadfile --no-loadscope-reorder -m "not slow"
+
+test-all: lint chromium spin
 	$(BIN)/pytest -n 2 --dist loadfile --no-loadscope-reorder
 
 # The browser that drives the page. Where it cannot be had, those tests are skipped and say so.

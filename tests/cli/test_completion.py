@@ -47,7 +47,7 @@ def test_bash_completes(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
         words = line.split(" ")
         lines.append(f"COMP_WORDS=({shlex.join(words)}); COMP_CWORD={len(words) - 1}; _spyker 2>&1")
         lines.append('echo "${COMPREPLY[*]}"')
-    done = subprocess.run(["bash", "-c", "\n".join(lines)], capture_output=True, text=True, timeout=60)
+    done = subprocess.run(["bash", "-c", "\n".join(lines)], capture_output=True, text=True, timeout=200)
     assert [set(found.split()) for found in done.stdout.splitlines()] == [found for _, found in [*CASES, COMMAS]]
 
 
@@ -57,7 +57,7 @@ def test_fish_completes(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
     file = script("fish", here, capsys)
     for line, wanted in CASES:
         code = f"source {file}; complete -C {shlex.quote(line)}"
-        done = subprocess.run(["fish", "-c", code], capture_output=True, text=True, timeout=60)
+        done = subprocess.run(["fish", "-c", code], capture_output=True, text=True, timeout=200)
         assert done.stderr == ""
         assert {found.partition("\t")[0].rstrip("/") for found in done.stdout.splitlines()} == wanted, line
 
@@ -66,7 +66,7 @@ def test_fish_completes(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
 def test_a_script_has_no_mistake(here: Path, capsys: pytest.CaptureFixture[str], shell: str) -> None:
     if shutil.which(shell) is None:
         pytest.skip(f"there is no {shell}")
-    done = subprocess.run([shell, "-n", str(script(shell, here, capsys))], capture_output=True, text=True, timeout=60)
+    done = subprocess.run([shell, "-n", str(script(shell, here, capsys))], capture_output=True, text=True, timeout=200)
     assert (done.returncode, done.stderr) == (0, "")
 
 

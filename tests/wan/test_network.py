@@ -21,7 +21,10 @@ from wan.network import Network
 ROOT = Path(__file__).parent.parent.parent
 SO_TIMESTAMPNS = 35
 PROBLEM = why_not()
-pytestmark = pytest.mark.skipif(PROBLEM is not None, reason=f"no network can be made here: {PROBLEM}")
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(PROBLEM is not None, reason=f"no network can be made here: {PROBLEM}"),
+]
 
 
 @pytest.fixture(scope="module")
