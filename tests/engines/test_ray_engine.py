@@ -91,9 +91,8 @@ class TestDigits:
         assert results(engine, start) == right
         assert len(engine.workers) == 2
         assert len({node for node, _ in places(engine)}) == 2
-        for count in (1, 2, 3):
-            with ProcessPoolEngine(digits.recipe, digits.parameters, count) as workers:
-                assert results(workers, start) == right
+        with ProcessPoolEngine(digits.recipe, digits.parameters, 2) as workers:
+            assert results(workers, start) == right
 
     def test_an_actor_killed_in_mid_run_is_replaced_and_changes_no_byte(
         self, engine: RayEngine, digits: Any, capfd: pytest.CaptureFixture[str]

@@ -50,11 +50,10 @@ def test_a_task_may_load_its_data_in_processes_of_its_own() -> None:
         assert workers.trained(job).tolist() == [4, 4, 4]
 
 
-@pytest.mark.parametrize("count", [1, 2])
 def test_a_worker_killed_in_mid_run_is_replaced_and_changes_no_byte(
-    digits: Any, count: int, capfd: pytest.CaptureFixture[str]
+    digits: Any, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    workers = ProcessPoolEngine(digits.recipe, digits.parameters, count)
+    workers = ProcessPoolEngine(digits.recipe, digits.parameters, 2)
     with workers:
         first = workers.workers[0].process
         assert digits.run(workers, mishap=lambda: kill(workers, 0)) == digits.right

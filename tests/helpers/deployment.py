@@ -53,7 +53,7 @@ def until(condition: Callable[[], Any], seconds: float = DEADLINE) -> Any:
     deadline = time.monotonic() + seconds
     while not (result := condition()):
         assert time.monotonic() < deadline, "it did not happen in time"
-        time.sleep(0.01)
+        time.sleep(0.03)
     return result
 
 
