@@ -1,5 +1,6 @@
 """For all tests: none may see the cache or the data of whoever runs them."""
 
+import os
 import signal
 from pathlib import Path
 
@@ -9,6 +10,9 @@ from hypothesis import settings
 # The same examples every time, and no stopwatch: the machine may be busy.
 settings.register_profile("spyker", deadline=None, derandomize=True)
 settings.load_profile("spyker")
+
+# Tests run side by side, on all cores: more threads, here and in processes that tests start, only wait for each other.
+os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 # A shell's background jobs ignore Ctrl-C, and so would all processes that tests start and end with it.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:

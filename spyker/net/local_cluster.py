@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import secrets
 import signal
 import socket
 import subprocess
@@ -25,6 +26,7 @@ from spyker.net.server_config import DeploymentOptions, write_config
 from spyker.records import Evaluated, Fact, Follower, RunRecord, RunStarted, evaluated, first_fact, read_back
 from spyker.records.merge import merge
 
+PORTS = range(10_000, 32_768)  # below those that Linux gives to outgoing connections
 POLL_SECONDS = 0.1
 STOP_SECONDS = 20.0
 FAREWELL_SECONDS = 5.0  # between a server's goodbye to its clients and its end
@@ -33,12 +35,18 @@ LOG_LINES = 10  # of the log of a process that failed
 
 
 def free_ports(count: int) -> list[int]:
-    """Ports of the loopback interface that nobody uses at this moment."""
+    """Choose ports of the loopback interface that nobody uses at this moment.
+
+    None is one that the system gives to outgoing connections, which might take it before a server does.
+    """
+    found: list[int] = []
     with contextlib.ExitStack() as stack:
-        sockets = [stack.enter_context(socket.socket()) for _ in range(count)]
-        for each in sockets:
-            each.bind(("127.0.0.1", 0))
-        return [each.getsockname()[1] for each in sockets]
+        while len(found) < count:
+            port = PORTS[secrets.randbelow(len(PORTS))]
+            with contextlib.suppress(OSError):
+                stack.enter_context(socket.socket()).bind(("127.0.0.1", port))
+                found.append(port)
+    return found
 
 
 def of_all(start: RunStarted, last: Sequence[Evaluated]) -> Evaluated:

@@ -214,24 +214,12 @@ def test_without_ray_its_engine_says_what_to_install(
     assert not list(tmp_path.iterdir())
 
 
-def test_a_training_that_runs_away_fails_with_1_and_leaves_a_readable_record(tmp_path: Path) -> None:
-    done = spyker(
-        "run",
-        *QUICK,
-        "--algorithm",
-        "fedavg",
-        "--duration",
-        "30",
-        "--set",
-        "training.rate=5",
-        "--set",
-        "training.epochs=20",
-        "--out",
-        "a",
-        cwd=tmp_path,
-    )
-    assert done.returncode == 1
-    assert "training.rate" in done.stderr
+def test_a_training_that_runs_away_fails_with_1_and_leaves_a_readable_record(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    steep = ["--set", "training.rate=5", "--set", "training.epochs=20"]
+    assert main(["run", *QUICK, "--algorithm", "fedavg", "--duration", "30", *steep, "--out", str(tmp_path / "a")]) == 1
+    assert "training.rate" in capsys.readouterr().err
     assert next(RunRecord(tmp_path / "a").facts(Evaluated)).t == 0
 
 
@@ -248,7 +236,7 @@ def test_ctrl_c_leaves_a_readable_run(tmp_path: Path) -> None:
     while "updates" not in (said := process.stderr.readline()):  # the first line of progress: it is under way
         assert said, "it ended"
     os.killpg(process.pid, signal.SIGINT)  # as a terminal does: to the workers, too
-    out, err = process.communicate(timeout=60)
+    out, err = process.communicate(timeout=200)
     assert process.returncode == 130, err
     assert "Traceback" not in err
     assert "stopped early" in out
@@ -260,7 +248,7 @@ def test_ctrl_c_leaves_a_readable_run(tmp_path: Path) -> None:
 def test_ctrl_c_while_workers_start_is_quiet(tmp_path: Path) -> None:
     # The workers import torch for seconds before they could do anything about a signal.
     process = subprocess.Popen(
-        [*SPYKER, "run", "--duration", "100000", "--out", "a"],
+        [*SPYKER, "run", "--duration", "100000", "--workers", "1", "--out", "a"],
         cwd=tmp_path,
         stderr=subprocess.PIPE,
         stdout=subprocess.DEVNULL,
@@ -271,7 +259,7 @@ def test_ctrl_c_while_workers_start_is_quiet(tmp_path: Path) -> None:
         assert process.poll() is None
         time.sleep(0.01)
     os.killpg(process.pid, signal.SIGINT)
-    _, err = process.communicate(timeout=60)
+    _, err = process.communicate(timeout=200)
     assert process.returncode == 130
     assert "Traceback" not in err
 
@@ -294,12 +282,10 @@ def test_the_printed_scenario_is_the_default(tmp_path: Path, capsys: pytest.Capt
 
 
 def test_the_number_of_workers_changes_no_byte(tmp_path: Path) -> None:
-    for workers in ("0", "1", "2"):
-        done = spyker("run", "--duration", "0.5", "--workers", workers, "--out", workers, cwd=tmp_path)
-        assert done.returncode == 0, done.stderr
+    for workers in ("0", "2"):
+        assert main(["run", "--duration", "0.5", "--workers", workers, "--out", str(tmp_path / workers)]) == 0
     for name in ("scenario.toml", "facts.jsonl", "summary.json"):
-        alone = (tmp_path / "0" / name).read_bytes()
-        assert alone == (tmp_path / "1" / name).read_bytes() == (tmp_path / "2" / name).read_bytes()
+        assert (tmp_path / "0" / name).read_bytes() == (tmp_path / "2" / name).read_bytes()
     assert sum(1 for _ in RunRecord(tmp_path / "2").updates()) > 100
 
 
@@ -317,25 +303,15 @@ def make(clients, seed, training, width):
 """
 
 
-def test_a_task_of_ones_own_runs_in_workers(tmp_path: Path) -> None:
-    (tmp_path / "mine.py").write_text(OWN_TASK)
-    args = [
-        "--task",
-        "mine:make",
-        "--set",
-        "task.width=6",
-        "--clients",
-        "8",
-        "--duration",
-        "4",
-        "--set",
-        "training.rate=0.5",
-    ]
-    done = spyker("run", *args, "--workers", "1", "--out", "a", cwd=tmp_path)
-    assert done.returncode == 0, done.stderr
+def test_a_task_of_ones_own_runs_in_workers(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "with_a_width.py").write_text(OWN_TASK)
+    monkeypatch.chdir(tmp_path)
+    args = ["--task", "with_a_width:make", "--clients", "8", "--duration", "4", "--set", "training.rate=0.5"]
+    assert main(["run", *args, "--set", "task.width=6", "--workers", "1", "--out", "a"]) == 0
     summary = json.loads((tmp_path / "a" / "summary.json").read_text())
     assert summary["parameters"] == 2 * 6 + 6 + 6 * 2 + 2
     assert summary["final"]["mean"] > 0.9
-    wrong = spyker("run", "--task", "mine:make", "--set", "task.widht=6", cwd=tmp_path)
-    assert wrong.returncode == 2
-    assert "width" in wrong.stderr
+    assert main(["run", *args, "--set", "task.widht=6"]) == 2
+    assert "width" in capsys.readouterr().err

@@ -82,13 +82,16 @@ def limited(size: int, *args: str, cwd: Path) -> subprocess.CompletedProcess[str
 
 
 @pytest.mark.parametrize("command", ["run", "compare"])
-def test_a_full_disk_is_noticed_before_anything_is_begun_or_lost(tmp_path: Path, command: str) -> None:
+def test_a_full_disk_is_noticed_before_anything_is_begun_or_lost(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: str
+) -> None:
     args = [command, *QUICK, "--out", "a"]
     done = limited(0, *args, cwd=tmp_path)
     assert done.returncode == 2, done.stderr
     assert done.stderr.count("\n") == 1
     assert not list(tmp_path.iterdir())
-    assert limited(1 << 30, *args, cwd=tmp_path).returncode == 0
+    monkeypatch.chdir(tmp_path)
+    assert main(args) == 0
     before = files(tmp_path)
     done = limited(0, *args, "--overwrite", cwd=tmp_path)
     assert (done.returncode, done.stderr.count("\n")) == (2, 1)
@@ -125,12 +128,14 @@ def test_where_the_record_goes_is_tried_before_the_task_is_made(
 
 
 @pytest.mark.parametrize("command", ["run", "compare"])
-def test_whatever_goes_wrong_before_a_run_costs_no_record(tmp_path: Path, command: str) -> None:
+def test_whatever_goes_wrong_before_a_run_costs_no_record(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: str
+) -> None:
     (tmp_path / "marked.py").write_text(MARKED)
+    monkeypatch.chdir(tmp_path)
 
     def again(*args: str) -> int:
-        todo = [*PROGRAM, command, "--out", "a", "--overwrite", "--duration", "2", *args]
-        return subprocess.run(todo, cwd=tmp_path, capture_output=True, timeout=100).returncode
+        return main([command, "--out", "a", "--overwrite", "--duration", "2", *args])
 
     assert again("--task", "quadratic") == 0
     before = files(tmp_path / "a")
@@ -178,7 +183,7 @@ def test_a_name_that_is_far_off_gets_all_there_are(capsys: pytest.CaptureFixture
 def test_a_full_standard_output_fails_in_one_line(tmp_path: Path) -> None:
     with Path("/dev/full").open("w") as full:
         done = subprocess.run(
-            [*PROGRAM, "scenario"], stdout=full, stderr=subprocess.PIPE, text=True, cwd=tmp_path, timeout=60
+            [*PROGRAM, "scenario"], stdout=full, stderr=subprocess.PIPE, text=True, cwd=tmp_path, timeout=200
         )
     assert done.returncode == 1
     assert done.stderr == "spyker: standard output: No space left on device\n"
@@ -186,7 +191,7 @@ def test_a_full_standard_output_fails_in_one_line(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("command", ["scenario", "plot a"])
 def test_a_reader_that_has_seen_enough_is_no_error(tmp_path: Path, command: str) -> None:
-    assert subprocess.run([*PROGRAM, "run", *QUICK, "--out", "a"], cwd=tmp_path, timeout=60).returncode == 0
+    assert main(["run", *QUICK, "--out", str(tmp_path / "a")]) == 0
     process = subprocess.Popen(
         [*PROGRAM, *command.split()], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=tmp_path
     )
@@ -198,14 +203,13 @@ def test_a_reader_that_has_seen_enough_is_no_error(tmp_path: Path, command: str)
 
 
 def test_the_module_is_the_program(tmp_path: Path) -> None:
-    for args in (["--help"], ["run", "--help"]):
-        texts = [
-            subprocess.run([sys.executable, "-m", module, *args], capture_output=True, text=True, cwd=tmp_path)
-            for module in ("spyker", "spyker.cli.main")
-        ]
-        assert texts[0].returncode == 0
-        assert texts[0].stdout == texts[1].stdout
-        assert texts[0].stdout.startswith("usage: spyker")
+    texts = [
+        subprocess.run([sys.executable, "-m", module, "run", "--help"], capture_output=True, text=True, cwd=tmp_path)
+        for module in ("spyker", "spyker.cli.main")
+    ]
+    assert texts[0].returncode == 0
+    assert texts[0].stdout == texts[1].stdout
+    assert texts[0].stdout.startswith("usage: spyker")
 
 
 @pytest.mark.parametrize(
@@ -271,7 +275,7 @@ sys.exit(main())
 @pytest.mark.parametrize("moment", ["spyker.cli.failures", "spyker.cli.help", "spyker.config.sections", "numpy"])
 def test_ctrl_c_while_it_loads_is_no_error(tmp_path: Path, command: str, moment: str) -> None:
     words = [sys.executable, "-c", PRESSED.replace("MOMENT", repr(moment)), command]
-    done = subprocess.run(words, capture_output=True, text=True, cwd=tmp_path, timeout=60)
+    done = subprocess.run(words, capture_output=True, text=True, cwd=tmp_path, timeout=200)
     assert (done.returncode, done.stderr) == (130, "")
     assert not list(tmp_path.iterdir())
 

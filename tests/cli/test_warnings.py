@@ -63,7 +63,6 @@ def test_the_runs_of_a_comparison_that_learn_nothing_are_named(
     assert [[each["kind"] for each in run["warnings"]] for run in runs] == [["no-progress"]] * 2
 
 
-@pytest.mark.timeout(60)
 def test_the_runs_of_a_sweep_that_learn_nothing_are_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     few = [each for each in FEW if each not in ("--workers", "0")]
     assert main(["sweep", *few, "--vary", "training.rate=1e-9,0.2", "--jobs", "1", "--out", str(tmp_path / "a")]) == 0

@@ -111,7 +111,12 @@ def test_looking_back_finds_the_last_events(tmp_path: Path) -> None:
 
 
 def test_what_is_kept_does_not_grow_with_the_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    for name, fewer in (("watched.KEYFRAMES", 8), ("series.BINS", 64), ("watched.POINTS", 8), ("watched.MARKS", 4)):
+    for name, fewer in (
+        ("watched_run.KEYFRAMES", 8),
+        ("series.BINS", 64),
+        ("watched_run.POINTS", 8),
+        ("watched_run.MARKS", 4),
+    ):
         monkeypatch.setattr(f"spyker.dashboard.{name}", fewer)
     sizes = []
     for each in write_crowd(tmp_path / "short", 6_000, 90), write_crowd(tmp_path / "long", 24_000, 90):
@@ -125,6 +130,7 @@ def test_what_is_kept_does_not_grow_with_the_run(tmp_path: Path, monkeypatch: py
     assert sizes[1] < 1.5 * sizes[0], "four times the facts"
 
 
+@pytest.mark.slow  # compares times
 def test_a_hundred_thousand_facts_are_read_in_a_few_times_what_parsing_takes(tmp_path: Path) -> None:
     folder = write_crowd(tmp_path / "run", 100_000)
 

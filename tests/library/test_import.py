@@ -17,7 +17,7 @@ HEAVY = ("torch", "matplotlib", "pandas", "numpy", "rich", "sklearn", "grpc")
 def loaded_by(code: str) -> set[str]:
     """Which heavy packages a program has imported at its end."""
     show = f"; import sys; print(*(name for name in {HEAVY} if name in sys.modules))"
-    done = subprocess.run([sys.executable, "-c", code + show], capture_output=True, text=True, check=True, timeout=60)
+    done = subprocess.run([sys.executable, "-c", code + show], capture_output=True, text=True, check=True, timeout=200)
     return set(done.stdout.split())
 
 

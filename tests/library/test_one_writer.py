@@ -70,7 +70,7 @@ def test_nobody_else_writes_to_a_run_that_goes_on(capsys: pytest.CaptureFixture[
             refusal = f"spyker: a: this run still goes on (process {process.pid}). Wait for it, or end it\n"
             assert capsys.readouterr().err == refusal
             assert files("a") == before
-        process.communicate(timeout=60)
+        process.communicate(timeout=200)
         assert process.returncode == 0
     spyker.run(out="whole", **QUICK)
     assert files("a") == files("whole"), "nobody was in its way, and nothing is left of the lock"
@@ -96,7 +96,7 @@ def test_a_comparison_has_its_folder_and_its_records_to_itself(capsys: pytest.Ca
             assert main([*RUN, out, "--overwrite"]) == 2
             assert f"{out}: this run still goes on (process {process.pid})" in capsys.readouterr().err
         assert files("all") == before
-        process.communicate(timeout=60)
+        process.communicate(timeout=200)
     assert not [name for name in files("all") if ".goes-on" in name]
 
 

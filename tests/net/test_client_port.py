@@ -17,7 +17,7 @@ from spyker.protocol.messages import Update
 
 async def ending(stream: Any) -> str:
     """How the server ended the stream."""
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(120):
         with contextlib.suppress(grpc.aio.AioRpcError):
             while await stream.read() is not grpc.aio.EOF:
                 pass

@@ -110,7 +110,7 @@ def test_who_waits_for_a_snapshot_is_told_if_the_server_fails_meanwhile(
         sessions = begin(driver)
 
         def fails(server: Server, sender: int, message: object) -> None:
-            going_on.wait(30)
+            going_on.wait(60)
             raise ArithmeticError("no such model")
 
         monkeypatch.setattr(type(driver.node.server), "handle", fails)
@@ -119,7 +119,7 @@ def test_who_waits_for_a_snapshot_is_told_if_the_server_fails_meanwhile(
         await asyncio.sleep(0)
         going_on.set()
         with pytest.raises(ArithmeticError, match="no such model"):
-            async with asyncio.timeout(20):
+            async with asyncio.timeout(120):
                 await waiting
         await driver.settle()  # which does not wait for what never comes, either
         driver.close()
@@ -142,7 +142,7 @@ def test_a_full_disk_is_tried_again_when_the_timer_says_so(tmp_path: Path, monke
         monkeypatch.setattr(driver.checkpoints, "save", full)
         sessions = begin(driver)
         answer(driver, 0, sessions[0])
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(120):
             await driver.settle()
         assert driver.node.saved_version == 1
         driver.close()

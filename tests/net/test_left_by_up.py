@@ -37,7 +37,7 @@ def up(folder: Path, algorithm: str, seconds: float, *more: str) -> subprocess.C
     """Let a deployment with two regions run for a while; its record is in ``record``."""
     path = scenario_file(folder, algorithm, seconds)
     command = [*SPYKER, "up", str(path), "--paced", "--insecure", "--out", str(folder / "record"), *more]
-    return subprocess.run(command, capture_output=True, text=True, timeout=90)
+    return subprocess.run(command, capture_output=True, text=True, timeout=200)
 
 
 def about(path: Path) -> dict[str, str]:
@@ -49,7 +49,9 @@ def model_files(folder: Path) -> set[str]:
     return {str(path.relative_to(folder)) for path in folder.rglob("*.safetensors")}
 
 
-@pytest.mark.parametrize(("algorithm", "seconds"), [("stride", 2.0), ("hierfavg", 6.0)])
+@pytest.mark.parametrize(
+    ("algorithm", "seconds"), [pytest.param("stride", 2.0, marks=pytest.mark.slow), ("hierfavg", 6.0)]
+)
 def test_a_deployment_leaves_the_models_it_ended_with_as_a_run_does(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], algorithm: str, seconds: float
 ) -> None:

@@ -24,10 +24,12 @@ QUICK = {"beat": 0.25, "suspect_after": 1.5, "renew_after": 3.0, "checkpoint_sec
 
 
 class Servers(Deployed):
-    """Some servers with one client each, which train all the time."""
+    """Some servers with one client each, whose trainings leave time for processes to start, and are often exchanged."""
 
     def __init__(self, folder: Path, count: int = 3, algorithm: str = "spyker") -> None:
-        super().__init__(table(algorithm, (1,) * count), folder, **QUICK)
+        training = {"rate": 0.5, "delay-ms": [40.0] * count}
+        often = {"spyker": {"h-intra": 8.0, "h-inter": 5.0}, "stride": {"every": 4}}
+        super().__init__(table(algorithm, (1,) * count, training=training, **often), folder, **QUICK)
         self.count = count
 
     def begin(self) -> None:
@@ -97,7 +99,7 @@ def members(capsys: Any, *words: str) -> dict[str, Any]:
     return answer
 
 
-@pytest.mark.parametrize("algorithm", ["spyker", "stride"])
+@pytest.mark.parametrize("algorithm", [pytest.param("spyker", marks=pytest.mark.slow), "stride"])
 def test_a_server_that_is_lost_with_its_disk_is_replaced(tmp_path: Path, capsys: Any, algorithm: str) -> None:
     with Servers(tmp_path, algorithm=algorithm) as deployed:
         deployed.begin()
@@ -153,7 +155,7 @@ def test_a_server_is_added_and_another_removed(tmp_path: Path, capsys: Any) -> N
         until(lambda: deployed.facts("update", 3))
         now = members(capsys, "remove", deployed.config(0), "1")
         assert [m["server"] for m in now["members"]] == [0, 2, 3]
-        assert deployed.servers[1].wait(30) == MUST_NOT_GO_ON, "it was told, and ended"
+        assert deployed.servers[1].wait(60) == MUST_NOT_GO_ON, "it was told, and ended"
         (end,) = deployed.log("server-1", "must-stop")
         assert end["why"].startswith(("membership: server 1 is not one of the servers", "server 1 was removed"))
         assert "`spyker members add` takes it in again" in end["why"]

@@ -89,7 +89,7 @@ def test_the_files_load_where_spyker_is_not(task, save, tmp_path):
         "assert all(torch.equal(state[name], other[name]) for name in other) and len(state) == len(other)\n"
         "print(state['0.weight'].shape, state['0.weight'].is_contiguous())"
     )
-    done = subprocess.run([sys.executable, "-I", "-c", code], cwd=tmp_path, capture_output=True, text=True, timeout=60)
+    done = subprocess.run([sys.executable, "-I", "-c", code], cwd=tmp_path, capture_output=True, text=True, timeout=200)
     assert done.stdout == "torch.Size([4, 3, 3, 3]) True\n", done.stderr
 
 

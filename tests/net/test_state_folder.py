@@ -153,7 +153,7 @@ def test_a_read_only_state_and_record_are_named_without_a_traceback(tmp_path: Pa
         for key in ("state", "record"):
             write_config(tmp_path / "config.toml", "scenario.toml", DeploymentOptions(**{key: str(place / "inside")}))
             command = [*SPYKER, "serve", str(tmp_path / "config.toml"), "--insecure"]
-            done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+            done = subprocess.run(command, capture_output=True, text=True, timeout=200)
             assert done.returncode == 2
             assert f"deploy.{key}" in done.stderr
             assert "Read-only file system" in done.stderr

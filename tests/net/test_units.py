@@ -16,7 +16,7 @@ UNITS = sorted((Path(__file__).parents[2] / "examples" / "deploy" / "systemd").g
 @pytest.mark.parametrize("unit", UNITS, ids=lambda path: path.name)
 def test_a_unit_shuts_its_process_in(unit: Path) -> None:
     command = ["systemd-analyze", "security", "--offline=true", str(unit)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=200)
     found = re.search(r"Overall exposure level for .*: ([\d.]+)", done.stdout)
     if found is None:
         pytest.skip(f"this systemd-analyze cannot judge a file: {done.stderr.strip()}")
@@ -27,7 +27,7 @@ def test_a_unit_shuts_its_process_in(unit: Path) -> None:
 @pytest.mark.parametrize("unit", UNITS, ids=lambda path: path.name)
 def test_a_unit_says_nothing_that_systemd_does_not_understand(unit: Path) -> None:
     command = ["systemd-analyze", "verify", str(unit)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=200)
     complaints = [line for line in done.stderr.splitlines() if unit.name.partition(".")[0].rstrip("@") in line]
     assert [line for line in complaints if "is not executable" not in line] == []
 

@@ -70,7 +70,7 @@ def test_a_notebook_shows_one_bar_the_run_and_its_plot(tmp_path: Path, monkeypat
     monkeypatch.setenv("PYTHONPATH", str(Path(progress_bar.__file__).parents[2]))
     cells = [nbformat.v4.new_code_cell(source) for source in (NOTEBOOK, "run.plot()")]
     notebook = nbformat.v4.new_notebook(cells=cells)
-    nbclient.NotebookClient(notebook, timeout=60, resources={"metadata": {"path": str(tmp_path)}}).execute()
+    nbclient.NotebookClient(notebook, timeout=200, resources={"metadata": {"path": str(tmp_path)}}).execute()
     shown, result = notebook.cells[0].outputs
     assert "<progress" in shown["data"]["text/html"]
     assert "t 3.0/3 s" in shown["data"]["text/html"]  # the last of many: each replaced the one before

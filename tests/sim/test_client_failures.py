@@ -63,7 +63,6 @@ def test_whole_processes_lose_the_same_clients_at_the_same_time(algorithm: str) 
     assert bare["updates_per_client"] == hosted["updates_per_client"]
 
 
-@pytest.mark.timeout(60)
 def test_the_number_of_workers_changes_no_byte() -> None:
     scenario = faulty("fedasync", **{"task.raising": [1, 6], "task.diverging": [4], "task.step": 1})
     right = play(scenario)

@@ -19,7 +19,7 @@ from every_algorithm import ALGORITHMS
 from hypothesis import HealthCheck, example, given, seed, settings
 from hypothesis import strategies as st
 
-from spyker.algorithms.builtin import OF_THE_PAPER
+from spyker.algorithms.builtin import COMPARED, OF_THE_PAPER
 from spyker.algorithms.spyker import Spyker
 from spyker.algorithms.sync_spyker import SyncSpyker
 from spyker.config.scenario import dump, from_table
@@ -434,7 +434,7 @@ def test_a_fold_leaves_the_same_model_on_every_server(watch):
 # --- all algorithms --------------------------------------------------------------------------------------------------
 
 
-@in_every_world(*ALGORITHMS)
+@in_every_world(*COMPARED)
 def test_versions_count_updates_and_never_fall(watch):
     versions = [0] * len(watch.world.processors)
     for step in watch.steps:
@@ -446,7 +446,7 @@ def test_versions_count_updates_and_never_fall(watch):
     return sum(versions)
 
 
-@in_every_world(*ALGORITHMS)
+@in_every_world(*COMPARED)
 def test_ages_are_finite_and_no_higher_than_all_updates_together(watch):
     applied = 0
     for step in watch.steps:
@@ -458,7 +458,7 @@ def test_ages_are_finite_and_no_higher_than_all_updates_together(watch):
     return applied
 
 
-@in_every_world(*ALGORITHMS)
+@in_every_world(*COMPARED)
 def test_weights_are_between_0_and_1_and_rates_within_their_limits(watch):
     updates, merges = watch.stated(UpdateApplied), watch.stated(Merged)
     assert all(0 <= fact.weight <= 1 for fact in updates + merges)
@@ -505,7 +505,7 @@ def test_nothing_happens_after_the_duration(watch):
     return len(watch.steps)
 
 
-@in_every_world(*ALGORITHMS)
+@in_every_world(*ALGORITHMS)  # those that only the race has are looked at here alone
 def test_the_same_scenario_has_the_same_facts(watch):
     again = Watch(watch.scenario)
     assert [line(*entry) for entry in again.facts] == [line(*entry) for entry in watch.facts]
@@ -513,7 +513,7 @@ def test_the_same_scenario_has_the_same_facts(watch):
     return len(watch.facts)
 
 
-@in_every_world(*ALGORITHMS)
+@in_every_world(*COMPARED)
 def test_a_longer_run_begins_like_a_shorter_one(watch):
     longer = Watch(dataclasses.replace(watch.scenario, duration=1.4 * watch.scenario.duration))
     short = [line(*entry) for entry in watch.facts if not isinstance(entry[1], Evaluated)]

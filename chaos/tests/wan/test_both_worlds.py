@@ -31,8 +31,8 @@ h-intra = 10.0
 """
 
 
-@pytest.mark.slow
-@pytest.mark.timeout(300)  # three deployments, whatever else the machine is doing
+@pytest.mark.slow  # three deployments, which keep time
+@pytest.mark.timeout(600)
 @pytest.mark.skipif(PROBLEM is not None, reason=f"no network can be made here: {PROBLEM}")
 def test_a_scenario_runs_in_both_worlds_and_what_came_out_is_written_down(tmp_path: Path) -> None:
     (tmp_path / "scenario.toml").write_text(SCENARIO)

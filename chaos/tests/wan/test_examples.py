@@ -61,8 +61,7 @@ def test_the_document_names_keys_and_files_that_exist() -> None:
         assert (ROOT / file).exists(), file
 
 
-@pytest.mark.slow
-@pytest.mark.timeout(300)  # eight processes with PyTorch start, whatever else the machine does
+@pytest.mark.slow  # eight processes with PyTorch
 @pytest.mark.skipif(PROBLEM is not None, reason=f"no network can be made here: {PROBLEM}")
 def test_four_regions_come_up_and_learn_together(tmp_path: Path) -> None:
     hosts = {f"{region}.example.org": region for region in REGIONS}
@@ -111,14 +110,14 @@ def test_four_regions_come_up_and_learn_together(tmp_path: Path) -> None:
         assert b'spyker_connected_clients{server="1"} 5.0' in metrics
         for process in servers.values():
             process.terminate()
-        assert [process.wait(30) for process in servers.values()] == [0, 0, 0, 0]
+        assert [process.wait(60) for process in servers.values()] == [0, 0, 0, 0]
     states = [tmp_path / region / "var" / "state" for region in REGIONS]
     subprocess.run([*SPYKER, "export", *states, "--out", tmp_path / "model"], check=True, cwd=ROOT)
     assert (tmp_path / "model.pt").exists()
 
 
 def wait_until_all_have(files: dict[str, Path], word: str) -> None:
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + 120
     while not all(word in file.read_text() for file in files.values()):
         assert time.monotonic() < deadline, f"not all servers have {word}"
         time.sleep(0.1)
