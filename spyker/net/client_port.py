@@ -23,6 +23,7 @@ from spyker.net.driver import Driver
 from spyker.net.frames import PROTOCOL, send, split
 from spyker.net.streams import STREAM_OVER
 from spyker.net.wire import IncomingMessage, MessageValidator
+from spyker.node.events import ClientConnected, ClientDisconnected, ClientLeft, Event, UpdateReceived
 from spyker.node.rejection import Rejection
 from spyker.node.task_tokens import TaskToken
 from spyker.protocol.codec import Array, Sizes
@@ -69,7 +70,7 @@ class ClientPort:
             k = hello.client
             session = ClientSession(self, k, context)
             self.live.add(session)
-            self._tell(driver.node.connect_client, k, session, hello.size, hello.holding or None)
+            self._deliver(ClientConnected(k, session, hello.size, hello.holding or None, now=driver.now()))
             await session.run()
         except Rejection as rejection:
             driver.refused(k, rejection)
@@ -78,10 +79,10 @@ class ClientPort:
             if session is not None:
                 self.live.discard(session)
                 session.end()
-                self._tell(driver.node.disconnect_client, session.client, session)
+                self._deliver(ClientDisconnected(session.client, session, now=driver.now()))
 
-    def _tell(self, event: Callable[..., None], *about: Any) -> None:
-        self.driver.tell(event, *about)
+    def _deliver(self, event: Event) -> None:
+        self.driver.deliver(event)
         self.driver.metrics.clients(len(self.driver.node.sessions))
 
     def identify(self, context: Any) -> int | None:
@@ -236,7 +237,7 @@ class ClientSession:
             chunk, frame = split(data)
             said = None if frame is None else frame.WhichOneof("body")
             if said == "goodbye":
-                driver.tell(node.remove_client, k, self)
+                driver.deliver(ClientLeft(k, self, now=driver.now()))
                 return
             if frame is None or said != "answer":
                 raise Rejection("malformed", "neither an answer nor a goodbye")
@@ -287,7 +288,7 @@ class ClientSession:
         self._handing_over = True
         try:
             assert isinstance(message, ClientMessage)
-            self.driver.tell(self.driver.node.receive_update, self.client, ticket.number, message, receipt)
+            self.driver.deliver(UpdateReceived(self.client, ticket.number, message, receipt, now=self.driver.now()))
         finally:
             self._handing_over = False
 

@@ -18,6 +18,7 @@ from spyker.net.peer_link import HANDSHAKE_SECONDS
 from spyker.net.streams import STREAM_OVER
 from spyker.net.wire import MessageValidator
 from spyker.node.control_messages import PeerHandshake, from_json, read_handshake, to_json
+from spyker.node.events import ControlReceived, PeerHelloReceived, PeerMessageReceived
 from spyker.node.rejection import Rejection
 from spyker.protocol.codec import Sizes
 from spyker.protocol.messages import PeerMessage
@@ -44,10 +45,8 @@ class PeerPort:
                 wrong = pb.PeerWelcome(protocol=PROTOCOL, server=node.id)
                 await context.write(pb.Frame(peer_welcome=wrong).SerializeToString())
                 return
-            try:
-                received = node.admit_peer(who, hello.layout, hello.deployment)
-            finally:
-                self.driver.go_on()
+            self.driver.deliver(PeerHelloReceived(who, hello.layout, hello.deployment, now=self.driver.now()))
+            received = node.received.get(j, 0)
             before, self._present[j] = self._present.get(j), asyncio.current_task()
             if before is not None:
                 before.cancel()  # the same server came again, so that connection is dead
@@ -101,7 +100,7 @@ class PeerPort:
                 _, frame = split(data)
                 if frame is None or frame.WhichOneof("body") != "word":
                     break
-                driver.tell(node.receive_control, j, from_json(frame.word.json))
+                driver.deliver(ControlReceived(j, from_json(frame.word.json), now=driver.now()))
             return data
 
         while True:
@@ -125,7 +124,9 @@ class PeerPort:
             driver.metrics.received(message.kind, size)
             done = asyncio.Event()
             assert isinstance(message, PeerMessage)
-            driver.tell(node.receive_peer, j, peer.sequence, message, done.set, peer.epoch)
+            driver.deliver(
+                PeerMessageReceived(j, peer.sequence, message, peer.epoch, receipt=done.set, now=driver.now())
+            )
             del message, incoming, chunk, data, frame
             await done.wait()  # one at a time: a peer that is faster than we are has to wait
 

@@ -50,9 +50,11 @@ from spyker.net.state_folder import RestartAsNewMember, open_state
 from spyker.net.stderr_capture import lines_as_json, own_stderr
 from spyker.node.control_messages import ProcessIncarnation
 from spyker.node.effects import MembershipChanged
+from spyker.node.events import Drain
 from spyker.node.inbox import MOST_DATA, NodeOptions
 from spyker.node.membership import Membership
 from spyker.node.node import Node
+from spyker.node.node_clock import NodeClock
 from spyker.node.task_tokens import TaskTokens
 from spyker.node.views import View, first_view
 from spyker.protocol.codec import Sizes
@@ -241,6 +243,7 @@ class ServerProcess:
     def _drive(self) -> Driver:
         """The node of this server, and what drives it."""
         config, scenario, deploy = self.config, self.config.scenario, self.config.deploy
+        clock = NodeClock(time.monotonic())
         initial: list[Vector] = [self.task.initial() if self.initial_model is None else self.initial_model.weights]
         parameters, memory = initial[0].size, int(deploy.receive_memory_mb * 1e6)
         self.sizes = Sizes(parameters, len(self.places.learners))
@@ -256,13 +259,13 @@ class ServerProcess:
                 scenario.seed,
                 self.task.mix,
                 lambda vector: models.vector() if vector.size == parameters else np.empty_like(vector),
-                time.monotonic,
+                clock.handling,
                 scenario.bounds.on(deployed=True),
                 self.task.statistics,
             )
             return scenario.chosen.build(deploy.server, setup, roster)
 
-        rules = NodeOptions(
+        options = NodeOptions(
             clients=None if self.learns else 0,
             layout=layout_digest(self.task),
             learning=learning_digest(scenario),
@@ -280,7 +283,7 @@ class ServerProcess:
         membership = Membership(
             deploy.server,
             first_view(self.places.learners, self.places.servers),
-            time.monotonic,
+            clock,
             lineage=self.identity.lineage,
             life=ProcessIncarnation(self.identity.incarnation, secrets.token_hex(8)),
             former=self.identity.former,
@@ -290,7 +293,7 @@ class ServerProcess:
             forget_after=deploy.forget_after,
         )
         return Driver(
-            Node(deploy.server, build, task_tokens, rules, membership=membership),
+            Node(deploy.server, build, task_tokens, options, membership=membership, clock=clock),
             parameters=parameters,
             buffers=BufferPool(parameters, memory),
             layout=layout_numbers(self.task),
@@ -306,7 +309,7 @@ class ServerProcess:
         node = self.driver.node
         if node.server is None:
             return None
-        members = sum(entry.member for entry in node.task_tokens.clients.values())
+        members = sum(tasks.member for tasks in node.clients.values())
         return self.recorder.summary(node.server, members, finished=finished)
 
     # --- Ports and links -------------------------------------------------------------------------------------------
@@ -460,7 +463,7 @@ class ServerProcess:
         """Take no more answers, serve what is there, save, and tell the clients."""
         driver, node = self.driver, self.driver.node
         self.log.info("draining", finished=finished)
-        node.draining = True
+        driver.deliver(Drain(now=driver.now()))
         self.health.serving = False
         if node.server is not None:
             await self._settle()  # whatever becomes of the evaluation

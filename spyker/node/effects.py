@@ -60,6 +60,12 @@ class ClientRejected(NamedTuple):
     rejection: Rejection
 
 
+class Rejected(NamedTuple):
+    """The event was rejected. The sender is told why, and its connection ends."""
+
+    rejection: Rejection
+
+
 class Completed(NamedTuple):
     """A message that came with a receipt has been dealt with."""
 
@@ -114,6 +120,7 @@ Effect: TypeAlias = (
     | NodeStarted
     | WriteFact
     | ClientRejected
+    | Rejected
     | Completed
     | SaveCheckpoint
     | SendPeer

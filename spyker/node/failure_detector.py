@@ -79,9 +79,9 @@ class FailureDetector:
         """Seconds since anybody was known to have the token of an epoch."""
         return self._now() - self._seen[1] if epoch == self._seen[0] else 0.0
 
-    def silent_for(self, server: int) -> float:
+    def silent_for(self, server: int, now: float | None = None) -> float:
         """Seconds since a server was still listening."""
-        return self._now() - self.listened(server)
+        return (self._now() if now is None else now) - self.listened(server)
 
     def listened(self, server: int) -> float:
         """When a server was still listening, by this one's clock."""
@@ -91,9 +91,9 @@ class FailureDetector:
         """Those that seem to be out of reach."""
         return frozenset(j for j in members if j != self.id and self.silent_for(j) > self.suspect_after)
 
-    def leads(self, view: View, *, grants: bool) -> bool:
-        """Whether a majority is sure to have voted for no other epoch yet, this server included."""
-        now = self._now()
+    def leads(self, view: View, now: float | None = None, *, grants: bool) -> bool:
+        """Return whether this server holds leases of a majority for this epoch, its own included."""
+        now = self._now() if now is None else now
         if self._waits[0] == view.epoch and now < self._waits[1]:
             return False
         with_us = [

@@ -85,11 +85,16 @@ class Membership:
         """All servers but this one."""
         return [j for j in sorted(self.view.members) if j != self.id]
 
-    def may_lead(self) -> bool:
-        """Whether this server may use the token, if it has it."""
-        return not self.fenced and self.failure_detector.leads(self.view, grants=self.paxos.grants)
+    def may_lead(self, now: float | None = None) -> bool:
+        """Return whether this server may use the token, if it has it."""
+        return not self.fenced and self.failure_detector.leads(self.view, now, grants=self.paxos.grants)
 
-    # --- Who comes -------------------------------------------------------------------------------------------------
+    @property
+    def withdrawable(self) -> bool:
+        """Whether no change that an operator requested was voted for; otherwise it may still be decided."""
+        return self.paxos.voted is None or all(proposal.why != OPERATOR for proposal in self.proposals)
+
+    # --- Who comes -----------------------------------------------------------------------------------------------
 
     def greeting(self, acked: int = 0) -> PeerHandshake:
         """What this server says of itself to another one, which has saved its messages up to this number."""
@@ -169,7 +174,7 @@ class Membership:
         self.failure_detector.connected(who.server, at, epoch, grants=who.grants)
         self.update_suspects()
 
-    # --- What others say -------------------------------------------------------------------------------------------
+    # --- What others say -----------------------------------------------------------------------------------------
 
     def receive(self, sender: int, message: ControlMessage, *, saves: bool) -> None:
         """A word of another server. Whoever cannot save does not vote."""
@@ -214,7 +219,7 @@ class Membership:
             return all(j in self.suspected for j in places)  # who was announced and has not come is suspected
         return prepare.why != SILENCE
 
-    # --- Regularly ---------------------------------------------------------------------------------------------------
+    # --- Regularly -------------------------------------------------------------------------------------------------
 
     def beat(self, *, has_token: bool) -> list[tuple[int, ControlMessage]]:
         """What all others are told now and then."""
@@ -270,12 +275,12 @@ class Membership:
         if proposal not in self.proposals:
             self.proposals.append(proposal)
 
-    def withdraw(self) -> bool:
-        """Want nothing more that somebody has ordered. False if it was voted for already, and may be decided."""
-        ordered = [proposal for proposal in self.proposals if proposal.why == OPERATOR]
+    def withdraw(self) -> None:
+        """Withdraw all proposals of operators."""
+        for proposal in self.proposals:
+            if proposal.why == OPERATOR:
+                self.paxos.withdraw(proposal)
         self.proposals = [proposal for proposal in self.proposals if proposal.why != OPERATOR]
-        outcomes = [self.paxos.withdraw(proposal) for proposal in ordered]
-        return all(outcomes)
 
     def _open(self, proposal: Proposal) -> bool:
         """Whether a proposal is not yet fulfilled, and could be."""
@@ -283,7 +288,7 @@ class Membership:
         now = self.view.members.get(proposal.change.server)
         return now == proposal.before and now != proposal.change.member
 
-    # --- Another list ------------------------------------------------------------------------------------------------
+    # --- Another list ----------------------------------------------------------------------------------------------
 
     def _adopt(self, view: View) -> None:
         if self.new and view.epoch >= self.view.epoch:
@@ -329,7 +334,7 @@ class Membership:
         at_once += [(j, message) for j, message in paxos if isinstance(message, free)]
         return at_once, [(j, message) for j, message in paxos if not isinstance(message, free)]
 
-    # --- Checkpoints -------------------------------------------------------------------------------------------------
+    # --- Checkpoints -----------------------------------------------------------------------------------------------
 
     def numbers(self) -> dict[str, Any]:
         """For a checkpoint, which is one more."""

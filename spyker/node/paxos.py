@@ -75,7 +75,7 @@ class MembershipPaxos:
         """Whether this server has promised nothing about the next epoch."""
         return self.promised == 0
 
-    # --- Proposing ---------------------------------------------------------------------------------------------------
+    # --- Proposing -------------------------------------------------------------------------------------------------
 
     def propose(self, proposal: Proposal) -> None:
         """Hold a ballot, in place of any that is under way."""
@@ -88,11 +88,10 @@ class MembershipPaxos:
         self._send_voters(prepare)
         self._receive_own(self._prepared(prepare))
 
-    def withdraw(self, proposal: Proposal) -> bool:
-        """Want this no more. False if somebody may have been asked to vote for it: then it may still be decided."""
+    def withdraw(self, proposal: Proposal) -> None:
+        """Withdraw a proposal, unless voters may have been asked to vote for it already."""
         if self.open_ballot is not None and self.open_ballot.proposal == proposal and self.open_ballot.asking:
-            self.open_ballot = None  # whoever has promised waits for what another ballot brings
-        return self.voted is None
+            self.open_ballot = None  # voters that have promised wait for another ballot
 
     def _send_voters(self, message: ControlMessage) -> None:
         self.outgoing += [(j, message) for j in self.view.voters if j != self.id]
@@ -125,7 +124,7 @@ class MembershipPaxos:
         if self.view.majority(open_ballot.votes):
             self.adopt(open_ballot.view)
 
-    # --- Voting ------------------------------------------------------------------------------------------------------
+    # --- Voting ----------------------------------------------------------------------------------------------------
 
     def receive(self, sender: int, message: ControlMessage) -> None:
         """Something was said, by another server or by this one itself."""
@@ -176,7 +175,7 @@ class MembershipPaxos:
             self.promised, self.changed = promised, True
             self.open_ballot = None
 
-    # --- What was decided --------------------------------------------------------------------------------------------
+    # --- What was decided ------------------------------------------------------------------------------------------
 
     def adopt(self, view: View) -> bool:
         """Another epoch has begun, if this is news."""
@@ -187,7 +186,7 @@ class MembershipPaxos:
         self.view, self.promised, self.voted, self.open_ballot, self.changed = view, 0, None, None, True
         return True
 
-    # --- Checkpoints -------------------------------------------------------------------------------------------------
+    # --- Checkpoints -----------------------------------------------------------------------------------------------
 
     def numbers(self) -> dict[str, Any]:
         """For a checkpoint."""

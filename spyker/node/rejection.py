@@ -11,7 +11,7 @@ class Rejection(Exception):  # noqa: N818 - an outcome, not a fault of ours
 
     def __init__(self, reason: str, detail: str = "") -> None:
         super().__init__(f"{reason}: {detail}" if detail else reason)
-        self.reason = reason
+        self.reason, self.detail = reason, detail
 
 
 class RolledBack(Rejection):

@@ -83,17 +83,17 @@ class TaskTokens:
         self._check_number(client, read.number)
         return read
 
-    def _check_number(self, client: int, number: int) -> ClientTasks:
-        entry = self.entry(client)
+    def _check_number(self, client: int, number: int) -> None:
+        entry = self.clients.get(client) or ClientTasks()
         if number <= entry.taken:
             raise Rejection("replayed", f"task {number} has been answered already")
         if number < entry.given:
             raise Rejection("superseded", f"task {entry.given} took the place of task {number}")
-        return entry
 
     def redeem(self, client: int, number: int) -> None:
         """An answer that passed :meth:`verify` has arrived in full: from now on it is a repetition."""
-        entry = self._check_number(client, number)
+        self._check_number(client, number)
+        entry = self.entry(client)
         entry.given = entry.taken = number
         self._next = max(self._next, number + 1)  # it may be of a process that a restored disk knows nothing of
 

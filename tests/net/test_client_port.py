@@ -42,7 +42,7 @@ def test_claims_of_data_up_to_the_limit_are_believed(tmp_path: Path, size: int, 
         driver = make_driver(tmp_path, wait_for=2, most_data=most or MOST_DATA)
         async with at_the_port(driver, size=size) as stream:
             assert pb.Frame.FromString(await stream.read()).HasField("welcome")
-            assert driver.node.task_tokens.entry(0).size == size
+            assert driver.node.clients[0].size == size
         driver.close()
 
     asyncio.run(scene())

@@ -13,6 +13,7 @@ from hosting import make_driver
 from spyker.net import driver as module
 from spyker.net import spyker_pb2 as pb
 from spyker.net.driver import Driver
+from spyker.node.events import ClientConnected, ClientLeft, UpdateReceived
 from spyker.protocol.codec import Array
 from spyker.protocol.messages import Update
 from spyker.protocol.server import Server
@@ -39,15 +40,14 @@ def begin(driver: Driver) -> dict[int, Remembered]:
     sessions = {k: Remembered() for k in range(3)}
     driver.begin()
     for k, session in sessions.items():
-        driver.node.connect_client(k, session, 1)
-    driver.go_on()
+        driver.deliver(ClientConnected(k, session, 1, now=driver.now()))
     return sessions
 
 
 def answer(driver: Driver, k: int, session: Remembered) -> None:
     ticket = driver.node.verify_token(k, session.ticket)
-    driver.node.receive_update(k, ticket.number, Update(np.ones(8, np.float32), ticket.age, ticket.version))
-    driver.go_on()
+    update = Update(np.ones(8, np.float32), ticket.age, ticket.version)
+    driver.deliver(UpdateReceived(k, ticket.number, update, now=driver.now()))
 
 
 @pytest.mark.parametrize("algorithm", ["fedavg", "fedasync"])
@@ -71,8 +71,7 @@ def test_no_answer_with_a_large_model_is_worked_on_in_the_loop(
         monkeypatch.setattr(kind, "handle", noted)
         for k, session in sessions.items():
             answer(driver, k, session)
-        driver.node.remove_client(2, sessions[2])
-        driver.go_on()
+        driver.deliver(ClientLeft(2, sessions[2], now=driver.now()))
         await driver.settle()
         assert not driver.failed.done()
         assert driver.recorder.updates == 3
@@ -91,7 +90,7 @@ def test_a_snapshot_waits_for_the_message_that_is_being_handled(
         driver = make_driver(tmp_path, wait_for=3)
         sessions = begin(driver)
         answer(driver, 0, sessions[0])
-        assert driver.node.computing
+        assert driver.node.handling
         assert (await driver.snapshot()).any(), "the model from before the update"
         await driver.settle()
         driver.close()
@@ -161,7 +160,7 @@ def test_a_server_that_cannot_be_made_ends_the_process(tmp_path: Path) -> None:
         driver = make_driver(tmp_path)
         driver.node._build = fails
         driver.begin()
-        driver.tell(driver.node.connect_client, 0, Remembered(), 1)
+        driver.deliver(ClientConnected(0, Remembered(), 1, now=driver.now()))
         with pytest.raises(ArithmeticError):
             driver.failed.result()
         driver.close()
