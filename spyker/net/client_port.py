@@ -30,7 +30,7 @@ from spyker.protocol.codec import Array, Sizes
 from spyker.protocol.messages import ClientMessage, Message
 
 HELLO_SECONDS = 10.0
-CODES = {"credential": grpc.StatusCode.UNAUTHENTICATED, "agreement": grpc.StatusCode.FAILED_PRECONDITION}
+CODES = {"credential": grpc.StatusCode.UNAUTHENTICATED, "mismatch": grpc.StatusCode.FAILED_PRECONDITION}
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +70,7 @@ class ClientPort:
             k = hello.client
             session = ClientSession(self, k, context)
             self.live.add(session)
-            self._deliver(ClientConnected(k, session, hello.size, hello.holding or None, now=driver.now()))
+            self._deliver(ClientConnected(k, session, hello.size, hello.held_token or None, now=driver.now()))
             await session.run()
         except Rejection as rejection:
             driver.refused(k, rejection)
@@ -109,7 +109,7 @@ class ClientPort:
             raise Rejection("malformed", "the first frame is not Hello")
         hello = frame.hello
         if hello.protocol != PROTOCOL:
-            raise Rejection("agreement", f"this server speaks version {PROTOCOL} of the protocol, not {hello.protocol}")
+            raise Rejection("mismatch", f"this server speaks version {PROTOCOL} of the protocol, not {hello.protocol}")
         if expected is not None and hello.client != expected:
             raise Rejection(
                 "credential", f"the credential of client {expected} does not speak for client {hello.client}"
@@ -239,18 +239,18 @@ class ClientSession:
             if said == "goodbye":
                 driver.deliver(ClientLeft(k, self, now=driver.now()))
                 return
-            if frame is None or said != "answer":
+            if frame is None or said != "update":
                 raise Rejection("malformed", "neither an answer nor a goodbye")
-            answer = frame.answer
-            ticket = node.verify_token(k, answer.ticket)
+            answer = frame.update
+            token = node.verify_token(k, answer.task_token)
             incoming = port.border.arrive(answer.content, chunk)
             size, kind = len(data), incoming.kind.kind
             if node.draining:
                 await asyncio.Event().wait()  # until the farewell; the client will offer this again
             if incoming.whole:
-                self._hand_over(ticket, incoming.now(max_norm, age=ticket.age, version=ticket.version), None)
+                self._hand_over(token, incoming.now(max_norm, age=token.age, version=token.version), None)
             else:
-                size += await self._receive(ticket, incoming)
+                size += await self._receive(token, incoming)
             driver.recorder.carried("client-to-server", kind, size)
             driver.metrics.received(kind, size)
             del chunk, data, frame, answer, incoming
@@ -260,7 +260,7 @@ class ClientSession:
                 except STREAM_OVER:
                     return
 
-    async def _receive(self, ticket: TaskToken, incoming: IncomingMessage) -> int:
+    async def _receive(self, token: TaskToken, incoming: IncomingMessage) -> int:
         """Receive the rest of an answer whose first chunk is here, and return how many bytes that was."""
         driver, limits, buffers = self.driver, self.port.limits, self.driver.buffers
 
@@ -273,22 +273,22 @@ class ClientSession:
             self._reading_since = time.monotonic()
             self._read_by = self._reading_since + limits.stall + incoming.bytes * 8 / (limits.slowest_mbit * 1e6)
             message, size = await incoming.later(
-                read, buffers.vector, limits.max_norm, age=ticket.age, version=ticket.version
+                read, buffers.vector, limits.max_norm, age=token.age, version=token.version
             )
             self._reading_since = None
             if driver.node.draining:
                 await asyncio.Event().wait()
-            self._hand_over(ticket, message, buffers.free)
+            self._hand_over(token, message, buffers.free)
         except BaseException:
             buffers.free()
             raise
         return size
 
-    def _hand_over(self, ticket: TaskToken, message: Message, receipt: Callable[[], None] | None) -> None:
+    def _hand_over(self, token: TaskToken, message: Message, receipt: Callable[[], None] | None) -> None:
         self._handing_over = True
         try:
             assert isinstance(message, ClientMessage)
-            self.driver.deliver(UpdateReceived(self.client, ticket.number, message, receipt, now=self.driver.now()))
+            self.driver.deliver(UpdateReceived(self.client, token.number, message, receipt, now=self.driver.now()))
         finally:
             self._handing_over = False
 

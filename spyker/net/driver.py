@@ -115,16 +115,12 @@ class Driver(NodeDriver):
         self.step(Resume(checkpoint.numbers, checkpoint.vectors, now=self.now()))
         assert node.server is not None
         version, age = node.server.version, node.server.age
-        self.recorder.restore(checkpoint.numbers["tally"])
+        self.recorder.restore(checkpoint.numbers["recorder"])
         lost = self.recorder.resume(version)
         self.metrics.lost(lost)
         self.log.info("resumed", checkpoint=checkpoint.number, version=version, age=age, lost=lost)
-        self._begun()
-        self.go_on()
-
-    def _begun(self) -> None:
-        self.metrics.began(token=getattr(self.node.server, "token", False))
         self.started.set()
+        self.go_on()
 
     # --- One message at a time -------------------------------------------------------------------------------------
 
@@ -152,6 +148,7 @@ class Driver(NodeDriver):
         try:
             self.recorder.waiting(node.waiting)
             self.carry_out()
+            self._note_token()
             while node.ready:
                 if self._large and not node.light:
                     self.step(HandleNext(now=self.now()))
@@ -160,6 +157,7 @@ class Driver(NodeDriver):
                     return
                 self.handle_next()
                 self.carry_out()
+                self._note_token()
         except Exception as error:
             self.fail(error)
 
@@ -176,6 +174,11 @@ class Driver(NodeDriver):
         self.go_on()
         self._progress.set()
 
+    def _note_token(self) -> None:
+        server = self.node.server
+        if server is not None and not self.node.handling:
+            self.metrics.token(held=server.has_token)
+
     def fail(self, error: Exception) -> None:
         """End the process without saving: the state cannot be trusted any more."""
         if not self.failed.done():
@@ -190,7 +193,7 @@ class Driver(NodeDriver):
                 self.metrics.fact(fact, queue)
             case SendTask():
                 frame = pb.Frame()
-                frame.assignment.ticket, frame.assignment.saved_version = effect.ticket, effect.saved_version
+                frame.assignment.task_token, frame.assignment.saved_version = effect.task_token, effect.saved_version
                 arrays = fill(frame.assignment.content, effect.message)
                 effect.session.give(frame.SerializeToString(), arrays, effect.message.kind)
             case Completed():
@@ -220,7 +223,7 @@ class Driver(NodeDriver):
             case NodeStarted():
                 self.log.info("started", clients=effect.clients)
                 self.recorder.begin(time.time())
-                self._begun()
+                self.started.set()
 
     def _log_fact(self, fact: Fact) -> None:
         """Log facts that an operator should see; what led to them is in the run record."""
@@ -281,7 +284,7 @@ class Driver(NodeDriver):
 
     def save(self, checkpoint: SaveCheckpoint) -> None:
         """Let a thread write a checkpoint."""
-        about = {"layout": self.layout, "identity": self.identity, "tally": self.recorder.numbers()}
+        about = {"layout": self.layout, "identity": self.identity, "recorder": self.recorder.numbers()}
         numbers = {**checkpoint.numbers, **about}
         began = time.monotonic()
         done = self.loop.run_in_executor(self._disk, self.checkpoints.save, numbers, checkpoint.vectors)

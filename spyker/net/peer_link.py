@@ -14,7 +14,7 @@ import grpc
 from spyker.net import spyker_pb2 as pb
 from spyker.net.backoff import Backoff
 from spyker.net.certificates import server_name
-from spyker.net.channels import LINK, channel, open_stream
+from spyker.net.channels import PEERS_CONNECT, channel, open_stream
 from spyker.net.driver import Driver
 from spyker.net.frames import PROTOCOL, send
 from spyker.net.streams import CONNECTION_LOST, read_body, why
@@ -62,7 +62,7 @@ class PeerLink:
         async with channel(self.address, self.keepalive, self.credentials, server_name(self.peer)) as connection:
             while True:
                 try:
-                    await self._speak(open_stream(connection, LINK), backoff)
+                    await self._speak(open_stream(connection, PEERS_CONNECT), backoff)
                 except CONNECTION_LOST as error:
                     self._refused(error)
                     await self._complain(error)
@@ -100,7 +100,7 @@ class PeerLink:
                 protocol=PROTOCOL,
                 layout=node.options.layout,
                 deployment=node.options.deployment,
-                greeting=to_json(node.handshake(self.peer)),
+                handshake=to_json(node.handshake(self.peer)),
                 to=self.peer,
             )
             called_at = driver.now()
@@ -111,7 +111,7 @@ class PeerLink:
                 raise Rejection("protocol", f"server {self.peer} speaks version {welcome.protocol}, not {PROTOCOL}")
             if welcome.server != self.peer:
                 raise WrongPeer(welcome.server)
-            handshake = read_handshake(welcome.greeting)
+            handshake = read_handshake(welcome.handshake)
             driver.deliver(PeerConnected(self.peer, handshake, welcome.received, called_at, now=driver.now()))
             self._sent = welcome.received
             control.clear()
@@ -155,8 +155,8 @@ class PeerLink:
 
     async def _send_control(self, stream: Any, control: deque[ControlMessage]) -> None:
         while control:
-            word = pb.Frame(word=pb.Word(json=to_json(control.popleft())))
-            await self._write(stream, word.SerializeToString())
+            control_frame = pb.Frame(control=pb.Control(json=to_json(control.popleft())))
+            await self._write(stream, control_frame.SerializeToString())
 
     async def _write(self, stream: Any, frame: bytes) -> None:
         async with asyncio.timeout(self.stall):

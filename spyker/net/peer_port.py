@@ -51,8 +51,8 @@ class PeerPort:
             if before is not None:
                 before.cancel()  # the same server came again, so that connection is dead
             self._contexts[j] = context
-            greeting = to_json(node.handshake(j))
-            welcome = pb.PeerWelcome(protocol=PROTOCOL, received=received, greeting=greeting, server=node.id)
+            handshake = to_json(node.handshake(j))
+            welcome = pb.PeerWelcome(protocol=PROTOCOL, received=received, handshake=handshake, server=node.id)
             await context.write(pb.Frame(peer_welcome=welcome).SerializeToString())
             acks = asyncio.create_task(self._acknowledge(j, context))
             try:
@@ -80,8 +80,8 @@ class PeerPort:
             raise Rejection("malformed", "the first frame is not PeerHello")
         hello = frame.peer_hello
         if hello.protocol != PROTOCOL:
-            raise Rejection("agreement", f"this server speaks version {PROTOCOL} of the protocol, not {hello.protocol}")
-        who = read_handshake(hello.greeting)
+            raise Rejection("mismatch", f"this server speaks version {PROTOCOL} of the protocol, not {hello.protocol}")
+        who = read_handshake(hello.handshake)
         if self.secure:
             caller = server_of(context.auth_context())
             if caller != who.server:
@@ -98,9 +98,9 @@ class PeerPort:
                 if data[:1] == CHUNK_TAG:
                     break
                 _, frame = split(data)
-                if frame is None or frame.WhichOneof("body") != "word":
+                if frame is None or frame.WhichOneof("body") != "control":
                     break
-                driver.deliver(ControlReceived(j, from_json(frame.word.json), now=driver.now()))
+                driver.deliver(ControlReceived(j, from_json(frame.control.json), now=driver.now()))
             return data
 
         while True:

@@ -24,7 +24,7 @@ from spyker.net import spyker_pb2 as pb
 from spyker.net.admin_socket import serve_commands
 from spyker.net.buffer_pool import BufferPool
 from spyker.net.certificate_check import check_certificate
-from spyker.net.channels import ATTEND, LINK, guarded, handler, listen, read_file
+from spyker.net.channels import CLIENTS_CONNECT, PEERS_CONNECT, guarded, handler, listen, read_file
 from spyker.net.client_port import ClientLimits, ClientPort
 from spyker.net.credentials import Credentials
 from spyker.net.driver import Driver
@@ -285,7 +285,7 @@ class ServerProcess:
             first_view(self.places.learners, self.places.servers),
             clock,
             lineage=self.identity.lineage,
-            life=ProcessIncarnation(self.identity.incarnation, secrets.token_hex(8)),
+            incarnation=ProcessIncarnation(self.identity.incarnation, secrets.token_hex(8)),
             former=self.identity.former,
             new=self._new,
             suspect_after=deploy.suspect_after,
@@ -334,7 +334,7 @@ class ServerProcess:
         self.health = Health()
         from_clients, from_peers = connections(config)
         front = grpc.aio.server(options=guarded(deploy.keepalive, from_clients, deploy.client_window_kb << 10))
-        front.add_generic_rpc_handlers((handler(ATTEND, self.port.attend), handler(CHECK, self.health.check)))
+        front.add_generic_rpc_handlers((handler(CLIENTS_CONNECT, self.port.attend), handler(CHECK, self.health.check)))
         servers = [front]
         port = listen(front, deploy.listen_clients, mine, "deploy.listen-clients")
         back_port = None
@@ -342,7 +342,7 @@ class ServerProcess:
             may_say = lambda j: self._may_say(j, deploy.server)  # noqa: E731
             self.peer_port = PeerPort(self.driver, self.sizes, may_say, secure=bool(theirs))
             back = grpc.aio.server(options=guarded(deploy.keepalive, from_peers))
-            back.add_generic_rpc_handlers((handler(LINK, self.peer_port.link),))
+            back.add_generic_rpc_handlers((handler(PEERS_CONNECT, self.peer_port.link),))
             back_port = listen(back, deploy.listen_peers, theirs, "deploy.listen-peers")
             servers.append(back)
         for server in servers:

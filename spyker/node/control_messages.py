@@ -25,11 +25,11 @@ class ProcessIncarnation(msgspec.Struct, frozen=True, order=True, forbid_unknown
     nonce: Text = ""
 
 
-class ControlMessage(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag_field="word", tag=str.lower):
+class ControlMessage(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag_field="type", tag=str.lower):
     """Something that is said."""
 
 
-class Heartbeat(ControlMessage, frozen=True, forbid_unknown_fields=True, tag="beat"):
+class Heartbeat(ControlMessage, frozen=True, forbid_unknown_fields=True, tag="heartbeat"):
     """I am here."""
 
     epoch: Epoch
@@ -41,10 +41,10 @@ class Heartbeat(ControlMessage, frozen=True, forbid_unknown_fields=True, tag="be
     """Whether the sender would not vote for another epoch without telling."""
     idle: Seconds | None
     """Seconds since the sender last had the token of this epoch; nothing: it never had it."""
-    saves: Annotated[int, Meta(ge=0, lt=1 << 53)] = 0
-    """How many checkpoints the sender's lineage has written."""
-    lives: Annotated[dict[Number, tuple[Text, ProcessIncarnation]], Meta(max_length=1 << 12)] = {}
-    """Which lineage and life of the others it knows."""
+    checkpoints: Annotated[int, Meta(ge=0, lt=1 << 53)] = 0
+    """Number of checkpoints that the sender's lineage has written."""
+    incarnations: Annotated[dict[Number, tuple[Text, ProcessIncarnation]], Meta(max_length=1 << 12)] = {}
+    """Lineages and incarnations of the other servers that the sender knows."""
 
 
 class Prepare(ControlMessage, frozen=True, forbid_unknown_fields=True):
@@ -94,7 +94,7 @@ class Decided(ControlMessage, frozen=True, forbid_unknown_fields=True):
     view: View
 
 
-class BootstrapRequest(ControlMessage, frozen=True, forbid_unknown_fields=True, tag="ask"):
+class BootstrapRequest(ControlMessage, frozen=True, forbid_unknown_fields=True, tag="bootstrap-request"):
     """I am new. Give me what I need to begin."""
 
 
@@ -121,9 +121,9 @@ class PeerHandshake(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     server: Number
     lineage: Text
-    life: ProcessIncarnation
-    saves: Annotated[int, Meta(ge=0, lt=1 << 53)]
-    """How many checkpoints its lineage has written."""
+    incarnation: ProcessIncarnation
+    checkpoints: Annotated[int, Meta(ge=0, lt=1 << 53)]
+    """Number of checkpoints that its lineage has written."""
     view: View | None
     """Nothing: it is new here."""
     former: Text = ""

@@ -28,7 +28,7 @@ class SendTask(NamedTuple):
     """Give a client a task; one that was not sent yet gives way to it."""
 
     session: Any
-    ticket: bytes
+    task_token: bytes
     message: ServerMessage
     saved_version: int
 

@@ -44,7 +44,7 @@ class Membership:
         now: Callable[[], float],
         *,
         lineage: str = "",
-        life: ProcessIncarnation | None = None,
+        incarnation: ProcessIncarnation | None = None,
         former: str = "",
         new: bool = False,
         suspect_after: float = 5.0,
@@ -52,7 +52,8 @@ class Membership:
         forget_after: float | None = None,
     ) -> None:
         """``new``: this server has no state and is no member yet; ``view`` then says what it is told by nobody."""
-        self.id, self.lineage, self.life, self.former, self.new = id, lineage, life or ProcessIncarnation(), former, new
+        self.id, self.lineage, self.former, self.new = id, lineage, former, new
+        self.incarnation = incarnation or ProcessIncarnation()
         self.renew_after, self.forget_after = renew_after, forget_after
         self.saves = 0  # checkpoints that were begun
         self.saved = 0  # and are on the disk
@@ -60,8 +61,8 @@ class Membership:
         self.failure_detector = FailureDetector(id, now, suspect_after)
         self._now = now
         self.lineages: dict[int, str] = {}  # of the others, as they came
-        self.lives: dict[int, ProcessIncarnation] = {}
-        self.known_saves: dict[int, int] = {}
+        self.incarnations: dict[int, ProcessIncarnation] = {}
+        self.known_checkpoints: dict[int, int] = {}
         self._met: dict[int, ProcessIncarnation] = {}  # who told us of these itself
         self._claims: dict[int, tuple[str, float]] = {}  # who says that it was one of us before, and since when
         self.suspected: frozenset[int] = frozenset()
@@ -100,7 +101,7 @@ class Membership:
         """What this server says of itself to another one, which has saved its messages up to this number."""
         view = None if self.new else self.view
         grants = self.paxos.grants
-        return PeerHandshake(self.id, self.lineage, self.life, self.saved, view, self.former, grants, acked)
+        return PeerHandshake(self.id, self.lineage, self.incarnation, self.saved, view, self.former, grants, acked)
 
     def authenticate(self, who: PeerHandshake, expected: int | None = None) -> None:
         """Refuse whoever is not who it should be. That changes nothing but the list of servers, if theirs is newer."""
@@ -126,23 +127,24 @@ class Membership:
             if member.lineage == known and who.view is not None:  # it has not heard yet of the list that names another
                 raise Rejection("membership", f"another one has the place of server {who.server}. {REMEDY}")
             raise Rejection("lineage", f"server {who.server} is another one than the one known here. {REMEDY}")
-        life = self.lives.get(who.server, ProcessIncarnation())
-        if who.lineage == self.lineages.get(who.server) and who.life < life:
+        life = self.incarnations.get(who.server, ProcessIncarnation())
+        if who.lineage == self.lineages.get(who.server) and who.incarnation < life:
             if who.server in self.suspected:  # nobody else is there: its disk was put back
                 raise RolledBack(f"server {who.server} was a later process than this one, which is gone")
             raise Rejection(
-                "copy",
+                "duplicate",
                 f"a later process of server {who.server} has begun and was heard just now; this one must not go on. "
                 "If it is to take the place of that one, stop that one, and start this one a little later",
             )
-        older = who.lineage == self.lineages.get(who.server) and who.saves < self.known_saves.get(who.server, 0)
-        if older and who.life != self._met.get(who.server):  # else it has saved since it said so, and we know already
+        known_checkpoints = self.known_checkpoints.get(who.server, 0)
+        older = who.lineage == self.lineages.get(who.server) and who.checkpoints < known_checkpoints
+        if older and who.incarnation != self._met.get(who.server):  # else it has saved since it sent this handshake
             raise RolledBack(f"server {who.server} has an older state than the one that it told of")
         if known == "" and who.view is None and self.view.epoch > 0:
             raise Rejection("lineage", f"server {who.server} has lost its state. {REMEDY}")
-        self.lineages[who.server], self.lives[who.server] = who.lineage, who.life
-        self._met[who.server] = who.life
-        self.known_saves[who.server] = max(who.saves, self.known_saves.get(who.server, 0))
+        self.lineages[who.server], self.incarnations[who.server] = who.lineage, who.incarnation
+        self._met[who.server] = who.incarnation
+        self.known_checkpoints[who.server] = max(who.checkpoints, self.known_checkpoints.get(who.server, 0))
 
     def _gone_before(self, who: PeerHandshake) -> bool:
         """Whether the one that it says it was is gone, and was so when it came. Otherwise it is a copy, for good."""
@@ -159,7 +161,7 @@ class Membership:
 
     def refused(self, rejection: Rejection) -> None:
         """Another server refused this one."""
-        if rejection.reason in ("copy", "membership") and not self.new:
+        if rejection.reason in ("duplicate", "membership") and not self.new:
             self.fence(str(rejection))
         elif rejection.reason == "rolled-back":
             self.outdated = str(rejection)
@@ -192,12 +194,12 @@ class Membership:
         if beat.epoch < self.view.epoch:
             self.outgoing.append((sender, Decided(self.view)))
         self.failure_detector.receive_heartbeat(sender, beat, self.view.epoch)
-        self.known_saves[sender] = max(beat.saves, self.known_saves.get(sender, 0))
-        for j, (lineage, life) in beat.lives.items():
-            if j == self.id and lineage == self.lineage and self.life < life:
-                self.fence("copy: another server has met a later process of this one, so this one must not go on")
+        self.known_checkpoints[sender] = max(beat.checkpoints, self.known_checkpoints.get(sender, 0))
+        for j, (lineage, life) in beat.incarnations.items():
+            if j == self.id and lineage == self.lineage and self.incarnation < life:
+                self.fence("duplicate: another server has met a later process of this one, so this one must not go on")
             elif self.lineages.get(j) == lineage:
-                self.lives[j] = max(life, self.lives.get(j, ProcessIncarnation()))
+                self.incarnations[j] = max(life, self.incarnations.get(j, ProcessIncarnation()))
         if sender in self.suspected:
             self.update_suspects()
 
@@ -227,12 +229,12 @@ class Membership:
             self._token_at = self._now()
             self.failure_detector.saw_token(self.view.epoch)
         idle = None if self._token_at is None else self._now() - self._token_at
-        lives = {j: (self.lineages[j], life) for j, life in self.lives.items() if j in self.lineages}
+        incarnations = {j: (self.lineages[j], life) for j, life in self.incarnations.items() if j in self.lineages}
         beats: list[tuple[int, ControlMessage]] = []
         for j in self.others:
             if self.view.members[j].lineage != NOBODY:
                 plain = self.failure_detector.beat(j, self.view.epoch, grants=self.paxos.grants, idle=idle)
-                beats.append((j, replace(plain, lives=lives, saves=self.saved)))
+                beats.append((j, replace(plain, incarnations=incarnations, checkpoints=self.saved)))
         return beats
 
     def propose_if_needed(self, *, uses_token: bool) -> None:
@@ -314,7 +316,7 @@ class Membership:
         for j in before.members.keys() | after.members.keys():
             then, now = before.members.get(j), after.members.get(j)
             if j != self.id and (then is None or now is None or then.lineage != now.lineage):
-                for known in (self.lineages, self.lives, self.known_saves, self._met, self._claims):
+                for known in (self.lineages, self.incarnations, self.known_checkpoints, self._met, self._claims):
                     known.pop(j, None)
                 self.failure_detector.forget(j)
         mine = after.members.get(self.id)
@@ -341,23 +343,23 @@ class Membership:
         self.saves += 1
         self.paxos.changed = False
         return {
-            "council": self.paxos.numbers(),
-            "saves": self.saves,
+            "paxos": self.paxos.numbers(),
+            "checkpoints": self.saves,
             "lineages": {str(j): lineage for j, lineage in self.lineages.items()},
-            "lives": {str(j): [life.incarnation, life.nonce] for j, life in self.lives.items()},
-            "known": {str(j): saves for j, saves in self.known_saves.items()},
+            "incarnations": {str(j): [life.incarnation, life.nonce] for j, life in self.incarnations.items()},
+            "known_checkpoints": {str(j): saves for j, saves in self.known_checkpoints.items()},
             "met": {str(j): [life.incarnation, life.nonce] for j, life in self._met.items()},
         }
 
     def restore(self, numbers: dict[str, Any]) -> None:
         """Go on from a checkpoint."""
-        self.paxos.restore(numbers["council"])
+        self.paxos.restore(numbers["paxos"])
         self._last_view = self.view
-        self.saves = self.saved = numbers["saves"]
+        self.saves = self.saved = numbers["checkpoints"]
         self.lineages = {int(j): lineage for j, lineage in numbers["lineages"].items()}
-        self.lives = {int(j): ProcessIncarnation(*life) for j, life in numbers["lives"].items()}
-        self.known_saves = {int(j): saves for j, saves in numbers["known"].items()}
-        self._met = {int(j): ProcessIncarnation(*life) for j, life in numbers.get("met", {}).items()}
+        self.incarnations = {int(j): ProcessIncarnation(*life) for j, life in numbers["incarnations"].items()}
+        self.known_checkpoints = {int(j): saves for j, saves in numbers["known_checkpoints"].items()}
+        self._met = {int(j): ProcessIncarnation(*life) for j, life in numbers["met"].items()}
         if self.view.epoch > 0:
             self.failure_detector.renew(self.view.epoch)
         self._token_at = None

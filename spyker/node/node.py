@@ -273,13 +273,13 @@ class Node:
         """Raise a rejection if a client cannot take part."""
         options = self.options
         if options.clients is not None and client >= options.clients:
-            raise Rejection("agreement", f"client {client} of {options.clients}, counted from 0")
+            raise Rejection("mismatch", f"client {client} of {options.clients}, counted from 0")
         if layout != options.layout:
-            raise Rejection("agreement", "the layout of the weights is another one; use the same task everywhere")
+            raise Rejection("mismatch", "the layout of the weights is another one; use the same task everywhere")
         if learning != options.learning:
-            raise Rejection("agreement", "task, training, seed or algorithm differ; use the same scenario everywhere")
+            raise Rejection("mismatch", "task, training, seed or algorithm differ; use the same scenario everywhere")
         if not 0 < size <= options.most_data:
-            raise Rejection("agreement", f"a client with {size:,} data points; 1 to {options.most_data:,} are allowed")
+            raise Rejection("mismatch", f"a client with {size:,} data points; 1 to {options.most_data:,} are allowed")
 
     def verify_token(self, client: int, token: bytes) -> TaskToken:
         """Return what a task's token says, or raise a rejection if no update for that task is wanted."""
@@ -346,7 +346,7 @@ class Node:
         self._task_tokens.restore(numbers["clients"])
         saved = Unpacker(vectors, server.kinds(), Sizes(server.weights.snapshot().size, server.n))
         self._peers.restore(numbers, server, saved)
-        self._inbox.requeue(saved.unpack(numbers["again"]))
+        self._inbox.requeue(saved.unpack(numbers["requeued"]))
         self._saved_version = server.version
         for k, entry in self._task_tokens.clients.items():
             if entry.member:
@@ -587,7 +587,7 @@ class Node:
             "vectors": list(state.vectors),
             "clients": self._task_tokens.numbers(),
             **self._peers.numbers(vectors),
-            "again": pack(self._inbox.requeued, "again", vectors),
+            "requeued": pack(self._inbox.requeued, "requeued", vectors),
             "timers": dict(self._timers),
         }
         self._effects.append(SaveCheckpoint(numbers, vectors))

@@ -195,13 +195,13 @@ class MembershipPaxos:
             "view": text(self.view),
             "promised": self.promised,
             "voted": ballot,
-            "for": None if view is None else text(view),
+            "voted_view": None if view is None else text(view),
         }
 
     def restore(self, numbers: dict[str, Any]) -> None:
         """Go on from a checkpoint."""
         self.view, self.promised = read_view(numbers["view"]), numbers["promised"]
-        self.voted = None if numbers["for"] is None else (numbers["voted"], read_view(numbers["for"]))
+        self.voted = None if numbers["voted_view"] is None else (numbers["voted"], read_view(numbers["voted_view"]))
 
 
 def text(view: View) -> str:

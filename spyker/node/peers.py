@@ -109,7 +109,7 @@ class NodePeers:
         """Check another server that has called, or raise a rejection."""
         who, options = event.handshake, self._options
         if event.layout != options.layout or event.deployment != options.deployment:
-            raise Rejection("agreement", "the scenarios of the servers differ; use the same one everywhere")
+            raise Rejection("mismatch", "the scenarios of the servers differ; use the same one everywhere")
         self._authenticate(who)
         received = self.received.get(who.server, 0)
         behind = who.view is not None and who.view.epoch < self.view.epoch  # it may mean a former member
@@ -298,7 +298,7 @@ class NodePeers:
         return {
             "outboxes": {str(j): box.numbers(f"outbox-{j}", vectors) for j, box in self.outboxes.items()},
             "handled": {str(j): sequence for j, sequence in self.handled.items()},
-            "seats": self.membership.numbers(),
+            "membership": self.membership.numbers(),
         }
 
     def checkpoint_saved(self, marks: PeerMarks) -> None:
@@ -319,7 +319,7 @@ class NodePeers:
 
     def restore_membership(self, numbers: Mapping[str, Any]) -> None:
         """Restore the membership from a checkpoint, before the server is built."""
-        self.membership.restore(numbers["seats"])
+        self.membership.restore(numbers["membership"])
         self.outboxes = {j: Outbox() for j in self.membership.others}
 
     def restore(self, numbers: Mapping[str, Any], server: Server, saved: Unpacker) -> None:

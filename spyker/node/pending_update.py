@@ -21,7 +21,7 @@ class PendingTask:
 
     place: Any
     """Who gave it."""
-    ticket: bytes
+    task_token: bytes
     order: Train
     answer: ClientMessage | None = None
     offered: bool = False
@@ -36,13 +36,13 @@ class PendingUpdate:
         self.task: PendingTask | None = None
 
     def connect(self, place: Any) -> bytes | None:
-        """A connection is being made; the ticket to offer there. Another server knows nothing of a task."""
+        """A connection is being made; the task_token to offer there. Another server knows nothing of a task."""
         if self.task is not None and self.task.place != place:
             self.drop()
         if self.task is None:
             return None
         self.task.offered = False
-        return self.task.ticket
+        return self.task.task_token
 
     def welcomed(self, server: int, *, keep: bool) -> None:
         """The server that let us in wants the answer to the task that we hold, or does not."""
@@ -50,12 +50,12 @@ class PendingUpdate:
         if not keep:
             self.drop()
 
-    def assigned(self, place: Any, ticket: bytes, message: ServerMessage) -> PendingTask:
+    def assigned(self, place: Any, task_token: bytes, message: ServerMessage) -> PendingTask:
         """There is a new task; whatever was held has arrived, or is not wanted."""
         self.drop()
         (order,) = self.client.handle(self.client.server, message)
         assert isinstance(order, Train)
-        self.task = PendingTask(place, ticket, order)
+        self.task = PendingTask(place, task_token, order)
         return self.task
 
     def trained(
@@ -73,12 +73,12 @@ class PendingUpdate:
             task.answer = action.message
 
     def offer(self) -> tuple[bytes, ClientMessage] | None:
-        """The ticket and the answer to be sent now, once for each connection."""
+        """The task_token and the answer to be sent now, once for each connection."""
         task = self.task
         if task is None or task.answer is None or task.offered:
             return None
         task.offered = True
-        return task.ticket, task.answer
+        return task.task_token, task.answer
 
     def drop(self) -> None:
         """Hold nothing any more."""

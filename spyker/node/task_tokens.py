@@ -1,6 +1,6 @@
 """Who was given which task, and what may come back.
 
-Every task has a ticket: a number that rises over all incarnations of a server, the age and version of the model, and a
+Every task has a *token*: a number that rises over all incarnations of a server, the age and version of the model, and a
 MAC under a secret that only this server has. To a client it is a word to be repeated. So an answer proves by itself
 that its task was given, even if the server lost the memory of having given it: a restarted server accepts what an
 earlier incarnation asked for, once, and nobody else's nor anything older.
@@ -24,7 +24,7 @@ INCARNATION_BITS = 32
 
 
 class TaskToken(NamedTuple):
-    """What a ticket says."""
+    """The content of a token."""
 
     number: int
     age: float
@@ -68,16 +68,16 @@ class TaskTokens:
         return entry
 
     def issue(self, client: int, age: float, version: int) -> bytes:
-        """A ticket for a new task, which supersedes whatever the client was given before."""
+        """Return the token of a new task, which supersedes whatever the client was given before."""
         number, self._next = self._next, self._next + 1
         self.entry(client).given = number
         said = SAID.pack(number, age, version)
         return said + self._mac(client, said)
 
-    def verify(self, client: int, ticket: bytes) -> TaskToken:
+    def verify(self, client: int, token: bytes) -> TaskToken:
         """Refuse an answer to anything but the last task that this client was given and has not answered."""
-        said = ticket[: SAID.size]
-        if not hmac.compare_digest(self._mac(client, said), ticket[SAID.size :]):
+        said = token[: SAID.size]
+        if not hmac.compare_digest(self._mac(client, said), token[SAID.size :]):
             raise Rejection("unknown-task", f"this task was not given to client {client} by this server")
         read = TaskToken._make(SAID.unpack(said))
         self._check_number(client, read.number)

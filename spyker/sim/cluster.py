@@ -317,7 +317,7 @@ class ClusterSimulation(Simulation):
             self.first,
             clock,
             lineage=disk.lineage,
-            life=ProcessIncarnation(disk.incarnation, f"{next(self._lives):08}"),
+            incarnation=ProcessIncarnation(disk.incarnation, f"{next(self._lives):08}"),
             former=disk.former,
             new=new,
             suspect_after=self.suspect_after,
@@ -509,7 +509,7 @@ class ClusterSimulation(Simulation):
     def _task_arrives(self, session: SimSession, task: SendTask) -> None:
         k = session.client
         if session.open and not self.excluded(k):
-            held = self.holdings[k].assigned(session.process.node.id, task.ticket, task.message)
+            held = self.holdings[k].assigned(session.process.node.id, task.task_token, task.message)
             self._train(k, held.order, self._training_ends, (k, held))
 
     def _training_ends(self, trainee: tuple[int, PendingTask], job: TrainJob) -> None:

@@ -101,7 +101,7 @@ class _Snapshot:
             "queues": [[p.longest, p.busy, self._pack(list(p.queue), f"queue.{p.id}")] for p in world.processors],
             "servers": [self._attributes(p.server, f"server.{p.id}") for p in world.processors],
             "clients": [self._attributes(client, f"client.{client.id}") for client in world.clients],
-            "judge": [
+            "evaluator": [
                 self.evaluator.turn,
                 self.evaluator.given,
                 [[t, *astuple(result)] for t, result in self.evaluator.history],
@@ -157,7 +157,7 @@ class _Snapshot:
         nodes: list[Server | Client] = [*servers, *world.clients]
         for node, kept in zip(nodes, [*numbers["servers"], *numbers["clients"]], strict=True):
             self._give(node, kept)
-        self.evaluator.turn, self.evaluator.given, history = numbers["judge"]
+        self.evaluator.turn, self.evaluator.given, history = numbers["evaluator"]
         self.evaluator.history.extend((t, Evaluated(*result)) for t, *result in history)
         self.evaluator.measured = [MetricEvaluated(*each) for each in numbers["measured"]]
         world.reports.update((k, metrics) for k, metrics in numbers["reports"])

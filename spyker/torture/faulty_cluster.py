@@ -259,7 +259,7 @@ class FaultyCluster(ClusterSimulation):
         if session.client not in self.hostile:
             super()._answer_arrives(session, offered)
             return
-        ticket, answer = offered
+        token, answer = offered
         whim = int(self._random.integers(4))
         if whim == 0:
             self.refused["not-finite"] += 1
@@ -268,7 +268,7 @@ class FaultyCluster(ClusterSimulation):
             self._connect_soon([session.client])
             return
         if whim == 1:
-            super()._answer_arrives(session, (bytes(len(ticket)), answer))
+            super()._answer_arrives(session, (bytes(len(token)), answer))
         for _ in range(2):
             super()._answer_arrives(session, offered)
 

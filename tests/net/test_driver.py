@@ -10,10 +10,11 @@ import pytest
 from deployment import table
 from hosting import make_driver
 
+from spyker.algorithms.builtin import ALGORITHMS
 from spyker.net import driver as module
 from spyker.net import spyker_pb2 as pb
 from spyker.net.driver import Driver
-from spyker.node.events import ClientConnected, ClientLeft, UpdateReceived
+from spyker.node.events import ClientConnected, ClientLeft, PeerConnected, PeerMessageReceived, UpdateReceived
 from spyker.protocol.codec import Array
 from spyker.protocol.messages import Update
 from spyker.protocol.server import Server
@@ -23,10 +24,10 @@ class Remembered:
     """The connection of a client that remembers its last task."""
 
     def __init__(self) -> None:
-        self.ticket = b""
+        self.token = b""
 
     def give(self, body: bytes, arrays: Sequence[Array], kind: str) -> None:
-        self.ticket = pb.Frame.FromString(body).assignment.ticket
+        self.token = pb.Frame.FromString(body).assignment.task_token
 
     def note(self, body: bytes) -> None:
         assert pb.Frame.FromString(body).HasField("welcome")
@@ -45,9 +46,9 @@ def begin(driver: Driver) -> dict[int, Remembered]:
 
 
 def answer(driver: Driver, k: int, session: Remembered) -> None:
-    ticket = driver.node.verify_token(k, session.ticket)
-    update = Update(np.ones(8, np.float32), ticket.age, ticket.version)
-    driver.deliver(UpdateReceived(k, ticket.number, update, now=driver.now()))
+    token = driver.node.verify_token(k, session.token)
+    update = Update(np.ones(8, np.float32), token.age, token.version)
+    driver.deliver(UpdateReceived(k, token.number, update, now=driver.now()))
 
 
 @pytest.mark.parametrize("algorithm", ["fedavg", "fedasync"])
@@ -164,5 +165,41 @@ def test_a_server_that_cannot_be_made_ends_the_process(tmp_path: Path) -> None:
         with pytest.raises(ArithmeticError):
             driver.failed.result()
         driver.close()
+
+    asyncio.run(scene())
+
+
+@pytest.mark.parametrize("algorithm", [name for name, kind in ALGORITHMS.items() if kind.uses_token])
+def test_the_metric_follows_the_token_from_server_to_server(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, algorithm: str
+) -> None:
+    async def scene() -> None:
+        drivers = [make_driver(tmp_path / str(i), table(algorithm, (1, 1)), server=i) for i in range(2)]
+        sent = [0, 0]
+        sessions = [Remembered(), Remembered()]
+        holders: list[list[int]] = []
+        for k, driver in enumerate(drivers):
+            monkeypatch.setattr(driver, "now", lambda: 1.0)  # so that no lease expires
+            driver.begin()
+            driver.deliver(ClientConnected(k, sessions[k], 1, now=1.0))
+            driver.deliver(PeerConnected(1 - k, drivers[1 - k].node.handshake(k), 0, 1.0, now=1.0))
+        for _ in range(60):
+            for k, driver in enumerate(drivers):
+                answer(driver, k, sessions[k])
+                await driver.settle()
+                while (entry := driver.node.next_for(1 - k, sent[k])) is not None:
+                    sent[k] = entry.sequence
+                    peer = drivers[1 - k]
+                    peer.deliver(PeerMessageReceived(k, entry.sequence, entry.message, now=1.0))
+                    await peer.settle()
+                gauges = [
+                    d.metrics.registry.get_sample_value("spyker_token_held", {"server": str(i)})
+                    for i, d in enumerate(drivers)
+                ]
+                assert gauges == [d.node.server is not None and d.node.server.has_token for d in drivers]
+                holders.append([i for i, held in enumerate(gauges) if held])
+        assert {*map(tuple, holders)} >= {(0,), (1,)}, "it was at one server, and then at the other"
+        for driver in drivers:
+            driver.close()
 
     asyncio.run(scene())

@@ -18,7 +18,7 @@ from spyker.algorithms.spyker import Spyker
 from spyker.net import peer_link
 from spyker.net import spyker_pb2 as pb
 from spyker.net.buffer_pool import BufferPool
-from spyker.net.channels import LINK, handler
+from spyker.net.channels import PEERS_CONNECT, handler
 from spyker.net.driver import Driver
 from spyker.net.frames import CHUNK, PROTOCOL
 from spyker.net.peer_link import PeerLink
@@ -39,7 +39,7 @@ TWO = table("spyker", (1, 1))
 async def linked(callee: Callee, driver: Driver, peer: int = 1) -> AsyncIterator[asyncio.Task[None]]:
     """A link at work: its task."""
     server = grpc.aio.server()
-    server.add_generic_rpc_handlers((handler(LINK, callee),))
+    server.add_generic_rpc_handlers((handler(PEERS_CONNECT, callee),))
     port = server.add_insecure_port("127.0.0.1:0")
     await server.start()
     link = PeerLink(driver, peer, f"127.0.0.1:{port}", credentials=None, keepalive=10.0, stall=10.0)
@@ -80,7 +80,7 @@ def test_a_link_survives_a_callee_that_ends_the_stream_at_any_moment(
         nonlocal calls
         calls += 1
         await context.read()
-        welcome = pb.PeerWelcome(protocol=PROTOCOL, greeting=greeting(""), server=1)
+        welcome = pb.PeerWelcome(protocol=PROTOCOL, handshake=greeting(""), server=1)
         await context.write(pb.Frame(peer_welcome=welcome).SerializeToString())
         for _ in range(calls % 5):
             await context.read()
@@ -122,7 +122,7 @@ def welcoming(
             calls.append(1)
         await context.read()
         welcome = pb.PeerWelcome(
-            protocol=PROTOCOL, received=received, greeting=greeting(lineage, server), server=server
+            protocol=PROTOCOL, received=received, handshake=greeting(lineage, server), server=server
         )
         await context.write(pb.Frame(peer_welcome=welcome).SerializeToString())
         while (data := await context.read()) is not grpc.aio.EOF:

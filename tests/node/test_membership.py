@@ -96,9 +96,9 @@ def test_a_greeting_that_was_overtaken_is_no_older_state() -> None:
     """A server goes on saving while its greeting is on the way, and tells so on a connection that is already there."""
     driven = begun()
     node = driven.node
-    early, later = greeting(1), replace(greeting(1), saves=3)
+    early, later = greeting(1), replace(greeting(1), checkpoints=3)
     driven.tell(PeerConnected, 1, later, 0, 0.0)
-    driven.tell(ControlReceived, 1, Heartbeat(0, 1.0, None, True, None, saves=5))
+    driven.tell(ControlReceived, 1, Heartbeat(0, 1.0, None, True, None, checkpoints=5))
     driven.tell(PeerHelloReceived, early, b"", b"")
     assert not node.received
     assert not node.membership.outdated
@@ -108,21 +108,21 @@ def test_a_greeting_that_was_overtaken_is_no_older_state_after_a_restart_either(
     """Whom a server has met is in its checkpoints, as is what that one had saved."""
     driven = begun()
     node = driven.node
-    driven.tell(PeerConnected, 1, replace(greeting(1), saves=5), 0, 0.0)
+    driven.tell(PeerConnected, 1, replace(greeting(1), checkpoints=5), 0, 0.0)
     again = Membership(0, FIRST, float, lineage="zero")
     again.restore(node.membership.numbers())
-    again.authenticate(replace(greeting(1), saves=3))
+    again.authenticate(replace(greeting(1), checkpoints=3))
     with pytest.raises(Rejection, match="older state"):
-        again.authenticate(replace(greeting(1), saves=3, life=ProcessIncarnation(2)))
+        again.authenticate(replace(greeting(1), checkpoints=3, incarnation=ProcessIncarnation(2)))
 
 
 def test_another_process_with_an_older_state_is_recognised_also_if_others_have_met_it_before() -> None:
     driven = begun()
-    driven.tell(PeerConnected, 1, replace(greeting(1), saves=3), 0, 0.0)
+    driven.tell(PeerConnected, 1, replace(greeting(1), checkpoints=3), 0, 0.0)
     later = ProcessIncarnation(2)
-    driven.tell(ControlReceived, 2, Heartbeat(0, 1.0, None, True, None, lives={1: ("server 1", later)}))
+    driven.tell(ControlReceived, 2, Heartbeat(0, 1.0, None, True, None, incarnations={1: ("server 1", later)}))
     with pytest.raises(Rejection, match="an older state"):
-        driven.tell(PeerHelloReceived, replace(greeting(1), life=later), b"", b"")
+        driven.tell(PeerHelloReceived, replace(greeting(1), incarnation=later), b"", b"")
 
 
 def put_back(server: int) -> PeerHandshake:

@@ -76,7 +76,7 @@ class Driver(Driven):
         while self.node.ready:
             self.handle_next()
         effects = self.take()
-        self.tickets |= {effect.session: effect.ticket for effect in effects if isinstance(effect, SendTask)}
+        self.tickets |= {effect.session: effect.task_token for effect in effects if isinstance(effect, SendTask)}
         return effects
 
     def come(self, client: int, session: str, holding: bytes | None = None) -> list[Effect]:
@@ -324,8 +324,8 @@ def test_a_message_of_a_peer_counts_once_and_is_acknowledged_when_saved() -> Non
         ({"layout": b"?"}, "scenarios"),
         ({"deployment": b"?"}, "scenarios"),
         ({"lineage": "another"}, "is another one"),
-        ({"life": ProcessIncarnation(1)}, "a later process"),
-        ({"saves": 4, "life": ProcessIncarnation(3)}, "an older state"),
+        ({"incarnation": ProcessIncarnation(1)}, "a later process"),
+        ({"checkpoints": 4, "incarnation": ProcessIncarnation(3)}, "an older state"),
     ],
 )
 def test_another_server_that_does_not_agree_is_refused(said: dict[str, Any], problem: str) -> None:
