@@ -36,6 +36,7 @@ COMMANDS = {
     "clients": "spyker.cli.clients:add_clients",
     "torture": "spyker.cli.torture:add_torture",
     "export": "spyker.cli.export:add_export",
+    "replay": "spyker.cli.replay:add_replay",
     "new": "spyker.cli.new:add_new",
     "examples": "spyker.cli.examples:add_examples",
     "doctor": "spyker.cli.doctor:add_doctor",

@@ -7,6 +7,7 @@ layout. Everything else is refused with a reason, logged and counted, and ends t
 from __future__ import annotations
 
 import asyncio
+import itertools
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
@@ -60,6 +61,7 @@ class ClientPort:
         self.driver, self.border = driver, MessageValidator([answers], sizes)
         self.credentials, self.limits = credentials, limits
         self.live: set[ClientSession] = set()
+        self._numbers = itertools.count(1)
 
     async def attend(self, requests: object, context: Any) -> None:
         """One stream, from Hello to its end."""
@@ -68,7 +70,7 @@ class ClientPort:
             k = self.identify(context)
             hello = await self._hello(context, k)
             k = hello.client
-            session = ClientSession(self, k, context)
+            session = ClientSession(self, k, context, next(self._numbers))
             self.live.add(session)
             self._deliver(ClientConnected(k, session, hello.size, hello.held_token or None, now=driver.now()))
             await session.run()
@@ -148,8 +150,10 @@ class ClientPort:
 class ClientSession:
     """A client's connection, while it lasts."""
 
-    def __init__(self, port: ClientPort, client: int, context: Any) -> None:
+    def __init__(self, port: ClientPort, client: int, context: Any, number: int) -> None:
+        """``number`` stands for the session in the event log."""
         self.port, self.driver, self.client, self.context = port, port.driver, client, context
+        self.number = number
         self._notes: deque[bytes] = deque()
         # What to train; the newest takes the place of one that was not sent.
         self._assignment: tuple[bytes, Sequence[Array], str] | None = None

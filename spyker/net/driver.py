@@ -16,6 +16,7 @@ from typing import Any
 from spyker.net import spyker_pb2 as pb
 from spyker.net.buffer_pool import BufferPool
 from spyker.net.checkpoints import Checkpoint, Checkpoints
+from spyker.net.event_log import EventLog
 from spyker.net.frames import PROTOCOL
 from spyker.net.json_log import JsonLog
 from spyker.net.metrics import Metrics
@@ -77,12 +78,13 @@ class Driver(NodeDriver):
         recorder: Recorder,
         metrics: Metrics,
         log: JsonLog,
+        event_log: EventLog | None = None,
     ) -> None:
         """Checkpoints hold the model's ``layout``, so that an export needs no task, and the server's ``identity``."""
         super().__init__(node)
         self.buffers, self.checkpoints = buffers, checkpoints
         self.layout, self.identity = layout, identity
-        self.recorder, self.metrics, self.log = recorder, metrics, log
+        self.recorder, self.metrics, self.log, self.event_log = recorder, metrics, log, event_log
         self.limited_log = RateLimitedLog(log)
         self.loop = asyncio.get_running_loop()
         self.started = asyncio.Event()
@@ -123,6 +125,12 @@ class Driver(NodeDriver):
         self.go_on()
 
     # --- One message at a time -------------------------------------------------------------------------------------
+
+    def step(self, event: Event) -> None:
+        """Pass an event to the node; if there is an event log, append the event first."""
+        if self.event_log is not None:
+            self.event_log.append(event)
+        super().step(event)
 
     def deliver(self, event: Event) -> None:
         """Pass an event to the node, carry out what follows, and handle what waits.
@@ -320,7 +328,9 @@ class Driver(NodeDriver):
             progress.cancel()
 
     def close(self) -> None:
-        """Stop timers and threads."""
+        """Stop timers and threads, and close the event log."""
+        if self.event_log is not None:
+            self.event_log.close()
         for timer in list(self._timers):
             self.stop_timer(timer)
         self._mixer.shutdown()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import gc
+import json
 import os
 import secrets
 import signal
@@ -18,6 +19,7 @@ import grpc
 import grpc.aio
 import numpy as np
 
+from spyker.config.scenario import dump
 from spyker.engines.engine import keep_memory, share_memory, single_threaded
 from spyker.errors import DeploymentError, FencedError, UsageError
 from spyker.net import spyker_pb2 as pb
@@ -28,6 +30,7 @@ from spyker.net.channels import CLIENTS_CONNECT, PEERS_CONNECT, guarded, handler
 from spyker.net.client_port import ClientLimits, ClientPort
 from spyker.net.credentials import Credentials
 from spyker.net.driver import Driver
+from spyker.net.event_log import EventLog
 from spyker.net.health import CHECK, Health
 from spyker.net.identity import begin_anew, begin_life
 from spyker.net.json_log import JsonLog
@@ -50,9 +53,9 @@ from spyker.net.state_folder import RestartAsNewMember, open_state
 from spyker.net.stderr_capture import lines_as_json, own_stderr
 from spyker.node.control_messages import ProcessIncarnation
 from spyker.node.effects import MembershipChanged
+from spyker.node.event_codec import FORMAT, LoggedArray, LogHeader, MembershipOptions
 from spyker.node.events import Drain
 from spyker.node.inbox import MOST_DATA, NodeOptions
-from spyker.node.membership import Membership
 from spyker.node.node import Node
 from spyker.node.node_clock import NodeClock
 from spyker.node.task_tokens import TaskTokens
@@ -65,6 +68,7 @@ from spyker.tasks.initial_model import InitialModelFile
 from spyker.tasks.layout import layout_digest, layout_of
 from spyker.tasks.registry import rate_of, task_spec
 from spyker.vectors import Vector
+from spyker.version import __version__
 
 RECORDS_UMASK = 0o027  # a record is for its owner and the owner's group; the state is private in itself
 GRACE_SECONDS = 2.0
@@ -280,10 +284,9 @@ class ServerProcess:
             most_data=min(deploy.max_client_data or MOST_DATA, MOST_DATA),
         )
         task_tokens = TaskTokens(bytes.fromhex(self.identity.secret), self.identity.incarnation)
-        membership = Membership(
-            deploy.server,
-            first_view(self.places.learners, self.places.servers),
-            clock,
+        membership = MembershipOptions(
+            server=deploy.server,
+            view=first_view(self.places.learners, self.places.servers),
             lineage=self.identity.lineage,
             incarnation=ProcessIncarnation(self.identity.incarnation, secrets.token_hex(8)),
             former=self.identity.former,
@@ -292,8 +295,9 @@ class ServerProcess:
             renew_after=deploy.renew_after,
             forget_after=deploy.forget_after,
         )
+        event_log = self._begin_event_log(membership, options, clock(), initial[0])
         return Driver(
-            Node(deploy.server, build, task_tokens, options, membership=membership, clock=clock),
+            Node(deploy.server, build, task_tokens, options, membership=membership.make(clock), clock=clock),
             parameters=parameters,
             buffers=BufferPool(parameters, memory),
             layout=layout_numbers(self.task),
@@ -302,7 +306,37 @@ class ServerProcess:
             recorder=self.recorder,
             metrics=self.metrics,
             log=self.log,
+            event_log=event_log,
         )
+
+    def _begin_event_log(
+        self, membership: MembershipOptions, options: NodeOptions, started_at: float, weights: Vector
+    ) -> EventLog | None:
+        """Begin the event log with the configuration and the state from which this process starts."""
+        deploy, checkpoint = self.config.deploy, self.checkpoint
+        if deploy.event_log is None:
+            return None
+        header = LogHeader(
+            format=FORMAT,
+            version=__version__,
+            scenario=dump(self.config.scenario),
+            membership=membership,
+            options=options,
+            secret=bytes.fromhex(self.identity.secret),
+            started_at=started_at,
+            weights=LoggedArray.of(weights),
+            numbers=None if checkpoint is None else json.dumps(checkpoint.numbers).encode(),
+            vectors={} if checkpoint is None else {n: LoggedArray.of(v) for n, v in checkpoint.vectors.items()},
+        )
+        folder, limit = self.config.path(deploy.event_log), int(deploy.event_log_mb * 1e6)
+        try:
+            return EventLog(folder, self.identity.incarnation, header, limit, self.log)
+        except OSError as error:
+            raise UsageError(
+                "deploy.event-log",
+                f"cannot write to {folder} ({error.strerror})",
+                "Name a folder that this user may write to",
+            ) from None
 
     def _summary(self, *, finished: bool) -> dict[str, Any] | None:
         """The server's own numbers, for the record."""

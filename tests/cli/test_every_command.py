@@ -22,6 +22,7 @@ WITHOUT_A_TABLE = {
     "join",
     "certs",
     "export",
+    "replay",
     "race",
     "new",
     "completion",
