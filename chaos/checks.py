@@ -53,17 +53,18 @@ class CheckedProcess(SimProcess):
         return self.watch.timelines[self.disk, self.disk.lineage]
 
     def _handle(self) -> None:
-        arrival = self.node._queue[0]
+        arrival = self.node.next_entry
         if self.version is None:
             self.version = self.server.version
-        if isinstance(arrival.message, Update) and arrival.number and not arrival.again:
+        if isinstance(arrival.message, Update) and arrival.number and not arrival.requeued:
             self.watch.handled(self, arrival.message)
         super()._handle()
 
-    def _save(self, checkpoint: SaveCheckpoint) -> None:
+    def save(self, checkpoint: SaveCheckpoint) -> None:
+        """Remember what a checkpoint will hold."""
         self._mark = len(self.timeline.handled), checkpoint.numbers["server"]["version"]
         self._exchanges = list(self.begun)
-        super()._save(checkpoint)
+        super().save(checkpoint)
 
     def _write(self, checkpoint: SaveCheckpoint) -> None:
         full, lineage = self.disk.full, self.node.membership.lineage
@@ -135,8 +136,8 @@ class Checks:
                     self._fail(f"servers {first} and {server} both started exchange {bid}")
 
     def _look_at_tokens(self) -> None:
-        begun = [(p.node.id, p.node.server) for p in self.world.processors if p.alive and p.node.server is not None]
-        able = [i for i, server in begun if server.has_token and server._may_lead()]
+        alive = [p for p in self.world.processors if p.alive]
+        able = [p.node.id for p in alive if p.server.has_token and p.node.may_lead(p.now())]
         if len(able) > 1:
             self._fail(f"servers {able} have a token and may use it")
 
@@ -216,7 +217,7 @@ class Checks:
             self._fail(f"{node.waiting} messages wait at server {node.id}")
         if not np.isfinite(process.server.weights.snapshot()).all():
             self._fail(f"the model of server {node.id} is not finite")
-        if node._awaits_bootstrap and node.server is not None and not process.began_new:
+        if node.awaits_bootstrap and node.server is not None and not process.began_new:
             process.began_new = True
             others = [p.server.age for p in self.world.processors if p.alive and p.node.server and p is not process]
             if process.server.age < min(others, default=0.0) / 4:

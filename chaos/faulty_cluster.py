@@ -15,6 +15,7 @@ from spyker.config.scenario import Training
 from spyker.engines.engine import InProcessEngine
 from spyker.node.control_messages import ControlMessage, PeerHandshake
 from spyker.node.effects import Effect, SendControl, StopProcess, WriteFact
+from spyker.node.events import ClientDisconnected
 from spyker.node.outbox import OutboxEntry
 from spyker.node.views import NOBODY
 from spyker.placement import Placement, Topology
@@ -221,7 +222,7 @@ class FaultyCluster(ClusterSimulation):
         before = self.processors[server]
         super().restart(server, new=new)
         process = self.processors[server]
-        if process is not before and process.node.server is not None and not process.node._awaits_bootstrap:
+        if process is not before and process.node.server is not None and not process.node.awaits_bootstrap:
             self.watched.resumed(process)
 
     def copy(self, server: int) -> None:
@@ -258,17 +259,16 @@ class FaultyCluster(ClusterSimulation):
         if session.client not in self.hostile:
             super()._answer_arrives(session, offered)
             return
-        ticket, answer = offered
+        token, answer = offered
         whim = int(self._random.integers(4))
         if whim == 0:
             self.refused["not-finite"] += 1
             session.open = False
-            session.process.node.disconnect_client(session.client, session)
-            session.process.go_on()
+            self._step(session.process, ClientDisconnected(session.client, session, now=session.process.now()))
             self._connect_soon([session.client])
             return
         if whim == 1:
-            super()._answer_arrives(session, (bytes(len(ticket)), answer))
+            super()._answer_arrives(session, (bytes(len(token)), answer))
         for _ in range(2):
             super()._answer_arrives(session, offered)
 

@@ -12,8 +12,9 @@ import pytest
 
 from spyker.algorithms.spyker import Spyker
 from spyker.node.effects import AcknowledgePeer, SendPeer
+from spyker.node.events import Handled
 from spyker.node.membership import RENEW, Membership
-from spyker.node.node import Node
+from spyker.node.node import STEPS, Node
 from spyker.node.outbox import Outbox, OutboxEntry
 from spyker.node.task_tokens import TaskTokens
 from spyker.node.views import View
@@ -65,22 +66,23 @@ def told_before_saved(patch: pytest.MonkeyPatch) -> None:
 
     def and_sends(self: Node, actions: Any) -> None:
         rest(self, actions)
-        self._effects += [SendPeer(j) for j, box in self.outboxes.items() if box.last > box.sent]
+        self._effects += [SendPeer(j) for j, box in self.outboxes.items() if box.last > box.acked]
 
     patch.setattr(Node, "_perform", and_sends)
 
 
 def acknowledged_before_saved(patch: pytest.MonkeyPatch) -> None:
     """The sender of a message is told to forget it when it was handled, not when that is on the disk."""
-    finish = Node.finish
+    finish = STEPS[Handled]
 
-    def hasty(self: Node, actions: Any) -> None:
-        arrival = self._queue[0]
-        finish(self, actions)
-        if arrival.peer:
-            self._effects.append(AcknowledgePeer(arrival.sender, arrival.number))
+    def hasty(self: Node, event: Handled) -> None:
+        entry = self.next_entry
+        finish(self, event)
+        if entry.peer:
+            self._effects.append(AcknowledgePeer(entry.sender, entry.number))
 
-    patch.setattr(Node, "finish", hasty)
+    steps: dict[Any, Any] = STEPS
+    patch.setitem(steps, Handled, hasty)
 
 
 def no_fencing(patch: pytest.MonkeyPatch) -> None:
@@ -100,7 +102,7 @@ def half_is_enough(patch: pytest.MonkeyPatch) -> None:
 
 def no_leases(patch: pytest.MonkeyPatch) -> None:
     """Whoever has a token uses it, also when a majority may have given it up."""
-    patch.setattr(Membership, "may_lead", lambda self: True)
+    patch.setattr(Membership, "may_lead", lambda self, now=None: True)
 
 
 def untrained_newcomer(patch: pytest.MonkeyPatch) -> None:

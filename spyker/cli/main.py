@@ -33,6 +33,7 @@ COMMANDS = {
     "members": "spyker.cli.members:add_members",
     "clients": "spyker.cli.clients:add_clients",
     "export": "spyker.cli.export:add_export",
+    "replay": "spyker.cli.replay:add_replay",
 }
 INSTALLED = "spyker.commands"
 """The group of entry points with which other packages add commands. A built-in command cannot be replaced."""

@@ -11,13 +11,13 @@ import json
 import os
 import socket
 from collections.abc import Iterator
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 from spyker.errors import DeploymentError
 from spyker.net.driver import Driver
-from spyker.node.membership import OPERATOR
-from spyker.node.paxos import Proposal
+from spyker.node.events import MembershipChangeForced, MembershipChangeRequested, MembershipRequestsWithdrawn
 from spyker.node.views import NOBODY, Member, MembershipChange
 
 SOCKET = "control"
@@ -60,72 +60,51 @@ async def serve_commands(folder: Path, driver: Driver) -> asyncio.AbstractServer
 
 
 def execute_command(driver: Driver, order: dict[str, Any]) -> dict[str, Any]:
-    """Do what is ordered, and answer how things are."""
+    """Carry out a command and return the membership."""
     if order["order"] == "change":
         change_members(driver, order)
     elif order["order"] == "withdraw":
-        return members(driver) | {"withdrawn": driver.node.membership.withdraw()}
+        withdrawn = driver.node.membership.withdrawable
+        driver.deliver(MembershipRequestsWithdrawn(now=driver.now()))
+        return members(driver) | {"withdrawn": withdrawn}
     elif order["order"] != "members":
         raise ValueError(f"there is no order {order['order']!r}")
     return members(driver)
 
 
 def change_members(driver: Driver, order: dict[str, Any]) -> None:
-    """Have the servers vote on a change, or change the list at once if somebody insists."""
-    membership = driver.node.membership
+    """Request a vote on a membership change, or change the membership at once if the command is forced."""
+    servers = driver.node.view.members
     server, what = int(order["server"]), order["what"]
-    now = membership.view.members.get(server)
-    if what == "add" and now is not None:
+    before = servers.get(server)
+    if what == "add" and before is not None:
         raise ValueError(f"server {server} is one of the servers already; replace it, or add another number")
-    if what != "add" and now is None:
-        raise ValueError(f"server {server} is not one of the servers {sorted(membership.view.members)}")
+    if what != "add" and before is None:
+        raise ValueError(f"server {server} is not one of the servers {sorted(servers)}")
     if server == driver.node.id:
         raise ValueError(f"server {server} is asked to do this to itself; ask another one")
     if what == "remove":
         wanted = None
     else:
-        address = order.get("address") or (now.address if now is not None else "")
-        wanted = Member(NOBODY, address, now.learner if now is not None else True)
-    change = MembershipChange(server, wanted)
+        address = order.get("address") or (before.address if before is not None else "")
+        wanted = Member(NOBODY, address, before.learner if before is not None else True)
+    change, now = MembershipChange(server, wanted), driver.now()
     if order.get("force"):
-        driver.tell(force, driver, change)
+        driver.deliver(MembershipChangeForced(change, now=now))
     else:
-        membership.request(Proposal(OPERATOR, change, now))
-
-
-def force(driver: Driver, change: MembershipChange) -> None:
-    """Without a vote."""
-    driver.node.membership.force(change)
-    driver.node.apply_membership()
+        driver.deliver(MembershipChangeRequested(change, before, now=now))
 
 
 def members(driver: Driver) -> dict[str, Any]:
-    """The servers as this one knows them."""
-    node = driver.node
-    membership, view = node.membership, node.view
-    servers = []
-    for j, member in sorted(view.members.items()):
-        mine = j == node.id
-        lineage = node.rules.lineage if mine else membership.lineages.get(j, member.lineage)
-        state = "here" if mine else "expected" if member.lineage == NOBODY else None
-        if state is None:
-            state = "suspected" if j in membership.suspected else "there"
-        servers.append(
-            {
-                "server": j,
-                "state": state,
-                "address": member.address,
-                "lineage": lineage,
-                "silent": 0.0 if mine else round(membership.failure_detector.silent_for(j), 1),
-            }
-        )
-    token = node.server is not None and node.server.has_token
+    """Return the membership as this server knows it."""
+    status = driver.node.status(driver.now())
+    servers = [asdict(member) | {"silent": round(member.silent, 1)} for member in status.members]
     return {
-        "server": node.id,
-        "epoch": view.epoch,
-        "token": token,
+        "server": status.server,
+        "epoch": status.epoch,
+        "token": status.has_token,
         "members": servers,
-        "pending": len(membership.proposals),
+        "pending": status.pending_proposals,
     }
 
 

@@ -13,8 +13,8 @@ import grpc.aio
 from spyker.errors import UsageError
 from spyker.net.frames import FRAME_LIMIT
 
-ATTEND = "/spyker.Clients/Attend"
-LINK = "/spyker.Peers/Link"
+CLIENTS_CONNECT = "/spyker.Clients/Connect"
+PEERS_CONNECT = "/spyker.Peers/Connect"
 STREAMS = 1  # of one connection at a time: our own clients and servers need no more
 GREETING_SECONDS = 10.0  # for TCP, TLS and HTTP/2 to say how they do
 IDLE_SECONDS = 60.0  # of a connection that nothing is asked of

@@ -30,7 +30,7 @@ from spyker.records.lock import lock
 from spyker.records.tensors import write_tensors
 
 NUMBERS, VECTORS, LOCK, NEWEST = "numbers.json", "vectors.safetensors", "lock", "newest"
-FORMAT = 3
+FORMAT = 4
 PRIVATE = 0o700  # a checkpoint is its owner's alone; what is in its folder nobody else can reach
 HOUR = 3600
 NAME = re.compile(r"checkpoint-(\d{6,})")

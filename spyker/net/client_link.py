@@ -21,7 +21,7 @@ from spyker.errors import ClientRejectedError, TrainingFailedError
 from spyker.net import spyker_pb2 as pb
 from spyker.net.backoff import Backoff
 from spyker.net.buffer_pool import BufferPool
-from spyker.net.channels import ATTEND, open_stream
+from spyker.net.channels import CLIENTS_CONNECT, open_stream
 from spyker.net.connection_hints import connection_hint
 from spyker.net.frames import PROTOCOL, send, split
 from spyker.net.json_log import JsonLog
@@ -85,7 +85,7 @@ class ClientLink:
     ) -> None:
         """``connect`` gives this client's own connection to an address."""
         self.id, self.shared, self.connect, self.log = client.id, shared, connect, shared.log
-        self.holding = PendingUpdate(client)
+        self.pending = PendingUpdate(client)
         self.metadata = () if credential is None else (("authorization", f"Bearer {credential}"),)
         self._border = MessageValidator(client.receives, shared.sizes)
         self._seen = time.monotonic()  # when a server last said anything
@@ -160,7 +160,7 @@ class ClientLink:
         away = time.monotonic() - self._seen
         if behaviour.give_up is not None and away > behaviour.give_up:
             raise ClientRejectedError(self.id, f"no server has answered for {behaviour.give_up:g} s")
-        if self.holding.task is not None and away < behaviour.patience:
+        if self.pending.task is not None and away < behaviour.patience:
             return address
         return await ranking.best(fresh=True)
 
@@ -179,7 +179,7 @@ class ClientLink:
 
     async def _attend(self, address: str) -> bool:
         """One stream, from Hello to its end. True if there is nothing to come back for."""
-        stream = open_stream(self.connect(address), ATTEND, self.metadata)
+        stream = open_stream(self.connect(address), CLIENTS_CONNECT, self.metadata)
         answering: asyncio.Task[None] | None = None
         try:
             await self._enter(stream, address)
@@ -204,8 +204,8 @@ class ClientLink:
 
     async def _enter(self, stream: Any, address: str) -> None:
         """Say Hello, and offer what we hold."""
-        ticket = self.holding.connect(address)
-        if ticket is None:
+        held_token = self.pending.connect(address)
+        if held_token is None:
             self._drop()
         hello = pb.Hello(
             protocol=PROTOCOL,
@@ -213,7 +213,7 @@ class ClientLink:
             size=self.shared.training.task.size(self.id),
             layout=self.shared.layout,
             learning=self.shared.learning,
-            holding=ticket or b"",
+            held_token=held_token or b"",
         )
         await stream.write(pb.Frame(hello=hello).SerializeToString())
         async with asyncio.timeout(WELCOME_SECONDS):
@@ -222,7 +222,7 @@ class ClientLink:
         self.shared.known.add(address)
         if welcome.protocol != PROTOCOL:
             raise Rejection("protocol", f"the server speaks version {welcome.protocol}, not {PROTOCOL}")
-        self.holding.welcomed(welcome.server, keep=welcome.keep)
+        self.pending.welcomed(welcome.server, keep=welcome.keep)
         if not welcome.keep:
             self._drop()
         self.log.info("attending", client=self.id, address=address, server=welcome.server, kept=welcome.keep)
@@ -247,7 +247,7 @@ class ClientLink:
                 if await self._nearer(address):
                     await self.leave()
                     return False
-            await self._begin(self.holding.assigned(address, frame.assignment.ticket, message))
+            await self._begin(self.pending.assigned(address, frame.assignment.task_token, message))
             del chunk, message  # they may be large, and are not wanted once the next one comes
             await self._answer(stream)
 
@@ -286,7 +286,7 @@ class ClientLink:
         try:
             job = await self.shared.training.train(self.id, held.order)
             assert job.result is not None
-            self.holding.trained(held, job.result, job.examples, job.metrics)
+            self.pending.trained(held, job.result, job.examples, job.metrics)
         except Exception as error:
             self._fail(error)
 
@@ -301,7 +301,7 @@ class ClientLink:
 
     def _drop(self) -> None:
         """Hold nothing any more."""
-        self.holding.drop()
+        self.pending.drop()
         if self._training is not None:
             self._training.cancel()
             self._training = None
@@ -316,13 +316,13 @@ class ClientLink:
 
     async def _answer(self, stream: Any) -> None:
         """Send the answer, if there is one that was not sent."""
-        offer = self.holding.offer()
+        offer = self.pending.offer()
         if offer is None:
             return
-        ticket, message = offer
+        task_token, message = offer
         frame = pb.Frame()
-        frame.answer.ticket = ticket
-        arrays = fill(frame.answer.content, message, echoed=False)
+        frame.update.task_token = task_token
+        arrays = fill(frame.update.content, message, echoed=False)
         body = frame.SerializeToString()
 
         async def write(frame: bytes) -> None:

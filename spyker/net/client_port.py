@@ -7,6 +7,7 @@ layout. Everything else is refused with a reason, logged and counted, and ends t
 from __future__ import annotations
 
 import asyncio
+import itertools
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
@@ -23,13 +24,14 @@ from spyker.net.driver import Driver
 from spyker.net.frames import PROTOCOL, send, split
 from spyker.net.streams import STREAM_OVER
 from spyker.net.wire import IncomingMessage, MessageValidator
+from spyker.node.events import ClientConnected, ClientDisconnected, ClientLeft, Event, UpdateReceived
 from spyker.node.rejection import Rejection
 from spyker.node.task_tokens import TaskToken
 from spyker.protocol.codec import Array, Sizes
 from spyker.protocol.messages import ClientMessage, Message
 
 HELLO_SECONDS = 10.0
-CODES = {"credential": grpc.StatusCode.UNAUTHENTICATED, "agreement": grpc.StatusCode.FAILED_PRECONDITION}
+CODES = {"credential": grpc.StatusCode.UNAUTHENTICATED, "mismatch": grpc.StatusCode.FAILED_PRECONDITION}
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +61,7 @@ class ClientPort:
         self.driver, self.border = driver, MessageValidator([answers], sizes)
         self.credentials, self.limits = credentials, limits
         self.live: set[ClientSession] = set()
+        self._numbers = itertools.count(1)
 
     async def attend(self, requests: object, context: Any) -> None:
         """One stream, from Hello to its end."""
@@ -67,9 +70,9 @@ class ClientPort:
             k = self.identify(context)
             hello = await self._hello(context, k)
             k = hello.client
-            session = ClientSession(self, k, context)
+            session = ClientSession(self, k, context, next(self._numbers))
             self.live.add(session)
-            self._tell(driver.node.connect_client, k, session, hello.size, hello.holding or None)
+            self._deliver(ClientConnected(k, session, hello.size, hello.held_token or None, now=driver.now()))
             await session.run()
         except Rejection as rejection:
             driver.refused(k, rejection)
@@ -78,10 +81,10 @@ class ClientPort:
             if session is not None:
                 self.live.discard(session)
                 session.end()
-                self._tell(driver.node.disconnect_client, session.client, session)
+                self._deliver(ClientDisconnected(session.client, session, now=driver.now()))
 
-    def _tell(self, event: Callable[..., None], *about: Any) -> None:
-        self.driver.tell(event, *about)
+    def _deliver(self, event: Event) -> None:
+        self.driver.deliver(event)
         self.driver.metrics.clients(len(self.driver.node.sessions))
 
     def identify(self, context: Any) -> int | None:
@@ -108,7 +111,7 @@ class ClientPort:
             raise Rejection("malformed", "the first frame is not Hello")
         hello = frame.hello
         if hello.protocol != PROTOCOL:
-            raise Rejection("agreement", f"this server speaks version {PROTOCOL} of the protocol, not {hello.protocol}")
+            raise Rejection("mismatch", f"this server speaks version {PROTOCOL} of the protocol, not {hello.protocol}")
         if expected is not None and hello.client != expected:
             raise Rejection(
                 "credential", f"the credential of client {expected} does not speak for client {hello.client}"
@@ -147,8 +150,10 @@ class ClientPort:
 class ClientSession:
     """A client's connection, while it lasts."""
 
-    def __init__(self, port: ClientPort, client: int, context: Any) -> None:
+    def __init__(self, port: ClientPort, client: int, context: Any, number: int) -> None:
+        """``number`` stands for the session in the event log."""
         self.port, self.driver, self.client, self.context = port, port.driver, client, context
+        self.number = number
         self._notes: deque[bytes] = deque()
         # What to train; the newest takes the place of one that was not sent.
         self._assignment: tuple[bytes, Sequence[Array], str] | None = None
@@ -236,20 +241,20 @@ class ClientSession:
             chunk, frame = split(data)
             said = None if frame is None else frame.WhichOneof("body")
             if said == "goodbye":
-                driver.tell(node.remove_client, k, self)
+                driver.deliver(ClientLeft(k, self, now=driver.now()))
                 return
-            if frame is None or said != "answer":
+            if frame is None or said != "update":
                 raise Rejection("malformed", "neither an answer nor a goodbye")
-            answer = frame.answer
-            ticket = node.verify_token(k, answer.ticket)
+            answer = frame.update
+            token = node.verify_token(k, answer.task_token)
             incoming = port.border.arrive(answer.content, chunk)
             size, kind = len(data), incoming.kind.kind
             if node.draining:
                 await asyncio.Event().wait()  # until the farewell; the client will offer this again
             if incoming.whole:
-                self._hand_over(ticket, incoming.now(max_norm, age=ticket.age, version=ticket.version), None)
+                self._hand_over(token, incoming.now(max_norm, age=token.age, version=token.version), None)
             else:
-                size += await self._receive(ticket, incoming)
+                size += await self._receive(token, incoming)
             driver.recorder.carried("client-to-server", kind, size)
             driver.metrics.received(kind, size)
             del chunk, data, frame, answer, incoming
@@ -259,7 +264,7 @@ class ClientSession:
                 except STREAM_OVER:
                     return
 
-    async def _receive(self, ticket: TaskToken, incoming: IncomingMessage) -> int:
+    async def _receive(self, token: TaskToken, incoming: IncomingMessage) -> int:
         """Receive the rest of an answer whose first chunk is here, and return how many bytes that was."""
         driver, limits, buffers = self.driver, self.port.limits, self.driver.buffers
 
@@ -272,22 +277,22 @@ class ClientSession:
             self._reading_since = time.monotonic()
             self._read_by = self._reading_since + limits.stall + incoming.bytes * 8 / (limits.slowest_mbit * 1e6)
             message, size = await incoming.later(
-                read, buffers.vector, limits.max_norm, age=ticket.age, version=ticket.version
+                read, buffers.vector, limits.max_norm, age=token.age, version=token.version
             )
             self._reading_since = None
             if driver.node.draining:
                 await asyncio.Event().wait()
-            self._hand_over(ticket, message, buffers.free)
+            self._hand_over(token, message, buffers.free)
         except BaseException:
             buffers.free()
             raise
         return size
 
-    def _hand_over(self, ticket: TaskToken, message: Message, receipt: Callable[[], None] | None) -> None:
+    def _hand_over(self, token: TaskToken, message: Message, receipt: Callable[[], None] | None) -> None:
         self._handing_over = True
         try:
             assert isinstance(message, ClientMessage)
-            self.driver.tell(self.driver.node.receive_update, self.client, ticket.number, message, receipt)
+            self.driver.deliver(UpdateReceived(self.client, token.number, message, receipt, now=self.driver.now()))
         finally:
             self._handing_over = False
 

@@ -1,7 +1,7 @@
-"""Carries out what a node decides: threads for what takes long, a disk, timers, a record and metrics.
+"""The driver of a node in a server process: threads, a disk, timers, a run record and metrics.
 
-Nothing is decided here. The node is told things through :meth:`Driver.tell`, which then performs what it wants done and
-has it serve what waits. Large models are mixed in a thread, so that streams go on in the meantime.
+Nothing is decided here. :meth:`Driver.deliver` passes an event to the node, carries out the effects, and lets the node
+handle its inbox. Messages with large models are handled in a thread, so that streams go on in the meantime.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from typing import Any
 from spyker.net import spyker_pb2 as pb
 from spyker.net.buffer_pool import BufferPool
 from spyker.net.checkpoints import Checkpoint, Checkpoints
+from spyker.net.event_log import EventLog
 from spyker.net.frames import PROTOCOL
 from spyker.net.json_log import JsonLog
 from spyker.net.metrics import Metrics
@@ -39,19 +40,31 @@ from spyker.node.effects import (
     WelcomeClient,
     WriteFact,
 )
+from spyker.node.events import (
+    CheckpointFailed,
+    CheckpointRequested,
+    CheckpointSaved,
+    Event,
+    Handled,
+    HandleNext,
+    Resume,
+    Start,
+    TimerFired,
+)
 from spyker.node.node import Node
+from spyker.node.node_driver import NodeDriver
 from spyker.node.rejection import Rejection
-from spyker.protocol.facts import ClientQuarantined, ModelRestored, PeerSuspected, PeerTrusted, RateHalved
-from spyker.protocol.messages import Action, StartTimer, StopTimer
+from spyker.protocol.facts import ClientQuarantined, Fact, ModelRestored, PeerSuspected, PeerTrusted, RateHalved
+from spyker.protocol.messages import Action
 from spyker.vectors import Vector
 
 CHECKPOINT_FAILED = "checkpoint-failed"
-MOST_CONTROL = 64  # that wait for a connection; older ones are of no use
-IN_A_THREAD = 1 << 20  # parameters; mixing fewer takes less time than telling a thread to do it
+MOST_CONTROL = 64  # control messages that wait for a connection; older ones are of no use
+IN_A_THREAD = 1 << 20  # parameters; mixing fewer takes less time than starting a thread
 
 
-class Driver:
-    """Drives one node. Lives on one event loop."""
+class Driver(NodeDriver):
+    """Drives one node, on one event loop."""
 
     def __init__(
         self,
@@ -65,18 +78,18 @@ class Driver:
         recorder: Recorder,
         metrics: Metrics,
         log: JsonLog,
+        event_log: EventLog | None = None,
     ) -> None:
-        """Checkpoints hold ``layout``, which says what a model's numbers mean, so that an export needs no task, and
-        ``identity``, whose they are.
-        """
-        self.node, self.buffers, self.checkpoints = node, buffers, checkpoints
+        """Checkpoints hold the model's ``layout``, so that an export needs no task, and the server's ``identity``."""
+        super().__init__(node)
+        self.buffers, self.checkpoints = buffers, checkpoints
         self.layout, self.identity = layout, identity
-        self.recorder, self.metrics, self.log = recorder, metrics, log
+        self.recorder, self.metrics, self.log, self.event_log = recorder, metrics, log, event_log
         self.limited_log = RateLimitedLog(log)
         self.loop = asyncio.get_running_loop()
         self.started = asyncio.Event()
         self.failed: asyncio.Future[None] = self.loop.create_future()
-        self.news: dict[int, asyncio.Event] = defaultdict(asyncio.Event)  # there is something to tell another server
+        self.news: dict[int, asyncio.Event] = defaultdict(asyncio.Event)  # there is something to send to a peer
         self.acks: dict[int, asyncio.Event] = defaultdict(asyncio.Event)  # or to acknowledge
         self.control: dict[int, deque[ControlMessage]] = defaultdict(lambda: deque(maxlen=MOST_CONTROL))
         self.stopped: asyncio.Future[StopProcess] = self.loop.create_future()
@@ -89,46 +102,70 @@ class Driver:
         self._mixer = ThreadPoolExecutor(1, "mix")
         self._disk = ThreadPoolExecutor(1, "checkpoint")
 
+    def now(self) -> float:
+        """Return the time on the clock that events are stamped with."""
+        return time.monotonic()
+
     def begin(self) -> None:
-        """Begin anew."""
-        self.log.info("waiting", clients=self.node.rules.wait_for)
-        self.tell(self.node.begin)
+        """Start without a checkpoint."""
+        self.log.info("waiting", clients=self.node.options.wait_for)
+        self.deliver(Start(now=self.now()))
 
     def resume(self, checkpoint: Checkpoint) -> None:
-        """Go on from a checkpoint."""
+        """Start from a checkpoint."""
         node = self.node
-        node.resume(checkpoint.numbers, checkpoint.vectors)
+        self.step(Resume(checkpoint.numbers, checkpoint.vectors, now=self.now()))
         assert node.server is not None
         version, age = node.server.version, node.server.age
-        self.recorder.restore(checkpoint.numbers["tally"])
+        self.recorder.restore(checkpoint.numbers["recorder"])
         lost = self.recorder.resume(version)
         self.metrics.lost(lost)
         self.log.info("resumed", checkpoint=checkpoint.number, version=version, age=age, lost=lost)
-        self._begun()
-        self.go_on()
-
-    def _begun(self) -> None:
-        self.metrics.began(token=getattr(self.node.server, "token", False))
         self.started.set()
+        self.go_on()
 
     # --- One message at a time -------------------------------------------------------------------------------------
 
+    def step(self, event: Event) -> None:
+        """Pass an event to the node; if there is an event log, append the event first."""
+        if self.event_log is not None:
+            self.event_log.append(event)
+        super().step(event)
+
+    def deliver(self, event: Event) -> None:
+        """Pass an event to the node, carry out what follows, and handle what waits.
+
+        Raises:
+            Rejection: if the node has rejected the event. Any other error ends the process.
+
+        """
+        try:
+            self.step(event)
+        except Rejection:
+            self.go_on()
+            raise
+        except Exception as error:
+            self.fail(error)
+        self.go_on()
+
     def go_on(self) -> None:
-        """Do what the node wants done, and serve what waits until there is nothing left or a thread has to work."""
+        """Carry out the node's effects, and handle what waits until nothing is left or a thread has to work."""
         node = self.node
         if self.failed.done():
             return
         try:
             self.recorder.waiting(node.waiting)
-            self._carry_out(node.take_effects())
+            self.carry_out()
+            self._note_token()
             while node.ready:
                 if self._large and not node.light:
+                    self.step(HandleNext(now=self.now()))
                     computed = self.loop.run_in_executor(self._mixer, node.compute)
-                    node.computing = True  # before the thread gets to it
                     computed.add_done_callback(self._computed)
                     return
-                node.finish(node.compute())
-                self._carry_out(node.take_effects())
+                self.handle_next()
+                self.carry_out()
+                self._note_token()
         except Exception as error:
             self.fail(error)
 
@@ -136,7 +173,7 @@ class Driver:
         if computed.cancelled() or self.failed.done():
             return
         try:
-            self.node.finish(computed.result())
+            self.step(Handled(computed.result(), now=self.now()))
             while self._idle:
                 self._idle.pop(0)()
         except Exception as error:
@@ -145,101 +182,98 @@ class Driver:
         self.go_on()
         self._progress.set()
 
+    def _note_token(self) -> None:
+        server = self.node.server
+        if server is not None and not self.node.handling:
+            self.metrics.token(held=server.has_token)
+
     def fail(self, error: Exception) -> None:
-        """The state cannot be trusted any more: end, and save nothing."""
+        """End the process without saving: the state cannot be trusted any more."""
         if not self.failed.done():
             self.failed.set_exception(error)
 
-    def _carry_out(self, effects: list[Effect]) -> None:
-        for effect in effects:
-            match effect:
-                case WriteFact():
-                    if isinstance(effect.fact, PeerSuspected | PeerTrusted):
-                        self.log.warning(effect.fact.kind, peer=effect.fact.peer)
-                    self.recorder.fact(effect.fact, effect.queue)
-                    self.metrics.fact(effect.fact, effect.queue)
-                    match effect.fact:
-                        case ClientQuarantined(
-                            client=client, why=why, seconds=seconds
-                        ):  # what led to it is in the record
-                            self.log.warning("quarantined", client=client, why=why, seconds=seconds)
-                        case RateHalved(far=far, rate=rate):
-                            self.log.warning("rate-halved", far=far, rate=rate)
-                        case ModelRestored(norm=norm, good_norm=good_norm, gain=gain):
-                            self.log.warning("restored", norm=norm, good_norm=good_norm, gain=gain)
-                case SendTask():
-                    frame = pb.Frame()
-                    frame.assignment.ticket, frame.assignment.saved_version = effect.ticket, effect.saved_version
-                    arrays = fill(frame.assignment.content, effect.message)
-                    effect.session.give(frame.SerializeToString(), arrays, effect.message.kind)
-                case Completed():
-                    effect.receipt()
-                case SaveCheckpoint():
-                    self._save(effect)
-                case SendPeer():
-                    self.news[effect.peer].set()
-                case AcknowledgePeer():
-                    self.acks[effect.peer].set()
-                case SendControl():
-                    self.control[effect.peer].append(effect.message)
-                    self.news[effect.peer].set()
-                case MembershipChanged():
-                    self.log.info("members", epoch=effect.view.epoch, servers=sorted(effect.view.members))
-                    self.members_changed(effect)
-                case StopProcess():
-                    if not self.stopped.done():
-                        self.stopped.set_result(effect)
-                case WelcomeClient():
-                    body = pb.Welcome(
-                        protocol=PROTOCOL,
-                        server=self.node.id,
-                        keep=effect.keep,
-                        saved_version=effect.saved_version,
-                    )
-                    effect.session.note(pb.Frame(welcome=body).SerializeToString())
-                case CloseSession():
-                    effect.session.close(effect.reason)
-                case StartTimer():
-                    self._stop_timer(effect.timer)
-                    self._timers[effect.timer] = self.loop.call_later(effect.seconds, self._expire, effect.timer)
-                case StopTimer():
-                    self._stop_timer(effect.timer)
-                case ClientRejected():
-                    self.refused(effect.client, effect.rejection)
-                case NodeStarted():
-                    self.log.info("started", clients=effect.clients)
-                    self.recorder.begin(time.time())
-                    self._begun()
+    def perform(self, effect: Effect) -> None:
+        """Carry out an effect."""
+        match effect:
+            case WriteFact(fact, queue):
+                self._log_fact(fact)
+                self.recorder.fact(fact, queue)
+                self.metrics.fact(fact, queue)
+            case SendTask():
+                frame = pb.Frame()
+                frame.assignment.task_token, frame.assignment.saved_version = effect.task_token, effect.saved_version
+                arrays = fill(frame.assignment.content, effect.message)
+                effect.session.give(frame.SerializeToString(), arrays, effect.message.kind)
+            case Completed():
+                effect.receipt()
+            case SendPeer():
+                self.news[effect.peer].set()
+            case AcknowledgePeer():
+                self.acks[effect.peer].set()
+            case SendControl():
+                self.control[effect.peer].append(effect.message)
+                self.news[effect.peer].set()
+            case MembershipChanged():
+                self.log.info("members", epoch=effect.view.epoch, servers=sorted(effect.view.members))
+                self.members_changed(effect)
+            case StopProcess():
+                if not self.stopped.done():
+                    self.stopped.set_result(effect)
+            case WelcomeClient():
+                welcome = pb.Welcome(
+                    protocol=PROTOCOL, server=self.node.id, keep=effect.keep, saved_version=effect.saved_version
+                )
+                effect.session.note(pb.Frame(welcome=welcome).SerializeToString())
+            case CloseSession():
+                effect.session.close(effect.reason)
+            case ClientRejected():
+                self.refused(effect.client, effect.rejection)
+            case NodeStarted():
+                self.log.info("started", clients=effect.clients)
+                self.recorder.begin(time.time())
+                self.started.set()
+
+    def _log_fact(self, fact: Fact) -> None:
+        """Log facts that an operator should see; what led to them is in the run record."""
+        match fact:
+            case PeerSuspected() | PeerTrusted():
+                self.log.warning(fact.kind, peer=fact.peer)
+            case ClientQuarantined(client=client, why=why, seconds=seconds):
+                self.log.warning("quarantined", client=client, why=why, seconds=seconds)
+            case RateHalved(far=far, rate=rate):
+                self.log.warning("rate-halved", far=far, rate=rate)
+            case ModelRestored(norm=norm, good_norm=good_norm, gain=gain):
+                self.log.warning("restored", norm=norm, good_norm=good_norm, gain=gain)
 
     def refused(self, client: int | None, rejection: Rejection) -> None:
-        """Something was refused at the border: say so and count it."""
+        """Log and count a rejection."""
         self.metrics.refused(rejection.reason)
         self.limited_log.say("warning", "refused", rejection.reason, client, client=client, detail=str(rejection))
 
-    def _stop_timer(self, timer: str) -> None:
+    def start_timer(self, timer: str, seconds: float) -> None:
+        """Start or restart a timer."""
+        self.stop_timer(timer)
+        self._timers[timer] = self.loop.call_later(seconds, self._expire, timer)
+
+    def stop_timer(self, timer: str) -> None:
+        """Stop a timer, if it runs."""
         running = self._timers.pop(timer, None)
         if running is not None:
             running.cancel()
 
     def _expire(self, timer: str) -> None:
         self._timers.pop(timer, None)
-        self.tell(self.node.expire, timer)
-
-    def tell(self, event: Callable[..., None], *about: Any) -> None:
-        """Tell the node of something, and go on. What it refuses is the fault of whoever came; the rest is ours."""
-        try:
-            event(*about)
-        except Rejection:
-            self.go_on()
-            raise
-        except Exception as error:
-            self.fail(error)
-        self.go_on()
+        self.deliver(TimerFired(timer, now=self.now()))
 
     # --- Between two messages --------------------------------------------------------------------------------------
 
     async def snapshot(self) -> Vector:
-        """The model as it is between two messages; an error if the node fails before there is such a moment."""
+        """Return the model as it is between two messages.
+
+        Raises:
+            Exception: the error of the node, if it fails before the present message is handled.
+
+        """
         taken: asyncio.Future[Vector] = self.loop.create_future()
 
         def take() -> None:
@@ -247,7 +281,7 @@ class Driver:
             if not taken.done():
                 taken.set_result(self.node.server.weights.snapshot())
 
-        if self.node.computing:
+        if self.node.handling:
             self._idle.append(take)
         else:
             take()
@@ -256,12 +290,12 @@ class Driver:
             self.failed.result()
         return taken.result()
 
-    def _save(self, save: SaveCheckpoint) -> None:
+    def save(self, checkpoint: SaveCheckpoint) -> None:
         """Let a thread write a checkpoint."""
-        about = {"layout": self.layout, "identity": self.identity, "tally": self.recorder.numbers()}
-        numbers = {**save.numbers, **about}
+        about = {"layout": self.layout, "identity": self.identity, "recorder": self.recorder.numbers()}
+        numbers = {**checkpoint.numbers, **about}
         began = time.monotonic()
-        done = self.loop.run_in_executor(self._disk, self.checkpoints.save, numbers, save.vectors)
+        done = self.loop.run_in_executor(self._disk, self.checkpoints.save, numbers, checkpoint.vectors)
         done.add_done_callback(lambda future: self._saved(future, began))
 
     def _saved(self, done: asyncio.Future[int], began: float) -> None:
@@ -271,20 +305,22 @@ class Driver:
         if error is not None:
             self.limited_log.say("error", CHECKPOINT_FAILED, type(error).__name__, error=repr(error))
             self._unsaved.add(type(error).__name__)
-            self.tell(self.node.save_failed)
+            self.deliver(CheckpointFailed(now=self.now()))
         else:
             while self._unsaved:
                 self.limited_log.over(CHECKPOINT_FAILED, self._unsaved.pop())
-            self.tell(self.node.saved)
+            self.deliver(CheckpointSaved(now=self.now()))
             self.metrics.saved(self.node.saved_version, time.monotonic() - began)
         self._progress.set()
 
     async def settle(self) -> None:
-        """Wait until what has arrived has been served and saved, or the node failed. Nothing more must arrive."""
+        """Wait until everything that has arrived is handled and saved, or the node has failed.
+
+        The caller makes sure that nothing more arrives.
+        """
         while not self.node.settled and not self.failed.done():
             self._progress.clear()
-            self.node.save_soon()
-            self.go_on()
+            self.deliver(CheckpointRequested(now=self.now()))
             if self.node.settled:
                 return
             progress = asyncio.ensure_future(self._progress.wait())
@@ -292,8 +328,10 @@ class Driver:
             progress.cancel()
 
     def close(self) -> None:
-        """Let go of timers and threads."""
+        """Stop timers and threads, and close the event log."""
+        if self.event_log is not None:
+            self.event_log.close()
         for timer in list(self._timers):
-            self._stop_timer(timer)
+            self.stop_timer(timer)
         self._mixer.shutdown()
         self._disk.shutdown()

@@ -30,25 +30,22 @@ from spyker.protocol.facts import (
     Merged,
     RoundEnded,
     SyncStarted,
-    TokenArrived,
     UpdateApplied,
     UpdateClipped,
     UpdateRejected,
 )
-from spyker.protocol.messages import Token
 from spyker.records import Evaluated, Fact
 from spyker.records.run_warnings import COLLAPSED, NO_PROGRESS, NO_UPDATES
 
 STALENESS = (0, 1, 2, 5, 10, 20, 50, 100, 200, 500, 1000)
 SECONDS = (0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1, 3, 10, 30, 100)
-TOKEN = Token.kind
 GAUGES = {
     "age": "how much training the model embodies",
     "version": "client updates in the model",
     "score": "what the last evaluation of the model gave; not a number before the first",
     "queue_length": "messages that waited or were in service at the last update",
     "connected_clients": "clients connected now",
-    "token_held": "1 on the server that holds Spyker's token",
+    "token_held": "1 on the server that holds the token",
     "saved_version": "the version that the last checkpoint holds",
 }
 COUNTERS = {
@@ -81,7 +78,7 @@ class Metrics:
         self._sync_began: float | None = None
         self._round_began = clock()
         self._page: tuple[WSGIServer, Thread] | None = None
-        self._tokens = False  # whether the algorithm has one
+        self._holds_token = False
         self.registry = registry = CollectorRegistry()
         mine, kinds, me = ["server"], ["server", "kind"], self._server
         Info("spyker_server", "which algorithm a server runs", mine, registry=registry).labels(me).info(
@@ -123,10 +120,8 @@ class Metrics:
             case Merged():
                 self._counters["merges"].inc()
                 self._gauges["age"].set(fact.age)
-                if not self._tokens:  # all merges come at once, at the end
+                if not self._holds_token:  # a holder's synchronisation ends when it passes the token on
                     self._sync_ended()
-            case TokenArrived():
-                self.token(held=True)
             case UpdateClipped():
                 self._counters["shortened_answers"].inc()
             case UpdateRejected():
@@ -144,24 +139,16 @@ class Metrics:
                 self._distributions["round_seconds"].observe(now - self._round_began)
                 self._round_began = now
 
-    def began(self, *, token: object) -> None:
-        """The server began, or went on: with its token, without it (``None``), or, ``False``, it knows of no token.
-
-        Later, facts and messages tell.
-        """
-        self._tokens = token is not False
-        self.token(held=bool(token))
-
     def token(self, *, held: bool) -> None:
-        """Whether the server holds the token."""
+        """Set whether the server holds the token. When it passes the token on, its synchronisation is over."""
+        if self._holds_token and not held:
+            self._sync_ended()
+        self._holds_token = held
         self._gauges["token_held"].set(held)
 
     def sent(self, kind: str, nbytes: int) -> None:
         """A message went out."""
         self._count("sent", kind, nbytes)
-        if kind == TOKEN:
-            self.token(held=False)
-            self._sync_ended()
 
     def received(self, kind: str, nbytes: int) -> None:
         """A message came in."""

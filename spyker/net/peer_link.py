@@ -5,7 +5,6 @@ other end of it.
 from __future__ import annotations
 
 import asyncio
-import time
 from collections import deque
 from collections.abc import Awaitable, Callable
 from typing import Any
@@ -15,12 +14,13 @@ import grpc
 from spyker.net import spyker_pb2 as pb
 from spyker.net.backoff import Backoff
 from spyker.net.certificates import server_name
-from spyker.net.channels import LINK, channel, open_stream
+from spyker.net.channels import PEERS_CONNECT, channel, open_stream
 from spyker.net.driver import Driver
 from spyker.net.frames import PROTOCOL, send
 from spyker.net.streams import CONNECTION_LOST, read_body, why
 from spyker.net.wire import fill
 from spyker.node.control_messages import ControlMessage, read_handshake, to_json
+from spyker.node.events import PeerAcknowledged, PeerConnected, RejectedByPeer
 from spyker.node.rejection import Rejection
 
 HANDSHAKE_SECONDS = 10.0
@@ -54,6 +54,7 @@ class PeerLink:
         self.credentials, self.keepalive, self.stall = credentials, keepalive, stall
         self.whose = whose
         self._complaint = ""
+        self._sent = 0  # number of the last message that was sent over this connection, or that the peer had
 
     async def run(self) -> None:
         """Keep the other server informed, for as long as it is one of us."""
@@ -61,7 +62,7 @@ class PeerLink:
         async with channel(self.address, self.keepalive, self.credentials, server_name(self.peer)) as connection:
             while True:
                 try:
-                    await self._speak(open_stream(connection, LINK), backoff)
+                    await self._speak(open_stream(connection, PEERS_CONNECT), backoff)
                 except CONNECTION_LOST as error:
                     self._refused(error)
                     await self._complain(error)
@@ -97,12 +98,12 @@ class PeerLink:
         try:
             hello = pb.PeerHello(
                 protocol=PROTOCOL,
-                layout=node.rules.layout,
-                deployment=node.rules.deployment,
-                greeting=to_json(node.handshake(self.peer)),
+                layout=node.options.layout,
+                deployment=node.options.deployment,
+                handshake=to_json(node.handshake(self.peer)),
                 to=self.peer,
             )
-            at = time.monotonic()
+            called_at = driver.now()
             async with asyncio.timeout(HANDSHAKE_SECONDS):
                 await stream.write(pb.Frame(peer_hello=hello).SerializeToString())
                 welcome = await read_body(stream, "peer_welcome")
@@ -110,7 +111,9 @@ class PeerLink:
                 raise Rejection("protocol", f"server {self.peer} speaks version {welcome.protocol}, not {PROTOCOL}")
             if welcome.server != self.peer:
                 raise WrongPeer(welcome.server)
-            driver.tell(node.peer_connected, self.peer, read_handshake(welcome.greeting), welcome.received, at)
+            handshake = read_handshake(welcome.handshake)
+            driver.deliver(PeerConnected(self.peer, handshake, welcome.received, called_at, now=driver.now()))
+            self._sent = welcome.received
             control.clear()
             self._complaint = ""
             backoff.reset()
@@ -125,11 +128,12 @@ class PeerLink:
             while not reader.done():
                 news.clear()
                 await self._send_control(stream, control)
-                while (posted := node.next_for(self.peer)) is not None:
+                while (posted := node.next_for(self.peer, self._sent)) is not None:
+                    self._sent = posted.sequence
                     frame, kind = pb.Frame(), posted.message.kind
                     frame.peer.sequence, frame.peer.epoch = posted.sequence, node.view.epoch
                     arrays, body = fill(frame.peer.content, posted.message), frame.SerializeToString()
-                    self._sent(kind, await send(write, body, arrays))
+                    self._count(kind, await send(write, body, arrays))
                     del posted, arrays
                 if control:
                     continue
@@ -147,25 +151,27 @@ class PeerLink:
         _, said = why(error)
         reason, colon, detail = said.partition(": ")
         if colon and not isinstance(error, Rejection):
-            self.driver.tell(self.driver.node.peer_rejected, self.peer, Rejection(reason, detail))
+            self.driver.deliver(RejectedByPeer(self.peer, reason, detail, now=self.driver.now()))
 
     async def _send_control(self, stream: Any, control: deque[ControlMessage]) -> None:
         while control:
-            word = pb.Frame(word=pb.Word(json=to_json(control.popleft())))
-            await self._write(stream, word.SerializeToString())
+            control_frame = pb.Frame(control=pb.Control(json=to_json(control.popleft())))
+            await self._write(stream, control_frame.SerializeToString())
 
     async def _write(self, stream: Any, frame: bytes) -> None:
         async with asyncio.timeout(self.stall):
             await stream.write(frame)
 
-    def _sent(self, kind: str, size: int) -> None:
+    def _count(self, kind: str, size: int) -> None:
         self.driver.recorder.carried("server-to-server", kind, size)
         self.driver.metrics.sent(kind, size)
 
     async def _read_acks(self, stream: Any) -> None:
-        outbox = self.driver.node.outboxes[self.peer]  # of this lineage of it
-        while True:
+        driver = self.driver
+        outbox = driver.node.outboxes[self.peer]
+        while driver.node.outboxes.get(self.peer) is outbox:  # else the peer was replaced, and has another one
             ack = await read_body(stream, "ack")
-            if ack.sequence > outbox.sent:
+            if ack.sequence > self._sent:
                 raise Rejection("malformed", f"an acknowledgement of message {ack.sequence}, which was not sent")
-            outbox.acknowledge(ack.sequence)
+            if driver.node.outboxes.get(self.peer) is outbox:
+                driver.deliver(PeerAcknowledged(self.peer, ack.sequence, now=driver.now()))

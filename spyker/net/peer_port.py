@@ -18,6 +18,7 @@ from spyker.net.peer_link import HANDSHAKE_SECONDS
 from spyker.net.streams import STREAM_OVER
 from spyker.net.wire import MessageValidator
 from spyker.node.control_messages import PeerHandshake, from_json, read_handshake, to_json
+from spyker.node.events import ControlReceived, PeerHelloReceived, PeerMessageReceived
 from spyker.node.rejection import Rejection
 from spyker.protocol.codec import Sizes
 from spyker.protocol.messages import PeerMessage
@@ -44,16 +45,14 @@ class PeerPort:
                 wrong = pb.PeerWelcome(protocol=PROTOCOL, server=node.id)
                 await context.write(pb.Frame(peer_welcome=wrong).SerializeToString())
                 return
-            try:
-                received = node.admit_peer(who, hello.layout, hello.deployment)
-            finally:
-                self.driver.go_on()
+            self.driver.deliver(PeerHelloReceived(who, hello.layout, hello.deployment, now=self.driver.now()))
+            received = node.received.get(j, 0)
             before, self._present[j] = self._present.get(j), asyncio.current_task()
             if before is not None:
                 before.cancel()  # the same server came again, so that connection is dead
             self._contexts[j] = context
-            greeting = to_json(node.handshake(j))
-            welcome = pb.PeerWelcome(protocol=PROTOCOL, received=received, greeting=greeting, server=node.id)
+            handshake = to_json(node.handshake(j))
+            welcome = pb.PeerWelcome(protocol=PROTOCOL, received=received, handshake=handshake, server=node.id)
             await context.write(pb.Frame(peer_welcome=welcome).SerializeToString())
             acks = asyncio.create_task(self._acknowledge(j, context))
             try:
@@ -81,8 +80,8 @@ class PeerPort:
             raise Rejection("malformed", "the first frame is not PeerHello")
         hello = frame.peer_hello
         if hello.protocol != PROTOCOL:
-            raise Rejection("agreement", f"this server speaks version {PROTOCOL} of the protocol, not {hello.protocol}")
-        who = read_handshake(hello.greeting)
+            raise Rejection("mismatch", f"this server speaks version {PROTOCOL} of the protocol, not {hello.protocol}")
+        who = read_handshake(hello.handshake)
         if self.secure:
             caller = server_of(context.auth_context())
             if caller != who.server:
@@ -99,9 +98,9 @@ class PeerPort:
                 if data[:1] == CHUNK_TAG:
                     break
                 _, frame = split(data)
-                if frame is None or frame.WhichOneof("body") != "word":
+                if frame is None or frame.WhichOneof("body") != "control":
                     break
-                driver.tell(node.receive_control, j, from_json(frame.word.json))
+                driver.deliver(ControlReceived(j, from_json(frame.control.json), now=driver.now()))
             return data
 
         while True:
@@ -125,7 +124,9 @@ class PeerPort:
             driver.metrics.received(message.kind, size)
             done = asyncio.Event()
             assert isinstance(message, PeerMessage)
-            driver.tell(node.receive_peer, j, peer.sequence, message, done.set, peer.epoch)
+            driver.deliver(
+                PeerMessageReceived(j, peer.sequence, message, peer.epoch, receipt=done.set, now=driver.now())
+            )
             del message, incoming, chunk, data, frame
             await done.wait()  # one at a time: a peer that is faster than we are has to wait
 

@@ -41,6 +41,10 @@ class DeploymentOptions:
     record_mb: float = parameter(
         2048.0, "the record takes no more disk than this; what is older goes, but for its beginning", at_least=1
     )
+    event_log: str | None = parameter(
+        None, "folder for logs of all events, from which spyker replay rebuilds the state; unset: none"
+    )
+    event_log_mb: float = parameter(256.0, "an event log ends when it is this large", at_least=1)
     checkpoint_updates: int = parameter(100, "save after so many updates", at_least=1)
     checkpoint_seconds: float = parameter(30.0, "and after so many seconds, if anything happened", above=0)
     keep: int = parameter(3, "how many checkpoints are kept", at_least=1)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import gc
+import json
 import os
 import secrets
 import signal
@@ -18,16 +19,18 @@ import grpc
 import grpc.aio
 import numpy as np
 
+from spyker.config.scenario import dump
 from spyker.engines.engine import keep_memory, share_memory, single_threaded
 from spyker.errors import DeploymentError, FencedError, UsageError
 from spyker.net import spyker_pb2 as pb
 from spyker.net.admin_socket import serve_commands
 from spyker.net.buffer_pool import BufferPool
 from spyker.net.certificate_check import check_certificate
-from spyker.net.channels import ATTEND, LINK, guarded, handler, listen, read_file
+from spyker.net.channels import CLIENTS_CONNECT, PEERS_CONNECT, guarded, handler, listen, read_file
 from spyker.net.client_port import ClientLimits, ClientPort
 from spyker.net.credentials import Credentials
 from spyker.net.driver import Driver
+from spyker.net.event_log import EventLog
 from spyker.net.health import CHECK, Health
 from spyker.net.identity import begin_anew, begin_life
 from spyker.net.json_log import JsonLog
@@ -49,9 +52,11 @@ from spyker.net.server_config import (
 from spyker.net.state_folder import RestartAsNewMember, open_state
 from spyker.node.control_messages import ProcessIncarnation
 from spyker.node.effects import MembershipChanged
+from spyker.node.event_codec import FORMAT, LoggedArray, LogHeader, MembershipOptions
+from spyker.node.events import Drain
 from spyker.node.inbox import MOST_DATA, NodeOptions
-from spyker.node.membership import Membership
 from spyker.node.node import Node
+from spyker.node.node_clock import NodeClock
 from spyker.node.task_tokens import TaskTokens
 from spyker.node.views import View, first_view
 from spyker.protocol.codec import Sizes
@@ -62,6 +67,7 @@ from spyker.tasks.initial_model import InitialModelFile
 from spyker.tasks.layout import layout_digest, layout_of
 from spyker.tasks.registry import rate_of, task_spec
 from spyker.vectors import Vector
+from spyker.version import __version__
 
 RECORDS_UMASK = 0o027  # a record is for its owner and the owner's group; the state is private in itself
 GRACE_SECONDS = 2.0
@@ -237,6 +243,7 @@ class ServerProcess:
     def _drive(self) -> Driver:
         """The node of this server, and what drives it."""
         config, scenario, deploy = self.config, self.config.scenario, self.config.deploy
+        clock = NodeClock(time.monotonic())
         initial: list[Vector] = [self.task.initial() if self.initial_model is None else self.initial_model.weights]
         parameters, memory = initial[0].size, int(deploy.receive_memory_mb * 1e6)
         self.sizes = Sizes(parameters, len(self.places.learners))
@@ -252,13 +259,13 @@ class ServerProcess:
                 scenario.seed,
                 self.task.mix,
                 lambda vector: models.vector() if vector.size == parameters else np.empty_like(vector),
-                time.monotonic,
+                clock.handling,
                 scenario.bounds.on(deployed=True),
                 self.task.statistics,
             )
             return scenario.chosen.build(deploy.server, setup, roster)
 
-        rules = NodeOptions(
+        options = NodeOptions(
             clients=None if self.learns else 0,
             layout=layout_digest(self.task),
             learning=learning_digest(scenario),
@@ -273,20 +280,20 @@ class ServerProcess:
             most_data=min(deploy.max_client_data or MOST_DATA, MOST_DATA),
         )
         task_tokens = TaskTokens(bytes.fromhex(self.identity.secret), self.identity.incarnation)
-        membership = Membership(
-            deploy.server,
-            first_view(self.places.learners, self.places.servers),
-            time.monotonic,
+        membership = MembershipOptions(
+            server=deploy.server,
+            view=first_view(self.places.learners, self.places.servers),
             lineage=self.identity.lineage,
-            life=ProcessIncarnation(self.identity.incarnation, secrets.token_hex(8)),
+            incarnation=ProcessIncarnation(self.identity.incarnation, secrets.token_hex(8)),
             former=self.identity.former,
             new=self._new,
             suspect_after=deploy.suspect_after,
             renew_after=deploy.renew_after,
             forget_after=deploy.forget_after,
         )
+        event_log = self._begin_event_log(membership, options, clock(), initial[0])
         return Driver(
-            Node(deploy.server, build, task_tokens, rules, membership=membership),
+            Node(deploy.server, build, task_tokens, options, membership=membership.make(clock), clock=clock),
             parameters=parameters,
             buffers=BufferPool(parameters, memory),
             layout=layout_numbers(self.task),
@@ -295,14 +302,44 @@ class ServerProcess:
             recorder=self.recorder,
             metrics=self.metrics,
             log=self.log,
+            event_log=event_log,
         )
+
+    def _begin_event_log(
+        self, membership: MembershipOptions, options: NodeOptions, started_at: float, weights: Vector
+    ) -> EventLog | None:
+        """Begin the event log with the configuration and the state from which this process starts."""
+        deploy, checkpoint = self.config.deploy, self.checkpoint
+        if deploy.event_log is None:
+            return None
+        header = LogHeader(
+            format=FORMAT,
+            version=__version__,
+            scenario=dump(self.config.scenario),
+            membership=membership,
+            options=options,
+            secret=bytes.fromhex(self.identity.secret),
+            started_at=started_at,
+            weights=LoggedArray.of(weights),
+            numbers=None if checkpoint is None else json.dumps(checkpoint.numbers).encode(),
+            vectors={} if checkpoint is None else {n: LoggedArray.of(v) for n, v in checkpoint.vectors.items()},
+        )
+        folder, limit = self.config.path(deploy.event_log), int(deploy.event_log_mb * 1e6)
+        try:
+            return EventLog(folder, self.identity.incarnation, header, limit, self.log)
+        except OSError as error:
+            raise UsageError(
+                "deploy.event-log",
+                f"cannot write to {folder} ({error.strerror})",
+                "Name a folder that this user may write to",
+            ) from None
 
     def _summary(self, *, finished: bool) -> dict[str, Any] | None:
         """The server's own numbers, for the record."""
         node = self.driver.node
         if node.server is None:
             return None
-        members = sum(entry.member for entry in node.task_tokens.clients.values())
+        members = sum(tasks.member for tasks in node.clients.values())
         return self.recorder.summary(node.server, members, finished=finished)
 
     # --- Ports and links -------------------------------------------------------------------------------------------
@@ -327,7 +364,7 @@ class ServerProcess:
         self.health = Health()
         from_clients, from_peers = connections(config)
         front = grpc.aio.server(options=guarded(deploy.keepalive, from_clients, deploy.client_window_kb << 10))
-        front.add_generic_rpc_handlers((handler(ATTEND, self.port.attend), handler(CHECK, self.health.check)))
+        front.add_generic_rpc_handlers((handler(CLIENTS_CONNECT, self.port.attend), handler(CHECK, self.health.check)))
         servers = [front]
         port = listen(front, deploy.listen_clients, mine, "deploy.listen-clients")
         back_port = None
@@ -335,7 +372,7 @@ class ServerProcess:
             may_say = lambda j: self._may_say(j, deploy.server)  # noqa: E731
             self.peer_port = PeerPort(self.driver, self.sizes, may_say, secure=bool(theirs))
             back = grpc.aio.server(options=guarded(deploy.keepalive, from_peers))
-            back.add_generic_rpc_handlers((handler(LINK, self.peer_port.link),))
+            back.add_generic_rpc_handlers((handler(PEERS_CONNECT, self.peer_port.link),))
             back_port = listen(back, deploy.listen_peers, theirs, "deploy.listen-peers")
             servers.append(back)
         for server in servers:
@@ -456,7 +493,7 @@ class ServerProcess:
         """Take no more answers, serve what is there, save, and tell the clients."""
         driver, node = self.driver, self.driver.node
         self.log.info("draining", finished=finished)
-        node.draining = True
+        driver.deliver(Drain(now=driver.now()))
         self.health.serving = False
         if node.server is not None:
             await self._settle()  # whatever becomes of the evaluation

@@ -24,7 +24,7 @@ _sym_db = _symbol_database.Default()
 
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x0cspyker.proto\x12\x06spyker\"\x80\x03\n\x05\x46rame\x12\r\n\x05\x63hunk\x18\x01 \x01(\x0c\x12\x1e\n\x05hello\x18\x02 \x01(\x0b\x32\r.spyker.HelloH\x00\x12\"\n\x07welcome\x18\x03 \x01(\x0b\x32\x0f.spyker.WelcomeH\x00\x12(\n\nassignment\x18\x04 \x01(\x0b\x32\x12.spyker.AssignmentH\x00\x12 \n\x06\x61nswer\x18\x05 \x01(\x0b\x32\x0e.spyker.AnswerH\x00\x12\"\n\x07goodbye\x18\x06 \x01(\x0b\x32\x0f.spyker.GoodbyeH\x00\x12\'\n\npeer_hello\x18\x07 \x01(\x0b\x32\x11.spyker.PeerHelloH\x00\x12+\n\x0cpeer_welcome\x18\x08 \x01(\x0b\x32\x13.spyker.PeerWelcomeH\x00\x12\x1c\n\x04peer\x18\t \x01(\x0b\x32\x0c.spyker.PeerH\x00\x12\x1a\n\x03\x61\x63k\x18\n \x01(\x0b\x32\x0b.spyker.AckH\x00\x12\x1c\n\x04word\x18\x0b \x01(\x0b\x32\x0c.spyker.WordH\x00\x42\x06\n\x04\x62ody\"8\n\x07\x43ontent\x12\x0c\n\x04kind\x18\x01 \x01(\t\x12\x0e\n\x06\x66ields\x18\x02 \x01(\x0c\x12\x0f\n\x07lengths\x18\x03 \x03(\x04\"j\n\x05Hello\x12\x10\n\x08protocol\x18\x01 \x01(\r\x12\x0e\n\x06\x63lient\x18\x02 \x01(\r\x12\x0c\n\x04size\x18\x03 \x01(\x04\x12\x0e\n\x06layout\x18\x04 \x01(\x0c\x12\x10\n\x08learning\x18\x05 \x01(\x0c\x12\x0f\n\x07holding\x18\x06 \x01(\x0c\"P\n\x07Welcome\x12\x10\n\x08protocol\x18\x01 \x01(\r\x12\x0e\n\x06server\x18\x02 \x01(\r\x12\x0c\n\x04keep\x18\x03 \x01(\x08\x12\x15\n\rsaved_version\x18\x04 \x01(\x04\"U\n\nAssignment\x12\x0e\n\x06ticket\x18\x01 \x01(\x0c\x12 \n\x07\x63ontent\x18\x02 \x01(\x0b\x32\x0f.spyker.Content\x12\x15\n\rsaved_version\x18\x03 \x01(\x04\":\n\x06\x41nswer\x12\x0e\n\x06ticket\x18\x01 \x01(\x0c\x12 \n\x07\x63ontent\x18\x02 \x01(\x0b\x32\x0f.spyker.Content\"2\n\x07Goodbye\x12\x10\n\x08\x66inished\x18\x01 \x01(\x08\x12\x15\n\rsaved_version\x18\x02 \x01(\x04\"_\n\tPeerHello\x12\x10\n\x08protocol\x18\x01 \x01(\r\x12\x0e\n\x06layout\x18\x02 \x01(\x0c\x12\x12\n\ndeployment\x18\x03 \x01(\x0c\x12\x10\n\x08greeting\x18\x04 \x01(\x0c\x12\n\n\x02to\x18\x05 \x01(\r\"S\n\x0bPeerWelcome\x12\x10\n\x08protocol\x18\x01 \x01(\r\x12\x10\n\x08received\x18\x02 \x01(\x04\x12\x10\n\x08greeting\x18\x03 \x01(\x0c\x12\x0e\n\x06server\x18\x04 \x01(\r\"I\n\x04Peer\x12\x10\n\x08sequence\x18\x01 \x01(\x04\x12 \n\x07\x63ontent\x18\x02 \x01(\x0b\x32\x0f.spyker.Content\x12\r\n\x05\x65poch\x18\x03 \x01(\x04\"\x14\n\x04Word\x12\x0c\n\x04json\x18\x01 \x01(\x0c\"\x17\n\x03\x41\x63k\x12\x10\n\x08sequence\x18\x01 \x01(\x04\x32\x35\n\x07\x43lients\x12*\n\x06\x41ttend\x12\r.spyker.Frame\x1a\r.spyker.Frame(\x01\x30\x01\x32\x31\n\x05Peers\x12(\n\x04Link\x12\r.spyker.Frame\x1a\r.spyker.Frame(\x01\x30\x01\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x0cspyker.proto\x12\x06spyker\"\x86\x03\n\x05\x46rame\x12\r\n\x05\x63hunk\x18\x01 \x01(\x0c\x12\x1e\n\x05hello\x18\x02 \x01(\x0b\x32\r.spyker.HelloH\x00\x12\"\n\x07welcome\x18\x03 \x01(\x0b\x32\x0f.spyker.WelcomeH\x00\x12(\n\nassignment\x18\x04 \x01(\x0b\x32\x12.spyker.AssignmentH\x00\x12 \n\x06update\x18\x05 \x01(\x0b\x32\x0e.spyker.UpdateH\x00\x12\"\n\x07goodbye\x18\x06 \x01(\x0b\x32\x0f.spyker.GoodbyeH\x00\x12\'\n\npeer_hello\x18\x07 \x01(\x0b\x32\x11.spyker.PeerHelloH\x00\x12+\n\x0cpeer_welcome\x18\x08 \x01(\x0b\x32\x13.spyker.PeerWelcomeH\x00\x12\x1c\n\x04peer\x18\t \x01(\x0b\x32\x0c.spyker.PeerH\x00\x12\x1a\n\x03\x61\x63k\x18\n \x01(\x0b\x32\x0b.spyker.AckH\x00\x12\"\n\x07\x63ontrol\x18\x0b \x01(\x0b\x32\x0f.spyker.ControlH\x00\x42\x06\n\x04\x62ody\"8\n\x07\x43ontent\x12\x0c\n\x04kind\x18\x01 \x01(\t\x12\x0e\n\x06\x66ields\x18\x02 \x01(\x0c\x12\x0f\n\x07lengths\x18\x03 \x03(\x04\"m\n\x05Hello\x12\x10\n\x08protocol\x18\x01 \x01(\r\x12\x0e\n\x06\x63lient\x18\x02 \x01(\r\x12\x0c\n\x04size\x18\x03 \x01(\x04\x12\x0e\n\x06layout\x18\x04 \x01(\x0c\x12\x10\n\x08learning\x18\x05 \x01(\x0c\x12\x12\n\nheld_token\x18\x06 \x01(\x0c\"P\n\x07Welcome\x12\x10\n\x08protocol\x18\x01 \x01(\r\x12\x0e\n\x06server\x18\x02 \x01(\r\x12\x0c\n\x04keep\x18\x03 \x01(\x08\x12\x15\n\rsaved_version\x18\x04 \x01(\x04\"Y\n\nAssignment\x12\x12\n\ntask_token\x18\x01 \x01(\x0c\x12 \n\x07\x63ontent\x18\x02 \x01(\x0b\x32\x0f.spyker.Content\x12\x15\n\rsaved_version\x18\x03 \x01(\x04\">\n\x06Update\x12\x12\n\ntask_token\x18\x01 \x01(\x0c\x12 \n\x07\x63ontent\x18\x02 \x01(\x0b\x32\x0f.spyker.Content\"2\n\x07Goodbye\x12\x10\n\x08\x66inished\x18\x01 \x01(\x08\x12\x15\n\rsaved_version\x18\x02 \x01(\x04\"`\n\tPeerHello\x12\x10\n\x08protocol\x18\x01 \x01(\r\x12\x0e\n\x06layout\x18\x02 \x01(\x0c\x12\x12\n\ndeployment\x18\x03 \x01(\x0c\x12\x11\n\thandshake\x18\x04 \x01(\x0c\x12\n\n\x02to\x18\x05 \x01(\r\"T\n\x0bPeerWelcome\x12\x10\n\x08protocol\x18\x01 \x01(\r\x12\x10\n\x08received\x18\x02 \x01(\x04\x12\x11\n\thandshake\x18\x03 \x01(\x0c\x12\x0e\n\x06server\x18\x04 \x01(\r\"I\n\x04Peer\x12\x10\n\x08sequence\x18\x01 \x01(\x04\x12 \n\x07\x63ontent\x18\x02 \x01(\x0b\x32\x0f.spyker.Content\x12\r\n\x05\x65poch\x18\x03 \x01(\x04\"\x17\n\x07\x43ontrol\x12\x0c\n\x04json\x18\x01 \x01(\x0c\"\x17\n\x03\x41\x63k\x12\x10\n\x08sequence\x18\x01 \x01(\x04\x32\x36\n\x07\x43lients\x12+\n\x07\x43onnect\x12\r.spyker.Frame\x1a\r.spyker.Frame(\x01\x30\x01\x32\x34\n\x05Peers\x12+\n\x07\x43onnect\x12\r.spyker.Frame\x1a\r.spyker.Frame(\x01\x30\x01\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -32,31 +32,31 @@ _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'spyker_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
   _globals['_FRAME']._serialized_start=25
-  _globals['_FRAME']._serialized_end=409
-  _globals['_CONTENT']._serialized_start=411
-  _globals['_CONTENT']._serialized_end=467
-  _globals['_HELLO']._serialized_start=469
-  _globals['_HELLO']._serialized_end=575
-  _globals['_WELCOME']._serialized_start=577
-  _globals['_WELCOME']._serialized_end=657
-  _globals['_ASSIGNMENT']._serialized_start=659
-  _globals['_ASSIGNMENT']._serialized_end=744
-  _globals['_ANSWER']._serialized_start=746
-  _globals['_ANSWER']._serialized_end=804
-  _globals['_GOODBYE']._serialized_start=806
-  _globals['_GOODBYE']._serialized_end=856
-  _globals['_PEERHELLO']._serialized_start=858
-  _globals['_PEERHELLO']._serialized_end=953
-  _globals['_PEERWELCOME']._serialized_start=955
-  _globals['_PEERWELCOME']._serialized_end=1038
-  _globals['_PEER']._serialized_start=1040
-  _globals['_PEER']._serialized_end=1113
-  _globals['_WORD']._serialized_start=1115
-  _globals['_WORD']._serialized_end=1135
-  _globals['_ACK']._serialized_start=1137
-  _globals['_ACK']._serialized_end=1160
-  _globals['_CLIENTS']._serialized_start=1162
-  _globals['_CLIENTS']._serialized_end=1215
-  _globals['_PEERS']._serialized_start=1217
-  _globals['_PEERS']._serialized_end=1266
+  _globals['_FRAME']._serialized_end=415
+  _globals['_CONTENT']._serialized_start=417
+  _globals['_CONTENT']._serialized_end=473
+  _globals['_HELLO']._serialized_start=475
+  _globals['_HELLO']._serialized_end=584
+  _globals['_WELCOME']._serialized_start=586
+  _globals['_WELCOME']._serialized_end=666
+  _globals['_ASSIGNMENT']._serialized_start=668
+  _globals['_ASSIGNMENT']._serialized_end=757
+  _globals['_UPDATE']._serialized_start=759
+  _globals['_UPDATE']._serialized_end=821
+  _globals['_GOODBYE']._serialized_start=823
+  _globals['_GOODBYE']._serialized_end=873
+  _globals['_PEERHELLO']._serialized_start=875
+  _globals['_PEERHELLO']._serialized_end=971
+  _globals['_PEERWELCOME']._serialized_start=973
+  _globals['_PEERWELCOME']._serialized_end=1057
+  _globals['_PEER']._serialized_start=1059
+  _globals['_PEER']._serialized_end=1132
+  _globals['_CONTROL']._serialized_start=1134
+  _globals['_CONTROL']._serialized_end=1157
+  _globals['_ACK']._serialized_start=1159
+  _globals['_ACK']._serialized_end=1182
+  _globals['_CLIENTS']._serialized_start=1184
+  _globals['_CLIENTS']._serialized_end=1238
+  _globals['_PEERS']._serialized_start=1240
+  _globals['_PEERS']._serialized_end=1292
 # @@protoc_insertion_point(module_scope)

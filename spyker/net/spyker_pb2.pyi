@@ -7,30 +7,30 @@ from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 DESCRIPTOR: _descriptor.FileDescriptor
 
 class Frame(_message.Message):
-    __slots__ = ("chunk", "hello", "welcome", "assignment", "answer", "goodbye", "peer_hello", "peer_welcome", "peer", "ack", "word")
+    __slots__ = ("chunk", "hello", "welcome", "assignment", "update", "goodbye", "peer_hello", "peer_welcome", "peer", "ack", "control")
     CHUNK_FIELD_NUMBER: _ClassVar[int]
     HELLO_FIELD_NUMBER: _ClassVar[int]
     WELCOME_FIELD_NUMBER: _ClassVar[int]
     ASSIGNMENT_FIELD_NUMBER: _ClassVar[int]
-    ANSWER_FIELD_NUMBER: _ClassVar[int]
+    UPDATE_FIELD_NUMBER: _ClassVar[int]
     GOODBYE_FIELD_NUMBER: _ClassVar[int]
     PEER_HELLO_FIELD_NUMBER: _ClassVar[int]
     PEER_WELCOME_FIELD_NUMBER: _ClassVar[int]
     PEER_FIELD_NUMBER: _ClassVar[int]
     ACK_FIELD_NUMBER: _ClassVar[int]
-    WORD_FIELD_NUMBER: _ClassVar[int]
+    CONTROL_FIELD_NUMBER: _ClassVar[int]
     chunk: bytes
     hello: Hello
     welcome: Welcome
     assignment: Assignment
-    answer: Answer
+    update: Update
     goodbye: Goodbye
     peer_hello: PeerHello
     peer_welcome: PeerWelcome
     peer: Peer
     ack: Ack
-    word: Word
-    def __init__(self, chunk: _Optional[bytes] = ..., hello: _Optional[_Union[Hello, _Mapping]] = ..., welcome: _Optional[_Union[Welcome, _Mapping]] = ..., assignment: _Optional[_Union[Assignment, _Mapping]] = ..., answer: _Optional[_Union[Answer, _Mapping]] = ..., goodbye: _Optional[_Union[Goodbye, _Mapping]] = ..., peer_hello: _Optional[_Union[PeerHello, _Mapping]] = ..., peer_welcome: _Optional[_Union[PeerWelcome, _Mapping]] = ..., peer: _Optional[_Union[Peer, _Mapping]] = ..., ack: _Optional[_Union[Ack, _Mapping]] = ..., word: _Optional[_Union[Word, _Mapping]] = ...) -> None: ...
+    control: Control
+    def __init__(self, chunk: _Optional[bytes] = ..., hello: _Optional[_Union[Hello, _Mapping]] = ..., welcome: _Optional[_Union[Welcome, _Mapping]] = ..., assignment: _Optional[_Union[Assignment, _Mapping]] = ..., update: _Optional[_Union[Update, _Mapping]] = ..., goodbye: _Optional[_Union[Goodbye, _Mapping]] = ..., peer_hello: _Optional[_Union[PeerHello, _Mapping]] = ..., peer_welcome: _Optional[_Union[PeerWelcome, _Mapping]] = ..., peer: _Optional[_Union[Peer, _Mapping]] = ..., ack: _Optional[_Union[Ack, _Mapping]] = ..., control: _Optional[_Union[Control, _Mapping]] = ...) -> None: ...
 
 class Content(_message.Message):
     __slots__ = ("kind", "fields", "lengths")
@@ -43,20 +43,20 @@ class Content(_message.Message):
     def __init__(self, kind: _Optional[str] = ..., fields: _Optional[bytes] = ..., lengths: _Optional[_Iterable[int]] = ...) -> None: ...
 
 class Hello(_message.Message):
-    __slots__ = ("protocol", "client", "size", "layout", "learning", "holding")
+    __slots__ = ("protocol", "client", "size", "layout", "learning", "held_token")
     PROTOCOL_FIELD_NUMBER: _ClassVar[int]
     CLIENT_FIELD_NUMBER: _ClassVar[int]
     SIZE_FIELD_NUMBER: _ClassVar[int]
     LAYOUT_FIELD_NUMBER: _ClassVar[int]
     LEARNING_FIELD_NUMBER: _ClassVar[int]
-    HOLDING_FIELD_NUMBER: _ClassVar[int]
+    HELD_TOKEN_FIELD_NUMBER: _ClassVar[int]
     protocol: int
     client: int
     size: int
     layout: bytes
     learning: bytes
-    holding: bytes
-    def __init__(self, protocol: _Optional[int] = ..., client: _Optional[int] = ..., size: _Optional[int] = ..., layout: _Optional[bytes] = ..., learning: _Optional[bytes] = ..., holding: _Optional[bytes] = ...) -> None: ...
+    held_token: bytes
+    def __init__(self, protocol: _Optional[int] = ..., client: _Optional[int] = ..., size: _Optional[int] = ..., layout: _Optional[bytes] = ..., learning: _Optional[bytes] = ..., held_token: _Optional[bytes] = ...) -> None: ...
 
 class Welcome(_message.Message):
     __slots__ = ("protocol", "server", "keep", "saved_version")
@@ -71,22 +71,22 @@ class Welcome(_message.Message):
     def __init__(self, protocol: _Optional[int] = ..., server: _Optional[int] = ..., keep: _Optional[bool] = ..., saved_version: _Optional[int] = ...) -> None: ...
 
 class Assignment(_message.Message):
-    __slots__ = ("ticket", "content", "saved_version")
-    TICKET_FIELD_NUMBER: _ClassVar[int]
+    __slots__ = ("task_token", "content", "saved_version")
+    TASK_TOKEN_FIELD_NUMBER: _ClassVar[int]
     CONTENT_FIELD_NUMBER: _ClassVar[int]
     SAVED_VERSION_FIELD_NUMBER: _ClassVar[int]
-    ticket: bytes
+    task_token: bytes
     content: Content
     saved_version: int
-    def __init__(self, ticket: _Optional[bytes] = ..., content: _Optional[_Union[Content, _Mapping]] = ..., saved_version: _Optional[int] = ...) -> None: ...
+    def __init__(self, task_token: _Optional[bytes] = ..., content: _Optional[_Union[Content, _Mapping]] = ..., saved_version: _Optional[int] = ...) -> None: ...
 
-class Answer(_message.Message):
-    __slots__ = ("ticket", "content")
-    TICKET_FIELD_NUMBER: _ClassVar[int]
+class Update(_message.Message):
+    __slots__ = ("task_token", "content")
+    TASK_TOKEN_FIELD_NUMBER: _ClassVar[int]
     CONTENT_FIELD_NUMBER: _ClassVar[int]
-    ticket: bytes
+    task_token: bytes
     content: Content
-    def __init__(self, ticket: _Optional[bytes] = ..., content: _Optional[_Union[Content, _Mapping]] = ...) -> None: ...
+    def __init__(self, task_token: _Optional[bytes] = ..., content: _Optional[_Union[Content, _Mapping]] = ...) -> None: ...
 
 class Goodbye(_message.Message):
     __slots__ = ("finished", "saved_version")
@@ -97,30 +97,30 @@ class Goodbye(_message.Message):
     def __init__(self, finished: _Optional[bool] = ..., saved_version: _Optional[int] = ...) -> None: ...
 
 class PeerHello(_message.Message):
-    __slots__ = ("protocol", "layout", "deployment", "greeting", "to")
+    __slots__ = ("protocol", "layout", "deployment", "handshake", "to")
     PROTOCOL_FIELD_NUMBER: _ClassVar[int]
     LAYOUT_FIELD_NUMBER: _ClassVar[int]
     DEPLOYMENT_FIELD_NUMBER: _ClassVar[int]
-    GREETING_FIELD_NUMBER: _ClassVar[int]
+    HANDSHAKE_FIELD_NUMBER: _ClassVar[int]
     TO_FIELD_NUMBER: _ClassVar[int]
     protocol: int
     layout: bytes
     deployment: bytes
-    greeting: bytes
+    handshake: bytes
     to: int
-    def __init__(self, protocol: _Optional[int] = ..., layout: _Optional[bytes] = ..., deployment: _Optional[bytes] = ..., greeting: _Optional[bytes] = ..., to: _Optional[int] = ...) -> None: ...
+    def __init__(self, protocol: _Optional[int] = ..., layout: _Optional[bytes] = ..., deployment: _Optional[bytes] = ..., handshake: _Optional[bytes] = ..., to: _Optional[int] = ...) -> None: ...
 
 class PeerWelcome(_message.Message):
-    __slots__ = ("protocol", "received", "greeting", "server")
+    __slots__ = ("protocol", "received", "handshake", "server")
     PROTOCOL_FIELD_NUMBER: _ClassVar[int]
     RECEIVED_FIELD_NUMBER: _ClassVar[int]
-    GREETING_FIELD_NUMBER: _ClassVar[int]
+    HANDSHAKE_FIELD_NUMBER: _ClassVar[int]
     SERVER_FIELD_NUMBER: _ClassVar[int]
     protocol: int
     received: int
-    greeting: bytes
+    handshake: bytes
     server: int
-    def __init__(self, protocol: _Optional[int] = ..., received: _Optional[int] = ..., greeting: _Optional[bytes] = ..., server: _Optional[int] = ...) -> None: ...
+    def __init__(self, protocol: _Optional[int] = ..., received: _Optional[int] = ..., handshake: _Optional[bytes] = ..., server: _Optional[int] = ...) -> None: ...
 
 class Peer(_message.Message):
     __slots__ = ("sequence", "content", "epoch")
@@ -132,7 +132,7 @@ class Peer(_message.Message):
     epoch: int
     def __init__(self, sequence: _Optional[int] = ..., content: _Optional[_Union[Content, _Mapping]] = ..., epoch: _Optional[int] = ...) -> None: ...
 
-class Word(_message.Message):
+class Control(_message.Message):
     __slots__ = ("json",)
     JSON_FIELD_NUMBER: _ClassVar[int]
     json: bytes

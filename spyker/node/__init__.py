@@ -1,23 +1,45 @@
-"""One server process, without I/O: what it decides, and nothing of how that is carried out.
+'''One server process without I/O: events in, effects out, both plain data.
 
-Between the protocol's server, which trusts its messages and never dies, and a world where connections break and
-processes are killed stands a :class:`~spyker.node.node.Node`. It knows who was given which task, takes each answer
-once, says what a checkpoint must hold and what another server may be told before it is saved, gives up who has been
-away too long, and refuses whom it must. It is told events and answers with effects, which are data
-(:mod:`~spyker.node.effects`). Whoever drives it, with real sockets, threads and disks or with emulated ones, has these
-duties:
+A :class:`~spyker.node.node.Node` stands between the protocol's server, which trusts its messages and never crashes, and
+a world where connections break and processes are killed. It issues tasks and applies each update at most once, decides
+what a checkpoint holds and which messages may be sent, detects failures, and takes part in votes on the membership. It
+has no sockets, threads, files or clocks. A *driver* has them: :class:`~spyker.net.driver.Driver` real ones,
+:class:`~spyker.sim.sim_process.SimProcess` simulated ones. A driver has four duties:
 
-1. Tell it, one at a time, what happens: a client or a server came or went, a message arrived, a timer ran out, a
-   checkpoint is on the disk or could not be written. Who somebody is, the world verifies; whether they agree, the node.
-2. While something waits in its queue, have it served: ``finish(compute())``. ``compute`` may run in a thread, since
-   the node does not touch its server between the two; events may go on. How heavy it is, ``work()`` says.
-3. After each of these, carry out what ``take()`` returns, in its order.
-4. Save before you send: hand a message to another server only when ``next_for(peer)`` offers it, which it does once a
-   checkpoint that holds it was reported as saved.
-5. After a crash, make a new node and ``resume()`` it from the last checkpoint that was saved, in place of ``begin()``.
+1. Pass every event (:mod:`~spyker.node.events`) to ``step``, one at a time, stamped with its clock. The driver
+   authenticates clients and servers; the node decides whether their options agree.
+2. Carry out the effects (:mod:`~spyker.node.effects`) that ``step`` returns, in their order.
+3. While the node is ``ready``, let it handle a message: ``HandleNext``, then ``compute()``, which may run in a thread
+   while other events go on, then ``Handled``.
+4. Persist before sending: send a message to another server only when ``next_for`` returns it, which it does once the
+   driver has reported a checkpoint that holds it as saved.
 
-:mod:`~spyker.node.membership` knows the other servers: who they are (:mod:`~spyker.node.paxos`), and who is within
-reach (:mod:`~spyker.node.failure_detector`). :mod:`~spyker.node.task_tokens` is the memory of tasks,
-:mod:`~spyker.node.outbox` that of messages between servers, and :mod:`~spyker.node.pending_update` the client's side:
-what a client process keeps until its answer is known to have arrived.
-"""
+The loop of a driver without threads, for one server and one client that trains in no time::
+
+    def run(node, timers, train):
+        """Run until the node has nothing left to do, and return the last checkpoint."""
+        events, checkpoint = deque([Start(now=0.0), ClientConnected(0, "session", 10, now=0.0)]), None
+        while events:
+            effects = node.step(events.popleft())
+            while node.ready:
+                effects += node.step(HandleNext(now=0.0))
+                effects += node.step(Handled(node.compute(), now=0.0))
+            for effect in effects:
+                match effect:
+                    case SendTask(session, token, message) if (update := train(message)) is not None:
+                        number = node.verify_token(0, token).number
+                        events.append(UpdateReceived(0, number, update, now=0.0))
+                    case SaveCheckpoint():
+                        checkpoint = effect  # a real driver writes it to disk first
+                        events.append(CheckpointSaved(now=0.0))
+                    case StartTimer(timer, seconds):
+                        timers[timer] = seconds  # when it expires: TimerFired(timer, now=...)
+        return checkpoint
+
+After a crash, the driver makes a new node and passes ``Resume`` with the last saved checkpoint in place of ``Start``.
+
+:mod:`~spyker.node.peers` and :mod:`~spyker.node.membership` know the other servers: the members
+(:mod:`~spyker.node.paxos`), and which of them respond (:mod:`~spyker.node.failure_detector`).
+:mod:`~spyker.node.task_tokens` remembers tasks and :mod:`~spyker.node.outbox` messages to other servers.
+:mod:`~spyker.node.pending_update` is the client's side: what a client process keeps until its update has arrived.
+'''

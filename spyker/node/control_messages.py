@@ -1,7 +1,7 @@
-"""What the processes of servers say to each other beside the protocol: who is there, and who shall be.
+"""Control messages between server processes: heartbeats, votes on the membership, bootstrap requests.
 
-None of this is kept for somebody who is out of reach: it is said again as long as it matters. Words come from the
-network, so their declarations bound them.
+They are not kept for servers that are unreachable, but repeated as long as they matter. They come from the network, so
+their declarations bound their fields.
 """
 
 from __future__ import annotations
@@ -19,36 +19,36 @@ Seconds: TypeAlias = Annotated[float, Meta(ge=0, lt=1e12)]
 
 
 class ProcessIncarnation(msgspec.Struct, frozen=True, order=True, forbid_unknown_fields=True):
-    """One life of a server process. The later one is the one that counts; of two alike, one."""
+    """One process of a server. The later incarnation is valid; ties are broken by ``nonce``."""
 
     incarnation: Annotated[int, Meta(ge=0, lt=1 << 53)] = 0
     nonce: Text = ""
 
 
-class ControlMessage(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag_field="word", tag=str.lower):
-    """Something that is said."""
+class ControlMessage(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag_field="type", tag=str.lower):
+    """Base class of control messages."""
 
 
-class Heartbeat(ControlMessage, frozen=True, forbid_unknown_fields=True, tag="beat"):
-    """I am here."""
+class Heartbeat(ControlMessage, frozen=True, forbid_unknown_fields=True, tag="heartbeat"):
+    """A sign of life, and a lease."""
 
     epoch: Epoch
     sent: Seconds
-    """By the sender's clock."""
+    """Time on the sender's clock."""
     echo: Seconds | None
-    """When the receiver had sent the last beat that arrived here, by its own clock."""
+    """``sent`` of the last heartbeat from the receiver: a time on the receiver's clock."""
     grants: bool
-    """Whether the sender would not vote for another epoch without telling."""
+    """Whether the sender grants a lease: it has promised nothing about the next epoch."""
     idle: Seconds | None
-    """Seconds since the sender last had the token of this epoch; nothing: it never had it."""
-    saves: Annotated[int, Meta(ge=0, lt=1 << 53)] = 0
-    """How many checkpoints the sender's lineage has written."""
-    lives: Annotated[dict[Number, tuple[Text, ProcessIncarnation]], Meta(max_length=1 << 12)] = {}
-    """Which lineage and life of the others it knows."""
+    """Seconds since the sender last held the token of this epoch; ``None``: it never did."""
+    checkpoints: Annotated[int, Meta(ge=0, lt=1 << 53)] = 0
+    """Number of checkpoints that the sender's lineage has written."""
+    incarnations: Annotated[dict[Number, tuple[Text, ProcessIncarnation]], Meta(max_length=1 << 12)] = {}
+    """Lineages and incarnations of the other servers that the sender knows."""
 
 
 class Prepare(ControlMessage, frozen=True, forbid_unknown_fields=True):
-    """Will you vote on what follows this epoch? I would say: this."""
+    """Phase 1a of Paxos: asks for a promise, for a proposed successor of this epoch."""
 
     epoch: Epoch
     ballot: BallotNumber
@@ -57,7 +57,7 @@ class Prepare(ControlMessage, frozen=True, forbid_unknown_fields=True):
 
 
 class Promise(ControlMessage, frozen=True, forbid_unknown_fields=True):
-    """Yes, and I shall take no part in earlier ballots. In an earlier one I voted for this."""
+    """Phase 1b: a promise to ignore lower ballots, with the highest earlier vote."""
 
     epoch: Epoch
     ballot: BallotNumber
@@ -66,7 +66,7 @@ class Promise(ControlMessage, frozen=True, forbid_unknown_fields=True):
 
 
 class Accept(ControlMessage, frozen=True, forbid_unknown_fields=True):
-    """Vote for this."""
+    """Phase 2a: asks for a vote."""
 
     epoch: Epoch
     ballot: BallotNumber
@@ -74,14 +74,14 @@ class Accept(ControlMessage, frozen=True, forbid_unknown_fields=True):
 
 
 class Accepted(ControlMessage, frozen=True, forbid_unknown_fields=True):
-    """I have."""
+    """Phase 2b: a vote."""
 
     epoch: Epoch
     ballot: BallotNumber
 
 
 class Declined(ControlMessage, frozen=True, forbid_unknown_fields=True):
-    """I shall not: I see no reason, or have promised another ballot."""
+    """A refusal: the voter sees no reason for the proposal, or has promised a higher ballot."""
 
     epoch: Epoch
     ballot: BallotNumber
@@ -89,13 +89,13 @@ class Declined(ControlMessage, frozen=True, forbid_unknown_fields=True):
 
 
 class Decided(ControlMessage, frozen=True, forbid_unknown_fields=True):
-    """A vote has ended: these are the servers now."""
+    """The decided membership of an epoch."""
 
     view: View
 
 
-class BootstrapRequest(ControlMessage, frozen=True, forbid_unknown_fields=True, tag="ask"):
-    """I am new. Give me what I need to begin."""
+class BootstrapRequest(ControlMessage, frozen=True, forbid_unknown_fields=True, tag="bootstrap-request"):
+    """A new server asks for a bootstrap state."""
 
 
 AnyControlMessage: TypeAlias = Heartbeat | Prepare | Promise | Accept | Accepted | Declined | Decided | BootstrapRequest
@@ -103,42 +103,42 @@ _decoder: msgspec.json.Decoder[Any] = msgspec.json.Decoder(AnyControlMessage)
 
 
 def to_json(message: ControlMessage | View | PeerHandshake) -> bytes:
-    """As it travels."""
+    """Encode as JSON."""
     return msgspec.json.encode(message)
 
 
 def from_json(data: bytes) -> AnyControlMessage:
-    """What somebody said, or a refusal."""
+    """Decode a control message, or raise a rejection."""
     try:
         message: AnyControlMessage = _decoder.decode(data)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise Rejection("malformed", f"not a word between servers: {error}") from None
+        raise Rejection("malformed", f"not a control message: {error}") from None
     return message
 
 
 class PeerHandshake(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What a server says of itself when it meets another."""
+    """A server's identity and view, sent when it connects to another."""
 
     server: Number
     lineage: Text
-    life: ProcessIncarnation
-    saves: Annotated[int, Meta(ge=0, lt=1 << 53)]
-    """How many checkpoints its lineage has written."""
+    incarnation: ProcessIncarnation
+    checkpoints: Annotated[int, Meta(ge=0, lt=1 << 53)]
+    """Number of checkpoints that its lineage has written."""
     view: View | None
-    """Nothing: it is new here."""
+    """``None``: it is not a member yet."""
     former: Text = ""
-    """The lineage that it had before it began anew."""
+    """Its lineage before it restarted as a new member."""
     grants: bool = True
     acked: Annotated[int, Meta(ge=0, lt=1 << 53)] = 0
-    """The number of the last message of its to the other that the other has saved."""
+    """Number of the last message to the receiver that the receiver has saved."""
 
 
-_greetings = msgspec.json.Decoder(PeerHandshake)
+_handshakes = msgspec.json.Decoder(PeerHandshake)
 
 
 def read_handshake(data: bytes) -> PeerHandshake:
-    """A greeting that came over the wire, or a refusal."""
+    """Decode a handshake, or raise a rejection."""
     try:
-        return _greetings.decode(data)
+        return _handshakes.decode(data)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise Rejection("malformed", f"not a greeting: {error}") from None
+        raise Rejection("malformed", f"not a handshake: {error}") from None

@@ -1,7 +1,6 @@
-"""What a node asks of the world that drives it. All of this is data.
+"""Effects: everything that a :class:`~spyker.node.node.Node` may ask of its driver. All of them are plain data.
 
-``session`` is whatever the world called a client's connection when it told of it, and ``receipt`` whatever it handed
-over with a message.
+``session`` and ``receipt`` are those of the events (:mod:`~spyker.node.events`) that the driver passed.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ from spyker.protocol.messages import ServerMessage, StartTimer, StopTimer
 
 
 class WelcomeClient(NamedTuple):
-    """Let a client in. ``keep`` says that its answer to the task that it holds is wanted."""
+    """Welcome a client. ``keep`` says that the update for the task that it holds is wanted."""
 
     session: Any
     keep: bool
@@ -25,83 +24,89 @@ class WelcomeClient(NamedTuple):
 
 
 class SendTask(NamedTuple):
-    """Give a client a task; one that was not sent yet gives way to it."""
+    """Send a task to a client. It replaces any unsent task."""
 
     session: Any
-    ticket: bytes
+    task_token: bytes
     message: ServerMessage
     saved_version: int
 
 
 class CloseSession(NamedTuple):
-    """End a client's connection."""
+    """Close a client's connection."""
 
     session: Any
     reason: str
 
 
 class NodeStarted(NamedTuple):
-    """The server begins, with so many clients: this is time zero."""
+    """The server has started, with this many clients: time zero of its run record."""
 
     clients: int
 
 
 class WriteFact(NamedTuple):
-    """Write a fact down. So many messages wait, or are in service."""
+    """Write a fact to the run record, with the number of messages in the inbox."""
 
     fact: Fact
     queue: int
 
 
 class ClientRejected(NamedTuple):
-    """A client was refused something, and stays connected."""
+    """A client's task token was rejected; the client stays connected. Log and count it."""
 
     client: int
     rejection: Rejection
 
 
+class Rejected(NamedTuple):
+    """The event was rejected. The sender is told why, and its connection ends."""
+
+    rejection: Rejection
+
+
 class Completed(NamedTuple):
-    """A message that came with a receipt has been dealt with."""
+    """The message of an event with a receipt has been handled."""
 
     receipt: Any
 
 
 class SaveCheckpoint(NamedTuple):
-    """Write a checkpoint, and say ``saved()`` when it would survive a power cut, or ``save_failed()``."""
+    """Write a checkpoint, then step ``CheckpointSaved`` or ``CheckpointFailed``."""
 
     numbers: dict[str, Any]
     vectors: dict[str, Array]
 
 
 class SendPeer(NamedTuple):
-    """There is something that another server may be told now: ask ``next_for(peer)``."""
+    """Messages for another server may be sent now: ``next_for`` returns them."""
 
     peer: int
 
 
 class SendControl(NamedTuple):
-    """Say something to another server, if there is a connection; if not, it will be said again."""
+    """Send a control message if there is a connection. It may be lost: the node repeats what matters."""
 
     peer: int
     message: ControlMessage
 
 
 class MembershipChanged(NamedTuple):
-    """The servers are these now: connect to them, and to no others. Connections with ``strangers`` end."""
+    """The membership has changed: connect to these servers and no others, and close connections with ``strangers``."""
 
     view: View
     strangers: frozenset[int]
 
 
 class StopProcess(NamedTuple):
-    """The process must not go on, and why. It may begin anew under another lineage, if ``anew``."""
+    """The process must end. With ``anew`` it may restart as a new member, under another lineage."""
 
     why: str
     anew: bool
 
 
 class AcknowledgePeer(NamedTuple):
-    """Tell another server that the effects of its messages up to this one are saved."""
+    """Acknowledge a peer's messages up to this one: a checkpoint holds their effects."""
 
     peer: int
     sequence: int
@@ -114,6 +119,7 @@ Effect: TypeAlias = (
     | NodeStarted
     | WriteFact
     | ClientRejected
+    | Rejected
     | Completed
     | SaveCheckpoint
     | SendPeer

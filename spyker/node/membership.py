@@ -1,12 +1,13 @@
-"""The place of one server among the others: who they are, who is within reach, and who may act.
+"""What one server knows of the others: the members, the suspects, and who may use the token.
 
-It joins what :mod:`~spyker.node.paxos` decides with what :mod:`~spyker.node.failure_detector` knows, and recognises who
-comes:
+It combines the decisions of :mod:`~spyker.node.paxos` with the observations of :mod:`~spyker.node.failure_detector`,
+and authenticates other servers:
 
-- Under each number there is one *lineage*, and of it one *life*, the latest. Two copies of one state folder are two
-  lives; the older one is told so, and stops (*fencing*).
-- A server whose state is an older one than others know of begins anew, under a new lineage, and is given a model.
-- A server that is new is let in if its number was announced, once a vote has written its lineage into the list.
+- Each number has one *lineage*, and of it one valid *incarnation*, the latest. Two copies of one state folder are two
+  incarnations; the older one is *fenced*: it must stop.
+- A server whose state is older than the one that others know of restarts as a new member, under a new lineage, and gets
+  a bootstrap state.
+- A new server is admitted if its number was announced, once a vote has put its lineage into the view.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ ARRIVAL, OPERATOR = "it has come", "somebody wants it"
 
 
 class Membership:
-    """What one server knows of all. It is told what happens, and leaves what is to be done in its attributes."""
+    """The membership as one server knows it. What is to be done is left in its attributes, for the node."""
 
     def __init__(
         self,
@@ -44,32 +45,33 @@ class Membership:
         now: Callable[[], float],
         *,
         lineage: str = "",
-        life: ProcessIncarnation | None = None,
+        incarnation: ProcessIncarnation | None = None,
         former: str = "",
         new: bool = False,
         suspect_after: float = 5.0,
         renew_after: float = 10.0,
         forget_after: float | None = None,
     ) -> None:
-        """``new``: this server has no state and is no member yet; ``view`` then says what it is told by nobody."""
-        self.id, self.lineage, self.life, self.former, self.new = id, lineage, life or ProcessIncarnation(), former, new
+        """``new``: this server has no state and is not a member yet; ``view`` is then what its configuration says."""
+        self.id, self.lineage, self.former, self.new = id, lineage, former, new
+        self.incarnation = incarnation or ProcessIncarnation()
         self.renew_after, self.forget_after = renew_after, forget_after
-        self.saves = 0  # checkpoints that were begun
-        self.saved = 0  # and are on the disk
+        self.saves = 0  # checkpoints taken
+        self.saved = 0  # and of these, on disk
         self.paxos = MembershipPaxos(id, view, self._agrees)
         self.failure_detector = FailureDetector(id, now, suspect_after)
         self._now = now
-        self.lineages: dict[int, str] = {}  # of the others, as they came
-        self.lives: dict[int, ProcessIncarnation] = {}
-        self.known_saves: dict[int, int] = {}
-        self._met: dict[int, ProcessIncarnation] = {}  # who told us of these itself
-        self._claims: dict[int, tuple[str, float]] = {}  # who says that it was one of us before, and since when
+        self.lineages: dict[int, str] = {}  # of the other servers that connected
+        self.incarnations: dict[int, ProcessIncarnation] = {}
+        self.known_checkpoints: dict[int, int] = {}
+        self._met: dict[int, ProcessIncarnation] = {}  # incarnations that connected themselves
+        self._claims: dict[int, tuple[str, float]] = {}  # lineages that claim to succeed a member, and since when
         self.suspected: frozenset[int] = frozenset()
         self.proposals: list[Proposal] = []
-        self.fenced = ""  # why this server must not act any more
-        self.outdated = ""  # why it must begin anew
-        self.outgoing: list[tuple[int, ControlMessage]] = []  # to be told at once
-        self.adopted: list[tuple[View, View]] = []  # lists of servers, before and after
+        self.fenced = ""  # why this server must stop
+        self.outdated = ""  # why it must restart as a new member
+        self.outgoing: list[tuple[int, ControlMessage]] = []  # to be sent at once
+        self.adopted: list[tuple[View, View]] = []  # views before and after each change
         self._token_at = now() if view.epoch == 0 and id == view.leader else None  # when it was last here
         self._voting_since: float | None = None
         self._tried = now()
@@ -77,38 +79,43 @@ class Membership:
 
     @property
     def view(self) -> View:
-        """The servers now."""
+        """The present view."""
         return self.paxos.view
 
     @property
     def others(self) -> list[int]:
-        """All servers but this one."""
+        """All members but this server."""
         return [j for j in sorted(self.view.members) if j != self.id]
 
-    def may_lead(self) -> bool:
-        """Whether this server may use the token, if it has it."""
-        return not self.fenced and self.failure_detector.leads(self.view, grants=self.paxos.grants)
+    def may_lead(self, now: float | None = None) -> bool:
+        """Return whether this server may use the token, if it has it."""
+        return not self.fenced and self.failure_detector.leads(self.view, now, grants=self.paxos.grants)
 
-    # --- Who comes -------------------------------------------------------------------------------------------------
+    @property
+    def withdrawable(self) -> bool:
+        """Whether no change that an operator requested was voted for; otherwise it may still be decided."""
+        return self.paxos.voted is None or all(proposal.why != OPERATOR for proposal in self.proposals)
+
+    # --- Handshakes -----------------------------------------------------------------------------------------------
 
     def greeting(self, acked: int = 0) -> PeerHandshake:
-        """What this server says of itself to another one, which has saved its messages up to this number."""
+        """Return the handshake for a server that has saved this server's messages up to this number."""
         view = None if self.new else self.view
         grants = self.paxos.grants
-        return PeerHandshake(self.id, self.lineage, self.life, self.saved, view, self.former, grants, acked)
+        return PeerHandshake(self.id, self.lineage, self.incarnation, self.saved, view, self.former, grants, acked)
 
     def authenticate(self, who: PeerHandshake, expected: int | None = None) -> None:
-        """Refuse whoever is not who it should be. That changes nothing but the list of servers, if theirs is newer."""
+        """Raise a rejection unless the other server is a valid member. A later view of it is adopted in any case."""
         if who.server == self.id:
-            raise Rejection("address", f"server {self.id} has reached itself. Mend the address of the other server")
+            raise Rejection("address", f"server {self.id} has reached itself. Correct the address of the other server")
         if expected is not None and who.server != expected:
-            raise Rejection("address", f"server {who.server} answers where server {expected} should. Mend the address")
+            raise Rejection("address", f"server {who.server} answers where server {expected} should. Correct that")
         if who.view is not None:
             self._adopt(who.view)
         if self.fenced:
             raise Rejection("stopped", self.fenced)
         if self.new:
-            raise Rejection("pending", f"server {self.id} is not let in yet")
+            raise Rejection("pending", f"server {self.id} is not a member yet")
         member = self.view.members.get(who.server)
         if member is None:
             raise Rejection("membership", f"server {who.server} is not one of the servers. {RETURN}")
@@ -121,26 +128,27 @@ class Membership:
             if member.lineage == known and who.view is not None:  # it has not heard yet of the list that names another
                 raise Rejection("membership", f"another one has the place of server {who.server}. {REMEDY}")
             raise Rejection("lineage", f"server {who.server} is another one than the one known here. {REMEDY}")
-        life = self.lives.get(who.server, ProcessIncarnation())
-        if who.lineage == self.lineages.get(who.server) and who.life < life:
+        life = self.incarnations.get(who.server, ProcessIncarnation())
+        if who.lineage == self.lineages.get(who.server) and who.incarnation < life:
             if who.server in self.suspected:  # nobody else is there: its disk was put back
                 raise RolledBack(f"server {who.server} was a later process than this one, which is gone")
             raise Rejection(
-                "copy",
+                "duplicate",
                 f"a later process of server {who.server} has begun and was heard just now; this one must not go on. "
                 "If it is to take the place of that one, stop that one, and start this one a little later",
             )
-        older = who.lineage == self.lineages.get(who.server) and who.saves < self.known_saves.get(who.server, 0)
-        if older and who.life != self._met.get(who.server):  # else it has saved since it said so, and we know already
+        known_checkpoints = self.known_checkpoints.get(who.server, 0)
+        older = who.lineage == self.lineages.get(who.server) and who.checkpoints < known_checkpoints
+        if older and who.incarnation != self._met.get(who.server):  # else it has saved since it sent this handshake
             raise RolledBack(f"server {who.server} has an older state than the one that it told of")
         if known == "" and who.view is None and self.view.epoch > 0:
             raise Rejection("lineage", f"server {who.server} has lost its state. {REMEDY}")
-        self.lineages[who.server], self.lives[who.server] = who.lineage, who.life
-        self._met[who.server] = who.life
-        self.known_saves[who.server] = max(who.saves, self.known_saves.get(who.server, 0))
+        self.lineages[who.server], self.incarnations[who.server] = who.lineage, who.incarnation
+        self._met[who.server] = who.incarnation
+        self.known_checkpoints[who.server] = max(who.checkpoints, self.known_checkpoints.get(who.server, 0))
 
     def _gone_before(self, who: PeerHandshake) -> bool:
-        """Whether the one that it says it was is gone, and was so when it came. Otherwise it is a copy, for good."""
+        """Return whether the member that it claims to succeed had stopped when the claim was first made."""
         lineage, since = self._claims.get(who.server, ("", 0.0))
         if lineage != who.lineage:
             since = self._now()
@@ -148,31 +156,31 @@ class Membership:
         return who.server in self.suspected and self.failure_detector.listened(who.server) <= since
 
     def _let_in(self, who: PeerHandshake, member: Member) -> None:
-        """Have its lineage written into the list, and let it come again."""
+        """Propose to put its lineage into the view, and reject it for now."""
         self.request(Proposal(ARRIVAL, MembershipChange(who.server, replace(member, lineage=who.lineage)), member))
         raise Rejection("pending", f"the servers are voting on server {who.server}; come again")
 
     def refused(self, rejection: Rejection) -> None:
-        """Another server refused this one."""
-        if rejection.reason in ("copy", "membership") and not self.new:
+        """React to the rejection of this server by another."""
+        if rejection.reason in ("duplicate", "membership") and not self.new:
             self.fence(str(rejection))
         elif rejection.reason == "rolled-back":
             self.outdated = str(rejection)
 
     def fence(self, why: str) -> None:
-        """Do nothing any more."""
+        """Stop acting as a member."""
         self.fenced = self.fenced or why
 
     def met(self, who: PeerHandshake, at: float) -> None:
-        """A connection with another server was made; it was asked for at this time."""
+        """Note that a server has accepted a call that began at this time."""
         epoch = self.view.epoch if who.view is None else who.view.epoch
         self.failure_detector.connected(who.server, at, epoch, grants=who.grants)
         self.update_suspects()
 
-    # --- What others say -------------------------------------------------------------------------------------------
+    # --- Control messages -----------------------------------------------------------------------------------------
 
     def receive(self, sender: int, message: ControlMessage, *, saves: bool) -> None:
-        """A word of another server. Whoever cannot save does not vote."""
+        """React to a control message. A server that cannot save yet (``saves``) does not vote."""
         if self.fenced or sender not in self.view.members:
             return
         if isinstance(message, Heartbeat):
@@ -187,22 +195,22 @@ class Membership:
         if beat.epoch < self.view.epoch:
             self.outgoing.append((sender, Decided(self.view)))
         self.failure_detector.receive_heartbeat(sender, beat, self.view.epoch)
-        self.known_saves[sender] = max(beat.saves, self.known_saves.get(sender, 0))
-        for j, (lineage, life) in beat.lives.items():
-            if j == self.id and lineage == self.lineage and self.life < life:
-                self.fence("copy: another server has met a later process of this one, so this one must not go on")
+        self.known_checkpoints[sender] = max(beat.checkpoints, self.known_checkpoints.get(sender, 0))
+        for j, (lineage, life) in beat.incarnations.items():
+            if j == self.id and lineage == self.lineage and self.incarnation < life:
+                self.fence("duplicate: another server has met a later process of this one, so this one must not go on")
             elif self.lineages.get(j) == lineage:
-                self.lives[j] = max(life, self.lives.get(j, ProcessIncarnation()))
+                self.incarnations[j] = max(life, self.incarnations.get(j, ProcessIncarnation()))
         if sender in self.suspected:
             self.update_suspects()
 
     def update_suspects(self) -> None:
-        """Who is within reach now? Whoever was announced and has not come is not."""
+        """Update the suspects. Members that were announced and have not joined are among them."""
         absent = {j for j, member in self.view.members.items() if member.lineage == NOBODY}
         self.suspected = self.failure_detector.suspects(self.others) | absent
 
     def _agrees(self, prepare: Prepare) -> bool:
-        """Whether there is a reason for what another server wants decided."""
+        """Return whether this server sees a reason for another server's proposal."""
         if prepare.why == RENEW:
             return self.failure_detector.token_missed_for(self.view.epoch) > self.renew_after / 2
         if prepare.why == SILENCE and self.forget_after is not None:
@@ -214,24 +222,24 @@ class Membership:
             return all(j in self.suspected for j in places)  # who was announced and has not come is suspected
         return prepare.why != SILENCE
 
-    # --- Regularly ---------------------------------------------------------------------------------------------------
+    # --- Regularly -------------------------------------------------------------------------------------------------
 
     def beat(self, *, has_token: bool) -> list[tuple[int, ControlMessage]]:
-        """What all others are told now and then."""
+        """Return the heartbeats for all other servers."""
         if has_token:
             self._token_at = self._now()
             self.failure_detector.saw_token(self.view.epoch)
         idle = None if self._token_at is None else self._now() - self._token_at
-        lives = {j: (self.lineages[j], life) for j, life in self.lives.items() if j in self.lineages}
+        incarnations = {j: (self.lineages[j], life) for j, life in self.incarnations.items() if j in self.lineages}
         beats: list[tuple[int, ControlMessage]] = []
         for j in self.others:
             if self.view.members[j].lineage != NOBODY:
                 plain = self.failure_detector.beat(j, self.view.epoch, grants=self.paxos.grants, idle=idle)
-                beats.append((j, replace(plain, lives=lives, saves=self.saved)))
+                beats.append((j, replace(plain, incarnations=incarnations, checkpoints=self.saved)))
         return beats
 
     def propose_if_needed(self, *, uses_token: bool) -> None:
-        """Is there something to be decided, and is it this server's turn to ask for it?"""
+        """Propose a change if one is due and it is this server's turn: servers with lower numbers go first."""
         self.proposals = [proposal for proposal in self.proposals if self._open(proposal)]
         reach = [j for j in self.view.voters if j == self.id or j not in self.suspected]
         if self.fenced or self.new or not self.view.majority(reach):
@@ -260,30 +268,30 @@ class Membership:
         self._check_view()
 
     def _propose(self, proposal: Proposal, pause: float) -> None:
-        """Not again before a pause."""
+        """Propose, unless the last attempt is less than ``pause`` seconds ago."""
         if self._now() - self._tried > pause or self.paxos.open_ballot is None:
             self._tried = self._now()
             self.paxos.propose(proposal)
 
     def request(self, proposal: Proposal) -> None:
-        """Have something decided, as soon as that is possible."""
+        """Queue a proposal."""
         if proposal not in self.proposals:
             self.proposals.append(proposal)
 
-    def withdraw(self) -> bool:
-        """Want nothing more that somebody has ordered. False if it was voted for already, and may be decided."""
-        ordered = [proposal for proposal in self.proposals if proposal.why == OPERATOR]
+    def withdraw(self) -> None:
+        """Withdraw all proposals of operators."""
+        for proposal in self.proposals:
+            if proposal.why == OPERATOR:
+                self.paxos.withdraw(proposal)
         self.proposals = [proposal for proposal in self.proposals if proposal.why != OPERATOR]
-        outcomes = [self.paxos.withdraw(proposal) for proposal in ordered]
-        return all(outcomes)
 
     def _open(self, proposal: Proposal) -> bool:
-        """Whether a proposal is not yet fulfilled, and could be."""
+        """Return whether a proposal is neither fulfilled nor void."""
         assert proposal.change is not None
         now = self.view.members.get(proposal.change.server)
         return now == proposal.before and now != proposal.change.member
 
-    # --- Another list ------------------------------------------------------------------------------------------------
+    # --- A new view ----------------------------------------------------------------------------------------------
 
     def _adopt(self, view: View) -> None:
         if self.new and view.epoch >= self.view.epoch:
@@ -296,12 +304,12 @@ class Membership:
         self._check_view()
 
     def force(self, change: MembershipChange) -> None:
-        """Change the list without a vote: only for somebody who knows that the others are gone for good."""
+        """Change the membership without a vote: only if the other servers are gone for good."""
         self.paxos.adopt(self.view.following(self.id, change))
         self._check_view()
 
     def _check_view(self) -> None:
-        """Take note of another list."""
+        """React to a new view."""
         before, after = self._last_view, self.view
         if before is after:
             return
@@ -309,7 +317,7 @@ class Membership:
         for j in before.members.keys() | after.members.keys():
             then, now = before.members.get(j), after.members.get(j)
             if j != self.id and (then is None or now is None or then.lineage != now.lineage):
-                for known in (self.lineages, self.lives, self.known_saves, self._met, self._claims):
+                for known in (self.lineages, self.incarnations, self.known_checkpoints, self._met, self._claims):
                     known.pop(j, None)
                 self.failure_detector.forget(j)
         mine = after.members.get(self.id)
@@ -322,37 +330,37 @@ class Membership:
         self.update_suspects()
 
     def take_outgoing(self) -> tuple[list[tuple[int, ControlMessage]], list[tuple[int, ControlMessage]]]:
-        """What may be told now, and what only when the state is saved."""
+        """Return messages to be sent at once, and messages to be sent when the state is saved."""
         at_once, self.outgoing = self.outgoing, []
         paxos, self.paxos.outgoing = self.paxos.outgoing, []
         free = (Decided, Declined)
         at_once += [(j, message) for j, message in paxos if isinstance(message, free)]
         return at_once, [(j, message) for j, message in paxos if not isinstance(message, free)]
 
-    # --- Checkpoints -------------------------------------------------------------------------------------------------
+    # --- Checkpoints -----------------------------------------------------------------------------------------------
 
     def numbers(self) -> dict[str, Any]:
-        """For a checkpoint, which is one more."""
+        """Return the state for a checkpoint, and count it."""
         self.saves += 1
         self.paxos.changed = False
         return {
-            "council": self.paxos.numbers(),
-            "saves": self.saves,
+            "paxos": self.paxos.numbers(),
+            "checkpoints": self.saves,
             "lineages": {str(j): lineage for j, lineage in self.lineages.items()},
-            "lives": {str(j): [life.incarnation, life.nonce] for j, life in self.lives.items()},
-            "known": {str(j): saves for j, saves in self.known_saves.items()},
+            "incarnations": {str(j): [life.incarnation, life.nonce] for j, life in self.incarnations.items()},
+            "known_checkpoints": {str(j): saves for j, saves in self.known_checkpoints.items()},
             "met": {str(j): [life.incarnation, life.nonce] for j, life in self._met.items()},
         }
 
     def restore(self, numbers: dict[str, Any]) -> None:
-        """Go on from a checkpoint."""
-        self.paxos.restore(numbers["council"])
+        """Restore the state from a checkpoint."""
+        self.paxos.restore(numbers["paxos"])
         self._last_view = self.view
-        self.saves = self.saved = numbers["saves"]
+        self.saves = self.saved = numbers["checkpoints"]
         self.lineages = {int(j): lineage for j, lineage in numbers["lineages"].items()}
-        self.lives = {int(j): ProcessIncarnation(*life) for j, life in numbers["lives"].items()}
-        self.known_saves = {int(j): saves for j, saves in numbers["known"].items()}
-        self._met = {int(j): ProcessIncarnation(*life) for j, life in numbers.get("met", {}).items()}
+        self.incarnations = {int(j): ProcessIncarnation(*life) for j, life in numbers["incarnations"].items()}
+        self.known_checkpoints = {int(j): saves for j, saves in numbers["known_checkpoints"].items()}
+        self._met = {int(j): ProcessIncarnation(*life) for j, life in numbers["met"].items()}
         if self.view.epoch > 0:
             self.failure_detector.renew(self.view.epoch)
         self._token_at = None

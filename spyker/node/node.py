@@ -1,52 +1,77 @@
-"""What one server process decides: it has one server of the protocol, and serves one message at a time.
+"""The decisions of one server process: a :class:`Node` hands its protocol server one message at a time.
 
 Theory of operation
 -------------------
-Everything that can happen to the server is put into one queue: a client's answer, a client that comes or goes, a word
-from another server, a timer. The first in the queue is served, and what it causes is asked of the world. Messages that
-the server wants served again come before all others.
+Everything that concerns the protocol's server waits in one inbox: updates, clients that connect or leave, messages of
+other servers, expired timers, membership changes. The server handles the first entry, and its actions become effects.
+Messages that the server asks for again go to the front.
 
-Between two messages, and only there, the server's state is taken for a checkpoint, which is written while the server
-goes on. What happens meanwhile is for the next one.
+A checkpoint is a consistent snapshot: it is taken between two messages only, and written while the server goes on.
+Changes made meanwhile are part of the next checkpoint.
 
-Clients are answered at once. What other servers are told waits in an outbox until a checkpoint holds it
-(:mod:`~spyker.node.outbox`), so that nobody ever knows of a state that could be lost.
+Clients are answered at once. Messages to other servers wait in an outbox until a checkpoint on disk holds them
+(:mod:`~spyker.node.outbox`), so that no other server ever learns of a state that a crash could undo.
 """
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, TypeAlias
+from types import MappingProxyType
+from typing import Any
 
-from spyker.node.control_messages import ControlMessage
+from spyker.node.control_messages import PeerHandshake
 from spyker.node.effects import (
-    AcknowledgePeer,
     ClientRejected,
     CloseSession,
     Completed,
     Effect,
     NodeStarted,
+    Rejected,
     SaveCheckpoint,
-    SendControl,
-    SendPeer,
     SendTask,
     WelcomeClient,
     WriteFact,
 )
-from spyker.node.inbox import ASK, AWAY, BEAT, BEGIN, RETRY, SAVE, SERVERS, VIEW, NodeOptions, QueuedEvent
-from spyker.node.membership import Membership
-from spyker.node.outbox import Outbox
-from spyker.node.peers import NodePeers
+from spyker.node.events import (
+    CheckpointFailed,
+    CheckpointRequested,
+    CheckpointSaved,
+    ClientConnected,
+    ClientDisconnected,
+    ClientLeft,
+    ControlReceived,
+    Drain,
+    Event,
+    Handled,
+    HandleNext,
+    MembershipChangeForced,
+    MembershipChangeRequested,
+    MembershipRequestsWithdrawn,
+    PeerAcknowledged,
+    PeerConnected,
+    PeerHelloReceived,
+    PeerMessageReceived,
+    RejectedByPeer,
+    Resume,
+    Start,
+    TimerFired,
+    UpdateReceived,
+)
+from spyker.node.inbox import ASK, AWAY, BEAT, BEGIN, RETRY, SAVE, SERVERS, VIEW, Inbox, NodeOptions, QueuedEvent
+from spyker.node.membership import OPERATOR, Membership
+from spyker.node.node_clock import NodeClock
+from spyker.node.outbox import Outbox, OutboxEntry
+from spyker.node.paxos import Proposal
+from spyker.node.peers import NodePeers, PeerMarks
 from spyker.node.rejection import Rejection
-from spyker.node.task_tokens import TaskToken, TaskTokens
-from spyker.node.views import first_view
-from spyker.protocol.codec import Array, Sizes, schema_of
-from spyker.protocol.facts import PeerSuspected, UpdateApplied
+from spyker.node.status import NodeStatus, node_status
+from spyker.node.task_tokens import ClientTasks, TaskToken, TaskTokens
+from spyker.node.views import View, first_view
+from spyker.protocol.codec import Sizes, schema_of
+from spyker.protocol.facts import UpdateApplied
 from spyker.protocol.messages import (
     Action,
     BootstrapState,
-    ClientMessage,
     Join,
     Leave,
     PeerMessage,
@@ -61,215 +86,366 @@ from spyker.protocol.messages import (
 from spyker.protocol.server import Server, Work
 from spyker.protocol.state import ServerState, Unpacker, pack
 
-Marks: TypeAlias = tuple[int, dict[int, tuple[Outbox, int]], dict[int, int], list[tuple[int, ControlMessage]]]
 
+class Node:
+    """One server process without I/O. :meth:`step` and :meth:`compute` change it; all else are queries.
 
-class Node(NodePeers):
-    """Decides for one server process. See the package for the duties of whoever drives it."""
+    The package's documentation shows the loop of a driver.
+    """
 
     def __init__(
         self,
         id: int,
         build: Callable[[Mapping[int, int]], Server],
         task_tokens: TaskTokens,
-        rules: NodeOptions,
+        options: NodeOptions,
         peers: Sequence[int] = (),
+        *,
         membership: Membership | None = None,
+        clock: NodeClock | None = None,
     ) -> None:
-        """``build`` makes the protocol's server with the clients that it begins with.
+        """Make a node that has not started.
 
-        ``membership`` knows the other servers; without it, they are ``peers``, who never change and never fail.
+        Args:
+            id: Number of this server.
+            build: Makes the protocol's server, given the sizes of the clients that it starts with.
+            task_tokens: Issues and checks the tokens of tasks.
+            options: Options of the node.
+            peers: The other servers, if they never change and never fail.
+            membership: What this server knows of the others, in place of ``peers``. It must use ``clock``.
+            clock: Set to the time of each event. ``build`` may use it as the algorithm's clock.
+
         """
-        self.id, self.task_tokens, self.rules = id, task_tokens, rules
-        self._build = build
-        self.server: Server | None = None  # not before it starts
-        self.sessions: dict[int, Any] = {}
-        self.saved_version = 0
+        self.id, self.options = id, options
+        self._build, self._task_tokens = build, task_tokens
+        self._clock = clock or NodeClock()
         servers = sorted({id, *peers})
-        self.membership = membership or Membership(id, first_view(servers, servers), float, lineage=rules.lineage)
-        self.outboxes = {j: Outbox() for j in self.membership.others}
-        self.received: dict[int, int] = {}  # per peer, the number of the last message that waits or was handled
-        self.acknowledged: dict[int, int] = {}  # per peer, the number up to which a checkpoint holds its effects
-        self.draining = False
-        self._handled: dict[int, int] = {}  # per peer, the number of the last message that was handled
-        self._sizes: dict[int, int] = {}  # of the clients that wait for the start
-        self._queue: deque[QueuedEvent] = deque()
-        self._timers: dict[str, float] = {}  # of the server, those that run or wait for their turn
+        membership = membership or Membership(id, first_view(servers, servers), self._clock, lineage=options.lineage)
         self._effects: list[Effect] = []
-        self._overdue = False  # it waits no longer for clients that are not there
+        self._inbox = Inbox()
+        self._peers = NodePeers(
+            options, membership, self._inbox, self._effects, start=self._start, save=self._save_at_once
+        )
+        self._server: Server | None = None  # not before it has started
+        self._sessions: dict[int, Any] = {}
+        self._sizes: dict[int, int] = {}  # of clients that wait for the start
+        self._timers: dict[str, float] = {}  # of the algorithm, those that run or wait in the inbox
+        self._compute: Callable[[], list[Action]] | None = None  # the handling of the first entry of the inbox
+        self._lease: tuple[int, bool] | None = None  # epoch and lease when that began
+        self._void = False  # the first entry is a departure that was taken back
+        self._draining = False
+        self._overdue = False  # the node does not wait for clients any longer
+        self._awaits_bootstrap = membership.new  # it does not start without a bootstrap state
+        self._saved_version = 0
         self._changed = False  # since the last checkpoint
         self._wanted = False  # a checkpoint, as soon as possible
         self._unsaved = 0  # updates
-        self._marks: Marks | None = None  # what the one under way will have saved
-        self._failed = False  # the last one could not be written, and it is not time yet to try again
-        self.computing = False  # somebody is at the first message in the queue
-        self._void = False
-        self._control_messages: list[tuple[int, ControlMessage]] = []  # to be told when what they speak of is saved
-        self._suspected: frozenset[int] = frozenset()  # as the server knows
-        self._askers: set[int] = set()
-        self._asked = 0
-        self._stopped = False
-        self._awaits_bootstrap = self.membership.new  # and does not begin without
+        self._marks: tuple[int, PeerMarks] | None = None  # version and marks of the checkpoint that is being written
+        self._failed = False  # the last checkpoint could not be written, and it is not time yet to retry
 
-    def take_effects(self) -> list[Effect]:
-        """What is to be done, since the last time."""
-        effects, self._effects = self._effects, []
+    # --- Events ------------------------------------------------------------------------------------------------------
+
+    def step(self, event: Event) -> list[Effect]:
+        """Apply an event and return the effects, to be carried out in their order.
+
+        If the event was rejected, the last effect is :class:`~spyker.node.effects.Rejected`.
+        """
+        self._clock.advance(event.now, handling=self._inbox.handling)
+        try:
+            STEPS[type(event)](self, event)
+        except Rejection as rejection:
+            self._effects.append(Rejected(rejection))
+        effects = self._effects.copy()
+        self._effects.clear()
         return effects
 
-    # --- Beginning -------------------------------------------------------------------------------------------------
+    def compute(self) -> list[Action]:
+        """Let the server handle the message of the last :class:`~spyker.node.events.HandleNext`.
 
-    def begin(self) -> None:
-        """Begin as soon as enough clients are there; who is new among servers, when it was given a model."""
-        self._watch()
+        This may run in a thread while events go on: until :class:`~spyker.node.events.Handled` the node leaves its
+        server alone.
+        """
+        assert self._compute is not None
+        return self._compute()
+
+    # --- Queries -----------------------------------------------------------------------------------------------------
+
+    @property
+    def server(self) -> Server | None:
+        """The protocol's server, once it has started."""
+        return self._server
+
+    @property
+    def membership(self) -> Membership:
+        """What this server knows of the others."""
+        return self._peers.membership
+
+    @property
+    def view(self) -> View:
+        """The present membership."""
+        return self._peers.view
+
+    @property
+    def outboxes(self) -> Mapping[int, Outbox]:
+        """The outboxes, per peer."""
+        return MappingProxyType(self._peers.outboxes)
+
+    @property
+    def received(self) -> Mapping[int, int]:
+        """Per peer, the number of the last message that waits or was handled."""
+        return MappingProxyType(self._peers.received)
+
+    @property
+    def acknowledged(self) -> Mapping[int, int]:
+        """Per peer, the number of the last message whose effects a checkpoint holds."""
+        return MappingProxyType(self._peers.acknowledged)
+
+    @property
+    def sessions(self) -> Mapping[int, Any]:
+        """The sessions of the clients that are connected."""
+        return MappingProxyType(self._sessions)
+
+    @property
+    def clients(self) -> Mapping[int, ClientTasks]:
+        """What is known of each client's tasks."""
+        return MappingProxyType(self._task_tokens.clients)
+
+    @property
+    def saved_version(self) -> int:
+        """The model's version in the last checkpoint on disk."""
+        return self._saved_version
+
+    @property
+    def draining(self) -> bool:
+        """Whether the process is about to end."""
+        return self._draining
+
+    @property
+    def awaits_bootstrap(self) -> bool:
+        """Whether the node started, or will start, from the bootstrap state of another server."""
+        return self._awaits_bootstrap
+
+    @property
+    def waiting(self) -> int:
+        """Number of entries in the inbox, the one in service included."""
+        return len(self._inbox)
+
+    @property
+    def handling(self) -> bool:
+        """Whether a message is being handled: between ``HandleNext`` and ``Handled``."""
+        return self._inbox.handling
+
+    @property
+    def ready(self) -> bool:
+        """Whether the next event may be ``HandleNext``."""
+        return bool(self._inbox) and self._server is not None and not (self._inbox.handling or self._peers.stopped)
+
+    @property
+    def next_entry(self) -> QueuedEvent:
+        """The first entry of the inbox."""
+        return self._inbox.head
+
+    @property
+    def light(self) -> bool:
+        """Whether handling the first entry touches no model-sized array."""
+        entry = self._inbox.head
+        if entry.message is None:
+            return entry.timer is None and not entry.change
+        arrays = schema_of(type(entry.message)).arrays
+        return not arrays and not isinstance(entry.message, Leave) and self.work() is Work.NOTHING
+
+    def work(self) -> Work:
+        """Return how heavy handling the first entry is."""
+        assert self._server is not None
+        entry = self._inbox.head
+        if entry.timer is not None:
+            return self._server.work_of(entry.timer)
+        if entry.message is None or self._came_back(entry):
+            return Work.NOTHING
+        return self._server.work(entry.sender, entry.message)
+
+    @property
+    def settled(self) -> bool:
+        """Whether everything that arrived has been handled and saved."""
+        return not (self._inbox or self._changed or self._marks is not None)
+
+    def check_client(self, client: int, size: int, layout: bytes, learning: bytes) -> None:
+        """Raise a rejection if a client cannot take part."""
+        options = self.options
+        if options.clients is not None and client >= options.clients:
+            raise Rejection("mismatch", f"client {client} of {options.clients}, counted from 0")
+        if layout != options.layout:
+            raise Rejection("mismatch", "the layout of the weights is another one; use the same task everywhere")
+        if learning != options.learning:
+            raise Rejection("mismatch", "task, training, seed or algorithm differ; use the same scenario everywhere")
+        if not 0 < size <= options.most_data:
+            raise Rejection("mismatch", f"a client with {size:,} data points; 1 to {options.most_data:,} are allowed")
+
+    def verify_token(self, client: int, token: bytes) -> TaskToken:
+        """Return what a task's token says, or raise a rejection if no update for that task is wanted."""
+        return self._task_tokens.verify(client, token)
+
+    def handshake(self, server: int) -> PeerHandshake:
+        """Return what this server says of itself to another."""
+        return self._peers.handshake(server)
+
+    def next_for(self, peer: int, after: int) -> OutboxEntry | None:
+        """Return the first message for a peer after number ``after``, if a checkpoint on disk holds it."""
+        return self._peers.outboxes[peer].next(after)
+
+    def may_lead(self, now: float) -> bool:
+        """Return whether this server may use the token at this time, if it has it."""
+        server = self._server
+        return server is not None and server.epoch == self.view.epoch and self.membership.may_lead(now)
+
+    def status(self, now: float) -> NodeStatus:
+        """Return a summary for operators."""
+        return node_status(self, now)
+
+    # --- Starting ----------------------------------------------------------------------------------------------------
+
+    def _on_start(self, event: Start) -> None:
+        self._peers.start_heartbeats()
         if self._awaits_bootstrap:
-            self._effects.append(StartTimer(ASK, self.rules.beat or 1.0))
-        elif self.rules.wait_for == 0:
+            self._effects.append(StartTimer(ASK, self.options.beat or 1.0))
+        elif self.options.wait_for == 0:
             self._start()
         else:
-            self._effects.append(StartTimer(BEGIN, self.rules.join_timeout))
+            self._effects.append(StartTimer(BEGIN, self.options.join_timeout))
 
-    def _start(self, gift: BootstrapState | None = None) -> None:
-        roster = {k: self._sizes[k] for k in sorted(self._sizes) if k in self.sessions}
-        self.server = server = self._built(roster)
-        actions: list[Action] = []
-        if self.view.epoch > 0:
-            leads = gift is None and self.view.leader == self.id
-            actions += server.reform(self.view.epoch, self.view.ring, leads=leads)
-        if gift is not None:
-            server.take_over(gift)
-        if self.membership.suspected:
-            self._suspected = self.membership.suspected
-            actions += [RecordFact(PeerSuspected(self.id, j)) for j in sorted(self._suspected)]
-            actions += server.suspect(self._suspected)
+    def _start(self, bootstrap: BootstrapState | None = None) -> None:
+        roster = {k: self._sizes[k] for k in sorted(self._sizes) if k in self._sessions}
+        self._server = server = self._built(roster)
+        actions = self._peers.started(server, bootstrap)
         for k in roster:
-            self.task_tokens.entry(k).member = True
+            self._task_tokens.entry(k).member = True
         self._effects += (StopTimer(BEGIN), StopTimer(ASK), NodeStarted(len(roster)))
         self._perform([*actions, *server.start()])
         self._go_on()
 
     def _built(self, roster: Mapping[int, int]) -> Server:
         server = self._build(roster)
-        # Of a new epoch it may be told only when its turn comes; until then its token is one of an earlier epoch.
-        server._may_lead = lambda: server.epoch == self.view.epoch and self.membership.may_lead()
+        server.use_lease(self._holds_lease)
         return server
 
-    def resume(self, numbers: Mapping[str, Any], vectors: Mapping[str, Array]) -> None:
-        """Go on from a checkpoint."""
-        self.membership.restore(numbers["seats"])
-        self.outboxes = {j: Outbox() for j in self.membership.others}
-        self.server = server = self._built({})
+    def _holds_lease(self) -> bool:
+        """Return whether the server may use its token; while it handles a message, as of when that began.
+
+        The server learns of a new epoch only when its turn comes; until then its token is one of an earlier epoch.
+        """
+        server = self._server
+        assert server is not None
+        epoch, leads = self._lease or (self.view.epoch, self.membership.may_lead())
+        return server.epoch == epoch and leads
+
+    def _on_resume(self, event: Resume) -> None:
+        numbers, vectors = event.numbers, event.vectors
+        self._peers.restore_membership(numbers)
+        self._server = server = self._built({})
         server.restore(ServerState(numbers["server"], {name: vectors[name] for name in numbers["vectors"]}))
-        self.task_tokens.restore(numbers["clients"])
-        saved = self._unpacker(vectors)
-        for j, box in numbers["outboxes"].items():
-            self.outboxes[int(j)].restore(box, saved)
-        self._handled = {int(j): sequence for j, sequence in numbers["handled"].items()}
-        self._queue.extendleft(QueuedEvent(k, m, again=True) for k, m in reversed(saved.unpack(numbers["again"])))
-        self.received, self.acknowledged = dict(self._handled), dict(self._handled)
-        self.saved_version = server.version
-        for k, entry in self.task_tokens.clients.items():
+        self._task_tokens.restore(numbers["clients"])
+        saved = Unpacker(vectors, server.kinds(), Sizes(server.weights.snapshot().size, server.n))
+        self._peers.restore(numbers, server, saved)
+        self._inbox.requeue(saved.unpack(numbers["requeued"]))
+        self._saved_version = server.version
+        for k, entry in self._task_tokens.clients.items():
             if entry.member:
-                self._effects.append(StartTimer(f"{AWAY}{k}", self.rules.client_timeout))
+                self._effects.append(StartTimer(f"{AWAY}{k}", self.options.client_timeout))
         for timer, seconds in numbers["timers"].items():
             self._start_timer(timer, seconds)
         if server.epoch < self.view.epoch:
-            self._queue.append(QueuedEvent(self.id, change=VIEW))
-        self._watch()
+            self._inbox.append(QueuedEvent(self.id, change=VIEW))
+        self._peers.start_heartbeats()
         self._go_on()
 
-    def _unpacker(self, vectors: Mapping[str, Array]) -> Unpacker:
-        assert self.server is not None
-        return Unpacker(vectors, self.server.kinds(), Sizes(self.server.weights.snapshot().size, self.server.n))
-
     def _go_on(self) -> None:
-        self._effects.append(StartTimer(SAVE, self.rules.checkpoint_seconds))
-        self._changed = self._wanted = True
-        self._rest()
+        self._effects.append(StartTimer(SAVE, self.options.checkpoint_seconds))
+        self._save_at_once()
 
-    # --- Clients ---------------------------------------------------------------------------------------------------
+    def _on_drain(self, event: Drain) -> None:
+        self._draining = True
 
-    def check_client(self, client: int, size: int, layout: bytes, learning: bytes) -> None:
-        """Refuse a client that cannot take part."""
-        rules = self.rules
-        if rules.clients is not None and client >= rules.clients:
-            raise Rejection("agreement", f"client {client} of {rules.clients}, counted from 0")
-        if layout != rules.layout:
-            raise Rejection("agreement", "the layout of the weights is another one; use the same task everywhere")
-        if learning != rules.learning:
-            raise Rejection("agreement", "task, training, seed or algorithm differ; use the same scenario everywhere")
-        if not 0 < size <= rules.most_data:
-            raise Rejection("agreement", f"a client with {size:,} data points; 1 to {rules.most_data:,} are allowed")
+    # --- Clients -----------------------------------------------------------------------------------------------------
 
-    def connect_client(self, client: int, session: Any, size: int, holding: bytes | None = None) -> None:
-        """A client that was admitted comes, or comes back; it may hold a task."""
-        before = self.sessions.get(client)
+    def _on_client_connected(self, event: ClientConnected) -> None:
+        client, session = event.client, event.session
+        before = self._sessions.get(client)
         if before is not None:
             self._effects.append(CloseSession(before, "replaced by a newer connection of the same client"))
         else:
             self._effects.append(StopTimer(f"{AWAY}{client}"))
-        self.sessions[client] = session
-        if self.server is not None:
-            self._queue.append(QueuedEvent(client, session=session, size=size, holding=holding))
+        self._sessions[client] = session
+        if self._server is not None:
+            self._inbox.append(QueuedEvent(client, session=session, size=event.size, held_token=event.held_token))
             return
-        self._sizes[client] = self.task_tokens.entry(client).size = size
-        self._effects.append(WelcomeClient(session, keep=False, saved_version=self.saved_version))
-        if (len(self.sessions) >= self.rules.wait_for or self._overdue) and not self._awaits_bootstrap:
+        self._sizes[client] = self._task_tokens.entry(client).size = event.size
+        self._effects.append(WelcomeClient(session, keep=False, saved_version=self._saved_version))
+        if (len(self._sessions) >= self.options.wait_for or self._overdue) and not self._awaits_bootstrap:
             self._start()
 
-    def disconnect_client(self, client: int, session: Any) -> None:
-        """A client's connection ended. It may come back."""
-        if self._gone(client, session) and not self.draining:
-            self._effects.append(StartTimer(f"{AWAY}{client}", self.rules.client_timeout))
+    def _on_client_disconnected(self, event: ClientDisconnected) -> None:
+        if self._remove_session(event.client, event.session) and not self._draining:
+            self._effects.append(StartTimer(f"{AWAY}{event.client}", self.options.client_timeout))
 
-    def remove_client(self, client: int, session: Any) -> None:
-        """A client says that it will not come back."""
-        if self._gone(client, session):
-            self._give_up(client)
+    def _on_client_left(self, event: ClientLeft) -> None:
+        if self._remove_session(event.client, event.session):
+            self._remove_client(event.client)
 
-    def _gone(self, client: int, session: Any) -> bool:
-        if self.sessions.get(client) is not session:
-            return False  # another connection took its place
-        del self.sessions[client]
+    def _remove_session(self, client: int, session: Any) -> bool:
+        """Remove a client's session; return False if a newer one has replaced it."""
+        if client not in self._sessions or self._sessions[client] != session:
+            return False
+        del self._sessions[client]
         self._sizes.pop(client, None)
         return True
 
-    def _give_up(self, client: int) -> None:
-        if self.server is not None and client not in self.sessions:
-            self._queue.append(QueuedEvent(client, Leave()))
+    def _remove_client(self, client: int) -> None:
+        if self._server is not None and client not in self._sessions:
+            self._inbox.append(QueuedEvent(client, Leave()))
 
-    def verify_token(self, client: int, ticket: bytes) -> TaskToken:
-        """Refuse an answer that begins to arrive, unless it is wanted."""
-        return self.task_tokens.verify(client, ticket)
+    def _on_update_received(self, event: UpdateReceived) -> None:
+        self._task_tokens.redeem(event.client, event.number)
+        self._inbox.append(QueuedEvent(event.client, event.message, event.number, receipt=event.receipt))
 
-    def receive_update(self, client: int, number: int, message: ClientMessage, receipt: Any = None) -> None:
-        """The answer to a task has arrived in full."""
-        self.task_tokens.redeem(client, number)
-        self._queue.append(QueuedEvent(client, message, number, receipt=receipt))
+    # --- Other servers -----------------------------------------------------------------------------------------------
+
+    def _on_rejected_by_peer(self, event: RejectedByPeer) -> None:
+        self._peers.rejected(Rejection(event.reason, event.detail))
+
+    def _on_change_requested(self, event: MembershipChangeRequested) -> None:
+        self.membership.request(Proposal(OPERATOR, event.change, event.before))
+
+    def _on_change_forced(self, event: MembershipChangeForced) -> None:
+        self.membership.force(event.change)
+        self._peers.apply_membership()
+
+    def _on_requests_withdrawn(self, event: MembershipRequestsWithdrawn) -> None:
+        self.membership.withdraw()
 
     # --- Timers ------------------------------------------------------------------------------------------------------
 
-    def expire(self, timer: str) -> None:
-        """A timer has run out."""
-        if self._stopped:
+    def _on_timer_fired(self, event: TimerFired) -> None:
+        timer = event.timer
+        if self._peers.stopped:
             return
         if timer == BEAT:
-            self._beat()
+            self._peers.heartbeat()
         elif timer == ASK:
-            self._ask()
+            self._peers.request_bootstrap()
         elif timer == SAVE:
-            self._effects.append(StartTimer(SAVE, self.rules.checkpoint_seconds))
-            self.save_soon()
+            self._effects.append(StartTimer(SAVE, self.options.checkpoint_seconds))
+            self._save_changes()
         elif timer == RETRY:
             self._failed = False
-            self.save_soon()
+            self._save_changes()
         elif timer == BEGIN:
             self._overdue = True
-            if self.server is None and self.sessions:
+            if self._server is None and self._sessions:
                 self._start()
         elif timer.startswith(AWAY):
-            self._give_up(int(timer.removeprefix(AWAY)))
-        elif (name := timer.removeprefix(SERVERS)) in self._timers and not self.draining:
-            self._queue.append(QueuedEvent(self.id, timer=name))
+            self._remove_client(int(timer.removeprefix(AWAY)))
+        elif (name := timer.removeprefix(SERVERS)) in self._timers and not self._draining:
+            self._inbox.append(QueuedEvent(self.id, timer=name))
 
     def _start_timer(self, timer: str, seconds: float) -> None:
         self._stop_timer(timer)
@@ -277,197 +453,180 @@ class Node(NodePeers):
         self._effects.append(StartTimer(f"{SERVERS}{timer}", seconds))
 
     def _stop_timer(self, timer: str) -> None:
-        """A timer of the server does not run any more, nor does it wait for its turn; it may be the one in service."""
         if self._timers.pop(timer, None) is not None:
-            self._queue = deque(a for n, a in enumerate(self._queue) if n == 0 or a.timer != timer)
+            self._inbox.remove_timer(timer)
 
     # --- One message at a time ---------------------------------------------------------------------------------------
 
-    @property
-    def waiting(self) -> int:
-        """How many messages wait, or are in service."""
-        return len(self._queue)
+    def _came_back(self, entry: QueuedEvent) -> bool:
+        """Return whether the entry removes a client that has reconnected meanwhile."""
+        return isinstance(entry.message, Leave) and not entry.requeued and entry.sender in self._sessions
 
-    @property
-    def ready(self) -> bool:
-        """Whether there is something to serve, and nobody is at it."""
-        return bool(self._queue) and self.server is not None and not self.computing and not self._stopped
+    def _on_handle_next(self, event: HandleNext) -> None:
+        server, entry = self._server, self._inbox.head
+        assert server is not None
+        assert not self._inbox.handling
+        self._lease = self.view.epoch, self.membership.may_lead()
+        self._void = self._came_back(entry)
+        self._inbox.handling = True
+        sender, message, timer = entry.sender, entry.message, entry.timer
+        if timer is not None:
+            self._compute = lambda: server.expire(timer)
+        elif entry.change:
+            self._compute = self._peers.prepare(entry.change)
+        elif message is None or self._void:
+            self._compute = list
+        else:
+            self._compute = lambda: server.handle(sender, message)
 
-    @property
-    def light(self) -> bool:
-        """Whether no vector is gone through for the first message in the queue."""
-        event = self._queue[0]
-        if event.message is None:
-            return event.timer is None and not event.change
-        arrays = schema_of(type(event.message)).arrays
-        return not arrays and not isinstance(event.message, Leave) and self.work() is Work.NOTHING
-
-    def work(self) -> Work:
-        """How heavy the first message in the queue is."""
-        assert self.server is not None
-        event = self._queue[0]
-        if event.timer is not None:
-            return self.server.work_of(event.timer)
-        if event.message is None or self._came_back(event):
-            return Work.NOTHING
-        return self.server.work(event.sender, event.message)
-
-    def _came_back(self, event: QueuedEvent) -> bool:
-        """Whether a client that was given up came back before its turn came."""
-        return isinstance(event.message, Leave) and not event.again and event.sender in self.sessions
-
-    def compute(self) -> list[Action]:
-        """Let the server handle the first message in the queue. Nothing of it counts before :meth:`finish`."""
-        assert self.server is not None
-        self.computing = True
-        event = self._queue[0]
-        if event.timer is not None:
-            return self.server.expire(event.timer)
-        if event.change:
-            return self._reform(event.change)
-        self._void = self._came_back(event)
-        if event.message is None or self._void:
-            return []
-        return self.server.handle(event.sender, event.message)
-
-    def finish(self, actions: list[Action]) -> None:
-        """Take note of the message that was handled, and of what the server wants done."""
-        self.computing = False
-        event = self._queue[0]
-        if event.again:
-            pass  # it was taken note of when it was served first
-        elif event.timer is not None:
-            del self._timers[event.timer]
-        elif event.session is not None:
-            actions = self._welcome_back(event)
-        elif event.peer:
-            if event.sender in self.outboxes and event.lineage == self.membership.lineages.get(event.sender, ""):
-                self._handled[event.sender] = event.number
+    def _on_handled(self, event: Handled) -> None:
+        self._inbox.handling, self._compute, self._lease = False, None, None
+        entry, actions = self._inbox.head, event.actions
+        if entry.requeued:
+            pass  # it was noted when it was handled first
+        elif entry.timer is not None:
+            del self._timers[entry.timer]
+        elif entry.session is not None:
+            actions = self._welcome(entry)
+        elif entry.peer:
+            self._peers.note_handled(entry)
             self._wanted = True
-        elif event.change:
+        elif entry.change:
             self._wanted = True
-        elif event.number:
-            self.task_tokens.entry(event.sender).applied = event.number
-        elif isinstance(event.message, Leave) and not self._void:
-            self.task_tokens.entry(event.sender).member = False
+        elif entry.number:
+            self._task_tokens.entry(entry.sender).applied = entry.number
+        elif isinstance(entry.message, Leave) and not self._void:
+            self._task_tokens.entry(entry.sender).member = False
         self._changed = True
         self._perform(actions)
-        self._queue.popleft()
+        self._inbox.pop()
         for action in actions:
             if isinstance(action, Requeue):
-                self._queue.extendleft(QueuedEvent(k, message, again=True) for k, message in reversed(action.messages))
-        if event.receipt is not None:
-            self._effects.append(Completed(event.receipt))
-        self._rest()
+                self._inbox.requeue(action.messages)
+        if entry.receipt is not None:
+            self._effects.append(Completed(entry.receipt))
+        self._save_if_wanted()
 
-    def _welcome_back(self, event: QueuedEvent) -> list[Action]:
-        """A client came: does it go on with what it holds, wait for its next task, or join?"""
-        assert self.server is not None
-        k = event.sender
-        if self.sessions.get(k) is not event.session:
-            return []  # and went
-        entry = self.task_tokens.entry(k)
-        entry.size = event.size
+    def _welcome(self, entry: QueuedEvent) -> list[Action]:
+        """Welcome a client that has connected: it continues its task, waits for the next one, or joins."""
+        assert self._server is not None
+        k = entry.sender
+        if self._sessions.get(k) != entry.session:
+            return []  # it has disconnected meanwhile
+        tasks = self._task_tokens.entry(k)
+        tasks.size = entry.size
         keep = False
-        if event.holding is not None:
+        if entry.held_token is not None:
             try:
-                self.task_tokens.verify(k, event.holding)
-                keep = entry.member
+                self._task_tokens.verify(k, entry.held_token)
+                keep = tasks.member
             except Rejection as rejection:
                 if rejection.reason == "unknown-task":
                     self._effects.append(ClientRejected(k, rejection))
-        self._effects.append(WelcomeClient(event.session, keep, self.saved_version))
-        if keep or (entry.member and entry.owed):
+        self._effects.append(WelcomeClient(entry.session, keep, self._saved_version))
+        if keep or (tasks.member and tasks.owed):
             return []
-        entry.member = True
-        return self.server.handle(k, Join(event.size))
+        tasks.member = True
+        return self._server.handle(k, Join(entry.size))
 
     def _perform(self, actions: Iterable[Action]) -> None:
         for action in actions:
             if isinstance(action, ToClient):
-                self._give(action.client, action.message)
+                self._send_task(action.client, action.message)
             elif isinstance(action, RecordFact):
-                self._effects.append(WriteFact(action.fact, len(self._queue)))
+                self._effects.append(WriteFact(action.fact, len(self._inbox)))
                 if type(action.fact) is UpdateApplied:
                     self._unsaved += 1
             elif isinstance(action, ToServer):
                 assert isinstance(action.message, PeerMessage)
-                if action.server in self.outboxes:  # otherwise it is one of us no more
-                    self.outboxes[action.server].post(action.message)
-                    self._wanted = True
+                self._wanted |= self._peers.post(action.server, action.message)
             elif isinstance(action, StartTimer):
                 self._start_timer(action.timer, action.seconds)
             elif isinstance(action, StopTimer):
                 self._stop_timer(action.timer)
                 self._effects.append(StopTimer(f"{SERVERS}{action.timer}"))
 
-    def _give(self, k: int, message: ServerMessage) -> None:
-        """Give a client a task. If it is not there, it will ask when it comes back."""
-        ticket = self.task_tokens.issue(k, getattr(message, "age", 0.0), getattr(message, "version", 0))
-        session = self.sessions.get(k)
+    def _send_task(self, k: int, message: ServerMessage) -> None:
+        """Issue a task, and send it if the client is connected. If not, it gets another one when it reconnects."""
+        token = self._task_tokens.issue(k, getattr(message, "age", 0.0), getattr(message, "version", 0))
+        session = self._sessions.get(k)
         if session is not None:
-            self._effects.append(SendTask(session, ticket, message, self.saved_version))
+            self._effects.append(SendTask(session, token, message, self._saved_version))
 
     # --- Checkpoints -------------------------------------------------------------------------------------------------
 
-    @property
-    def settled(self) -> bool:
-        """Whether everything that arrived has been served and saved."""
-        return not (self._queue or self._changed or self._marks is not None)
+    def _on_checkpoint_requested(self, event: CheckpointRequested) -> None:
+        self._save_changes()
 
-    def save_soon(self) -> None:
-        """Take a checkpoint, if anything happened since the last."""
+    def _save_changes(self) -> None:
         if self._changed:
-            self._wanted = True
-            self._rest()
+            self._save_at_once()
 
-    def _rest(self) -> None:
-        """Between two messages: is it time for a checkpoint?"""
-        if self._unsaved >= self.rules.checkpoint_updates:
+    def _save_at_once(self) -> None:
+        self._changed = self._wanted = True
+        self._save_if_wanted()
+
+    def _save_if_wanted(self) -> None:
+        """Take a checkpoint if it is time for one, no other is being written, and no message is being handled."""
+        if self._unsaved >= self.options.checkpoint_updates:
             self._wanted = True
-        if self._wanted and self._marks is None and not self._failed and not self.computing and not self._stopped:
+        possible = self._marks is None and not (self._failed or self._inbox.handling or self._peers.stopped)
+        if self._wanted and possible:
             self._save()
 
     def _save(self) -> None:
-        server = self.server
+        server = self._server
         assert server is not None
         self._wanted, self._changed, self._unsaved = False, False, 0
-        messages, self._control_messages = self._control_messages, []
-        lasts = {j: (box, box.last) for j, box in self.outboxes.items()}
-        self._marks = server.version, lasts, dict(self._handled), messages
+        self._marks = server.version, self._peers.begin_checkpoint()
         state = server.state()
         vectors = dict(state.vectors)
         numbers = {
             "id": self.id,
             "server": state.numbers,
             "vectors": list(state.vectors),
-            "clients": self.task_tokens.numbers(),
-            "outboxes": {str(j): box.numbers(f"outbox-{j}", vectors) for j, box in self.outboxes.items()},
-            "handled": {str(j): sequence for j, sequence in self._handled.items()},
-            "seats": self.membership.numbers(),
-            "again": pack([(a.sender, a.message) for a in self._queue if a.again], "again", vectors),
+            "clients": self._task_tokens.numbers(),
+            **self._peers.numbers(vectors),
+            "requeued": pack(self._inbox.requeued, "requeued", vectors),
             "timers": dict(self._timers),
         }
         self._effects.append(SaveCheckpoint(numbers, vectors))
 
-    def saved(self) -> None:
-        """The checkpoint is on the disk."""
+    def _on_checkpoint_saved(self, event: CheckpointSaved) -> None:
         assert self._marks is not None
-        self.membership.saved = self.membership.saves
-        (self.saved_version, sent, handled, messages), self._marks = self._marks, None
-        for j, (box, sequence) in sent.items():
-            if self.outboxes.get(j) is box and box.commit(sequence):
-                self._effects.append(SendPeer(j))
-        for j, sequence in handled.items():
-            if self._handled.get(j, 0) >= sequence > self.acknowledged.get(j, 0):
-                self._effects.append(AcknowledgePeer(j, sequence))
-                self.acknowledged[j] = sequence
-        self._effects += [SendControl(j, word) for j, word in messages]
-        self._rest()
+        (self._saved_version, marks), self._marks = self._marks, None
+        self._peers.checkpoint_saved(marks)
+        self._save_if_wanted()
 
-    def save_failed(self) -> None:
-        """It could not be written. It is tried again, but not at once: a full disk stays full for a while."""
+    def _on_checkpoint_failed(self, event: CheckpointFailed) -> None:
+        """Retry after a while, not at once: a full disk stays full for some time."""
         if self._marks is not None:
-            self._control_messages = [*self._marks[3], *self._control_messages]
+            self._peers.checkpoint_failed(self._marks[1])
         self._marks, self._changed, self._failed = None, True, True
-        self._effects.append(StartTimer(RETRY, self.rules.save_retry))
+        self._effects.append(StartTimer(RETRY, self.options.save_retry))
+
+
+STEPS: dict[type[Event], Callable[[Node, Any], None]] = {
+    Start: Node._on_start,
+    Resume: Node._on_resume,
+    TimerFired: Node._on_timer_fired,
+    Drain: Node._on_drain,
+    HandleNext: Node._on_handle_next,
+    Handled: Node._on_handled,
+    CheckpointRequested: Node._on_checkpoint_requested,
+    CheckpointSaved: Node._on_checkpoint_saved,
+    CheckpointFailed: Node._on_checkpoint_failed,
+    ClientConnected: Node._on_client_connected,
+    ClientDisconnected: Node._on_client_disconnected,
+    ClientLeft: Node._on_client_left,
+    UpdateReceived: Node._on_update_received,
+    PeerHelloReceived: lambda node, event: node._peers.hello(event),
+    PeerConnected: lambda node, event: node._peers.connected(event),
+    RejectedByPeer: Node._on_rejected_by_peer,
+    PeerMessageReceived: lambda node, event: node._peers.receive(event),
+    PeerAcknowledged: lambda node, event: node._peers.acknowledge(event.server, event.sequence),
+    ControlReceived: lambda node, event: node._peers.receive_control(event),
+    MembershipChangeRequested: Node._on_change_requested,
+    MembershipChangeForced: Node._on_change_forced,
+    MembershipRequestsWithdrawn: Node._on_requests_withdrawn,
+}

@@ -1,9 +1,10 @@
-"""Messages between servers: each is delivered once, in order, and only if its sender cannot forget having sent it.
+"""Outboxes: exactly-once, in-order delivery of messages between servers that may crash.
 
-A message is numbered and put into the *outbox* for its receiver, which is part of the sender's checkpoints. It is sent
-once a checkpoint on disk holds it, and stays in the outbox until the receiver says that a checkpoint of its own holds
-the effect. Whatever breaks in between, connections or processes, it is sent again, and the receiver drops what it has.
-So a crash takes a server back to a state that its peers may know of, for every algorithm, without their help.
+A message is numbered and put into the *outbox* for its receiver, which is part of the sender's checkpoints. The message
+may be sent once a checkpoint on disk holds it, and stays in the outbox until the receiver acknowledges that a
+checkpoint of its own holds the effects. After a broken connection or a crash it is sent again, and the receiver drops
+duplicates. So a server that restarts from its last checkpoint has a state that is consistent with what its peers know,
+for every algorithm.
 """
 
 from __future__ import annotations
@@ -34,39 +35,39 @@ class OutboxEntry:
 
 
 class Outbox:
-    """What one other server has not acknowledged yet."""
+    """The messages for one other server that it has not acknowledged."""
 
     def __init__(self) -> None:
         self.entries: deque[OutboxEntry] = deque()
-        self.last = 0  # the number given last
-        self.committed = 0  # up to here a checkpoint on disk holds it
-        self.acked = 0  # up to here a checkpoint of the receiver holds the effect
-        self.sent = 0  # up to here it was sent over the present connection
+        self.last = 0  # the highest number given
+        self.committed = 0  # a checkpoint on disk holds messages up to this one
+        self.acked = 0  # a checkpoint of the receiver holds the effects of messages up to this one
 
     def post(self, message: PeerMessage) -> None:
-        """Number a message and keep it. One that has not arrived may give way to a newer one of its kind.
+        """Number a message and keep it.
 
-        So whoever stays away for long finds the latest age and model, and no more.
+        A ``latest_only`` message replaces older ones of its kind, so that a server that is away for long finds the
+        latest age and model only.
         """
         if message.latest_only:
-            self.entries = deque(posted for posted in self.entries if type(posted.message) is not type(message))
+            self.entries = deque(entry for entry in self.entries if type(entry.message) is not type(message))
         self.last += 1
         self.entries.append(OutboxEntry(self.last, message))
 
     def commit(self, sequence: int) -> bool:
-        """Everything up to here may be sent; whether that is news."""
+        """Allow messages up to this one to be sent; return whether any were not allowed before."""
         news = sequence > self.committed
         self.committed = max(self.committed, sequence)
         return news
 
     def acknowledge(self, sequence: int) -> None:
-        """The receiver will never ask for these again."""
+        """Drop messages up to this one: the receiver will never ask for them again."""
         self.acked = max(self.acked, sequence)
         while self.entries and self.entries[0].sequence <= sequence:
             self.entries.popleft()
 
-    def connected(self, peer: int, received: int) -> None:
-        """Compare what the receiver says it has with what is known here, and go on from there."""
+    def check_received(self, peer: int, received: int) -> None:
+        """Raise a rejection if the last message that the receiver says it has contradicts what is known here."""
         if received < self.acked:
             raise RolledBack(
                 f"server {peer} has message {received} from here and had saved message {self.acked}: its state is an "
@@ -77,22 +78,21 @@ class Outbox:
                 f"server {peer} has message {received} from here, where {self.last} is the last that is known: the "
                 "state of this server is an older one"
             )
-        self.sent = received
 
-    def next(self) -> OutboxEntry | None:
-        """The first message that may be sent and has not been."""
-        for posted in self.entries:
-            if posted.sequence > self.sent:
-                return posted if posted.sequence <= self.committed else None
+    def next(self, after: int) -> OutboxEntry | None:
+        """Return the first message after number ``after`` if it may be sent."""
+        for entry in self.entries:
+            if entry.sequence > after:
+                return entry if entry.sequence <= self.committed else None
         return None
 
     def numbers(self, name: str, vectors: dict[str, Array]) -> dict[str, Any]:
-        """For a checkpoint."""
-        entries = [[p.sequence, pack(p.message, f"{name}-{p.sequence}", vectors)] for p in self.entries]
+        """Return the state for a checkpoint; arrays go into ``vectors``."""
+        entries = [[e.sequence, pack(e.message, f"{name}-{e.sequence}", vectors)] for e in self.entries]
         return {"last": self.last, "acked": self.acked, "entries": entries}
 
     def restore(self, numbers: dict[str, Any], saved: Unpacker) -> None:
-        """Go on from a checkpoint."""
+        """Restore the state from a checkpoint."""
         self.last = self.committed = numbers["last"]
         self.acked = numbers["acked"]
         self.entries = deque(OutboxEntry(sequence, saved.unpack(message)) for sequence, message in numbers["entries"])

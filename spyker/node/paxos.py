@@ -1,17 +1,18 @@
-"""How servers agree on who they are, and on a new token when the old one is lost: a vote for each epoch.
+"""Votes on the membership, and on a new token when the old one is lost: one instance of Paxos per epoch.
 
 Theory of operation
 -------------------
-What follows epoch e is decided by the voters of epoch e, by Paxos (Lamport, The Part-Time Parliament): whoever wants a
-change asks all voters for a *promise* under a ballot number that is higher than any it knows. Who promises takes no
-part in lower ballots, and tells for what it has voted before, if it has. With promises of a majority, the proposer asks
-for votes: for what was voted for in the highest ballot that it was told of, or else for what it wants. A list that a
-majority has voted for in one ballot is the list of epoch e + 1, for ever, and everybody is told.
+The voters of epoch e decide the view of epoch e + 1 by Paxos (Lamport, The Part-Time Parliament). A proposer asks all
+voters for a *promise* under a ballot number that is higher than any it knows. A voter that promises ignores lower
+ballots, and reports its last vote, if it has voted. With promises of a majority, the proposer asks for votes: for the
+view that was voted for in the highest ballot that was reported, or else for its own proposal. A view that a majority
+has voted for in one ballot is decided, and all members are informed.
 
-So there are never two lists of one epoch, whoever dies and however messages are lost, doubled or late; and a minority
-decides nothing. Voters may decline what they see no reason for, such as a new token while the old one is around.
+So there are never two views of one epoch, however processes crash and messages are lost, duplicated or delayed, and a
+minority decides nothing. Voters may decline proposals that they see no reason for, such as a new token while the old
+one is in use.
 
-Nothing here is sent before the state that it speaks of is on disk: that is the node's duty.
+The node sends these messages only when the state that they depend on is on disk.
 """
 
 from __future__ import annotations
@@ -33,21 +34,21 @@ from spyker.node.control_messages import (
 )
 from spyker.node.views import Member, MembershipChange, View
 
-WIDTH = 1 << 16  # ballots are numbered by rounds of so many, one for each server
+WIDTH = 1 << 16  # ballot numbers are unique: a multiple of this plus the proposer's number
 
 
 class Proposal(NamedTuple):
-    """What this server would have decided, and why."""
+    """A proposed change, and the reason for it."""
 
     why: str
     change: MembershipChange | None = None
-    """Nothing: a new token."""
+    """``None``: a new token."""
     before: Member | None = None
-    """What the entry is now; if it is another one, the wish is void."""
+    """The member's present entry. The proposal is void once the entry is another one."""
 
 
 class Ballot:
-    """A ballot that this server holds."""
+    """A ballot of this server."""
 
     def __init__(self, proposal: Proposal, ballot: int, view: View) -> None:
         self.proposal, self.ballot, self.view = proposal, ballot, view
@@ -57,28 +58,28 @@ class Ballot:
 
 
 class MembershipPaxos:
-    """One voter, and proposer."""
+    """A voter and proposer."""
 
     def __init__(self, id: int, view: View, agrees: Callable[[Prepare], bool]) -> None:
-        """``agrees`` says whether this server sees a reason for a proposal."""
+        """``agrees`` returns whether this server sees a reason for a proposal."""
         self.id, self.view, self._agrees = id, view, agrees
         self.promised = 0
         self.voted: tuple[int, View] | None = None
         self.open_ballot: Ballot | None = None
         self.outgoing: list[tuple[int, ControlMessage]] = []
-        """What is to be told, to whom, once the state is saved."""
+        """Receivers and messages, to be sent once the state is saved."""
         self.changed = False
-        """Whether there is something to save."""
+        """Whether the state has changed since the last checkpoint."""
 
     @property
     def grants(self) -> bool:
         """Whether this server has promised nothing about the next epoch."""
         return self.promised == 0
 
-    # --- Proposing ---------------------------------------------------------------------------------------------------
+    # --- Proposing -------------------------------------------------------------------------------------------------
 
     def propose(self, proposal: Proposal) -> None:
-        """Hold a ballot, in place of any that is under way."""
+        """Start a ballot, in place of any open one."""
         if self.id not in self.view.voters:
             return
         ballot = (self.promised // WIDTH + 1) * WIDTH + self.id
@@ -88,17 +89,16 @@ class MembershipPaxos:
         self._send_voters(prepare)
         self._receive_own(self._prepared(prepare))
 
-    def withdraw(self, proposal: Proposal) -> bool:
-        """Want this no more. False if somebody may have been asked to vote for it: then it may still be decided."""
+    def withdraw(self, proposal: Proposal) -> None:
+        """Withdraw a proposal, unless voters may have been asked to vote for it already."""
         if self.open_ballot is not None and self.open_ballot.proposal == proposal and self.open_ballot.asking:
-            self.open_ballot = None  # whoever has promised waits for what another ballot brings
-        return self.voted is None
+            self.open_ballot = None  # voters that have promised wait for another ballot
 
     def _send_voters(self, message: ControlMessage) -> None:
         self.outgoing += [(j, message) for j in self.view.voters if j != self.id]
 
     def _receive_own(self, message: ControlMessage) -> None:
-        """What this server answers itself."""
+        """Receive this server's own answer."""
         self.receive(self.id, message)
 
     def _promise(self, sender: int, promise: Promise) -> None:
@@ -125,10 +125,10 @@ class MembershipPaxos:
         if self.view.majority(open_ballot.votes):
             self.adopt(open_ballot.view)
 
-    # --- Voting ------------------------------------------------------------------------------------------------------
+    # --- Voting ----------------------------------------------------------------------------------------------------
 
     def receive(self, sender: int, message: ControlMessage) -> None:
-        """Something was said, by another server or by this one itself."""
+        """React to a message of another server, or of this one."""
         if isinstance(message, Decided):
             self.adopt(message.view)
             return
@@ -156,7 +156,7 @@ class MembershipPaxos:
             self.outgoing.append((sender, message))
 
     def _prepared(self, prepare: Prepare) -> ControlMessage:
-        """Promise, unless a later ballot was promised, or there is no reason for one."""
+        """Promise, unless a higher ballot was promised or there is no reason for this one."""
         own = prepare.ballot % WIDTH == self.id
         if prepare.ballot <= self.promised or not (own or not self.grants or self._agrees(prepare)):
             return Declined(prepare.epoch, prepare.ballot, self.promised)
@@ -171,15 +171,15 @@ class MembershipPaxos:
         return Accepted(accept.epoch, accept.ballot)
 
     def _outbid(self, promised: int) -> None:
-        """Somebody holds a later ballot: leave it to them, for now."""
+        """Give up the open ballot: there is a higher one."""
         if promised > self.promised:
             self.promised, self.changed = promised, True
             self.open_ballot = None
 
-    # --- What was decided --------------------------------------------------------------------------------------------
+    # --- What was decided ------------------------------------------------------------------------------------------
 
     def adopt(self, view: View) -> bool:
-        """Another epoch has begun, if this is news."""
+        """Adopt a decided view if its epoch is later than the present one; return whether it is."""
         if view.epoch <= self.view.epoch:
             return False
         everybody = {*self.view.members, *view.members} - {self.id}
@@ -187,29 +187,29 @@ class MembershipPaxos:
         self.view, self.promised, self.voted, self.open_ballot, self.changed = view, 0, None, None, True
         return True
 
-    # --- Checkpoints -------------------------------------------------------------------------------------------------
+    # --- Checkpoints -----------------------------------------------------------------------------------------------
 
     def numbers(self) -> dict[str, Any]:
-        """For a checkpoint."""
+        """Return the state for a checkpoint."""
         ballot, view = self.voted or (0, None)
         return {
             "view": text(self.view),
             "promised": self.promised,
             "voted": ballot,
-            "for": None if view is None else text(view),
+            "voted_view": None if view is None else text(view),
         }
 
     def restore(self, numbers: dict[str, Any]) -> None:
-        """Go on from a checkpoint."""
+        """Restore the state from a checkpoint."""
         self.view, self.promised = read_view(numbers["view"]), numbers["promised"]
-        self.voted = None if numbers["for"] is None else (numbers["voted"], read_view(numbers["for"]))
+        self.voted = None if numbers["voted_view"] is None else (numbers["voted"], read_view(numbers["voted_view"]))
 
 
 def text(view: View) -> str:
-    """A list as a checkpoint holds it."""
+    """Return a view as a checkpoint holds it."""
     return to_json(view).decode()
 
 
 def read_view(text: str) -> View:
-    """A list back again."""
+    """Read a view from a checkpoint."""
     return msgspec.json.decode(text, type=View)

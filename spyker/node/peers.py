@@ -1,85 +1,131 @@
-"""What a node does with other servers: it greets and recognises them, hears them, and goes on when they change."""
+"""The other servers as one node sees them: handshakes, messages, control messages and membership changes."""
 
 from __future__ import annotations
 
 import math
-from abc import ABC, abstractmethod
-from collections import deque
-from typing import Any
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
 
 from spyker.node.control_messages import BootstrapRequest, ControlMessage, PeerHandshake
-from spyker.node.effects import Completed, Effect, MembershipChanged, SendControl, StopProcess, WriteFact
-from spyker.node.inbox import ASK, BEAT, GIFT, SUSPECTS, VIEW, NodeOptions, QueuedEvent
+from spyker.node.effects import (
+    AcknowledgePeer,
+    Completed,
+    Effect,
+    MembershipChanged,
+    SendControl,
+    SendPeer,
+    StopProcess,
+    WriteFact,
+)
+from spyker.node.events import ControlReceived, PeerConnected, PeerHelloReceived, PeerMessageReceived
+from spyker.node.inbox import ASK, BEAT, GIFT, SUSPECTS, VIEW, Inbox, NodeOptions, QueuedEvent
 from spyker.node.membership import Membership
-from spyker.node.outbox import Outbox, OutboxEntry, OutdatedState
+from spyker.node.outbox import Outbox, OutdatedState
 from spyker.node.rejection import Rejection
 from spyker.node.views import View
+from spyker.protocol.codec import Array
 from spyker.protocol.facts import EpochStarted, PeerSuspected, PeerTrusted
 from spyker.protocol.messages import Action, BootstrapState, PeerMessage, RecordFact, StartTimer, ToServer
 from spyker.protocol.server import Server
+from spyker.protocol.state import Unpacker
 
 
-class NodePeers(ABC):
-    """The side of a :class:`~spyker.node.node.Node` that looks at other servers. The attributes are the node's."""
+class PeerMarks(NamedTuple):
+    """What a checkpoint that is being written holds."""
 
-    id: int
-    rules: NodeOptions
-    membership: Membership
-    server: Server | None
-    outboxes: dict[int, Outbox]
-    received: dict[int, int]
-    acknowledged: dict[int, int]
-    computing: bool
-    _handled: dict[int, int]
-    _queue: deque[QueuedEvent]
-    _effects: list[Effect]
-    _control_messages: list[tuple[int, ControlMessage]]
-    _suspected: frozenset[int]
-    _askers: set[int]
-    _asked: int
-    _stopped: bool
-    _changed: bool
-    _wanted: bool
+    outboxes: dict[int, tuple[Outbox, int]]
+    """Per peer, its outbox and the last number in it."""
+    handled: dict[int, int]
+    control: list[tuple[int, ControlMessage]]
+    """Control messages that may be sent once the checkpoint is saved."""
+
+
+class NodePeers:
+    """Owns the state that concerns other servers. The node passes events on and is called back twice.
+
+    It shares the node's inbox and its list of effects, so that entries and effects stay in order.
+    """
+
+    def __init__(
+        self,
+        options: NodeOptions,
+        membership: Membership,
+        inbox: Inbox,
+        effects: list[Effect],
+        *,
+        start: Callable[[BootstrapState], None],
+        save: Callable[[], None],
+    ) -> None:
+        """``start`` starts the server with a bootstrap state; ``save`` takes a checkpoint as soon as possible."""
+        self.membership = membership
+        self.outboxes = {j: Outbox() for j in membership.others}
+        self.received: dict[int, int] = {}  # per peer, the number of the last message that waits or was handled
+        self.acknowledged: dict[int, int] = {}  # per peer, the number up to which a checkpoint holds its effects
+        self.handled: dict[int, int] = {}  # per peer, the number of the last message that was handled
+        self.stopped = False  # the process must end
+        self._id, self._options, self._inbox, self._effects = membership.id, options, inbox, effects
+        self._start, self._save = start, save
+        self._server: Server | None = None  # not before it has started
+        self._control: list[tuple[int, ControlMessage]] = []  # to be sent once the state is saved
+        self._suspected: frozenset[int] = frozenset()  # as the server knows
+        self._requests: set[int] = set()  # servers that asked for a bootstrap state
+        self._asked = 0  # how often this server has asked for one
 
     @property
     def view(self) -> View:
-        """The servers now."""
+        """The present membership."""
         return self.membership.view
 
-    @abstractmethod
-    def _start(self, gift: BootstrapState | None = None) -> None:
-        """Begin, with what another server gave."""
+    # --- Starting ----------------------------------------------------------------------------------------------------
 
-    @abstractmethod
-    def _rest(self) -> None:
-        """Between two messages: is it time for a checkpoint?"""
+    def started(self, server: Server, bootstrap: BootstrapState | None) -> list[Action]:
+        """Tell a server that starts what is known of its peers, and give it the bootstrap state if there is one."""
+        self._server, view = server, self.view
+        actions: list[Action] = []
+        if view.epoch > 0:
+            leads = bootstrap is None and view.leader == self._id
+            actions += server.reform(view.epoch, view.ring, leads=leads)
+        if bootstrap is not None:
+            server.take_over(bootstrap)
+        if self.membership.suspected:
+            self._suspected = self.membership.suspected
+            actions += [RecordFact(PeerSuspected(self._id, j)) for j in sorted(self._suspected)]
+            actions += server.suspect(self._suspected)
+        return actions
+
+    def start_heartbeats(self) -> None:
+        """Start the heartbeat timer, if there are other servers."""
+        if self._options.beat > 0 and len(self.view.members) > 1:
+            self._effects.append(StartTimer(BEAT, self._options.beat))
+
+    # --- Connections -------------------------------------------------------------------------------------------------
 
     def handshake(self, server: int) -> PeerHandshake:
-        """What this server says first to another."""
+        """Return what this server says of itself to another."""
         box = self.outboxes.get(server)
         return self.membership.greeting(0 if box is None else box.acked)
 
-    def admit_peer(self, who: PeerHandshake, layout: bytes, deployment: bytes) -> int:
-        """Refuse another server, or return the number of the last message that it need not repeat."""
-        if layout != self.rules.layout or deployment != self.rules.deployment:
-            raise Rejection("agreement", "the scenarios of the servers differ; use the same one everywhere")
+    def hello(self, event: PeerHelloReceived) -> None:
+        """Check another server that has called, or raise a rejection."""
+        who, options = event.handshake, self._options
+        if event.layout != options.layout or event.deployment != options.deployment:
+            raise Rejection("mismatch", "the scenarios of the servers differ; use the same one everywhere")
         self._authenticate(who)
         received = self.received.get(who.server, 0)
-        behind = who.view is not None and who.view.epoch < self.view.epoch  # and may speak of who was here before
+        behind = who.view is not None and who.view.epoch < self.view.epoch  # it may mean a former member
         if who.acked > received and not behind:
             self._outdated(
                 f"server {who.server} knows that message {who.acked} was saved here, and {received} is the last"
             )
-        return received
 
-    def peer_connected(self, server: int, who: PeerHandshake, received: int, at: float) -> None:
-        """Another server answered a call of this one at this time: refuse whoever should not, or go on from there."""
-        self._authenticate(who, server)
+    def connected(self, event: PeerConnected) -> None:
+        """Check another server that has accepted a call, or raise a rejection."""
+        self._authenticate(event.handshake, event.server)
         try:
-            self.outboxes[server].connected(server, received)
+            self.outboxes[event.server].check_received(event.server, event.received)
         except OutdatedState as rejection:
-            self._outdated(str(rejection).removeprefix("outdated: "))
-        self.membership.met(who, at)
+            self._outdated(rejection.detail)
+        self.membership.met(event.handshake, event.called_at)
         self.apply_membership()
 
     def _authenticate(self, who: PeerHandshake, expected: int | None = None) -> None:
@@ -93,155 +139,193 @@ class NodePeers(ABC):
         self.apply_membership()
         raise Rejection("outdated", why)
 
-    def peer_rejected(self, server: int, rejection: Rejection) -> None:
-        """Another server refused this one."""
+    def rejected(self, rejection: Rejection) -> None:
+        """React to the rejection of a call by another server."""
         self.membership.refused(rejection)
         self.apply_membership()
 
-    def receive_peer(
-        self, server: int, sequence: int, message: PeerMessage, receipt: Any = None, epoch: int = 0
-    ) -> None:
-        """A message of another server has arrived in full. It may be one that came before a connection broke."""
-        if epoch > self.view.epoch:
+    # --- Messages ----------------------------------------------------------------------------------------------------
+
+    def post(self, server: int, message: PeerMessage) -> bool:
+        """Put a message into an outbox; return False if there is no such member."""
+        if server not in self.outboxes:
+            return False
+        self.outboxes[server].post(message)
+        return True
+
+    def acknowledge(self, server: int, sequence: int) -> None:
+        """Drop messages that another server has saved the effects of."""
+        if server in self.outboxes:
+            self.outboxes[server].acknowledge(sequence)
+
+    def receive(self, event: PeerMessageReceived) -> None:
+        """Queue a message, drop it if it is a duplicate, or raise a rejection."""
+        server, sequence, message, receipt = event.server, event.sequence, event.message, event.receipt
+        if event.epoch > self.view.epoch:
             raise Rejection(
-                "epoch", f"server {server} is in epoch {epoch}, and this one in {self.view.epoch}; greet again"
+                "epoch", f"server {server} is in epoch {event.epoch}, and this one in {self.view.epoch}; greet again"
             )
         if sequence <= self.received.get(server, 0) or server not in self.outboxes:
-            if receipt is not None:
-                self._effects.append(Completed(receipt))
+            self._complete(receipt)
             return
         self.received[server] = sequence
         lineage = self.membership.lineages.get(server, "")
         if isinstance(message, BootstrapState):
-            self._take_bootstrap(server, sequence, message)
-            if receipt is not None:
-                self._effects.append(Completed(receipt))
+            if self._server is None:
+                self.handled[server] = sequence
+                self._start(message)
+            else:
+                self._inbox.append(QueuedEvent(server, number=sequence, peer=True, lineage=lineage))
+            self._complete(receipt)
             return
-        if self.server is None and receipt is not None:  # whoever waited would not hear what else it is told: a gift
-            self._effects.append(Completed(receipt))
+        if self._server is None:
+            self._complete(receipt)  # otherwise the sender would wait, and a bootstrap state could not follow
             receipt = None
-        if self.server is None and message.latest_only:
-            kind = type(message)
-            self._queue = deque(
-                a for a in self._queue if not (a.peer and a.sender == server and type(a.message) is kind)
-            )
-        self._queue.append(QueuedEvent(server, message, sequence, peer=True, receipt=receipt, lineage=lineage))
+            if message.latest_only:
+                self._inbox.remove_messages(server, type(message))
+        self._inbox.append(QueuedEvent(server, message, sequence, peer=True, receipt=receipt, lineage=lineage))
 
-    def _take_bootstrap(self, server: int, sequence: int, gift: BootstrapState) -> None:
-        """A model to begin with, if this server waits for one."""
-        if self.server is None:
-            self._handled[server] = sequence
-            self._start(gift)
-        else:
-            self._queue.append(
-                QueuedEvent(server, number=sequence, peer=True, lineage=self.membership.lineages.get(server, ""))
-            )
+    def _complete(self, receipt: Any) -> None:
+        if receipt is not None:
+            self._effects.append(Completed(receipt))
 
-    def receive_control(self, server: int, message: ControlMessage) -> None:
-        """Another server said something that is no message."""
-        if isinstance(message, BootstrapRequest):
-            if self.server is not None and server in self.outboxes:
-                self._askers.add(server)
-                self._queue.append(QueuedEvent(self.id, change=GIFT))
+    def note_handled(self, entry: QueuedEvent) -> None:
+        """Note that a peer's message was handled, unless the peer has been replaced meanwhile."""
+        if entry.sender in self.outboxes and entry.lineage == self.membership.lineages.get(entry.sender, ""):
+            self.handled[entry.sender] = entry.number
+
+    # --- Control messages --------------------------------------------------------------------------------------------
+
+    def receive_control(self, event: ControlReceived) -> None:
+        """React to a control message."""
+        if isinstance(event.message, BootstrapRequest):
+            if self._server is not None and event.server in self.outboxes:
+                self._requests.add(event.server)
+                self._inbox.append(QueuedEvent(self._id, change=GIFT))
             return
-        self.membership.receive(server, message, saves=self.server is not None)
+        self.membership.receive(event.server, event.message, saves=self._server is not None)
         self.apply_membership()
 
-    def _watch(self) -> None:
-        if self.rules.beat > 0 and len(self.view.members) > 1:
-            self._effects.append(StartTimer(BEAT, self.rules.beat))
-
-    def _beat(self) -> None:
-        """Tell the others that this server is there, look who else is, and ask for what must be decided."""
-        self._effects.append(StartTimer(BEAT, self.rules.beat))
-        server = self.server
-        if server is not None and server.epoch == self.view.epoch and not self._stopped:
-            holds = server.has_token
-            self._effects += [SendControl(j, message) for j, message in self.membership.beat(has_token=holds)]
-            self.membership.update_suspects()
+    def heartbeat(self) -> None:
+        """Send heartbeats, update the suspects, and propose a membership change if one is due."""
+        self._effects.append(StartTimer(BEAT, self._options.beat))
+        server = self._server
+        if server is not None and server.epoch != self.view.epoch:
+            server = None  # it has not learnt of this epoch yet
+        has_token = server is not None and server.has_token
+        self._effects += [SendControl(j, message) for j, message in self.membership.beat(has_token=has_token)]
+        self.membership.update_suspects()
+        if server is not None:
             self.membership.propose_if_needed(uses_token=type(server).uses_token)
-        else:
-            self._effects += [SendControl(j, message) for j, message in self.membership.beat(has_token=False)]
-            self.membership.update_suspects()
         self.apply_membership()
 
-    def _ask(self) -> None:
-        """Ask the nearest of the others for a model to begin with; if nothing comes, ask the next."""
-        if self.server is None:
-            self._effects.append(StartTimer(ASK, self.rules.beat or 1.0))
-            met = [
-                j
-                for j in self.membership.others
-                if j in self.membership.lineages and j not in self.membership.suspected
-            ]
-            met.sort(key=lambda j: self.membership.failure_detector.away.get(j, math.inf))
-            if met and not self.membership.new:
+    def request_bootstrap(self) -> None:
+        """Ask the nearest of the other servers for a bootstrap state, and after five attempts the next one."""
+        if self._server is None:
+            self._effects.append(StartTimer(ASK, self._options.beat or 1.0))
+            membership = self.membership
+            met = [j for j in membership.others if j in membership.lineages and j not in membership.suspected]
+            met.sort(key=lambda j: membership.failure_detector.away.get(j, math.inf))
+            if met and not membership.new:
                 self._effects.append(SendControl(met[self._asked // 5 % len(met)], BootstrapRequest()))
                 self._asked += 1
 
+    # --- Membership --------------------------------------------------------------------------------------------------
+
     def apply_membership(self) -> None:
-        """Do what follows from what is known of the other servers."""
+        """Do what follows from the present membership, suspects and votes."""
         membership = self.membership
         for before, after in membership.adopted:
             self._change_members(before, after)
         membership.adopted.clear()
-        if self.server is not None and membership.suspected != self._suspected:
+        if self._server is not None and membership.suspected != self._suspected:
             for j in sorted(membership.suspected - self._suspected):
-                self._effects.append(WriteFact(PeerSuspected(self.id, j), len(self._queue)))
+                self._effects.append(WriteFact(PeerSuspected(self._id, j), len(self._inbox)))
             for j in sorted(self._suspected - membership.suspected):
-                self._effects.append(WriteFact(PeerTrusted(self.id, j), len(self._queue)))
+                self._effects.append(WriteFact(PeerTrusted(self._id, j), len(self._inbox)))
             self._suspected = membership.suspected
-            self._queue.append(QueuedEvent(self.id, change=SUSPECTS))
+            self._inbox.append(QueuedEvent(self._id, change=SUSPECTS))
         at_once, later = membership.take_outgoing()
         self._effects += [SendControl(j, message) for j, message in at_once]
-        self._control_messages += later
-        if (membership.fenced or membership.outdated) and not self._stopped:
-            self._stopped = True
+        self._control += later
+        if (membership.fenced or membership.outdated) and not self.stopped:
+            self.stopped = True
             self._effects.append(StopProcess(membership.fenced or membership.outdated, anew=not membership.fenced))
-        if membership.paxos.changed and self.server is not None:
-            self._changed = self._wanted = True
-            self._rest()
+        if membership.paxos.changed and self._server is not None:
+            self._save()
 
     def _change_members(self, before: View, after: View) -> None:
-        """The servers are others now. What was kept for those who are gone, or are another one now, is void."""
+        """Drop what concerns former members, and members that were replaced, and make outboxes for new ones."""
         same = {
             j for j in before.members if before.members[j].lineage == getattr(after.members.get(j), "lineage", None)
         }
         for j in [j for j in self.outboxes if j not in same]:
             del self.outboxes[j]
-            for known in (self.received, self.acknowledged, self._handled):
+            for known in (self.received, self.acknowledged, self.handled):
                 known.pop(j, None)
         for j in self.membership.others:
             self.outboxes.setdefault(j, Outbox())
-        self._askers &= self.outboxes.keys()
+        self._requests &= self.outboxes.keys()
         strangers = frozenset(before.members.keys() - same)
-        waiting = [a for a in self._queue if not (a.peer and a.sender in strangers)]
-        if self.computing and self._queue[0] not in waiting[:1]:
-            waiting.insert(0, self._queue[0])  # it is in service
-        self._queue = deque(waiting)
+        self._inbox.remove_senders(strangers)
         self._effects.append(MembershipChanged(after, strangers))
-        if self.server is not None:
-            self._queue.append(QueuedEvent(self.id, change=VIEW))
+        if self._server is not None:
+            self._inbox.append(QueuedEvent(self._id, change=VIEW))
 
-    def next_for(self, peer: int) -> OutboxEntry | None:
-        """The next message for another server. It counts as sent over the present connection from now on."""
-        box = self.outboxes[peer]
-        posted = box.next()
-        if posted is not None:
-            box.sent = posted.sequence
-        return posted
-
-    def _reform(self, change: str) -> list[Action]:
-        """Tell the server of other servers, or have it give to one that is new."""
-        server = self.server
+    def prepare(self, change: str) -> Callable[[], list[Action]]:
+        """Return a function that tells the server of a change. It uses the state as it is now, also in a thread."""
+        server, view, suspected = self._server, self.view, self._suspected
         assert server is not None
         if change == SUSPECTS:
-            return server.suspect(self._suspected)
+            return lambda: server.suspect(suspected)
         if change == GIFT:
-            askers, self._askers = self._askers, set()
-            return [ToServer(j, server.handover()) for j in sorted(askers)]
-        view = self.view
-        if view.epoch == server.epoch or self.id not in view.members:
-            return []
-        reformed = RecordFact(EpochStarted(self.id, view.epoch, list(view.members)))
-        return [reformed, *server.reform(view.epoch, view.ring, leads=view.leader == self.id)]
+            requests, self._requests = sorted(self._requests), set()
+            return lambda: [ToServer(j, server.handover()) for j in requests]
+        if view.epoch == server.epoch or self._id not in view.members:
+            return list
+        started = RecordFact(EpochStarted(self._id, view.epoch, list(view.members)))
+        return lambda: [started, *server.reform(view.epoch, view.ring, leads=view.leader == self._id)]
+
+    # --- Checkpoints -------------------------------------------------------------------------------------------------
+
+    def begin_checkpoint(self) -> PeerMarks:
+        """Return what the checkpoint that is taken now holds."""
+        control, self._control = self._control, []
+        return PeerMarks({j: (box, box.last) for j, box in self.outboxes.items()}, dict(self.handled), control)
+
+    def numbers(self, vectors: dict[str, Array]) -> dict[str, Any]:
+        """Return the state for a checkpoint; arrays go into ``vectors``."""
+        return {
+            "outboxes": {str(j): box.numbers(f"outbox-{j}", vectors) for j, box in self.outboxes.items()},
+            "handled": {str(j): sequence for j, sequence in self.handled.items()},
+            "membership": self.membership.numbers(),
+        }
+
+    def checkpoint_saved(self, marks: PeerMarks) -> None:
+        """Send what the checkpoint holds, and acknowledge what it has the effects of."""
+        self.membership.saved = self.membership.saves
+        for j, (box, sequence) in marks.outboxes.items():
+            if self.outboxes.get(j) is box and box.commit(sequence):
+                self._effects.append(SendPeer(j))
+        for j, sequence in marks.handled.items():
+            if self.handled.get(j, 0) >= sequence > self.acknowledged.get(j, 0):
+                self._effects.append(AcknowledgePeer(j, sequence))
+                self.acknowledged[j] = sequence
+        self._effects += [SendControl(j, message) for j, message in marks.control]
+
+    def checkpoint_failed(self, marks: PeerMarks) -> None:
+        """Keep control messages for the next checkpoint."""
+        self._control = [*marks.control, *self._control]
+
+    def restore_membership(self, numbers: Mapping[str, Any]) -> None:
+        """Restore the membership from a checkpoint, before the server is built."""
+        self.membership.restore(numbers["membership"])
+        self.outboxes = {j: Outbox() for j in self.membership.others}
+
+    def restore(self, numbers: Mapping[str, Any], server: Server, saved: Unpacker) -> None:
+        """Restore the rest, for a server that was restored."""
+        self._server = server
+        for j, box in numbers["outboxes"].items():
+            self.outboxes[int(j)].restore(box, saved)
+        self.handled = {int(j): sequence for j, sequence in numbers["handled"].items()}
+        self.received, self.acknowledged = dict(self.handled), dict(self.handled)

@@ -1,7 +1,7 @@
-"""What a client process keeps: the task that it was given, until its answer is known to have arrived.
+"""The client's side: a client keeps its task until its update is known to have arrived.
 
-If the connection breaks, or the server is restarted, the training goes on, and when the client comes back it offers
-what it holds. The server's next task is the proof that the answer arrived, or is not wanted.
+If the connection breaks, or the server restarts, the training goes on, and the client offers the update when it
+reconnects. The server's next task proves that the update arrived, or is not wanted.
 """
 
 from __future__ import annotations
@@ -17,45 +17,45 @@ from spyker.vectors import Vector
 
 @dataclass(slots=True, eq=False)
 class PendingTask:
-    """A task that a client holds: at work, or done and not known to have arrived."""
+    """A task that a client works on, or whose update is not known to have arrived."""
 
     place: Any
-    """Who gave it."""
-    ticket: bytes
+    """The server, or its address, that issued the task."""
+    task_token: bytes
     order: Train
     answer: ClientMessage | None = None
     offered: bool = False
-    """Whether the answer went out on the present connection."""
+    """Whether the update was sent over the present connection."""
 
 
 class PendingUpdate:
-    """Decides for one client. It is told what happens, and says what to train and what to answer."""
+    """The state machine of one client process, without I/O."""
 
     def __init__(self, client: Client) -> None:
         self.client = client
         self.task: PendingTask | None = None
 
     def connect(self, place: Any) -> bytes | None:
-        """A connection is being made; the ticket to offer there. Another server knows nothing of a task."""
+        """Return the token of the task that is held for this server, if any. A task of another server is dropped."""
         if self.task is not None and self.task.place != place:
             self.drop()
         if self.task is None:
             return None
         self.task.offered = False
-        return self.task.ticket
+        return self.task.task_token
 
     def welcomed(self, server: int, *, keep: bool) -> None:
-        """The server that let us in wants the answer to the task that we hold, or does not."""
+        """The server has welcomed the client. Unless ``keep``, it does not want the update."""
         self.client.server = server
         if not keep:
             self.drop()
 
-    def assigned(self, place: Any, ticket: bytes, message: ServerMessage) -> PendingTask:
-        """There is a new task; whatever was held has arrived, or is not wanted."""
+    def assigned(self, place: Any, task_token: bytes, message: ServerMessage) -> PendingTask:
+        """Replace the task that is held by a new one."""
         self.drop()
         (order,) = self.client.handle(self.client.server, message)
         assert isinstance(order, Train)
-        self.task = PendingTask(place, ticket, order)
+        self.task = PendingTask(place, task_token, order)
         return self.task
 
     def trained(
@@ -65,7 +65,7 @@ class PendingUpdate:
         examples: int | None = None,
         metrics: Mapping[str, float] | None = None,
     ) -> None:
-        """A training is done; it may be one that nobody wants any more."""
+        """Keep the result of a training, unless its task was replaced meanwhile."""
         if task is self.task:
             (action,) = self.client.trained(weights, examples, metrics)
             assert isinstance(action, ToServer)
@@ -73,13 +73,13 @@ class PendingUpdate:
             task.answer = action.message
 
     def offer(self) -> tuple[bytes, ClientMessage] | None:
-        """The ticket and the answer to be sent now, once for each connection."""
+        """Return the token and the update to be sent now, once per connection."""
         task = self.task
         if task is None or task.answer is None or task.offered:
             return None
         task.offered = True
-        return task.ticket, task.answer
+        return task.task_token, task.answer
 
     def drop(self) -> None:
-        """Hold nothing any more."""
+        """Drop the task."""
         self.task = None

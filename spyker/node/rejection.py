@@ -1,4 +1,4 @@
-"""Whatever is refused has a reason."""
+"""Rejections: each has a reason, which is logged and counted."""
 
 from __future__ import annotations
 
@@ -7,15 +7,15 @@ RETURN = "`spyker members add` takes it in again, as a server that begins anew w
 
 
 class Rejection(Exception):  # noqa: N818 - an outcome, not a fault of ours
-    """What arrived is refused, counted under ``reason``, and changes nothing."""
+    """A message or connection was rejected, for this ``reason``. The state has not changed."""
 
     def __init__(self, reason: str, detail: str = "") -> None:
         super().__init__(f"{reason}: {detail}" if detail else reason)
-        self.reason = reason
+        self.reason, self.detail = reason, detail
 
 
 class RolledBack(Rejection):
-    """The other server has an older state than is known here. It will begin anew when it learns of that."""
+    """The other server has an older state than is known here. It restarts as a new member when it learns of that."""
 
     def __init__(self, detail: str) -> None:
         super().__init__("rolled-back", detail)

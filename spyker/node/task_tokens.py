@@ -1,9 +1,9 @@
-"""Who was given which task, and what may come back.
+"""Task tokens: which client holds which task, so that each update is applied at most once.
 
-Every task has a ticket: a number that rises over all incarnations of a server, the age and version of the model, and a
-MAC under a secret that only this server has. To a client it is a word to be repeated. So an answer proves by itself
-that its task was given, even if the server lost the memory of having given it: a restarted server accepts what an
-earlier incarnation asked for, once, and nobody else's nor anything older.
+Every task has a *token*: a number that rises over all incarnations of a server, the age and version of the model, and a
+MAC under the server's secret. To a client it is opaque. So an update proves that its task was issued, also to a server
+that was restarted from a checkpoint before it issued the task: the server accepts that update once, and rejects forged,
+repeated and superseded ones.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ INCARNATION_BITS = 32
 
 
 class TaskToken(NamedTuple):
-    """What a ticket says."""
+    """The content of a token."""
 
     number: int
     age: float
@@ -33,22 +33,22 @@ class TaskToken(NamedTuple):
 
 @dataclass(slots=True)
 class ClientTasks:
-    """What a server knows of one client."""
+    """The tasks of one client."""
 
     given: int = 0
-    """The number of the task given last."""
+    """Number of the last task issued."""
     taken: int = 0
-    """The number of the last answer that passed the border."""
+    """Number of the task of the last update that was accepted."""
     applied: int = 0
-    """The number of the last answer that was handled."""
+    """Number of the task of the last update that was handled."""
     size: int = 1
-    """d_k."""
+    """Number of the client's data points, d_k."""
     member: bool = False
-    """Whether the protocol's server counts it among its clients."""
+    """Whether the protocol's server has the client as a member."""
 
     @property
     def owed(self) -> bool:
-        """Whether the next word is the server's: it has the answer to the last task, and will give the next."""
+        """Whether the server owes the client a task: it has the update for the last one."""
         return self.taken == self.given
 
 
@@ -61,51 +61,51 @@ class TaskTokens:
         self.clients: dict[int, ClientTasks] = {}
 
     def entry(self, client: int) -> ClientTasks:
-        """What is known of a client; at first, nothing."""
+        """Return a client's entry; make one if there is none."""
         entry = self.clients.get(client)
         if entry is None:
             entry = self.clients[client] = ClientTasks()
         return entry
 
     def issue(self, client: int, age: float, version: int) -> bytes:
-        """A ticket for a new task, which supersedes whatever the client was given before."""
+        """Return the token of a new task. It supersedes the client's earlier tasks."""
         number, self._next = self._next, self._next + 1
         self.entry(client).given = number
         said = SAID.pack(number, age, version)
         return said + self._mac(client, said)
 
-    def verify(self, client: int, ticket: bytes) -> TaskToken:
-        """Refuse an answer to anything but the last task that this client was given and has not answered."""
-        said = ticket[: SAID.size]
-        if not hmac.compare_digest(self._mac(client, said), ticket[SAID.size :]):
+    def verify(self, client: int, token: bytes) -> TaskToken:
+        """Return a token's content, or raise a rejection unless the client's last task has it and was not redeemed."""
+        said = token[: SAID.size]
+        if not hmac.compare_digest(self._mac(client, said), token[SAID.size :]):
             raise Rejection("unknown-task", f"this task was not given to client {client} by this server")
         read = TaskToken._make(SAID.unpack(said))
         self._check_number(client, read.number)
         return read
 
-    def _check_number(self, client: int, number: int) -> ClientTasks:
-        entry = self.entry(client)
+    def _check_number(self, client: int, number: int) -> None:
+        entry = self.clients.get(client) or ClientTasks()
         if number <= entry.taken:
             raise Rejection("replayed", f"task {number} has been answered already")
         if number < entry.given:
             raise Rejection("superseded", f"task {entry.given} took the place of task {number}")
-        return entry
 
     def redeem(self, client: int, number: int) -> None:
-        """An answer that passed :meth:`verify` has arrived in full: from now on it is a repetition."""
-        entry = self._check_number(client, number)
+        """Accept the update for a task. Another one for the same task is rejected from now on."""
+        self._check_number(client, number)
+        entry = self.entry(client)
         entry.given = entry.taken = number
-        self._next = max(self._next, number + 1)  # it may be of a process that a restored disk knows nothing of
+        self._next = max(self._next, number + 1)  # the task may be of a process later than the restored state
 
     def _mac(self, client: int, said: bytes) -> bytes:
         return blake2b(CLIENT.pack(client) + said, key=self._secret, digest_size=MAC_BYTES).digest()
 
     def numbers(self) -> list[list[int]]:
-        """For a checkpoint. What was taken and not handled is not part of it: it will be offered again."""
+        """Return the state for a checkpoint. Updates that were accepted and not handled are not part of it."""
         return [[k, e.given, e.applied, e.size, int(e.member)] for k, e in self.clients.items()]
 
     def restore(self, numbers: Iterable[Iterable[int]]) -> None:
-        """Go on from a checkpoint."""
+        """Restore the state from a checkpoint."""
         for k, given, applied, size, member in numbers:
             self.clients[k] = ClientTasks(given, applied, applied, size, bool(member))
             self._next = max(self._next, given + 1)

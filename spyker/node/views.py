@@ -1,7 +1,7 @@
-"""Who the servers are: a list with a number, its *epoch*. There is one list for each epoch, and one token at most.
+"""Views: the membership of one epoch. There is one view for each epoch, and at most one token.
 
-A member is known by its number and by its *lineage*, a name that was made at random when its state began. So a machine
-that lost its disk, and one that was put in the place of another, is somebody else under the same number.
+A member is identified by its number and its *lineage*, a random name that was made with its state. So a server that
+lost its disk, or replaced another one, is a different member under the same number.
 """
 
 from __future__ import annotations
@@ -12,9 +12,9 @@ from typing import Annotated, Any, TypeAlias
 import msgspec
 
 ANYBODY = ""
-"""The lineage of a member of the first list: whoever comes first under its number, as each of the others sees it."""
+"""The lineage of a member of the first view: each server accepts the first lineage that it meets."""
 NOBODY = "?"
-"""The lineage of a member that was announced and has not come yet."""
+"""The lineage of a member that was announced and has not joined yet."""
 LONGEST = 256
 Number: TypeAlias = Annotated[int, msgspec.Meta(ge=0, lt=1 << 16)]
 Text: TypeAlias = Annotated[str, msgspec.Meta(max_length=LONGEST)]
@@ -22,40 +22,40 @@ Epoch: TypeAlias = Annotated[int, msgspec.Meta(ge=0, lt=1 << 20)]
 
 
 class Member(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """One server."""
+    """A member of a view."""
 
     lineage: Text = ANYBODY
     address: Text = ""
-    """Where other servers reach it; nothing: where their configurations say."""
+    """Address for other servers; if empty, the one in their configurations."""
     learner: bool = True
-    """Whether it has clients."""
+    """Whether it has clients. HierFAVG's cloud has none."""
 
 
 class View(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The servers of one epoch."""
+    """The membership of one epoch."""
 
     epoch: Epoch
     members: Annotated[dict[Number, Member], msgspec.Meta(max_length=1 << 12)]
     leader: Number
-    """Who makes the token of this epoch."""
+    """The server that makes the token of this epoch."""
 
     @property
     def voters(self) -> list[int]:
-        """Those who decide on the next list: all but those who have yet to come."""
+        """The members that vote on the next view: all that have joined."""
         return [i for i, member in sorted(self.members.items()) if member.lineage != NOBODY]
 
     @property
     def ring(self) -> list[int]:
-        """Those who have clients, in the order in which the token passes them."""
+        """The members with clients, in the order of the token."""
         return [i for i, member in sorted(self.members.items()) if member.learner]
 
     def majority(self, servers: Any) -> bool:
-        """Whether these are more than half of the voters."""
+        """Return whether these are more than half of the voters."""
         voters = self.voters
         return 2 * len(set(servers).intersection(voters)) > len(voters)
 
     def following(self, leader: int, change: MembershipChange | None = None) -> View:
-        """The next list: with this change, or the same with a new token."""
+        """Return the next view: with a change, or the same with a new token."""
         members = dict(self.members)
         if change is not None and change.member is None:
             members.pop(change.server, None)
@@ -66,12 +66,12 @@ class View(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 @dataclass(frozen=True, slots=True)
 class MembershipChange:
-    """What somebody wants changed: the entry of one server; ``None``: it goes."""
+    """A change of one server's entry; ``None`` removes it."""
 
     server: int
     member: Member | None
 
 
 def first_view(learners: Any, servers: Any) -> View:
-    """The list with which everything begins."""
+    """Return the view of epoch 0."""
     return View(0, {i: Member(learner=i in learners) for i in servers}, 0)

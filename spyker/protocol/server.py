@@ -176,6 +176,10 @@ class Server(ABC):
         """How many servers have clients."""
         return len(self.ring)
 
+    def use_lease(self, may_lead: Callable[[], bool]) -> None:
+        """Ask ``may_lead`` before the token is used: whether a majority of the servers still grants that."""
+        self._may_lead = may_lead
+
     def start(self) -> Iterator[Action]:
         """Yield the first actions, once, before anything is handled: W⁰ goes to every client."""
         model = self.model(self.rate)

@@ -35,11 +35,27 @@ from spyker.node.effects import (
     WelcomeClient,
     WriteFact,
 )
+from spyker.node.events import (
+    ClientConnected,
+    ClientDisconnected,
+    ClientLeft,
+    ControlReceived,
+    Event,
+    MembershipChangeRequested,
+    PeerAcknowledged,
+    PeerConnected,
+    PeerHelloReceived,
+    PeerMessageReceived,
+    RejectedByPeer,
+    Resume,
+    Start,
+    UpdateReceived,
+)
 from spyker.node.inbox import NodeOptions
-from spyker.node.membership import OPERATOR, Membership
+from spyker.node.membership import Membership
 from spyker.node.node import Node
+from spyker.node.node_clock import NodeClock
 from spyker.node.outbox import OutboxEntry
-from spyker.node.paxos import Proposal
 from spyker.node.pending_update import PendingTask, PendingUpdate
 from spyker.node.rejection import Rejection
 from spyker.node.task_tokens import TaskTokens
@@ -70,6 +86,8 @@ class SimPeerConnection:
 
     sender: SimProcess
     receiver: SimProcess
+    sent: int
+    """Number of the last message that was sent over it, or that the receiver had before."""
     open: bool = True
 
 
@@ -114,8 +132,7 @@ class ClusterSimulation(Simulation):
         """At time 0 every process begins, and its clients and all other servers are there."""
         for i in self.places.servers:
             self.processors.append(self._process(i))
-            self.processors[i].node.begin()
-            self.processors[i].go_on()
+            self._step(self.processors[i], Start(now=self.processors[i].now()))
             for k in self.places.clients_of(i):
                 self._connect(k, None)
         self._link_all(self.places.servers, at=self.clock.now)
@@ -162,8 +179,7 @@ class ClusterSimulation(Simulation):
         second = self.processors[server] = self._process(server)
         checkpoint = self.disks[server].read()
         assert checkpoint is not None
-        second.node.resume(*checkpoint)
-        second.go_on()
+        self._step(second, Resume(*checkpoint, now=second.now()))
         for link in self._peer_links.values():
             if first in (link.sender, link.receiver):
                 link.open = False  # whoever comes again is believed to have come back
@@ -179,10 +195,9 @@ class ClusterSimulation(Simulation):
             return
         if receiver.alive and receiver.backlog is None and (i, j) not in self._cuts:
             try:
-                receiver.node.admit_peer(process.node.handshake(j), b"", b"")
+                receiver.step(PeerHelloReceived(process.node.handshake(j), b"", b"", now=receiver.now()))
             except Rejection as rejection:
-                self.refused[rejection.reason] += 1
-                process.node.peer_rejected(j, rejection)
+                self._reject_call(process, j, rejection)
             self._both_go_on(process, receiver)
         self.clock.at(self.clock.now + self.reconnect, self._come_back, process, j)
 
@@ -197,9 +212,9 @@ class ClusterSimulation(Simulation):
         process.longest = before.longest
         if checkpoint is None:
             self._forget(server, 0)
-            process.node.begin()
+            process.step(Start(now=process.now()))
         else:
-            process.node.resume(*checkpoint)
+            process.step(Resume(*checkpoint, now=process.now()))
             version = process.server.version
             self.sink(self.clock.now, ServerResumed(server, version, self._forget(server, version)), None)
         process.go_on()
@@ -208,13 +223,11 @@ class ClusterSimulation(Simulation):
 
     def change(self, by: int, server: int, *, remove: bool = False) -> None:
         """Somebody tells a server that another one's place is vacant, or that there shall be none."""
-        node = self.processors[by].node
-        now = node.view.members.get(server)
-        if now is not None or not remove:
-            change = MembershipChange(
-                server, None if remove else Member(NOBODY, learner=server in self.places.learners)
-            )
-            node.membership.request(Proposal(OPERATOR, change, now))
+        process = self.processors[by]
+        before = process.node.view.members.get(server)
+        if before is not None or not remove:
+            member = None if remove else Member(NOBODY, learner=server in self.places.learners)
+            process.step(MembershipChangeRequested(MembershipChange(server, member), before, now=process.now()))
 
     def replace(self, by: int, server: int) -> None:
         """A server and its disk are gone for ever; somebody has it replaced, and starts another."""
@@ -240,8 +253,7 @@ class ClusterSimulation(Simulation):
         for k, session in enumerate(self.sessions):
             if session is not None and session.open and (session.process.node.id, self._region(k)) == (server, region):
                 session.open = False
-                session.process.node.disconnect_client(k, session)
-                session.process.go_on()
+                self._step(session.process, ClientDisconnected(k, session, now=session.process.now()))
 
     def heal_region(self, server: int, region: int) -> None:
         """Let messages pass between a server and the clients in a region again."""
@@ -282,8 +294,7 @@ class ClusterSimulation(Simulation):
         session, self.sessions[client] = self.sessions[client], None
         if session is not None and session.open:
             session.open = False
-            session.process.node.remove_client(client, session)
-            session.process.go_on()
+            self._step(session.process, ClientLeft(client, session, now=session.process.now()))
 
     def come(self, client: int, server: int) -> None:
         """A client that belongs to nobody comes to a server."""
@@ -299,14 +310,14 @@ class ClusterSimulation(Simulation):
     # --- Processes ---------------------------------------------------------------------------------------------------
 
     def _process(self, i: int, *, new: bool = False) -> SimProcess:
-        disk = self.disks[i]
+        disk, clock = self.disks[i], NodeClock(self.now_at(i)())
         disk.incarnation += 1
         membership = Membership(
             i,
             self.first,
-            self.now_at(i),
+            clock,
             lineage=disk.lineage,
-            life=ProcessIncarnation(disk.incarnation, f"{next(self._lives):08}"),
+            incarnation=ProcessIncarnation(disk.incarnation, f"{next(self._lives):08}"),
             former=disk.former,
             new=new,
             suspect_after=self.suspect_after,
@@ -318,6 +329,7 @@ class ClusterSimulation(Simulation):
             TaskTokens(disk.secret, disk.incarnation),
             replace(self.rules, lineage=disk.lineage, wait_for=len(self.places.clients_of(i))),
             membership=membership,
+            clock=clock,
         )
         return self.process_kind(self, node, disk, self.build(i, {}))
 
@@ -335,8 +347,13 @@ class ClusterSimulation(Simulation):
         self.updates -= len(lost)
         return len(lost)
 
+    def _step(self, process: SimProcess, event: Event) -> None:
+        """Pass an event to a process's node, and carry out what follows."""
+        process.step(event)
+        process.go_on()
+
     def carry_out(self, process: SimProcess, effect: Effect) -> None:
-        """Do what a node asks for that concerns others than its process."""
+        """Carry out an effect that concerns clients or other processes."""
         now, i = self.clock.now, process.node.id
         match effect:
             case SendTask(session, _, message):
@@ -403,24 +420,29 @@ class ClusterSimulation(Simulation):
             return None
         if sender.later(self._link, i, j) or receiver.later(self._link, i, j):
             return None
+        now = sender.now()
         try:
-            received = receiver.node.admit_peer(hello or sender.node.handshake(j), b"", b"")
+            receiver.step(PeerHelloReceived(hello or sender.node.handshake(j), b"", b"", now=receiver.now()))
         except Rejection as rejection:
-            self.refused[rejection.reason] += 1
-            sender.node.peer_rejected(j, rejection)
+            self._reject_call(sender, j, rejection)
         else:
+            received = receiver.node.received.get(i, 0)
             try:
-                sender.node.peer_connected(j, receiver.node.handshake(i), received, self.now_at(i)())
+                sender.step(PeerConnected(j, receiver.node.handshake(i), received, now, now=now))
             except Rejection as rejection:
-                self.refused[rejection.reason] += 1
-                receiver.node.peer_rejected(i, rejection)
+                self._reject_call(receiver, i, rejection)
             else:
-                sender.node.outboxes[j].acknowledge(receiver.node.acknowledged.get(i, 0))
-                self._peer_links[i, j] = SimPeerConnection(sender, receiver)
+                sender.step(PeerAcknowledged(j, receiver.node.acknowledged.get(i, 0), now=now))
+                self._peer_links[i, j] = SimPeerConnection(sender, receiver, received)
                 self._tell(i, j)
                 return self._both_go_on(sender, receiver)
         self.clock.at(self.clock.now + self.reconnect, self._link, i, j)
         return self._both_go_on(sender, receiver)
+
+    def _reject_call(self, process: SimProcess, by: int, rejection: Rejection) -> None:
+        """Count the rejection of a process by another server, and let the process know of it."""
+        self.refused[rejection.reason] += 1
+        process.step(RejectedByPeer(by, rejection.reason, rejection.detail, now=process.now()))
 
     def _both_go_on(self, sender: SimProcess, receiver: SimProcess) -> None:
         for process in (sender, receiver):
@@ -429,22 +451,24 @@ class ClusterSimulation(Simulation):
 
     def _control_arrives(self, link: SimPeerConnection, message: ControlMessage) -> None:
         if link.open and not link.receiver.later(self._control_arrives, link, message):
-            link.receiver.node.receive_control(link.sender.node.id, message)
-            link.receiver.go_on()
+            receiver = link.receiver
+            self._step(receiver, ControlReceived(link.sender.node.id, message, now=receiver.now()))
 
     def _tell(self, i: int, j: int) -> None:
         link = self._peer_links.get((i, j))
         if link is None or not link.open:
             return
-        while (posted := link.sender.node.next_for(j)) is not None:
+        while (posted := link.sender.node.next_for(j, link.sent)) is not None:
+            link.sent = posted.sequence
             arrival = self.links.between(self.clock.now, i, j, self._size(posted.message))
             self.clock.at(arrival, self._told, link, posted)
 
     def _told(self, link: SimPeerConnection, posted: OutboxEntry) -> None:
         if link.open and not link.receiver.later(self._told, link, posted):
-            i, j = link.sender.node.id, link.receiver.node.id
+            i, j, epoch = link.sender.node.id, link.receiver.node.id, link.sender.node.view.epoch
+            now = link.receiver.now()
             try:
-                link.receiver.node.receive_peer(i, posted.sequence, posted.message, epoch=link.sender.node.view.epoch)
+                link.receiver.step(PeerMessageReceived(i, posted.sequence, posted.message, epoch, now=now))
             except Rejection as rejection:
                 self.refused[rejection.reason] += 1
                 link.open = False
@@ -453,9 +477,7 @@ class ClusterSimulation(Simulation):
 
     def _acknowledged(self, link: SimPeerConnection, sequence: int) -> None:
         if link.open and not link.sender.later(self._acknowledged, link, sequence):
-            box = link.sender.node.outboxes.get(link.receiver.node.id)
-            if box is not None:
-                box.acknowledge(sequence)
+            link.sender.step(PeerAcknowledged(link.receiver.node.id, sequence, now=link.sender.now()))
 
     # --- Servers and clients -----------------------------------------------------------------------------------------
 
@@ -474,8 +496,8 @@ class ClusterSimulation(Simulation):
         process = self.processors[home]
         if process.alive and not process.later(self._connect, k, None):
             session = self.sessions[k] = SimSession(k, process)
-            process.node.connect_client(k, session, self.sizes(k), self.holdings[k].connect(home))
-            process.go_on()
+            held_token = self.holdings[k].connect(home)
+            self._step(process, ClientConnected(k, session, self.sizes(k), held_token, now=process.now()))
             self._depart(k, None)
 
     def _welcomed(self, session: SimSession, keep: bool) -> None:
@@ -487,7 +509,7 @@ class ClusterSimulation(Simulation):
     def _task_arrives(self, session: SimSession, task: SendTask) -> None:
         k = session.client
         if session.open and not self.excluded(k):
-            held = self.holdings[k].assigned(session.process.node.id, task.ticket, task.message)
+            held = self.holdings[k].assigned(session.process.node.id, task.task_token, task.message)
             self._train(k, held.order, self._training_ends, (k, held))
 
     def _training_ends(self, trainee: tuple[int, PendingTask], job: TrainJob) -> None:
@@ -522,10 +544,11 @@ class ClusterSimulation(Simulation):
     def _answer_arrives(self, session: SimSession, offered: tuple[bytes, ClientMessage]) -> None:
         if not session.open or session.process.later(self._answer_arrives, session, offered):
             return
-        ticket, answer = offered
-        node = session.process.node
+        token, update = offered
+        process, k = session.process, session.client
         try:
-            node.receive_update(session.client, node.verify_token(session.client, ticket).number, answer)
+            number = process.node.verify_token(k, token).number
+            process.step(UpdateReceived(k, number, update, now=process.now()))
         except Rejection as rejection:
             self.refused[rejection.reason] += 1
-        session.process.go_on()
+        process.go_on()

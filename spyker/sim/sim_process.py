@@ -8,9 +8,10 @@ from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
 from spyker.node.effects import Effect, SaveCheckpoint
+from spyker.node.events import CheckpointFailed, CheckpointSaved, TimerFired
 from spyker.node.node import Node
+from spyker.node.node_driver import NodeDriver
 from spyker.protocol.codec import Array
-from spyker.protocol.messages import StartTimer, StopTimer
 from spyker.protocol.server import Server, Work
 from spyker.sim.clock import Clock
 from spyker.sim.processor import QueueServer
@@ -78,17 +79,22 @@ class ProcessEnvironment(Protocol):
     clock: Clock
     costs: Mapping[Work, float]
 
+    def now_at(self, server: int) -> Callable[[], float]:
+        """Return the clock of a server."""
+
     def carry_out(self, process: SimProcess, effect: Effect) -> None:
-        """Do what concerns others than the process itself."""
+        """Carry out an effect that concerns clients or other processes."""
 
 
-class SimProcess(QueueServer):
-    """Drives a node until it is killed."""
+class SimProcess(QueueServer, NodeDriver):
+    """Drives a node in virtual time, until it is killed."""
 
     def __init__(self, world: ProcessEnvironment, node: Node, disk: SimDisk, blank: Server) -> None:
         """``blank`` stands for the server while it waits for its first clients."""
-        super().__init__(world.clock, world.costs)
-        self.world, self.node, self.disk = world, node, disk
+        QueueServer.__init__(self, world.clock, world.costs)
+        NodeDriver.__init__(self, node)
+        self.world, self.disk = world, disk
+        self._now = world.now_at(node.id)
         self.alive = True
         self.backlog: list[tuple[Callable[..., None], tuple[Any, ...]]] | None = None  # of one that was stopped
         self.timers = SimTimers(world.clock, self._ring)
@@ -98,6 +104,10 @@ class SimProcess(QueueServer):
     def server(self) -> Server:
         """The server as it is, or was when the process was killed."""
         return self.node.server or self._blank
+
+    def now(self) -> float:
+        """Return the time on this server's clock."""
+        return self._now()
 
     def kill(self) -> None:
         """Nothing happens here any more."""
@@ -123,48 +133,49 @@ class SimProcess(QueueServer):
         return self.backlog is not None
 
     def go_on(self) -> None:
-        """The node was told something: do what it asks for, and serve what waits."""
+        """Carry out the node's effects and handle what waits in its inbox."""
         if self.later(self.go_on):
             return
         self.longest = max(self.longest, self.node.waiting)
-        self._carry_out()
+        self.carry_out()
         if not self.busy:
             self._serve()
 
     def _ring(self, timer: str) -> None:
         if self.later(self._ring, timer):
             return
-        self.node.expire(timer)
+        self.step(TimerFired(timer, now=self.now()))
         self.go_on()
 
     def _next(self) -> Work | None:
         return self.node.work() if self.node.ready else None
 
     def _handle(self) -> None:
-        self.node.finish(self.node.compute())
+        self.handle_next()
         self.longest = max(self.longest, self.node.waiting)
-        self._carry_out()
+        self.carry_out()
 
     def done(self, _a: None, _b: None) -> None:
         """The cost of the first message has elapsed, if the process is still there."""
         if self.alive and not self.later(self.done, None, None):
             super().done(None, None)
 
-    def _carry_out(self) -> None:
-        while effects := self.node.take_effects():
-            for effect in effects:
-                if isinstance(effect, SaveCheckpoint):
-                    self._save(effect)
-                elif isinstance(effect, StartTimer):
-                    self.timers.start(effect.timer, effect.seconds)
-                elif isinstance(effect, StopTimer):
-                    self.timers.stop(effect.timer)
-                else:
-                    self.world.carry_out(self, effect)
+    def start_timer(self, timer: str, seconds: float) -> None:
+        """Start or restart a timer on the virtual clock."""
+        self.timers.start(timer, seconds)
+
+    def stop_timer(self, timer: str) -> None:
+        """Stop a timer."""
+        self.timers.stop(timer)
+
+    def perform(self, effect: Effect) -> None:
+        """Leave it to the simulation."""
+        self.world.carry_out(self, effect)
 
     # --- Checkpoints -------------------------------------------------------------------------------------------------
 
-    def _save(self, checkpoint: SaveCheckpoint) -> None:
+    def save(self, checkpoint: SaveCheckpoint) -> None:
+        """Write a checkpoint, which takes as long as the disk says."""
         if self.disk.seconds > 0:
             self.clock.at(self.clock.now + self.disk.seconds, self._written, checkpoint, None)
         else:
@@ -172,12 +183,12 @@ class SimProcess(QueueServer):
 
     def _written(self, checkpoint: SaveCheckpoint, _b: None) -> None:
         if self.alive and not self.later(self._written, checkpoint, None):
-            self._write(checkpoint)  # one that was being written when the process was killed is none
+            self._write(checkpoint)  # a kill discards a checkpoint that is being written
             self.go_on()
 
     def _write(self, checkpoint: SaveCheckpoint) -> None:
         if self.disk.full:
-            self.node.save_failed()
+            self.step(CheckpointFailed(now=self.now()))
         else:
             self.disk.write(checkpoint)
-            self.node.saved()
+            self.step(CheckpointSaved(now=self.now()))

@@ -23,6 +23,7 @@ WITHOUT_A_TABLE = {
     "join",
     "certs",
     "export",
+    "replay",
     "race",
     "dash",
     "report",

@@ -20,7 +20,7 @@ import numpy as np
 from spyker.config.scenario import from_table
 from spyker.net import spyker_pb2 as pb
 from spyker.net.certificates import load_credential
-from spyker.net.channels import ATTEND, channel, open_stream
+from spyker.net.channels import CLIENTS_CONNECT, channel, open_stream
 from spyker.net.frames import PROTOCOL, send, split
 from spyker.net.local_cluster import LocalCluster, free_ports
 from spyker.net.server_config import learning_digest
@@ -113,18 +113,18 @@ class Deployed(LocalCluster):
 
 
 class Given(NamedTuple):
-    """A task that a server gave. Its ticket is opaque to clients, but not to a test."""
+    """A task that a server gave. Its token is opaque to clients, but not to a test."""
 
-    ticket: bytes
+    token: bytes
 
     @property
     def said(self) -> TaskToken:
-        """What the ticket says."""
-        return TaskToken._make(SAID.unpack(self.ticket[: SAID.size]))
+        """What the token says."""
+        return TaskToken._make(SAID.unpack(self.token[: SAID.size]))
 
     def forged(self, **changes: Any) -> bytes:
-        """A ticket that says something else."""
-        return SAID.pack(*self.said._replace(**changes)) + self.ticket[SAID.size :]
+        """A token that says something else."""
+        return SAID.pack(*self.said._replace(**changes)) + self.token[SAID.size :]
 
 
 class Speaker:
@@ -157,7 +157,7 @@ class Speaker:
         """The task that comes next."""
         frame = await self.read()
         assert frame.WhichOneof("body") == "assignment"
-        return Given(frame.assignment.ticket)
+        return Given(frame.assignment.task_token)
 
     async def enter(self) -> Given:
         """Say Hello and receive a task."""
@@ -165,16 +165,16 @@ class Speaker:
         assert (await self.read()).WhichOneof("body") == "welcome"
         return await self.task()
 
-    def reply(self, ticket: bytes, weights: Any = None) -> tuple[pb.Answer, list[Any]]:
+    def reply(self, token: bytes, weights: Any = None) -> tuple[pb.Update, list[Any]]:
         """An answer to a task, and the weights that follow it."""
         vector = np.ones(self.parameters, np.float32) if weights is None else np.asarray(weights, np.float32)
-        answer = pb.Answer(ticket=ticket)
+        answer = pb.Update(task_token=token)
         return answer, fill(answer.content, Update(vector, 0.0, 0), echoed=False)
 
-    async def answer(self, ticket: bytes, weights: Any = None) -> None:
+    async def answer(self, token: bytes, weights: Any = None) -> None:
         """Answer a task."""
-        answer, arrays = self.reply(ticket, weights)
-        await send(self.stream.write, pb.Frame(answer=answer).SerializeToString(), arrays)
+        answer, arrays = self.reply(token, weights)
+        await send(self.stream.write, pb.Frame(update=answer).SerializeToString(), arrays)
 
     async def rejection(self) -> tuple[str, str]:
         """How the server ended the stream."""
@@ -195,7 +195,7 @@ async def speaking(
     secret = credential or load_credential(deployed.folder / "certs" / f"client-{client}" / "credential")
     authority = grpc.ssl_channel_credentials((certs / "ca.pem").read_bytes())
     async with channel(deployed.addresses[server], 10.0, authority) as connection:
-        stream = open_stream(connection, ATTEND, [("authorization", f"Bearer {secret}")])
+        stream = open_stream(connection, CLIENTS_CONNECT, [("authorization", f"Bearer {secret}")])
         try:
             yield Speaker(deployed, client, stream)
         finally:

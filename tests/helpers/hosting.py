@@ -15,7 +15,7 @@ from deployment import table
 from spyker.config.scenario import from_table
 from spyker.net import spyker_pb2 as pb
 from spyker.net.buffer_pool import BufferPool
-from spyker.net.channels import ATTEND, channel, handler, open_stream
+from spyker.net.channels import CLIENTS_CONNECT, channel, handler, open_stream
 from spyker.net.checkpoints import Checkpoints
 from spyker.net.client_port import ClientLimits, ClientPort
 from spyker.net.driver import Driver
@@ -68,12 +68,12 @@ async def at_the_port(driver: Driver, limits: ClientLimits | None = None, **hell
     """A stream, in plaintext, of client 0 that has said Hello."""
     port = ClientPort(driver, Sizes(PARAMETERS, 1), Update, None, limits or ClientLimits())
     server = grpc.aio.server()
-    server.add_generic_rpc_handlers((handler(ATTEND, port.attend),))
+    server.add_generic_rpc_handlers((handler(CLIENTS_CONNECT, port.attend),))
     number = server.add_insecure_port("127.0.0.1:0")
     await server.start()
     watch = asyncio.create_task(port.watch())
     async with channel(f"127.0.0.1:{number}", 10.0, None) as connection:
-        stream = open_stream(connection, ATTEND)
+        stream = open_stream(connection, CLIENTS_CONNECT)
         greeting = pb.Hello(**{"protocol": PROTOCOL, "client": 0, "size": 1} | hello)
         await stream.write(pb.Frame(hello=greeting).SerializeToString())
         try:

@@ -15,7 +15,7 @@ from spyker.cli.main import main
 from spyker.net import spyker_pb2 as pb
 from spyker.net.certificate_authority import Authority
 from spyker.net.certificate_issuing import make_deployment
-from spyker.net.channels import LINK, channel, open_stream
+from spyker.net.channels import PEERS_CONNECT, channel, open_stream
 from spyker.net.frames import FRAME_LIMIT, PROTOCOL
 from spyker.node.control_messages import PeerHandshake, ProcessIncarnation, to_json
 
@@ -45,7 +45,7 @@ def refused(server: Deployed, reason: str, attack: Attack, *, client: int = 0, c
             assert details.startswith(reason) or code == "CANCELLED"
             until(lambda: server.metric("refusals_total", reason=reason) == refusals + 1)
             assert server.metric("updates_total") == updates
-            await honest.answer(task.ticket)
+            await honest.answer(task.token)
             following = await honest.task()
             assert following.said.version == task.said.version + 1, "an honest answer is the only one that counts"
 
@@ -57,17 +57,17 @@ def test_an_answer_is_taken_once(server: Deployed) -> None:
     async def scene() -> None:
         async with speaking(server, 2) as client:
             task = await client.enter()
-            await client.answer(task.ticket)
+            await client.answer(task.token)
             following = await client.task()
             updates = server.metric("updates_total")
-            await client.answer(task.ticket)
+            await client.answer(task.token)
             assert await client.rejection() == (
                 "INVALID_ARGUMENT",
                 f"replayed: task {task.said.number} has been answered already",
             )
             assert server.metric("updates_total") == updates
         async with speaking(server, 2) as client:  # it comes back and offers the same thing again
-            client.hello.holding = task.ticket
+            client.hello.held_token = task.token
             await client.say(hello=client.hello)
             assert not (await client.read()).welcome.keep
             again = await client.task()
@@ -88,7 +88,7 @@ def test_a_task_that_was_never_given(server: Deployed) -> None:
 def test_the_task_of_another_client(server: Deployed) -> None:
     async def scene() -> None:
         async with speaking(server, 0) as one, speaking(server, 2) as other:
-            stolen = (await one.enter()).ticket
+            stolen = (await one.enter()).token
             await other.enter()
             await other.answer(stolen)
             code, details = await other.rejection()
@@ -117,18 +117,18 @@ def test_a_ticket_of_another_form(server: Deployed, ticket: bytes) -> None:
 
 def test_a_message_that_no_client_sends(server: Deployed) -> None:
     async def strange(client: Speaker) -> None:
-        answer, _ = client.reply((await client.enter()).ticket)
+        answer, _ = client.reply((await client.enter()).token)
         answer.content.kind = "token"
-        await client.say(answer=answer)
+        await client.say(update=answer)
 
     refused(server, "malformed", strange)
 
 
 def test_a_field_that_the_message_does_not_have(server: Deployed) -> None:
     async def talkative(client: Speaker) -> None:
-        answer, arrays = client.reply((await client.enter()).ticket)
+        answer, arrays = client.reply((await client.enter()).token)
         answer.content.fields = b'{"weight": 1000}'
-        await client.say(answer=answer, chunk=arrays[0].tobytes())
+        await client.say(update=answer, chunk=arrays[0].tobytes())
 
     refused(server, "malformed", talkative)
 
@@ -136,7 +136,7 @@ def test_a_field_that_the_message_does_not_have(server: Deployed) -> None:
 def test_a_task_that_another_one_took_the_place_of(server: Deployed) -> None:
     async def scene() -> None:
         async with speaking(server, 0) as client:
-            old = (await client.enter()).ticket
+            old = (await client.enter()).token
         async with speaking(server, 0) as client:
             await client.enter()
             await client.answer(old)
@@ -150,28 +150,28 @@ def test_weights_that_are_not_finite(server: Deployed, value: float) -> None:
     async def poison(client: Speaker) -> None:
         weights = np.ones(client.parameters, np.float32)
         weights[3] = value
-        await client.answer((await client.enter()).ticket, weights)
+        await client.answer((await client.enter()).token, weights)
 
     refused(server, "not-finite", poison)
 
 
 def test_weights_beyond_the_norm_limit(server: Deployed) -> None:
     async def giant(client: Speaker) -> None:
-        await client.answer((await client.enter()).ticket, np.full(client.parameters, 1e3))
+        await client.answer((await client.enter()).token, np.full(client.parameters, 1e3))
 
     refused(server, "norm", giant)
 
 
 def test_too_many_weights(server: Deployed) -> None:
     async def oversized(client: Speaker) -> None:
-        await client.answer((await client.enter()).ticket, np.ones(client.parameters + 1))
+        await client.answer((await client.enter()).token, np.ones(client.parameters + 1))
 
     refused(server, "oversized", oversized)
 
 
 def test_too_few_weights(server: Deployed) -> None:
     async def truncated(client: Speaker) -> None:
-        ticket = (await client.enter()).ticket
+        ticket = (await client.enter()).token
         await client.answer(ticket, np.ones(client.parameters - 1))
         await client.stream.done_writing()
 
@@ -180,7 +180,7 @@ def test_too_few_weights(server: Deployed) -> None:
 
 def test_a_message_that_another_one_cuts_short(server: Deployed) -> None:
     async def cut_short(client: Speaker) -> None:
-        ticket = (await client.enter()).ticket
+        ticket = (await client.enter()).token
         await client.answer(ticket, np.ones(client.parameters - 1))
         await client.answer(ticket)
 
@@ -192,11 +192,11 @@ def test_a_connection_that_breaks_in_the_middle_of_a_message(server: Deployed) -
         refusals = server.metric("refusals_total", reason="truncated")
         async with speaking(server, 1) as honest, speaking(server, 0) as client:
             task = await honest.enter()
-            await client.answer((await client.enter()).ticket, np.ones(client.parameters - 1))
+            await client.answer((await client.enter()).token, np.ones(client.parameters - 1))
             await asyncio.sleep(0.1)  # the server must be in the middle of reading it; there is no way to see that
             client.stream.cancel()
             until(lambda: server.metric("refusals_total", reason="truncated") == refusals + 1)
-            await honest.answer(task.ticket)
+            await honest.answer(task.token)
             assert (await honest.task()).said.version == task.said.version + 1
 
     asyncio.run(scene())
@@ -204,8 +204,8 @@ def test_a_connection_that_breaks_in_the_middle_of_a_message(server: Deployed) -
 
 def test_bytes_that_are_no_weights(server: Deployed) -> None:
     async def odd(client: Speaker) -> None:
-        answer, _ = client.reply((await client.enter()).ticket)
-        await client.say(chunk=b"123", answer=answer)
+        answer, _ = client.reply((await client.enter()).token)
+        await client.say(chunk=b"123", update=answer)
 
     refused(server, "malformed", odd)
 
@@ -220,8 +220,8 @@ def test_bytes_that_are_no_frame(server: Deployed) -> None:
 
 def test_a_frame_beyond_the_size_limit(server: Deployed) -> None:
     async def oversized(client: Speaker) -> None:
-        answer, _ = client.reply((await client.enter()).ticket)
-        await client.say(chunk=bytes(FRAME_LIMIT), answer=answer)
+        answer, _ = client.reply((await client.enter()).token)
+        await client.say(chunk=bytes(FRAME_LIMIT), update=answer)
 
     refused(server, "oversized", oversized)
 
@@ -242,7 +242,7 @@ def test_another_layout(server: Deployed) -> None:
         client.hello.layout = bytes(32)
         await client.say(hello=client.hello)
 
-    refused(server, "agreement", other, code="FAILED_PRECONDITION")
+    refused(server, "mismatch", other, code="FAILED_PRECONDITION")
 
 
 def test_another_version_of_the_protocol(server: Deployed) -> None:
@@ -250,7 +250,7 @@ def test_another_version_of_the_protocol(server: Deployed) -> None:
         client.hello.protocol += 1
         await client.say(hello=client.hello)
 
-    refused(server, "agreement", newer, code="FAILED_PRECONDITION")
+    refused(server, "mismatch", newer, code="FAILED_PRECONDITION")
 
 
 def test_another_scenario(server: Deployed) -> None:
@@ -258,7 +258,7 @@ def test_another_scenario(server: Deployed) -> None:
         client.hello.learning = bytes(32)
         await client.say(hello=client.hello)
 
-    refused(server, "agreement", other, code="FAILED_PRECONDITION")
+    refused(server, "mismatch", other, code="FAILED_PRECONDITION")
 
 
 def test_the_credential_of_another_client(server: Deployed) -> None:
@@ -290,7 +290,7 @@ def test_a_credential_that_was_renewed_ends_the_connection_of_the_old_one(tmp_pa
                 task = await other.enter()
                 assert main(["certs", str(tmp_path / "certs"), "--renew", "client-0"]) == 0
                 assert "credential: it was taken back" in (await old.rejection())[1]
-                await other.answer(task.ticket)
+                await other.answer(task.token)
                 await other.task()  # nobody else is sent away
                 async with speaking(server, 0) as new:
                     await new.enter()
@@ -344,10 +344,10 @@ def test_servers_know_each_other_by_their_certificates(tmp_path: Path) -> None:
             authority = (certs / "ca.pem").read_bytes()
             credentials = grpc.ssl_channel_credentials(authority, *(chain or ()))
             async with channel(f"127.0.0.1:{port}", 10.0, credentials) as connection:
-                stream = open_stream(connection, LINK)
+                stream = open_stream(connection, PEERS_CONNECT)
                 try:
                     greeting = to_json(PeerHandshake(server, "life", ProcessIncarnation(1), 0, None))
-                    hello = pb.PeerHello(protocol=PROTOCOL, greeting=greeting)
+                    hello = pb.PeerHello(protocol=PROTOCOL, handshake=greeting)
                     await stream.write(pb.Frame(peer_hello=hello).SerializeToString())
                     await stream.read()
                 except grpc.aio.AioRpcError as error:
@@ -359,7 +359,7 @@ def test_servers_know_each_other_by_their_certificates(tmp_path: Path) -> None:
             assert (await greet(theirs, 1)).startswith("UNAVAILABLE"), "another authority"
             assert (await greet([expired[1], expired[0]], 1)).startswith("UNAVAILABLE"), "expired"
             assert "certificate of server 1" in await greet(mine, 0), "another server's"
-            assert "agreement" in await greet(mine, 1), "the right certificate, and another scenario"
+            assert "mismatch" in await greet(mine, 1), "the right certificate, and another scenario"
 
         asyncio.run(scene())
 

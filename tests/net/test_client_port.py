@@ -29,7 +29,7 @@ def test_claims_of_data_beyond_measure_are_refused(tmp_path: Path, size: int, mo
     async def scene() -> None:
         driver = make_driver(tmp_path, wait_for=2, most_data=most or MOST_DATA)
         async with at_the_port(driver, size=size) as stream:
-            assert "FAILED_PRECONDITION agreement" in await ending(stream)
+            assert "FAILED_PRECONDITION mismatch" in await ending(stream)
         assert driver.node.sessions == {}
         driver.close()
 
@@ -42,7 +42,7 @@ def test_claims_of_data_up_to_the_limit_are_believed(tmp_path: Path, size: int, 
         driver = make_driver(tmp_path, wait_for=2, most_data=most or MOST_DATA)
         async with at_the_port(driver, size=size) as stream:
             assert pb.Frame.FromString(await stream.read()).HasField("welcome")
-            assert driver.node.task_tokens.entry(0).size == size
+            assert driver.node.clients[0].size == size
         driver.close()
 
     asyncio.run(scene())
@@ -56,9 +56,9 @@ def test_a_client_that_trickles_is_disconnected(tmp_path: Path) -> None:
         driver.begin()
         async with at_the_port(driver, ClientLimits(stall=1.0)) as stream:
             await stream.read()  # the welcome
-            ticket = pb.Frame.FromString(await stream.read()).assignment.ticket
-            answer = pb.Answer(ticket=ticket, content=pb.Content(kind=Update.kind, fields=b"{}"))
-            await stream.write(pb.Frame(chunk=bytes(4), answer=answer).SerializeToString())
+            token = pb.Frame.FromString(await stream.read()).assignment.task_token
+            answer = pb.Update(task_token=token, content=pb.Content(kind=Update.kind, fields=b"{}"))
+            await stream.write(pb.Frame(chunk=bytes(4), update=answer).SerializeToString())
             with contextlib.suppress(grpc.aio.AioRpcError, asyncio.InvalidStateError, grpc.aio.UsageError):
                 for _ in range(7):  # the model has 8 weights
                     await asyncio.sleep(0.3)

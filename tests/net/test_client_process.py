@@ -68,7 +68,7 @@ def test_clients_that_no_server_takes_are_named(tmp_path: Path) -> None:
         assert process.wait(60) == 1
         last = (tmp_path / "clients-0-2.log").read_text().splitlines()[-1]
         assert last.startswith("spyker: 3 of 3 clients failed. clients 0, 1, 2: ")
-        assert "agreement" in last
+        assert "mismatch" in last
         assert {line["client"] for line in deployment.log("clients-0-2", "client-failed")} == {0, 1, 2}
 
 

@@ -10,9 +10,11 @@ import pytest
 from deployment import table
 from hosting import make_driver
 
+from spyker.algorithms.builtin import ALGORITHMS
 from spyker.net import driver as module
 from spyker.net import spyker_pb2 as pb
 from spyker.net.driver import Driver
+from spyker.node.events import ClientConnected, ClientLeft, PeerConnected, PeerMessageReceived, UpdateReceived
 from spyker.protocol.codec import Array
 from spyker.protocol.messages import Update
 from spyker.protocol.server import Server
@@ -22,10 +24,10 @@ class Remembered:
     """The connection of a client that remembers its last task."""
 
     def __init__(self) -> None:
-        self.ticket = b""
+        self.token = b""
 
     def give(self, body: bytes, arrays: Sequence[Array], kind: str) -> None:
-        self.ticket = pb.Frame.FromString(body).assignment.ticket
+        self.token = pb.Frame.FromString(body).assignment.task_token
 
     def note(self, body: bytes) -> None:
         assert pb.Frame.FromString(body).HasField("welcome")
@@ -39,15 +41,14 @@ def begin(driver: Driver) -> dict[int, Remembered]:
     sessions = {k: Remembered() for k in range(3)}
     driver.begin()
     for k, session in sessions.items():
-        driver.node.connect_client(k, session, 1)
-    driver.go_on()
+        driver.deliver(ClientConnected(k, session, 1, now=driver.now()))
     return sessions
 
 
 def answer(driver: Driver, k: int, session: Remembered) -> None:
-    ticket = driver.node.verify_token(k, session.ticket)
-    driver.node.receive_update(k, ticket.number, Update(np.ones(8, np.float32), ticket.age, ticket.version))
-    driver.go_on()
+    token = driver.node.verify_token(k, session.token)
+    update = Update(np.ones(8, np.float32), token.age, token.version)
+    driver.deliver(UpdateReceived(k, token.number, update, now=driver.now()))
 
 
 @pytest.mark.parametrize("algorithm", ["fedavg", "fedasync"])
@@ -71,8 +72,7 @@ def test_no_answer_with_a_large_model_is_worked_on_in_the_loop(
         monkeypatch.setattr(kind, "handle", noted)
         for k, session in sessions.items():
             answer(driver, k, session)
-        driver.node.remove_client(2, sessions[2])
-        driver.go_on()
+        driver.deliver(ClientLeft(2, sessions[2], now=driver.now()))
         await driver.settle()
         assert not driver.failed.done()
         assert driver.recorder.updates == 3
@@ -91,7 +91,7 @@ def test_a_snapshot_waits_for_the_message_that_is_being_handled(
         driver = make_driver(tmp_path, wait_for=3)
         sessions = begin(driver)
         answer(driver, 0, sessions[0])
-        assert driver.node.computing
+        assert driver.node.handling
         assert (await driver.snapshot()).any(), "the model from before the update"
         await driver.settle()
         driver.close()
@@ -161,9 +161,45 @@ def test_a_server_that_cannot_be_made_ends_the_process(tmp_path: Path) -> None:
         driver = make_driver(tmp_path)
         driver.node._build = fails
         driver.begin()
-        driver.tell(driver.node.connect_client, 0, Remembered(), 1)
+        driver.deliver(ClientConnected(0, Remembered(), 1, now=driver.now()))
         with pytest.raises(ArithmeticError):
             driver.failed.result()
         driver.close()
+
+    asyncio.run(scene())
+
+
+@pytest.mark.parametrize("algorithm", [name for name, kind in ALGORITHMS.items() if kind.uses_token])
+def test_the_metric_follows_the_token_from_server_to_server(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, algorithm: str
+) -> None:
+    async def scene() -> None:
+        drivers = [make_driver(tmp_path / str(i), table(algorithm, (1, 1)), server=i) for i in range(2)]
+        sent = [0, 0]
+        sessions = [Remembered(), Remembered()]
+        holders: list[list[int]] = []
+        for k, driver in enumerate(drivers):
+            monkeypatch.setattr(driver, "now", lambda: 1.0)  # so that no lease expires
+            driver.begin()
+            driver.deliver(ClientConnected(k, sessions[k], 1, now=1.0))
+            driver.deliver(PeerConnected(1 - k, drivers[1 - k].node.handshake(k), 0, 1.0, now=1.0))
+        for _ in range(60):
+            for k, driver in enumerate(drivers):
+                answer(driver, k, sessions[k])
+                await driver.settle()
+                while (entry := driver.node.next_for(1 - k, sent[k])) is not None:
+                    sent[k] = entry.sequence
+                    peer = drivers[1 - k]
+                    peer.deliver(PeerMessageReceived(k, entry.sequence, entry.message, now=1.0))
+                    await peer.settle()
+                gauges = [
+                    d.metrics.registry.get_sample_value("spyker_token_held", {"server": str(i)})
+                    for i, d in enumerate(drivers)
+                ]
+                assert gauges == [d.node.server is not None and d.node.server.has_token for d in drivers]
+                holders.append([i for i, held in enumerate(gauges) if held])
+        assert {*map(tuple, holders)} >= {(0,), (1,)}, "it was at one server, and then at the other"
+        for driver in drivers:
+            driver.close()
 
     asyncio.run(scene())

@@ -15,7 +15,7 @@ from spyker.net.frames import CHUNK, FRAME_LIMIT, ChunkReceiver, Rejection, in_o
 
 SCHEMA = Path(frames.__file__).with_name("spyker.proto")
 CONTENT = pb.Content(kind="update", fields=b"{}")
-BODY = pb.Frame(answer=pb.Answer(ticket=b"ticket", content=CONTENT)).SerializeToString()
+BODY = pb.Frame(update=pb.Update(task_token=b"token", content=CONTENT)).SerializeToString()
 
 
 def test_the_generated_code_is_that_of_the_schema(tmp_path: Path) -> None:
@@ -49,7 +49,7 @@ def test_a_chunk_is_found_wherever_it_stands() -> None:
     found, frame = split(BODY + chunk)
     assert found == b"abc"
     assert frame is not None
-    assert frame.answer.ticket == b"ticket"
+    assert frame.update.task_token == b"token"
 
 
 @pytest.mark.parametrize(

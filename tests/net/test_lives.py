@@ -74,10 +74,10 @@ def test_an_answer_that_was_saved_is_not_applied_again(tmp_path: Path) -> None:
         async def before() -> tuple:
             async with speaking(deployment, 0) as saved, speaking(deployment, 1) as lost:
                 one, other = await saved.enter(), await lost.enter()
-                await saved.answer(one.ticket)
+                await saved.answer(one.token)
                 version = (await saved.task()).said.version
                 until(lambda: deployment.metric("saved_version") >= version)
-                return one.ticket, other.ticket
+                return one.token, other.token
 
         one, other = asyncio.run(before())
         server.kill()
@@ -86,14 +86,14 @@ def test_an_answer_that_was_saved_is_not_applied_again(tmp_path: Path) -> None:
 
         async def after() -> None:
             async with speaking(deployment, 0) as client:
-                client.hello.holding = one
+                client.hello.held_token = one
                 await client.say(hello=client.hello)
                 assert not (await client.read()).welcome.keep, "it was applied and saved"
                 assert (await client.task()).said.version == 1
                 await client.answer(one)
                 assert (await client.rejection())[1].startswith("replayed")
             async with speaking(deployment, 1) as client:
-                client.hello.holding = other
+                client.hello.held_token = other
                 await client.say(hello=client.hello)
                 assert (await client.read()).welcome.keep, "its task was given in an earlier life, and never answered"
                 await client.answer(other)

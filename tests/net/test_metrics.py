@@ -9,8 +9,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from spyker.errors import UsageError
 from spyker.net.metrics import Metrics
-from spyker.protocol.facts import CloudRoundEnded, Merged, RoundEnded, SyncStarted, TokenArrived, UpdateApplied
-from spyker.protocol.messages import Token
+from spyker.protocol.facts import CloudRoundEnded, Merged, RoundEnded, SyncStarted, UpdateApplied
 from spyker.records import Evaluated
 
 
@@ -86,32 +85,15 @@ def test_bytes_and_messages_are_counted_by_kind_and_direction(scrape):
     assert (value("received_bytes_total", kind="update"), value("received_messages_total", kind="update")) == (7, 1)
 
 
-@pytest.mark.parametrize(("token", "held"), [(Token(0, 1, (0.0,)), 1), (None, 0), (False, 0)])
-def test_the_token_is_where_a_server_that_begins_has_it(scrape, token, held):
-    metrics = Metrics(1, "spyker")
-    metrics.began(token=token)
-    assert scrape(metrics)("token_held", server="1") == held
-
-
-def test_the_token_comes_with_a_fact_and_goes_with_a_message(scrape):
-    metrics = Metrics(1, "spyker")
-    metrics.fact(TokenArrived(1, 2))
-    assert scrape(metrics)("token_held") == 1
-    metrics.sent("token", 64)
-    assert scrape(metrics)("token_held") == 0
-    metrics.token(held=True)
-    assert scrape(metrics)("token_held") == 1
-
-
 def test_spykers_synchronisation_lasts_until_the_token_is_passed_on(scrape, watch):
     metrics = Metrics(1, "spyker", clock=watch)
-    metrics.began(token=None)
+    metrics.token(held=True)
     metrics.fact(SyncStarted(1, 2))
     watch.now += 0.5
     metrics.fact(Merged(1, 0, 2, 0.5, 9.0))
     watch.now += 0.25
-    metrics.sent("token", 64)
-    metrics.sent("token", 64)  # sent again after a reconnection
+    metrics.token(held=False)
+    metrics.token(held=False)
     value = scrape(metrics)
     assert (value("synchronisations_total"), value("merges_total"), value("age")) == (1, 1, 9)
     assert (value("synchronisation_seconds_count"), value("synchronisation_seconds_sum")) == (1, 0.75)

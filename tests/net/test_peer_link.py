@@ -18,12 +18,14 @@ from spyker.algorithms.spyker import Spyker
 from spyker.net import peer_link
 from spyker.net import spyker_pb2 as pb
 from spyker.net.buffer_pool import BufferPool
-from spyker.net.channels import LINK, handler
+from spyker.net.channels import PEERS_CONNECT, handler
 from spyker.net.driver import Driver
 from spyker.net.frames import CHUNK, PROTOCOL
 from spyker.net.peer_link import PeerLink
 from spyker.net.peer_port import PeerPort
 from spyker.node.control_messages import BootstrapRequest, PeerHandshake, ProcessIncarnation, to_json
+from spyker.node.effects import Effect
+from spyker.node.events import ControlReceived, Event
 from spyker.node.outbox import Outbox, OutboxEntry
 from spyker.node.views import first_view
 from spyker.protocol.codec import Sizes
@@ -37,7 +39,7 @@ TWO = table("spyker", (1, 1))
 async def linked(callee: Callee, driver: Driver, peer: int = 1) -> AsyncIterator[asyncio.Task[None]]:
     """A link at work: its task."""
     server = grpc.aio.server()
-    server.add_generic_rpc_handlers((handler(LINK, callee),))
+    server.add_generic_rpc_handlers((handler(PEERS_CONNECT, callee),))
     port = server.add_insecure_port("127.0.0.1:0")
     await server.start()
     link = PeerLink(driver, peer, f"127.0.0.1:{port}", credentials=None, keepalive=10.0, stall=10.0)
@@ -78,7 +80,7 @@ def test_a_link_survives_a_callee_that_ends_the_stream_at_any_moment(
         nonlocal calls
         calls += 1
         await context.read()
-        welcome = pb.PeerWelcome(protocol=PROTOCOL, greeting=greeting(""), server=1)
+        welcome = pb.PeerWelcome(protocol=PROTOCOL, handshake=greeting(""), server=1)
         await context.write(pb.Frame(peer_welcome=welcome).SerializeToString())
         for _ in range(calls % 5):
             await context.read()
@@ -106,7 +108,13 @@ def greeting(lineage: str, server: int = 1) -> bytes:
     return to_json(PeerHandshake(server, lineage, ProcessIncarnation(1), 1, first_view([0, 1], [0, 1])))
 
 
-def welcoming(received: int, lineage: str = "", calls: list[int] | None = None, server: int = 1) -> Callee:
+def welcoming(
+    received: int,
+    lineage: str = "",
+    calls: list[int] | None = None,
+    server: int = 1,
+    heard: list[bytes] | None = None,
+) -> Callee:
     """A callee that says what it has, and then reads."""
 
     async def callee(requests: object, context: Any) -> None:
@@ -114,25 +122,26 @@ def welcoming(received: int, lineage: str = "", calls: list[int] | None = None, 
             calls.append(1)
         await context.read()
         welcome = pb.PeerWelcome(
-            protocol=PROTOCOL, received=received, greeting=greeting(lineage, server), server=server
+            protocol=PROTOCOL, received=received, handshake=greeting(lineage, server), server=server
         )
         await context.write(pb.Frame(peer_welcome=welcome).SerializeToString())
-        while await context.read() is not grpc.aio.EOF:
-            pass
+        while (data := await context.read()) is not grpc.aio.EOF:
+            if heard is not None:
+                heard.append(data)
 
     return callee
 
 
 def test_a_callee_that_was_rolled_back_is_told_nothing(tmp_path: Path) -> None:
     said = io.StringIO()
+    heard: list[bytes] = []
 
     async def scene() -> None:
         driver = make_driver(tmp_path, TWO, said=said)
-        box = fill(driver, 5)
-        box.acknowledge(3)
-        async with linked(welcoming(2), driver):
+        fill(driver, 5).acknowledge(3)
+        async with linked(welcoming(2, heard=heard), driver):
             await until(lambda: "its state is an older one" in said.getvalue())
-        assert box.sent == 0
+        assert not heard
         assert not driver.stopped.done()
 
     asyncio.run(scene())
@@ -167,13 +176,13 @@ def test_whoever_answers_in_the_place_of_another_is_named_and_not_remembered(tmp
 @pytest.mark.parametrize("received", [3, 4, 5])
 def test_a_peer_that_has_what_it_saved_or_more_is_told_the_rest(tmp_path: Path, received: int) -> None:
     said = io.StringIO()
+    heard: list[bytes] = []
 
     async def scene() -> None:
         driver = make_driver(tmp_path, TWO, said=said)
-        box = fill(driver, 5)
-        box.acknowledge(3)
-        async with linked(welcoming(received), driver) as task:
-            await until(lambda: box.sent == 5)
+        fill(driver, 5).acknowledge(3)
+        async with linked(welcoming(received, heard=heard), driver) as task:
+            await until(lambda: "link-up" in said.getvalue() and len(heard) == 5 - received)
             assert not task.done()
 
     asyncio.run(scene())
@@ -184,18 +193,19 @@ def test_a_callee_that_began_anew_is_refused_until_it_is_back(tmp_path: Path, mo
     monkeypatch.setattr(peer_link, "LONGEST_PAUSE", 0.0)
     monkeypatch.setattr(peer_link, "FIRST_PAUSE", 0.0)
     calls: list[int] = []
+    heard: list[bytes] = []
     said = io.StringIO()
 
     async def scene() -> None:
         driver = make_driver(tmp_path, TWO, said=said)
         driver.node.membership.lineages[1] = "old"
-        box = fill(driver, 1)
+        fill(driver, 1)
         async with linked(welcoming(0, "new", calls), driver) as task:
             await until(lambda: len(calls) >= 3)
             assert not task.done()
         assert said.getvalue().count("is another one") == 1, "once, not at every attempt"
-        async with linked(welcoming(0, "old"), driver):
-            await until(lambda: box.sent)
+        async with linked(welcoming(0, "old", heard=heard), driver):
+            await until(lambda: heard)
 
     asyncio.run(scene())
 
@@ -270,7 +280,14 @@ def test_words_do_not_wait_for_the_end_of_a_large_message(tmp_path: Path, monkey
         callee = make_driver(tmp_path / "callee", TWO, server=1)
         caller = make_driver(tmp_path / "caller", TWO)
         callee.buffers = BufferPool(size, 1 << 25)
-        callee.node.receive_control = lambda server, word: within.append(not callee.node.received)  # type: ignore[method-assign]
+        step = callee.node.step
+
+        def watched(event: Event) -> list[Effect]:
+            if isinstance(event, ControlReceived):
+                within.append(not callee.node.received)
+            return step(event)
+
+        monkeypatch.setattr(callee.node, "step", watched)
         box = caller.node.outboxes[1]
         box.post(PeerModel(np.ones(size, np.float32), 1.0, 1))
         box.commit(box.last)

@@ -48,7 +48,7 @@ def test_however_many_are_refused_the_log_stays_short() -> None:
     stream, clock = io.StringIO(), Clock()
     limited_log = RateLimitedLog(JsonLog(stream), clock)
     for client in range(10_000):
-        limited_log.say("warning", "refused", "agreement", client)
+        limited_log.say("warning", "refused", "mismatch", client)
     assert len(lines(stream)) == NAMES
     limited_log.sum_up(all=True)
     assert lines(stream)[-1]["repeated"] == 10_000 - NAMES

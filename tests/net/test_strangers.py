@@ -15,7 +15,7 @@ from deployment import DEADLINE, Deployed, deployed, table
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 from spyker.net import channels
-from spyker.net.channels import ATTEND, channel, guarded, handler, open_stream
+from spyker.net.channels import CLIENTS_CONNECT, channel, guarded, handler, open_stream
 from spyker.net.health import CHECK, Health
 
 SERVICE = "/grpc.health.v1.Health"
@@ -23,7 +23,7 @@ CALLS, CONNECTIONS = 150, 15
 EXPECTED = {
     f"{SERVICE}/Check": grpc.StatusCode.RESOURCE_EXHAUSTED,
     f"{SERVICE}/Watch": grpc.StatusCode.UNIMPLEMENTED,
-    ATTEND: grpc.StatusCode.UNAUTHENTICATED,
+    CLIENTS_CONNECT: grpc.StatusCode.UNAUTHENTICATED,
 }
 
 
@@ -168,13 +168,13 @@ def test_a_connection_has_few_streams_at_a_time() -> None:
         await asyncio.Event().wait()
 
     async def scene() -> None:
-        async with listening(2, **{ATTEND: stay}) as port, channel(f"127.0.0.1:{port}", 10.0, None) as line:
+        async with listening(2, **{CLIENTS_CONNECT: stay}) as port, channel(f"127.0.0.1:{port}", 10.0, None) as line:
             streams = []
             async with asyncio.timeout(DEADLINE):
                 for _ in range(channels.STREAMS):
-                    streams.append(open_stream(line, ATTEND))
+                    streams.append(open_stream(line, CLIENTS_CONNECT))
                     await begun.acquire()
-            streams.append(open_stream(line, ATTEND))
+            streams.append(open_stream(line, CLIENTS_CONNECT))
             with pytest.raises(TimeoutError):
                 async with asyncio.timeout(0.3):
                     await begun.acquire()

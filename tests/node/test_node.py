@@ -1,10 +1,11 @@
-"""A host, driven by hand: what it asks for, event by event."""
+"""A node, driven by hand: what it asks for, event by event."""
 
 import json
 from typing import Any
 
 import numpy as np
 import pytest
+from driven import Driven
 from gossip import FLUSH, SECONDS, Gossip, Note
 from msgspec.structs import replace
 
@@ -22,6 +23,23 @@ from spyker.node.effects import (
     WelcomeClient,
     WriteFact,
 )
+from spyker.node.events import (
+    CheckpointFailed,
+    CheckpointRequested,
+    CheckpointSaved,
+    ClientConnected,
+    ClientDisconnected,
+    ClientLeft,
+    Drain,
+    Handled,
+    PeerConnected,
+    PeerHelloReceived,
+    PeerMessageReceived,
+    Resume,
+    Start,
+    TimerFired,
+    UpdateReceived,
+)
 from spyker.node.inbox import AWAY, BEGIN, RETRY, SAVE, SERVERS, NodeOptions
 from spyker.node.node import Node
 from spyker.node.rejection import Rejection
@@ -34,17 +52,18 @@ GREETING = PeerHandshake(1, "life", ProcessIncarnation(2), 5, first_view([0, 1],
 SETUP = Setup(2, 3, np.zeros(2, np.float32), 0.1, NoParameters())
 
 
-class Driver:
-    """Drives host 0 of two, and remembers what it asked for."""
+class Driver(Driven):
+    """Drives node 0 of two, and remembers the tokens of tasks."""
 
     def __init__(self, life: int = 1, **rules: Any) -> None:
-        self.node = Node(
+        node = Node(
             0,
             lambda roster: Gossip(0, SETUP, roster),
             TaskTokens(b"secret", life),
             NodeOptions(**{"clients": 3, "layout": b"L", "learning": b"N", "deployment": b"D"} | rules),
             [1],
         )
+        super().__init__(node)
         self.tickets: dict[Any, bytes] = {}
 
     @property
@@ -54,28 +73,28 @@ class Driver:
 
     def go(self) -> list[Effect]:
         """Serve what waits; everything that was asked for."""
-        effects = self.node.take_effects()
         while self.node.ready:
-            self.node.finish(self.node.compute())
-            effects += self.node.take_effects()
-        self.tickets |= {effect.session: effect.ticket for effect in effects if isinstance(effect, SendTask)}
+            self.handle_next()
+        effects = self.take()
+        self.tickets |= {effect.session: effect.task_token for effect in effects if isinstance(effect, SendTask)}
         return effects
 
     def come(self, client: int, session: str, holding: bytes | None = None) -> list[Effect]:
-        self.node.connect_client(client, session, 1, holding)
+        self.tell(ClientConnected, client, session, 1, holding)
         return self.go()
 
     def answer(self, client: int, session: str, step: int, receipt: Any = None) -> list[Effect]:
-        self.node.receive_update(
+        self.tell(
+            UpdateReceived,
             client,
             self.node.verify_token(client, self.tickets[session]).number,
             Update(np.array([client, step], np.float32), 0.0, 0),
-            receipt,
+            receipt=receipt,
         )
         return self.go()
 
     def saved(self) -> list[Effect]:
-        self.node.saved()
+        self.tell(CheckpointSaved)
         return self.go()
 
 
@@ -90,7 +109,7 @@ def of(effects: list[Effect], kind: type) -> list[Any]:
 def begun(**rules: Any) -> tuple[Driver, SaveCheckpoint]:
     """A host with clients 0 and 1 whose first checkpoint is under way."""
     driver = Driver(wait_for=2, **rules)
-    driver.node.begin()
+    driver.tell(Start)
     driver.come(0, "zero")
     effects = driver.come(1, "one")
     (save,) = of(effects, SaveCheckpoint)
@@ -100,15 +119,15 @@ def begun(**rules: Any) -> tuple[Driver, SaveCheckpoint]:
 def resumed(save: SaveCheckpoint, life: int = 2, **rules: Any) -> tuple[Driver, list[Effect]]:
     """The next life, from a checkpoint that went through JSON."""
     driver = Driver(life, **rules)
-    driver.node.resume(json.loads(json.dumps(save.numbers)), {name: v.copy() for name, v in save.vectors.items()})
+    driver.tell(Resume, json.loads(json.dumps(save.numbers)), {name: v.copy() for name, v in save.vectors.items()})
     return driver, driver.go()
 
 
 def checkpoint(driver: Driver) -> SaveCheckpoint:
     """What it would save now."""
     driver.node._changed = True
-    driver.node.save_soon()
-    (save,) = of(driver.node.take_effects(), SaveCheckpoint)
+    driver.tell(CheckpointRequested)
+    (save,) = of(driver.take(), SaveCheckpoint)
     return save
 
 
@@ -117,8 +136,8 @@ def checkpoint(driver: Driver) -> SaveCheckpoint:
 
 def test_it_begins_when_enough_clients_are_there() -> None:
     driver = Driver(wait_for=2)
-    driver.node.begin()
-    assert driver.node.take_effects() == [StartTimer(BEGIN, 60.0)]
+    driver.tell(Start)
+    assert driver.take() == [StartTimer(BEGIN, 60.0)]
     assert NodeStarted not in kinds(driver.come(0, "zero"))
     effects = driver.come(1, "one")
     assert of(effects, NodeStarted) == [NodeStarted(2)]
@@ -128,24 +147,24 @@ def test_it_begins_when_enough_clients_are_there() -> None:
 
 def test_it_waits_no_longer_than_it_is_told_to() -> None:
     driver = Driver(wait_for=3, join_timeout=5.0)
-    driver.node.begin()
-    driver.node.expire(BEGIN)
+    driver.tell(Start)
+    driver.tell(TimerFired, BEGIN)
     assert NodeStarted not in kinds(driver.go()), "nobody is there"
     assert of(driver.come(1, "one"), NodeStarted) == [NodeStarted(1)]
 
 
 def test_a_client_that_went_before_the_beginning_is_not_counted() -> None:
     driver = Driver(wait_for=2)
-    driver.node.begin()
+    driver.tell(Start)
     driver.come(0, "zero")
-    driver.node.disconnect_client(0, "zero")
+    driver.tell(ClientDisconnected, 0, "zero")
     assert of(driver.come(1, "one"), NodeStarted) == []
     assert of(driver.come(2, "two"), NodeStarted) == [NodeStarted(2)]
 
 
 def test_without_anybody_to_wait_for_it_begins_at_once() -> None:
     driver = Driver()
-    driver.node.begin()
+    driver.tell(Start)
     assert of(driver.go(), NodeStarted) == [NodeStarted(0)]
 
 
@@ -179,7 +198,7 @@ def test_an_answer_is_taken_once_and_its_receipt_returned() -> None:
 
 def test_a_client_that_comes_back_goes_on_with_its_task() -> None:
     driver, _ = begun()
-    driver.node.disconnect_client(0, "zero")
+    driver.tell(ClientDisconnected, 0, "zero")
     assert StartTimer(f"{AWAY}0", 60.0) in driver.go()
     effects = driver.come(0, "again", driver.tickets["zero"])
     assert effects == [StopTimer(f"{AWAY}0"), WelcomeClient("again", True, 0)]
@@ -187,7 +206,7 @@ def test_a_client_that_comes_back_goes_on_with_its_task() -> None:
 
 def test_a_client_that_comes_back_with_nothing_gets_a_task() -> None:
     driver, _ = begun()
-    driver.node.disconnect_client(0, "zero")
+    driver.tell(ClientDisconnected, 0, "zero")
     driver.go()
     assert [type(effect) for effect in driver.come(0, "again")][1:] == [WelcomeClient, SendTask]
 
@@ -196,13 +215,13 @@ def test_a_newer_connection_takes_the_place_of_an_older() -> None:
     driver, _ = begun()
     effects = driver.come(0, "newer", driver.tickets["zero"])
     assert isinstance(effects[0], CloseSession)
-    driver.node.disconnect_client(0, "zero")
+    driver.tell(ClientDisconnected, 0, "zero")
     assert driver.go() == [], "the older one is of no interest any more"
 
 
 def test_a_forged_ticket_is_refused_and_the_client_stays() -> None:
     driver, _ = begun()
-    driver.node.disconnect_client(0, "zero")
+    driver.tell(ClientDisconnected, 0, "zero")
     effects = driver.come(0, "again", b"\0" * 56)
     assert of(effects, ClientRejected)[0].rejection.reason == "unknown-task"
     assert of(effects, WelcomeClient)[0].keep is False
@@ -211,19 +230,19 @@ def test_a_forged_ticket_is_refused_and_the_client_stays() -> None:
 
 def test_a_client_that_is_given_up_and_back_before_its_turn_was_never_away() -> None:
     driver, _ = begun()
-    driver.node.disconnect_client(0, "zero")
-    driver.node.expire(f"{AWAY}0")
-    driver.node.connect_client(0, "again", 1, driver.tickets["zero"])
+    driver.tell(ClientDisconnected, 0, "zero")
+    driver.tell(TimerFired, f"{AWAY}0")
+    driver.tell(ClientConnected, 0, "again", 1, driver.tickets["zero"])
     assert driver.node.work() is Work.NOTHING
     driver.go()
-    assert driver.node.task_tokens.entry(0).member
+    assert driver.node.clients[0].member
 
 
 def test_a_client_that_says_goodbye_is_no_member() -> None:
     driver, _ = begun()
-    driver.node.remove_client(0, "zero")
+    driver.tell(ClientLeft, 0, "zero")
     driver.go()
-    assert not driver.node.task_tokens.entry(0).member
+    assert not driver.node.clients[0].member
     effects = driver.come(0, "again", driver.tickets["zero"])
     assert of(effects, WelcomeClient)[0].keep is False
 
@@ -235,35 +254,35 @@ def test_other_servers_are_told_when_it_is_saved() -> None:
     driver, _ = begun()
     driver.saved()
     driver.answer(0, "zero", 0)
-    driver.node.expire(f"{SERVERS}{FLUSH}")
+    driver.tell(TimerFired, f"{SERVERS}{FLUSH}")
     effects = driver.go()
     assert SaveCheckpoint in kinds(effects)
-    assert driver.node.next_for(1) is None
+    assert driver.node.next_for(1, 0) is None
     assert driver.saved() == [SendPeer(1)]
-    posted = driver.node.next_for(1)
+    posted = driver.node.next_for(1, 0)
     assert posted is not None
     assert (posted.sequence, posted.message) == (1, Note((0,)))
-    assert driver.node.next_for(1) is None
+    assert driver.node.next_for(1, 1) is None
 
 
 def test_what_happens_during_a_checkpoint_is_for_the_next() -> None:
     driver, _ = begun()  # the first one is under way
     driver.answer(0, "zero", 0)
-    driver.node.expire(f"{SERVERS}{FLUSH}")
+    driver.tell(TimerFired, f"{SERVERS}{FLUSH}")
     assert SaveCheckpoint not in kinds(driver.go())
     (save,) = of(driver.saved(), SaveCheckpoint)
-    assert driver.node.next_for(1) is None
+    assert driver.node.next_for(1, 0) is None
     assert save.numbers["server"]["applied"] == [0]
     assert SendPeer(1) in driver.saved()
 
 
 def test_a_checkpoint_that_failed_is_tried_again_after_a_while() -> None:
     driver, _ = begun(save_retry=2.5)
-    driver.node.save_failed()
+    driver.tell(CheckpointFailed)
     assert driver.go() == [StartTimer(RETRY, 2.5)]
-    driver.node.expire(SAVE)
+    driver.tell(TimerFired, SAVE)
     assert SaveCheckpoint not in kinds(driver.go()), "not yet"
-    driver.node.expire(RETRY)
+    driver.tell(TimerFired, RETRY)
     assert kinds(driver.go()) == [SaveCheckpoint]
 
 
@@ -278,21 +297,23 @@ def test_without_news_there_is_no_checkpoint() -> None:
     driver, _ = begun()
     driver.saved()
     assert driver.node.settled
-    driver.node.expire(SAVE)
+    driver.tell(TimerFired, SAVE)
     assert kinds(driver.go()) == [StartTimer]
 
 
 def test_a_message_of_a_peer_counts_once_and_is_acknowledged_when_saved() -> None:
     driver, _ = begun()
     driver.saved()
-    assert driver.node.admit_peer(GREETING, b"L", b"D") == 0
-    driver.node.receive_peer(1, 1, Note((7,)), "r")
+    driver.tell(PeerHelloReceived, GREETING, b"L", b"D")
+    assert driver.node.received.get(1, 0) == 0
+    driver.tell(PeerMessageReceived, 1, 1, Note((7,)), receipt="r")
     assert kinds(driver.go()) == [Completed, SaveCheckpoint]
-    driver.node.receive_peer(1, 1, Note((7,)), "r")
+    driver.tell(PeerMessageReceived, 1, 1, Note((7,)), receipt="r")
     assert driver.go() == [Completed("r")]
     assert driver.saved() == [AcknowledgePeer(1, 1)]
     assert driver.server.heard == {1: [7]}
-    assert driver.node.admit_peer(GREETING, b"L", b"D") == 1
+    driver.tell(PeerHelloReceived, GREETING, b"L", b"D")
+    assert driver.node.received.get(1, 0) == 1
 
 
 @pytest.mark.parametrize(
@@ -303,17 +324,19 @@ def test_a_message_of_a_peer_counts_once_and_is_acknowledged_when_saved() -> Non
         ({"layout": b"?"}, "scenarios"),
         ({"deployment": b"?"}, "scenarios"),
         ({"lineage": "another"}, "is another one"),
-        ({"life": ProcessIncarnation(1)}, "a later process"),
-        ({"saves": 4, "life": ProcessIncarnation(3)}, "an older state"),
+        ({"incarnation": ProcessIncarnation(1)}, "a later process"),
+        ({"checkpoints": 4, "incarnation": ProcessIncarnation(3)}, "an older state"),
     ],
 )
 def test_another_server_that_does_not_agree_is_refused(said: dict[str, Any], problem: str) -> None:
     driver, _ = begun()
     digests = {"layout": b"L", "deployment": b"D"}
-    driver.node.admit_peer(GREETING, **digests)
+    driver.tell(PeerHelloReceived, GREETING, **digests)
     greeting = replace(GREETING, **{key: value for key, value in said.items() if key not in digests})
     with pytest.raises(Rejection, match=problem):
-        driver.node.admit_peer(greeting, **digests | {key: value for key, value in said.items() if key in digests})
+        driver.tell(
+            PeerHelloReceived, greeting, **digests | {key: value for key, value in said.items() if key in digests}
+        )
 
 
 # --- A restart --------------------------------------------------------------------------------------------------------
@@ -322,10 +345,10 @@ def test_another_server_that_does_not_agree_is_refused(said: dict[str, Any], pro
 def test_a_server_goes_on_where_it_was_saved() -> None:
     driver, _ = begun()
     driver.saved()
-    driver.node.admit_peer(GREETING, b"L", b"D")
+    driver.tell(PeerHelloReceived, GREETING, b"L", b"D")
     driver.answer(0, "zero", 0)
-    driver.node.receive_peer(1, 1, Note((7,)))
-    driver.node.expire(f"{SERVERS}{FLUSH}")
+    driver.tell(PeerMessageReceived, 1, 1, Note((7,)))
+    driver.tell(TimerFired, f"{SERVERS}{FLUSH}")
     driver.go()
     (save,) = of(driver.saved(), SaveCheckpoint)
     again, effects = resumed(save)
@@ -333,12 +356,13 @@ def test_a_server_goes_on_where_it_was_saved() -> None:
     assert again.node.saved_version == 1
     assert {StartTimer(f"{AWAY}0", 60.0), StartTimer(f"{AWAY}1", 60.0)} <= set(of(effects, StartTimer))
     assert StartTimer(f"{SERVERS}{FLUSH}", SECONDS) in effects
-    assert again.node.admit_peer(GREETING, b"L", b"D") == 1
-    posted = again.node.next_for(1)
+    again.tell(PeerHelloReceived, GREETING, b"L", b"D")
+    assert again.node.received.get(1, 0) == 1
+    posted = again.node.next_for(1, 0)
     assert posted is not None
     assert posted.message == Note((0,))
     with pytest.raises(Rejection, match="is another one"):
-        again.node.peer_connected(1, replace(GREETING, lineage="another"), 0, 0.0)
+        again.tell(PeerConnected, 1, replace(GREETING, lineage="another"), 0, 0.0)
 
 
 def test_an_unsaved_answer_is_taken_again_and_a_saved_one_is_not() -> None:
@@ -355,17 +379,16 @@ def test_an_unsaved_answer_is_taken_again_and_a_saved_one_is_not() -> None:
 def test_a_client_that_stays_away_after_a_restart_is_given_up() -> None:
     _, save = begun()
     again, _ = resumed(save)
-    again.node.expire(f"{AWAY}0")
+    again.tell(TimerFired, f"{AWAY}0")
     again.go()
-    assert not again.node.task_tokens.entry(0).member
+    assert not again.node.clients[0].member
 
 
 def test_a_timer_that_was_stopped_does_not_run_after_a_restart() -> None:
     driver, _ = begun()
     driver.server.stop_timer(FLUSH)
     driver.node._perform(driver.server._actions)
-    assert StopTimer(f"{SERVERS}{FLUSH}") in driver.go()
-    driver.saved()
+    assert StopTimer(f"{SERVERS}{FLUSH}") in driver.saved()
     _, effects = resumed(checkpoint(driver))
     assert not [effect for effect in of(effects, StartTimer) if effect.timer == f"{SERVERS}{FLUSH}"]
 
@@ -373,7 +396,7 @@ def test_a_timer_that_was_stopped_does_not_run_after_a_restart() -> None:
 def test_a_timer_that_ran_out_and_was_not_served_runs_again_after_a_restart() -> None:
     driver, _ = begun()
     driver.saved()
-    driver.node.expire(f"{SERVERS}{FLUSH}")  # the server is busy
+    driver.tell(TimerFired, f"{SERVERS}{FLUSH}")  # the server is busy
     _, effects = resumed(checkpoint(driver))
     assert StartTimer(f"{SERVERS}{FLUSH}", SECONDS) in effects
 
@@ -382,8 +405,8 @@ def test_a_timer_that_runs_out_while_a_process_ends_waits_for_the_next_one() -> 
     """One that the server starts again and again would otherwise keep it from ever having saved everything."""
     driver, _ = begun()
     driver.saved()
-    driver.node.draining = True
-    driver.node.expire(f"{SERVERS}{FLUSH}")
+    driver.tell(Drain)
+    driver.tell(TimerFired, f"{SERVERS}{FLUSH}")
     driver.go()
     assert driver.server.told == 0
     _, effects = resumed(checkpoint(driver))
@@ -393,10 +416,10 @@ def test_a_timer_that_runs_out_while_a_process_ends_waits_for_the_next_one() -> 
 def test_a_timer_that_is_stopped_before_its_turn_is_not_served() -> None:
     driver, _ = begun()
     driver.answer(0, "zero", 0)
-    driver.node.admit_peer(GREETING, b"L", b"D")
-    driver.node.receive_peer(1, 1, Note(()))
-    driver.node.expire(f"{SERVERS}{FLUSH}")
-    driver.node.finish([StopTimer(FLUSH)])  # what the server wants done because of the message
+    driver.tell(PeerHelloReceived, GREETING, b"L", b"D")
+    driver.tell(PeerMessageReceived, 1, 1, Note(()))
+    driver.tell(TimerFired, f"{SERVERS}{FLUSH}")
+    driver.tell(Handled, [StopTimer(FLUSH)])  # what the server wants done because of the message
     driver.go()
     assert driver.server.told == 0
 
@@ -404,7 +427,7 @@ def test_a_timer_that_is_stopped_before_its_turn_is_not_served() -> None:
 def test_a_timer_that_runs_out_while_the_world_hears_that_it_was_stopped_is_not_served() -> None:
     driver, _ = begun()
     driver.node._perform([StopTimer(FLUSH)])
-    driver.node.expire(f"{SERVERS}{FLUSH}")
+    driver.tell(TimerFired, f"{SERVERS}{FLUSH}")
     driver.go()
     assert driver.node.waiting == 0
 
@@ -412,9 +435,9 @@ def test_a_timer_that_runs_out_while_the_world_hears_that_it_was_stopped_is_not_
 def test_a_timer_that_is_started_again_before_its_turn_is_served_later() -> None:
     driver, _ = begun()
     driver.answer(0, "zero", 0)
-    driver.node.receive_peer(1, 1, Note(()))
-    driver.node.expire(f"{SERVERS}{FLUSH}")
-    driver.node.finish([StartTimer(FLUSH, 3.0)])
+    driver.tell(PeerMessageReceived, 1, 1, Note(()))
+    driver.tell(TimerFired, f"{SERVERS}{FLUSH}")
+    driver.tell(Handled, [StartTimer(FLUSH, 3.0)])
     driver.go()
     assert driver.server.told == 0
     (save,) = of(driver.saved(), SaveCheckpoint)

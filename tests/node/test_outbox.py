@@ -30,28 +30,25 @@ def filled(count: int) -> Outbox:
     return box
 
 
-def everything(box: Outbox) -> list[int]:
-    """Send what may be sent."""
+def everything(box: Outbox, after: int = 0) -> list[int]:
+    """What may be sent after a message."""
     numbers = []
-    while (posted := box.next()) is not None:
-        box.sent = posted.sequence
-        numbers.append(posted.sequence)
+    while (posted := box.next(after)) is not None:
+        after = posted.sequence
+        numbers.append(after)
     return numbers
 
 
 def test_nothing_is_sent_before_it_is_saved_and_nothing_forgotten_before_it_is_acknowledged() -> None:
     box = Outbox()
     box.post(Token(0, 1, (0.0, 0.0)))
-    assert box.next() is None
+    assert box.next(0) is None
     assert box.commit(box.last)
     assert not box.commit(box.last), "that is no news"
-    posted = box.next()
+    posted = box.next(0)
     assert posted is not None
-    box.sent = posted.sequence
-    assert box.next() is None
-    assert box.entries, "it may have to be sent again"
-    box.connected(1, 0)  # the connection broke, and the other side has nothing
-    assert box.next() is posted
+    assert box.next(posted.sequence) is None
+    assert box.next(0) is posted, "it may have to be sent again, if the connection broke"
     box.acknowledge(posted.sequence)
     assert not box.entries
 
@@ -61,7 +58,7 @@ def test_what_was_posted_after_a_checkpoint_waits_for_the_next() -> None:
     box.post(Age(1.0))
     assert everything(box) == [1, 2]
     box.commit(3)
-    assert everything(box) == [3]
+    assert everything(box, 2) == [3]
 
 
 def test_an_announcement_that_was_never_sent_gives_way_to_a_newer_one() -> None:
@@ -79,7 +76,6 @@ def test_whoever_stays_away_finds_the_latest_age_model_and_token_and_no_more() -
         box.post(Token(0, bid, (0.0,)))
         box.post(PeerModel(np.full(2, bid, np.float32), 1.0, bid))
         box.commit(box.last)
-        box.sent = box.last if bid % 3 else 0  # whether it was sent and not acknowledged, or never sent
     assert [posted.sequence for posted in box.entries] == [295, 296, 297]
     assert [type(posted.message) for posted in box.entries] == [Age, Token, PeerModel]
 
@@ -89,32 +85,31 @@ def test_a_rollback_is_noticed_and_changes_nothing(received: int, whose: str) ->
     box = filled(5)
     box.acknowledge(3)
     with pytest.raises(Rejection, match=whose):
-        box.connected(1, received)
-    assert box.sent == 0
+        box.check_received(1, received)
+    assert everything(box) == [4, 5]
 
 
 @pytest.mark.parametrize("received", [3, 4, 5])
 def test_a_peer_that_has_what_it_saved_or_more_is_told_the_rest(received: int) -> None:
     box = filled(5)
     box.acknowledge(3)
-    box.connected(1, received)
-    assert everything(box) == list(range(received + 1, 6))
+    box.check_received(1, received)
+    assert everything(box, received) == list(range(received + 1, 6))
 
 
 def test_an_outbox_survives_a_checkpoint() -> None:
     box, vectors = Outbox(), {}
     for bid in range(1, 4):
         box.post(PeerModel(np.full(2, bid, np.float32), 1.0, bid))
-    box.sent = box.last
     box.acknowledge(2)
     box.post(Token(0, 4, (1.0, 2.0)))
     numbers = json.loads(json.dumps(box.numbers("outbox-1", vectors)))
     again = Outbox()
     again.restore(numbers, Unpacker(vectors, Spyker.kinds(), Sizes(2, 2)))
-    assert (again.acked, again.last, again.committed, again.sent) == (2, 4, 4, 0)
+    assert (again.acked, again.last, again.committed) == (2, 4, 4)
     model, token = (posted.message for posted in again.entries)
     assert isinstance(model, PeerModel)
     assert model.weights.tolist() == [3.0, 3.0]
     assert token == Token(0, 4, (1.0, 2.0))
-    again.connected(1, 2)
-    assert everything(again) == [3, 4]
+    again.check_received(1, 2)
+    assert everything(again, 2) == [3, 4]

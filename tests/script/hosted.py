@@ -33,11 +33,30 @@ from spyker.node.effects import (
     ClientRejected,
     CloseSession,
     Effect,
+    Rejected,
     SaveCheckpoint,
     SendPeer,
     SendTask,
     WelcomeClient,
     WriteFact,
+)
+from spyker.node.events import (
+    CheckpointFailed,
+    CheckpointSaved,
+    ClientConnected,
+    ClientDisconnected,
+    ClientLeft,
+    Event,
+    Handled,
+    HandleNext,
+    PeerAcknowledged,
+    PeerConnected,
+    PeerHelloReceived,
+    PeerMessageReceived,
+    Resume,
+    Start,
+    TimerFired,
+    UpdateReceived,
 )
 from spyker.node.inbox import AWAY, RETRY, SERVERS, NodeOptions
 from spyker.node.node import Node
@@ -91,11 +110,13 @@ class HostedStage(scripted.Stage):
         self.shown: dict[tuple[int, int], int] = {}  # messages that a server keeps, up to which they were shown
         self.holdings = {k: PendingUpdate(self.client(k, home)) for k, home in self.homes.items()}
         self.connections: dict[int, Connection] = {}
-        self.linked: set[tuple[int, int]] = set()
+        self.linked: dict[tuple[int, int], int] = {}  # the last message that was sent over each connection
+        self.effects: list[list[Effect]] = [[] for _ in rosters]
         self.in_flight = []
         for i, roster in enumerate(rosters):
             self.trace.append(f"{self.name(i)} starts")
-            self.new_life(i).begin()
+            self.new_life(i)
+            self.tell_node(i, Start)
             for k in roster:
                 self.connect(k)
             self.go_on(i)
@@ -109,11 +130,11 @@ class HostedStage(scripted.Stage):
         self.offer(k)
 
     def leave(self, *, client: str) -> None:
-        self.disconnect(int(client), "remove_client")
+        self.disconnect(int(client), ClientLeft)
         self.holdings[int(client)].drop()
 
     def part(self, *, client: str) -> None:
-        self.disconnect(int(client), "disconnect_client")
+        self.disconnect(int(client), ClientDisconnected)
 
     def come(self, *, client: str, server: str = "") -> None:
         k = int(client)
@@ -127,19 +148,19 @@ class HostedStage(scripted.Stage):
         assert checkpoint is not None, f"server {i} has begun no checkpoint"
         self.disks[i] = json.dumps(checkpoint.numbers), {name: v.copy() for name, v in checkpoint.vectors.items()}
         self.trace.append(f"{self.name(i)} has saved version {checkpoint.numbers['server']['version']}")
-        self.node(i).saved()
+        self.tell_node(i, CheckpointSaved)
         self.go_on(i)
 
     def fail(self, i: int) -> None:
         self.saving[i] = None
-        self.node(i).save_failed()
+        self.tell_node(i, CheckpointFailed)
         self.go_on(i)
 
     def expire(self, timer: str, *, server: str) -> None:
         i = self.number(server)
         name = timer if timer in self.timers[i] else f"{SERVERS}{timer}"
         self.timers[i].remove(name)
-        self.node(i).expire(name)
+        self.tell_node(i, TimerFired, name)
         self.go_on(i)
 
     def crash(self, i: int) -> None:
@@ -154,9 +175,9 @@ class HostedStage(scripted.Stage):
         disk = self.disks[i]
         if disk is None:
             self.trace.append(f"{self.name(i)} begins anew")
-            node.begin()
+            self.tell_node(i, Start)
         else:
-            node.resume(json.loads(disk[0]), disk[1])
+            self.tell_node(i, Resume, json.loads(disk[0]), disk[1])
             assert node.server is not None
             self.trace.append(f"{self.name(i)} goes on: {model_of(node.server)}")
         self.shown |= {(i, j): box.last for j, box in node.outboxes.items()}
@@ -204,16 +225,23 @@ class HostedStage(scripted.Stage):
         peers = [j for j in range(len(self.hosts)) if j != i]
         secret = TaskTokens(str(i).encode(), self.lives[i])
         node = self.hosts[i] = Node(i, lambda roster: self.build(i, roster), secret, self.rules[i], peers)
+        self.effects[i] = []
         return node
+
+    def tell_node(self, i: int, kind: type[Event], *fields: Any) -> None:
+        effects = self.node(i).step(kind(*fields, now=0.0))
+        self.effects[i] += [effect for effect in effects if not isinstance(effect, Rejected)]
+        if effects and isinstance(effects[-1], Rejected):
+            raise effects[-1].rejection
 
     def connect(self, k: int) -> None:
         home = self.homes[k]
         self.connections[k] = Connection(k, home)
-        self.node(home).connect_client(k, self.connections[k], self.points[k], self.holdings[k].connect(home))
+        self.tell_node(home, ClientConnected, k, self.connections[k], self.points[k], self.holdings[k].connect(home))
 
-    def disconnect(self, k: int, how: str) -> None:
+    def disconnect(self, k: int, how: type[Event]) -> None:
         connection = self.connections.pop(k)
-        getattr(self.node(connection.server), how)(k, connection)
+        self.tell_node(connection.server, how, k, connection)
         self.go_on(connection.server)
 
     def offer(self, k: int) -> None:
@@ -227,7 +255,7 @@ class HostedStage(scripted.Stage):
             ticket, answer = offered
             node = self.node(connection.server)
             try:
-                node.receive_update(k, node.verify_token(k, ticket).number, answer)
+                self.tell_node(connection.server, UpdateReceived, k, node.verify_token(k, ticket).number, answer)
             except Rejection as rejection:
                 self.trace.append(f"{self.name(connection.server)} refuses client {k}: {rejection.reason}")
             self.go_on(connection.server)
@@ -235,21 +263,22 @@ class HostedStage(scripted.Stage):
     def link_all(self) -> None:
         up = [i for i, node in enumerate(self.hosts) if node is not None]
         for i, j in ((i, j) for i in up for j in up if i != j and (i, j) not in self.linked):
-            received = self.node(j).admit_peer(self.node(i).handshake(j), b"", b"")
-            self.node(i).peer_connected(j, self.node(j).handshake(i), received, 0.0)
-            self.node(i).outboxes[j].acknowledge(self.node(j).acknowledged.get(i, 0))
-            self.linked.add((i, j))
+            self.tell_node(j, PeerHelloReceived, self.node(i).handshake(j), b"", b"")
+            received = self.node(j).received.get(i, 0)
+            self.tell_node(i, PeerConnected, j, self.node(j).handshake(i), received, 0.0)
+            self.tell_node(i, PeerAcknowledged, j, self.node(j).acknowledged.get(i, 0))
+            self.linked[i, j] = received
             self.tell(i, j)
 
     def unlink(self, concerned: Any) -> None:
-        self.linked = {pair for pair in self.linked if not concerned(pair)}
+        self.linked = {pair: sent for pair, sent in self.linked.items() if not concerned(pair)}
         self.in_flight = [flying for flying in self.in_flight if not concerned(flying[:2])]
 
     def deliver_at(self, position: int) -> None:
         sender, receiver, posted = self.in_flight.pop(position)
         if posted.sequence <= self.node(receiver).received.get(sender, 0):
             self.trace.append(f"{self.name(receiver)} drops {describe(posted.message)} (#{posted.sequence})")
-        self.node(receiver).receive_peer(sender, posted.sequence, posted.message)
+        self.tell_node(receiver, PeerMessageReceived, sender, posted.sequence, posted.message)
         self.go_on(receiver)
 
     # --- driving a host ----------------------------------------------------------------------------------------------
@@ -262,22 +291,24 @@ class HostedStage(scripted.Stage):
             assert node.server is not None
             before = model_of(node.server)
             self.trace.append(f"{self.name(i)} <- {self.served(node)}")
-            node.finish(node.compute())
+            self.tell_node(i, HandleNext)
+            self.tell_node(i, Handled, node.compute())
             self.carry_out(i, before)
 
     def served(self, node: Node) -> str:
         """What comes next."""
-        arrival = node._queue[0]
+        arrival = node.next_entry
         if arrival.timer is not None:
             return f"timer {arrival.timer}"
         who = self.name(arrival.sender) if arrival.peer else f"client {arrival.sender}"
         if arrival.message is None:
-            return f"{who} comes" + (" and holds a task" if arrival.holding is not None else "")
-        return f"{who}{', stored' if arrival.again else ''}: {describe(arrival.message)}"
+            return f"{who} comes" + (" and holds a task" if arrival.held_token is not None else "")
+        return f"{who}{', stored' if arrival.requeued else ''}: {describe(arrival.message)}"
 
     def carry_out(self, i: int, before: str | None = None) -> None:
-        node, moved = self.node(i), []
-        while effects := node.take_effects():
+        moved: list[int] = []
+        while effects := self.effects[i]:
+            self.effects[i] = []
             for effect in effects:
                 if isinstance(effect, SaveCheckpoint):
                     self.show_kept(i, before)
@@ -322,7 +353,7 @@ class HostedStage(scripted.Stage):
             case AcknowledgePeer(j, sequence):
                 if (j, i) in self.linked:
                     self.trace.append(f"  -> {self.name(j)}: acknowledges #{sequence}")
-                    self.node(j).outboxes[i].acknowledge(sequence)
+                    self.tell_node(j, PeerAcknowledged, i, sequence)
             case StartTimer(timer, seconds):
                 self.timers[i].add(timer)
                 if timer == RETRY or timer.startswith((AWAY, SERVERS)):
@@ -333,6 +364,7 @@ class HostedStage(scripted.Stage):
     def tell(self, i: int, j: int) -> None:
         if (i, j) not in self.linked:
             return
-        while (posted := self.node(i).next_for(j)) is not None:
+        while (posted := self.node(i).next_for(j, self.linked[i, j])) is not None:
+            self.linked[i, j] = posted.sequence
             self.trace.append(f"  {self.name(i)} -> {self.name(j)}: {describe(posted.message)} (#{posted.sequence})")
             self.in_flight.append((i, j, posted))

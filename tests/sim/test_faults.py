@@ -105,7 +105,7 @@ def tokens(world: ClusterSimulation) -> int:
         assert isinstance(server, Spyker)
         count += server.token is not None
         for j, box in process.node.outboxes.items():
-            handled = world.processors[j].node._handled.get(process.node.id, 0)
+            handled = world.processors[j].node._peers.handled.get(process.node.id, 0)
             count += sum(isinstance(p.message, Token) for p in box.entries if p.sequence > handled)
     return count
 
@@ -216,7 +216,7 @@ def test_a_region_that_is_cut_off_trains_on_and_its_answers_arrive_later() -> No
     play(world)
     assert len(updates(facts, 1.01, 2.1, server=0)) == 0
     assert len(updates(facts, 2.1, 2.12, server=0)) == 2, "what was trained in the meantime"
-    assert world.processors[0].node.task_tokens.entry(0).member
+    assert world.processors[0].node.clients[0].member
 
 
 def test_a_moved_client_trains_on_at_the_other_server() -> None:
@@ -226,7 +226,7 @@ def test_a_moved_client_trains_on_at_the_other_server() -> None:
     play(world)
     assert not updates(facts, 1.0, server=0, client=0)
     assert len(updates(facts, 1.1, server=1, client=0)) > 10
-    assert not world.processors[0].node.task_tokens.entry(0).member
+    assert not world.processors[0].node.clients[0].member
     assert world.places.clients_of(1) == [0, 2]
 
 

@@ -177,7 +177,7 @@ def test_the_older_of_two_copies_stops(emulate: Any) -> None:
         world.schedule(5.0, world.copy, 1)
 
     run = Played(emulate, four("spyker"), faults)
-    assert [(i, why.split(":")[0]) for i, why in run.world.stopped] == [(1, "copy")]
+    assert [(i, why.split(":")[0]) for i, why in run.world.stopped] == [(1, "duplicate")]
     assert len(run.times("update", after=10.0, server=1)) > 10
 
 

@@ -1,0 +1,72 @@
+"""Read-only summaries of a node, for operators and metrics."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from spyker.node.views import NOBODY
+
+if TYPE_CHECKING:
+    from spyker.node.node import Node
+
+
+@dataclass(frozen=True, slots=True)
+class MemberStatus:
+    """One server as another one sees it."""
+
+    server: int
+    state: str
+    """``here`` (the server that was asked), ``there``, ``suspected``, or ``expected`` (announced, not yet joined)."""
+    address: str
+    lineage: str
+    silent: float
+    """Seconds since it last responded."""
+
+
+@dataclass(frozen=True, slots=True)
+class NodeStatus:
+    """The state of one server process."""
+
+    server: int
+    started: bool
+    draining: bool
+    epoch: int
+    has_token: bool
+    members: tuple[MemberStatus, ...]
+    pending_proposals: int
+    """Membership changes that were requested and not decided."""
+    connected_clients: int
+    waiting: int
+    """Entries in the inbox."""
+    saved_version: int
+    """The model's version in the last checkpoint on disk."""
+
+
+def node_status(node: Node, now: float) -> NodeStatus:
+    """Return the status of a node at a time on its driver's clock."""
+    membership = node.membership
+    members = []
+    for j, member in sorted(node.view.members.items()):
+        here = j == node.id
+        if here:
+            state = "here"
+        elif member.lineage == NOBODY:
+            state = "expected"
+        else:
+            state = "suspected" if j in membership.suspected else "there"
+        lineage = node.options.lineage if here else membership.lineages.get(j, member.lineage)
+        silent = 0.0 if here else membership.failure_detector.silent_for(j, now)
+        members.append(MemberStatus(j, state, member.address, lineage, silent))
+    return NodeStatus(
+        server=node.id,
+        started=node.server is not None,
+        draining=node.draining,
+        epoch=node.view.epoch,
+        has_token=node.server is not None and node.server.has_token,
+        members=tuple(members),
+        pending_proposals=len(membership.proposals),
+        connected_clients=len(node.sessions),
+        waiting=node.waiting,
+        saved_version=node.saved_version,
+    )

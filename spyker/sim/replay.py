@@ -1,0 +1,128 @@
+"""Replay of an event log: the state of a server process, rebuilt from its events without sockets, threads or clocks."""
+
+from __future__ import annotations
+
+import json
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from spyker.config.scenario import Scenario, from_table
+from spyker.errors import RecordError
+from spyker.node.effects import SaveCheckpoint
+from spyker.node.event_codec import PREFIX, LogHeader, decode_event, records
+from spyker.node.events import CheckpointSaved, Handled, HandleNext
+from spyker.node.node import Node
+from spyker.node.node_clock import NodeClock
+from spyker.node.task_tokens import TaskTokens
+from spyker.protocol.codec import Sizes
+from spyker.protocol.messages import Action
+from spyker.protocol.server import Server, Setup
+from spyker.tasks.registry import rate_of, resolve, task_spec
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Replay:
+    """What an event log leads to."""
+
+    header: LogHeader
+    node: Node
+    """The node after the last event."""
+    events: int
+    checkpoint: SaveCheckpoint | None
+    """The checkpoint that was asked for, or the last one that the process reported as saved."""
+    torn: int
+    """Bytes of an incomplete record at the end, which were ignored."""
+
+
+def replay(path: Path, checkpoint: int | None = None) -> Replay:
+    """Replay an event log.
+
+    Args:
+        path: The log.
+        checkpoint: Number of a checkpoint in its lineage, counted from 1; by default the last that was saved.
+
+    Raises:
+        RecordError: if the file is not an event log, or is damaged anywhere but at its end.
+
+    """
+    try:
+        data = path.read_bytes()
+    except OSError as error:
+        raise RecordError(f"{path}: cannot be read ({error.strerror}). Name an event log") from None
+    payloads = records(data)
+    first = next(payloads, None)
+    if first is None:
+        raise RecordError(f"{path} is not an event log. Name a file in the folder deploy.event-log")
+    header = LogHeader.decode(first)
+    scenario = resolve(from_table(tomllib.loads(header.scenario)))
+    node = make_node(header, scenario)
+    sizes = Sizes(header.weights.array().size, len(scenario.placement().learners))
+    resumed = None
+    if header.numbers is not None:
+        resumed = json.loads(header.numbers), {name: each.array() for name, each in header.vectors.items()}
+    used, events = PREFIX.size + len(first), 0
+    actions: list[Action] = []
+    begun: SaveCheckpoint | None = None
+    found: SaveCheckpoint | None = None
+    for payload in payloads:
+        event = decode_event(payload, scenario.chosen.kinds(), sizes, resumed)
+        if isinstance(event, CheckpointSaved) and checkpoint is None:
+            found = begun
+        if isinstance(event, Handled):
+            event = Handled(actions, now=event.now)
+        for effect in node.step(event):
+            if isinstance(effect, SaveCheckpoint):
+                begun = effect
+                if effect.numbers["membership"]["checkpoints"] == checkpoint:
+                    found = effect
+        if isinstance(event, HandleNext):
+            actions = node.compute()
+        used, events = used + PREFIX.size + len(payload), events + 1
+    return Replay(header, node, events, found, len(data) - used)
+
+
+def make_node(header: LogHeader, scenario: Scenario) -> Node:
+    """Make the node of the process that wrote a log, as it was before its first event."""
+    task = task_spec(scenario).make()
+    clock = NodeClock(header.started_at)
+    setup = Setup(
+        len(scenario.placement().learners),
+        scenario.client_count,
+        header.weights.array(),
+        rate_of(scenario.training, task),
+        scenario.parameters,
+        scenario.seed,
+        task.mix,
+        np.empty_like,
+        clock.handling,
+        scenario.bounds.on(deployed=True),
+        task.statistics,
+    )
+
+    def build(roster: Mapping[int, int]) -> Server:
+        return scenario.chosen.build(header.membership.server, setup, roster)
+
+    tokens = TaskTokens(header.secret, header.membership.incarnation.incarnation)
+    membership = header.membership.make(clock)
+    return Node(membership.id, build, tokens, header.options, membership=membership, clock=clock)
+
+
+def differences(replayed: SaveCheckpoint, numbers: Mapping[str, Any], vectors: Mapping[str, Any]) -> list[str]:
+    """Return the names of the parts of a saved checkpoint whose bytes differ from the replayed one.
+
+    A process adds its own parts to a checkpoint (``layout``, ``identity``, ``recorder``); these are not compared.
+    """
+    parts = [name for name, value in replayed.numbers.items() if json.dumps(value) != json.dumps(numbers.get(name))]
+    names = replayed.vectors.keys() | vectors.keys()
+    return parts + [
+        name
+        for name in sorted(names)
+        if name not in vectors
+        or name not in replayed.vectors
+        or np.asarray(vectors[name]).tobytes() != np.asarray(replayed.vectors[name]).tobytes()
+    ]
