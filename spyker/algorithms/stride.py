@@ -246,6 +246,8 @@ class Stride(Server):
         self.stances: dict[int, ExchangeModel] = {}  # S, by bid
         self.data: dict[int, int] = {}  # of the other servers, as far as they have told
         self.longest = 0.0  # seconds that an exchange took
+        self.lasted = 0.0  # seconds from this server's part in the last one to its end
+        self.overdue = -1  # clients wait no longer for this exchange
         self._now = setup.now
         # Divergence.
         self.good, self.good_norm = setup.weights, 0.0  # the last good model, and the median norm of its updates
@@ -265,6 +267,7 @@ class Stride(Server):
                     self.send_client(sender, self.model(self.rate))
             case Leave():
                 self.sizes.pop(sender, None)  # what it has answered counts
+                self.idle.discard(sender)
                 self.check_round()
                 if not self.sizes:
                     self.take_part()
@@ -294,8 +297,8 @@ class Stride(Server):
         if timer == EXCHANGE:
             self.finish()
         elif timer == HELD:
-            self.old_version = self.version - 1
-            self.release()
+            self.overdue = self.latest
+            self.check_idle()
         elif timer == ALONE:
             self.rounds = self.rounds if self.sizes else self.parameters.every
             self.check_exchange()
@@ -518,7 +521,8 @@ class Stride(Server):
         self.answered, self.hurried = {}, False
         if self.waits():
             self.waiting = True
-            self.start_timer(HELD, PATIENT * self.longest or FIRST)
+            took = max(self.lasted, self._now() - self._began)
+            self.start_timer(HELD, min(PATIENT * took, FIRST) or FIRST)
         else:
             self.release()
 
@@ -529,7 +533,7 @@ class Stride(Server):
 
     def waits(self) -> bool:
         """Whether clients wait for the end of an exchange."""
-        if self.trusted or self.latest not in self.stances:
+        if self.trusted or self.latest not in self.stances or self.latest == self.overdue:
             return False
         return not self.complete(self.merged | {self.id})
 
@@ -604,7 +608,8 @@ class Stride(Server):
         """
         if self.trusted or self.rounds < ENOUGH:
             return False
-        return self.latest not in self.stances or self.complete(self.merged | {self.id})
+        over = self.latest not in self.stances or self.latest == self.overdue
+        return over or self.complete(self.merged | {self.id})
 
     def merge(self, j: int, theirs: ExchangeModel, *, wait: bool = True) -> None:
         """W ← W + p_j·(W_j − S.W), and likewise m and A."""
@@ -648,8 +653,7 @@ class Stride(Server):
             if self.parameters.safe:
                 self.consensus.measure(of.bid, own)
             self.consensus.forget(of.bid)
-            if self.averages_early and not self.suspected:
-                self.longest = max(self.longest, self._now() - self._stood)
+            self.lasted = self._now() - self._stood
             self.stances.pop(of.bid, None)
         self.momentum.add(towards.momentum - of.momentum, share)
         self.age = max(0.0, self.age + share * (towards.age - of.age))
@@ -695,6 +699,7 @@ class Stride(Server):
         self.data = {j: data for j, data in self.data.items() if j in self.ring}
         self.holds, self.exchanging, self.heard, self.absent = leads, False, set(), set()
         self.stop_timer(EXCHANGE)
+        self.overdue = self.latest
         self.check_idle()
         if leads:
             self.bid = first_bid(self.epoch)
