@@ -25,7 +25,7 @@ from typing import Any
 
 import numpy as np
 
-from spyker.protocol.buffers import weights_alone, without_statistics
+from spyker.protocol.buffers import parameters_only, without_buffers
 from spyker.protocol.state import Stateful
 from spyker.protocol.weights import Weights
 from spyker.vectors import Vector, dot, length
@@ -39,8 +39,8 @@ FULL_TRUST = 0.5  # an agreement of this or more is no reason for caution
 class Consensus(Stateful):
     """The parts of one server's model."""
 
-    def __init__(self, initial: Vector, statistics: int) -> None:
-        """The last ``statistics`` numbers are buffers: they are averaged, and have no progress."""
+    def __init__(self, initial: Vector, buffers: int) -> None:
+        """The last ``buffers`` numbers are buffers: they are averaged, and have no progress."""
         self.common = Weights(initial)
         self.pending = Weights.zeros(initial)  # sent in an exchange that is not complete
         self.fresh = Weights.zeros(initial)  # since the last exchange began
@@ -52,7 +52,7 @@ class Consensus(Stateful):
         self.base = initial  # the common model after the last exchange
         self.step: Vector | None = None  # what that exchange added to it
         self.steady = 0.0  # how much of one such step is in the next
-        self._statistics = statistics
+        self._buffers = buffers
 
     @property
     def trust(self) -> float:
@@ -87,10 +87,10 @@ class Consensus(Stateful):
 
     def advance(self, move: Vector, factor: float, buffers: Vector) -> None:
         """Make progress by ``factor · move``; the buffers at the end of ``buffers`` are added to the common model."""
-        self.fresh.add(without_statistics(move, self._statistics), factor)
-        if self._statistics:
+        self.fresh.add(without_buffers(move, self._buffers), factor)
+        if self._buffers:
             step = np.zeros_like(buffers)
-            step[-self._statistics :] = buffers[-self._statistics :]
+            step[-self._buffers :] = buffers[-self._buffers :]
             self.common.add(step, 1.0)
 
     def limit(self, norm: float) -> float:
@@ -123,9 +123,9 @@ class Consensus(Stateful):
         ``theirs`` and ``mine`` are the two servers' full models as they were when the exchange began.
         """
         sent, way = self.sent[bid], theirs - mine
-        self.shifts[bid] += share * dot(weights_alone(way, self._statistics), weights_alone(sent, self._statistics))
-        if self._statistics:  # buffers are averaged, wherever they are by now
-            buffers = slice(-self._statistics, None)
+        self.shifts[bid] += share * dot(parameters_only(way, self._buffers), parameters_only(sent, self._buffers))
+        if self._buffers:  # buffers are averaged, wherever they are by now
+            buffers = slice(-self._buffers, None)
             way[buffers] = theirs[buffers] - self.common.snapshot()[buffers]
         averaged = min(1.0, share / (1 - own)) if own < 1 else 1.0  # of what is pending
         self.common.add(way, share)
@@ -151,7 +151,7 @@ class Consensus(Stateful):
 
     def _follow(self) -> None:
         """Compare the last step of the common model with the one before."""
-        step = weights_alone(self.common.snapshot() - self.base, self._statistics)
+        step = parameters_only(self.common.snapshot() - self.base, self._buffers)
         if self.step is not None and (before := length(self.step)) > 0:
             steady = dot(step, self.step) / before / max(before, length(step))
             self.steady = SMOOTHING * self.steady + (1 - SMOOTHING) * steady

@@ -69,7 +69,7 @@ class FADAS(FedBuff):
         late = self.stalest > p.delay_threshold
         rate = p.server_rate / self.stalest if late else p.server_rate
         way = self.mean.snapshot() / scale
-        if self._statistics:  # no gradients: their mean is what they are
-            way[-self._statistics :] = step[-self._statistics :] / np.float32(rate)
+        if self._buffers:  # no gradients: their mean is what they are
+            way[-self._buffers :] = step[-self._buffers :] / np.float32(rate)
         self.weights.add(way, rate)
         self.stalest = 0.0

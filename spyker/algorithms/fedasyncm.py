@@ -20,7 +20,7 @@ from dataclasses import dataclass
 
 from spyker.parameters import parameter
 from spyker.placement import Topology
-from spyker.protocol.buffers import statistics_once, without_statistics
+from spyker.protocol.buffers import buffers_once, without_buffers
 from spyker.protocol.client import DeltaClient
 from spyker.protocol.facts import UpdateApplied
 from spyker.protocol.messages import ClientMessage, Leave, PeerMessage, Update
@@ -51,7 +51,7 @@ class FedAsyncM(Server):
         super().__init__(id, setup, roster)
         self.present = set(roster)  # the N clients that train
         self.momentum = Weights.zeros(setup.weights)  # m
-        self._statistics = setup.statistics
+        self._buffers = setup.buffers
 
     def receive(self, sender: int, message: ClientMessage | PeerMessage) -> None:
         """Apply an update; answer it, or a newcomer, with the current model."""
@@ -69,8 +69,8 @@ class FedAsyncM(Server):
         staleness = max(0.0, self.age - update.age)
         weight = math.pow(1 + staleness, -p.staleness_exponent)
         self.momentum.scale(math.pow(p.momentum, 1 / n))
-        self.momentum.add(without_statistics(update.weights, self._statistics), weight / n)
-        step = statistics_once(update.weights, self._statistics, p.server_rate)
+        self.momentum.add(without_buffers(update.weights, self._buffers), weight / n)
+        step = buffers_once(update.weights, self._buffers, p.server_rate)
         self.weights.add(step, p.server_rate * weight / n)
         self.weights.add(self.momentum.snapshot(), p.server_rate * p.momentum / n)
         self.age += 1 / n

@@ -15,7 +15,7 @@ from typing import Any, ClassVar
 
 from spyker.algorithms.fedavg import FedAvg
 from spyker.parameters import parameter
-from spyker.protocol.buffers import statistics_once, without_statistics
+from spyker.protocol.buffers import buffers_once, without_buffers
 from spyker.protocol.server import Setup
 from spyker.protocol.weights import Weights
 
@@ -37,13 +37,13 @@ class FedAvgM(FedAvg):
     def __init__(self, id: int, setup: Setup, roster: Mapping[int, int]) -> None:
         super().__init__(id, setup, roster)
         self.momentum = Weights.zeros(setup.weights)  # m
-        self._statistics = setup.statistics
+        self._buffers = setup.buffers
 
     def aggregate(self) -> None:
         """W ← W + c·(Δ + μ·m), where Δ = Σ d_k/d · W_k − W and m ← μ·m + Δ."""
         c, mu = self.parameters.server_rate, self.parameters.momentum
         step = self.average.snapshot() - self.weights.snapshot()
         self.momentum.scale(mu)
-        self.momentum.add(without_statistics(step, self._statistics), 1.0)
-        self.weights.add(statistics_once(step, self._statistics, c), c)
+        self.momentum.add(without_buffers(step, self._buffers), 1.0)
+        self.weights.add(buffers_once(step, self._buffers, c), c)
         self.weights.add(self.momentum.snapshot(), c * mu)

@@ -15,7 +15,7 @@ from typing import Any, ClassVar
 
 from spyker.parameters import parameter
 from spyker.placement import Topology
-from spyker.protocol.buffers import statistics_once
+from spyker.protocol.buffers import buffers_once
 from spyker.protocol.client import DeltaClient
 from spyker.protocol.facts import RoundEnded, UpdateApplied
 from spyker.protocol.messages import ClientMessage, Join, PeerMessage, Update
@@ -46,7 +46,7 @@ class FedBuff(Server):
         super().__init__(id, setup, roster)
         self.sum = Weights.zeros(setup.weights)  # Σ s(τ) Δ_k
         self.count = 0  # of the updates in it
-        self._statistics = setup.statistics
+        self._buffers = setup.buffers
 
     def receive(self, sender: int, message: ClientMessage | PeerMessage) -> None:
         """Collect an update, move if there are enough, and answer. A newcomer is given the model."""
@@ -72,4 +72,4 @@ class FedBuff(Server):
     def move(self, total: Vector) -> None:
         """W ← W + η_g/K · Σ s(τ) Δ_k."""
         rate = self.parameters.server_rate
-        self.weights.add(statistics_once(total, self._statistics, rate), rate / self.count)
+        self.weights.add(buffers_once(total, self._buffers, rate), rate / self.count)

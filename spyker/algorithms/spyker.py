@@ -28,7 +28,17 @@ from typing import ClassVar
 from spyker.parameters import parameter
 from spyker.placement import Topology
 from spyker.protocol.facts import AgeAnnounced, Merged, SyncStarted, TokenArrived, UpdateApplied
-from spyker.protocol.messages import Age, ClientMessage, Handover, Join, Leave, PeerMessage, PeerModel, Token, Update
+from spyker.protocol.messages import (
+    Age,
+    ClientMessage,
+    Join,
+    Leave,
+    ModelBootstrap,
+    PeerMessage,
+    PeerModel,
+    Token,
+    Update,
+)
 from spyker.protocol.server import Server, Setup, Work, first_bid
 
 
@@ -251,9 +261,9 @@ class Spyker(Server):
             self.record(TokenArrived(self.id, self.token.bid))
             self.check_synchronization()
 
-    def take_over(self, gift: Handover) -> None:
+    def bootstrap_from(self, bootstrap: ModelBootstrap) -> None:
         """Begin with another server's model, which need not be announced."""
-        super().take_over(gift)
+        super().bootstrap_from(bootstrap)
         self.age_prev = self.age_announced = self.age
         self.ages = [self.age] * self.n
 

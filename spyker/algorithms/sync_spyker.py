@@ -13,7 +13,7 @@ from dataclasses import replace
 
 from spyker.algorithms.spyker import Spyker
 from spyker.protocol.facts import SyncStarted
-from spyker.protocol.messages import Action, ClientMessage, Handover, Join, Leave, PeerMessage, PeerModel, Update
+from spyker.protocol.messages import Action, ClientMessage, Join, Leave, ModelBootstrap, PeerMessage, PeerModel, Update
 from spyker.protocol.server import Work
 
 
@@ -129,7 +129,7 @@ class SyncSpyker(Spyker):
         self.models = {bid: {j: m for j, m in ms.items() if j in self.ring} for bid, ms in self.models.items()}
         self.check_models()
 
-    def take_over(self, gift: Handover) -> None:
+    def bootstrap_from(self, bootstrap: ModelBootstrap) -> None:
         """Begin with another server's model."""
-        self.weights.replace(gift.weights)
-        self.age = gift.age
+        self.weights.replace(bootstrap.weights)
+        self.age = bootstrap.age

@@ -50,7 +50,7 @@ class NamedArrays:
         return cls(Layout(tuple(names), tuple(learnt[name].shape for name in names)), dict(arrays))
 
     @property
-    def statistics(self) -> int:
+    def buffers(self) -> int:
         """How many numbers are statistics of the data; where arrays have no names, nobody knows."""
         shapes = zip(self.layout.names, self.layout.shapes, strict=True)
         return sum(math.prod(shape) for name, shape in shapes if is_statistic(name))

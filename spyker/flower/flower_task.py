@@ -104,7 +104,7 @@ class FlowerTask(Task):
         except ArrayMismatchError as error:
             reason, remedy = error.args
             raise UsageError("task.app", f"{options.app} is not allowed: {reason}", remedy) from None
-        self.layout, self.statistics = self.arrays.layout, self.arrays.statistics
+        self.layout, self.buffers = self.arrays.layout, self.arrays.buffers
         self.judge = self._choose_judge()
         self.evaluates_states = self.judge == "clients"
         server = options.server or find_project(options.app).server

@@ -258,7 +258,7 @@ class ServerProcess:
                 lambda vector: models.vector() if vector.size == parameters else np.empty_like(vector),
                 time.monotonic,
                 scenario.bounds.on(deployed=True),
-                self.task.statistics,
+                self.task.buffers,
             )
             return scenario.chosen.build(deploy.server, setup, roster)
 
@@ -349,7 +349,7 @@ class ServerProcess:
 
     def _may_say(self, sender: int, receiver: int) -> tuple[type[PeerMessage], ...]:
         chosen = self.config.scenario.chosen
-        return (*chosen.between(sender, receiver, self.sizes.servers), chosen.gift)
+        return (*chosen.between(sender, receiver, self.sizes.servers), chosen.bootstrap)
 
     def _address(self, view: View, j: int) -> str | None:
         """Where another server is reached: where the list of servers says, or this machine's configuration."""

@@ -111,7 +111,7 @@ class BootstrapState(PeerMessage):
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Handover(BootstrapState):
+class ModelBootstrap(BootstrapState):
     """A model to begin with."""
 
     weights: Vector

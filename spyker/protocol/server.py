@@ -18,11 +18,11 @@ from spyker.protocol.messages import (
     Action,
     BootstrapState,
     ClientMessage,
-    Handover,
     Join,
     Leave,
     Message,
     Model,
+    ModelBootstrap,
     PeerMessage,
     RecordFact,
     Requeue,
@@ -70,7 +70,7 @@ class Setup:
     """Seconds on a clock that never goes back, for algorithms that measure how long something takes."""
     bounds: FilterParameters | None = None
     """How far a client's answer may go, if there is a limit."""
-    statistics: int = 0
+    buffers: int = 0
     """How many numbers at the end of the weights no gradient moves; see :mod:`~spyker.protocol.buffers`."""
 
     def generator(self, server: int) -> np.random.Generator:
@@ -137,7 +137,7 @@ class Server(ABC):
     """Whether it should not begin before all clients are there."""
     uses_token: ClassVar[bool] = False
     """Whether its servers have a token, which must be made anew if it is lost."""
-    gift: ClassVar[type[BootstrapState]] = Handover
+    bootstrap: ClassVar[type[BootstrapState]] = ModelBootstrap
     """What a server that begins among others is given by one of them."""
     restored: int = 0
     """How often a server has restored an earlier model because training diverged."""
@@ -149,7 +149,7 @@ class Server(ABC):
                 setattr(cls, attribute, default)
         if "section" not in cls.__dict__:
             cls.section = cls.name
-        if "hears" in cls.__dict__ and "says" not in cls.__dict__:
+        if "receives" in cls.__dict__ and "sends" not in cls.__dict__:
             cls.sends = cls.receives
 
     @classmethod
@@ -272,14 +272,14 @@ class Server(ABC):
         """Whether it is here."""
         return False
 
-    def handover(self) -> BootstrapState:
+    def bootstrap_state(self) -> BootstrapState:
         """What another server needs to begin among us, with a model as good as this one."""
-        return Handover(self.weights.snapshot(), self.age)
+        return ModelBootstrap(self.weights.snapshot(), self.age)
 
-    def take_over(self, gift: Any) -> None:
+    def bootstrap_from(self, bootstrap: Any) -> None:
         """Begin with what another server gave."""
-        self.weights.replace(gift.weights)
-        self.age = gift.age
+        self.weights.replace(bootstrap.weights)
+        self.age = bootstrap.age
 
     # --- A restart -------------------------------------------------------------------------------------------------
 
@@ -316,7 +316,7 @@ class Server(ABC):
     @classmethod
     def kinds(cls) -> dict[str, type[Message]]:
         """The messages that one may be told or say to other servers, by the names of their kinds."""
-        kinds: tuple[type[Message], ...] = (cls.answers, Join, Leave, *cls.receives, *cls.sends, cls.gift)
+        kinds: tuple[type[Message], ...] = (cls.answers, Join, Leave, *cls.receives, *cls.sends, cls.bootstrap)
         return {kind.kind: kind for kind in kinds}
 
     # --- What subclasses say ---------------------------------------------------------------------------------------

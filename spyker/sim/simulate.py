@@ -116,7 +116,7 @@ def make_world(
         task.mix,
         now=lambda: clock.now,
         bounds=scenario.bounds.on(deployed=False),
-        statistics=task.statistics,
+        buffers=task.buffers,
     )
     clients = [scenario.chosen.client(k, home or 0) for k, home in enumerate(places.homes)]
     surroundings: dict[str, Any] = {

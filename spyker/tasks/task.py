@@ -72,7 +72,7 @@ class Task(ABC):
     """Whether :meth:`evaluate` takes a second argument, the states that clients' last trainings returned, by client. An
     emulation passes them; in a deployment they stay with the clients, and the argument is left out."""
 
-    statistics: int = 0
+    buffers: int = 0
     """How many numbers at the end of the weights are statistics of the data, such as BatchNorm's running means and
     variances: they are trained by no gradient, and servers average them and do nothing else."""
 

@@ -170,7 +170,7 @@ class TorchTask(Task):
         self.layout = Layout(tuple(parts), tuple(tuple(p.shape) for p in parts.values()))
         self.flat = torch.cat([flattened(part.detach()).to(self.dtype) for part in parts.values()])
         self.trained = self.flat[: sum(p.numel() for p in parameters.values())]
-        self.statistics = self.flat.numel() - self.trained.numel()
+        self.buffers = self.flat.numel() - self.trained.numel()
         self.pristine = True
         start = 0
         for part in parts.values():

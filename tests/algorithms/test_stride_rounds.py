@@ -107,7 +107,7 @@ def test_the_halved_rate_outlives_the_process_and_is_handed_over(started):
     play(server, (100, 0))
     again.restore(server.state())
     play(server, (1, 0))
-    newcomer.take_over(server.handover())
+    newcomer.bootstrap_from(server.bootstrap_state())
     for other in (again, newcomer):
         assert other.halved == 1
         assert rates(other.handle(1, Join(1))) == [(1, server.rate / 2)]

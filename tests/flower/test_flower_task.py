@@ -295,5 +295,5 @@ def test_statistics_of_a_normalisation_stand_last() -> None:
     rows = {"0.running_var": np.ones(3), "0.weight": np.zeros((2, 3)), "0.running_mean": np.zeros(3)}
     arrays = NamedArrays.of({name: array.astype(np.float32) for name, array in rows.items()})
     assert arrays.layout.names == ("0.weight", "0.running_var", "0.running_mean")
-    assert arrays.statistics == 6
+    assert arrays.buffers == 6
     np.testing.assert_array_equal(arrays.vector(rows), [0, 0, 0, 0, 0, 0, 1, 1, 1, 0, 0, 0])
