@@ -78,7 +78,7 @@ docs: .venv/installed-docs
 	touch $@
 
 .venv/installed-deploy: .venv/installed
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[deploy]'
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[net]'
 	touch $@
 
 .venv/installed-race: .venv/installed
@@ -86,11 +86,11 @@ docs: .venv/installed-docs
 	touch $@
 
 .venv/installed-docs: .venv/installed
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[deploy,docs]'
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[docs,net]'
 	touch $@
 
 .venv/installed-dev: .venv/installed
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[deploy,dev,docs,page,pandas,race,ray]'
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dashboard,dev,docs,net,pandas,race,ray]'
 	touch $@
 
 .venv/installed-flower: .venv/installed-dev constraints-flower.txt

@@ -72,7 +72,7 @@ def require_page() -> None:
     """Say what to install, if the packages that only the page needs are not here."""
     missing = [name for name in ("starlette", "uvicorn") if not find_spec(name)]
     if missing:
-        raise UsageError("the page", f"needs {', '.join(missing)}", "Run pip install 'spyker-fl[page]'")
+        raise UsageError("the page", f"needs {', '.join(missing)}", "Run pip install 'spyker-fl[dashboard]'")
 
 
 def check_token(host: str, token: str | None) -> None:

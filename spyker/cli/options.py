@@ -146,5 +146,5 @@ def require_deploy() -> None:
     missing = [name for name in ("cryptography", "grpc", "prometheus_client") if not find_spec(name)]
     if missing:
         raise UsageError(
-            "this command", f"needs {', '.join(missing)}, not installed here", "Run pip install 'spyker-fl[deploy]'"
+            "this command", f"needs {', '.join(missing)}, not installed here", "Run pip install 'spyker-fl[net]'"
         )

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from spyker.net.server_config import ServerConfig
 
 MOST_CLIENTS = 1_000_000
-EXTRA = "Install what deployments need: pip install 'spyker-fl[deploy]'"
+EXTRA = "Install what deployments need: pip install 'spyker-fl[net]'"
 
 
 def add_serve(commands: Any) -> None:

@@ -48,16 +48,15 @@ class Outage:
 
 @dataclass(frozen=True, slots=True)
 class AdversaryOptions:
-    """Clients that lie."""
+    """Clients that send falsified updates."""
 
-    share: float = parameter(0.1, "how many of all clients; the seed says which", at_least=0, at_most=1)
+    share: float = parameter(0.1, "fraction of all clients; the seed selects them", at_least=0, at_most=1)
     kind: str = parameter(
-        "negative",
-        "what they answer with: huge, 1e30 everywhere; negative, the opposite of their training; noise, a random "
-        "direction",
-        choices=("huge", "negative", "noise"),
+        "sign-flip",
+        "what adversaries send: huge, 1e30 in every element; sign-flip, the negated update; noise, a random direction",
+        choices=("huge", "sign-flip", "noise"),
     )
-    strength: float = parameter(1.0, "negative and noise: so many times as far as their training went", above=0)
+    strength: float = parameter(1.0, "sign-flip and noise: the norm as a multiple of the honest update's norm", above=0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,10 +78,9 @@ class Geography:
         "{ region, start, seconds }: nothing passes between the region and the others, while life inside goes on; "
         "connections are made anew a second after it ends; emulations only",
     )
-    hostile: AdversaryOptions | None = parameter(
+    adversaries: AdversaryOptions | None = parameter(
         None,
-        "{ share, kind, strength }: clients that answer with something else than what they trained: huge, negative or "
-        "noise; emulations only",
+        "{ share, kind, strength }: clients that send falsified updates: huge, sign-flip or noise; emulation only",
     )
 
 
@@ -196,7 +194,7 @@ class Scenario:
     world: Geography = field(default_factory=Geography)
     training: Training = field(default_factory=Training)
     evaluation: Evaluation = field(default_factory=Evaluation)
-    bounds: FilterParameters = field(default_factory=FilterParameters)
+    robust: FilterParameters = field(default_factory=FilterParameters)
     algorithms: Mapping[str, Any] = field(default_factory=dict)
     """The parameters of every algorithm, by section."""
     derived: frozenset[str] = field(default=frozenset(), compare=False)
@@ -229,7 +227,7 @@ SECTIONS: dict[str, type[Any]] = {
     "world": Geography,
     "training": Training,
     "evaluation": Evaluation,
-    "bounds": FilterParameters,
+    "robust": FilterParameters,
 }
 
 

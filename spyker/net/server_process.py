@@ -44,7 +44,7 @@ from spyker.net.server_config import (
     deployment_digest,
     layout_numbers,
     learning_digest,
-    wait_for,
+    min_clients,
 )
 from spyker.net.state_folder import RestartAsNewMember, open_state
 from spyker.net.stderr_capture import lines_as_json, own_stderr
@@ -98,7 +98,7 @@ def serve(
                 asyncio.run(process.run())
                 return
             except RestartAsNewMember as why:
-                log.warning("begins-anew", why=str(why))
+                log.warning("reset", reason=str(why))
                 if process is not None:
                     process.checkpoints.close()
                 begin_anew(config.path(config.deploy.state))
@@ -216,7 +216,7 @@ class ServerProcess:
             finished = self.finished and not driver.failed.done() and not driver.stopped.done()
             if driver.stopped.done() and not driver.failed.done():
                 order = driver.stopped.result()
-                self.log.error("must-stop", why=order.why, anew=order.anew)
+                self.log.error("must-stop", reason=order.why, reset=order.anew)
                 raise RestartAsNewMember(order.why) if order.anew else FencedError(order.why)
             if not driver.failed.done():
                 await self._drain(finished=finished)
@@ -257,7 +257,7 @@ class ServerProcess:
                 self.task.mix,
                 lambda vector: models.vector() if vector.size == parameters else np.empty_like(vector),
                 time.monotonic,
-                scenario.bounds.on(deployed=True),
+                scenario.robust.on(deployed=True),
                 self.task.buffers,
             )
             return scenario.chosen.build(deploy.server, setup, roster)
@@ -268,12 +268,12 @@ class ServerProcess:
             learning=learning_digest(scenario),
             deployment=deployment_digest(scenario),
             lineage=self.identity.lineage,
-            wait_for=wait_for(config),
+            wait_for=min_clients(config),
             join_timeout=deploy.join_timeout,
             client_timeout=deploy.client_timeout,
             checkpoint_updates=deploy.checkpoint_updates,
             checkpoint_seconds=deploy.checkpoint_seconds,
-            beat=deploy.beat,
+            beat=deploy.heartbeat,
             most_data=min(deploy.max_client_data or MOST_DATA, MOST_DATA),
         )
         task_tokens = TaskTokens(bytes.fromhex(self.identity.secret), self.identity.incarnation)
@@ -286,8 +286,8 @@ class ServerProcess:
             former=self.identity.former,
             new=self._new,
             suspect_after=deploy.suspect_after,
-            renew_after=deploy.renew_after,
-            forget_after=deploy.forget_after,
+            renew_after=deploy.renew_token_after,
+            forget_after=deploy.remove_after,
         )
         return Driver(
             Node(deploy.server, build, task_tokens, rules, membership=membership),
@@ -326,7 +326,7 @@ class ServerProcess:
             mine = grpc.ssl_server_credentials([chain])
             theirs = grpc.ssl_server_credentials([chain], root_certificates=authority, require_client_auth=True)
             self._credentials = grpc.ssl_channel_credentials(authority, *chain)
-        limits = ClientLimits(deploy.stall_timeout, deploy.slowest_mbit, deploy.max_norm)
+        limits = ClientLimits(deploy.stall_timeout, deploy.min_mbit, deploy.max_norm)
         self.port = ClientPort(self.driver, self.sizes, scenario.chosen.answers, credentials, limits)
         self.health = Health()
         from_clients, from_peers = connections(config)
@@ -405,7 +405,7 @@ class ServerProcess:
         await self.driver.started.wait()
         assert self.initial_model is not None
         self.recorder.fact(self.initial_model.fact, 0)
-        self.log.info("begun", model=self.initial_model.fact.model, sha256=self.initial_model.fact.sha256)
+        self.log.info("initial-model", model=self.initial_model.fact.model, sha256=self.initial_model.fact.sha256)
 
     async def _note_loss(self) -> None:
         """A server that was to be resumed and had saved nothing has lost all that it had applied."""
@@ -413,7 +413,7 @@ class ServerProcess:
             await self.driver.started.wait()
             lost = self.recorder.resume(0)
             self.metrics.lost(lost)
-            self.log.info("resumed", checkpoint=None, version=0, lost=lost)
+            self.log.info("server-resumed", checkpoint=None, version=0, lost_updates=lost)
 
     async def _evaluate_regularly(self) -> None:
         """Judge the model at fixed times; a time that comes while another evaluation is under way is left out."""

@@ -11,7 +11,7 @@ from typing import BinaryIO
 from spyker.errors import RecordError
 
 SCENARIO, FACTS, SUMMARY = "scenario.toml", "facts.jsonl", "summary.json"
-GOES_ON = ".goes-on"
+LOCK = ".lock"
 """Is there while a run is written (:mod:`~spyker.records.lock`), and no part of its record."""
 BLOCK = 1 << 16  # bytes of a file that are read at once
 
@@ -50,7 +50,7 @@ def is_record(folder: Path) -> bool:
 
 def contents(folder: Path) -> list[Path]:
     """What stands in a folder, besides the mark of who writes there."""
-    return [child for child in folder.iterdir() if child.name != GOES_ON]
+    return [child for child in folder.iterdir() if child.name != LOCK]
 
 
 def check_new(folder: Path, *, overwrite: bool) -> None:

@@ -14,14 +14,14 @@ from pathlib import Path
 from typing import IO
 
 from spyker.errors import RecordError
-from spyker.records.files import GOES_ON
+from spyker.records.files import LOCK
 
 
 @contextlib.contextmanager
 def locked(folder: Path) -> Iterator[None]:
     """Have a record to oneself, or be refused because somebody else writes it."""
     folder.mkdir(parents=True, exist_ok=True)
-    path = folder / GOES_ON
+    path = folder / LOCK
     with lock(path) as file:
         try:
             yield
@@ -32,7 +32,7 @@ def locked(folder: Path) -> Iterator[None]:
 
 def check_unlocked(folder: Path) -> None:
     """Refuse a folder that is written to at this moment, or that holds such a record. This changes nothing."""
-    for path in (folder / GOES_ON, *folder.glob(f"*/{GOES_ON}")):
+    for path in (folder / LOCK, *folder.glob(f"*/{LOCK}")):
         with contextlib.suppress(FileNotFoundError, NotADirectoryError, PermissionError), path.open("rb") as file:
             take(file, path, fcntl.LOCK_SH)
 

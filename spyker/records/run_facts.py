@@ -12,7 +12,7 @@ from spyker.config.scenario import Scenario
 from spyker.protocol.facts import Fact
 from spyker.version import __version__
 
-FORMAT = 1
+FORMAT = 2
 EMULATED, DEPLOYED = "emulated", "deployed"
 
 
@@ -94,7 +94,7 @@ def places(scenario: Scenario) -> list[ServerPlace]:
 class InitialModelLoaded(Fact):
     """The run began from the model in a file, and not from the task's own W⁰."""
 
-    kind: ClassVar[str] = "begun"
+    kind: ClassVar[str] = "initial-model"
     model: str
     """Where the file was."""
     sha256: str
@@ -155,7 +155,7 @@ def measured(name: str, scores: Sequence[float], averaged: float | None, *, high
 class ClientFailed(Fact):
     """A client's training failed in an emulation, and the run goes on without that client."""
 
-    kind: ClassVar[str] = "failed"
+    kind: ClassVar[str] = "client-failed"
     server: int
     client: int
     reason: str
@@ -163,19 +163,19 @@ class ClientFailed(Fact):
 
 @dataclass(frozen=True, slots=True)
 class ServerResumed(Fact):
-    """A server process went on from a checkpoint: ``lost`` updates after ``version`` are gone, and those facts void."""
+    """A server process resumed from a checkpoint: ``lost_updates`` after ``version`` are lost and their facts void."""
 
-    kind: ClassVar[str] = "resumed"
+    kind: ClassVar[str] = "server-resumed"
     server: int
     version: int
-    lost: int
+    lost_updates: int
 
 
 @dataclass(frozen=True, slots=True)
 class FactsDropped(Fact):
     """Facts that are missing here: older than a record has room for, or of a time when the disk was full."""
 
-    kind: ClassVar[str] = "dropped"
+    kind: ClassVar[str] = "facts-dropped"
     server: int
     facts: int
     bytes: int

@@ -10,9 +10,9 @@ learning rate in use are left out of the median. It is over clients and not over
 often has no more say in it. It counts what was rejected as well: if trainings become longer everywhere, it follows.
 
 While a client trains, the server's model moves: it merges other servers' models, or it is restored from an older
-checkpoint. This *drift* is no part of the training, and is granted on top: an update may be as long as ``limit`` times
+checkpoint. This *drift* is no part of the training, and is granted on top: an update may be as long as ``clip`` times
 the median plus the drift. A longer one is clipped to that, which is no offence: clipped, it counts for no more than one
-that was just below the limit. One beyond ``refuse`` times the median plus the drift is no training at all, and is
+that was just below the limit. One beyond ``reject`` times the median plus the drift is no training at all, and is
 rejected: to the algorithm its client has left and joined again.
 
 A rejected update is a strike, if it can be compared: at least three clients' norms are known, its task is known, and at
@@ -53,31 +53,33 @@ ALWAYS, DEPLOYED, NEVER = "always", "deployed", "never"
 
 @dataclass(frozen=True, slots=True)
 class FilterParameters:
-    """How far a server lets its clients go."""
+    """Thresholds of the update filter: the keys of ``[robust]``."""
 
     when: str = parameter(
         DEPLOYED,
-        "in which world servers bound what clients answer: deployed, in that alone; always, in both; never",
+        "where servers filter client updates: deployed, in deployments only; always, also in emulations; never",
         choices=(DEPLOYED, ALWAYS, NEVER),
     )
-    limit: float = parameter(5.0, "clip the norm of an update to this multiple of the median over clients", above=1)
-    refuse: float = parameter(15.0, "reject an update whose norm is this multiple of the median", above=1)
+    clip: float = parameter(5.0, "clip the norm of an update to this multiple of the median over clients", above=1)
+    reject: float = parameter(15.0, "reject an update whose norm exceeds this multiple of the median", above=1)
     strikes: int = parameter(
-        5, "quarantine a client with so many more rejected or sign-flipped updates than proper ones", at_least=1
+        5,
+        "quarantine a client when its bad updates, rejected or sign-flipped, minus its good ones reach this",
+        at_least=1,
     )
-    quarantine: float = parameter(60.0, "seconds after which it is tried again", above=0)
+    quarantine: float = parameter(60.0, "length of a quarantine in seconds", above=0)
 
     def on(self, *, deployed: bool) -> FilterParameters | None:
-        """These, if they hold in this world."""
+        """Return the parameters if filtering is on in this world, else ``None``."""
         return self if self.when == ALWAYS or (deployed and self.when == DEPLOYED) else None
 
 
 class FilterDecision(Enum):
     """What becomes of an answer."""
 
-    ACCEPTED = "proper"
-    CLIPPED = "shortened"
-    REJECTED = "refused"
+    ACCEPTED = "accepted"
+    CLIPPED = "clipped"
+    REJECTED = "rejected"
     QUARANTINED = "quarantined"
 
 
@@ -131,10 +133,10 @@ class UpdateFilter(Stateful):
         assert self.parameters is not None
         p, median = self.parameters, self.median_norm
         early = len(self.last.numbers) < ENOUGH <= len(self.sizes)  # there will be others to compare it with
-        median_norm = median or (1.0 if norm <= p.limit else max(1.0, model()))
-        limit, strikes = p.limit * median_norm + drift, self.strikes.get(client, 0)
+        median_norm = median or (1.0 if norm <= p.clip else max(1.0, model()))
+        limit, strikes = p.clip * median_norm + drift, self.strikes.get(client, 0)
         self._note(client, norm, counts=counts)
-        rejected = norm > p.refuse * median_norm + drift and (median > 0 or early)
+        rejected = norm > p.reject * median_norm + drift and (median > 0 or early)
         offence = sign_flipped
         if rejected and median > 0 and known and self.answered.median > self.struck.get(client, 0):
             self.struck[client], offence = self.updates, True
@@ -241,7 +243,7 @@ def filter_update(server: Server, k: int, update: Update) -> None:
         server.receive(k, Join(bounds.sizes.get(k, 1)))
     else:
         seconds = bounds.parameters.quarantine
-        server.record(ClientQuarantined(server.id, k, "contrary" if sign_flipped else "far", seconds))
+        server.record(ClientQuarantined(server.id, k, "sign-flipped" if sign_flipped else "norm", seconds))
         server.receive(k, Leave())
         server.start_timer(f"{QUARANTINE}{k}", seconds)
 

@@ -53,7 +53,7 @@ def test_the_page_needs_its_extra(
 ) -> None:
     monkeypatch.setattr("spyker.cli.dash.find_spec", lambda name: None)
     assert main(["dash", str(write_ring(tmp_path / "run"))]) == 2
-    assert "spyker-fl[page]" in said(capsys)
+    assert "spyker-fl[dashboard]" in said(capsys)
 
 
 def test_dash_serves_until_it_is_ended(tmp_path: Path) -> None:

@@ -28,7 +28,7 @@ def test_facts_are_frames(run: spyker.Run) -> None:
     assert run.updates["queue"].min() >= 1
     assert run.merges["peer"].tolist() == [fact["peer"] for fact in lines(run, "merge")]
     assert run.frame("token")["bid"].tolist() == [fact["bid"] for fact in lines(run, "token")]
-    assert run.frame("cloud").empty
+    assert run.frame("cloud-round").empty
 
 
 def test_the_curve_is_indexed_by_time(run: spyker.Run) -> None:

@@ -12,14 +12,14 @@ from spyker.tasks.registry import task_spec
 
 def test_a_server_begins_from_a_model_and_says_so(tmp_path: Path) -> None:
     file = tmp_path / "model.safetensors"
-    with deployed(table("fedasync", (2,)), tmp_path / "deployed", wait_for=0) as deployment:
+    with deployed(table("fedasync", (2,)), tmp_path / "deployed", min_clients=0) as deployment:
         task = task_spec(deployment.scenario).make()
         given = np.full(task.initial().size, 0.7, np.float32)
         write_tensors(file, layout_of(task).parts(given))
         deployment.up(0, "--from-model", str(file))
         first = until(lambda: deployment.facts("evaluation"))[0]
         assert first["mean"] == task.evaluate(given) != task.evaluate(task.initial())
-        (begun,) = until(lambda: deployment.facts("begun"))
+        (begun,) = until(lambda: deployment.facts("initial-model"))
         assert begun["model"] == str(file)
         deployment.attend("0-1")
         until(lambda: deployment.facts("update"))

@@ -152,4 +152,4 @@ def test_nobody_else_writes_where_the_record_will_be(tmp_path: Path, monkeypatch
     path = scenario_file(tmp_path, "fedasync", 1.0)
     assert main(["up", str(path), "--paced", "--insecure", "--out", str(out)]) == 0
     assert refused
-    assert not (out / ".goes-on").exists()
+    assert not (out / ".lock").exists()

@@ -45,7 +45,7 @@ PARAMETERS = {
     "fedavgm": {"fraction": 0.6},
     "hierfavgm": {"fraction": 0.6, "edge_rounds": 2},
 }
-STRICT = {"bounds": FilterParameters(limit=1.01, refuse=1.02, strikes=2)}
+STRICT = {"bounds": FilterParameters(clip=1.01, reject=1.02, strikes=2)}
 NEWCOMERS = 3
 STEPS = st.lists(st.tuples(st.integers(0, 11), st.integers(0, 50), st.integers(-4, 4)), min_size=1, max_size=90)
 

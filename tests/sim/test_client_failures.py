@@ -53,7 +53,7 @@ def test_a_client_that_fails_is_excluded_and_all_others_go_on(algorithm: str, ki
     assert all(0 < each["time"] < 2.5 for each in failed)
     reason = "ValueError: the data of client {} is damaged" if kind == "raising" else "its weights are not finite"
     assert all(each["reason"].startswith(reason.format(each["client"])) for each in failed)
-    stated = [fact for fact in facts if fact["kind"] == "failed"]
+    stated = [fact for fact in facts if fact["kind"] == "client-failed"]
     assert [(fact["client"], fact["t"], fact["reason"]) for fact in stated] == [tuple(each.values()) for each in failed]
     late = [fact for fact in facts if fact["kind"] == "update" and fact["t"] > stated[-1]["t"] + 0.5]
     assert {fact["client"] for fact in late} == {0, 2, 4, 5, 6, 7}
@@ -126,7 +126,7 @@ def test_a_run_with_failures_is_resumed_byte_for_byte(tmp_path: Path, algorithm:
 
     go(tmp_path / "whole")
     whole = {path.name: path.read_bytes() for path in (tmp_path / "whole").iterdir()}
-    assert whole["facts.jsonl"].count(b'"failed"') == 3
+    assert whole["facts.jsonl"].count(b'"client-failed"') == 3
     for stop_at in (0.2, 0.6, 1.0, 2.0):
         go(tmp_path / f"{stop_at}", stop_at)
         go(tmp_path / f"{stop_at}", resume=True)

@@ -29,7 +29,7 @@ SETTINGS: dict[str, Any] = {
 
 
 MANY = {"stride.crowd": 3}  # four servers are many, then
-GUARDED = {"bounds.when": "always", "bounds.quarantine": 0.7, "world.hostile": {"share": 0.2, "kind": "huge"}}
+GUARDED = {"robust.when": "always", "robust.quarantine": 0.7, "world.adversaries": {"share": 0.2, "kind": "huge"}}
 
 
 def scenario_of(algorithm: str, **settings: Any) -> Scenario:

@@ -137,7 +137,7 @@ def kill(deployed: Deployed, report: Report) -> None:
     resumed = [fact for _, fact in life.facts(ServerResumed, killed)]
     lost = sum(max(0, version - fact.version) for fact in resumed)
     report.add("kill", "saved updates that it lost", str(lost), "0", bool(resumed) and lost == 0)
-    unsaved = sum(fact.lost for fact in resumed)
+    unsaved = sum(fact.lost_updates for fact in resumed)
     report.add("kill", "updates that were not saved yet, and are counted", str(unsaved))
     report.events.append((killed, restarted, f"server {server} killed, with the token"))
 

@@ -33,7 +33,7 @@ def deployed(place: Path) -> Iterator[Finding]:
     """A server's configuration; a folder of certificates; or one with both, as ``spyker up --keep`` leaves it."""
     missing = [name for name in NEEDED if not find_spec(name)]
     if missing:
-        yield wrong(str(place), f"needs {', '.join(missing)} to be read", f"Run pip install '{PACKAGE}[deploy]'")
+        yield wrong(str(place), f"needs {', '.join(missing)} to be read", f"Run pip install '{PACKAGE}[net]'")
         return
     from spyker.api.doctor.certificate_checks import folder_of_certificates  # only now: an extra
     from spyker.api.doctor.deployment import configuration
