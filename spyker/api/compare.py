@@ -101,7 +101,7 @@ def compare(
     settings: Mapping[str, object] | None = None,
     out: str | os.PathLike[str] | None = None,
     overwrite: bool = False,
-    from_model: str | os.PathLike[str] | None = None,
+    initial_model: str | os.PathLike[str] | None = None,
     model: bool = True,
     workers: int | None = None,
     engine: str = "local",
@@ -121,7 +121,7 @@ def compare(
     audience = Callbacks(callbacks)
     check_counts(seeds=seeds)
     trackers = choose_trackers(follow)
-    given = None if from_model is None else InitialModelFile(Path(from_model))
+    given = None if initial_model is None else InitialModelFile(Path(initial_model))
     chosen_ones = list(COMPARED) if algorithms is None else list(algorithms)
     with data_from(data_dir):
         scenarios = [
@@ -149,7 +149,7 @@ def compare(
             for alike in zip(*(with_seeds(chosen, seeds) for chosen in scenarios), strict=True):
                 made, trainers = start_engine(alike[0], workers, engine, ray_address)  # data depends on the seed
                 with trainers, interrupts() as stop:
-                    initial_model = None if given is None else given.fit(layout_of(made))
+                    fitted = None if given is None else given.fit(layout_of(made))
                     if not done:
                         if progress:
                             foresee([each for each in scenarios for _ in range(seeds)], made, trainers)
@@ -166,7 +166,7 @@ def compare(
                                     stop,
                                     audience,
                                     TrackerForwarder(trackers, folder / run, f"{folder.resolve().name}/{run}"),
-                                    initial_model=initial_model,
+                                    initial_model=fitted,
                                     model=model,
                                     progress=progress,
                                 )

@@ -47,7 +47,7 @@ def run(
     settings: Mapping[str, object] | None = None,
     out: str | os.PathLike[str] | None = None,
     overwrite: bool = False,
-    from_model: str | os.PathLike[str] | None = None,
+    initial_model: str | os.PathLike[str] | None = None,
     model: bool = True,
     resume: bool = False,
     workers: int | None = None,
@@ -71,7 +71,7 @@ def run(
     - ``preset``: named settings that hold where nothing else is said, ``paper`` or ``tuned``.
     - ``out``: the folder of the record; by default a new one in ``runs/``. One that exists is refused unless
       ``overwrite`` lets the record in it go, which happens only when everything else is in order.
-    - ``from_model``: a safetensors file with the model that everybody starts from, such as the one that another run
+    - ``initial_model``: a safetensors file with the model that everybody starts from, such as the one that another run
       left, in place of the task's own. This is a new run all the same, from time 0.
     - ``model``: whether to leave the models in the record, those of the servers and their mean.
     - ``resume``: go on with the interrupted run in ``out``, whose scenario need not be said again. Its record will have
@@ -91,7 +91,7 @@ def run(
     """
     audience = Callbacks(callbacks)
     trackers = choose_trackers(follow)
-    given = None if from_model is None else InitialModelFile(Path(from_model))
+    given = None if initial_model is None else InitialModelFile(Path(initial_model))
     save = find_save(out, overwrite=overwrite, given=given) if resume else None
     if resume and scenario is None:
         scenario = Path(out or "", SCENARIO)
@@ -113,7 +113,7 @@ def run(
             saves = Autosave(folder, chosen, SaveInterval(), save)  # digests what training may change
             made, trainers = start_engine(chosen, workers, engine, ray_address)
             with trainers, interrupts() as stop:
-                initial_model = None if given is None else given.fit(layout_of(made))
+                fitted = None if given is None else given.fit(layout_of(made))
                 if progress and save is None:
                     foresee([chosen], made, trainers)
                 if save is None:
@@ -128,7 +128,7 @@ def run(
                     stop,
                     audience,
                     TrackerForwarder(trackers, folder, folder.resolve().name),
-                    initial_model=initial_model,
+                    initial_model=fitted,
                     model=model,
                     saves=saves,
                     progress=progress,
@@ -143,7 +143,7 @@ def find_save(out: str | os.PathLike[str] | None, *, overwrite: bool, given: Ini
     for wrong, problem, remedy in (
         (out is None, "does not say which run", "Add --out with its folder"),
         (overwrite, "goes on with a record that --overwrite would replace", "Leave one of them out"),
-        (given is not None, "goes on with the models it has", "Leave out --from-model"),
+        (given is not None, "goes on with the models it has", "Leave out --initial-model"),
     ):
         if wrong:
             raise UsageError("--resume", problem, remedy)

@@ -9,7 +9,7 @@ import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from spyker.cli.codes import BAD_INPUT, FAILED, INTERRUPTED, MUST_NOT_GO_ON
+from spyker.cli.codes import BAD_INPUT, FAILED, FENCED, INTERRUPTED
 from spyker.version import __version__
 
 # All else is imported by functions: it takes a while, in which Ctrl-C must find somebody who minds it.
@@ -102,7 +102,7 @@ def perform(argv: Sequence[str], *, program: bool) -> int:
         return BAD_INPUT
     except FINAL as error:
         print(f"spyker: {error}", file=sys.stderr)
-        return MUST_NOT_GO_ON
+        return FENCED
     except FAILURES as error:
         print(f"spyker: {error}", file=sys.stderr)
         return FAILED

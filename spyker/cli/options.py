@@ -63,7 +63,7 @@ def add_engine(parser: argparse.ArgumentParser) -> None:
 
 def add_models(parser: argparse.ArgumentParser) -> None:
     """What one run begins from, and leaves."""
-    parser.add_argument("--from-model", type=Path, metavar="FILE", help="begin from this model; a safetensors file")
+    parser.add_argument("--initial-model", type=Path, metavar="FILE", help="begin from this model; a safetensors file")
     parser.add_argument("--no-model", action="store_false", dest="model", help="leave no models in the record")
 
 
@@ -126,7 +126,7 @@ def where(args: argparse.Namespace) -> dict[str, Any]:
     names = (
         "out",
         "overwrite",
-        "from_model",
+        "initial_model",
         "model",
         "workers",
         "engine",

@@ -43,7 +43,7 @@ def add_serve(commands: Any) -> None:
         help="be new among servers that run: one that spyker members has announced; the model comes from them",
     )
     parser.add_argument(
-        "--from-model",
+        "--initial-model",
         type=Path,
         metavar="FILE",
         help="begin from this model, the same on all servers; a safetensors file",
@@ -71,11 +71,11 @@ def command_serve(args: argparse.Namespace) -> int:
     with data_from(args.data_dir), Dashboard(args.dashboard) as page:
         config = load_config(args.config)
         trackers = choose_trackers(args.follow)
-        given = None if args.from_model is None else InitialModelFile(args.from_model)
+        given = None if args.initial_model is None else InitialModelFile(args.initial_model)
         prepare_data([config.scenario])
         page.show(config.path(config.deploy.record))
         with followed(config, trackers, resume=args.resume):
-            serve(config, resume=args.resume, insecure=args.insecure, join=args.join, from_model=given)
+            serve(config, resume=args.resume, insecure=args.insecure, join=args.join, initial_model=given)
     return 0
 
 

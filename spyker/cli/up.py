@@ -73,7 +73,7 @@ def add_up(commands: Any) -> None:
     examples(
         parser,
         "spyker up --clients 20 --duration 30",
-        "spyker up --from-model runs/first/model.safetensors --out runs/next",
+        "spyker up --initial-model runs/first/model.safetensors --out runs/next",
         "spyker up my-world.toml --keep deployment  # leaves configurations, certificates, states and logs",
     )
     parser.set_defaults(command=command_up)
@@ -86,7 +86,7 @@ def command_up(args: argparse.Namespace) -> int:
     except ModuleNotFoundError as error:
         raise UsageError("up", f"needs {error.name}, which is not installed", EXTRA) from None
     trackers = choose_trackers(args.follow)
-    given = None if args.from_model is None else InitialModelFile(args.from_model)
+    given = None if args.initial_model is None else InitialModelFile(args.initial_model)
     with contextlib.ExitStack() as stack:
         page = stack.enter_context(Dashboard(args.dashboard))
         stack.enter_context(data_from(args.data_dir))
@@ -108,7 +108,7 @@ def command_up(args: argparse.Namespace) -> int:
             scenario, folder, insecure=args.insecure, paced=args.paced, duration=scenario.duration
         ) as local:
             page.show(*(local.record(i) for i in range(len(local.addresses))))
-            local.start(*([] if given is None else ["--from-model", str(given.path)]))
+            local.start(*([] if given is None else ["--initial-model", str(given.path)]))
             following = stack.enter_context(TrackerForwarder(trackers, local.folder, out.resolve().name))
             console = Console(stderr=True, quiet=args.quiet)
             with LiveProgress(scenario.chosen.title, scenario.duration, "score", console) as progress:

@@ -76,7 +76,7 @@ def serve(
     resume: bool,
     insecure: bool,
     join: bool = False,
-    from_model: InitialModelFile | None = None,
+    initial_model: InitialModelFile | None = None,
 ) -> None:
     """Be a server until somebody ends it, or its time is up; ``join``: one that is new among others.
 
@@ -93,7 +93,7 @@ def serve(
             process = None
             try:
                 process = ServerProcess(
-                    config, resume=resume, insecure=insecure, join=join, log=log, from_model=from_model
+                    config, resume=resume, insecure=insecure, join=join, log=log, initial_model=initial_model
                 )
                 asyncio.run(process.run())
                 return
@@ -116,7 +116,7 @@ class ServerProcess:
         insecure: bool,
         join: bool = False,
         log: JsonLog | None = None,
-        from_model: InitialModelFile | None = None,
+        initial_model: InitialModelFile | None = None,
     ) -> None:
         self.config, self.insecure = config, insecure
         scenario, deploy = config.scenario, config.deploy
@@ -133,7 +133,7 @@ class ServerProcess:
         keep_memory()
         share_memory()
         self.task = task_spec(scenario).make()
-        self.initial_model = None if from_model is None else from_model.fit(layout_of(self.task))
+        self.initial_model = None if initial_model is None else initial_model.fit(layout_of(self.task))
         single_threaded()
         gc.freeze()  # what is here stays, and need not be looked through time and again
         self.metrics = Metrics(deploy.server, scenario.algorithm)

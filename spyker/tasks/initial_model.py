@@ -15,7 +15,7 @@ from spyker.records.model_files import MODEL
 from spyker.tasks.layout import Layout
 from spyker.vectors import Vector
 
-OPTION = "--from-model"
+OPTION = "--initial-model"
 REMEDY = "Give a model that this task has trained, or one with its names and shapes"
 
 

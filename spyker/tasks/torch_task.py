@@ -44,7 +44,7 @@ from spyker.tasks.torch_sources import sources
 from spyker.tasks.torch_training import Trainer
 from spyker.vectors import Vector
 
-__all__ = ["Examples", "LazyDataset", "Measure", "StreamedDataset", "TorchTask", "accuracy"]
+__all__ = ["Examples", "ExtraMetric", "LazyDataset", "StreamedDataset", "TorchTask", "accuracy"]
 
 Loss: TypeAlias = Callable[[Any, Any], Tensor]
 EVALUATION_BATCH = 256  # what a processor has in its cache; with 1,024, CIFAR-10 takes 1.7 times as long
@@ -58,7 +58,7 @@ def accuracy(outputs: Tensor, targets: Tensor) -> Tensor:
 
 
 @dataclass(frozen=True, slots=True)
-class Measure:
+class ExtraMetric:
     """Something else to measure in every evaluation: ``finish`` of the mean ``score`` of the test examples."""
 
     metric: Metric
@@ -96,7 +96,7 @@ class TorchTask(Task):
         score: Loss = accuracy,
         finish: Callable[[float], float] = float,
         metric: Metric | None = None,
-        also: Sequence[Measure] = (),
+        also: Sequence[ExtraMetric] = (),
         client_tests: Sequence[Data] | None = None,
         collate_fn: Collate | None = None,
         inputs: str | Sequence[str] | None = None,
@@ -105,7 +105,7 @@ class TorchTask(Task):
         self.dtype = check_model(model)
         self.device = device_of(training)
         self.model, self.loss = model, loss
-        self.measures = [Measure(named(metric, score), score, finish), *also]
+        self.measures = [ExtraMetric(named(metric, score), score, finish), *also]
         self.metric, *others = [measure.metric for measure in self.measures]
         self.also = tuple(others)
         self.training, self.seed = training, seed

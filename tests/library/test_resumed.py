@@ -75,8 +75,8 @@ def test_a_kill_and_then_resume() -> None:
 
 def test_what_began_from_a_model_goes_on_from_there() -> None:
     spyker.run(out="first", **QUICK)
-    spyker.run(out="whole", from_model="first/model.safetensors", **QUICK)
-    stopped("parts", from_model="first/model.safetensors")
+    spyker.run(out="whole", initial_model="first/model.safetensors", **QUICK)
+    stopped("parts", initial_model="first/model.safetensors")
     spyker.run(resume=True, out="parts", progress=False)
     assert files("parts") == files("whole")
 
@@ -99,7 +99,7 @@ WRONG: dict[str, tuple[dict[str, Any], str]] = {
     "nothing there": ({"out": "nowhere"}, "nowhere is not a run record"),
     "finished": ({"out": "whole"}, "whole holds nothing to go on from: its run has finished"),
     "overwrite": ({"out": "parts", "overwrite": True}, "Leave one of them out"),
-    "another model": ({"out": "parts", "from_model": "whole/model.safetensors"}, "Leave out --from-model"),
+    "another model": ({"out": "parts", "initial_model": "whole/model.safetensors"}, "Leave out --initial-model"),
     "longer": ({"out": "parts", "duration": 9.0}, "parts is the record of another scenario"),
     "damaged": ({"out": "damaged"}, "resume.safetensors cannot be read"),
     "facts are gone": ({"out": "short"}, "has lost facts"),

@@ -78,7 +78,7 @@ def test_a_deployment_leaves_the_models_it_ended_with_as_a_run_does(
 def test_who_wants_none_gets_none_and_what_it_begins_from_is_told(tmp_path: Path) -> None:
     given = np.full(8, 0.7, np.float32)
     save_file({"weights": given}, tmp_path / "m.safetensors")
-    done = up(tmp_path, "fedasync", 1.0, "--no-model", "--from-model", str(tmp_path / "m.safetensors"))
+    done = up(tmp_path, "fedasync", 1.0, "--no-model", "--initial-model", str(tmp_path / "m.safetensors"))
     assert done.returncode == 0, done.stderr
     assert not model_files(tmp_path / "record")
     assert "model:" not in done.stdout
@@ -94,7 +94,7 @@ def test_a_model_that_does_not_fit_is_refused_before_anything_begins(
 ) -> None:
     save_file({"weights": np.zeros(3, np.float32)}, tmp_path / "m.safetensors")
     command = ["up", "--task", "quadratic", "--out", str(tmp_path / "record"), "--keep", str(tmp_path / "kept")]
-    assert main([*command, "--from-model", str(tmp_path / "m.safetensors")]) == 2
+    assert main([*command, "--initial-model", str(tmp_path / "m.safetensors")]) == 2
     assert "m.safetensors has weights in the shape [3]; the task has it in [8]" in capsys.readouterr().err
     assert [path.name for path in tmp_path.iterdir()] == ["m.safetensors"]
 

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from deployment import Deployed, table, until
 
-from spyker.cli.codes import MUST_NOT_GO_ON
+from spyker.cli.codes import FENCED
 from spyker.cli.main import main
 from spyker.net.local_cluster import free_ports
 from spyker.net.server_config import DeploymentOptions, load_config, write_config
@@ -155,7 +155,7 @@ def test_a_server_is_added_and_another_removed(tmp_path: Path, capsys: Any) -> N
         until(lambda: deployed.facts("update", 3))
         now = members(capsys, "remove", deployed.config(0), "1")
         assert [m["server"] for m in now["members"]] == [0, 2, 3]
-        assert deployed.servers[1].wait(30) == MUST_NOT_GO_ON, "it was told, and ended"
+        assert deployed.servers[1].wait(30) == FENCED, "it was told, and ended"
         (end,) = deployed.log("server-1", "must-stop")
         assert end["why"].startswith(("membership: server 1 is not one of the servers", "server 1 was removed"))
         assert "`spyker members add` takes it in again" in end["why"]

@@ -15,7 +15,7 @@ from spyker.errors import TaskError, UsageError
 from spyker.tasks.checked_task import CheckedTask
 from spyker.tasks.registry import choose, resolve, task_spec
 from spyker.tasks.task import Metric, Task
-from spyker.tasks.torch_task import LazyDataset, Measure, StreamedDataset, TorchTask
+from spyker.tasks.torch_task import ExtraMetric, LazyDataset, StreamedDataset, TorchTask
 
 TRAINING = Training()
 
@@ -60,7 +60,7 @@ LOSS = Metric("loss", higher_is_better=False)
             r"score of loss is float32 \(\) for 2 examples.*Leave out \.mean\(\)",
         ),
         (lambda: task(score=lambda o, y: float(y.sum()), metric=LOSS), r"score of loss is float .*Return a tensor"),
-        (lambda: task(also=[Measure(LOSS, lambda o, y: o)]), r"score of loss is float32 \(2, 2\) for 2 examples"),
+        (lambda: task(also=[ExtraMetric(LOSS, lambda o, y: o)]), r"score of loss is float32 \(2, 2\) for 2 examples"),
         (
             lambda: task((X, X[:, 0]), model=nn.Linear(2, 1), loss=nn.functional.mse_loss),
             r"outputs float32 \(2, 1\) and targets float32 \(2,\), every output with every target.*unsqueeze\(1\)",

@@ -6,7 +6,7 @@ import signal
 import time
 from collections.abc import Callable
 
-from spyker.cli.codes import MUST_NOT_GO_ON
+from spyker.cli.codes import FENCED
 from spyker.net.checkpoints import latest
 from spyker.protocol.facts import EpochStarted, SyncStarted, UpdateApplied
 from spyker.records import ServerResumed
@@ -261,7 +261,7 @@ def members(deployed: Deployed, report: Report) -> None:
         "removed, it is told and ends",
         seconds(after(time.time(), removed)),
         "exit code 3",
-        code == MUST_NOT_GO_ON,
+        code == FENCED,
     )
     rest = sorted(deployed.running)
     rest_synchronises(deployed, rest, removed, report, "members")
