@@ -27,7 +27,7 @@ def test_a_single_server_stands_where_it_is_told_and_has_everybody() -> None:
 def test_a_cloud_is_the_last_server_and_takes_no_clients() -> None:
     places = Placement.begin(Topology.CLOUD, [2, 1, 2], server_region=2)
     assert (places.server_regions, places.learners, places.servers) == ([0, 1, 2, 2], [0, 1, 2], [0, 1, 2, 3])
-    with pytest.raises(ValueError, match=r"server 3 takes no clients here; those that do are \[0, 1, 2\]"):
+    with pytest.raises(ValueError, match=r"server: 3 is not allowed: servers with clients are \[0, 1, 2\]"):
         places.move_client(0, 3)
 
 

@@ -24,13 +24,13 @@ from spyker.protocol.weights import Weights
 class FedAvgMParameters:
     """The parameters of FedAvgM."""
 
-    server_rate: float = parameter(1.0, "c: how far the model moves along a round's step and its momentum", above=0)
-    momentum: float = parameter(0.9, "μ: how much of its momentum is left after a round", at_least=0, at_most=0.999)
-    fraction: float = parameter(1.0, "C: the share of the clients that trains in each round", above=0, at_most=1)
+    server_rate: float = parameter(1.0, "c: server learning rate", above=0)
+    momentum: float = parameter(0.9, "μ: momentum decay per round", at_least=0, at_most=0.999)
+    fraction: float = parameter(1.0, "C: fraction of the clients that train in each round", above=0, at_most=1)
 
 
 class FedAvgM(FedAvg):
-    """The only server; in HierFAVGM, the part of an edge that faces its clients."""
+    """The single server; in HierFAVGM, the base class of edges."""
 
     Parameters: ClassVar[type[Any]] = FedAvgMParameters
 

@@ -157,8 +157,8 @@ def test_a_server_is_added_and_another_removed(tmp_path: Path, capsys: Any) -> N
         assert [m["server"] for m in now["members"]] == [0, 2, 3]
         assert deployed.servers[1].wait(30) == FENCED, "it was told, and ended"
         (end,) = deployed.log("server-1", "must-stop")
-        assert end["why"].startswith(("membership: server 1 is not one of the servers", "server 1 was removed"))
-        assert "`spyker members add` takes it in again" in end["why"]
+        assert end["reason"].startswith(("membership: server 1 is not one of the servers", "server 1 was removed"))
+        assert "`spyker members add` takes it in again" in end["reason"]
         deployed.merges_on(0, 2)
         assert main(["clients", "remove", str(tmp_path / "certs"), "3"]) == 0
         until(lambda: deployed.log("server-3", "revoked"))

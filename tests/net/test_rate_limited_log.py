@@ -90,11 +90,11 @@ def test_a_full_disk_is_tried_no_more_often_than_it_should_be_and_named_once(tmp
         driver.begin()
         async with asyncio.timeout(30):
             while not enough.is_set():
-                driver.host._changed = True  # updates come all the time
-                driver.host.save_soon()
+                driver.node._changed = True  # updates come all the time
+                driver.node.save_soon()
                 driver.go_on()
                 await asyncio.sleep(0.001)
-            while driver.host.saved_version is None or driver._unsaved:
+            while driver.node.saved_version is None or driver._unsaved:
                 await asyncio.sleep(0.001)
         driver.close()
         assert all(later - before >= 0.045 for before, later in itertools.pairwise(tries[:6])), "until one works"
