@@ -60,11 +60,11 @@ class EarlyStopping:
 
     def __init__(self, patience: float, *, min_delta: float = 0.0, score: str = "mean") -> None:
         if not patience > 0:
-            raise UsageError("patience", f"is {patience}", "Give virtual seconds, more than 0")
+            raise UsageError("patience", f"{patience} is not allowed", "Give virtual seconds, more than 0")
         if not min_delta >= 0:
-            raise UsageError("min_delta", f"is {min_delta}", "Give at least 0")
+            raise UsageError("min_delta", f"{min_delta} is not allowed", "Give at least 0")
         if score not in SCORES:
-            raise UsageError("score", f"is {score!r}", f"Give one of {', '.join(SCORES)}")
+            raise UsageError("score", f"{score!r} is not allowed", f"Give one of {', '.join(SCORES)}")
         self.patience, self.min_delta, self.score = patience, min_delta, score
         self.stopped: float | None = None
         """When it ended the run, if it did."""

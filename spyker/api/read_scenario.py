@@ -30,7 +30,9 @@ def algorithm_name(algorithm: AlgorithmLike) -> str:
     if isinstance(algorithm, str):
         return algorithm
     if not (isinstance(algorithm, type) and issubclass(algorithm, Server)):
-        raise UsageError("algorithm", f"is {algorithm!r:.60}", "Give a name, or a class that extends spyker.Server")
+        raise UsageError(
+            "algorithm", f"{algorithm!r:.60} is not allowed", "Give a name, or a class that extends spyker.Server"
+        )
     find_algorithm.cache_clear()  # a notebook's cell may have made a new class of the same name
     return f"{algorithm.__module__}:{algorithm.__qualname__}"
 

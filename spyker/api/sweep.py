@@ -166,4 +166,4 @@ def check_counts(*, seeds: int | None, jobs: int | None = None) -> None:
     """Refuse numbers that make no sense."""
     for option, value in (("--seeds", seeds), ("--jobs", jobs)):
         if value is not None and value < 1:
-            raise UsageError(option, f"is {value}", "Give at least 1")
+            raise UsageError(option, f"{value} is not allowed", "Give at least 1")

@@ -47,7 +47,7 @@ def command_dash(args: argparse.Namespace) -> int:
     token = args.token or os.environ.get(TOKEN)
     check_token(args.host, token)
     if not 0 <= args.port <= 65535:
-        raise UsageError("--port", f"is {args.port}", "Give a number from 0 to 65535")
+        raise UsageError("--port", f"{args.port} is not allowed", "Give a number from 0 to 65535")
     check_runs(args.runs)
     from spyker.dashboard.http_server import DashboardServer
 
@@ -125,7 +125,7 @@ def read_window(text: str) -> tuple[float, float]:
     except ValueError:
         start, end = 0.0, 0.0
     if not 0 <= start < end < 1e12:
-        raise UsageError("--window", f"is {text!r}", "Write two times in seconds, such as 2-4.5")
+        raise UsageError("--window", f"{text!r} is not allowed", "Write two times in seconds, such as 2-4.5")
     return start, end
 
 

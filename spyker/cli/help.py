@@ -41,7 +41,7 @@ class Parser(argparse.ArgumentParser):
             super()._check_value(action, value)
         except argparse.ArgumentError as error:
             known = map(str, action.choices or ())
-            raise UsageError(str(error.argument_name), f"is {value!r}", suggest(value, known)) from None
+            raise UsageError(str(error.argument_name), f"{value!r} is not allowed", suggest(value, known)) from None
 
     def _get_value(self, action: argparse.Action, arg_string: str) -> Any:
         try:
@@ -50,7 +50,7 @@ class Parser(argparse.ArgumentParser):
             remedy = "Give a whole number" if action.type is int else "Give a number"
             if not error.message.startswith("invalid "):  # our own words: see spyker.cli.numbers
                 remedy = error.message
-            raise UsageError(str(error.argument_name), f"is {arg_string}", remedy) from None
+            raise UsageError(str(error.argument_name), f"{arg_string} is not allowed", remedy) from None
 
     @property
     def options(self) -> list[str]:
@@ -84,7 +84,7 @@ def parse(root: Parser, argv: Sequence[str]) -> argparse.Namespace:
     """Read a command line; guess what was meant by words that nobody knows."""
     word = argv[0] if argv else ""
     if word and not word.startswith("-") and word not in root.commands:
-        raise UsageError("COMMAND", f"is {word!r}", suggest(word, root.commands))
+        raise UsageError("COMMAND", f"{word!r} is not allowed", suggest(word, root.commands))
     command = root.commands.get(word, root)
     for option in (given.partition("=")[0] for given in argv if given.startswith("--")):
         if not any(known.startswith(option) for known in command.options):  # argparse takes the beginning of one, too

@@ -59,7 +59,7 @@ def command_members(args: argparse.Namespace) -> int:
         args.answer = show(send_command(state, {"order": "members"}))
         return 0
     if args.server is None or args.server < 0:
-        raise UsageError("SERVER", f"is {args.server}", "Give the number of the server that changes")
+        raise UsageError("SERVER", f"{args.server} is not allowed", "Give the number of the server that changes")
     if args.address is not None:
         check_address(args.address, "HOST:PORT")
     elif args.what == "add":

@@ -182,8 +182,10 @@ def read_clients(text: str) -> range:
     """``7`` or ``0-24``."""
     first, dash, last = text.partition("-")
     if not first.isdigit() or (dash and not last.isdigit()):
-        raise UsageError("--clients", f"is {text!r}", "Write a number, such as 7, or a range, such as 0-24")
+        raise UsageError("--clients", f"{text!r} is not allowed", "Write a number, such as 7, or a range, such as 0-24")
     clients = range(int(first), int(last if dash else first) + 1)
     if not clients or clients[-1] >= MOST_CLIENTS:
-        raise UsageError("--clients", f"is {text}", f"Numbers go up, from 0 to {MOST_CLIENTS - 1:,} at most")
+        raise UsageError(
+            "--clients", f"{text} is not allowed", f"Numbers go up, from 0 to {MOST_CLIENTS - 1:,} at most"
+        )
     return clients

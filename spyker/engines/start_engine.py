@@ -48,9 +48,11 @@ def start_engine(
 def check(workers: int | None, engine: str, ray_address: str | None) -> None:
     """Refuse what makes no sense before anything is begun."""
     if workers is not None and workers < 0:
-        raise UsageError("--workers", f"is {workers}", "Give 0 to train in this process, or the number of workers")
+        raise UsageError(
+            "--workers", f"{workers} is not allowed", "Give 0 to train in this process, or the number of workers"
+        )
     if engine not in ENGINES:
-        raise UsageError("--engine", f"is {show(engine)}", f"Choose one of {', '.join(ENGINES)}")
+        raise UsageError("--engine", f"{show(engine)} is not allowed", f"Choose one of {', '.join(ENGINES)}")
     if engine == "ray" and workers == 0:
         raise UsageError("--workers", "is 0 with --engine ray", "Give at least 1, or leave it out for all CPUs")
     if engine != "ray" and ray_address is not None:

@@ -43,7 +43,7 @@ def find_app(options: Any) -> ClientApp:
 def find(name: str, where: str, kind: type[Any]) -> Any:
     """The app of a name."""
     if ":" not in name:
-        raise UsageError(where, f"is {show(name)}", "Write package.module:app")
+        raise UsageError(where, f"{show(name)} is not allowed", "Write package.module:app")
     app = APPS.find(name, where)
     if not isinstance(app, kind):
         raise UsageError(where, f"{name} is a {type(app).__name__}", f"Name a {kind.__name__}")
@@ -205,7 +205,7 @@ class FlowerTask(Task):
         name = self._metric_among(numbers).name
         if name not in numbers:
             raise UsageError(
-                "task.metric", f"is {name!r}", f"The app's evaluation has {', '.join(numbers) or 'nothing'}"
+                "task.metric", f"{name!r} is not allowed", f"The app's evaluation has {', '.join(numbers) or 'nothing'}"
             )
         return numbers[name]
 

@@ -52,7 +52,7 @@ def check(options: Any) -> None:
     if not options.app:
         raise UsageError("task.app", "is missing", "Name the ClientApp: --flower package.module:app")
     if ":" not in options.app:
-        raise UsageError("task.app", f"is {show(options.app)}", "Write package.module:app")
+        raise UsageError("task.app", f"{show(options.app)} is not allowed", "Write package.module:app")
     if find_spec("flwr") is None:
         raise UsageError(
             "task.name", "is flower, and Flower is not installed", "Install it: pip install 'spyker-fl[flower]'"

@@ -61,7 +61,7 @@ def named(text: str, clients: int, seed: int) -> Any:
     name, given = read(text)
     kinds = [each for each in offered.__all__ if each != "Partitioner"]
     if name not in kinds:
-        raise UsageError(WHERE, f"is {show(text)}", suggest(name, kinds, "There are"))
+        raise UsageError(WHERE, f"{show(text)} is not allowed", suggest(name, kinds, "There are"))
     kind = getattr(offered, name)
     known = inspect.signature(kind).parameters
     filled = {"num_partitions": clients, "partition_by": LABEL, "seed": seed} | given
@@ -79,4 +79,4 @@ def read(text: str) -> tuple[str, dict[str, Any]]:
             raise ValueError
         return call.func.id, {str(each.arg): ast.literal_eval(each.value) for each in call.keywords}
     except (SyntaxError, ValueError):
-        raise UsageError(WHERE, f"is {show(text)}", "Write it as DirichletPartitioner(alpha=0.3)") from None
+        raise UsageError(WHERE, f"{show(text)} is not allowed", "Write it as DirichletPartitioner(alpha=0.3)") from None

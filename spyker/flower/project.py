@@ -95,5 +95,7 @@ def read_pairs(text: str, where: str) -> Config:
         return flat(tomllib.loads("\n".join(f"{key} = {value}" for key, value in pairs)))
     except ValueError:
         raise UsageError(
-            where, f"is {show(text)}", "Write key=value pairs with spaces between them, and texts in quotation marks"
+            where,
+            f"{show(text)} is not allowed",
+            "Write key=value pairs with spaces between them, and texts in quotation marks",
         ) from None

@@ -133,7 +133,7 @@ def check(config: ServerConfig) -> ServerConfig:
     if deploy.server >= servers and deploy.region is None:
         raise UsageError(
             "deploy.server",
-            f"is {deploy.server}",
+            f"{deploy.server} is not allowed",
             f"{scenario.chosen.title} has servers 0 to {servers - 1} here; for one more, name its deploy.region",
         )
     if servers > 1 and len(deploy.peers) < servers:
@@ -143,7 +143,7 @@ def check(config: ServerConfig) -> ServerConfig:
     if deploy.suspect_after < 2 * deploy.heartbeat:
         raise UsageError(
             "deploy.suspect-after",
-            f"is {deploy.suspect_after}",
+            f"{deploy.suspect_after} is not allowed",
             f"Give at least twice deploy.heartbeat: {2 * deploy.heartbeat}",
         )
     for j, address in enumerate(deploy.peers):
@@ -161,7 +161,7 @@ def check_address(address: str, where: str) -> str:
     """Check that ``address`` is ``host:port`` and return it."""
     host, colon, port = address.rpartition(":")
     if not host or not colon or not port.isdigit() or int(port) > 65535:
-        raise UsageError(where, f"is {to_toml(address)}", 'Write "host:port", such as "127.0.0.1:7000"')
+        raise UsageError(where, f"{to_toml(address)} is not allowed", 'Write "host:port", such as "127.0.0.1:7000"')
     return address
 
 

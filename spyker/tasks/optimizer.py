@@ -44,7 +44,7 @@ def chosen(name: str, kinds: Mapping[str, type[Any]], where: str, short: Sequenc
     for known, kind in kinds.items():
         if known.lower() == name.lower():
             return kind
-    raise UsageError(where, f"is {show(name)}", suggest(name, (*short, *kinds)))
+    raise UsageError(where, f"{show(name)} is not allowed", suggest(name, (*short, *kinds)))
 
 
 def arguments(
@@ -56,7 +56,7 @@ def arguments(
     found: dict[str, Any] = {}
     for key, value in (options or {}).items():
         if key == "lr":
-            raise UsageError(f"{where}.lr", f"is {show(value)}", "The rate is training.rate")
+            raise UsageError(f"{where}.lr", f"{show(value)} is not allowed", "The rate is training.rate")
         name = known.get(kebab(key).lower())
         if name is None:
             raise UsageError(f"{where}.{key}", f"is no argument of {kind.__name__}", suggest(kebab(key).lower(), known))

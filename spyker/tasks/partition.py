@@ -79,7 +79,7 @@ def pathological(
     if labels_per_client > names.size:
         raise UsageError(
             "task.labels-per-client",
-            f"is {labels_per_client}",
+            f"{labels_per_client} is not allowed",
             f"The data has {names.size} labels; choose at most that",
         )
     # Deal the labels: each client takes those that were taken least, at random among equals. Every label ends up with
@@ -160,7 +160,7 @@ def contiguous(count: int, clients: int, each: int | None = None, field: str = "
     if share == 0:
         raise too_few(count, clients)
     if each is not None and each > share:
-        raise UsageError(field, f"is {each:,}", f"With {clients} clients at most {share:,} go round")
+        raise UsageError(field, f"{each:,} is not allowed", f"With {clients} clients at most {share:,} go round")
     return share
 
 
@@ -170,7 +170,7 @@ def fewer(share: int, each: int | None, count: int, clients: int, pieces: int = 
         raise too_few(count, clients)
     if each is None:
         return share
-    field, value = "task.images-per-client", f"is {each:,}"
+    field, value = "task.images-per-client", f"{each:,} is not allowed"
     if each % pieces:
         raise UsageError(field, value, f"A client's images come in {pieces} equal pieces; give a multiple of that")
     if each > share * pieces:

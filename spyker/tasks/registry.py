@@ -112,7 +112,9 @@ def choose(task: str | Callable[..., Task] | Task, options: Mapping[str, object]
         return TaskChoice(f"{type(task).__module__}.{type(task).__qualname__}", keys, ByValue(task))
     if not callable(task):
         raise UsageError(
-            "task", f"is {task!r:.60}", "Give a name, a function that makes a task, or an object of the class Task"
+            "task",
+            f"{task!r:.60} is not allowed",
+            "Give a name, a function that makes a task, or an object of the class Task",
         )
     return TaskChoice(name_of(task), keys, ByValue(task))
 

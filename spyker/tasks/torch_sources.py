@@ -51,7 +51,7 @@ def as_source(data: Any, reading: ExampleReader, collate: Collate | None) -> Dat
         return read_all(data, reading)
     if not is_iterable(data):
         raise DataProblemError(
-            f"is {type(data).__name__}", "Give tensors, a dataset, a DataLoader or a StreamedDataset"
+            f"{type(data).__name__} is not allowed", "Give tensors, a dataset, a DataLoader or a StreamedDataset"
         )
     if not has_length(data):
         raise DataProblemError(

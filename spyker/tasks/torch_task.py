@@ -360,7 +360,7 @@ def device_of(training: Training) -> torch.device:
     if name == "cpu" or (re.fullmatch(r"cuda(:\d+)?", name) and torch.cuda.is_available()):
         return torch.device(name)
     remedy = "PyTorch finds no CUDA device here; write cpu" if name.startswith("cuda") else "Write cpu, cuda or cuda:N"
-    raise UsageError("training.device", f"is {show(name)}", remedy)
+    raise UsageError("training.device", f"{show(name)} is not allowed", remedy)
 
 
 def flattened(part: Tensor) -> Tensor:

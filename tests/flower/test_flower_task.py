@@ -255,7 +255,7 @@ def test_what_goes_wrong_names_client_and_reason(app: str, complaint: str) -> No
         ({"app": "no_such_package.client_app:app"}, 'task.app: "no_such_package.client_app:app" cannot be imported'),
         ({"app": "tiny_apps:tellin"}, "task.app: .*tiny_apps has no 'tellin'.*Did you mean 'telling'"),
         ({"app": "tiny_apps:server"}, "task.app: tiny_apps:server is a ServerApp. Name a ClientApp"),
-        ({"app": "tiny_apps"}, 'task.app: is "tiny_apps". Write package.module:app'),
+        ({"app": "tiny_apps"}, 'task.app: "tiny_apps" is not allowed. Write package.module:app'),
         (
             {"app": "tiny_apps:failing"},
             "task.app: tiny_apps:failing comes with no first model.*task.model",
@@ -276,7 +276,7 @@ def test_what_goes_wrong_names_client_and_reason(app: str, complaint: str) -> No
             "'seen' of int64, so servers cannot average it",
         ),
         ({"evaluate": "server"}, "task.evaluate: is server, and the app has no such evaluation"),
-        ({"run_config": "epochs"}, 'task.run-config: is "epochs". Write key=value'),
+        ({"run_config": "epochs"}, 'task.run-config: "epochs" is not allowed. Write key=value'),
         ({"model": "tiny_apps:heard"}, "task.model: tiny_apps:heard is a dict. Name a function"),
     ],
 )

@@ -58,7 +58,7 @@ def test_options_may_be_tables_and_lists(noisy: Path) -> None:
 
 
 def test_an_option_set_in_both_spellings_is_refused() -> None:
-    with pytest.raises(UsageError, match=r"task.noise_level: is task.noise-level, which is set as well"):
+    with pytest.raises(UsageError, match=r"task.noise_level: is the same key as task.noise-level, which is also set"):
         from_table({"task": {"name": "a:b", "noise-level": 1, "noise_level": 2}})
 
 
@@ -146,7 +146,7 @@ def test_a_program_may_give_a_name_a_function_or_a_task() -> None:
 
 
 def test_what_a_program_cannot_give() -> None:
-    with pytest.raises(UsageError, match=r"task: is 3\. Give a name, a function"):
+    with pytest.raises(UsageError, match=r"task: 3 is not allowed\. Give a name, a function"):
         chosen(3)
     with pytest.raises(UsageError, match="is an object, which takes no options"):
         chosen(Remembering(5), {"ballast": 3})
