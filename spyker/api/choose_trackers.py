@@ -1,4 +1,4 @@
-"""``follow=["tensorboard=logs"]`` and ``--follow``: who else is told a run, checked before it begins."""
+"""Selection of trackers: ``trackers=["tensorboard=logs"]`` and ``--tracker``, checked before a run starts."""
 
 from __future__ import annotations
 
@@ -18,22 +18,27 @@ FORMS = ", ".join(f"{name}={tracker.meaning}" for name, tracker in TRACKERS.item
 
 
 def choose_trackers(texts: Sequence[str]) -> list[Tracker]:
-    """The trackers that texts such as ``tensorboard=DIR`` name, ready to be told runs."""
+    """Return the trackers that strings such as ``tensorboard=DIR`` name.
+
+    Raises:
+        UsageError: a tracker is unknown or cannot be used.
+
+    """
     if isinstance(texts, str):
-        raise UsageError("follow", f"is {texts!r}", f"Give a list: [{texts!r}]")
+        raise UsageError("trackers", f"{texts!r} is not allowed: it must be a list", f"Give a list: [{texts!r}]")
     chosen: list[Tracker] = []
     for text in texts:
         name, _, place = text.partition("=")
         if name not in TRACKERS:
-            raise UsageError(f"--follow {text}", "names no tracker", suggest(name, TRACKERS))
+            raise UsageError(f"--tracker {text}", "unknown tracker", suggest(name, TRACKERS))
         if not place:
-            raise UsageError(f"--follow {text}", "does not say where", f"Write {name}={TRACKERS[name].meaning}")
+            raise UsageError(f"--tracker {text}", "has no destination", f"Write {name}={TRACKERS[name].meaning}")
         chosen.append(TRACKERS[name](place))
     for text, tracker in zip(texts, chosen, strict=True):
         try:
             tracker.check()
         except TrackerError as error:
-            raise UsageError(f"--follow {text}", error.problem, error.remedy) from None
+            raise UsageError(f"--tracker {text}", error.problem, error.remedy) from None
     return chosen
 
 

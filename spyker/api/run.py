@@ -1,4 +1,4 @@
-"""``spyker.run``: one scenario in the emulated world."""
+"""``spyker.run``: one run in the emulator."""
 
 from __future__ import annotations
 
@@ -56,41 +56,48 @@ def run(
     data_dir: str | os.PathLike[str] | None = None,
     progress: bool = True,
     callbacks: Sequence[Callback] = (),
-    follow: Sequence[str] = (),
+    trackers: Sequence[str] = (),
 ) -> Run:
-    """Run a scenario in the emulated world and read its record back.
+    """Run a scenario in the emulator and return its results.
 
-    What is said:
+    Args:
+        scenario: a TOML file, a dictionary with the same content, or a :class:`Scenario`; default: the paper's world.
+        algorithm: a name, or a subclass of :class:`Server`; default: the scenario's, or Stride.
+        task: a name, a factory ``(clients, seed, training, **options)``, or a :class:`Task`.
+        clients: total number of clients, spread evenly over the regions.
+        duration: length of the run in virtual seconds.
+        seed: seed of all random numbers.
+        preset: named defaults for keys that are not set: ``paper`` or ``tuned``.
+        settings: further keys, such as ``{"training.rate": 0.1}``.
+        out: folder of the run record; default: a new folder in ``runs/``. An existing record is an error unless
+            ``overwrite`` is set.
+        overwrite: whether to replace the record in ``out``, after all other checks have passed.
+        initial_model: a safetensors file with the initial model, such as another run's ``model.safetensors``;
+            default: the task's initial model. The run starts at time 0.
+        model: whether to write the models of the servers and their average to the record.
+        resume: continue the interrupted run in ``out``, whose scenario need not be given. The record will be
+            byte-identical to that of an uninterrupted run.
+        workers: number of training processes; default: one per core; 0: train in this process.
+        engine: ``local`` or ``ray``.
+        ray_address: address of a Ray cluster; default: a cluster started on this machine.
+        data_dir: a folder with datasets.
+        progress: whether to show the progress.
+        callbacks: functions ``(t, fact)``, or objects with some of ``begin(scenario)``, ``fact(t, fact)`` and
+            ``end(run)``. ``True`` from the function or from ``fact`` stops the run.
+        trackers: trackers that receive the run: ``tensorboard=DIR``, ``mlflow=URI`` (or a folder),
+            ``wandb=PROJECT``. A tracker that fails during the run is dropped.
 
-    - ``scenario``: a TOML file, a dictionary of what would stand in one, or a :class:`Scenario`; default: the paper's
-      world.
-    - ``clients`` (in all, spread evenly over the regions), ``duration`` (virtual seconds) and ``seed`` are laid over
-      it, and so is everything in ``settings``, such as ``{"training.rate": 0.1}``.
-    - ``algorithm``: a name, or a class that extends :class:`Server`; default: the scenario's, or Stride.
-    - ``task``: a name, a function ``(clients, seed, training, **options)`` that makes one, or a :class:`Task` itself.
-    - ``preset``: named settings that hold where nothing else is said, ``paper`` or ``tuned``.
-    - ``out``: the folder of the record; by default a new one in ``runs/``. One that exists is refused unless
-      ``overwrite`` lets the record in it go, which happens only when everything else is in order.
-    - ``initial_model``: a safetensors file with the model that everybody starts from, such as the one that another run
-      left, in place of the task's own. This is a new run all the same, from time 0.
-    - ``model``: whether to leave the models in the record, those of the servers and their mean.
-    - ``resume``: go on with the interrupted run in ``out``, whose scenario need not be said again. Its record will have
-      the bytes of one that was never interrupted.
-    - ``workers``: training processes, by default one per core, 0 for none; ``engine``: ``local`` or ``ray``, on the
-      cluster at ``ray_address`` or on one that is started here.
-    - ``data_dir``: a folder with datasets.
-    - ``progress``: whether to show how far the run is and, before a long one, about what it will take.
-    - ``callbacks``: functions ``(t, fact)``, or objects with some of ``begin(scenario)``, ``fact(t, fact)`` and
-      ``end(run)``. ``True`` from the function or from ``fact`` ends the run early, in good order.
-    - ``follow``: who else is told the run as it goes on: ``tensorboard=DIR``, ``mlflow=URI`` (or a folder),
-      ``wandb=PROJECT``. One that fails later is left out, and the run goes on.
+    Returns:
+        The results of the run.
 
-    Ctrl-C ends the run in good order, too, and then raises ``KeyboardInterrupt``. A run that was ended early can be
-    resumed, and one that was killed from where it was last saved, which happens every half minute. While it goes on,
-    nobody else may write to its folder.
+    Raises:
+        UsageError: an argument or a key of the scenario is invalid.
+        RecordError: the folder ``out`` cannot be used, for example because another process writes to it.
+        KeyboardInterrupt: Ctrl-C stopped the run; its record is complete up to then.
+
     """
     audience = Callbacks(callbacks)
-    trackers = choose_trackers(follow)
+    chosen_trackers = choose_trackers(trackers)
     given = None if initial_model is None else InitialModelFile(Path(initial_model))
     save = find_save(out, overwrite=overwrite, given=given) if resume else None
     if resume and scenario is None:
@@ -127,7 +134,7 @@ def run(
                     folder,
                     stop,
                     audience,
-                    TrackerForwarder(trackers, folder, folder.resolve().name),
+                    TrackerForwarder(chosen_trackers, folder, folder.resolve().name),
                     initial_model=fitted,
                     model=model,
                     saves=saves,
@@ -141,9 +148,9 @@ def run(
 def find_save(out: str | os.PathLike[str] | None, *, overwrite: bool, given: InitialModelFile | None) -> ResumePoint:
     """What the run in a folder goes on from, if nothing else is asked for."""
     for wrong, problem, remedy in (
-        (out is None, "does not say which run", "Add --out with its folder"),
-        (overwrite, "goes on with a record that --overwrite would replace", "Leave one of them out"),
-        (given is not None, "goes on with the models it has", "Leave out --initial-model"),
+        (out is None, "needs the folder of the run", "Add --out"),
+        (overwrite, "conflicts with --overwrite", "Leave one of them out"),
+        (given is not None, "conflicts with --initial-model", "Leave out --initial-model"),
     ):
         if wrong:
             raise UsageError("--resume", problem, remedy)
@@ -165,7 +172,7 @@ def emulate(
     saves: Autosave | None = None,
     progress: bool,
 ) -> Run:
-    """Make one run for whoever watches it."""
+    """Run a scenario with callbacks, trackers and progress bar."""
     with contextlib.ExitStack() as stack:
         audience.begin(scenario)
         watches = [*audience.watches, *stack.enter_context(following).watches]
@@ -182,12 +189,12 @@ def emulate(
             scenario, task, engine, folder, watches, stop, initial_model=initial_model, models=model, saves=saves
         )
         following.end(summary)
-    stop.requested = stop.interrupted  # what a callback ended is this run alone
+    stop.requested = stop.interrupted  # a callback stops only the current run
     run = Run(folder)
     audience.end(run)
     return run
 
 
 def short(scenario: Scenario) -> str:
-    """A task's name as part of a folder's: a task of the user's own has the name of its module before it."""
+    """Return a task's name without its module, for a folder name."""
     return re.split(r"[.:]", scenario.task.name)[-1].strip("<>")

@@ -244,7 +244,7 @@ def test_an_export_of_what_is_not_there_says_why(here: Path, capsys: pytest.Capt
     for command, complaint in {
         "none": "none holds no model: its run was killed or goes on still, was made with --no-model",
         "a --server 7": "a has no model of server 7. Choose one of 0, 1, 2, 3",
-        "a b": "a is the record of a run, which has a model of its own. Name it alone",
+        "a b": "a is a run record with its own model. Give it as the only folder",
     }.items():
         assert main(["export", *command.split()]) == 2
         assert complaint in capsys.readouterr().err

@@ -70,7 +70,7 @@ def test_a_run_that_has_hardly_begun_can_be_looked_at(tmp_path: Path, run: spyke
     (tmp_path / "a").mkdir()
     (tmp_path / "a" / "scenario.toml").write_bytes((run.folder / "scenario.toml").read_bytes())
     young = spyker.Run(tmp_path / "a")
-    assert "nothing to see yet" in repr(young)
+    assert "no evaluations yet" in repr(young)
     assert young.updates.empty
 
 

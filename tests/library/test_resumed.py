@@ -95,7 +95,7 @@ def test_a_task_of_a_program_is_named_again() -> None:
 
 
 WRONG: dict[str, tuple[dict[str, Any], str]] = {
-    "no folder": ({}, "--resume: does not say which run. Add --out"),
+    "no folder": ({}, "--resume: needs the folder of the run. Add --out"),
     "nothing there": ({"out": "nowhere"}, "nowhere is not a run record"),
     "finished": ({"out": "whole"}, "whole holds nothing to go on from: its run has finished"),
     "overwrite": ({"out": "parts", "overwrite": True}, "Leave one of them out"),

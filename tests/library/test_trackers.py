@@ -36,7 +36,7 @@ def evaluations(run: spyker.Run) -> list[tuple[float, Evaluated]]:
 
 
 def test_tensorboard_has_every_evaluation_by_updates_and_virtual_time() -> None:
-    run = spyker.run(out="a", follow=["tensorboard=logs"], settings={"evaluation.targets": [0.3]}, **QUICK)
+    run = spyker.run(out="a", trackers=["tensorboard=logs"], settings={"evaluation.targets": [0.3]}, **QUICK)
     told, there = scalars(Path("logs/a"), "covered/mean"), evaluations(run)
     assert [step for step, _, _ in told] == [fact.updates for _, fact in there]
     assert [t for _, t, _ in told] == pytest.approx([t for t, _ in there], abs=1e-3)
@@ -55,31 +55,31 @@ def test_tensorboard_has_every_evaluation_by_updates_and_virtual_time() -> None:
 
 
 def test_a_record_has_the_same_bytes_whoever_follows() -> None:
-    spyker.run(out="a", follow=["tensorboard=logs"], **QUICK)
+    spyker.run(out="a", trackers=["tensorboard=logs"], **QUICK)
     spyker.run(out="b", **QUICK)
     assert Path("a/facts.jsonl").read_bytes() == Path("b/facts.jsonl").read_bytes()
 
 
 def test_a_comparison_and_a_sweep_are_runs_below_a_name(here: Path) -> None:
-    spyker.compare(["stride", "fedavg"], out="c", follow=["tensorboard=logs"], **QUICK)
+    spyker.compare(["stride", "fedavg"], out="c", trackers=["tensorboard=logs"], **QUICK)
     vary: dict[str, list[object]] = {"training.rate": [0.05, 0.2]}
     many = {key: value for key, value in QUICK.items() if key != "workers"}
-    done = spyker.sweep(vary=vary, out="s", jobs=1, follow=["tensorboard=logs"], **many)
+    done = spyker.sweep(vary=vary, out="s", jobs=1, trackers=["tensorboard=logs"], **many)
     names = [Path(row.folders[0]).name for row in done.rows]
     assert runs(Path("logs")) == sorted(["c/stride", "c/fedavg", *(f"s/{name}" for name in names)])
     assert [settings(Path("logs/s", name))["training.rate"] for name in names] == [0.05, 0.2]
     before = {path: path.stat().st_mtime_ns for path in Path("logs/s").rglob("events*")}
     vary = {"training.rate": [0.05, 0.2, 0.1]}
-    spyker.sweep(vary=vary, out="s", jobs=1, resume=True, follow=["tensorboard=logs"], **many)
+    spyker.sweep(vary=vary, out="s", jobs=1, resume=True, trackers=["tensorboard=logs"], **many)
     after = {path: path.stat().st_mtime_ns for path in Path("logs/s").rglob("events*")}
     assert before.items() < after.items(), "finished runs are not told again"
     assert len(after) == 3
 
 
 def test_a_resumed_run_is_told_whole() -> None:
-    whole = spyker.run(out="whole", follow=["tensorboard=logs"], **QUICK)
-    spyker.run(out="parts", follow=["tensorboard=logs"], callbacks=[lambda t, fact: t > 1.4], **QUICK)
-    spyker.run(out="parts", resume=True, follow=["tensorboard=logs"], progress=False, workers=0)
+    whole = spyker.run(out="whole", trackers=["tensorboard=logs"], **QUICK)
+    spyker.run(out="parts", trackers=["tensorboard=logs"], callbacks=[lambda t, fact: t > 1.4], **QUICK)
+    spyker.run(out="parts", resume=True, trackers=["tensorboard=logs"], progress=False, workers=0)
     for tag in ("covered/mean", "update/count", "update/staleness"):
         told = [(step, value) for step, _, value in scalars(Path("logs/parts"), tag)]
         assert told == [(step, value) for step, _, value in scalars(Path("logs/whole"), tag)]
@@ -102,7 +102,7 @@ def test_what_others_have_in_the_folder_stays() -> None:
     theirs.parent.mkdir(parents=True)
     theirs.write_bytes(b"")
     for _ in range(2):
-        spyker.run(out="a", overwrite=True, follow=["tensorboard=logs"], **QUICK)
+        spyker.run(out="a", overwrite=True, trackers=["tensorboard=logs"], **QUICK)
     assert theirs.exists()
     assert len(list(theirs.parent.iterdir())) == 2, "one of theirs, and the last of ours"
 
@@ -112,7 +112,7 @@ def test_what_others_have_in_the_folder_stays() -> None:
 
 def test_mlflow_has_parameters_and_metrics() -> None:
     tracking = pytest.importorskip("mlflow", reason="needs the extra [mlflow]")
-    compared = spyker.compare(["stride", "fedavg"], out="c", follow=["mlflow=there"], **QUICK)
+    compared = spyker.compare(["stride", "fedavg"], out="c", trackers=["mlflow=there"], **QUICK)
     client = tracking.MlflowClient(tracking_uri=f"sqlite:///{Path('there/mlflow.db').resolve()}")
     experiment = client.get_experiment_by_name("spyker")
     found = {run.info.run_name: run for run in client.search_runs([experiment.experiment_id])}
@@ -131,7 +131,7 @@ def test_weights_and_biases_has_them_offline(here: Path, monkeypatch: pytest.Mon
     wandb = pytest.importorskip("wandb", reason="needs the extra [wandb]")
     monkeypatch.setenv("WANDB_MODE", "offline")
     monkeypatch.setenv("WANDB_DIR", str(here))
-    run = spyker.run(out="a", follow=["wandb=digits"], **QUICK)
+    run = spyker.run(out="a", trackers=["wandb=digits"], **QUICK)
     wandb.teardown()  # as at the end of a process: what is buffered reaches the disk
     (file,) = here.glob("wandb/offline-run-*/run-*.wandb")
     records = list(wandb_records(file))
@@ -172,7 +172,7 @@ def test_weights_and_biases_wants_a_key_unless_offline(here: Path, monkeypatch: 
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("NETRC", str(here / "none"))
     with pytest.raises(UsageError, match="has no API key"):
-        spyker.run(out="a", follow=["wandb=digits"], **QUICK)
+        spyker.run(out="a", trackers=["wandb=digits"], **QUICK)
     assert not Path("a").exists()
 
 
@@ -184,10 +184,10 @@ def test_a_missing_extra_is_named(
     here: Path, kind: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setitem(__import__("sys").modules, kind, None)
-    code = main(["run", "--task", "quadratic", "--duration", "1", "--out", "a", "--follow", f"{kind}=x"])
+    code = main(["run", "--task", "quadratic", "--duration", "1", "--out", "a", "--tracker", f"{kind}=x"])
     said = capsys.readouterr().err
     assert (code, list(here.iterdir())) == (2, [])
-    assert f"--follow {kind}=x: needs {kind}, which is not installed. Run pip install 'spyker-fl[{kind}]'" in said
+    assert f"--tracker {kind}=x: needs {kind}, which is not installed. Run pip install 'spyker-fl[{kind}]'" in said
 
 
 @pytest.mark.parametrize(
@@ -202,7 +202,7 @@ def test_a_missing_extra_is_named(
 def test_what_makes_no_sense_changes_nothing(here: Path, text: str, remedy: str) -> None:
     Path("file").write_text("")
     with pytest.raises(UsageError, match=remedy.replace("?", r"\?")):
-        spyker.run(out="a", follow=[text], **QUICK)
+        spyker.run(out="a", trackers=[text], **QUICK)
     assert [path.name for path in here.iterdir()] == ["file"]
 
 

@@ -56,7 +56,7 @@ def test_a_deployment_leaves_the_models_it_ended_with_as_a_run_does(
     out, kept = tmp_path / "record", tmp_path / "kept"
     done = up(tmp_path, algorithm, seconds, "--keep", str(kept))
     assert done.returncode == 0, done.stderr
-    assert f"model: {out}/model.safetensors  ·  for PyTorch: spyker export {out}" in done.stdout
+    assert f"model: {out}/model.safetensors  ·  export: spyker export {out}" in done.stdout
     summary = RunRecord(out).summary
     assert summary is not None
     parts = [load_file(out / f"models/server-{i}.safetensors")["weights"] for i in (0, 1)]

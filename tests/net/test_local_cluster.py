@@ -112,7 +112,7 @@ def test_tensorboard_follows_all_servers_as_one_run(tmp_path: Path) -> None:
     pytest.importorskip("tensorboard", reason="needs the extra [tensorboard]")
     out, logs = tmp_path / "record", tmp_path / "logs"
     command = [*SPYKER, "up", str(scenario_file(tmp_path, "spyker", 2.0)), "--paced", "--insecure", "--out", str(out)]
-    done = subprocess.run([*command, "--follow", f"tensorboard={logs}"], capture_output=True, text=True, timeout=60)
+    done = subprocess.run([*command, "--tracker", f"tensorboard={logs}"], capture_output=True, text=True, timeout=60)
     assert done.returncode == 0, done.stderr
     assert runs(logs) == ["record"]
     told, final = scalars(logs / "record", "covered/mean"), RunRecord(out).summary

@@ -190,7 +190,7 @@ def test_a_change_that_is_not_agreed_on_in_time_is_not_made_later(tmp_path: Path
         for i in (1, 2):
             deployed.end(i)
         assert main(["members", "replace", deployed.config(0), "2", "--timeout", "1"]) == 1
-        assert "Nothing is changed" in capsys.readouterr().err
+        assert "Nothing was changed" in capsys.readouterr().err
         for i in (1, 2):
             deployed.again(i, "--resume")
         deployed.merges_on(0, 1)

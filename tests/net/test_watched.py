@@ -120,7 +120,7 @@ def watched(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Watched]:
             config = folder / f"server-{i}" / "config.toml"
             text = re.sub(r"(?m)^#? ?metrics = .*\n", "", config.read_text("utf-8"))
             config.write_text(f'{text}metrics = "127.0.0.1:{port}"\n', "utf-8")
-            deployed.up(i, "--follow", f"tensorboard={folder / 'logs'}")
+            deployed.up(i, "--tracker", f"tensorboard={folder / 'logs'}")
         for i in (0, 1):
             deployed.attend(f"{2 * i}-{2 * i + 1}", i)
         until(lambda: len(deployed.facts("merge")) > 1 and len(deployed.facts("evaluation")) > 2)

@@ -18,7 +18,7 @@ PAUSE_SECONDS = 0.5
 @contextlib.contextmanager
 def forward_live(trackers: Sequence[Tracker], folder: Path, name: str) -> Iterator[None]:
     """Tell the run whose record is written in ``folder`` meanwhile, from its first fact to its last."""
-    log = logging.getLogger("spyker.follow")
+    log = logging.getLogger("spyker.trackers")
     over = threading.Event()
 
     def tell() -> None:
