@@ -51,7 +51,7 @@ def test_a_client_that_leaves_keeps_its_number() -> None:
 def test_nobody_comes_to_a_server_that_is_not_there() -> None:
     places = flat()
     for change in (lambda: places.move_client(0, 7), lambda: places.add_client(0, 7)):
-        with pytest.raises(ValueError, match="server 7 takes no clients"):
+        with pytest.raises(ValueError, match="server: 7 is not allowed"):
             change()
     assert places.homes == [0, 0, 1, 2, 2]
     assert places.client_regions == [0, 0, 1, 2, 2]

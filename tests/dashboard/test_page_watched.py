@@ -111,7 +111,12 @@ def test_looking_back_finds_the_last_events(tmp_path: Path) -> None:
 
 
 def test_what_is_kept_does_not_grow_with_the_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    for name, fewer in (("watched.KEYFRAMES", 8), ("series.BINS", 64), ("watched.POINTS", 8), ("watched.MARKS", 4)):
+    for name, fewer in (
+        ("watched_run.KEYFRAMES", 8),
+        ("series.BINS", 64),
+        ("watched_run.POINTS", 8),
+        ("watched_run.MARKS", 4),
+    ):
         monkeypatch.setattr(f"spyker.dashboard.{name}", fewer)
     sizes = []
     for each in write_crowd(tmp_path / "short", 6_000, 90), write_crowd(tmp_path / "long", 24_000, 90):

@@ -242,7 +242,7 @@ def test_a_saved_half_done_average_is_not_the_one_that_is_written(build):
 def test_a_model_of_another_size_is_refused(build):
     (server,) = build("fedasync", [[1]], initial=(0.0, 0.0))
     (other,) = build("fedasync", [[1]])
-    with pytest.raises(ValueError, match=r"the saved model has 1 weights, and this server's has 2"):
+    with pytest.raises(ValueError, match=r"the saved model has 1 weights, but the task's model has 2"):
         server.restore(other.state())
 
 

@@ -112,7 +112,7 @@ def test_an_array_that_may_be_written_to_is_copied() -> None:
 
 @pytest.mark.parametrize("value", [object(), 1j, b"bytes", lambda: None])
 def test_what_a_checkpoint_cannot_hold_is_refused_by_name(value: object) -> None:
-    with pytest.raises(TypeError, match=r"name\.0\.x is .*underscore"):
+    with pytest.raises(TypeError, match=r"name\.0\.x: .*underscore"):
         pack([{"x": value}], "name", {})
 
 

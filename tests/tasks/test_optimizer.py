@@ -142,9 +142,9 @@ def test_every_schedule_that_is_offered_can_be_had(name: str) -> None:
         (Training(optimiser="adma"), r"training\.optimiser: \"adma\" is not allowed\. Did you mean 'adam'"),
         (
             Training(optimiser_options={"lr": 1}),
-            r"optimiser-options\.lr: 1 is not allowed\. The rate is training\.rate",
+            r"optimiser-options\.lr: 1 is not allowed\. Set training\.rate instead",
         ),
-        (Training(optimiser_options={"momentun": 1}), r"momentun: is no argument of SGD\. Did you mean 'momentum'"),
+        (Training(optimiser_options={"momentun": 1}), r"momentun: is not an argument of SGD\. Did you mean 'momentum'"),
         (Training(optimiser="AdamW", optimiser_options={"betas": [3, 4]}), r"does not suit AdamW: Invalid beta"),
         (Training(optimiser="Muon"), r"training\.optimiser: does not suit Muon.*2D"),
         (Training(schedule="cosine"), r"training\.schedule: \"cosine\" is not allowed\. (Did you mean|Choose)"),
