@@ -1,7 +1,7 @@
-"""One writer per record: whoever writes a run holds a lock on a file in its folder, which goes when the run is over.
+"""One writer per record: the writing process holds a lock on a file in the record's folder, deleted after the run.
 
-The lock is the kernel's, and vanishes with the process however that ends. The file may outlive a kill; without the lock
-it means nothing, and is no part of the record.
+The kernel releases the lock when the process ends. The file may remain after a kill; without the lock it has no
+meaning, and it is not part of the record.
 """
 
 from __future__ import annotations
@@ -19,28 +19,28 @@ from spyker.records.files import LOCK
 
 @contextlib.contextmanager
 def locked(folder: Path) -> Iterator[None]:
-    """Have a record to oneself, or be refused because somebody else writes it."""
+    """Lock a record; raise a ``RecordError`` if another process writes it."""
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / LOCK
     with lock(path) as file:
         try:
             yield
         finally:
-            if is_at(file, path):  # and not another run's, in a folder that somebody has made anew
+            if is_at(file, path):  # the folder may have been replaced by another run's
                 path.unlink(missing_ok=True)
 
 
 def check_unlocked(folder: Path) -> None:
-    """Refuse a folder that is written to at this moment, or that holds such a record. This changes nothing."""
+    """Raise a ``RecordError`` if the folder, or a record in it, is locked."""
     for path in (folder / LOCK, *folder.glob(f"*/{LOCK}")):
         with contextlib.suppress(FileNotFoundError, NotADirectoryError, PermissionError), path.open("rb") as file:
             take(file, path, fcntl.LOCK_SH)
 
 
 def lock(path: Path) -> IO[bytes]:
-    """A locked file, at its place and with our process in it."""
+    """Open and lock a file, and write the process id into it."""
     while True:
-        file = path.open("a+b")  # as it is: it may be somebody's
+        file = path.open("a+b")  # without truncation: another process may hold it
         try:
             take(file, path, fcntl.LOCK_EX)
             if is_at(file, path):
@@ -51,25 +51,25 @@ def lock(path: Path) -> IO[bytes]:
         except BaseException:
             file.close()
             raise
-        file.close()  # its owner has removed it in between
+        file.close()  # its owner has deleted it in between
 
 
 def take(file: IO[bytes], path: Path, kind: int) -> None:
-    """Lock a file, unless a run goes on."""
+    """Lock a file; raise a ``RecordError`` if another process holds it."""
     try:
         fcntl.flock(file, kind | fcntl.LOCK_NB)
     except BlockingIOError:
         file.seek(0)
         process = file.read().decode("ascii", "replace").strip() or "unknown"
         raise RecordError(
-            f"{path.parent}: this run still goes on (process {process}). Wait for it, or end it"
+            f"{path.parent}: the run is in progress (process {process}). Wait for it, or stop it"
         ) from None
     except OSError:
-        return  # a file system that knows no locks: then nobody is refused
+        return  # the file system has no locks
 
 
 def is_at(file: IO[bytes], path: Path) -> bool:
-    """Whether an open file is the one that has this name."""
+    """Return whether an open file still has this path."""
     try:
         return os.path.samestat(os.fstat(file.fileno()), path.stat())
     except FileNotFoundError:

@@ -242,7 +242,7 @@ def test_an_export_of_what_is_not_there_says_why(here: Path, capsys: pytest.Capt
     for name, left in {"a": True, "b": True, "none": False}.items():
         spyker.run(out=name, model=left, **QUICK)
     for command, complaint in {
-        "none": "none holds no model: its run was killed or goes on still, was made with --no-model",
+        "none": "none contains no model: the run was killed, is in progress, was made with --no-model",
         "a --server 7": "a has no model of server 7. Choose one of 0, 1, 2, 3",
         "a b": "a is a run record with its own model. Give it as the only folder",
     }.items():
@@ -252,5 +252,5 @@ def test_an_export_of_what_is_not_there_says_why(here: Path, capsys: pytest.Capt
     assert main(["export", "b"]) == 2
     assert "b/model.safetensors cannot be read" in capsys.readouterr().err
     assert not list(here.glob("model.*"))
-    with pytest.raises(RecordError, match="none holds no model"):
+    with pytest.raises(RecordError, match="none contains no model"):
         spyker.Run("none").state_dict()

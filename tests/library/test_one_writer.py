@@ -72,7 +72,7 @@ def test_nobody_else_writes_to_a_run_that_goes_on(saved: str, capsys: pytest.Cap
         assert ("resume.safetensors" in before) == (saved == "saved")
         for command in (["run", "--resume", "--out", "a"], [*RUN, "a"], [*RUN, "a", "--overwrite"]):
             assert main(command) == 2
-            refusal = f"spyker: a: this run still goes on (process {process.pid}). Wait for it, or end it\n"
+            refusal = f"spyker: a: the run is in progress (process {process.pid}). Wait for it, or stop it\n"
             assert capsys.readouterr().err == refusal
             assert files("a") == before
         process.communicate(timeout=60)
@@ -99,7 +99,7 @@ def test_a_comparison_has_its_folder_and_its_records_to_itself(capsys: pytest.Ca
         before = files("all")
         for out in ("all", "all/spyker"):
             assert main([*RUN, out, "--overwrite"]) == 2
-            assert f"{out}: this run still goes on (process {process.pid})" in capsys.readouterr().err
+            assert f"{out}: the run is in progress (process {process.pid})" in capsys.readouterr().err
         assert files("all") == before
         process.communicate(timeout=60)
     assert not [name for name in files("all") if ".lock" in name]
@@ -112,7 +112,7 @@ def test_a_folder_of_records_does_not_go_while_one_of_them_is_written() -> None:
 
 
 def test_of_two_that_begin_at_once_one_is_refused() -> None:
-    with locked(Path("a")), pytest.raises(RecordError, match="still goes on"), locked(Path("a")):
+    with locked(Path("a")), pytest.raises(RecordError, match="in progress"), locked(Path("a")):
         pass
     assert not list(Path("a").iterdir())
 
@@ -130,5 +130,5 @@ def test_a_deployment_writes_to_nobody_elses_folder(capsys: pytest.CaptureFixtur
     pytest.importorskip("grpc", reason="needs the extra [net]")
     with locked(Path("a")):
         assert main(["up", "--task", "quadratic", "--out", "a", "--overwrite", "--keep", "kept"]) == 2
-        assert f"a: this run still goes on (process {os.getpid()})" in capsys.readouterr().err
+        assert f"a: the run is in progress (process {os.getpid()})" in capsys.readouterr().err
     assert not Path("kept").exists()

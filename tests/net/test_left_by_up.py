@@ -143,7 +143,7 @@ def test_nobody_else_writes_where_the_record_will_be(tmp_path: Path, monkeypatch
     out, refused = tmp_path / "record", []
 
     def look(records: list[Path], out: Path) -> None:
-        with pytest.raises(RecordError, match="this run still goes on") as error:
+        with pytest.raises(RecordError, match="the run is in progress") as error:
             place_for_record(out, overwrite=True)
         refused.append(error)
         merge(records, out)
