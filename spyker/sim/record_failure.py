@@ -1,4 +1,4 @@
-"""What to say when the disk takes no more of a record."""
+"""The error for a record that cannot be written."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from spyker.errors import RecordWriteError
 
 
 def record_write_error(folder: Path, error: OSError) -> RecordWriteError:
-    """What to say when a record cannot be written any more."""
+    """Return the error for a record that cannot be written."""
     return RecordWriteError(
-        f"{folder} takes no more of the run ({error.strerror}); what facts.jsonl holds can be read. "
-        "Make room, or choose another --out"
+        f"{folder}: cannot write run record ({error.strerror}); the facts so far are readable. "
+        "Free disk space, or choose another --out"
     )
