@@ -258,7 +258,7 @@ def test_what_goes_wrong_names_client_and_reason(app: str, complaint: str) -> No
         ({"app": "tiny_apps"}, 'task.app: "tiny_apps" is not allowed. Write package.module:app'),
         (
             {"app": "tiny_apps:failing"},
-            "task.app: tiny_apps:failing comes with no first model.*task.model",
+            "task.app: tiny_apps:failing has no initial model.*task.model",
         ),
         ({"server": "tiny_apps:telling"}, "task.server: tiny_apps:telling is a ClientApp"),
         ({"server": "tiny_apps:idle"}, "task.server: ended without having sent anybody a model"),
@@ -275,7 +275,7 @@ def test_what_goes_wrong_names_client_and_reason(app: str, complaint: str) -> No
             "task.app: tiny_apps:telling is not allowed: its model has no floating-point array, only 'sum' of int64, "
             "'seen' of int64, so servers cannot average it",
         ),
-        ({"evaluate": "server"}, "task.evaluate: is server, and the app has no such evaluation"),
+        ({"evaluate": "server"}, "task.evaluate: server is not allowed: the app has no such evaluation"),
         ({"run_config": "epochs"}, 'task.run-config: "epochs" is not allowed. Write key=value'),
         ({"model": "tiny_apps:heard"}, "task.model: tiny_apps:heard is a dict. Name a function"),
     ],
