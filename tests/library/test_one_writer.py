@@ -107,7 +107,7 @@ def test_a_comparison_has_its_folder_and_its_records_to_itself(capsys: pytest.Ca
 
 def test_a_folder_of_records_does_not_go_while_one_of_them_is_written() -> None:
     spyker.run(out="all/done", **QUICK)
-    with locked(Path("all/live")), pytest.raises(RecordError, match=f"all/live: this run .* {os.getpid()}"):
+    with locked(Path("all/live")), pytest.raises(RecordError, match=f"all/live: the run .* {os.getpid()}"):
         place_for_record(Path("all"), overwrite=True)
 
 
