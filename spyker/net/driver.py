@@ -103,7 +103,7 @@ class Driver:
         self.recorder.restore(checkpoint.numbers["tally"])
         lost = self.recorder.resume(version)
         self.metrics.lost(lost)
-        self.log.info("resumed", checkpoint=checkpoint.number, version=version, age=age, lost=lost)
+        self.log.info("server-resumed", checkpoint=checkpoint.number, version=version, age=age, lost_updates=lost)
         self._begun()
         self.go_on()
 
@@ -159,14 +159,12 @@ class Driver:
                     self.recorder.fact(effect.fact, effect.queue)
                     self.metrics.fact(effect.fact, effect.queue)
                     match effect.fact:
-                        case ClientQuarantined(
-                            client=client, why=why, seconds=seconds
-                        ):  # what led to it is in the record
-                            self.log.warning("quarantined", client=client, why=why, seconds=seconds)
-                        case RateHalved(far=far, rate=rate):
-                            self.log.warning("rate-halved", far=far, rate=rate)
+                        case ClientQuarantined(client=client, reason=reason, seconds=seconds):
+                            self.log.warning(effect.fact.kind, client=client, reason=reason, seconds=seconds)
+                        case RateHalved(norm=norm, rate=rate):
+                            self.log.warning(effect.fact.kind, norm=norm, rate=rate)
                         case ModelRestored(norm=norm, good_norm=good_norm, gain=gain):
-                            self.log.warning("restored", norm=norm, good_norm=good_norm, gain=gain)
+                            self.log.warning(effect.fact.kind, norm=norm, good_norm=good_norm, gain=gain)
                 case SendTask():
                     frame = pb.Frame()
                     frame.assignment.ticket, frame.assignment.saved_version = effect.ticket, effect.saved_version
@@ -213,8 +211,8 @@ class Driver:
 
     def refused(self, client: int | None, rejection: Rejection) -> None:
         """Something was refused at the border: say so and count it."""
-        self.metrics.refused(rejection.reason)
-        self.limited_log.say("warning", "refused", rejection.reason, client, client=client, detail=str(rejection))
+        self.metrics.rejected(rejection.reason)
+        self.limited_log.say("warning", "rejected", rejection.reason, client, client=client, detail=str(rejection))
 
     def _stop_timer(self, timer: str) -> None:
         running = self._timers.pop(timer, None)

@@ -136,7 +136,7 @@ class Node(NodePeers):
             leads = gift is None and self.view.leader == self.id
             actions += server.reform(self.view.epoch, self.view.ring, leads=leads)
         if gift is not None:
-            server.take_over(gift)
+            server.bootstrap_from(gift)
         if self.membership.suspected:
             self._suspected = self.membership.suspected
             actions += [RecordFact(PeerSuspected(self.id, j)) for j in sorted(self._suspected)]

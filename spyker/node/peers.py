@@ -239,7 +239,7 @@ class NodePeers(ABC):
             return server.suspect(self._suspected)
         if change == GIFT:
             askers, self._askers = self._askers, set()
-            return [ToServer(j, server.handover()) for j in sorted(askers)]
+            return [ToServer(j, server.bootstrap_state()) for j in sorted(askers)]
         view = self.view
         if view.epoch == server.epoch or self.id not in view.members:
             return []

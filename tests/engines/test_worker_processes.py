@@ -107,7 +107,7 @@ def test_a_worker_that_dies_again_and_again_ends_the_run(
         pytest.raises(WorkerCrashedError, match=r"was killed \(exit code -9.*fewer --workers.*3 times"),
     ):
         work(workers)
-    assert capfd.readouterr().err.count("another takes its place") in range(LOSSES - 1, count * LOSSES)
+    assert capfd.readouterr().err.count("it is replaced") in range(LOSSES - 1, count * LOSSES)
 
 
 @pytest.mark.timeout(30)
