@@ -97,7 +97,7 @@ release-check:
 	touch $@
 
 .venv/installed-deploy: .venv/installed
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[deploy]'
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[net]'
 	touch $@
 
 .venv/installed-lab: .venv/installed lab/pyproject.toml
@@ -105,11 +105,11 @@ release-check:
 	touch $@
 
 .venv/installed-docs: .venv/installed
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[deploy,docs]'
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[docs,net]'
 	touch $@
 
 .venv/installed-dev: .venv/installed lab/pyproject.toml
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[deploy,dev,docs,page,pandas,ray]' -e lab
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dashboard,dev,docs,net,pandas,ray]' -e lab
 	touch $@
 
 .venv/installed-flower: .venv/installed-dev constraints-flower.txt

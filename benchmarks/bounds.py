@@ -17,7 +17,7 @@ def measure() -> list[Result]:
         name, clients, seconds, *_ = SIZES[parameters]
 
         def rate(when: str, parameters: int = parameters, clients: int = clients, seconds: float = seconds) -> float:
-            return spyker_rate(parameters, clients, seconds, {"bounds.when": when})
+            return spyker_rate(parameters, clients, seconds, {"robust.when": when})
 
         bounded, free = in_turn(lambda rate=rate: rate("deployed"), lambda rate=rate: rate("never"), TIMES)
         details = {"with_updates_per_s": bounded, "without_updates_per_s": free}

@@ -57,7 +57,7 @@ def setting(number: int, family: str) -> tuple[str, dict[str, Any], Fate | None]
         "world.clients": clients,
         "training.delay-ms": choose(random, PACES),
         "training.epochs": int(random.integers(1, 6)),
-        "bounds.when": "always",
+        "robust.when": "always",
     }
     if family == "faults":
         said["algorithm"] = choose(random, ("spyker", "spyker", "sync-spyker", "stride", "hierfavg", "fedbuff"))
@@ -125,7 +125,7 @@ def held(task: str, said: dict[str, Any], faults: Fate | None) -> tuple[Counter[
 
     def sink(t: float, fact: Fact, queue: int | None) -> None:
         if isinstance(fact, ClientQuarantined):
-            counts[f"quarantined, {fact.why}"] += 1
+            counts[f"quarantined, {fact.reason}"] += 1
         elif isinstance(fact, UpdateClipped | UpdateRejected):
             counts[fact.kind] += 1
 

@@ -121,7 +121,7 @@ def read_seeds(text: str | None) -> tuple[Iterable[int], int | None]:
         return itertools.count(1), None
     first, dash, last = text.partition("-")
     if not first.isdigit() or (dash and not last.isdigit()) or (dash and int(last) < int(first)):
-        raise UsageError("--seeds", f"is {text!r}", "Write a number, such as 7, or a range, such as 1-200")
+        raise UsageError("--seeds", f"{text!r} is not allowed", "Write a number, such as 7, or a range, such as 1-200")
     if not dash:
         return [int(first)], int(first)
     return range(int(first), int(last) + 1), None

@@ -108,7 +108,7 @@ def no_leases(patch: pytest.MonkeyPatch) -> None:
 def untrained_newcomer(patch: pytest.MonkeyPatch) -> None:
     """A server that joins begins with the first weights, and pushes them into the others."""
     for kind in (Server, Spyker):
-        patch.setattr(kind, "take_over", lambda self, gift: None)
+        patch.setattr(kind, "bootstrap_from", lambda self, bootstrap: None)
 
 
 def suspicion_for_ever(patch: pytest.MonkeyPatch) -> None:

@@ -23,12 +23,12 @@ if TYPE_CHECKING:
     from spyker.protocol.server import Server
     from spyker.tasks.task import Metric, Task, TrainingResult
     from spyker.tasks.torch_data import LazyDataset, StreamedDataset
-    from spyker.tasks.torch_task import Measure, TorchTask
+    from spyker.tasks.torch_task import ExtraMetric, TorchTask
 
 __all__ = [
     "EarlyStopping",
+    "ExtraMetric",
     "LazyDataset",
-    "Measure",
     "Metric",
     "Run",
     "Scenario",
@@ -47,7 +47,7 @@ __all__ = [
 _HOMES = {
     "EarlyStopping": "spyker.api.callbacks",
     "LazyDataset": "spyker.tasks.torch_data",
-    "Measure": "spyker.tasks.torch_task",
+    "ExtraMetric": "spyker.tasks.torch_task",
     "Metric": "spyker.tasks.task",
     "Run": "spyker.api.result",
     "Scenario": "spyker.config.scenario",

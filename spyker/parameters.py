@@ -1,5 +1,6 @@
-"""How an algorithm declares its parameters: a frozen dataclass whose fields carry a default, a line of documentation
-and the range of what makes sense. Scenario files are read, checked and documented from these declarations alone.
+"""Declaration of parameters: dataclass fields with a default, a description and a range of allowed values.
+
+Scenario files are parsed, checked and documented from these declarations.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from typing import Any
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """What a parameter means and which values it may take."""
+    """Description and allowed values of a parameter."""
 
     doc: str
     at_least: float | None = None
@@ -29,6 +30,19 @@ def parameter(
     above: float | None = None,
     choices: tuple[str, ...] = (),
 ) -> Any:
-    """A dataclass field with its documentation and its range."""
+    """Declare a parameter as a dataclass field.
+
+    Args:
+        default: the default value.
+        doc: one line of description for scenario files and reference pages.
+        at_least: the smallest allowed value.
+        at_most: the largest allowed value.
+        above: an exclusive lower bound.
+        choices: the allowed strings.
+
+    Returns:
+        A dataclass field.
+
+    """
     rule = Rule(doc, at_least, at_most, above, choices)
     return dataclasses.field(default=default, metadata={"rule": rule})

@@ -1,6 +1,4 @@
-"""Weights are vectors of float32, and this is the arithmetic on them: one pass over memory each, in blocks that stay in
-the processor's cache.
-"""
+"""Arithmetic on float32 weight vectors: one pass over memory each, in blocks that fit the processor's cache."""
 
 from __future__ import annotations
 
@@ -13,12 +11,12 @@ import numpy.typing as npt
 
 Vector: TypeAlias = npt.NDArray[np.float32]
 
-SUMMED = 8_192  # elements that NumPy sums up at once where it converts them, and adds to the sum so far
+SUMMED = 8_192  # elements that NumPy sums in one step when it converts to float64
 BLOCK = 65_536  # elements; blocks of target, source and scratch together fit in a second-level cache
 
 
 def blocks(*vectors: Vector) -> Iterator[tuple[Vector, ...]]:
-    """The vectors in steps of one block each, then what is left over."""
+    """Yield the vectors block by block, then the remainder."""
     whole = vectors[0].size // BLOCK * BLOCK
     yield from zip(*(vector[:whole].reshape(-1, BLOCK) for vector in vectors), strict=True)
     if whole < vectors[0].size:
@@ -55,7 +53,7 @@ def accumulate(total: Vector, source: Vector, weight: float) -> None:
 
 
 def average(models: Sequence[Vector]) -> Vector:
-    """The mean of some weight vectors."""
+    """Return the mean of weight vectors."""
     total = np.zeros(models[0].shape, np.float32)  # unlike zeros_like, without writing to it
     for model in models:
         accumulate(total, model, 1 / len(models))
@@ -63,9 +61,9 @@ def average(models: Sequence[Vector]) -> Vector:
 
 
 def length(vector: Vector) -> float:
-    """The Euclidean norm; infinite where a float32 cannot hold a square.
+    """Return the Euclidean norm; infinite if a square overflows float32.
 
-    It is summed up here and not by BLAS, whose result depends on its number of threads.
+    The sum does not use BLAS, whose result depends on the number of threads.
     """
     total, scratch = 0.0, np.empty(min(BLOCK, vector.size), np.float32)
     with np.errstate(over="ignore"):
@@ -77,14 +75,14 @@ def length(vector: Vector) -> float:
 
 
 def is_finite(vector: Vector) -> bool:
-    """Whether every number of it is finite."""
+    """Return whether all elements are finite."""
     if vector.size <= 64:  # a call of NumPy takes longer
         return math.isfinite(sum(vector.tolist()))
     return all(bool(np.isfinite(block).all()) for (block,) in blocks(vector))
 
 
 def distance(vector: Vector, other: Vector) -> float:
-    """The Euclidean norm of the difference, without a vector for it; infinite where a float32 cannot hold a square."""
+    """Return the Euclidean distance without a temporary vector; infinite if a square overflows float32."""
     total, scratch = 0.0, np.empty(min(BLOCK, vector.size), np.float32)
     with np.errstate(over="ignore", invalid="ignore"):
         for v, o in blocks(vector, other) if vector.size > BLOCK else ((vector, other),):
@@ -94,11 +92,11 @@ def distance(vector: Vector, other: Vector) -> float:
 
 
 def dot(vector: Vector, other: Vector) -> float:
-    """The inner product, the same with any number of threads."""
+    """Return the inner product; independent of the number of threads."""
     if vector.size <= BLOCK:
         return float(np.einsum("i,i", vector, other))
     return sum(float(np.einsum("i,i", v, o)) for v, o in blocks(vector, other))
 
 
 Mix: TypeAlias = Callable[[Vector, Vector, float, Vector], None]
-"""What :func:`mix` does, by whatever means."""
+"""A function with the signature and result of :func:`mix`."""

@@ -17,7 +17,7 @@ from spyker.net.server_config import DeploymentOptions
 from spyker.parameters import Rule
 from spyker.tasks.task_names import BUILT_IN
 
-WORDS = {bool: "true or false", int: "whole number", float: "number", str: "text"}
+WORDS = {bool: "boolean", int: "integer", float: "number", str: "string"}
 
 
 def every_parameter() -> str:
@@ -61,7 +61,7 @@ def table(
     for field in fields:
         key, rule, value = kebab(field.name), rule_of(field), getattr(values, field.name)
         derived = key in (follows or ())
-        default = "follows from other keys" if derived else "unset" if value is None else code(to_toml(value))
+        default = "derived from other keys" if derived else "unset" if value is None else code(to_toml(value))
         lines.append(f"| `{key}` | {taken(hints[field.name], rule)} | {default} | {cell(rule.doc)} |")
     return "\n".join(lines)
 

@@ -70,7 +70,7 @@ class NoConsensus(Built):
 
     def __init__(self, id: int, setup: Any, roster: Any) -> None:
         super().__init__(id, setup, roster)
-        self.consensus = Trusting(setup.weights, setup.statistics)
+        self.consensus = Trusting(setup.weights, setup.buffers)
 
 
 class NoExtension(Built):
@@ -78,7 +78,7 @@ class NoExtension(Built):
 
     def __init__(self, id: int, setup: Any, roster: Any) -> None:
         super().__init__(id, setup, roster)
-        self.consensus = Unextended(setup.weights, setup.statistics)
+        self.consensus = Unextended(setup.weights, setup.buffers)
         if len(roster) < 2:
             self.consensus.expect(0.0, 1 / setup.servers)
 

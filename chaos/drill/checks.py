@@ -34,7 +34,7 @@ def check(deployed: Deployed, codes: dict[int, int], report: Report) -> None:
     report.add(ALL, "of these, applied twice", str(twice), "0", twice == 0)
     report.add(ALL, "of these, handed in to a survivor and applied nowhere", str(vanished), "0", vanished == 0)
     servers = sorted({life.server for life in book.lives})
-    anew = sum(len(deployed.log(server_place(i), "begins-anew")) for i in servers)
+    anew = sum(len(deployed.log(server_place(i), "reset")) for i in servers)
     report.add(ALL, "servers that gave up a state which was whole", str(anew), "0", anew == 0)
     ended = "; ".join(deployed.ended) or "nothing"
     report.add(ALL, "processes that ended unasked", ended, "nothing", not deployed.ended)
@@ -62,8 +62,8 @@ def breaks(life: Life) -> list[str]:
                 found.append(f"server {life.server}: {fact.version} after {version}")
             version = fact.version
         elif isinstance(fact, ServerResumed):
-            if version - fact.version != fact.lost:
-                found.append(f"server {life.server}: {fact.lost} lost from {version} to {fact.version}")
+            if version - fact.version != fact.lost_updates:
+                found.append(f"server {life.server}: {fact.lost_updates} lost from {version} to {fact.version}")
             version = fact.version
     return found
 

@@ -51,7 +51,7 @@ class Deployed:
         self.ended: list[str] = []
         """What ended or failed although nobody wanted it to."""
         shape(network, scenario)
-        prepare(scenario, folder, network, wait_for=None, join_timeout=60.0, duration=None)
+        prepare(scenario, folder, network, min_clients=None, join_timeout=60.0, duration=None)
         (folder / "lost").mkdir()
 
     # --- Processes ---------------------------------------------------------------------------------------------------

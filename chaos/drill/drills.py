@@ -9,7 +9,7 @@ from collections.abc import Callable
 from chaos.drill.deployed import Deployed
 from chaos.drill.report import Loss, Report, seconds
 from chaos.wan.deployment import clients_place, server_place
-from spyker.cli.codes import MUST_NOT_GO_ON
+from spyker.cli.codes import FENCED
 from spyker.net.checkpoints import latest
 from spyker.protocol.facts import EpochStarted, SyncStarted, UpdateApplied
 from spyker.records import ServerResumed
@@ -137,7 +137,7 @@ def kill(deployed: Deployed, report: Report) -> None:
     resumed = [fact for _, fact in life.facts(ServerResumed, killed)]
     lost = sum(max(0, version - fact.version) for fact in resumed)
     report.add("kill", "saved updates that it lost", str(lost), "0", bool(resumed) and lost == 0)
-    unsaved = sum(fact.lost for fact in resumed)
+    unsaved = sum(fact.lost_updates for fact in resumed)
     report.add("kill", "updates that were not saved yet, and are counted", str(unsaved))
     report.events.append((killed, restarted, f"server {server} killed, with the token"))
 
@@ -261,7 +261,7 @@ def members(deployed: Deployed, report: Report) -> None:
         "removed, it is told and ends",
         seconds(after(time.time(), removed)),
         "exit code 3",
-        code == MUST_NOT_GO_ON,
+        code == FENCED,
     )
     rest = sorted(deployed.running)
     rest_synchronises(deployed, rest, removed, report, "members")

@@ -66,9 +66,9 @@ def test_ctrl_c_tells_how_far_it_came(monkeypatch: pytest.MonkeyPatch, capsys: p
 @pytest.mark.parametrize(
     ("args", "what"),
     [
-        (["--minutes", "-1"], "--minutes: is -1. It must be greater than 0"),
-        (["--workers", "0"], "--workers: is 0. It must be a whole number greater than 0"),
-        (["--seeds", "5-1"], "--seeds: is '5-1'. Write a number, such as 7, or a range, such as 1-200"),
+        (["--minutes", "-1"], "--minutes: -1 is not allowed. It must be greater than 0"),
+        (["--workers", "0"], "--workers: 0 is not allowed. It must be an integer greater than 0"),
+        (["--seeds", "5-1"], "--seeds: '5-1' is not allowed. Write a number, such as 7, or a range, such as 1-200"),
     ],
 )
 def test_a_number_that_makes_no_sense_is_refused(

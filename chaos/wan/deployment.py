@@ -152,7 +152,7 @@ def prepare(scenario: Scenario, folder: Path, network: Network, **deploy: Any) -
             credentials="certs/clients.json",
             state=f"state-{i}",
             record=f"record-{i}",
-            wait_for=mine,
+            min_clients=mine,
             join_timeout=PATIENCE,
             duration=scenario.duration + MARGIN if mine else None,
         )

@@ -1,4 +1,4 @@
-"""The algorithms that come with Spyker, by name. Those of others are found elsewhere: an algorithm is a class."""
+"""The built-in algorithms, by name."""
 
 from __future__ import annotations
 
@@ -14,6 +14,6 @@ from spyker.protocol.server import Server
 PAPER = (Spyker, SyncSpyker, FedAsync, FedAvg, Edge)
 ALGORITHMS: dict[str, type[Server]] = {algorithm.name: algorithm for algorithm in (Stride, *PAPER, FedBuff)}
 OF_THE_PAPER = tuple(algorithm.name for algorithm in PAPER)
-"""Those that Spyker's paper compares."""
+"""Algorithms compared in the Spyker paper."""
 COMPARED = (Stride.name, *OF_THE_PAPER)
-"""Those that are compared unless others are named."""
+"""Algorithms that ``spyker compare`` runs by default."""

@@ -27,7 +27,7 @@ from typing import Any
 
 import numpy as np
 
-from spyker.protocol.buffers import weights_alone, without_statistics
+from spyker.protocol.buffers import parameters_only, without_buffers
 from spyker.protocol.state import Stateful
 from spyker.protocol.weights import Weights
 from spyker.vectors import Vector, dot, length
@@ -42,8 +42,8 @@ FULL_TRUST = 0.5  # an agreement of this or more is no reason for caution
 class Consensus(Stateful):
     """The parts of one server's model."""
 
-    def __init__(self, initial: Vector, statistics: int) -> None:
-        """The last ``statistics`` numbers are buffers: they are averaged, and have no progress."""
+    def __init__(self, initial: Vector, buffers: int) -> None:
+        """The last ``buffers`` numbers are buffers: they are averaged, and have no progress."""
         self.common = Weights(initial)
         self.pending = Weights.zeros(initial)  # sent in an exchange that is not complete
         self.fresh = Weights.zeros(initial)  # since the last exchange began
@@ -56,7 +56,7 @@ class Consensus(Stateful):
         self.step: Vector | None = None  # what that exchange added to it
         self.steady = 0.0  # how much of one such step is in the next
         self.compared = False  # two such steps
-        self._statistics = statistics
+        self._buffers = buffers
 
     @property
     def trust(self) -> float:
@@ -78,10 +78,10 @@ class Consensus(Stateful):
         model = self._with(weight)
         averaged = AVERAGED * (1 - self.trust) * (1 - max(0.0, self.steady))
         if self.step is not None and self.compared and self.share < 1 and averaged > 0:
-            parameters = weights_alone(model, self._statistics)
-            parameters -= weights_alone(self.step, self._statistics) * np.float32(averaged)
-        if self._statistics and self.share < 1:
-            buffers = slice(-self._statistics, None)
+            parameters = parameters_only(model, self._buffers)
+            parameters -= parameters_only(self.step, self._buffers) * np.float32(averaged)
+        if self._buffers and self.share < 1:
+            buffers = slice(-self._buffers, None)
             model[buffers] = self.base[buffers] + np.float32(weight) * (model[buffers] - self.base[buffers])
         return model
 
@@ -107,10 +107,10 @@ class Consensus(Stateful):
 
     def advance(self, move: Vector, factor: float, buffers: Vector) -> None:
         """Make progress by ``factor · move``; the buffers at the end of ``buffers`` are added to the common model."""
-        self.fresh.add(without_statistics(move, self._statistics), factor)
-        if self._statistics:
+        self.fresh.add(without_buffers(move, self._buffers), factor)
+        if self._buffers:
             step = np.zeros_like(buffers)
-            step[-self._statistics :] = buffers[-self._statistics :]
+            step[-self._buffers :] = buffers[-self._buffers :]
             self.common.add(step, 1.0)
 
     def limit(self, norm: float) -> float:
@@ -143,9 +143,9 @@ class Consensus(Stateful):
         ``theirs`` and ``mine`` are the two servers' full models as they were when the exchange began.
         """
         sent, way = self.sent[bid], theirs - mine
-        self.shifts[bid] += share * dot(weights_alone(way, self._statistics), self._across(sent))
-        if self._statistics:  # buffers are averaged, wherever they are by now
-            buffers = slice(-self._statistics, None)
+        self.shifts[bid] += share * dot(parameters_only(way, self._buffers), self._across(sent))
+        if self._buffers:  # buffers are averaged, wherever they are by now
+            buffers = slice(-self._buffers, None)
             way[buffers] = theirs[buffers] - self.common.snapshot()[buffers]
         averaged = min(1.0, share / (1 - own)) if own < 1 else 1.0  # of what is pending
         self.common.add(way, share)
@@ -165,7 +165,7 @@ class Consensus(Stateful):
 
     def _across(self, progress: Vector) -> Vector:
         """The part of progress that is orthogonal to the common model."""
-        progress, model = (weights_alone(v, self._statistics) for v in (progress, self.base))
+        progress, model = (parameters_only(v, self._buffers) for v in (progress, self.base))
         square = length(model) ** 2
         return progress - model * np.float32(dot(progress, model) / square) if square > 0 else progress
 

@@ -1,7 +1,7 @@
 """FedAsync (Xie, Koyejo, Gupta: Asynchronous Federated Optimization, 2019).
 
-One server mixes every client's answer into its model as soon as it arrives, the less the staler it is, and sends the
-new model back at once. The paper's proximal term is part of local training: ``proximal`` under ``[training]``.
+One server mixes each update into its model on arrival, with a weight that decreases with staleness, and returns the
+new model at once. The paper's proximal term is part of local training: ``proximal`` in ``[training]``.
 """
 
 from __future__ import annotations
@@ -20,18 +20,18 @@ from spyker.protocol.server import Server
 class FedAsyncParameters:
     """The parameters of FedAsync."""
 
-    client_rate: float = parameter(0.6, "α: how far a fresh client update moves the server", above=0, at_most=1)
+    client_rate: float = parameter(0.6, "α: mixing weight of a fresh update", above=0, at_most=1)
     staleness: str = parameter(
         "polynomial",
-        "the weight s(τ) of an update that is τ old: constant, polynomial or hinge",
+        "weight s(τ) of an update of staleness τ: constant, polynomial or hinge",
         choices=("constant", "polynomial", "hinge"),
     )
     staleness_exponent: float = parameter(0.5, "a of polynomial, (1 + τ)^(-a)", at_least=0, at_most=100)
     hinge_slope: float = parameter(10.0, "a of hinge, 1 / (1 + a (τ - b)) once τ exceeds b", at_least=0)
-    hinge_delay: float = parameter(4.0, "b of hinge: up to this staleness an update counts in full", at_least=0)
+    hinge_delay: float = parameter(4.0, "b of hinge: up to this staleness an update has full weight", at_least=0)
 
     def weight(self, staleness: float) -> float:
-        """s(τ)."""
+        """Return s(τ)."""
         match self.staleness:
             case "polynomial":
                 return math.pow(1 + staleness, -self.staleness_exponent)
@@ -42,14 +42,14 @@ class FedAsyncParameters:
 
 
 class FedAsync(Server):
-    """The only server."""
+    """The single server."""
 
     topology = Topology.SINGLE
     Parameters = FedAsyncParameters
     parameters: FedAsyncParameters
 
     def receive(self, sender: int, message: ClientMessage | PeerMessage) -> None:
-        """Mix an update in; answer it, or a newcomer, with the current model. Who leaves is not missed."""
+        """Mix an update into the model; send the current model to the sender."""
         if isinstance(message, Leave):
             return
         if isinstance(message, Update):

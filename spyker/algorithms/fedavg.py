@@ -1,10 +1,10 @@
 """FedAvg (McMahan et al.: Communication-Efficient Learning of Deep Networks from Decentralized Data, 2017).
 
-One server works in rounds: a fraction of the clients trains the current model; when the last of them has answered,
-the model becomes the average of the answers, weighted by the sizes of the clients' datasets.
+One server works in rounds: a fraction of the clients trains the current model. After the last update has arrived, the
+model becomes the average of the updates, weighted by the clients' numbers of data points.
 
-The paper's clients never leave. Here a round goes on without a client that left before it answered, and the shares of
-the others grow; if nobody is left who could answer, the round begins anew.
+The paper does not consider departures. Here the server drops a departed client from the round and renormalises the
+weights of the others. If no client of the round is left, the round restarts.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ from spyker.protocol.weights import Weights
 class FedAvgParameters:
     """The parameters of FedAvg."""
 
-    fraction: float = parameter(1.0, "C: the share of the clients that trains in each round", above=0, at_most=1)
+    fraction: float = parameter(1.0, "C: fraction of the clients that train in each round", above=0, at_most=1)
 
 
 class FedAvg(Server):
-    """The only server; in HierFAVG, the part of an edge that faces its clients."""
+    """The single server; in HierFAVG, the base class of edges."""
 
     topology = Topology.SINGLE
     Parameters: ClassVar[type[Any]] = FedAvgParameters
@@ -43,23 +43,23 @@ class FedAvg(Server):
         self.shares: dict[int, float] = {}  # d_k/d of the clients in this round
         self.awaited: set[int] = set()
         self.answered: list[int] = []
-        self.average = Weights.zeros(setup.weights)  # Σ d_k/d · W_k of the answers so far
-        self.idle = False  # there is nobody to begin a round with
+        self.average = Weights.zeros(setup.weights)  # Σ d_k/d · W_k of the updates so far
+        self.idle = False  # no clients to start a round with
 
     def start(self) -> Iterator[Action]:
-        """Begin the first round."""
+        """Start the first round."""
         self.begin_round()
         return iter(self._taken())
 
     def receive(self, sender: int, message: ClientMessage | PeerMessage) -> None:
-        """Add an awaited answer to the round's average. A newcomer takes part from the next round on."""
+        """Add an awaited update to the round's average. A new client takes part from the next round on."""
         match message:
             case Update() if sender in self.awaited and message.version != self.version:
-                self.send_client(sender, self.model(self.rate))  # it trained the model of another round
+                self.send_client(sender, self.model(self.rate))  # the update is from another round
             case Update() if sender in self.awaited:
                 self.awaited.remove(sender)
                 self.answered.append(sender)
-                self.sizes[sender] = message.examples or self.sizes[sender]  # for the rounds to come
+                self.sizes[sender] = message.examples or self.sizes[sender]  # for later rounds
                 self.average.add(message.weights, self.shares[sender])
                 if not self.awaited:
                     self.end_round()
@@ -67,13 +67,13 @@ class FedAvg(Server):
                 self.sizes[sender] = message.size
                 if self.idle:
                     self.begin_round()
-                elif sender in self.awaited:  # it forgot what it was to train
+                elif sender in self.awaited:  # the client lost its task
                     self.send_client(sender, self.model(self.rate))
             case Leave():
                 self.departure(sender)
 
     def work(self, sender: int, message: ClientMessage | PeerMessage) -> Work:
-        """The last answer of a round costs the aggregation; so does the departure of the last who was awaited."""
+        """Charge the aggregation to the message that ends the round: the last update or departure."""
         match message:
             case Update():
                 ends = message.version == self.version
@@ -84,14 +84,14 @@ class FedAvg(Server):
         return Work.AVERAGE if ends and self.awaited == {sender} else Work.NOTHING
 
     def departure(self, k: int) -> None:
-        """Go on without a client. What it has answered counts, and what it has not is not waited for."""
+        """Remove a client. An update that has arrived counts; a missing one is no longer awaited."""
         self.sizes.pop(k, None)
         if k not in self.awaited:
             return
         self.awaited.remove(k)
         del self.shares[k]
         if not self.shares:
-            self.begin_round()  # nobody has answered, nor will
+            self.begin_round()  # no update has arrived or will arrive
             return
         rest = sum(self.shares.values())
         self.shares = {j: share / rest for j, share in self.shares.items()}
@@ -100,7 +100,7 @@ class FedAvg(Server):
             self.end_round()
 
     def begin_round(self) -> None:
-        """Choose the clients of this round and send them the model. If there are none, whoever joins begins it."""
+        """Sample the clients of this round and send them the model. Without clients, wait for a join."""
         self.idle = not self.sizes
         if self.idle:
             return
@@ -117,7 +117,7 @@ class FedAvg(Server):
             self.send_client(k, model)
 
     def end_round(self) -> None:
-        """Take the answers in and state them."""
+        """Aggregate the updates and record them."""
         self.aggregate()
         for k in self.answered:
             self.age += 1
@@ -133,5 +133,5 @@ class FedAvg(Server):
         self.weights.replace(self.average.snapshot())
 
     def after_round(self) -> None:
-        """Go on with the next round."""
+        """Start the next round."""
         self.begin_round()

@@ -1,9 +1,9 @@
 """FedBuff (Nguyen et al.: Federated Learning with Buffered Asynchronous Aggregation, 2022).
 
-Clients answer with how far their training went. One server adds these up, the less the staler they are, and moves its
-model by their mean once there are K of them. It answers every client at once.
+Clients send differences. One server sums them, with weights that decrease with staleness, and adds their mean to its
+model after every K updates. It returns the current model to each client at once.
 
-The paper's secure aggregation is none of an algorithm's business here, and left out.
+The paper's secure aggregation is omitted.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Any, ClassVar
 
 from spyker.parameters import parameter
 from spyker.placement import Topology
-from spyker.protocol.buffers import statistics_once
+from spyker.protocol.buffers import buffers_once
 from spyker.protocol.client import DeltaClient
 from spyker.protocol.facts import RoundEnded, UpdateApplied
 from spyker.protocol.messages import ClientMessage, Join, PeerMessage, Update
@@ -28,15 +28,15 @@ from spyker.vectors import Vector
 class FedBuffParameters:
     """The parameters of FedBuff."""
 
-    buffer: int = parameter(10, "K: how many updates the server collects before it moves", at_least=1)
-    server_rate: float = parameter(1.0, "η_g: how far it then moves along their mean", above=0)
+    buffer: int = parameter(10, "K: updates per step of the server", at_least=1)
+    server_rate: float = parameter(1.0, "η_g: server learning rate", above=0)
     staleness_exponent: float = parameter(
-        0.5, "a: an update that is τ steps old counts (1 + τ)^(-a)", at_least=0, at_most=100
+        0.5, "a: weight (1 + τ)^(-a) of an update that is τ steps old", at_least=0, at_most=100
     )
 
 
 class FedBuff(Server):
-    """The only server. Its age counts the steps of its model."""
+    """The single server. Its age counts steps of the model."""
 
     topology = Topology.SINGLE
     Parameters: ClassVar[type[Any]] = FedBuffParameters
@@ -45,13 +45,15 @@ class FedBuff(Server):
     def __init__(self, id: int, setup: Setup, roster: Mapping[int, int]) -> None:
         super().__init__(id, setup, roster)
         self.sum = Weights.zeros(setup.weights)  # Σ s(τ) Δ_k
-        self.count = 0  # of the updates in it
-        self._statistics = setup.statistics
+        self.count = 0  # number of updates in ``sum``
+        self._buffers = setup.buffers
 
     def receive(self, sender: int, message: ClientMessage | PeerMessage) -> None:
-        """Collect an update, move if there are enough, and answer. A newcomer is given the model."""
+        """Add an update to the buffer, make a step if it is full, and send the current model to the sender."""
         if isinstance(message, Update):
-            staleness = max(0.0, self.age - message.age)  # a restarted server may be younger than what it gave
+            staleness = max(
+                0.0, self.age - message.age
+            )  # after a restart the server's age may be lower than the task's
             weight = self.weigh(staleness)
             self.sum.add(message.weights, weight)
             self.count += 1
@@ -66,10 +68,10 @@ class FedBuff(Server):
             self.send_client(sender, self.model(self.rate))
 
     def weigh(self, staleness: float) -> float:
-        """s(τ)."""
+        """Return s(τ)."""
         return math.pow(1 + staleness, -self.parameters.staleness_exponent)
 
     def move(self, total: Vector) -> None:
         """W ← W + η_g/K · Σ s(τ) Δ_k."""
         rate = self.parameters.server_rate
-        self.weights.add(statistics_once(total, self._statistics, rate), rate / self.count)
+        self.weights.add(buffers_once(total, self._buffers, rate), rate / self.count)

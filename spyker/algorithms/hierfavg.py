@@ -1,10 +1,10 @@
 """HierFAVG (Liu, Zhang, Song, Letaief: Client-Edge-Cloud Hierarchical Federated Learning, 2020).
 
 Every region has an edge server that runs FedAvg rounds with its clients. After every ``edge_rounds`` rounds all edges
-send their models to the cloud, which averages them by data size and sends the result back. Everybody waits for it.
+send their models to the cloud, which averages them by data size and returns the result. All edges wait for it.
 
-The paper's clients never leave. Here an edge that all clients have left says so, and the cloud goes on without it until
-it has a model again.
+The paper does not consider departures. Here an edge without clients notifies the cloud, which does not wait for it
+until the edge sends a model again.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ from spyker.vectors import accumulate
 class HierFAVGParameters:
     """The parameters of HierFAVG."""
 
-    edge_rounds: int = parameter(2, "κ₂: rounds at the edges between two rounds of the cloud", at_least=1)
-    fraction: float = parameter(1.0, "the share of an edge's clients that trains in each round", above=0, at_most=1)
+    edge_rounds: int = parameter(2, "κ₂: edge rounds per cloud round", at_least=1)
+    fraction: float = parameter(1.0, "fraction of an edge's clients that train in each round", above=0, at_most=1)
 
 
 class Cloud(Server):
-    """Averages the edges' models. It has no clients of its own."""
+    """The cloud server, which averages the edges' models and has no clients."""
 
     receives: ClassVar[tuple[type[PeerMessage], ...]] = (EdgeModel, EdgeIdle)
     sends: ClassVar[tuple[type[PeerMessage], ...]] = (PeerModel,)
@@ -45,11 +45,11 @@ class Cloud(Server):
         self.away: set[int] = set()  # edges without clients
 
     def start(self) -> Iterator[Action]:
-        """The edges begin."""
+        """Return no actions: the edges start."""
         return iter(())
 
     def receive(self, sender: int, message: ClientMessage | PeerMessage) -> None:
-        """Keep an edge's model; when all that have clients are there, average them and send the result to all edges."""
+        """Store an edge's model; average when the models of all edges with clients have arrived."""
         match message:
             case EdgeModel():
                 self.away.discard(sender)
@@ -59,22 +59,22 @@ class Cloud(Server):
         self.check_models()
 
     def check_models(self) -> None:
-        """All that have clients, and are within reach, have told."""
+        """End the round if all edges that have clients and are not suspected have reported."""
         if self.models and self.complete(self.models.keys() | self.away):
             self.end_round()
 
     def sighted(self) -> None:
-        """Nobody waits for an edge that is out of reach."""
+        """Stop waiting for suspected edges."""
         self.check_models()
 
     def reformed(self, before: Sequence[int], *, leads: bool) -> None:
-        """Go on with other edges."""
+        """Continue with the edges of the new epoch."""
         self.models = {j: model for j, model in self.models.items() if j in self.ring}
         self.away &= set(self.ring)
         self.check_models()
 
     def end_round(self) -> None:
-        """Average what there is, and tell everybody."""
+        """Average the models and send the result to all edges."""
         size = sum(model.size for model in self.models.values())
         self.average([(model, model.size / size) for _, model in sorted(self.models.items())])
         self.models.clear()
@@ -92,11 +92,11 @@ class Cloud(Server):
         self.weights.replace(average)
 
     def result(self) -> PeerModel:
-        """What the edges are told."""
+        """Return the message with the result for the edges."""
         return PeerModel(self.weights.snapshot(), self.age, self.round)
 
     def work(self, sender: int, message: ClientMessage | PeerMessage) -> Work:
-        """The last edge's model costs the aggregation, and so does the word of the last that has none."""
+        """Charge the aggregation to the message that ends the round."""
         ends = self.models or isinstance(message, EdgeModel)
         return Work.AVERAGE if ends and self.complete(self.models.keys() | self.away | {sender}) else Work.NOTHING
 
@@ -113,27 +113,27 @@ class Edge(FedAvg):
 
     @classmethod
     def build(cls, id: int, setup: Setup, roster: Mapping[int, int]) -> Server:
-        """An edge, or the cloud behind the last edge that there is at first."""
+        """Create an edge, or the cloud, whose number follows the initial edges."""
         return cls(id, setup, roster) if id != setup.servers else cls.above(id, setup, roster)
 
     @classmethod
     def between(cls, sender: int, receiver: int, servers: int) -> tuple[type[PeerMessage], ...]:
-        """Edges talk to the cloud alone."""
+        """Return the message classes between an edge and the cloud; edges send nothing to each other."""
         return cls.above.receives if receiver == servers else cls.receives if sender == servers else ()
 
     def __init__(self, id: int, setup: Setup, roster: Mapping[int, int]) -> None:
         super().__init__(id, setup, roster)
         self.waiting = False  # for the cloud
-        self._cloud = setup.servers  # the server after the last edge that there is at first
+        self._cloud = setup.servers  # the number after the initial edges
 
     def begin_round(self) -> None:
-        """As in FedAvg; without anybody to begin a round with, the cloud need not wait."""
+        """Start a round as in FedAvg; without clients, notify the cloud."""
         super().begin_round()
         if self.idle:
             self.send_server(self._cloud, EdgeIdle())
 
     def after_round(self) -> None:
-        """Every ``edge_rounds`` rounds, ask the cloud and wait."""
+        """After every ``edge_rounds`` rounds, send the model to the cloud and wait."""
         if self.round % self.parameters.edge_rounds or self._cloud in self.suspected:
             self.begin_round()
         else:
@@ -141,31 +141,31 @@ class Edge(FedAvg):
             self.ask()
 
     def ask(self) -> None:
-        """Send the cloud what it waits for."""
-        size = max(1, sum(self.sizes.values()))  # an edge that all clients have left still has a model
+        """Send the edge's model to the cloud."""
+        size = max(1, sum(self.sizes.values()))  # an edge without clients still has a model
         self.send_server(self._cloud, self.report(size))
 
     def sighted(self) -> None:
-        """An edge whose cloud is out of reach goes on alone."""
+        """Continue without the cloud while it is suspected."""
         if self.waiting and self._cloud in self.suspected:
             self.waiting = False
             self.begin_round()
 
     def reformed(self, before: Sequence[int], *, leads: bool) -> None:
-        """The cloud may be another one now, which was told nothing."""
+        """Report again: the cloud may be a new process without state."""
         if self.waiting:
             self.ask()
         elif self.idle:
             self.send_server(self._cloud, EdgeIdle())
 
     def report(self, size: int) -> EdgeModel:
-        """What the cloud is told of an edge with so many data points."""
+        """Return the edge's model, weighted by ``size`` data points."""
         return EdgeModel(self.weights.snapshot(), self.age, size)
 
     def receive(self, sender: int, message: ClientMessage | PeerMessage) -> None:
-        """The cloud's model replaces the edge's and starts the next round.
+        """Replace the model by the cloud's and start the next round.
 
-        An edge that was not waited for takes the model as well, unless newcomers train an older one already.
+        An idle edge replaces its model, too, but not while its clients train an older one.
         """
         if isinstance(message, PeerModel):
             if self.waiting or self.idle:
@@ -177,6 +177,6 @@ class Edge(FedAvg):
             super().receive(sender, message)
 
     def adopt(self, message: PeerModel) -> None:
-        """Take over the cloud's model."""
+        """Replace the model by the cloud's."""
         self.weights.replace(message.weights)
         self.age = message.age

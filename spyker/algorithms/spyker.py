@@ -3,19 +3,19 @@ Geo-Distributed Clients, Middleware 2024). The procedures stand in the paper's o
 
 Theory of operation
 -------------------
-A server holds one model W with an *age* A, a float that says how much training the model embodies. Each client update
-is mixed into W at once, the less the older the model it started from (Algorithm 1), and the client gets the new model
-back in the same breath. A client that is ahead of the others trains with a smaller learning rate.
+A server holds one model W with an *age* A, a float that measures the amount of training in the model. The server mixes
+each client update into W on arrival, with a weight that decreases with staleness (Algorithm 1), and returns the new
+model to the client at once. A client with more updates than the mean trains with a lower learning rate.
 
-Servers drift apart in this way, so now and then they exchange their models (Algorithm 2). One *token* circulates among
-them. When its holder sees that the ages of two servers differ by ``h_inter``, or that its own has grown by ``h_intra``,
-it sends its model under the token's number, ``bid``, to all. A server that first hears of a ``bid`` sends its own model
-to all, too. Everyone merges what arrives when it arrives; nobody waits, and no client notices. Once the holder has
-heard from everybody, it passes the token on.
+Because the servers' models drift apart, servers synchronise (Algorithm 2). One *token* circulates among them. When the
+ages of two servers differ by ``h_inter``, or the token holder's age has grown by ``h_intra``, the holder sends its
+model to all servers under the token's number, ``bid``. A server that receives a new ``bid`` sends its own model to all.
+Each server merges models as they arrive; no server waits, and clients are not affected. When the holder has received
+all models, it passes the token on.
 
-A server without the token that sees the condition announces its age, so that the holder learns of it.
+A server without the token that sees the condition announces its age to the holder.
 
-Where this differs from the paper's pseudocode a comment says so; ``docs/concepts/differences.md`` gives the reasons.
+Comments mark differences from the paper's pseudocode; ``docs/concepts/differences.md`` gives the reasons.
 """
 
 from __future__ import annotations
@@ -28,7 +28,17 @@ from typing import ClassVar
 from spyker.parameters import parameter
 from spyker.placement import Topology
 from spyker.protocol.facts import AgeAnnounced, Merged, SyncStarted, TokenArrived, UpdateApplied
-from spyker.protocol.messages import Age, ClientMessage, Handover, Join, Leave, PeerMessage, PeerModel, Token, Update
+from spyker.protocol.messages import (
+    Age,
+    ClientMessage,
+    Join,
+    Leave,
+    ModelBootstrap,
+    PeerMessage,
+    PeerModel,
+    Token,
+    Update,
+)
 from spyker.protocol.server import Server, Setup, Work, first_bid
 
 
@@ -36,23 +46,25 @@ from spyker.protocol.server import Server, Setup, Work, first_bid
 class SpykerParameters:
     """The parameters of Spyker, under the paper's symbols."""
 
-    client_rate: float = parameter(0.6, "η_i: how far a fresh client update moves the server", above=0, at_most=1)
+    client_rate: float = parameter(0.6, "η_i: mixing weight of a fresh client update", above=0, at_most=1)
     staleness_exponent: float = parameter(
-        0.5, "a: an update that is τ old counts (1 + τ)^(-a)", at_least=0, at_most=100
+        0.5, "a: weight (1 + τ)^(-a) of an update of staleness τ", at_least=0, at_most=100
     )
-    peer_rate: float = parameter(0.6, "η_a: how far another server's model moves this one", above=0, at_most=1)
-    activation: float = parameter(1.5, "φ: how sharply a merge prefers the older model", at_least=0)
+    peer_rate: float = parameter(0.6, "η_a: mixing weight of another server's model", above=0, at_most=1)
+    activation: float = parameter(1.5, "φ: slope of the merge weight as a function of the age difference", at_least=0)
     h_inter: float | None = parameter(
-        None, "synchronise when two servers' ages differ by this; leave it out for clients / (5 · servers)", above=0
+        None, "synchronise when the ages of two servers differ by this; unset: clients / (5 · servers)", above=0
     )
-    h_intra: float = parameter(350.0, "synchronise when a server's age has grown by this since the last time", above=0)
+    h_intra: float = parameter(
+        350.0, "synchronise when a server's age has grown by this since the last synchronisation", above=0
+    )
     decay: float = parameter(
-        0.005, "β: a client loses this much learning rate per update above the mean; 0: off", at_least=0
+        0.005, "β: decrease of a client's learning rate per update above the mean; 0: off", at_least=0
     )
-    min_rate: float = parameter(1e-6, "η_min: no client's learning rate decays below this", at_least=0)
+    min_rate: float = parameter(1e-6, "η_min: lower bound of the decayed learning rate", at_least=0)
 
     def resolve(self, clients: int, servers: int) -> SpykerParameters:
-        """Fill in what depends on the size of the world."""
+        """Return the parameters with defaults that depend on the numbers of clients and servers."""
         return self if self.h_inter is not None else replace(self, h_inter=clients / (5 * servers))
 
 
@@ -76,7 +88,7 @@ class Spyker(Server):
             case Update():
                 self.aggregation(sender, message)
             case PeerMessage() if sender not in self.ring:
-                pass  # from a server that is one of us no more
+                pass  # from a server that was removed
             case PeerModel():
                 self.rcv_model(sender, message)
             case Age():
@@ -89,20 +101,20 @@ class Spyker(Server):
                 self.departure(sender)
 
     def work(self, sender: int, message: ClientMessage | PeerMessage) -> Work:
-        """Mixing a model in costs time; everything else is bookkeeping."""
+        """Charge one mix for each update or model of another server."""
         return Work.MIX if isinstance(message, Update | PeerModel) else Work.NOTHING
 
     # --- Algorithm 1: interactions between clients and servers ---------------------------------------------------
 
     def registration(self, k: int) -> None:
-        """A client that joins late is neither ahead of the others nor behind them."""
+        """Register a client; one that joins late starts with the mean number of updates."""
         if k not in self.updates:
             self.updates[k] = math.floor(self.mean_updates()) if self.updates else 0
             self.updates_sum += self.updates[k]
         self.send_client(k, self.model(self.rate))
 
     def departure(self, k: int) -> None:
-        """A client that leaves counts in the mean no more. The paper's clients stay for ever."""
+        """Remove a client from the mean. The paper does not consider departures."""
         self.updates_sum -= self.updates.pop(k, 0)
 
     def aggregation(self, k: int, update: Update) -> None:
@@ -157,7 +169,7 @@ class Spyker(Server):
     def rcv_token(self, token: Token) -> None:
         """Procedure RcvToken(t)."""
         if token.epoch != self.epoch:
-            return  # it was given up for lost, and there is another
+            return  # it was replaced by the token of a later epoch
         self.ages = [max(mine, theirs) for mine, theirs in zip(self.ages, token.ages, strict=True)]
         self.token = replace(token, bid=token.bid + 1)
         self.heard = set()
@@ -208,13 +220,13 @@ class Spyker(Server):
             self.check_heard()
 
     def check_heard(self) -> None:
-        """When all have been heard, pass the token on."""
+        """Pass the token on when the models of all servers have arrived."""
         if self.token is None or not self.ongoing_synchro or not self.complete(self.heard):
             return
         self.ongoing_synchro = False
         self.ages[self.ring.index(self.id)] = self.age
         following, token = self.next_server(), replace(self.token, ages=tuple(self.ages))
-        if following == self.id:  # nobody else is within reach
+        if following == self.id:  # all others are suspected
             self.token = replace(token, bid=token.bid + 1)
         else:
             self.token = None
@@ -228,21 +240,21 @@ class Spyker(Server):
         self.age = merge_age(self.age, message.age, p.peer_rate * weight)
         self.record(Merged(self.id, j, message.bid, weight, self.age))
 
-    # --- Not in the paper, whose servers never fail -----------------------------------------------------------------
+    # --- Failures of servers, which the paper does not consider ------------------------------------------------
 
     uses_token = True
 
     @property
     def has_token(self) -> bool:
-        """Whether it is here."""
+        """Whether this server holds the token."""
         return self.token is not None
 
     def sighted(self) -> None:
-        """The holder of the token does not wait for who is out of reach."""
+        """Stop waiting for suspected servers."""
         self.check_heard()
 
     def reformed(self, before: Sequence[int], *, leads: bool) -> None:
-        """Go on with other servers, and another token. Who is new is as old as we are, until it says otherwise."""
+        """Continue with the servers and the token of the new epoch. New servers get this server's age."""
         known = dict(zip(before, self.ages, strict=True))
         self.ages = [known.get(j, self.age) for j in self.ring]
         self.token, self.heard, self.ongoing_synchro = None, set(), False
@@ -251,9 +263,9 @@ class Spyker(Server):
             self.record(TokenArrived(self.id, self.token.bid))
             self.check_synchronization()
 
-    def take_over(self, gift: Handover) -> None:
-        """Begin with another server's model, which need not be announced."""
-        super().take_over(gift)
+    def bootstrap_from(self, bootstrap: ModelBootstrap) -> None:
+        """Start from another server's model, whose age is known to all."""
+        super().bootstrap_from(bootstrap)
         self.age_prev = self.age_announced = self.age
         self.ages = [self.age] * self.n
 

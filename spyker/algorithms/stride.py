@@ -60,7 +60,7 @@ from spyker.algorithms.consensus import REMEMBERED, Consensus
 from spyker.algorithms.reach import Reach
 from spyker.parameters import parameter
 from spyker.placement import Topology
-from spyker.protocol.buffers import weights_alone, without_statistics
+from spyker.protocol.buffers import parameters_only, without_buffers
 from spyker.protocol.client import DeltaClient
 from spyker.protocol.facts import (
     EarlySyncStarted,
@@ -209,7 +209,7 @@ class Stride(Server):
 
     def __init__(self, id: int, setup: Setup, roster: Mapping[int, int]) -> None:
         super().__init__(id, setup, roster)
-        self.consensus = Consensus(setup.weights, setup.statistics)
+        self.consensus = Consensus(setup.weights, setup.buffers)
         if setup.parameters.safe and len(roster) < 2:
             self.consensus.expect(0.0, 1 / setup.servers)
         self.momentum = Weights.zeros(setup.weights)  # m
@@ -228,8 +228,8 @@ class Stride(Server):
         self.hurried = False  # half of the clients have answered, and the others have not for ever
         self.lengths: list[float] = []  # ‖Δ_k‖ of the last answers
         self.usual = self.first = 0.0  # their median, at the end of the last round and of the first
-        self._statistics = setup.statistics
-        first = length(weights_alone(setup.weights, setup.statistics))  # of W⁰
+        self._buffers = setup.buffers
+        first = length(parameters_only(setup.weights, setup.buffers))  # of W⁰
         self.reach: float = setup.parameters.too_far * first  # first answers may be so long
         self.halved = 0  # how often the rate was, because first trainings ran away
         self.pace = 0.0  # seconds that the faster half took in the last round
@@ -318,7 +318,7 @@ class Stride(Server):
     def answer(self, k: int, update: Update) -> None:
         """Clip Δ_k, and count it by how far updates of such a model are trusted."""
         self.sizes[k] = update.examples or self.sizes[k]
-        far = length(weights_alone(update.weights, self._statistics))
+        far = length(parameters_only(update.weights, self._buffers))
         far = math.inf if math.isnan(far) else far
         self.lengths.append(far)
         self.norms.append(far)
@@ -381,7 +381,7 @@ class Stride(Server):
     def move(self, step: Vector, whole: float, norm: float) -> None:
         """Take a step along the mean of a round's updates, which have this median norm."""
         c, mu = self.gain, self.parameters.momentum
-        mean = without_statistics(step, self._statistics)
+        mean = without_buffers(step, self._buffers)
         safe, shortened = self.parameters.safe, 1.0
         if safe:
             if self.taken > 0:
@@ -682,7 +682,7 @@ class Stride(Server):
     # --- Servers that come and go ------------------------------------------------------------------------------------
 
     uses_token = True
-    gift = StrideBootstrap
+    bootstrap = StrideBootstrap
 
     @property
     def has_token(self) -> bool:
@@ -706,7 +706,7 @@ class Stride(Server):
             self.record(TokenArrived(self.id, self.bid))
             self.check_exchange()
 
-    def handover(self) -> StrideBootstrap:
+    def bootstrap_state(self) -> StrideBootstrap:
         """The model goes with its momentum, and with what is known about lengths."""
         agreement = self.consensus.agreement
         return StrideBootstrap(
@@ -718,12 +718,12 @@ class Stride(Server):
         super().restore(state)
         self._working = None
 
-    def take_over(self, gift: StrideBootstrap) -> None:
+    def bootstrap_from(self, bootstrap: StrideBootstrap) -> None:
         """Begin with what another server gave."""
-        super().take_over(gift)
-        self.consensus.replace(gift.weights)
-        self.consensus.expect(gift.agreement, 1 / self.n)
+        super().bootstrap_from(bootstrap)
+        self.consensus.replace(bootstrap.weights)
+        self.consensus.expect(bootstrap.agreement, 1 / self.n)
         self._working = None
-        self.momentum.replace(gift.momentum)
-        self.usual = self.first = gift.usual
-        self.halved = gift.halved
+        self.momentum.replace(bootstrap.momentum)
+        self.usual = self.first = bootstrap.usual
+        self.halved = bootstrap.halved

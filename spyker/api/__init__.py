@@ -1,5 +1,5 @@
-"""What ``import spyker`` offers, and what the commands call: one run, several to compare, many, and what came of them.
+"""The public Python API, which the commands call: run, compare, sweep, load and results.
 
-Everything that is decided about a run before it begins is decided here: where its record goes, what may give way to
-it, and what has to be in order first.
+This package makes the decisions before a run starts: the folder of its record, what may be overwritten, and what must
+be checked first.
 """

@@ -1,4 +1,4 @@
-"""Whoever watches a run from Python: a function that is told every fact, or an object that is told when, too."""
+"""Callbacks: functions that receive every fact of a run, or objects that also receive its start and end."""
 
 from __future__ import annotations
 
@@ -16,26 +16,26 @@ from spyker.sim.recording import Watch
 
 @runtime_checkable
 class BeginCallback(Protocol):
-    """Is told the scenario before its run begins."""
+    """A callback that receives the scenario before the run starts."""
 
     def begin(self, scenario: Scenario) -> object:
-        """A run of a scenario begins."""
+        """Process the start of a run."""
 
 
 @runtime_checkable
 class FactCallback(Protocol):
-    """Is told every fact."""
+    """A callback that receives every fact."""
 
     def fact(self, t: float, fact: Fact) -> object:
-        """Something happened at ``t`` virtual seconds. Return ``True`` to end the run, in good order."""
+        """Process a fact at ``t`` virtual seconds. Return ``True`` to stop the run."""
 
 
 @runtime_checkable
 class EndCallback(Protocol):
-    """Is told the run when it has ended."""
+    """A callback that receives the finished run."""
 
     def end(self, run: Run) -> object:
-        """The run is over; its record is complete."""
+        """Process the end of a run, whose record is complete."""
 
 
 SCORES = ("mean", "worst", "best", "averaged")
@@ -43,8 +43,8 @@ SCORES = ("mean", "worst", "best", "averaged")
 Callback: TypeAlias = Callable[[float, Fact], object] | BeginCallback | FactCallback | EndCallback
 """A function ``(t, fact)``, or an object with some of the methods ``begin(scenario)``, ``fact(t, fact)``, ``end(run)``.
 
-``True`` from the function or from ``fact`` ends the run early, in good order. What a callback raises ends it as well,
-leaves its record readable, and arrives at the caller.
+``True`` from the function or from ``fact`` stops the run; its record stays complete up to then. An exception in a
+callback stops the run as well and is raised to the caller.
 """
 
 
@@ -69,27 +69,34 @@ def find_callback(text: str) -> Callback:
 
 
 class EarlyStopping:
-    """A callback that ends a run when its score has not become better for ``patience`` virtual seconds.
+    """A callback that stops a run when its score has not improved for some time.
 
-    ``score`` is the ``mean`` of the servers, their ``worst`` or ``best``, or that of their ``averaged`` model; better
-    means better by more than ``min_delta``. In a scenario, ``evaluation.patience`` does the same for the mean; with it
-    a run ends at the same event every time, and it works in sweeps.
+    The scenario key ``evaluation.patience`` does the same for the mean score; it stops every run at the same event
+    and also works in sweeps.
+
+    Args:
+        patience: virtual seconds without an improvement.
+        min_delta: smallest change that counts as an improvement.
+        score: ``mean``, ``worst`` or ``best`` of the servers, or ``averaged``, the score of their averaged model.
+
     """
 
     def __init__(self, patience: float, *, min_delta: float = 0.0, score: str = "mean") -> None:
         if not patience > 0:
-            raise UsageError("patience", f"is {patience}", "Give virtual seconds, more than 0")
+            raise UsageError(
+                "patience", f"{patience} is not allowed", "Give a number of virtual seconds greater than 0"
+            )
         if not min_delta >= 0:
-            raise UsageError("min_delta", f"is {min_delta}", "Give at least 0")
+            raise UsageError("min_delta", f"{min_delta} is not allowed", "Give at least 0")
         if score not in SCORES:
-            raise UsageError("score", f"is {score!r}", f"Give one of {', '.join(SCORES)}")
+            raise UsageError("score", f"{score!r} is not allowed", f"Give one of {', '.join(SCORES)}")
         self.patience, self.min_delta, self.score = patience, min_delta, score
         self.stopped: float | None = None
-        """When it ended the run, if it did."""
+        """Time at which it stopped the run, or ``None``."""
         self._plateau = Plateau(higher_is_better=True)
 
     def fact(self, t: float, fact: Fact) -> bool:
-        """Look at evaluations. A new run begins with a new judgement."""
+        """Check an evaluation. The state is reset when a run starts."""
         if isinstance(fact, RunStarted):
             self.stopped = None
             self._plateau = Plateau(higher_is_better=fact.higher_is_better, least=self.min_delta)
@@ -103,7 +110,7 @@ class EarlyStopping:
 
 
 class Callbacks:
-    """Some callbacks, checked, who are told the same."""
+    """A list of checked callbacks."""
 
     def __init__(self, callbacks: Sequence[Callback]) -> None:
         self._callbacks = callbacks
@@ -115,19 +122,19 @@ class Callbacks:
                 if not callable(callback):
                     raise UsageError(
                         "callbacks",
-                        f"{callback!r} cannot be told anything",
+                        f"{callback!r} is not a callback",
                         "Give functions (t, fact), or objects with begin, fact or end",
                     )
                 self.watches.append(callback)
 
     def begin(self, scenario: Scenario) -> None:
-        """A run begins."""
+        """Notify the callbacks of the start of a run."""
         for callback in self._callbacks:
             if isinstance(callback, BeginCallback):
                 callback.begin(scenario)
 
     def end(self, run: Run) -> None:
-        """It has ended."""
+        """Notify the callbacks of the end of a run."""
         for callback in self._callbacks:
             if isinstance(callback, EndCallback):
                 callback.end(run)

@@ -1,4 +1,4 @@
-"""``spyker.compare``: several algorithms in the same world; and ``spyker.load``, which reads records back."""
+"""``spyker.compare``, which runs several algorithms in the same world, and ``spyker.load``."""
 
 from __future__ import annotations
 
@@ -35,11 +35,11 @@ if TYPE_CHECKING:
 
 
 class Comparison(Mapping[str, Run]):
-    """Runs by name, to be looked at together."""
+    """Runs by name."""
 
     def __init__(self, runs: Mapping[str, Run], folder: Path) -> None:
         self._runs, self.folder = dict(runs), folder
-        self.pictures: list[Path] = []  # once they are drawn
+        self.pictures: list[Path] = []  # after draw()
 
     def __getitem__(self, name: str) -> Run:
         return self._runs[name]
@@ -52,12 +52,12 @@ class Comparison(Mapping[str, Run]):
 
     @cached_property
     def shown(self) -> RunGroups:
-        """The runs as lines of a table or a figure; those that differ in their seed alone are one."""
+        """The runs grouped into the lines of a table or figure; runs that differ only in the seed form one line."""
         return together([run.record for run in self.values()])
 
     @cached_property
     def table(self) -> DataFrame:
-        """One row per run: when it reached each target, where it ended, what it sent. It needs pandas."""
+        """One row per run: time to each target, final scores, bytes sent. Needs pandas."""
         lines = []
         for name, run in self.items():
             line: dict[str, Any] = {"run": name, "algorithm": run.scenario["algorithm"], "seed": run.scenario["seed"]}
@@ -69,12 +69,21 @@ class Comparison(Mapping[str, Run]):
         return as_frame(lines).set_index("run")
 
     def plot(self, path: str | Path | None = None, *, against: str = "time") -> Figure:
-        """Draw the scores against ``time`` or ``updates``, or the ``bytes`` sent; write them to ``path`` as well."""
+        """Plot the scores of all runs.
+
+        Args:
+            path: file to write the figure to.
+            against: horizontal axis: ``time``, ``updates`` or ``bytes``.
+
+        Returns:
+            The Matplotlib figure.
+
+        """
         return plotted(self.shown, path, against)
 
     def draw(self) -> None:
-        """Write the table and the plots beside the records."""
-        from spyker.plots.run_plots import plot_all  # only now: Matplotlib takes a second to import
+        """Write the table and the plots to the folder of the records."""
+        from spyker.plots.run_plots import plot_all  # Matplotlib is slow to import
 
         write_atomically(self.folder / "table.md", as_markdown(*rows(self.shown)))
         self.pictures = plot_all(self.shown, self.folder)
@@ -99,7 +108,7 @@ def compare(
     settings: Mapping[str, object] | None = None,
     out: str | os.PathLike[str] | None = None,
     overwrite: bool = False,
-    from_model: str | os.PathLike[str] | None = None,
+    initial_model: str | os.PathLike[str] | None = None,
     model: bool = True,
     workers: int | None = None,
     engine: str = "local",
@@ -108,16 +117,43 @@ def compare(
     progress: bool = True,
     callbacks: Sequence[Callback] = (),
 ) -> Comparison:
-    """Run several algorithms, by default Stride and those of the paper, in the same world, one after the other.
+    """Run several algorithms in the same world, one after the other.
 
-    Each is run with so many ``seeds``, counted from the scenario's own; tables and plots then have the mean over them.
-    Everything else is as in :func:`spyker.run`. ``out`` gets a record for each run, named after its algorithm, with
-    several seeds also after its seed, the table as ``table.md`` and the plots. Callbacks watch one run after the other,
-    and ``True`` ends the one that they watch.
+    A callback that returns ``True`` stops the current run only.
+
+    Args:
+        algorithms: names or classes; default: Stride and the algorithms of the paper.
+        scenario: as in :func:`spyker.run`.
+        task: as in :func:`spyker.run`.
+        clients: total number of clients, spread evenly over the regions.
+        duration: length of each run in virtual seconds.
+        seed: the first seed.
+        seeds: number of seeds per algorithm, counted from the first; tables and plots show the mean.
+        preset: as in :func:`spyker.run`.
+        settings: further keys, such as ``{"training.rate": 0.1}``.
+        out: folder for one record per run, the table ``table.md`` and the plots; default: a new folder in ``runs/``.
+        overwrite: whether to replace the records in ``out``.
+        initial_model: as in :func:`spyker.run`.
+        model: whether to write the models to the records.
+        workers: number of training processes; default: one per core; 0: train in this process.
+        engine: ``local`` or ``ray``.
+        ray_address: address of a Ray cluster; default: a cluster started on this machine.
+        data_dir: a folder with datasets.
+        progress: whether to show the progress.
+        callbacks: as in :func:`spyker.run`.
+        trackers: as in :func:`spyker.run`.
+
+    Returns:
+        The runs, by algorithm and, with several seeds, by seed.
+
+    Raises:
+        UsageError: an argument or a key of the scenario is invalid.
+        KeyboardInterrupt: Ctrl-C stopped the comparison; finished runs are kept.
+
     """
     audience = Callbacks(callbacks)
     check_counts(seeds=seeds)
-    given = None if from_model is None else InitialModelFile(Path(from_model))
+    given = None if initial_model is None else InitialModelFile(Path(initial_model))
     chosen_ones = list(COMPARED) if algorithms is None else list(algorithms)
     with data_from(data_dir):
         scenarios = [
@@ -136,16 +172,20 @@ def compare(
         ]
         names = [chosen.chosen.name for chosen in scenarios]
         if len(set(names)) < len(names) or not names:
-            raise UsageError("--algorithms", "names one twice" if names else "is empty", "Name each once")
+            raise UsageError(
+                "--algorithms",
+                "an algorithm occurs twice" if names else "must not be empty",
+                "Name each algorithm once",
+            )
         check_memory(scenarios[:1])
         folder = new_folder(f"compare-{short(scenarios[0])}") if out is None else Path(out)
         done: dict[str, Run] = {}
         with place_for_record(folder, overwrite=overwrite) as place, locked(folder):
             prepare_data(scenarios, progress=progress)
             for alike in zip(*(with_seeds(chosen, seeds) for chosen in scenarios), strict=True):
-                made, trainers = start_engine(alike[0], workers, engine, ray_address)  # data depends on the seed
+                made, trainers = start_engine(alike[0], workers, engine, ray_address)  # the data depends on the seed
                 with trainers, interrupts() as stop:
-                    initial_model = None if given is None else given.fit(layout_of(made))
+                    fitted = None if given is None else given.fit(layout_of(made))
                     if not done:
                         if progress:
                             warn_before(scenarios, made)
@@ -161,7 +201,7 @@ def compare(
                                     folder / run,
                                     stop,
                                     audience,
-                                    initial_model=initial_model,
+                                    initial_model=fitted,
                                     model=model,
                                     progress=progress,
                                 )
@@ -175,7 +215,18 @@ def compare(
 
 
 def load(folder: str | os.PathLike[str]) -> Run | Comparison:
-    """Read the record in a folder, finished or not; or all those in the folders below it, by their names there."""
+    """Read a run record, or all records in the subfolders of a folder.
+
+    Args:
+        folder: a run record, finished or in progress, or a folder of run records.
+
+    Returns:
+        A run, or a comparison of runs by folder name.
+
+    Raises:
+        RecordError: the folder contains no run record.
+
+    """
     found = [run.folder for run in find_runs(Path(folder))]
     if found == [Path(folder)]:
         return Run(found[0])

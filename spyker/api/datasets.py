@@ -1,4 +1,4 @@
-"""The datasets that a run needs: from where, and before anything else waits for them."""
+"""Datasets of a run: their folder, and downloads before the run starts."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from spyker.tasks.data.load import VARIABLE, data_folder, fetch
 
 @contextlib.contextmanager
 def data_from(folder: str | os.PathLike[str] | None) -> Iterator[None]:
-    """Let this process, and the workers that it starts meanwhile, look for datasets in a folder."""
+    """Search for datasets in ``folder``, also in worker processes that are started within the context."""
     before = os.environ.get(VARIABLE)
     if folder is not None:
         os.environ[VARIABLE] = os.path.abspath(folder)
     try:
-        data_folder()  # refuses one that does not exist
+        data_folder()  # raises an error if it does not exist
         yield
     finally:
         if before is not None:
@@ -29,7 +29,7 @@ def data_from(folder: str | os.PathLike[str] | None) -> Iterator[None]:
 
 
 def prepare_data(scenarios: Iterable[Scenario], *, progress: bool = True) -> None:
-    """Fetch what the tasks of some scenarios need."""
+    """Download the datasets that the tasks of the scenarios need."""
     for name in dict.fromkeys(scenario.task.name for scenario in scenarios):
         if name not in DATASETS:
             continue

@@ -1,4 +1,4 @@
-"""A model for use without Spyker, from what a run or a deployment left of it."""
+"""Export of the model of a run or a deployment, for use without Spyker."""
 
 from __future__ import annotations
 
@@ -13,21 +13,33 @@ from spyker.records.model_files import ModelFile, read_model, write_model
 
 
 def find_model(folders: Sequence[Path], server: int | None = None) -> tuple[ModelFile, list[str]]:
-    """The model in a run's record, or in the state folders of a deployment's servers; and lines that say which."""
+    """Read the model of a run record or of servers' state folders.
+
+    Args:
+        folders: one run record, or state folders of servers.
+        server: the server whose model to read; ``None``: the average of all servers.
+
+    Returns:
+        The model, and lines that describe it.
+
+    Raises:
+        RecordError: a folder contains no model.
+
+    """
     if len(folders) == 1 and is_record(folders[0]):
         model = read_model(folders[0], server)
         told = ("algorithm", "task", "seed", "time", "server")
         return model, [", ".join(f"{key} {model.about[key]}" for key in told if key in model.about)]
     for folder in folders:
         if is_record(folder):
-            raise RecordError(f"{folder} is the record of a run, which has a model of its own. Name it alone")
+            raise RecordError(f"{folder} is a run record with its own model. Give it as the only folder")
         check_state(folder)
     models = gather(folders, server)
     return mean(models), [f"server {saved.server}: version {saved.version}, age {saved.age:g}" for saved in models]
 
 
 def check_state(folder: Path) -> None:
-    """Refuse a folder that no server keeps its state in; whether it can be read is another question."""
+    """Raise a ``RecordError`` unless the folder is a server's state folder."""
     remedy = "Name a folder made by spyker run --out, or a server's state folder"
     if not folder.exists():
         raise RecordError(f"{folder} does not exist. {remedy}")
@@ -37,13 +49,13 @@ def check_state(folder: Path) -> None:
         return
     runs = [path.relative_to(folder).as_posix() for path in records_below(folder)]
     if runs:
-        raise RecordError(f"{folder} holds runs. Name one of them: {', '.join(runs)}")
-    raise RecordError(f"{folder} holds neither a run's record nor a server's state. {remedy}")
+        raise RecordError(f"{folder} contains several runs. Name one of them: {', '.join(runs)}")
+    raise RecordError(f"{folder} contains neither a run record nor a server's state. {remedy}")
 
 
 def export(model: ModelFile, out: Path, *, overwrite: bool = False) -> list[Path]:
-    """Write ``OUT.safetensors`` and ``OUT.pt``, a PyTorch state dict."""
-    import torch  # only now: it takes a second to import
+    """Write ``OUT.safetensors`` and ``OUT.pt``, a PyTorch state dict, and return their paths."""
+    import torch  # slow to import
 
     paths = [out.with_name(f"{out.name}.{ending}") for ending in ("safetensors", "pt")]
     for path in paths:

@@ -1,4 +1,4 @@
-"""Ctrl-C and SIGTERM, as a wish to end in good order."""
+"""Graceful shutdown on Ctrl-C and SIGTERM."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from spyker.sim.clock import StopRequest
 
 
 class InterruptRequest(StopRequest):
-    """A stop that remembers whether somebody outside asked for it."""
+    """A stop request that records whether a signal caused it."""
 
     interrupted = False
 
 
 @contextlib.contextmanager
 def interrupts() -> Iterator[InterruptRequest]:
-    """Let Ctrl-C and SIGTERM end what runs in good order; a second Ctrl-C ends it at once.
+    """Stop gracefully on Ctrl-C and SIGTERM, and immediately on a second Ctrl-C.
 
-    Only the main thread hears signals. Elsewhere nobody interrupts.
+    Only the main thread receives signals; in other threads the context does nothing.
     """
     stop = InterruptRequest()
     if threading.current_thread() is not threading.main_thread():

@@ -1,4 +1,4 @@
-"""Where a record goes. That is tried before anything else is begun, and what stood there goes last of all."""
+"""Output folders. They are checked first; existing content is deleted last, when all else is ready."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ ROOT = Path("runs")
 
 
 def new_folder(name: str) -> Path:
-    """A folder in ``runs/`` that does not exist yet, for a run that was given none."""
+    """Return a new folder name in ``runs/``."""
     folder, number = ROOT / name, 1
     while folder.exists():
         number += 1
@@ -27,15 +27,15 @@ def new_folder(name: str) -> Path:
 
 
 def place_for_record(folder: Path, *, overwrite: bool) -> OutputFolder:
-    """A place where nothing stands, or a record that may go and that nobody writes."""
+    """Return an output folder that is empty, or holds a record that may be overwritten and is not locked."""
     check_unlocked(folder)
     return OutputFolder(folder, lambda: check_new(folder, overwrite=overwrite))
 
 
 class OutputFolder:
-    """A folder to write into, as a context: what stands there has passed a check, and it can be written to.
+    """A checked, writable output folder, as a context manager.
 
-    If the context ends before somebody says :meth:`keep` or :meth:`empty`, everything is as it was.
+    Unless :meth:`keep` or :meth:`empty` is called, the folder is left unchanged.
     """
 
     def __init__(self, folder: Path, check: Callable[[], None] = lambda: None) -> None:
@@ -49,7 +49,7 @@ class OutputFolder:
         except OSError as error:
             self._undo()
             raise RecordError(
-                f"{self.folder} cannot be written ({error.strerror}). Choose another --out, or make it writable"
+                f"cannot write {self.folder} ({error.strerror}). Choose another --out, or make it writable"
             ) from None
         return self
 
@@ -59,11 +59,11 @@ class OutputFolder:
         self._undo()
 
     def keep(self) -> None:
-        """Everything else is in order, too: what comes now stays."""
+        """Keep the folder and its content."""
         self._made.clear()
 
     def empty(self) -> None:
-        """The same, and what stands in the folder goes, unless somebody else has written there meanwhile."""
+        """Delete the content of the folder, after the check has passed again."""
         self.check()
         self.keep()
         for child in contents(self.folder):
@@ -73,7 +73,7 @@ class OutputFolder:
                 child.unlink()
 
     def _try(self) -> None:
-        """Make the folder and write a page into it; a disk may be full, and permissions say little to root."""
+        """Create the folder and write a block into it; permissions alone do not reveal a full disk."""
         missing = [folder for folder in (self.folder, *self.folder.parents) if not folder.exists()]
         for folder in reversed(missing):
             folder.mkdir()
@@ -89,5 +89,5 @@ class OutputFolder:
 
     def _undo(self) -> None:
         for folder in reversed(self._made):
-            with contextlib.suppress(OSError):  # somebody else has put something there
+            with contextlib.suppress(OSError):  # it is no longer empty
                 folder.rmdir()

@@ -1,4 +1,4 @@
-"""From what a caller says to a checked scenario."""
+"""Construction of a checked scenario from the arguments of the API."""
 
 from __future__ import annotations
 
@@ -16,22 +16,22 @@ from spyker.tasks.registry import choose, resolve
 from spyker.tasks.task import Task
 
 Source: TypeAlias = str | Path | Mapping[str, Any] | Scenario | None
-"""A scenario: a TOML file, what would stand in one, or one that was read before. ``None`` is the paper's world."""
+"""A scenario: a TOML file, a dictionary with the same content, or a ``Scenario``. ``None``: the paper's world."""
 
 TaskLike: TypeAlias = str | Callable[..., Task] | Task
-"""A task: its name, a function ``(clients, seed, training, **options)`` that makes it, or the task itself."""
+"""A task: its name, a factory ``(clients, seed, training, **options)``, or a ``Task``."""
 
 AlgorithmLike: TypeAlias = str | type[Server]
-"""An algorithm: its name, or a class that extends :class:`spyker.Server`."""
+"""An algorithm: its name, or a subclass of :class:`spyker.Server`."""
 
 
 def algorithm_name(algorithm: AlgorithmLike) -> str:
-    """The name by which a scenario finds an algorithm."""
+    """Return the name of an algorithm in a scenario."""
     if isinstance(algorithm, str):
         return algorithm
     if not (isinstance(algorithm, type) and issubclass(algorithm, Server)):
-        raise UsageError("algorithm", f"is {algorithm!r:.60}", "Give a name, or a class that extends spyker.Server")
-    find_algorithm.cache_clear()  # a notebook's cell may have made a new class of the same name
+        raise UsageError("algorithm", f"{algorithm!r:.60} is not allowed", "Give a name or a subclass of spyker.Server")
+    find_algorithm.cache_clear()  # a notebook may have redefined the class
     return f"{algorithm.__module__}:{algorithm.__qualname__}"
 
 
@@ -48,9 +48,9 @@ def read_scenario(
     varied: Mapping[str, object] | None = None,
     others: Sequence[AlgorithmLike] = (),
 ) -> Scenario:
-    """The scenario of ``source`` with everything else laid over it, ``varied`` last of all, checked.
+    """Return the checked scenario of ``source``, overridden by the other arguments, ``varied`` last.
 
-    There may be parameters of ``others``, algorithms that run in the same world at another time.
+    The source may have parameters of ``others``, further algorithms of a comparison.
     """
     if isinstance(source, Scenario):
         if task is None and source.task.given is not None:

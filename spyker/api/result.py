@@ -1,4 +1,4 @@
-"""What came of a run, for people who work in Python: DataFrames, plots, and a line that says it all."""
+"""Results of a run: DataFrames, plots and models."""
 
 from __future__ import annotations
 
@@ -24,17 +24,17 @@ if TYPE_CHECKING:
 
 
 class TargetReached(NamedTuple):
-    """When a target was reached: in virtual seconds, and after how many client updates."""
+    """Time in virtual seconds, and number of client updates, at which a target was reached."""
 
     time: float
     updates: int
 
 
 class Run:
-    """A run: what it was, what happened in it, and what came of it, read from its record.
+    """The results of a run, read from its record.
 
-    The DataFrames have one row per fact, in the order of time, with its fields as columns; they need pandas. What was
-    read once is kept: load the record anew to see more of a run that goes on.
+    DataFrames have one row per fact, ordered by time, with a column per field; they need pandas. Results are cached:
+    load the record again to see more of a run in progress.
     """
 
     def __init__(self, folder: str | Path) -> None:
@@ -42,26 +42,31 @@ class Run:
 
     @property
     def folder(self) -> Path:
-        """Where the record is."""
+        """Folder of the record."""
         return self.record.folder
 
     @property
     def scenario(self) -> dict[str, Any]:
-        """The scenario with everything resolved, as it stands in ``scenario.toml``."""
+        """The resolved scenario, as in ``scenario.toml``."""
         return self.record.scenario
 
     @property
     def summary(self) -> dict[str, Any] | None:
-        """The totals; none if the run was killed, or goes on still."""
+        """The content of ``summary.json``; ``None`` if the run was killed or is in progress."""
         return self.record.summary
 
     @property
     def warnings(self) -> list[RunWarning]:
-        """Why the run learnt less than it should have, if it did; each with a kind, a message and a remedy."""
+        """Warnings about the run's learning, each with a kind, a message and a remedy."""
         return [RunWarning(**each) for each in (self.summary or {}).get("warnings", ())]
 
     def facts(self, *kinds: str | type[records.Fact]) -> Iterator[records.RecordedFact[Any]]:
-        """All facts in their order, each with its time, or those of some kinds, such as ``"update"``."""
+        """Yield the facts with their times, in order.
+
+        Args:
+            kinds: kinds to include, such as ``"update"``; default: all.
+
+        """
         wanted = {kind if isinstance(kind, str) else kind.kind for kind in kinds}
         classes = [KINDS[name] for name in wanted if name in KINDS]
         found = self.record.facts(*(classes if len(classes) == len(wanted) else ()))
@@ -69,16 +74,16 @@ class Run:
 
     @cached_property
     def curve(self) -> DataFrame:
-        """The evaluations, indexed by time: ``updates`` and ``bytes`` so far, and the scores of the servers' models.
+        """The evaluations, indexed by time: ``updates`` and ``bytes`` so far, and scores.
 
-        ``mean``, ``worst`` and ``best`` are of the servers; ``averaged`` is the score of the mean of their weights.
+        ``mean``, ``worst`` and ``best`` are over the servers; ``averaged`` is the score of their averaged weights.
         """
         frame = self.evaluations.set_index("t")
         return frame[["updates", "bytes", "mean", "worst", "best", "averaged"]]
 
     @cached_property
     def evaluations(self) -> DataFrame:
-        """The evaluations, with a column for every server's score, named ``server 0`` and so on."""
+        """The evaluations, with one column per server: ``server 0`` and so on."""
         flat = []
         for row in map(as_row, self.facts(Evaluated)):
             servers = row.pop("servers")
@@ -87,7 +92,7 @@ class Run:
 
     @cached_property
     def metrics(self) -> DataFrame:
-        """What evaluations measured, indexed by time: a column for each metric, the mean of the servers."""
+        """The servers' mean of each metric, indexed by time."""
         frame = self.curve[["mean"]].rename(columns={"mean": self.record.start.metric})
         for name, other in other_curves(self.record).items():
             frame[name] = as_series(other)
@@ -95,54 +100,66 @@ class Run:
 
     @cached_property
     def reports(self) -> DataFrame:
-        """What clients reported with their updates: a column for each thing that they measured."""
+        """The metrics that clients reported with their updates, one column each."""
         rows = [as_row(stated) for stated in self.facts("report")]
         return as_frame([{k: v for k, v in row.items() if k != "metrics"} | row["metrics"] for row in rows])
 
     @cached_property
     def updates(self) -> DataFrame:
-        """The clients' updates, when they became part of a server's model; without those that a restart made void."""
+        """The applied client updates, without those lost in a restart."""
         return as_frame([as_row(stated) for stated in self.record.updates()])
 
     @cached_property
     def merges(self) -> DataFrame:
-        """The models of other servers that servers merged."""
+        """The merges of other servers' models."""
         return self.frame("merge")
 
     def frame(self, kind: str) -> DataFrame:
-        """All facts of any other kind, such as ``round`` or ``sync``."""
+        """Return all facts of a kind, such as ``round`` or ``sync``."""
         return as_frame([as_row(stated) for stated in self.facts(kind)])
 
     @cached_property
     def points(self) -> Curve:
-        """The evaluations as plain lists, without pandas."""
+        """The evaluations as lists, without pandas."""
         return curve(self.record)
 
     @property
     def finished(self) -> bool:
-        """Whether the run got to its end."""
+        """Whether the run reached its end."""
         return bool((self.summary or {}).get("finished"))
 
     @property
     def targets(self) -> Sequence[float]:
-        """The scores that the scenario wants to be reached."""
+        """The target scores of the scenario."""
         return targets([self.record])
 
     def reached(self, target: float) -> TargetReached | None:
-        """When the mean of the servers first was as good as ``target``, if ever."""
+        """Return when the servers' mean score first reached ``target``, or ``None``."""
         hit = self.points.reached(target)
         return TargetReached(*hit) if hit else None
 
     def state_dict(self, server: int | None = None) -> dict[str, Tensor]:
-        """The model that the run left, as PyTorch knows it: the mean of its servers', or that of one server."""
-        import torch  # only now: it takes a second to import
+        """Return the final model as a PyTorch state dict.
+
+        Args:
+            server: the server whose model to return; ``None``: the average of all servers.
+
+        """
+        import torch  # slow to import
 
         return {name: torch.from_numpy(part) for name, part in read_model(self.folder, server).parts.items()}
 
     def plot(self, path: str | Path | None = None, *, against: str = "time", metric: str | None = None) -> Figure:
-        """Draw the score against ``time`` or ``updates``, or the ``bytes`` sent; write it to ``path`` as well.
+        """Plot the score.
 
-        ``metric`` is something else that was measured or reported, such as ``"training loss"``.
+        Args:
+            path: file to write the figure to.
+            against: horizontal axis: ``time``, ``updates`` or ``bytes``.
+            metric: another metric that was measured or reported, such as ``"training loss"``.
+
+        Returns:
+            The Matplotlib figure.
+
         """
         shown = together([self.record])
         return plotted(shown if metric is None else shown.of(metric), path, against)
@@ -152,7 +169,7 @@ class Run:
         try:
             points = self.points
         except records.RecordError:
-            return f"<Run: {name}, nothing to see yet ({self.folder})>"
+            return f"<Run: {name}, no evaluations yet ({self.folder})>"
         end = "" if self.finished else ", stopped early"
         return (
             f"<Run: {name}, {points.metric} {points.mean[-1]:.3f} after {points.time[-1]:g} s and "
@@ -164,13 +181,13 @@ class Run:
 
 
 def as_row(stated: records.RecordedFact[Any]) -> dict[str, Any]:
-    """A fact and when it was stated, by field."""
+    """Return a fact and its time as a dictionary."""
     queue = {} if stated.queue is None else {"queue": stated.queue}
     return {"t": stated.t, **records.fields(stated.fact), **queue}
 
 
 def as_frame(facts: list[dict[str, Any]]) -> DataFrame:
-    """Facts as a DataFrame."""
+    """Return facts as a DataFrame."""
     try:
         import pandas as pd  # an extra
     except ImportError:
@@ -179,22 +196,22 @@ def as_frame(facts: list[dict[str, Any]]) -> DataFrame:
 
 
 def as_series(curve: Curve) -> Series[float]:
-    """The means of a curve by time."""
-    import pandas as pd  # which was imported for the frame already
+    """Return the means of a curve, indexed by time."""
+    import pandas as pd  # already imported for the DataFrame
 
     return pd.Series(curve.mean, curve.time)
 
 
 def as_html(heads: Sequence[str], body: Sequence[Sequence[str]]) -> str:
-    """A table for a notebook."""
+    """Return an HTML table for a notebook."""
     lines = ["".join(f"<th>{escape(head)}</th>" for head in heads)]
     lines += ["".join(f"<td>{escape(cell)}</td>" for cell in cells) for cells in body]
     return "<table>" + "".join(f"<tr>{line}</tr>" for line in lines) + "</table>"
 
 
 def plotted(shown: RunGroups, path: str | Path | None, against: str) -> Figure:
-    """Draw runs and, if a path is given, write the picture there."""
-    from spyker.plots.run_plots import plot, save  # only now: Matplotlib takes a second to import
+    """Plot runs and, if a path is given, write the figure to it."""
+    from spyker.plots.run_plots import plot, save  # Matplotlib is slow to import
 
     figure = plot(shown, against)
     if path is not None:

@@ -1,4 +1,4 @@
-"""``spyker.run``: one scenario in the emulated world."""
+"""``spyker.run``: one run in the emulator."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def run(
     settings: Mapping[str, object] | None = None,
     out: str | os.PathLike[str] | None = None,
     overwrite: bool = False,
-    from_model: str | os.PathLike[str] | None = None,
+    initial_model: str | os.PathLike[str] | None = None,
     model: bool = True,
     workers: int | None = None,
     engine: str = "local",
@@ -50,34 +50,42 @@ def run(
     progress: bool = True,
     callbacks: Sequence[Callback] = (),
 ) -> Run:
-    """Run a scenario in the emulated world and read its record back.
+    """Run a scenario in the emulator and return its results.
 
-    What is said:
+    Args:
+        scenario: a TOML file, a dictionary with the same content, or a :class:`Scenario`; default: the paper's world.
+        algorithm: a name, or a subclass of :class:`Server`; default: the scenario's, or Stride.
+        task: a name, a factory ``(clients, seed, training, **options)``, or a :class:`Task`.
+        clients: total number of clients, spread evenly over the regions.
+        duration: length of the run in virtual seconds.
+        seed: seed of all random numbers.
+        preset: named defaults for keys that are not set: ``paper`` or ``tuned``.
+        settings: further keys, such as ``{"training.rate": 0.1}``.
+        out: folder of the run record; default: a new folder in ``runs/``. An existing record is an error unless
+            ``overwrite`` is set.
+        overwrite: whether to replace the record in ``out``, after all other checks have passed.
+        initial_model: a safetensors file with the initial model, such as another run's ``model.safetensors``;
+            default: the task's initial model. The run starts at time 0.
+        model: whether to write the models of the servers and their average to the record.
+        workers: number of training processes; default: one per core; 0: train in this process.
+        engine: ``local`` or ``ray``.
+        ray_address: address of a Ray cluster; default: a cluster started on this machine.
+        data_dir: a folder with datasets.
+        progress: whether to show the progress and, before the run, warnings.
+        callbacks: functions ``(t, fact)``, or objects with some of ``begin(scenario)``, ``fact(t, fact)`` and
+            ``end(run)``. ``True`` from the function or from ``fact`` stops the run.
 
-    - ``scenario``: a TOML file, a dictionary of what would stand in one, or a :class:`Scenario`; default: the paper's
-      world.
-    - ``clients`` (in all, spread evenly over the regions), ``duration`` (virtual seconds) and ``seed`` are laid over
-      it, and so is everything in ``settings``, such as ``{"training.rate": 0.1}``.
-    - ``algorithm``: a name, or a class that extends :class:`Server`; default: the scenario's, or Stride.
-    - ``task``: a name, a function ``(clients, seed, training, **options)`` that makes one, or a :class:`Task` itself.
-    - ``preset``: named settings that hold where nothing else is said, ``paper`` or ``tuned``.
-    - ``out``: the folder of the record; by default a new one in ``runs/``. One that exists is refused unless
-      ``overwrite`` lets the record in it go, which happens only when everything else is in order.
-    - ``from_model``: a safetensors file with the model that everybody starts from, such as the one that another run
-      left, in place of the task's own. This is a new run all the same, from time 0.
-    - ``model``: whether to leave the models in the record, those of the servers and their mean.
-    - ``workers``: training processes, by default one per core, 0 for none; ``engine``: ``local`` or ``ray``, on the
-      cluster at ``ray_address`` or on one that is started here.
-    - ``data_dir``: a folder with datasets.
-    - ``progress``: whether to show how far the run is and, before it begins, what is likely to go wrong.
-    - ``callbacks``: functions ``(t, fact)``, or objects with some of ``begin(scenario)``, ``fact(t, fact)`` and
-      ``end(run)``. ``True`` from the function or from ``fact`` ends the run early, in good order.
+    Returns:
+        The results of the run.
 
-    Ctrl-C ends the run in good order, too, and then raises ``KeyboardInterrupt``. While a run goes on, nobody else may
-    write to its folder.
+    Raises:
+        UsageError: an argument or a key of the scenario is invalid.
+        RecordError: the folder ``out`` cannot be used, for example because another process writes to it.
+        KeyboardInterrupt: Ctrl-C stopped the run; its record is complete up to then.
+
     """
     audience = Callbacks(callbacks)
-    given = None if from_model is None else InitialModelFile(Path(from_model))
+    given = None if initial_model is None else InitialModelFile(Path(initial_model))
     with data_from(data_dir):
         chosen = read_scenario(
             scenario,
@@ -95,7 +103,7 @@ def run(
             prepare_data([chosen], progress=progress)
             made, trainers = start_engine(chosen, workers, engine, ray_address)
             with trainers, interrupts() as stop:
-                initial_model = None if given is None else given.fit(layout_of(made))
+                fitted = None if given is None else given.fit(layout_of(made))
                 if progress:
                     warn_before([chosen], made)
                 place.empty()
@@ -106,7 +114,7 @@ def run(
                     folder,
                     stop,
                     audience,
-                    initial_model=initial_model,
+                    initial_model=fitted,
                     model=model,
                     progress=progress,
                 )
@@ -127,7 +135,7 @@ def emulate(
     model: bool,
     progress: bool,
 ) -> Run:
-    """Make one run for whoever watches it."""
+    """Run a scenario with callbacks and progress bar."""
     with contextlib.ExitStack() as stack:
         audience.begin(scenario)
         watches = [*audience.watches, FailureLines().fact]
@@ -135,12 +143,12 @@ def emulate(
             bar = LiveProgress(scenario.chosen.title, scenario.duration, task.metric.name)
             watches.append(stack.enter_context(bar).fact)
         record_run(scenario, task, engine, folder, watches, stop, initial_model=initial_model, models=model)
-    stop.requested = stop.interrupted  # what a callback ended is this run alone
+    stop.requested = stop.interrupted  # a callback stops only the current run
     run = Run(folder)
     audience.end(run)
     return run
 
 
 def short(scenario: Scenario) -> str:
-    """A task's name as part of a folder's: a task of the user's own has the name of its module before it."""
+    """Return a task's name without its module, for a folder name."""
     return re.split(r"[.:]", scenario.task.name)[-1].strip("<>")

@@ -1,4 +1,4 @@
-"""``spyker.sweep``: the same scenario with many values of some keys."""
+"""``spyker.sweep``: runs of a scenario with several values of some keys."""
 
 from __future__ import annotations
 
@@ -40,20 +40,20 @@ PICTURE = "sweep.png"
 
 
 class Sweep:
-    """What came of all combinations, in their order; of each one number per seed and measure."""
+    """The results of a sweep: one row per combination, with one number per seed and measure."""
 
     def __init__(self, rows: Sequence[SweepRow], folder: Path) -> None:
         self.rows, self.folder = rows, folder
 
     @cached_property
     def table(self) -> DataFrame:
-        """One row per combination and seed. It needs pandas."""
+        """One row per combination and seed. Needs pandas."""
         heads, body = lines(self.rows)
         return as_frame([dict(zip(heads, line, strict=True)) for line in body])
 
     @cached_property
     def summaries(self) -> dict[str, dict[str, Any] | None]:
-        """The totals of each run, by what was varied; none where training diverged."""
+        """The summary of each run, by its varied values; ``None`` where training diverged."""
         found: dict[str, dict[str, Any] | None] = {}
         for each in self.rows:
             values = [f"{key.rpartition('.')[2]}={written(value)}" for key, value in each.values.items()]
@@ -63,8 +63,16 @@ class Sweep:
         return found
 
     def plot(self, path: str | Path | None = None) -> Figure:
-        """Draw each measure over the values, with the range of the seeds; write it to ``path`` as well."""
-        from spyker.plots.run_plots import save  # only now: Matplotlib takes a second to import
+        """Plot each measure over the values, with the range over seeds.
+
+        Args:
+            path: file to write the figure to.
+
+        Returns:
+            The Matplotlib figure.
+
+        """
+        from spyker.plots.run_plots import save  # Matplotlib is slow to import
         from spyker.plots.sweep_figure import plot_settings
 
         seeds = len(self.rows[0].seeds)
@@ -103,12 +111,32 @@ def sweep(
     data_dir: str | os.PathLike[str] | None = None,
     progress: bool = True,
 ) -> Sweep:
-    """Run all combinations of the values of some keys, such as ``vary={"training.rate": [0.1, 0.2]}``.
+    """Run all combinations of the values of some keys.
 
-    Each is run with so many ``seeds``, counted from the scenario's own, and so many ``jobs`` at a time, by default one
-    per core. Everything else is as in :func:`spyker.run`. ``out`` gets a record for each run, all numbers as
-    ``sweep.csv``, and a picture of them, ``sweep.png``. Finished runs are never repeated: the same ``out`` with
-    ``resume=True`` goes on after an interruption, or adds values.
+    Args:
+        scenario: as in :func:`spyker.run`.
+        vary: values by key, such as ``{"training.rate": [0.1, 0.2]}``.
+        seeds: number of seeds per combination, counted from the first.
+        jobs: number of concurrent runs; default: one per core.
+        resume: continue in an existing ``out``: finished runs are kept, and new values are added.
+        algorithm: as in :func:`spyker.run`.
+        task: as in :func:`spyker.run`.
+        clients: total number of clients, spread evenly over the regions.
+        duration: length of each run in virtual seconds.
+        seed: the first seed.
+        preset: as in :func:`spyker.run`.
+        settings: further keys, such as ``{"training.rate": 0.1}``.
+        out: folder for one record per run, ``sweep.csv`` and ``sweep.png``; default: a new folder in ``runs/``.
+        data_dir: a folder with datasets.
+        progress: whether to show the progress.
+
+    Returns:
+        One row per combination.
+
+    Raises:
+        UsageError: an argument or a key of the scenario is invalid.
+        KeyboardInterrupt: Ctrl-C stopped the sweep; finished runs are kept.
+
     """
     check_counts(seeds=seeds, jobs=jobs)
     with data_from(data_dir):
@@ -150,7 +178,7 @@ def sweep(
 
 
 def check_counts(*, seeds: int | None, jobs: int | None = None) -> None:
-    """Refuse numbers that make no sense."""
+    """Raise a ``UsageError`` for counts below 1."""
     for option, value in (("--seeds", seeds), ("--jobs", jobs)):
         if value is not None and value < 1:
-            raise UsageError(option, f"is {value}", "Give at least 1")
+            raise UsageError(option, f"{value} is not allowed", "Give at least 1")

@@ -1,4 +1,4 @@
-"""``spyker clients``: who may be a client of a deployment."""
+"""``spyker clients``: the clients that may connect to a deployment."""
 
 from __future__ import annotations
 
@@ -18,24 +18,24 @@ def add_clients(commands: Any) -> None:
     parser = commands.add_parser(
         "clients",
         help="list, add or remove the clients of a deployment",
-        description="Change clients.json in a folder that spyker certs made. Servers notice a changed one by "
-        "themselves; none need be restarted.",
+        description="Change clients.json in a folder created by spyker certs. Servers reload a changed file without a "
+        "restart.",
     )
-    parser.add_argument("what", choices=("list", "add", "remove"), help="what to do")
-    parser.add_argument("folder", type=Path, metavar="CERTS", help="the folder that spyker certs made")
+    parser.add_argument("what", choices=("list", "add", "remove"), help="action")
+    parser.add_argument("folder", type=Path, metavar="CERTS", help="folder created by spyker certs")
     parser.add_argument("client", nargs="?", type=int, metavar="K", help="add, remove: the client's number")
     add_json(parser)
     examples(
         parser,
         "spyker clients list certs",
-        "spyker clients add certs 100  # makes certs/client-100, which goes to the client",
-        "spyker clients remove certs 7  # its credential is worthless as soon as the servers have clients.json",
+        "spyker clients add certs 100  # creates certs/client-100 for the client",
+        "spyker clients remove certs 7  # revokes its credential on all servers that have the new clients.json",
     )
     parser.set_defaults(command=command_clients)
 
 
 def command_clients(args: argparse.Namespace) -> int:
-    """Do it, and say what follows."""
+    """Change the clients, and print the files to distribute."""
     require_deploy()
     from spyker.net.certificate_issuing import add_client, remove_client
     from spyker.net.certificates import CLIENTS, load_credentials
@@ -53,5 +53,5 @@ def command_clients(args: argparse.Namespace) -> int:
         print(f"{args.folder}/client-{args.client}    for client {args.client}: its credential")
     else:
         remove_client(args.folder, args.client)
-    print(f"{args.folder}/{CLIENTS} for every server, which notices it by itself")
+    print(f"{args.folder}/{CLIENTS} for every server, which reloads it")
     return 0

@@ -1,3 +1,3 @@
-"""Exit codes. 0 is done; with 2 nothing was changed; with 3 a server must not go on, and need not be started again."""
+"""Exit codes: 0 success, 1 failure, 2 bad input and nothing changed, 3 fenced: do not restart, 130 Ctrl-C."""
 
-FAILED, BAD_INPUT, MUST_NOT_GO_ON, INTERRUPTED = 1, 2, 3, 130
+FAILED, BAD_INPUT, FENCED, INTERRUPTED = 1, 2, 3, 130

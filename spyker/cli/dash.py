@@ -1,4 +1,4 @@
-"""``spyker dash`` and ``spyker report``, and the page beside commands that take a while."""
+"""``spyker dash``, ``spyker report``, and the option ``--dashboard`` of other commands."""
 
 from __future__ import annotations
 
@@ -25,17 +25,19 @@ LOOPBACK = ("127.0.0.1", "::1", "localhost")
 
 def add_dash(commands: Any) -> None:
     """``spyker dash``."""
-    parser = commands.add_parser("dash", help="watch runs in a browser, finished or going on")
-    parser.add_argument("runs", nargs="+", type=Path, metavar="RUN", help="a folder made by run, compare, serve or up")
-    parser.add_argument("--port", type=int, default=PORT, metavar="N", help=f"default: {PORT}; 0: any that is free")
-    parser.add_argument("--host", default="127.0.0.1", metavar="H", help="an address of this machine; needs a token")
+    parser = commands.add_parser("dash", help="show runs in a browser, finished or in progress")
+    parser.add_argument("runs", nargs="+", type=Path, metavar="RUN", help="folder created by run, compare, serve or up")
+    parser.add_argument("--port", type=int, default=PORT, metavar="N", help=f"port; default: {PORT}; 0: any free port")
     parser.add_argument(
-        "--token", metavar="T", help=f"what whoever looks from elsewhere must know; better set {TOKEN} instead"
+        "--host", default="127.0.0.1", metavar="H", help="address to listen on; one that is not loopback needs a token"
+    )
+    parser.add_argument(
+        "--token", metavar="T", help=f"access token for other machines; prefer the environment variable {TOKEN}"
     )
     examples(
         parser,
         "spyker dash runs/first",
-        "spyker dash runs/all/stride runs/all/spyker  # side by side, in step",
+        "spyker dash runs/all/stride runs/all/spyker  # side by side",
         "spyker dash runs/first --host 0.0.0.0  # with SPYKER_DASH_TOKEN set to a long secret",
     )
     parser.set_defaults(command=command_dash)
@@ -47,7 +49,7 @@ def command_dash(args: argparse.Namespace) -> int:
     token = args.token or os.environ.get(TOKEN)
     check_token(args.host, token)
     if not 0 <= args.port <= 65535:
-        raise UsageError("--port", f"is {args.port}", "Give a number from 0 to 65535")
+        raise UsageError("--port", f"{args.port} is not allowed", "Give a port from 0 to 65535")
     check_runs(args.runs)
     from spyker.dashboard.http_server import DashboardServer
 
@@ -55,12 +57,12 @@ def command_dash(args: argparse.Namespace) -> int:
         server = DashboardServer(args.runs, args.host, args.port, token)
     except OSError as error:
         place = f"{args.port} on {args.host} cannot be used ({error.strerror})"
-        raise UsageError("--port", place, "Choose another, or 0 for any") from None
+        raise UsageError("--port", place, "Choose another port, or 0 for any free port") from None
     ended = threading.Event()
     signal.signal(signal.SIGTERM, lambda *_: ended.set())
     with server:
         suffix = "?token=…" if token else ""
-        print(f"page: {server.url}{suffix}  ·  Ctrl-C ends it", flush=True)
+        print(f"page: {server.url}{suffix}  ·  Ctrl-C stops it", flush=True)
         try:
             ended.wait()
         except KeyboardInterrupt:
@@ -69,30 +71,32 @@ def command_dash(args: argparse.Namespace) -> int:
 
 
 def require_page() -> None:
-    """Say what to install, if the packages that only the page needs are not here."""
+    """Raise a ``UsageError`` if packages of the extra ``[dashboard]`` are missing."""
     missing = [name for name in ("starlette", "uvicorn") if not find_spec(name)]
     if missing:
-        raise UsageError("the page", f"needs {', '.join(missing)}", "Run pip install 'spyker-fl[page]'")
+        raise UsageError("the page", f"needs {', '.join(missing)}", "Run pip install 'spyker-fl[dashboard]'")
 
 
 def check_token(host: str, token: str | None) -> None:
-    """Whoever can reach the page from elsewhere must know a token."""
+    """Require an access token if other machines can reach the page."""
     if host in LOOPBACK and not token:
         return
     if not token:
-        remedy = f"Set {TOKEN} to a word of at least {SHORTEST} characters, and open the page with ?token=…"
-        raise UsageError("--host", f"{host} can be reached from elsewhere, and there is no token", remedy)
+        remedy = f"Set {TOKEN} to at least {SHORTEST} characters, and open the page with ?token=…"
+        raise UsageError("--host", f"{host} is not allowed without a token: other machines can reach it", remedy)
     if len(token) < SHORTEST:
-        raise UsageError("--token", f"has {len(token)} characters", f"Take at least {SHORTEST}")
+        raise UsageError("--token", f"{len(token)} characters are not enough", f"Use at least {SHORTEST}")
 
 
 def add_report(commands: Any) -> None:
     """``spyker report``."""
-    parser = commands.add_parser("report", help="write runs into one HTML file that opens anywhere")
-    parser.add_argument("runs", nargs="+", type=Path, metavar="RUN", help="a folder made by run, compare or merge")
+    parser = commands.add_parser("report", help="write runs into one self-contained HTML file")
+    parser.add_argument("runs", nargs="+", type=Path, metavar="RUN", help="folder created by run, compare or merge")
     parser.add_argument("--out", type=Path, default=Path("report.html"), metavar="FILE", help="default: report.html")
     parser.add_argument(
-        "--window", metavar="A-B", help="the seconds that can be replayed event by event; default: the first exchanges"
+        "--window",
+        metavar="A-B",
+        help="interval in seconds that can be replayed event by event; default: the first exchanges",
     )
     examples(
         parser,
@@ -125,23 +129,23 @@ def read_window(text: str) -> tuple[float, float]:
     except ValueError:
         start, end = 0.0, 0.0
     if not 0 <= start < end < 1e12:
-        raise UsageError("--window", f"is {text!r}", "Write two times in seconds, such as 2-4.5")
+        raise UsageError("--window", f"{text!r} is not allowed", "Write two times in seconds, such as 2-4.5")
     return start, end
 
 
-# --- Beside another command ------------------------------------------------------------------------------------------
+# --- The option --dashboard ------------------------------------------------------------------------------------------
 
 
 def add_dashboard(parser: argparse.ArgumentParser) -> None:
     """``--dashboard``, on commands that make a run."""
-    parser.add_argument("--dashboard", action="store_true", help="watch it in a browser, on this machine")
+    parser.add_argument("--dashboard", action="store_true", help="show the run in a browser on this machine")
 
 
 class Dashboard:
-    """The page of a run that is being made, as a process of its own: it reads the record and nothing else.
+    """The page of a run in progress, in a process of its own that reads the record.
 
-    As a context: where it is not ``wanted``, it is nothing. With a person at the terminal it stays open after the run,
-    until Ctrl-C; otherwise it ends with the command.
+    A context manager, which does nothing unless ``wanted``. In a terminal the page stays open after the run until
+    Ctrl-C; otherwise it ends with the command.
     """
 
     def __init__(self, wanted: bool) -> None:
@@ -154,7 +158,7 @@ class Dashboard:
         return self
 
     def show(self, *folders: Path) -> None:
-        """Watch these records, which need not exist yet."""
+        """Show these records, which need not exist yet."""
         if not self._wanted:
             return
         from spyker.dashboard.child_process import DashboardProcess
@@ -165,11 +169,11 @@ class Dashboard:
         print(f"page: {self._beside.url}", file=sys.stderr, flush=True)
 
     def stay(self, *folders: Path) -> None:
-        """The run is over; its record is in these folders from now on, if they are named."""
+        """Keep the page open after the run; ``folders`` are the final places of the records."""
         if self._beside is not None and sys.stdin.isatty() and sys.stdout.isatty():
             if folders:
                 self.show(*folders)
-            print(f"page: {self._beside.url}  ·  Ctrl-C ends it", flush=True)
+            print(f"page: {self._beside.url}  ·  Ctrl-C stops it", flush=True)
             try:
                 self._beside.wait()
             except KeyboardInterrupt:

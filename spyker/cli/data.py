@@ -1,4 +1,4 @@
-"""``spyker data``: which datasets there are, fetching and verifying them, and a picture of who gets what."""
+"""``spyker data``: list, download and verify datasets, and plot partitions."""
 
 from __future__ import annotations
 
@@ -27,36 +27,40 @@ def add_data(commands: Any) -> None:
     """``spyker data``."""
     parser = commands.add_parser(
         "data",
-        help="list, fetch and verify datasets; draw who gets which data",
-        description="Without an action: list the datasets, or, with --partition or --task, draw who gets which data.",
+        help="list, download and verify datasets; plot partitions",
+        description="Without an action: list the datasets or, with --partition or --task, plot the clients' labels.",
     )
-    parser.add_argument("action", nargs="?", choices=("fetch", "verify"), help="get datasets, or check those here")
+    parser.add_argument(
+        "action", nargs="?", choices=("fetch", "verify"), help="download datasets, or verify local ones"
+    )
     parser.add_argument("names", nargs="*", metavar="NAME", help=f"{', '.join(DATASETS)}; default: all")
     add_data_dir(parser)
-    parser.add_argument("--partition", metavar="P", help=f"draw: {', '.join(PARTITIONS)}")
-    parser.add_argument("--task", metavar="T", help="draw: digits, mnist or cifar10")
-    parser.add_argument("--clients", type=int, metavar="N", help="draw: so many in all, spread evenly over the regions")
-    parser.add_argument("--seed", type=int, metavar="N", help="draw: everything random follows from it")
-    parser.add_argument("--out", type=Path, metavar="DIR", help="draw: where the picture goes; default: here")
+    parser.add_argument("--partition", metavar="P", help=f"plot: {', '.join(PARTITIONS)}")
+    parser.add_argument("--task", metavar="T", help="plot: digits, mnist or cifar10")
+    parser.add_argument(
+        "--clients", type=int, metavar="N", help="plot: total number of clients, spread evenly over the regions"
+    )
+    parser.add_argument("--seed", type=int, metavar="N", help="plot: seed of all random numbers")
+    parser.add_argument("--out", type=Path, metavar="DIR", help="plot: output folder; default: the current folder")
     add_set(parser)
     add_json(parser)
     examples(
         parser,
-        "spyker data  # what there is",
+        "spyker data  # list datasets",
         "spyker data fetch mnist",
         "spyker data verify --data-dir /data",
-        "spyker data --task mnist --partition dirichlet --clients 100  # draws who gets which labels",
+        "spyker data --task mnist --partition dirichlet --clients 100  # plots the labels of each client",
     )
     parser.set_defaults(command=command_data)
 
 
 def command_data(args: argparse.Namespace) -> int:
-    """Do one of the four things."""
+    """List, download, verify or plot."""
     drawing = (
         any(v is not None for v in (args.partition, args.task, args.clients, args.seed, args.out)) or args.settings
     )
     if args.action and drawing:
-        raise UsageError(f"data {args.action}", "draws nothing", "Leave the options of the picture out")
+        raise UsageError(f"data {args.action}", "does not take the options of a plot", "Leave them out")
     with data_from(args.data_dir):
         if args.action == "fetch":
             return fetch_all(args)
@@ -66,19 +70,19 @@ def command_data(args: argparse.Namespace) -> int:
 
 
 def list_all(args: argparse.Namespace) -> int:
-    """What there is."""
+    """List the datasets."""
     rows, args.answer = [], []
     for dataset in DATASETS.values():
         here, where = whereabouts(dataset)
         rows.append([dataset.name, "yes" if here else "no", f"{dataset.title}\n{where}"])
         args.answer.append({"dataset": dataset.name, "available": here, "title": dataset.title, "where": where})
-    print_table(["dataset", "available", "what and where"], rows, words=3)
+    print_table(["dataset", "available", "description and place"], rows, words=3)
     print("The tasks digits and quadratic need no dataset.")
     return 0
 
 
 def fetch_all(args: argparse.Namespace) -> int:
-    """Get datasets into the cache. One that cannot be had does not keep the others away."""
+    """Download datasets into the cache. A failed download does not stop the others."""
     failures, args.answer = [], []
     for dataset in [find(name) for name in args.names or DATASETS]:
         try:
@@ -88,20 +92,20 @@ def fetch_all(args: argparse.Namespace) -> int:
             failures.append(str(error))
         else:
             args.answer.append({"dataset": dataset.name, "source": source})
-            print(f"{dataset.name}: " + (f"from {source}, verified" if source else "was in the cache already"))
+            print(f"{dataset.name}: " + (f"from {source}, verified" if source else "already in the cache"))
     if failures:
         raise DataError("\n".join(failures))
     return 0
 
 
 def verify_all(args: argparse.Namespace) -> int:
-    """Check everything that is here; what was named must be here."""
+    """Verify all local datasets; those named must exist."""
     failed, args.answer = False, []
     for dataset in [find(name) for name in args.names or DATASETS]:
         with FetchProgress(dataset.name, Console(stderr=True, quiet=args.quiet)) as progress:
             results = verify(dataset, progress)
         for what, problem in results:
-            print(f"{dataset.name}: {what}: {problem or 'as it ought to be'}")
+            print(f"{dataset.name}: {what}: {problem or 'verified'}")
             args.answer.append({"dataset": dataset.name, "what": what, "problem": problem})
             failed |= problem is not None
         if not results:
@@ -111,8 +115,8 @@ def verify_all(args: argparse.Namespace) -> int:
 
 
 def draw(args: argparse.Namespace) -> int:
-    """Draw the labels of each client."""
-    from spyker.plots.label_plot import count_labels, plot_labels  # only now: Matplotlib takes a second to import
+    """Plot the labels of each client."""
+    from spyker.plots.label_plot import count_labels, plot_labels  # Matplotlib is slow to import
 
     varied = {} if args.partition is None else {"task.partition": args.partition}
     scenario = read_scenario(**said(args), varied=varied)

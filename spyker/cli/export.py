@@ -14,17 +14,21 @@ def add_export(commands: Any) -> None:
     parser = commands.add_parser(
         "export",
         help="write the model of a run or a deployment as safetensors and as a PyTorch state dict",
-        description="Write the model that a run left, or the one in the latest checkpoints of a deployment's servers, "
-        "which may be running: the average of all servers'.",
+        description="Write the final model of a run, or the model in the latest checkpoints of a deployment's servers, "
+        "which may be running: the average of all servers.",
     )
     parser.add_argument(
-        "folders", nargs="+", type=Path, metavar="FOLDER", help="the record of a run, or state folders of servers"
+        "folders", nargs="+", type=Path, metavar="FOLDER", help="a run record, or state folders of servers"
     )
     parser.add_argument(
-        "--out", type=Path, default=Path("model"), metavar="NAME", help="writes NAME.safetensors and NAME.pt: model"
+        "--out",
+        type=Path,
+        default=Path("model"),
+        metavar="NAME",
+        help="write NAME.safetensors and NAME.pt; default: model",
     )
-    parser.add_argument("--server", type=int, metavar="I", help="the model of server I alone")
-    parser.add_argument("--overwrite", action="store_true", help="replace files that exist already")
+    parser.add_argument("--server", type=int, metavar="I", help="only the model of server I")
+    parser.add_argument("--overwrite", action="store_true", help="replace existing files")
     examples(
         parser,
         "spyker export runs/first --out digits  # digits.safetensors and digits.pt",
@@ -35,8 +39,8 @@ def add_export(commands: Any) -> None:
 
 
 def command_export(args: argparse.Namespace) -> int:
-    """Read, write, and say what was written."""
-    from spyker.api.export import export, find_model  # only now: the other commands need none of it
+    """Read the model, write it, and print what was written."""
+    from spyker.api.export import export, find_model  # slow to import
 
     model, origin = find_model(args.folders, args.server)
     for line in [*origin, *export(model, args.out, overwrite=args.overwrite)]:

@@ -1,4 +1,4 @@
-"""The errors that commands end with, which are said in one line. Any other is a fault of ours, and has a traceback."""
+"""Errors that commands report in one line. Any other exception is a bug and prints a traceback."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from spyker.errors import (
 from spyker.records import RecordError
 
 BAD = (UsageError, RecordError)
-"""What was asked for makes no sense, and nothing was changed."""
+"""Bad input; nothing was changed."""
 FAILURES = (DataError, DivergenceError, TaskError, DeploymentError, RecordWriteError, RunFailedError)
-"""It began, and could not be done."""
-FINAL = FencedError  # one of those, after which another start changes nothing
+"""The command started and failed."""
+FINAL = FencedError  # a restart does not help

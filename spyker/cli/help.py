@@ -1,4 +1,4 @@
-"""How commands explain themselves: every one has examples, and who misspells an option is told which was meant."""
+"""Command-line help: examples for every command, and suggestions for misspelt options."""
 
 from __future__ import annotations
 
@@ -14,26 +14,26 @@ INDENT = "  "
 
 
 class Formatter(argparse.HelpFormatter):
-    """Wraps everything but the examples, which stand as they were written."""
+    """A help formatter that does not wrap the examples."""
 
     def _fill_text(self, text: str, width: int, indent: str) -> str:
         return text if text.startswith(HEADING) else super()._fill_text(text, width, indent)
 
 
 class Parser(argparse.ArgumentParser):
-    """The parser of a command, or of all of them."""
+    """The parser of a command or of the program."""
 
     def __init__(self, **kwargs: Any) -> None:
         super().__init__(**{"formatter_class": Formatter, **kwargs})
 
     def error(self, message: str) -> NoReturn:
-        """What argparse finds wrong, as everything else is said: what it is about, the problem, and a remedy."""
+        """Raise argparse's errors as a ``UsageError``."""
         what, _, rest = message.partition(": ")
         see = f"See {self.prog} --help"
         if what == "the following arguments are required":
             raise UsageError(rest, "are missing" if ", " in rest else "is missing", see)
         if what == "unrecognized arguments":
-            raise UsageError(rest, f"is more than {self.prog} takes", see)
+            raise UsageError(rest, "unrecognized argument", see)
         raise UsageError(what.removeprefix("argument ") if rest else self.prog, rest or message, see)
 
     def _check_value(self, action: argparse.Action, value: Any) -> None:
@@ -43,49 +43,49 @@ class Parser(argparse.ArgumentParser):
             super()._check_value(action, value)
         except argparse.ArgumentError as error:
             known = map(str, action.choices or ())
-            raise UsageError(str(error.argument_name), f"is {value!r}", suggest(value, known)) from None
+            raise UsageError(str(error.argument_name), f"{value!r} is not allowed", suggest(value, known)) from None
 
     def _get_value(self, action: argparse.Action, arg_string: str) -> Any:
         try:
             return super()._get_value(action, arg_string)
         except argparse.ArgumentError as error:
-            remedy = "Give a whole number" if action.type is int else "Give a number"
-            if not error.message.startswith("invalid "):  # our own words: see spyker.cli.numbers
+            remedy = "Give an integer" if action.type is int else "Give a number"
+            if not error.message.startswith("invalid "):  # a message of spyker.cli.numbers
                 remedy = error.message
-            raise UsageError(str(error.argument_name), f"is {arg_string}", remedy) from None
+            raise UsageError(str(error.argument_name), f"{arg_string} is not allowed", remedy) from None
 
     @property
     def options(self) -> list[str]:
-        """What options it has, in their long form."""
+        """The long options."""
         return [option for action in self._actions for option in action.option_strings if option.startswith("--")]
 
     @property
     def commands(self) -> Mapping[str, Parser]:
-        """The commands below it."""
+        """The subcommands."""
         found = [action for action in self._actions if isinstance(action, argparse._SubParsersAction)]
         return found[0].choices if found else {}
 
     @property
     def arguments(self) -> Sequence[argparse.Action]:
-        """All that can be said to it."""
+        """All arguments and options."""
         return self._actions
 
 
 def examples(parser: argparse.ArgumentParser, *lines: str) -> None:
-    """Show these command lines below a command's help. A comment may stand behind two blanks and ``#``."""
+    """Show these command lines below a command's help. A comment follows two blanks and ``#``."""
     parser.epilog = HEADING + "\n".join(INDENT + line for line in lines)
 
 
 def examples_of(parser: argparse.ArgumentParser) -> list[str]:
-    """The command lines that a command's help shows."""
+    """Return the examples of a command."""
     text = parser.epilog or ""
     return [line.strip() for line in text.removeprefix(HEADING).splitlines()] if text.startswith(HEADING) else []
 
 
 def parse(root: Parser, argv: Sequence[str]) -> argparse.Namespace:
-    """Read a command line; guess what was meant by words that nobody knows."""
+    """Parse a command line; suggest similar commands and options for unknown ones."""
     command = root.commands.get(argv[0] if argv else "", root)
     for option in (given.partition("=")[0] for given in argv if given.startswith("--")):
-        if not any(known.startswith(option) for known in command.options):  # argparse takes the beginning of one, too
-            raise UsageError(option, f"is no option of {command.prog}", suggest(option, command.options))
+        if not any(known.startswith(option) for known in command.options):  # argparse accepts unique prefixes
+            raise UsageError(option, "unrecognized argument", suggest(option, command.options))
     return root.parse_args(argv)

@@ -1,4 +1,4 @@
-"""The entry point. Exit codes: 0 done, 1 the run failed, 2 bad input and nothing was changed, 130 interrupted."""
+"""The entry point. :mod:`spyker.cli.codes` lists the exit codes."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from spyker.cli.codes import BAD_INPUT, FAILED, INTERRUPTED, MUST_NOT_GO_ON
+from spyker.cli.codes import BAD_INPUT, FAILED, FENCED, INTERRUPTED
 from spyker.version import __version__
 
-# All else is imported by functions: it takes a while, in which Ctrl-C must find somebody who minds it.
+# Other imports are slow; functions import them, after the handler of Ctrl-C is installed.
 if TYPE_CHECKING:
     from spyker.cli.help import Parser
 
@@ -37,11 +37,11 @@ COMMANDS = {
 }
 INSTALLED = "spyker.commands"
 """The group of entry points with which other packages add commands. A built-in command cannot be replaced."""
-TO_BE_READ = ("scenario", "serve", "join")  # nothing is left of these without what they say
+TO_BE_READ = ("scenario", "serve", "join")  # their output is their purpose: no --quiet
 
 
 def parser(wanted: str | None = None) -> Parser:
-    """The command line; of its commands only the one that is wanted, if that is known: the others take time to load."""
+    """Return the parser, with only the ``wanted`` command if it is known: the others are slow to import."""
     from spyker.cli.help import Parser, examples
     from spyker.cli.output import add_quiet
     from spyker.config.name_lookup import NameLookup
@@ -75,21 +75,29 @@ def parser(wanted: str | None = None) -> Parser:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run a command and return its exit code. Without ``argv`` this is the program, and Ctrl-C is for it alone."""
-    program = argv is None and signal.getsignal(signal.SIGINT) is not signal.SIG_IGN  # as of who runs in the background
+    """Run a command and return its exit code.
+
+    Args:
+        argv: the arguments; default: those of the process, which then also handles Ctrl-C.
+
+    Returns:
+        The exit code.
+
+    """
+    program = argv is None and signal.getsignal(signal.SIGINT) is not signal.SIG_IGN  # as in background jobs
     if program:
-        signal.signal(signal.SIGINT, lambda *_: os._exit(INTERRUPTED))  # nothing has begun that would have to be ended
+        signal.signal(signal.SIGINT, lambda *_: os._exit(INTERRUPTED))  # nothing to clean up yet
     try:
         return perform(sys.argv[1:] if argv is None else argv, program=program)
     except KeyboardInterrupt:
         return INTERRUPTED
     finally:
         if program:
-            signal.signal(signal.SIGINT, signal.SIG_IGN)  # it is ending, and a second Ctrl-C changes nothing
+            signal.signal(signal.SIGINT, signal.SIG_IGN)  # the process is exiting; ignore a second Ctrl-C
 
 
 def perform(argv: Sequence[str], *, program: bool) -> int:
-    """Run a command, and say what went wrong."""
+    """Run a command and print errors."""
     from spyker.cli.failures import BAD, FAILURES, FINAL
     from spyker.cli.help import parse
     from spyker.cli.output import give_answer, speaking
@@ -107,15 +115,15 @@ def perform(argv: Sequence[str], *, program: bool) -> int:
         return BAD_INPUT
     except FINAL as error:
         print(f"spyker: {error}", file=sys.stderr)
-        return MUST_NOT_GO_ON
+        return FENCED
     except FAILURES as error:
         print(f"spyker: {error}", file=sys.stderr)
         return FAILED
     except OSError as error:
         broken = give_up_output()
         if broken is None and error.filename is None:
-            raise  # it is none of the user's files, and none of the user's faults
-        if not isinstance(broken, BrokenPipeError):  # whoever reads us has seen enough, and knows
+            raise  # not about a file of the user: a bug
+        if not isinstance(broken, BrokenPipeError):  # the reader has closed the pipe
             place = error.filename if broken is None else "standard output"
             print(f"spyker: {place}: {(broken or error).strerror}", file=sys.stderr)
         return FAILED
@@ -123,9 +131,9 @@ def perform(argv: Sequence[str], *, program: bool) -> int:
 
 
 def give_up_output() -> OSError | None:
-    """What is wrong with standard output, if anything; Python is kept from trying once more when it ends."""
+    """Return the error of standard output, if any, and keep Python from writing to it again at exit."""
     try:
-        print(flush=True)  # what failed before may have been dropped, so that a mere flush would find nothing to do
+        print(flush=True)  # flush alone does nothing if the failed data was dropped
     except OSError as error:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return error

@@ -1,4 +1,4 @@
-"""``spyker members``: who the servers of a running deployment are."""
+"""``spyker members``: the membership of a running deployment."""
 
 from __future__ import annotations
 
@@ -21,25 +21,28 @@ def add_members(commands: Any) -> None:
     parser = commands.add_parser(
         "members",
         help="list, add, remove or replace the servers of a running deployment",
-        description="Ask a running server of this machine who the servers are, or have them vote on a change: announce "
-        "one more, do without one, or give one's place to a server that begins anew. Who is announced is then started "
-        "with spyker serve --join.",
+        description="List the servers, or let them vote on a change: add, remove or replace a server. The command asks "
+        "a server that runs on this machine. Start an added or replaced server with spyker serve --join.",
     )
-    parser.add_argument("what", choices=("list", "add", "remove", "replace"), help="what to do")
-    parser.add_argument("config", type=Path, metavar="CONFIG", help="of a server that runs on this machine")
-    parser.add_argument("server", nargs="?", type=int, metavar="SERVER", help="the number of the server that changes")
-    parser.add_argument("address", nargs="?", metavar="HOST:PORT", help="add, replace: where other servers reach it")
+    parser.add_argument("what", choices=("list", "add", "remove", "replace"), help="action")
     parser.add_argument(
-        "--force", action="store_true", help="without a vote; only if more than half of the servers are gone for good"
+        "config", type=Path, metavar="CONFIG", help="configuration of a server that runs on this machine"
+    )
+    parser.add_argument("server", nargs="?", type=int, metavar="SERVER", help="number of the server to change")
+    parser.add_argument("address", nargs="?", metavar="HOST:PORT", help="add, replace: its address for other servers")
+    parser.add_argument(
+        "--force",
+        action="store_true",
+        help="change without a vote; only if a majority of the servers is permanently lost",
     )
     parser.add_argument(
-        "--timeout", type=zero_or_more, default=60.0, metavar="S", help="wait so long for the vote: 60 s"
+        "--timeout", type=zero_or_more, default=60.0, metavar="S", help="timeout of the vote in seconds; default: 60"
     )
     add_json(parser)
     examples(
         parser,
         "spyker members list server-0/config.toml",
-        "spyker members replace server-0/config.toml 2  # it and its disk are gone; then: serve --join",
+        "spyker members replace server-0/config.toml 2  # after a disk failure; then: serve --join",
         "spyker members add server-0/config.toml 4 10.0.0.9:7100",
         "spyker members remove server-0/config.toml 3",
     )
@@ -47,7 +50,7 @@ def add_members(commands: Any) -> None:
 
 
 def command_members(args: argparse.Namespace) -> int:
-    """Ask, or order and wait."""
+    """List the members, or request a change and wait for the vote."""
     require_deploy()
     from spyker.errors import DeploymentError
     from spyker.net.admin_socket import send_command
@@ -59,11 +62,11 @@ def command_members(args: argparse.Namespace) -> int:
         args.answer = show(send_command(state, {"order": "members"}))
         return 0
     if args.server is None or args.server < 0:
-        raise UsageError("SERVER", f"is {args.server}", "Give the number of the server that changes")
+        raise UsageError("SERVER", f"{args.server} is not allowed", "Give the number of the server to change")
     if args.address is not None:
         check_address(args.address, "HOST:PORT")
     elif args.what == "add":
-        raise UsageError("HOST:PORT", "is missing", "Say where other servers will reach the new one")
+        raise UsageError("HOST:PORT", "is missing", "Give the new server's address for other servers")
     before = send_command(state, {"order": "members"})
     if args.address is not None:
         refuse_address_of_another(args.address, args.server, before["members"], config.deploy.peers)
@@ -81,30 +84,34 @@ def command_members(args: argparse.Namespace) -> int:
         send_command(state, {"order": "withdraw"})
         raise
     withdrawn = send_command(state, {"order": "withdraw"})["withdrawn"]
-    outcome = "Nothing is changed" if withdrawn else "Some have voted already, so it may still be decided"
+    outcome = "Nothing was changed" if withdrawn else "Some servers have voted, so the change may still take effect"
     raise DeploymentError(
-        f"the servers have not agreed within {args.timeout:g} s: more than half of them must be there. {outcome}. "
-        "If the others are gone for good, add --force"
+        f"no majority voted within {args.timeout:g} s. {outcome}. "
+        "If the other servers are permanently lost, add --force"
     )
 
 
 def refuse_address_of_another(address: str, server: int, members: list[dict[str, Any]], peers: Sequence[str]) -> None:
-    """An address belongs to one server."""
+    """Raise a ``UsageError`` if another server has the address."""
     for member in members:
         j = member["server"]
         known = member["address"] or (peers[j] if j < len(peers) else "")
         if known == address and j != server:
-            raise UsageError("HOST:PORT", f"is {address}, the address of server {j}", "Give the new one's own")
+            raise UsageError(
+                "HOST:PORT",
+                f"{address} is not allowed: it is the address of server {j}",
+                "Give the new server's address",
+            )
 
 
 def show(answer: dict[str, Any]) -> dict[str, Any]:
-    """Print the list."""
-    print(f"epoch {answer['epoch']}, as server {answer['server']} knows{' (it has the token)' * answer['token']}")
+    """Print the members."""
+    print(f"epoch {answer['epoch']}, according to server {answer['server']}{' (token holder)' * answer['token']}")
     rows = [
         [str(m["server"]), m["state"], m["address"] or "as configured", m["lineage"][:8], f"{m['silent']:.1f} s"]
         for m in answer["members"]
     ]
     print_table(["server", "state", "address", "lineage", "silent for"], rows, words=4)
     if answer["pending"]:
-        print(f"to be voted on: {answer['pending']}")
+        print(f"pending vote: {answer['pending']}")
     return answer

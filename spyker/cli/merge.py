@@ -1,4 +1,4 @@
-"""``spyker merge``: the records of a deployment's servers as one."""
+"""``spyker merge``: merge the run records of a deployment's servers."""
 
 from __future__ import annotations
 
@@ -13,26 +13,30 @@ from spyker.records.merge import merge
 
 def add_merge(commands: Any) -> None:
     """``spyker merge``."""
-    parser = commands.add_parser("merge", help="make one record of the records of a deployment's servers")
+    parser = commands.add_parser("merge", help="merge the run records of a deployment's servers")
     parser.add_argument(
         "records",
         nargs="+",
         type=Path,
         metavar="SERVER_RECORD",
-        help="the folder of a server's record, which deploy.record names; below spyker up --keep: server-I/record",
+        help="record folder of a server (deploy.record); in the folder of spyker up --keep: server-I/record",
     )
     parser.add_argument(
-        "--out", type=Path, required=True, metavar="DIR", help="where the merged record goes, or goes on"
+        "--out",
+        type=Path,
+        required=True,
+        metavar="DIR",
+        help="folder of the merged record; an existing one is continued",
     )
-    examples(parser, "spyker merge server-0/record server-1/record --out runs/deployed  # again, later: goes on")
+    examples(parser, "spyker merge server-0/record server-1/record --out runs/deployed  # repeat to add new facts")
     parser.set_defaults(command=command_merge)
 
 
 def command_merge(args: argparse.Namespace) -> int:
-    """Merge what the servers have written, from where the last merge into this folder ended."""
+    """Merge the records, starting where the last merge into the folder ended."""
     merge(args.records, args.out)
     there, wanted = len(args.records), len(RunRecord(args.out).start.servers)
     if there < wanted:
-        print(f"only {there} of {wanted} servers: what the others did is missing")
-    print(f"record: {args.out}/  ·  to draw it: spyker plot {args.out}")
+        print(f"only {there} of {wanted} servers: the facts of the others are missing")
+    print(f"record: {args.out}/  ·  plot: spyker plot {args.out}")
     return 0

@@ -1,4 +1,4 @@
-"""Numbers that options take, for argparse's ``type=``: what is out of range is refused with the option's name."""
+"""Number types for argparse's ``type=``, with range checks."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import math
 
 
 def above_zero(text: str) -> float:
-    """A finite number greater than 0."""
+    """Parse a finite number greater than 0."""
     value = float(text)
     if not 0 < value < math.inf:
         raise argparse.ArgumentTypeError("It must be greater than 0")
@@ -15,7 +15,7 @@ def above_zero(text: str) -> float:
 
 
 def zero_or_more(text: str) -> float:
-    """A finite number that is not negative."""
+    """Parse a finite number that is not negative."""
     value = float(text)
     if not 0 <= value < math.inf:
         raise argparse.ArgumentTypeError("It must be 0 or more")
@@ -23,8 +23,8 @@ def zero_or_more(text: str) -> float:
 
 
 def count(text: str) -> int:
-    """A whole number greater than 0."""
+    """Parse an integer greater than 0."""
     value = int(text)
     if value < 1:
-        raise argparse.ArgumentTypeError("It must be a whole number greater than 0")
+        raise argparse.ArgumentTypeError("It must be an integer greater than 0")
     return value

@@ -24,32 +24,36 @@ TASK_HELP = f"{', '.join(BUILT_IN)}, module:function, or the name of an entry po
 
 
 def add_scenario_options(parser: argparse.ArgumentParser, *, algorithm: bool, engine: bool = True) -> None:
-    """What can be said about a scenario on the command line, and about where it runs."""
+    """Add the options of a scenario and of its engine."""
     parser.add_argument("scenario", nargs="?", type=Path, metavar="SCENARIO", help=SCENARIO_HELP)
     if algorithm:
         parser.add_argument("--algorithm", metavar="A", help=ALGORITHM_HELP)
     parser.add_argument("--task", metavar="T", help=TASK_HELP)
     add_flower(parser)
-    parser.add_argument("--clients", type=int, metavar="N", help="so many in all, spread evenly over the regions")
-    parser.add_argument("--duration", type=float, metavar="S", help="virtual seconds")
-    parser.add_argument("--seed", type=int, metavar="N", help="everything random follows from it")
     parser.add_argument(
-        "--preset", default="paper", metavar="P", help=f"what holds where nothing else is said: {' or '.join(PRESETS)}"
+        "--clients", type=int, metavar="N", help="total number of clients, spread evenly over the regions"
+    )
+    parser.add_argument("--duration", type=float, metavar="S", help="length of the run in virtual seconds")
+    parser.add_argument("--seed", type=int, metavar="N", help="seed of all random numbers")
+    parser.add_argument(
+        "--preset", default="paper", metavar="P", help=f"defaults for keys that are not set: {' or '.join(PRESETS)}"
     )
     if engine:
         add_engine(parser)
-    parser.add_argument("--out", type=Path, metavar="DIR", help="where the record goes; default: a new folder in runs/")
+    parser.add_argument(
+        "--out", type=Path, metavar="DIR", help="folder of the run record; default: a new folder in runs/"
+    )
     add_data_dir(parser)
     add_set(parser)
 
 
 def add_flower(parser: argparse.ArgumentParser) -> None:
-    """A Flower app in place of a task."""
+    """Add ``--flower``."""
     parser.add_argument("--flower", metavar="APP", help="a Flower ClientApp as the task, as package.module:app")
 
 
 def add_engine(parser: argparse.ArgumentParser) -> None:
-    """What one run begins from and leaves, where it trains, and what may give way to its record."""
+    """Add the options of models, engine and ``--overwrite``."""
     add_models(parser)
     parser.add_argument(
         "--callback", action="append", default=[], metavar="C[=ARGUMENT]",
@@ -58,36 +62,34 @@ def add_engine(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--workers", type=int, metavar="N", help="training processes; default: one per core")
     parser.add_argument("--engine", choices=ENGINES, default="local", help="where training runs; default: local")
     parser.add_argument("--ray-address", metavar="ADDRESS", help="a Ray cluster; default: one started on this machine")
-    parser.add_argument("--overwrite", action="store_true", help="replace the record that --out holds already")
+    parser.add_argument("--overwrite", action="store_true", help="replace the record in --out")
 
 
 def add_models(parser: argparse.ArgumentParser) -> None:
-    """What one run begins from, and leaves."""
-    parser.add_argument("--from-model", type=Path, metavar="FILE", help="begin from this model; a safetensors file")
-    parser.add_argument("--no-model", action="store_false", dest="model", help="leave no models in the record")
+    """Add ``--initial-model`` and ``--no-model``."""
+    parser.add_argument("--initial-model", type=Path, metavar="FILE", help="initial model; a safetensors file")
+    parser.add_argument("--no-model", action="store_false", dest="model", help="do not write models to the record")
 
 
 def add_data_dir(parser: argparse.ArgumentParser) -> None:
-    """Where the user keeps datasets."""
-    parser.add_argument(
-        "--data-dir", metavar="DIR", help=f"a folder with datasets; default: {VARIABLE}, if that is set"
-    )
+    """Add ``--data-dir``."""
+    parser.add_argument("--data-dir", metavar="DIR", help=f"folder with datasets; default: {VARIABLE}, if set")
 
 
 def add_set(parser: argparse.ArgumentParser) -> None:
-    """Any key at all."""
+    """Add ``--set``."""
     parser.add_argument(
         "--set",
         action="append",
         default=[],
         metavar="SECTION.KEY=VALUE",
         dest="settings",
-        help="set any key of a scenario file; may be repeated",
+        help="set a key of the scenario; may be repeated",
     )
 
 
 def read_settings(texts: Sequence[str]) -> dict[str, object]:
-    """What ``--set`` says, by key."""
+    """Parse the values of ``--set``, by key."""
     settings = {}
     for text in texts:
         key, equals, value = text.partition("=")
@@ -98,27 +100,27 @@ def read_settings(texts: Sequence[str]) -> dict[str, object]:
 
 
 def said(args: argparse.Namespace) -> dict[str, Any]:
-    """What a command line says about a scenario, as the library's keywords."""
+    """Return the scenario arguments as keywords of the API."""
     names = ("algorithm", "task", "clients", "duration", "seed", "preset")
     return {name: getattr(args, name) for name in names if hasattr(args, name)} | what_is_learnt(args)
 
 
 def what_is_learnt(args: argparse.Namespace) -> dict[str, Any]:
-    """The settings, and the task if a Flower app takes its place."""
+    """Return the settings, and the task if ``--flower`` is given."""
     settings, app = read_settings(args.settings), getattr(args, "flower", None)
     if app is None:
         return {"settings": settings}
     if getattr(args, "task", None) not in (None, FLOWER):
-        raise UsageError("--task", f"is {args.task}, and --flower names another", "Leave one of them out")
+        raise UsageError("--task", f"{args.task} is not allowed: --flower names another task", "Leave one of them out")
     return {"task": FLOWER, "settings": {"task.app": app} | settings}
 
 
 def where(args: argparse.Namespace) -> dict[str, Any]:
-    """What a command line says about where things come from and go to, as the library's keywords."""
+    """Return the arguments about files, engine and output as keywords of the API."""
     names = (
         "out",
         "overwrite",
-        "from_model",
+        "initial_model",
         "model",
         "workers",
         "engine",
@@ -135,9 +137,9 @@ def where(args: argparse.Namespace) -> dict[str, Any]:
 
 
 def require_deploy() -> None:
-    """Say what to install, if the packages that only deployments need are not here."""
+    """Raise a ``UsageError`` if packages of the extra ``[net]`` are missing."""
     missing = [name for name in ("cryptography", "grpc", "prometheus_client") if not find_spec(name)]
     if missing:
         raise UsageError(
-            "this command", f"needs {', '.join(missing)}, not installed here", "Run pip install 'spyker-fl[deploy]'"
+            "this command", f"needs {', '.join(missing)}, which are not installed", "Run pip install 'spyker-fl[net]'"
         )

@@ -1,8 +1,8 @@
-"""What commands say: words and tables for people; with ``--json`` one document for programs; with ``--quiet`` nothing.
+"""Output of commands: text and tables; with ``--json`` one JSON document; with ``--quiet`` nothing.
 
-A command prints as it likes. If it prints a table it calls :func:`add_json` where it declares its options, and leaves
-the same as plain numbers and names in ``args.answer``. Everything else happens here: with either option standard output
-is closed to whatever a command prints, and the answer is written when the command has come to its end.
+A command that prints a table calls :func:`add_json` when it declares its options, and stores the same data in
+``args.answer``. With ``--json`` or ``--quiet`` this module suppresses standard output; with ``--json`` it prints the
+document when the command has finished.
 """
 
 from __future__ import annotations
@@ -18,21 +18,21 @@ from spyker.cli.help import Parser
 
 
 def add_json(parser: argparse.ArgumentParser) -> None:
-    """For a command that prints a table."""
-    parser.add_argument("--json", action="store_true", help="print one JSON document instead of words and tables")
+    """Add ``--json`` to a command that prints a table."""
+    parser.add_argument("--json", action="store_true", help="print a JSON document instead of text")
     parser.set_defaults(answer=None)
 
 
 def add_quiet(parser: Parser) -> None:
-    """For every command but those that are there to be read."""
-    said = "errors and what --json prints" if "--json" in parser.options else "errors"
-    parser.add_argument("--quiet", action="store_true", help=f"say nothing but {said}")
+    """Add ``--quiet``."""
+    said = "errors and the output of --json" if "--json" in parser.options else "errors"
+    parser.add_argument("--quiet", action="store_true", help=f"print only {said}")
     parser.set_defaults(quiet=False)
 
 
 @contextlib.contextmanager
 def speaking(args: argparse.Namespace) -> Iterator[None]:
-    """While a command runs: let people read what it prints, unless they asked for something else."""
+    """Suppress standard output while a command runs with ``--json`` or ``--quiet``."""
     if not getattr(args, "json", False) and not getattr(args, "quiet", False):
         yield
         return
@@ -41,6 +41,6 @@ def speaking(args: argparse.Namespace) -> Iterator[None]:
 
 
 def give_answer(args: argparse.Namespace) -> None:
-    """Print the document, if one is wanted and there is one. What is no number (NaN, infinity) is ``null``."""
+    """Print the JSON document, if requested. NaN and infinity become ``null``."""
     if getattr(args, "json", False) and args.answer is not None:
         print(msgspec.json.format(msgspec.json.encode(args.answer, enc_hook=str), indent=2).decode())

@@ -32,7 +32,7 @@ from spyker.records.model_files import model_path
 
 def add_run(commands: Any) -> None:
     """``spyker run``."""
-    parser = commands.add_parser("run", help="run one algorithm in the emulated world")
+    parser = commands.add_parser("run", help="run one algorithm in the emulator")
     add_scenario_options(parser, algorithm=True)
     add_dashboard(parser)
     add_json(parser)
@@ -47,11 +47,17 @@ def add_run(commands: Any) -> None:
 
 def add_compare(commands: Any) -> None:
     """``spyker compare``."""
-    parser = commands.add_parser("compare", help="run several algorithms in the same world; table and plots")
+    parser = commands.add_parser(
+        "compare", help="run several algorithms in the same world; print a table and write plots"
+    )
     add_scenario_options(parser, algorithm=False)
     parser.add_argument("--algorithms", metavar="A,B,…", help=f"default: {','.join(COMPARED)}")
     parser.add_argument(
-        "--seeds", type=int, default=1, metavar="K", help="so many seeds each, shown as mean and range; default: 1"
+        "--seeds",
+        type=int,
+        default=1,
+        metavar="K",
+        help="number of seeds per algorithm, shown as mean and range; default: 1",
     )
     add_dashboard(parser)
     add_json(parser)
@@ -65,7 +71,7 @@ def add_compare(commands: Any) -> None:
 
 
 def command_run(args: argparse.Namespace) -> int:
-    """Run one scenario and say how it went."""
+    """Run one scenario and print its results."""
     with Dashboard(args.dashboard) as page:
         if args.dashboard:
             page.show(folder_for(args))
@@ -80,7 +86,7 @@ def command_run(args: argparse.Namespace) -> int:
 
 
 def folder_for(args: argparse.Namespace, algorithm: str | None = None) -> Path:
-    """Where the record, or the records, will be, for those who want to know it before it is there."""
+    """Return the folder of the record or records before the run starts."""
     if args.out is None:
         with data_from(args.data_dir):
             chosen = read_scenario(args.scenario, **said(args) | ({"algorithm": algorithm} if algorithm else {}))
@@ -90,16 +96,16 @@ def folder_for(args: argparse.Namespace, algorithm: str | None = None) -> Path:
 
 
 def show_run(run: Run) -> None:
-    """Say how a run went, and where its record is."""
+    """Print the results of a run and the place of its record."""
     show_table(together([run.record]))
     show_notes({str(run.folder): run.summary})
-    print(f"record: {run.folder}/  ·  to draw it: spyker plot {run.folder}")
+    print(f"record: {run.folder}/  ·  plot: spyker plot {run.folder}")
     if model_path(run.folder).exists():
-        print(f"model: {model_path(run.folder)}  ·  for PyTorch: spyker export {run.folder}")
+        print(f"model: {model_path(run.folder)}  ·  export: spyker export {run.folder}")
 
 
 def command_compare(args: argparse.Namespace) -> int:
-    """Run several algorithms in one world, one after the other."""
+    """Run several algorithms and print a comparison."""
     began = time.monotonic()
     names = args.algorithms.split(",") if args.algorithms else None
     with Dashboard(args.dashboard) as page:
@@ -121,12 +127,12 @@ def command_compare(args: argparse.Namespace) -> int:
 
 
 def show_comparison(runs: Comparison, args: argparse.Namespace, code: int, began: float) -> None:
-    """Say how a comparison went, and where its plots are."""
+    """Print the results of a comparison and the places of its plots."""
     show_table(runs.shown)
     show_notes({name: run.summary for name, run in runs.items()})
     duration = next(iter(runs.values())).scenario["duration"]
     if code:
-        print("stopped; what was not run is missing")
+        print("stopped; the remaining runs are missing")
     else:
         times = f"{len(runs.shown.lines)} algorithms" + (f" × {args.seeds} seeds" if args.seeds > 1 else "")
         print(f"{duration:g} virtual seconds × {times} in {time.monotonic() - began:.0f} s")
@@ -136,13 +142,13 @@ def show_comparison(runs: Comparison, args: argparse.Namespace, code: int, began
 
 
 def show_notes(summaries: Mapping[str, Mapping[str, Any] | None]) -> None:
-    """Print what the summaries of runs warn of."""
+    """Print the warnings of runs."""
     for note in notes(summaries):
         print(note)
 
 
 def show_table(shown: RunGroups) -> None:
-    """Print the table of some runs, and what to keep in mind."""
+    """Print the table of runs and its caveats."""
     print_table(*rows(shown))
     if shown.warning:
         print(f"spyker: {shown.warning}", file=sys.stderr)

@@ -1,4 +1,4 @@
-"""``spyker serve`` and ``spyker join``: one process of a deployment each."""
+"""``spyker serve`` and ``spyker join``: a server process and a client process of a deployment."""
 
 from __future__ import annotations
 
@@ -23,26 +23,26 @@ if TYPE_CHECKING:
     pass
 
 MOST_CLIENTS = 1_000_000
-EXTRA = "Install what deployments need: pip install 'spyker-fl[deploy]'"
+EXTRA = "Install it: pip install 'spyker-fl[net]'"
 
 
 def add_serve(commands: Any) -> None:
     """``spyker serve``."""
-    parser = commands.add_parser("serve", help="be one server of a deployment")
-    parser.add_argument("config", type=Path, metavar="CONFIG", help="a TOML file: a scenario and a section [deploy]")
-    parser.add_argument("--resume", action="store_true", help="go on from the last checkpoint, if there is one")
+    parser = commands.add_parser("serve", help="run a server of a deployment")
+    parser.add_argument("config", type=Path, metavar="CONFIG", help="TOML file with a scenario and a section [deploy]")
+    parser.add_argument("--resume", action="store_true", help="continue from the last checkpoint, if there is one")
     parser.add_argument(
         "--join",
         action="store_true",
-        help="be new among servers that run: one that spyker members has announced; the model comes from them",
+        help="join running servers after spyker members add or replace; the model comes from another server",
     )
     parser.add_argument(
-        "--from-model",
+        "--initial-model",
         type=Path,
         metavar="FILE",
-        help="begin from this model, the same on all servers; a safetensors file",
+        help="initial model, the same on all servers; a safetensors file",
     )
-    parser.add_argument("--insecure", action="store_true", help="plaintext, on loopback addresses only")
+    parser.add_argument("--insecure", action="store_true", help="no TLS; loopback addresses only")
     parser.add_argument(
         "--check",
         action="store_true",
@@ -55,14 +55,14 @@ def add_serve(commands: Any) -> None:
         parser,
         "spyker serve paris.toml",
         "spyker serve paris.toml --check  # could this server start here?",
-        "spyker serve paris.toml --resume  # from its last checkpoint",
-        "spyker serve paris.toml --join  # new among servers that run, after spyker members add or replace",
+        "spyker serve paris.toml --resume  # from the last checkpoint",
+        "spyker serve paris.toml --join  # after spyker members add or replace",
     )
     parser.set_defaults(command=command_serve)
 
 
 def command_serve(args: argparse.Namespace) -> int:
-    """Be a server until SIGTERM, or until the configured duration has passed."""
+    """Run a server until SIGTERM or until the configured duration has passed."""
     try:
         from spyker.net.server_config import load_config
         from spyker.net.server_process import serve
@@ -75,49 +75,56 @@ def command_serve(args: argparse.Namespace) -> int:
         print(f"server {config.deploy.server} can start here")
         return 0
     with data_from(args.data_dir), Dashboard(args.dashboard) as page:
-        given = None if args.from_model is None else InitialModelFile(args.from_model)
+        given = None if args.initial_model is None else InitialModelFile(args.initial_model)
         prepare_data([config.scenario])
         page.show(config.path(config.deploy.record))
-        serve(config, resume=args.resume, insecure=args.insecure, join=args.join, from_model=given)
+        serve(config, resume=args.resume, insecure=args.insecure, join=args.join, initial_model=given)
     return 0
 
 
 def add_join(commands: Any) -> None:
     """``spyker join``."""
-    parser = commands.add_parser("join", help="be one client of a deployment, or some")
-    parser.add_argument("scenario", nargs="?", type=Path, metavar="SCENARIO", help="the scenario that the servers have")
+    parser = commands.add_parser("join", help="run one or more clients of a deployment")
+    parser.add_argument("scenario", nargs="?", type=Path, metavar="SCENARIO", help="the scenario of the servers")
     parser.add_argument(
         "--server", action="append", required=True, metavar="HOST:PORT", dest="servers",
-        help="where a server takes clients; may be repeated, the nearest one is chosen",
+        help="client address of a server; may be repeated: the nearest server is used",
     )  # fmt: skip
-    parser.add_argument("--clients", required=True, metavar="K", help="which client this is, such as 7; or some: 0-24")
+    parser.add_argument(
+        "--clients", required=True, metavar="K", help="number of the client, such as 7, or a range: 0-24"
+    )
     parser.add_argument("--certs", type=Path, metavar="DIR", help="folder with client-K/ca.pem and client-K/credential")
     parser.add_argument("--ca", type=Path, metavar="FILE", help="the deployment's certificate authority")
     parser.add_argument("--credential", type=Path, metavar="FILE", help="the client's credential")
-    parser.add_argument("--insecure", action="store_true", help="plaintext, on loopback addresses only")
-    parser.add_argument(
-        "--paced", action="store_true", help="let trainings take at least as long as training.delay-ms says"
-    )
+    parser.add_argument("--insecure", action="store_true", help="no TLS; loopback addresses only")
+    parser.add_argument("--paced", action="store_true", help="delay trainings to at least training.delay-ms")
     parser.add_argument(
         "--patience",
         type=zero_or_more,
         default=15.0,
         metavar="S",
-        help="wait so long for a server before turning to another",
+        help="timeout in seconds before the client tries another server; default: 15",
     )
     parser.add_argument(
         "--return-after",
         type=zero_or_more,
         default=30.0,
         metavar="S",
-        help="look so often whether a nearer server is back",
+        help="seconds between checks for a nearer server; default: 30",
     )
     parser.add_argument(
-        "--give-up", type=zero_or_more, metavar="S", help="end after so long without a server; default: never"
+        "--give-up",
+        type=zero_or_more,
+        metavar="S",
+        help="exit after this number of seconds without a server; default: never",
     )
     parser.add_argument("--keepalive", type=above_zero, default=10.0, metavar="S", help="seconds between pings")
     parser.add_argument(
-        "--stall", type=above_zero, default=300.0, metavar="S", help="end a connection that takes nothing"
+        "--stall",
+        type=above_zero,
+        default=300.0,
+        metavar="S",
+        help="timeout in seconds of a stalled connection; default: 300",
     )
     add_flower(parser)
     add_data_dir(parser)
@@ -132,7 +139,7 @@ def add_join(commands: Any) -> None:
 
 
 def command_join(args: argparse.Namespace) -> int:
-    """Be some clients until the servers have finished, or somebody ends this process."""
+    """Run clients until the servers have finished or a signal arrives."""
     try:
         from spyker.net.client_link import ClientOptions
         from spyker.net.client_process import join
@@ -161,7 +168,7 @@ def command_join(args: argparse.Namespace) -> int:
 
 
 def with_more_clients(scenario: Scenario, count: int) -> Scenario:
-    """A scenario's clients are only those it begins with. One that comes later has its data as one of so many."""
+    """Return the scenario with at least ``count`` clients, for clients beyond the initial ones."""
     more = count - scenario.client_count
     if more <= 0:
         return scenario
@@ -174,11 +181,13 @@ def with_more_clients(scenario: Scenario, count: int) -> Scenario:
 
 
 def read_clients(text: str) -> range:
-    """``7`` or ``0-24``."""
+    """Parse ``7`` or ``0-24``."""
     first, dash, last = text.partition("-")
     if not first.isdigit() or (dash and not last.isdigit()):
-        raise UsageError("--clients", f"is {text!r}", "Write a number, such as 7, or a range, such as 0-24")
+        raise UsageError("--clients", f"{text!r} is not allowed", "Write a number, such as 7, or a range, such as 0-24")
     clients = range(int(first), int(last if dash else first) + 1)
     if not clients or clients[-1] >= MOST_CLIENTS:
-        raise UsageError("--clients", f"is {text}", f"Numbers go up, from 0 to {MOST_CLIENTS - 1:,} at most")
+        raise UsageError(
+            "--clients", f"{text} is not allowed", f"Write an ascending range within 0 to {MOST_CLIENTS - 1:,}"
+        )
     return clients

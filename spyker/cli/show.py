@@ -20,24 +20,22 @@ from spyker.tasks.registry import resolve
 
 def add_plot(commands: Any) -> None:
     """``spyker plot``."""
-    parser = commands.add_parser("plot", help="draw runs into one set of plots")
-    parser.add_argument("runs", nargs="+", type=Path, metavar="RUN", help="a folder made by run, compare or sweep")
-    parser.add_argument(
-        "--out", type=Path, metavar="DIR", help="where the plots go; default: the folder of the first RUN"
-    )
+    parser = commands.add_parser("plot", help="plot runs")
+    parser.add_argument("runs", nargs="+", type=Path, metavar="RUN", help="folder created by run, compare or sweep")
+    parser.add_argument("--out", type=Path, metavar="DIR", help="output folder; default: the folder of the first RUN")
     add_json(parser)
     examples(
         parser,
         "spyker plot runs/first",
-        "spyker plot runs/first runs/second/fedasync --out plots  # lines are named after what differs",
+        "spyker plot runs/first runs/second/fedasync --out plots  # labelled by their differences",
         "spyker plot runs/rates  # a whole sweep",
     )
     parser.set_defaults(command=command_plot)
 
 
 def command_plot(args: argparse.Namespace) -> int:
-    """Draw runs, finished or not."""
-    from spyker.plots.run_plots import plot_all  # only now: Matplotlib takes a second to import
+    """Plot runs, finished or in progress."""
+    from spyker.plots.run_plots import plot_all  # Matplotlib is slow to import
 
     runs = [run for folder in args.runs for run in find_runs(folder)]
     shown = together(runs)
@@ -57,20 +55,20 @@ def command_plot(args: argparse.Namespace) -> int:
 
 def add_scenario(commands: Any) -> None:
     """``spyker scenario``."""
-    parser = commands.add_parser("scenario", help="print the default scenario, every key explained")
+    parser = commands.add_parser("scenario", help="print the default scenario with a comment for every key")
     parser.add_argument(
-        "--pings", type=Path, metavar="FILE", help="with the regions and latencies of a table of pings: CSV or JSON"
+        "--pings", type=Path, metavar="FILE", help="take regions and latencies from a table of pings: CSV or JSON"
     )
     examples(
         parser,
         "spyker scenario > my-world.toml  # then: spyker run my-world.toml",
-        "spyker scenario --pings pings.csv > my-world.toml  # with the latencies that were measured",
+        "spyker scenario --pings pings.csv > my-world.toml  # with measured latencies",
     )
     parser.set_defaults(command=command_scenario)
 
 
 def command_scenario(args: argparse.Namespace) -> int:
-    """Print what an empty scenario file means, or one with nothing but a measured world."""
+    """Print the default scenario, or one with measured latencies."""
     measured = None if args.pings is None else {"world": read_pings(args.pings)}
     print(dump(resolve(load(measured)), comments=True), end="")
     return 0

@@ -1,4 +1,4 @@
-"""``spyker sweep``: the same scenario with many values of some keys."""
+"""``spyker sweep``: runs of a scenario with several values of some keys."""
 
 from __future__ import annotations
 
@@ -22,15 +22,15 @@ def add_sweep(commands: Any) -> None:
     """``spyker sweep``."""
     parser = commands.add_parser(
         "sweep",
-        help="run a scenario with many values of some keys",
-        description="Run all combinations of some values, several at a time. Runs that finished are never repeated: "
-        "give the same --out with --resume to go on after an interruption, or to add values.",
+        help="run a scenario with several values of some keys",
+        description="Run all combinations of values, several at a time. Finished runs are not repeated: give the same "
+        "--out with --resume to continue after an interruption or to add values.",
     )
     add_scenario_options(parser, algorithm=True, engine=False)
     parser.add_argument(
         "--vary", action="append", default=[], metavar="SECTION.KEY=A,B,…", help="values of a key; may be repeated"
     )
-    parser.add_argument("--seeds", type=int, default=1, metavar="K", help="so many seeds each; default: 1")
+    parser.add_argument("--seeds", type=int, default=1, metavar="K", help="number of seeds per combination; default: 1")
     add_many_options(parser)
     add_json(parser)
     examples(
@@ -43,18 +43,18 @@ def add_sweep(commands: Any) -> None:
 
 
 def add_many_options(parser: argparse.ArgumentParser) -> None:
-    """How many runs are made."""
-    parser.add_argument("--jobs", type=int, metavar="N", help="runs at the same time; default: one per core")
-    parser.add_argument("--resume", action="store_true", help="keep the finished runs that --out holds already")
+    """Add ``--jobs`` and ``--resume``."""
+    parser.add_argument("--jobs", type=int, metavar="N", help="number of concurrent runs; default: one per core")
+    parser.add_argument("--resume", action="store_true", help="keep the finished runs in --out")
 
 
 def command_sweep(args: argparse.Namespace) -> int:
-    """Run all combinations and print a table of what came of them."""
+    """Run all combinations and print a table of the results."""
     vary: dict[str, list[object]] = {}
     for text in args.vary:
         key, values = split_values(text)
         if key in vary:
-            raise UsageError("--vary", f"names {key} twice", "Give all values of a key at once")
+            raise UsageError("--vary", f"{key} occurs twice", "Give all values of a key in one option")
         vary[key] = values
     try:
         done = spyker.sweep(args.scenario, vary=vary, **said(args), **where(args))
@@ -72,12 +72,12 @@ def command_sweep(args: argparse.Namespace) -> int:
     show_notes(done.summaries)
     print(f"all numbers: {done.folder / 'sweep.csv'}  ·  records: {done.folder / 'runs'}/")
     if picture.exists():
-        print(f"plot: {picture}  ·  to draw curves: spyker plot {done.folder}")
+        print(f"plot: {picture}  ·  curves: spyker plot {done.folder}")
     return 0
 
 
 def split_values(text: str) -> tuple[str, list[object]]:
-    """``key=a,b,c`` as a key and its values. Commas inside brackets and quotes do not separate."""
+    """Split ``key=a,b,c`` into a key and its values. Commas inside brackets and quotes do not separate."""
     key, equals, rest = text.partition("=")
     if not equals or not key.strip() or not rest.strip():
         raise UsageError(f"--vary {text}", "has no values", "Write --vary section.key=a,b,c")

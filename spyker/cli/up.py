@@ -1,4 +1,4 @@
-"""``spyker up``: a whole deployment on this machine."""
+"""``spyker up``: a deployment on this machine."""
 
 from __future__ import annotations
 
@@ -46,21 +46,25 @@ from spyker.tasks.registry import check_code, task_spec
 
 def add_up(commands: Any) -> None:
     """``spyker up``."""
-    parser = commands.add_parser("up", help="a whole deployment on this machine: servers and clients as processes")
+    parser = commands.add_parser("up", help="run a deployment on this machine: servers and clients as processes")
     parser.add_argument("scenario", nargs="?", type=Path, metavar="SCENARIO", help=SCENARIO_HELP)
     parser.add_argument("--algorithm", metavar="A", help=ALGORITHM_HELP)
     parser.add_argument("--task", metavar="T", help=TASK_HELP)
     add_flower(parser)
-    parser.add_argument("--clients", type=int, metavar="N", help="so many in all, spread evenly over the regions")
-    parser.add_argument("--duration", type=float, metavar="S", help="real seconds")
-    parser.add_argument("--seed", type=int, metavar="N", help="everything random follows from it")
-    parser.add_argument("--paced", action="store_true", help="let trainings take as long as training.delay-ms says")
-    parser.add_argument("--insecure", action="store_true", help="plaintext instead of certificates made on the fly")
     parser.add_argument(
-        "--keep", type=Path, metavar="DIR", help="keep configurations, certificates, states and logs here"
+        "--clients", type=int, metavar="N", help="total number of clients, spread evenly over the regions"
     )
-    parser.add_argument("--out", type=Path, metavar="DIR", help="where the record goes; default: a new folder in runs/")
-    parser.add_argument("--overwrite", action="store_true", help="replace the record that --out holds already")
+    parser.add_argument("--duration", type=float, metavar="S", help="length of the run in seconds")
+    parser.add_argument("--seed", type=int, metavar="N", help="seed of all random numbers")
+    parser.add_argument("--paced", action="store_true", help="delay trainings to at least training.delay-ms")
+    parser.add_argument("--insecure", action="store_true", help="no TLS instead of temporary certificates")
+    parser.add_argument(
+        "--keep", type=Path, metavar="DIR", help="folder to keep configurations, certificates, states and logs in"
+    )
+    parser.add_argument(
+        "--out", type=Path, metavar="DIR", help="folder of the run record; default: a new folder in runs/"
+    )
+    parser.add_argument("--overwrite", action="store_true", help="replace the record in --out")
     add_models(parser)
     add_dashboard(parser)
     add_data_dir(parser)
@@ -69,19 +73,19 @@ def add_up(commands: Any) -> None:
     examples(
         parser,
         "spyker up --clients 20 --duration 30",
-        "spyker up --from-model runs/first/model.safetensors --out runs/next",
-        "spyker up my-world.toml --keep deployment  # leaves configurations, certificates, states and logs",
+        "spyker up --initial-model runs/first/model.safetensors --out runs/next",
+        "spyker up my-world.toml --keep deployment  # keeps configurations, certificates, states and logs",
     )
     parser.set_defaults(command=command_up)
 
 
 def command_up(args: argparse.Namespace) -> int:
-    """Start servers and clients, watch them, and say how it went."""
+    """Start servers and clients, monitor them, and print the results."""
     try:
         from spyker.net.local_cluster import LocalCluster
     except ModuleNotFoundError as error:
         raise UsageError("up", f"needs {error.name}, which is not installed", EXTRA) from None
-    given = None if args.from_model is None else InitialModelFile(args.from_model)
+    given = None if args.initial_model is None else InitialModelFile(args.initial_model)
     with contextlib.ExitStack() as stack:
         page = stack.enter_context(Dashboard(args.dashboard))
         stack.enter_context(data_from(args.data_dir))
@@ -96,14 +100,14 @@ def command_up(args: argparse.Namespace) -> int:
         writing.enter_context(locked(out))
         prepare_data([scenario], progress=not args.quiet)
         if given is not None:
-            given.fit(layout_of(task_spec(scenario).make()))  # or else each server would refuse it
+            given.fit(layout_of(task_spec(scenario).make()))  # otherwise each server would reject it
         folder = args.keep or Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="spyker-")))
         stop = stack.enter_context(interrupts())
         with LocalCluster(
             scenario, folder, insecure=args.insecure, paced=args.paced, duration=scenario.duration
         ) as local:
             page.show(*(local.record(i) for i in range(len(local.addresses))))
-            local.start(*([] if given is None else ["--from-model", str(given.path)]))
+            local.start(*([] if given is None else ["--initial-model", str(given.path)]))
             console = Console(stderr=True, quiet=args.quiet)
             with LiveProgress(scenario.chosen.title, scenario.duration, "score", console) as progress:
 
@@ -112,7 +116,7 @@ def command_up(args: argparse.Namespace) -> int:
 
                 local.watch(tell, lambda: stop.requested)
         if not local.begun():
-            print("stopped before any server began; nothing was recorded")
+            print("stopped before any server started; nothing was recorded")
             return INTERRUPTED
         place.empty()
         local.merge(out)
@@ -121,7 +125,7 @@ def command_up(args: argparse.Namespace) -> int:
             print(f"spyker: {missing}", file=sys.stderr)
         show_run(run)
         args.answer = as_dict(run.record)
-        local.check_clients()  # while their logs are there
-        writing.close()  # the page may stay for long
+        local.check_clients()  # before their logs are deleted
+        writing.close()  # the page may stay open
         page.stay(out)
     return INTERRUPTED if stop.requested else 0

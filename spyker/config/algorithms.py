@@ -1,4 +1,4 @@
-"""Algorithms by name. An algorithm is a class; see :class:`~spyker.protocol.server.Server`."""
+"""Lookup of algorithms by name. An algorithm is a subclass of :class:`~spyker.protocol.server.Server`."""
 
 from __future__ import annotations
 
@@ -17,18 +17,25 @@ NAMES = NameLookup(ALGORITHMS, "spyker.algorithms", "module:Class")
 
 @functools.cache
 def find_algorithm(name: str, where: str = "algorithm") -> type[Server]:
-    """The algorithm of this name."""
+    """Return the algorithm with this name.
+
+    Raises:
+        UsageError: the name is unknown or does not refer to an algorithm.
+
+    """
     if name in ALGORITHMS:
         return ALGORITHMS[name]
     NAMES.check(name, where)
     found: Any = NAMES.find(name, where)
     if not (isinstance(found, type) and issubclass(found, Server)):
-        raise UsageError(where, f"{show(name)} is no algorithm", "Name a class that extends spyker.Server")
+        raise UsageError(
+            where, f"{show(name)} is not allowed: it is not an algorithm", "Name a subclass of spyker.Server"
+        )
     return found
 
 
 def algorithm_code(name: str) -> str:
-    """What code an algorithm depends on that is not ours, as a digest or a release; empty for a built-in one."""
+    """Return a digest or release of the user's code that an algorithm depends on; empty for built-in algorithms."""
     if name in ALGORITHMS:
         return ""
     if name.startswith(f"{PROGRAM}:"):
@@ -37,5 +44,5 @@ def algorithm_code(name: str) -> str:
 
 
 def parameter_sections(chosen: type[Server]) -> dict[str, type[Any]]:
-    """The sections of a scenario file that hold parameters of algorithms, the chosen one's among them."""
+    """Return the parameter classes of the built-in and the chosen algorithm, by section."""
     return {algorithm.section: algorithm.Parameters for algorithm in (*ALGORITHMS.values(), chosen)}

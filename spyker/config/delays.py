@@ -1,4 +1,4 @@
-"""How long clients train: a distribution from which each client draws once, or one number per client."""
+"""Training delays: a distribution sampled once per client, or a list with one delay per client."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ from spyker.parameters import Rule, parameter
 
 @dataclass(frozen=True, slots=True)
 class Gaussian:
-    """Training delays drawn once per client from a normal distribution."""
+    """Training delays sampled once per client from a normal distribution."""
 
     mean: float = parameter(150.0, "in ms", at_least=0)
     std: float = parameter(7.5, "in ms", at_least=0)
-    floor: float = parameter(15.0, "no client is faster than this, in ms", at_least=0)
+    floor: float = parameter(15.0, "lower bound in ms", at_least=0)
 
 
 @dataclass(frozen=True, slots=True)
 class LogNormal:
-    """Training delays drawn once per client from a log-normal distribution: a few clients are very slow."""
+    """Training delays sampled once per client from a log-normal distribution with a heavy tail."""
 
-    median: float = parameter(150.0, "in ms: half of the clients are faster", above=0)
-    ratio: float = parameter(10.0, "between the 95th and the 5th percentile", at_least=1)
+    median: float = parameter(150.0, "median in ms", above=0)
+    ratio: float = parameter(10.0, "ratio of the 95th to the 5th percentile", at_least=1)
 
 
 Delays: TypeAlias = Gaussian | LogNormal | tuple[float, ...]
@@ -39,7 +39,7 @@ RULE = Rule("", at_least=0)
 
 
 def read_delays(value: object, where: str, folder: Path) -> Delays:
-    """Training delays: a distribution, a list, a preset's name or a file's, which is looked for in ``folder``."""
+    """Parse training delays: a distribution, a list, the name of a preset, or a file in ``folder``."""
     if isinstance(value, Mapping):
         if value.keys() & set(keys(LogNormal)):
             return read(LogNormal, value, where)

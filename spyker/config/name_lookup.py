@@ -1,6 +1,6 @@
-"""What a scenario names and Python finds: algorithms and tasks that are built in, installed, or one's own.
+"""Lookup of algorithms and tasks by name: built-in, installed as entry points, or ``module:attribute``.
 
-A package offers its own as entry points. A name with a colon, ``module:attribute``, is found from the current folder.
+``module:attribute`` is imported from the current folder.
 """
 
 from __future__ import annotations
@@ -30,20 +30,20 @@ INSTALL_LAB = "Run pip install spyker-fl-lab, or make in the repository"
 
 @dataclass(frozen=True, slots=True)
 class NameLookup:
-    """All names of one sort."""
+    """The names of algorithms or of tasks."""
 
     built_in: Iterable[str]
     group: str
-    """That of the entry points."""
+    """Entry point group."""
     form: str
-    """How one's own is written, such as ``module:Class``; empty if it must be installed."""
+    """Form of a user's own name, such as ``module:Class``; empty if the name must be installed."""
 
     def installed(self) -> dict[str, str]:
-        """What installed packages offer, as ``module:attribute`` by name."""
+        """Return the entry points of installed packages, as ``module:attribute`` by name."""
         return {entry.name: entry.value for entry in entry_points(group=self.group)}
 
     def check(self, name: str, where: str) -> None:
-        """Refuse a name that nobody has, and guess what was meant."""
+        """Raise a ``UsageError`` with a suggestion if the name is unknown."""
         if (":" in name and self.form) or name in self.built_in:
             return
         known = self.known()
@@ -51,25 +51,25 @@ class NameLookup:
             if name in LAB.get(self.group, ()):
                 raise UsageError(where, f"{show(name)} is not installed", INSTALL_LAB)
             others = f"Write {self.form}, or choose one of" if self.form else "Choose one of"
-            raise UsageError(where, f"is {show(name)}", suggest(name, known, others))
+            raise UsageError(where, f"{show(name)} is not allowed", suggest(name, known, others))
 
     def known(self) -> list[str]:
         """All names, the built-in ones first."""
         return list(dict.fromkeys([*self.built_in, *self.installed()]))
 
     def release(self, name: str) -> str:
-        """Which release of which package offers something, if one does."""
+        """Return the package and version that provide a name, or an empty string."""
         for entry in entry_points(group=self.group):
             if entry.name == name and entry.dist is not None:
                 return f"{entry.dist.name} {entry.dist.version}"
         return ""
 
     def place(self, name: str) -> str:
-        """Where something stands that is not built in, as ``module:attribute``."""
+        """Return the ``module:attribute`` of a name that is not built in."""
         return name if ":" in name else self.installed()[name]
 
     def find(self, name: str, where: str) -> Any:
-        """Import what is not built in."""
+        """Import the object with a name that is not built in."""
         module, _, attribute = self.place(name).partition(":")
         if "" not in sys.path:
             sys.path.insert(0, "")
@@ -80,7 +80,7 @@ class NameLookup:
                 problem, remedy = f" ({error})", "Run from the folder that holds the module"
             else:
                 problem = f": {type(error).__name__}: {error} ({place_of(error)})"
-                remedy = "Correct that line, or install what it imports"
+                remedy = "Fix that line, or install the missing module"
             raise UsageError(where, f"{show(name)} cannot be imported{problem}", remedy) from None
         if not hasattr(imported, attribute):
             there = [each for each in vars(imported) if not each.startswith("_")]
@@ -90,7 +90,7 @@ class NameLookup:
 
 
 def place_of(error: Exception) -> str:
-    """The file and the line of the user's own that an error of an import comes from."""
+    """Return the file and line in the user's code that raised an import error."""
     if isinstance(error, SyntaxError):
         return f"{error.filename}, line {error.lineno}"
     frames = [f for f in traceback.extract_tb(error.__traceback__)[1:] if not f.filename.startswith("<frozen ")]

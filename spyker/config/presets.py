@@ -1,4 +1,4 @@
-"""Named settings. A preset speaks where neither the scenario file nor the command line does."""
+"""Named presets. A preset provides values for keys that neither the scenario file nor the command line sets."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 PRESETS: dict[str, Mapping[str, Mapping[str, object]]] = {
     "paper": {},
-    # Each algorithm's best of eight on held-back MNIST images; spyker reproduce tuning makes the search.
+    # Each algorithm's best of eight candidates on held-out MNIST images; spyker reproduce tuning runs the search.
     "tuned": {
         "spyker": {"training.rate": 0.3, "spyker.client-rate": 0.6, "spyker.h-inter": 1.0},
         "sync-spyker": {"training.rate": 0.3, "spyker.client-rate": 0.6, "spyker.h-intra": 100.0},
@@ -15,4 +15,4 @@ PRESETS: dict[str, Mapping[str, Mapping[str, object]]] = {
         "fedavg": {"training.rate": 0.2, "fedavg.fraction": 0.5},
     },
 }
-"""By name and algorithm: ``{"section.key": value}``; of training only its rate, so that algorithms share a task."""
+"""Values ``{"section.key": value}`` by preset and algorithm; of ``[training]`` only the rate differs."""

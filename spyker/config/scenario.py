@@ -1,6 +1,4 @@
-"""The scenario: one file that says which algorithm learns which task in which world. An empty one is Stride in the
-paper's.
-"""
+"""Scenarios: the algorithm, the task and the world of a run. An empty file is Stride in the paper's world."""
 
 from __future__ import annotations
 
@@ -40,171 +38,163 @@ CONTINUE, STOP = "continue", "stop"
 
 @dataclass(frozen=True, slots=True)
 class Outage:
-    """A region that is cut off for a while."""
+    """A network partition that isolates a region."""
 
-    region: int = parameter(0, "which one, numbered from 0", at_least=0)
-    start: float = parameter(0.0, "when it begins, in virtual seconds", at_least=0)
-    seconds: float = parameter(5.0, "how long it lasts", above=0)
+    region: int = parameter(0, "number of the region, from 0", at_least=0)
+    start: float = parameter(0.0, "start in virtual seconds", at_least=0)
+    seconds: float = parameter(5.0, "duration in virtual seconds", above=0)
 
 
 @dataclass(frozen=True, slots=True)
 class AdversaryOptions:
-    """Clients that lie."""
+    """Clients that send falsified updates."""
 
-    share: float = parameter(0.1, "how many of all clients; the seed says which", at_least=0, at_most=1)
+    share: float = parameter(0.1, "fraction of all clients; the seed selects them", at_least=0, at_most=1)
     kind: str = parameter(
-        "negative",
-        "what they answer with: huge, 1e30 everywhere; negative, the opposite of their training; noise, a random "
-        "direction",
-        choices=("huge", "negative", "noise"),
+        "sign-flip",
+        "what adversaries send: huge, 1e30 in every element; sign-flip, the negated update; noise, a random direction",
+        choices=("huge", "sign-flip", "noise"),
     )
-    strength: float = parameter(1.0, "negative and noise: so many times as far as their training went", above=0)
+    strength: float = parameter(1.0, "sign-flip and noise: the norm as a multiple of the honest update's norm", above=0)
 
 
 @dataclass(frozen=True, slots=True)
 class Geography:
-    """Where everybody is and how fast messages travel."""
+    """Regions, clients and links: the keys of ``[world]``."""
 
-    regions: tuple[str, ...] = parameter(tuple(PAPER_LATENCY), "the names of the regions")
-    clients: tuple[int, ...] | None = parameter(None, "how many clients live in each region", at_least=1)
+    regions: tuple[str, ...] = parameter(tuple(PAPER_LATENCY), "names of the regions")
+    clients: tuple[int, ...] | None = parameter(None, "number of clients in each region", at_least=1)
     latency_ms: tuple[tuple[float, ...], ...] | None = parameter(
-        None, "one-way latency between regions, rows = from; within a region: the diagonal", at_least=0
+        None, "matrix of one-way latencies between regions in ms, rows = from; diagonal: within a region", at_least=0
     )
-    uniform_latency: bool = parameter(False, "true gives every pair, the diagonal too, the mean of latency-ms")
-    bandwidth_mbit: float = parameter(100.0, "of each link, in Mbit/s", above=0)
-    server_region: int = parameter(0, "where a single server, or a cloud, stands", at_least=0)
-    mix_ms: float = parameter(2.0, "what it costs a server to mix in a client update or a peer's model", at_least=0)
-    average_ms: float = parameter(15.0, "what an aggregation costs, once a round, where there are rounds", at_least=0)
+    uniform_latency: bool = parameter(False, "true: replace all latencies, including the diagonal, by their mean")
+    bandwidth_mbit: float = parameter(100.0, "bandwidth of each link in Mbit/s", above=0)
+    server_region: int = parameter(0, "region of a single server or the cloud", at_least=0)
+    mix_ms: float = parameter(
+        2.0, "time in ms that a server needs to mix in an update or another server's model", at_least=0
+    )
+    average_ms: float = parameter(15.0, "time in ms of the aggregation at the end of a round", at_least=0)
     outage: Outage | None = parameter(
         None,
-        "{ region, start, seconds }: nothing passes between the region and the others, while life inside goes on; "
-        "connections are made anew a second after it ends; emulations only",
+        "{ region, start, seconds }: network partition between a region and all others; connections are restored one "
+        "second after its end; emulation only",
     )
-    hostile: AdversaryOptions | None = parameter(
+    adversaries: AdversaryOptions | None = parameter(
         None,
-        "{ share, kind, strength }: clients that answer with something else than what they trained: huge, negative or "
-        "noise; emulations only",
+        "{ share, kind, strength }: clients that send falsified updates: huge, sign-flip or noise; emulation only",
     )
 
 
 @dataclass(frozen=True, slots=True)
 class Training:
-    """What a client does with a model that it receives."""
+    """Local training: the keys of ``[training]``."""
 
     delay_ms: Delays = parameter(
         Gaussian(),
-        "how long a training takes: a distribution, normal { mean, std, floor } or log-normal { median, ratio }, "
-        "a list with one entry per client, 'paper', 'heterogeneous', 'uneven', or the name of a file with one number "
-        "a line",
+        "duration of a training in ms: a distribution, normal { mean, std, floor } or log-normal { median, ratio }; a "
+        "list with one entry per client; 'paper', 'heterogeneous' or 'uneven'; or a file with one number per line",
     )
     rate: float | None = parameter(
-        0.05, "η_init: the learning rate; of a Flower app that has one, the app's own, unless this is set", above=0
+        0.05, "η_init: learning rate; a Flower app's own rate applies unless this is set", above=0
     )
-    epochs: int = parameter(1, "T_k: passes over the client's data", at_least=1)
-    batch_size: int = parameter(32, "B: data points per step", at_least=1)
+    epochs: int = parameter(1, "T_k: local epochs", at_least=1)
+    batch_size: int = parameter(32, "B: batch size", at_least=1)
     optimiser: str = parameter(
         "sgd",
-        "how a client descends: sgd, momentum (0.9), adam, or any other of torch.optim by its name, such as AdamW; it "
-        "starts afresh in every training",
+        "optimiser of a client: sgd, momentum (0.9), adam, or the name of a class in torch.optim, such as AdamW; reset "
+        "before each training",
     )
-    device: str = parameter("cpu", "where PyTorch computes: cpu, cuda or cuda:N")
+    device: str = parameter("cpu", "PyTorch device: cpu, cuda or cuda:N")
     kernel: str = parameter(
         kernel_names.TORCH,
-        "what computes: torch, or the name of an installed kernel, such as native of spyker-fl-lab, which is faster on "
-        "a CPU",
+        "implementation: torch, or the name of an installed kernel, such as native of spyker-fl-lab, which is faster "
+        "on a CPU",
     )
-    proximal: float = parameter(
-        0.0, "μ: pulls the training towards the received model by μ/2 · ‖W - W_received‖²", at_least=0
-    )
+    proximal: float = parameter(0.0, "μ: proximal term μ/2 · ‖W - W_received‖² of the loss", at_least=0)
     optimiser_options: Mapping[str, object] | None = parameter(
-        None, "{ name = value }: the optimiser's arguments besides the rate, such as weight-decay"
+        None, "{ name = value }: arguments of the optimiser except the rate, such as weight-decay"
     )
-    keep_optimiser: bool | None = parameter(
-        None, "true: a client's optimiser goes on where its last training left it, instead of starting afresh"
-    )
+    keep_optimiser: bool | None = parameter(None, "true: keep a client's optimiser state between trainings")
     schedule: str | None = parameter(
         None,
-        "how the rate changes from epoch to epoch, counted over all of a client's trainings: any of "
-        "torch.optim.lr_scheduler by its name, such as CosineAnnealingLR; unset: it is what the server says",
+        "learning rate schedule per epoch, counted over all of a client's trainings: the name of a class in "
+        "torch.optim.lr_scheduler, such as CosineAnnealingLR; unset: the server's rate",
     )
     schedule_options: Mapping[str, object] | None = parameter(
-        None, "{ name = value }: the schedule's arguments, such as T-max"
+        None, "{ name = value }: arguments of the schedule, such as T-max"
     )
-    clip_norm: float | None = parameter(None, "shorten gradients that are longer than this; unset: none", above=0)
+    clip_norm: float | None = parameter(None, "clip the gradient norm to this; unset: no clipping", above=0)
     report_loss: bool | None = parameter(
-        None, "true: every client reports the mean loss of its training, in facts of the kind report"
+        None, "true: clients report their mean training loss, in facts of the kind report"
     )
     on_client_error: str | None = parameter(
         None,
-        "what an emulation does when a client's training raises an exception or returns weights that are not finite: "
-        "continue, without that client, unless all clients fail; or stop, with the error; unset: continue",
+        "reaction of an emulation to a training that raises an exception or returns weights that are not finite: "
+        "continue without the client, or stop with the error; unset: continue",
         choices=(CONTINUE, STOP),
     )
     accumulate: int | None = parameter(
         None,
-        "average the gradients of so many batches before each step, for large batches in little memory; unset: 1",
+        "gradient accumulation: number of batches per optimiser step; unset: 1",
         at_least=1,
     )
     autocast: str | None = parameter(
         None,
-        "compute PyTorch models in this precision where torch.autocast deems it safe, in training and evaluation; "
-        "weights stay in float32; unset: as the model is",
+        "precision of torch.autocast in training and evaluation; weights stay in float32; unset: no autocast",
         choices=("bfloat16",),
     )
 
 
 @dataclass(frozen=True, slots=True)
 class Evaluation:
-    """When the servers' models are judged. It takes no virtual time."""
+    """Evaluation of the servers' models, which takes no virtual time: the keys of ``[evaluation]``."""
 
-    interval: float = parameter(1.0, "virtual seconds between two evaluations", above=0)
+    interval: float = parameter(1.0, "virtual seconds between evaluations", above=0)
     targets: tuple[float, ...] | None = parameter(
-        None, "report when the mean of the servers first reaches these; unset: what the task's metric suggests"
+        None, "report when the servers' mean score first reaches these; unset: the defaults of the task's metric"
     )
     stop_at: float | None = parameter(
         None,
-        "end an emulation at the evaluation after the one at which the servers' mean reaches this; unset: never",
+        "end an emulation one evaluation after the servers' mean score reaches this; unset: never",
     )
-    stop_after: float = parameter(
-        0.0, "with stop-at: not before the mean has stayed there for so many virtual seconds", at_least=0
-    )
+    stop_after: float = parameter(0.0, "with stop-at: virtual seconds for which the mean must stay there", at_least=0)
     patience: float | None = parameter(
         None,
-        "end an emulation when the servers' mean has not become better for so many virtual seconds; unset: never",
+        "end an emulation when the servers' mean has not improved for this number of virtual seconds; unset: never",
         above=0,
     )
 
 
 @dataclass(frozen=True, slots=True)
 class TaskChoice:
-    """Which task, and its options: a raw table until the task has checked them, then the task's own section."""
+    """The task and its options: a raw table until the task has checked them, then the task's options class."""
 
     name: str = "digits"
     options: Any = field(default_factory=dict)
     given: Any = None
-    """What makes the task, if a program gave that instead of a name; the name is then its own."""
+    """The task object or factory, if a program passed one instead of a name."""
 
 
 @dataclass(frozen=True, slots=True)
 class Scenario:
-    """A whole scenario, checked."""
+    """A complete, checked scenario."""
 
-    algorithm: str = parameter(Stride.name, "who learns")
-    seed: int = parameter(1, "everything random follows from this", at_least=0)
-    duration: float = parameter(60.0, "virtual seconds", above=0)
+    algorithm: str = parameter(Stride.name, "algorithm")
+    seed: int = parameter(1, "seed of all random numbers", at_least=0)
+    duration: float = parameter(60.0, "length of the run in virtual seconds", above=0)
     task: TaskChoice = field(default_factory=TaskChoice)
     world: Geography = field(default_factory=Geography)
     training: Training = field(default_factory=Training)
     evaluation: Evaluation = field(default_factory=Evaluation)
-    bounds: FilterParameters = field(default_factory=FilterParameters)
+    robust: FilterParameters = field(default_factory=FilterParameters)
     algorithms: Mapping[str, Any] = field(default_factory=dict)
     """The parameters of every algorithm, by section."""
     derived: frozenset[str] = field(default=frozenset(), compare=False)
-    """The keys, as section.key, that nobody set and that follow from others."""
+    """Unset keys, as section.key, whose values are derived from other keys."""
 
     @property
     def chosen(self) -> type[Server]:
-        """The algorithm of this scenario."""
+        """The algorithm's server class."""
         return find_algorithm(self.algorithm)
 
     @property
@@ -214,12 +204,12 @@ class Scenario:
 
     @property
     def client_count(self) -> int:
-        """n_C."""
+        """n_C: total number of clients."""
         assert self.world.clients is not None
         return sum(self.world.clients)
 
     def placement(self) -> Placement:
-        """Where servers and clients are when it begins."""
+        """Return the initial placement of servers and clients."""
         assert self.world.clients is not None
         return Placement.begin(self.chosen.topology, self.world.clients, self.world.server_region)
 
@@ -229,7 +219,7 @@ SECTIONS: dict[str, type[Any]] = {
     "world": Geography,
     "training": Training,
     "evaluation": Evaluation,
-    "bounds": FilterParameters,
+    "robust": FilterParameters,
 }
 
 
@@ -242,11 +232,22 @@ def load(
     preset: str = "paper",
     others: Sequence[str] = (),
 ) -> Scenario:
-    """Read a scenario file, or what would stand in one, or the defaults, with ``{"section.key": value}`` laid over it.
+    """Load and check a scenario.
 
-    ``task`` chooses another task; options that the file has for its own no longer apply. ``clients`` are spread evenly
-    over the regions. What is said nowhere else comes from the ``preset``. There may be parameters of ``others``, too:
-    algorithms that run in the same world at another time.
+    Args:
+        source: a TOML file, a table with the same content, or ``None`` for the defaults.
+        overrides: values ``{"section.key": value}`` that replace those of the source.
+        task: another task; the options of the source's task no longer apply.
+        clients: total number of clients, spread evenly over the regions.
+        preset: name of the preset that provides values for keys that are not set.
+        others: further algorithms whose parameters are allowed in the source.
+
+    Returns:
+        The checked scenario.
+
+    Raises:
+        UsageError: a file cannot be read, or a key or value is invalid.
+
     """
     path = source if isinstance(source, Path) else None
     table: dict[str, Any] = copy.deepcopy(dict(source)) if isinstance(source, Mapping) else {}
@@ -258,7 +259,7 @@ def load(
         except UnicodeDecodeError:
             raise UsageError(str(path), "is not a text file in UTF-8", "Name a TOML file") from None
         except tomllib.TOMLDecodeError as error:
-            raise UsageError(str(path), f"is not valid TOML: {error}", "Mend that line") from None
+            raise UsageError(str(path), f"is not valid TOML: {error}", "Fix that line") from None
     if task is not None and read_task(table.get("task", {})).name != task:
         table["task"] = {"name": task}
     for dotted, value in (overrides or {}).items():
@@ -266,37 +267,41 @@ def load(
     lay_under(table, preset)
     if clients is not None:
         world = table.setdefault("world", {})
-        if isinstance(world, dict):  # what is no section is refused later
+        if isinstance(world, dict):  # otherwise from_table raises an error
             place_clients(world, clients)
     return from_table(table, path.parent if path else Path(), others)
 
 
 def lay_over(table: dict[str, Any], dotted: str, value: object) -> None:
-    """Set one key, as if it stood in the file."""
+    """Set one key of the table."""
     *sections, key = dotted.split(".")
     for section in sections:
         table = table.setdefault(section, {})
         if not isinstance(table, dict):
             raise UsageError(dotted, f"{section!r} is not a section", "Write section.key=value")
-    if sections == ["task"]:  # whose keys may be written in either way
+    if sections == ["task"]:  # keys with dashes or underscores
         key = next((k for k in table if kebab(k) == kebab(key)), key)
     table[key] = value
 
 
 def lay_under(table: dict[str, Any], preset: str) -> None:
-    """Add what a preset has for the algorithm that runs, where nothing else is said."""
+    """Add the preset's values for keys that are not set."""
     if preset not in PRESETS:
-        raise UsageError("--preset", f"is {show(preset)}", suggest(preset, PRESETS))
+        raise UsageError("--preset", f"{show(preset)} is not allowed", suggest(preset, PRESETS))
     for dotted, value in PRESETS[preset].get(str(table.get("algorithm", Scenario().algorithm)), {}).items():
         section, key = dotted.split(".")
-        if isinstance(table.setdefault(section, {}), dict):  # what is no section is refused later
+        if isinstance(table.setdefault(section, {}), dict):  # otherwise from_table raises an error
             table[section].setdefault(key, value)
 
 
 def from_table(table: Mapping[str, Any], folder: Path = Path(), others: Sequence[str] = ()) -> Scenario:
-    """Check a parsed scenario file and fill in what it leaves open. ``folder`` is where it names files from.
+    """Check a parsed scenario file and fill in defaults.
 
-    Parameters of ``others`` are checked, and not kept.
+    Args:
+        table: the parsed file.
+        folder: folder that file names in the table are relative to.
+        others: further algorithms whose parameters are checked and discarded.
+
     """
     algorithm = convert(table.get("algorithm", Scenario().algorithm), str, Rule(""), "algorithm")
     parameters = parameter_sections(find_algorithm(algorithm))
@@ -327,7 +332,7 @@ def from_table(table: Mapping[str, Any], folder: Path = Path(), others: Sequence
     kernel_names.NAMES.check(sections["training"].kernel, "training.kernel")
     task = read_task(table.get("task", {}))
     if task.name == "flower" and "rate" not in table.get("training", {}):
-        sections["training"] = replace(sections["training"], rate=None)  # until the app is there
+        sections["training"] = replace(sections["training"], rate=None)  # the app provides it
     if isinstance(delays, tuple) and len(delays) != sum(world.clients or ()):
         raise UsageError(
             "training.delay-ms",
@@ -341,12 +346,12 @@ def from_table(table: Mapping[str, Any], folder: Path = Path(), others: Sequence
 
 
 def every_key(sections: Mapping[str, type[Any]]) -> list[str]:
-    """What there is to set, as section.key; the options of tasks are known to them alone."""
+    """Return all keys, as section.key, except the options of tasks."""
     return [f"{name}.{key}" for name, section in sections.items() for key in keys(section)]
 
 
 def derived(given: Mapping[str, Any], resolved: Mapping[str, Any]) -> frozenset[str]:
-    """The keys of sections that were unset and have a value now."""
+    """Return the keys that were unset and have a derived value."""
     return frozenset(
         f"{name}.{kebab(f.name)}"
         for name, section in given.items()
@@ -356,7 +361,7 @@ def derived(given: Mapping[str, Any], resolved: Mapping[str, Any]) -> frozenset[
 
 
 def resolve_algorithms(scenario: Scenario) -> dict[str, Any]:
-    """Let parameters whose default depends on the size of the world take their value."""
+    """Return the parameters with defaults that depend on the numbers of clients and servers."""
     resolved = dict(scenario.algorithms)
     for algorithm in (*ALGORITHMS.values(), scenario.chosen):
         resolve = getattr(resolved[algorithm.section], "resolve", None)
@@ -367,24 +372,30 @@ def resolve_algorithms(scenario: Scenario) -> dict[str, Any]:
 
 
 def read_task(table: object) -> TaskChoice:
-    """The task's name; its options are checked by the task itself. Their keys may have dashes or underscores."""
+    """Parse the task's name. The task checks its options; their keys may have dashes or underscores."""
     if not isinstance(table, Mapping):
-        raise UsageError("task", f"is {show(table)}, not a section", 'Write [task] and below it name = "digits"')
+        raise UsageError(
+            "task", f"{show(table)} is not allowed: it must be a section", 'Write [task] and below it name = "digits"'
+        )
     options = {kebab(key): value for key, value in table.items()}
     if len(options) < len(table):
         twice = next(key for key in table if key not in options)
-        raise UsageError(f"task.{twice}", f"is task.{kebab(twice)}, which is set as well", "Set it once")
+        raise UsageError(
+            f"task.{twice}", f"is the same key as task.{kebab(twice)}, which is also set", "Set one of them"
+        )
     name = convert(options.pop("name", TaskChoice().name), str, Rule(""), "task.name")
     return TaskChoice(name, options)
 
 
 def fill_world(world: Geography) -> Geography:
-    """Check that regions, clients and latencies fit together; take what is missing from the paper."""
+    """Check that regions, clients and latencies are consistent; fill in the paper's values."""
     count = len(world.regions)
     if count == 0:
-        raise UsageError("world.regions", "is empty", 'Name at least one region, such as ["Paris"]')
+        raise UsageError("world.regions", "must not be empty", 'Name at least one region, such as ["Paris"]')
     if len(set(world.regions)) < count:
-        raise UsageError("world.regions", f"names a region twice: {show(world.regions)}", "Use distinct names")
+        raise UsageError(
+            "world.regions", f"{show(world.regions)} is not allowed: a region occurs twice", "Use distinct names"
+        )
     clients = (CLIENTS_PER_REGION,) * count if world.clients is None else world.clients
     if len(clients) != count:
         raise UsageError(
@@ -396,7 +407,7 @@ def fill_world(world: Geography) -> Geography:
         if unknown:
             raise UsageError(
                 "world.latency-ms",
-                f"is not given, and region {unknown[0]!r} is not one of {', '.join(PAPER_LATENCY)}",
+                f"is missing, and there is no default for region {unknown[0]!r}",
                 f"Give a {count} × {count} matrix of one-way latencies",
             )
         latency = tuple(tuple(PAPER_LATENCY[a][b] for b in world.regions) for a in world.regions)
@@ -409,19 +420,25 @@ def fill_world(world: Geography) -> Geography:
             )
     if world.server_region >= count:
         raise UsageError(
-            "world.server-region", f"is {world.server_region}", f"Regions are numbered from 0 to {count - 1}"
+            "world.server-region",
+            f"{world.server_region} is not allowed",
+            f"Regions are numbered from 0 to {count - 1}",
         )
     if world.outage is not None and world.outage.region >= count:
         raise UsageError(
-            "world.outage.region", f"is {world.outage.region}", f"Regions are numbered from 0 to {count - 1}"
+            "world.outage.region",
+            f"{world.outage.region} is not allowed",
+            f"Regions are numbered from 0 to {count - 1}",
         )
     return replace(world, clients=clients, latency_ms=latency)
 
 
 def place_clients(world: dict[str, Any], total: int) -> None:
-    """Set the clients of each region. Where no region is named, there are no more regions than clients."""
+    """Set the clients of each region. If no regions are set, there are at most as many regions as clients."""
     if isinstance(total, bool) or not isinstance(total, int):
-        raise UsageError("clients", f"is {show(total)}, not a whole number", "Say how many clients there are in all")
+        raise UsageError(
+            "clients", f"{show(total)} is not allowed: it must be an integer", "Give the total number of clients"
+        )
     if 0 < total < len(PAPER_LATENCY) and not {"regions", "latency-ms"} & world.keys():
         world["regions"] = list(PAPER_LATENCY)[:total]
     regions = world.get("regions", PAPER_LATENCY)
@@ -429,7 +446,7 @@ def place_clients(world: dict[str, Any], total: int) -> None:
 
 
 def split_clients(total: int, regions: int) -> list[int]:
-    """Spread clients over regions as evenly as possible, the first regions getting one more."""
+    """Spread clients over regions as evenly as possible; the first regions get the remainder."""
     if total < max(1, regions):
         raise UsageError(
             "--clients",
@@ -440,10 +457,12 @@ def split_clients(total: int, regions: int) -> list[int]:
 
 
 def dump(scenario: Scenario, *, comments: bool = False) -> str:
-    """The scenario as a file that reads back as the same scenario.
+    """Return the scenario as TOML that loads as the same scenario.
 
-    With comments every key is explained, and what follows from other keys is a comment itself: if those are changed, it
-    follows them.
+    Args:
+        scenario: the scenario.
+        comments: whether to describe every key. Derived values are then commented out.
+
     """
     top = [f for f in dataclasses.fields(Scenario) if f.name in TOP]
     parts = [""]
@@ -451,7 +470,7 @@ def dump(scenario: Scenario, *, comments: bool = False) -> str:
         doc = f.metadata["rule"].doc + (f": {', '.join(NAMES.known())}" if f.name == "algorithm" else "")
         parts[0] += (f"# {doc}\n" if comments else "") + f"{f.name} = {show(getattr(scenario, f.name))}\n"
     options = scenario.task.options
-    name = ("# what is learnt\n" if comments else "") + f"name = {to_toml(scenario.task.name)}\n"
+    name = ("# task\n" if comments else "") + f"name = {to_toml(scenario.task.name)}\n"
     if isinstance(options, Mapping):
         lines = "".join(f"{key} = {to_toml(value)}\n" for key, value in options.items())
     else:
@@ -464,7 +483,7 @@ def dump(scenario: Scenario, *, comments: bool = False) -> str:
 
 
 def parse_value(text: str) -> object:
-    """A value given on the command line: TOML if it is that, otherwise the text itself."""
+    """Parse a value from the command line as TOML; if that fails, return the string."""
     try:
         return tomllib.loads(f"value = {text}")["value"]
     except tomllib.TOMLDecodeError:
@@ -472,7 +491,7 @@ def parse_value(text: str) -> object:
 
 
 def latency_seconds(world: Geography) -> Sequence[Sequence[float]]:
-    """The latency matrix that holds, in seconds."""
+    """Return the effective latency matrix in seconds."""
     assert world.latency_ms is not None
     matrix = [[ms / 1000 for ms in row] for row in world.latency_ms]
     if not world.uniform_latency:

@@ -1,7 +1,7 @@
-"""Between a TOML table and a documented dataclass, in both directions.
+"""Conversion between TOML tables and documented dataclasses.
 
-A section is a frozen dataclass whose fields were made with :func:`spyker.parameters.parameter`. Keys are the
-field names in kebab-case. Whatever does not fit is refused with an error that names the field, the value and a remedy.
+A section is a frozen dataclass whose fields are declared with :func:`spyker.parameters.parameter`. Keys are the field
+names in kebab-case. An invalid value raises a ``UsageError`` that names the field, the value and a remedy.
 """
 
 from __future__ import annotations
@@ -24,27 +24,29 @@ SIMILAR = 0.7  # difflib's ratio of keys that may be each other's misspelling; "
 
 
 def kebab(name: str) -> str:
-    """The key in a scenario file for a field in Python."""
+    """Return the key in a scenario file for a Python field name."""
     return name.replace("_", "-")
 
 
 def rule_of(field: dataclasses.Field[Any]) -> Rule:
-    """The documentation and the range of a field."""
+    """Return the description and allowed values of a field."""
     rule = field.metadata["rule"]
     assert isinstance(rule, Rule)
     return rule
 
 
 def show(value: object) -> str:
-    """A value as it would stand in a scenario file, shortened for an error message."""
+    """Return a value in TOML, truncated for an error message."""
     text = to_toml(value)
     return text if len(text) <= 60 else text[:57] + "..."
 
 
 def read(section: type[T], table: object, where: str) -> T:
-    """Make a section from a TOML table; ``where`` is the section's name in error messages."""
+    """Parse a section from a TOML table; ``where`` is the section's name in error messages."""
     if not isinstance(table, Mapping):
-        raise UsageError(where, f"is {show(table)}, not a section", f"Write it as [{where}] with keys below it")
+        raise UsageError(
+            where, f"{show(table)} is not allowed: it must be a section", f"Write it as [{where}] with keys below it"
+        )
     fields = {kebab(f.name): f for f in dataclasses.fields(section)}  # type: ignore[arg-type]
     hints = typing.get_type_hints(section)
     refuse_unknown(table, fields, where)
@@ -57,15 +59,17 @@ def read(section: type[T], table: object, where: str) -> T:
 
 
 def keys(section: type[Any]) -> list[str]:
-    """What a section has to set."""
+    """Return the keys of a section."""
     return [kebab(field.name) for field in dataclasses.fields(section)]
 
 
 def refuse_unknown(
     table: Mapping[str, object], known: Iterable[str], where: str, everywhere: Sequence[str] = ()
 ) -> None:
-    """Refuse a key that nobody reads, and guess what was meant: a key of this name in one of the sections
-    ``everywhere``, one of a similar name here, or else there.
+    """Raise a ``UsageError`` for an unknown key, with a suggestion.
+
+    The suggestion is the same key in another section (``everywhere``), a similar key of this section, or a similar
+    key of another section.
     """
     known = sorted(known)
     for key in table:
@@ -78,12 +82,12 @@ def refuse_unknown(
             field = f"{where}.{key}" if where else key
             meant = " or ".join(map(repr, guesses))
             raise UsageError(
-                field, "unknown key", f"Did you mean {meant}?" if guesses else f"Known here: {', '.join(known)}"
+                field, "unknown key", f"Did you mean {meant}?" if guesses else f"Known keys: {', '.join(known)}"
             )
 
 
 def convert(value: object, hint: Any, rule: Rule, where: str) -> Any:
-    """Turn a TOML value into the type of a field, element by element."""
+    """Convert a TOML value to the type of a field, element by element."""
     origin, arguments = typing.get_origin(hint), typing.get_args(hint)
     if origin in (typing.Union, types.UnionType):  # only ever "something or unset"
         return convert(value, arguments[0], rule, where)
@@ -91,44 +95,46 @@ def convert(value: object, hint: Any, rule: Rule, where: str) -> Any:
         return read(hint, value, where)
     if origin is tuple:
         if not isinstance(value, list | tuple):
-            raise UsageError(where, f"is {show(value)}, not a list", "Write it in square brackets")
+            raise UsageError(where, f"{show(value)} is not allowed: it must be a list", "Write it in square brackets")
         return tuple(convert(v, arguments[0], rule, f"{where}[{i}]") for i, v in enumerate(value))
     if origin is Mapping:
         if not isinstance(value, Mapping):
-            raise UsageError(where, f"is {show(value)}, not a table", "Write it as { name = value }")
+            raise UsageError(where, f"{show(value)} is not allowed: it must be a table", "Write it as { name = value }")
         return dict(value)
     if hint is bool:
         if not isinstance(value, bool):
-            raise UsageError(where, f"is {show(value)}, not a truth value", "Write true or false")
+            raise UsageError(where, f"{show(value)} is not allowed: it must be a boolean", "Write true or false")
         return value
     if hint is str:
         if not isinstance(value, str):
-            raise UsageError(where, f"is {show(value)}, not a text", "Write it in quotation marks")
+            raise UsageError(where, f"{show(value)} is not allowed: it must be a string", "Write it in quotation marks")
         if rule.choices and value not in rule.choices:
-            raise UsageError(where, f"is {show(value)}", suggest(value, rule.choices))
+            raise UsageError(where, f"{show(value)} is not allowed", suggest(value, rule.choices))
         return value
     return convert_number(value, hint, rule, where)
 
 
 def convert_number(value: object, hint: type[int] | type[float], rule: Rule, where: str) -> int | float:
-    """Check a number's kind, finiteness and range."""
+    """Check a number's type, finiteness and range."""
     whole = hint is int
     if isinstance(value, bool) or not isinstance(value, int if whole else int | float):
-        kind = "a whole number" if whole else "a number"
-        raise UsageError(where, f"is {show(value)}, not {kind}", f"Write {kind} without quotation marks")
+        kind = "an integer" if whole else "a number"
+        raise UsageError(
+            where, f"{show(value)} is not allowed: it must be {kind}", f"Write {kind} without quotation marks"
+        )
     if not math.isfinite(value):
-        raise UsageError(where, f"is {show(value)}", "Write a finite number")
+        raise UsageError(where, f"{show(value)} is not allowed", "Write a finite number")
     if rule.above is not None and value <= rule.above:
-        raise UsageError(where, f"is {show(value)}", f"It must be greater than {rule.above:g}")
+        raise UsageError(where, f"{show(value)} is not allowed", f"It must be greater than {rule.above:g}")
     if rule.at_least is not None and value < rule.at_least:
-        raise UsageError(where, f"is {show(value)}", f"It must be at least {rule.at_least:g}")
+        raise UsageError(where, f"{show(value)} is not allowed", f"It must be at least {rule.at_least:g}")
     if rule.at_most is not None and value > rule.at_most:
-        raise UsageError(where, f"is {show(value)}", f"It must be at most {rule.at_most:g}")
+        raise UsageError(where, f"{show(value)} is not allowed", f"It must be at most {rule.at_most:g}")
     return hint(value)
 
 
 def to_toml(value: object) -> str:
-    """A value in TOML."""
+    """Return a value in TOML."""
     match value:
         case bool():
             return "true" if value else "false"
@@ -149,21 +155,19 @@ def to_toml(value: object) -> str:
 
 
 def to_key(name: str) -> str:
-    """A key in TOML."""
+    """Return a key in TOML."""
     return name if re.fullmatch(r"[A-Za-z0-9_-]+", name) else to_toml(name)
 
 
 def write(section: object, *, comments: bool, derived: Collection[str] = ()) -> str:
-    """The lines of a section, each with its documentation if wanted. What is unset stands as a comment, and so do the
-    ``derived`` keys.
-    """
+    """Return the lines of a section, with descriptions if ``comments``. Unset and ``derived`` keys are comments."""
     lines = []
     for field in dataclasses.fields(section):  # type: ignore[arg-type]
         value, key = getattr(section, field.name), kebab(field.name)
         if comments:
             lines.append(f"# {rule_of(field).doc}")
         if key in derived:
-            lines.append(f"# {key} = {to_toml(value)}".replace("\n", "\n# ") + "  # follows from other keys")
+            lines.append(f"# {key} = {to_toml(value)}".replace("\n", "\n# ") + "  # derived from other keys")
         elif value is not None:
             lines.append(f"{key} = {to_toml(value)}")
         elif comments:

@@ -1,17 +1,21 @@
-"""What to say to somebody who wrote a name that does not exist."""
+"""Suggestions for misspelt names."""
 
 from __future__ import annotations
 
 import difflib
 from collections.abc import Iterable
 
-FEW = 8  # names that can be listed beside a guess, which may be wrong
+FEW = 8  # list all names beside the guess if there are no more than this
 
 
 def suggest(name: object, known: Iterable[str], otherwise: str = "Choose one of") -> str:
-    """A remedy: the name that was probably meant; and if there are few, or none is like it, all that there are.
+    """Return a remedy: the most similar name, and all names if there are few or none is similar.
 
-    Before those stand the words of ``otherwise``.
+    Args:
+        name: the misspelt name.
+        known: all valid names.
+        otherwise: text before the list of all names.
+
     """
     known = list(known)
     close = difflib.get_close_matches(str(name), known, 1, 0.5)

@@ -7,40 +7,32 @@ from typing import Any
 from spyker.dashboard.topology import RunTopology
 from spyker.protocol.facts import (
     AgeAnnounced,
+    ClientQuarantined,
     ClientReported,
     CloudRoundEnded,
     EarlySyncStarted,
     Merged,
+    ModelRestored,
+    PeerSuspected,
+    PeerTrusted,
     RoundEnded,
     SyncStarted,
     TokenArrived,
     UpdateApplied,
+    UpdateRejected,
 )
-from spyker.records import Evaluated, Fact, InitialModelLoaded, RunStarted, ServerResumed, fields
+from spyker.records import ClientFailed, Evaluated, Fact, InitialModelLoaded, RunStarted, ServerResumed, fields
 
 CONCERNS = {
-    "suspect": "suspected",
-    "suspected": "suspected",
-    "accused": "suspected",
-    "refuse": "refused",
-    "refused": "refused",
-    "rejected": "refused",
-    "quarantine": "quarantined",
-    "quarantined": "quarantined",
-    "banned": "banned",
-    "silent": "silent",
-    "away": "away",
-    "cut": "cut off",
-    "crashed": "crashed",
-    "lost": "lost",
-    "failed": "excluded: its training failed",
-    "resumed": "went on from a checkpoint",
+    PeerSuspected.kind: "suspected",
+    UpdateRejected.kind: "update rejected",
+    ClientQuarantined.kind: "quarantined",
+    ClientFailed.kind: "excluded: its training failed",
+    ServerResumed.kind: "resumed from a checkpoint",
 }
-"""Kinds of facts after which somebody is of concern, and what is said of whom. Not all of them exist yet."""
-RELIEFS = frozenset(
-    ("trusted", "released", "cleared", "restored", "healed", "returned", "readmitted", "joined", "rejoined")
-)
-"""Kinds of facts that take it back."""
+"""Kinds of facts that raise a concern about a client or server, and the text shown for it."""
+RELIEFS = frozenset({PeerTrusted.kind, ModelRestored.kind})
+"""Kinds of facts that clear the concern."""
 LONGEST = 400  # characters
 
 
@@ -69,7 +61,8 @@ def fact_words(world: RunTopology, fact: Fact) -> str:
             spread = f", {fact.worst:.3f} to {fact.best:.3f}" if len(fact.servers) > 1 else ""
             return f"{world.start.metric} {fact.mean:.4f}{spread} after {fact.updates:,} updates"
         case ServerResumed():
-            return f"{name(fact.server)} went on from a checkpoint at version {fact.version}; {fact.lost} updates lost"
+            lost = f"{fact.lost_updates} updates lost"
+            return f"{name(fact.server)} resumed from a checkpoint at version {fact.version}; {lost}"
         case ClientReported():
             numbers = ", ".join(f"{key} {value:.4g}" for key, value in fact.metrics.items())
             return f"client {fact.client} reported {numbers or f'{fact.examples} examples'}"[:LONGEST]

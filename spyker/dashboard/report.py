@@ -87,7 +87,7 @@ def repeat(title: str, run: WatchedRun) -> str:
         command = ["spyker", "run", SCENARIO]
         begun = next(record.facts(InitialModelLoaded), None)
         if begun is not None:
-            command += ["--from-model", begun.fact.model]
+            command += ["--initial-model", begun.fact.model]
             lines.insert(0, f"# its first model is {begun.fact.model}, with SHA-256 {begun.fact.sha256}")
     else:
         command = ["spyker", "up", SCENARIO]

@@ -184,8 +184,8 @@ class StateReducer:
 
     def _resumed(self, state: RunState, t: float, fact: ServerResumed, queue: int | None, by: int) -> None:
         server = state.server(fact.server)
-        server.updates = max(0, server.updates - fact.lost)
-        state.updates = max(0, state.updates - fact.lost)
+        server.updates = max(0, server.updates - fact.lost_updates)
+        state.updates = max(0, state.updates - fact.lost_updates)
         self._concern(state, t, fact)
 
     def _concern(self, state: RunState, t: float, fact: Fact) -> None:

@@ -1,4 +1,4 @@
-"""A training that led to numbers that are not finite: which one, and why, as far as its task can tell."""
+"""Explanation of a training whose result is not finite."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from spyker.vectors import length
 
 
 def explain_divergence(job: TrainJob, task: Task | None) -> str:
-    """What happened. The training is repeated, so that the task can watch it."""
+    """Describe the training and the cause. The task repeats the training to find it."""
     with np.errstate(over="ignore"):
         norm = length(job.weights)
     which = f"in its training number {job.step} (from 0) at the rate {job.rate:g}, of a model whose norm was {norm:.4g}"

@@ -1,7 +1,7 @@
-"""Where training and evaluation run.
+"""Engines, which run training and evaluation.
 
-Work is *submitted* as soon as its inputs are known and *awaited* only when its result is due. The result of a job is a
-function of the job alone, so it does not matter who computes it, nor when.
+A job is *submitted* when its inputs are known and *awaited* when its result is due. The result depends only on the job,
+not on the worker or the time of the computation.
 """
 
 from __future__ import annotations
@@ -36,22 +36,22 @@ class TrainJob:
     rate: float
     step: int
     state: bytes | None = None
-    """What the client's last training left behind, if the task keeps anything."""
+    """State from the client's last training, if the task has client state."""
     age: float = 0.0
-    """Of the model that is trained."""
+    """Age of the model."""
     result: Vector | None = None
     examples: int | None = None
     metrics: Mapping[str, float] | None = None
     left: bytes | None = None
     """The client's state after this training."""
     error: ClientTrainingError | None = None
-    """Why it failed, if it did: raised by whoever asks for the result, so at the same time with any engine."""
+    """Error of a failed training, raised when the result is awaited, so at the same time with any engine."""
 
     def finish(self, answer: Vector | TrainingResult) -> Vector:
-        """Note what came of it."""
+        """Store the result."""
         if isinstance(answer, TrainingResult):
             self.result, self.examples, self.metrics = answer.weights, answer.examples, answer.metrics
-            self.left = cast("bytes | None", answer.state)  # as the guard left it
+            self.left = cast("bytes | None", answer.state)  # pickled by CheckedTask
         else:
             self.result = answer
         return self.result
@@ -59,17 +59,17 @@ class TrainJob:
 
 @dataclass(slots=True, eq=False)
 class EvaluateJob:
-    """Judge ``weights``."""
+    """Evaluate ``weights``."""
 
     weights: Vector
     states: Mapping[int, bytes] | None = None
-    """What clients' last trainings left behind, by client, for a task that evaluates with it."""
+    """Clients' states, for a task that evaluates with them."""
     result: float | None = None
     also: Mapping[str, float] | None = None
-    """What else was measured, by name."""
+    """Further metrics, by name."""
 
     def finish(self, answer: float | EvaluationResult) -> None:
-        """Note what came of it."""
+        """Store the result."""
         if isinstance(answer, EvaluationResult):
             self.result, self.also = answer.score, answer.also
         else:
@@ -80,23 +80,24 @@ Job: TypeAlias = TrainJob | EvaluateJob
 
 
 class Engine(ABC):
-    """Runs jobs. Use it as a context manager, so that what it started ends."""
+    """Base class of engines, which run jobs. A context manager that stops the workers at the end."""
 
     @abstractmethod
     def submit(self, job: Job, due: float) -> None:
-        """Take a job on; ``due`` says when its result will be asked for, on the caller's clock."""
+        """Submit a job; ``due`` is the time at which its result will be awaited, on the caller's clock."""
 
     @abstractmethod
     def trained(self, job: TrainJob) -> Vector:
-        """The weights that a training led to, which was submitted; what else it left is in the job then.
+        """Return the weights of a submitted training; its state and metrics are stored in the job.
 
-        Raises :class:`~spyker.errors.ClientTrainingError` if this training failed; other jobs are not
-        concerned.
+        Raises:
+            ClientTrainingError: this training failed; other jobs are not affected.
+
         """
 
     @abstractmethod
     def score(self, job: EvaluateJob) -> float:
-        """The result of an evaluation that was submitted."""
+        """Return the result of a submitted evaluation."""
 
     def __enter__(self) -> Engine:
         return self
@@ -107,21 +108,21 @@ class Engine(ABC):
         self.close()
 
     def cancel(self) -> None:  # noqa: B027 - nothing to do for an engine that does nothing ahead
-        """Nobody will ask for what was submitted and not begun."""
+        """Drop submitted jobs that have not started."""
 
     def close(self) -> None:  # noqa: B027
-        """Let go of everything."""
+        """Release all resources."""
 
 
 class InProcessEngine(Engine):
-    """Runs every job in this process, one after the other."""
+    """An engine that runs jobs in this process, one after the other."""
 
     def __init__(self, task: Task) -> None:
         single_threaded()
         self.task = CheckedTask(task)
 
     def submit(self, job: Job, due: float) -> None:
-        """Evaluate at once, since somebody watches; train when it is due."""
+        """Evaluate immediately; train when the result is due."""
         if isinstance(job, EvaluateJob):
             job.finish(self.task.evaluate(job.weights, job.states))
 
@@ -130,21 +131,21 @@ class InProcessEngine(Engine):
         return job.finish(self.task.train(job.client, job.weights, job.rate, job.step, job.state, job.age))
 
     def score(self, job: EvaluateJob) -> float:
-        """What was computed when the job was submitted."""
+        """Return the score computed at submission."""
         assert job.result is not None
         return job.result
 
 
 def single_threaded() -> None:
-    """Compute with one torch thread: faster than several that wait for each other, and sums keep one order."""
+    """Limit torch to one thread, which is faster than oversubscription and keeps the order of sums."""
     if "torch" in sys.modules:  # a task without torch needs none
         sys.modules["torch"].set_num_threads(1)
 
 
 def keep_memory() -> None:
-    """Let the C library keep the memory that training frees, instead of returning it to the kernel after every batch.
+    """Make the C library keep memory that training frees, instead of returning it to the kernel after every batch.
 
-    Getting it back costs a page fault per 4 kB: up to a sixth of the time of a small model's training.
+    Otherwise page faults take up to a sixth of the time of a small model's training.
     """
     with contextlib.suppress(OSError, AttributeError):  # only glibc has these settings, and needs them
         mallopt = ctypes.CDLL("libc.so.6").mallopt
@@ -153,8 +154,9 @@ def keep_memory() -> None:
 
 
 def reuse_memory(*, reuse: bool = True) -> None:
-    """Let the C library keep, and use again, also what is larger: vectors of large models, which it would otherwise get
-    from the kernel each time, and so page by page. Without ``reuse``, it gives back what it has kept.
+    """Make the C library also reuse large blocks, such as vectors of large models.
+
+    Without ``reuse``, it returns the memory that it has kept.
     """
     with contextlib.suppress(OSError, AttributeError):
         library = ctypes.CDLL("libc.so.6")
@@ -164,14 +166,12 @@ def reuse_memory(*, reuse: bool = True) -> None:
 
 
 def allow_processes() -> None:
-    """Let a task start processes in a worker, as DataLoaders do: daemons may not, and by spawning they start slowly."""
+    """Allow a task to start processes in a worker, as DataLoaders do; daemonic processes may not."""
     multiprocessing.current_process().daemon = False
     multiprocessing.set_start_method(None, force=True)  # back to the platform's default
 
 
 def share_memory() -> None:
-    """Let the threads of this process use the same memory: what one has freed is there for the others, and what many
-    strangers bring along, for an instant each, does not add up.
-    """
+    """Make all threads of this process share one memory arena, so that freed memory is reused across threads."""
     with contextlib.suppress(OSError, AttributeError):
         ctypes.CDLL("libc.so.6").mallopt(M_ARENA_MAX, ARENAS)

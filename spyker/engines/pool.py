@@ -1,8 +1,7 @@
-"""Workers that share a queue of jobs, whatever they are: processes of this machine or actors of a Ray cluster.
+"""A pool of workers with a queue of jobs: processes of this machine or actors of a Ray cluster.
 
-A worker always has the next job waiting while it computes one, and among the jobs that wait for a worker the one that
-is due first goes first. A worker that is lost is replaced, and its jobs are given out again: the result of a job is a
-function of the job alone, so the run does not notice.
+Each worker computes one job while the next one waits. Queued jobs are ordered by due time. A lost worker is replaced
+and its jobs are requeued: the result depends only on the job, so the run is not affected.
 """
 
 from __future__ import annotations
@@ -18,16 +17,16 @@ from spyker.engines.engine import Engine, EvaluateJob, Job, TrainJob
 from spyker.errors import ClientTrainingError, TaskError, WorkerCrashedError
 from spyker.vectors import Vector
 
-DEPTH = 2  # jobs per worker: one that it computes and one that waits for it
-LOSSES = 3  # a worker that is lost so often without having finished a job ends the run
+DEPTH = 2  # jobs per worker: one running, one waiting
+LOSSES = 3  # consecutive losses of a worker without a finished job that end the run
 
 
 class WorkerLostError(RuntimeError):
-    """A worker was taken away from outside; another may do better."""
+    """A worker was killed from outside; a replacement may succeed."""
 
 
 class QueuedJob(NamedTuple):
-    """A job in the queue. Orders are served by due time, and in the order of submission where that is equal."""
+    """A queued job, ordered by due time, then by submission."""
 
     due: float
     number: int
@@ -35,7 +34,7 @@ class QueuedJob(NamedTuple):
 
 
 class Worker(ABC):
-    """The caller's side of one worker, which answers in the order in which it was asked.
+    """The caller's side of a worker, which returns results in the order of its jobs.
 
     Each method may raise :class:`WorkerLostError`, or :class:`TaskError` where the fault is the task's own.
     """
@@ -47,7 +46,7 @@ class Worker(ABC):
         self.losses = 0  # since it last finished a job
 
     def takes(self, job: Job) -> bool:
-        """Whether it can be given this job now."""
+        """Return whether the worker can accept this job now."""
         return self.ready and len(self.orders) < DEPTH
 
     @abstractmethod
@@ -56,25 +55,25 @@ class Worker(ABC):
 
     @abstractmethod
     def give(self, job: Job) -> None:
-        """Ask for a job; it is the last of ``orders`` already."""
+        """Send a job, which is already the last of ``orders``."""
 
     @abstractmethod
     def take(self) -> None:
-        """Receive what the worker has to say: as a rule the answer to the first of ``orders``."""
+        """Receive a message of the worker, usually the result of the first of ``orders``."""
 
     @abstractmethod
     def end(self) -> None:
-        """End it, if it has not ended; what it is computing is of no use to anybody."""
+        """Stop the worker; its running job is discarded."""
 
     def failed(self, error: TaskError) -> None:
-        """The first of ``orders`` failed. A training keeps its error until it is due; anything else ends the run."""
+        """Store the error of a training until it is due; any other error ends the run."""
         job = self.next_job()
         if not isinstance(job, TrainJob) or not isinstance(error, ClientTrainingError):
             raise error
         job.error = error
 
     def next_job(self) -> Job:
-        """The job of the first of ``orders``, whose answer is there."""
+        """Return the job of the first of ``orders``, whose result has arrived."""
         self.losses = 0
         return self.orders.popleft().job
 
@@ -83,7 +82,7 @@ W = TypeVar("W", bound=Worker)
 
 
 class PoolEngine(Engine, Generic[W]):
-    """Gives jobs to workers and replaces those that are lost."""
+    """An engine that distributes jobs to workers and replaces lost workers."""
 
     def __init__(self, workers: Sequence[W]) -> None:
         self.workers = workers
@@ -94,10 +93,10 @@ class PoolEngine(Engine, Generic[W]):
 
     @abstractmethod
     def having_news(self, *, wait: bool) -> Iterable[W]:
-        """The workers from which something can be taken now; with ``wait``, as soon as there is one."""
+        """Return the workers with a message; with ``wait``, block until there is one."""
 
     def submit(self, job: Job, due: float) -> None:
-        """Queue the job and feed whoever is free."""
+        """Queue the job and assign jobs to free workers."""
         heapq.heappush(self._waiting, QueuedJob(due, self._submitted, job))
         self._submitted += 1
         self._step(wait=False)
@@ -118,11 +117,11 @@ class PoolEngine(Engine, Generic[W]):
         return job.result
 
     def cancel(self) -> None:
-        """Drop what no worker has been given yet."""
+        """Drop jobs that no worker has received."""
         self._waiting.clear()
 
     def close(self) -> None:
-        """End the workers."""
+        """Stop the workers."""
         for worker in self.workers:
             worker.end()
 
@@ -147,11 +146,11 @@ class PoolEngine(Engine, Generic[W]):
                 self._replace(worker, loss)
 
     def _replace(self, worker: W, loss: WorkerLostError) -> None:
-        """Put another in the place of a worker that was lost, and its jobs back into the queue."""
+        """Replace a lost worker and requeue its jobs."""
         worker.losses += 1
         if worker.losses == LOSSES:
-            raise WorkerCrashedError(f"{loss}, {LOSSES} times without having finished a job in between") from None
-        print(f"spyker: warning: {loss}; another takes its place", file=sys.stderr)
+            raise WorkerCrashedError(f"{loss}, {LOSSES} times without a finished job in between") from None
+        print(f"spyker: warning: {loss}; it is replaced", file=sys.stderr)
         for order in worker.orders:
             heapq.heappush(self._waiting, order)
         worker.orders.clear()

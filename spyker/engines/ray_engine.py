@@ -1,9 +1,8 @@
-"""Training on a Ray cluster: one that is started on this machine, or one that exists already.
+"""Training on a Ray cluster, an existing one or one started on this machine.
 
-Each worker is an actor with one processor, which makes the task for itself from its recipe and computes with one torch
-thread. A model goes into Ray's object store once, however many clients it was sent to, and from there to each node
-once; a small one travels with the job. An actor that finds no free processor stays in line, and the others work on
-meanwhile.
+Each worker is an actor with one CPU, which creates the task from its specification and uses one torch thread. A large
+model is put into Ray's object store once, for all clients, and transferred to each node once; a small model is sent
+with the job. Actors without a free CPU wait while the others work.
 """
 
 from __future__ import annotations
@@ -30,18 +29,18 @@ from spyker.tasks.registry import TaskSpec
 from spyker.tasks.task import EvaluationResult, TrainingResult
 from spyker.vectors import Vector
 
-SMALL = 100_000  # bytes; Ray's own limit for what it sends along with a call, which is faster than its store
+SMALL = 100_000  # bytes; Ray's limit for inlined arguments, which are faster than its store
 KNOCK_SECONDS = 10.0
-PATIENCE = 60.0  # seconds without a single actor, after which the user is told
+PATIENCE = 60.0  # seconds without any actor before a warning
 
 
 class TrainingActor:
-    """The actor: a task, somewhere in the cluster."""
+    """An actor with a task."""
 
     task: CheckedTask
 
     def make(self, recipe: TaskSpec) -> None:
-        """Make the task. Not in the constructor: what fails here is the task's own fault and arrives as such."""
+        """Create the task. Not in the constructor, so that errors of the task are reported as such."""
         keep_memory()
         self.task = recipe.guarded()
         single_threaded()
@@ -58,16 +57,16 @@ class TrainingActor:
 
 
 class ObjectStore:
-    """Puts vectors into Ray's object store, each once for as long as it lives. Small ones are not worth it.
+    """Puts large vectors into Ray's object store, each once during its lifetime.
 
-    Only vectors that cannot be written any more are remembered; another might be a different one the next time.
+    Only read-only vectors are cached.
     """
 
     def __init__(self) -> None:
         self._kept: dict[int, tuple[weakref.ref[Vector], Any]] = {}
 
     def put(self, vector: Vector) -> Any:
-        """What to send instead of the vector: a reference to it in the store, or itself."""
+        """Return a reference to the vector in the store, or a small vector itself."""
         if vector.nbytes <= SMALL:
             return vector
         if vector.flags.writeable:
@@ -89,10 +88,10 @@ class RayWorker(Worker):
         self._recipe, self._store = recipe, store
 
     def begin(self) -> None:
-        """Ask Ray for an actor. It is ready when it has found its place and made the task."""
+        """Create the actor. It is ready when it is scheduled and has created the task."""
         self.ready = False
         self.actor = ray.remote(num_cpus=1)(TrainingActor).remote()
-        self.answers = deque([self.actor.make.remote(self._recipe)])  # references, in the order of the questions
+        self.answers = deque([self.actor.make.remote(self._recipe)])  # references, in the order of the calls
 
     def give(self, job: Job) -> None:
         """Send the actor a job."""
@@ -104,7 +103,7 @@ class RayWorker(Worker):
             self.answers.append(self.actor.evaluate.remote(weights, job.states))
 
     def take(self) -> None:
-        """Receive the first answer; copied, for what lies in the store is read-only and would stay there."""
+        """Receive the first result, copied out of the read-only object store."""
         try:
             answer = ray.get(self.answers.popleft())
         except RayTaskError as error:
@@ -128,7 +127,7 @@ class RayWorker(Worker):
             job.finish(np.array(answer))
 
     def end(self) -> None:
-        """End the actor."""
+        """Kill the actor."""
         ray.kill(self.actor)
 
     def _loss(self, error: RayError) -> WorkerLostError:
@@ -137,7 +136,7 @@ class RayWorker(Worker):
 
 
 class RayEngine(PoolEngine[RayWorker]):
-    """Actors of a Ray cluster that share the work: so many, or one per processor of the cluster."""
+    """An engine with ``count`` actors of a Ray cluster; default: one per CPU of the cluster."""
 
     def __init__(self, recipe: TaskSpec, count: int | None = None, address: str | None = None) -> None:
         self._own = connect(address, count)
@@ -146,7 +145,7 @@ class RayEngine(PoolEngine[RayWorker]):
         super().__init__([RayWorker(i, recipe, self.store) for i in range(count)])
 
     def having_news(self, *, wait: bool) -> Iterable[RayWorker]:
-        """The workers whose first answer is there, or has failed."""
+        """Return the workers whose first result has arrived or failed."""
         first = {worker.answers[0]: worker for worker in self.workers if worker.answers}
         if not wait:
             done, _ = ray.wait(list(first), num_returns=len(first), timeout=0) if first else ([], [])
@@ -161,17 +160,17 @@ class RayEngine(PoolEngine[RayWorker]):
         return [first[answer] for answer in done]
 
     def close(self) -> None:
-        """End the actors, and the connection or the cluster that this engine made."""
+        """Kill the actors, and close the connection or cluster that this engine created."""
         super().close()
         if self._own:
             ray.shutdown()
 
 
 def connect(address: str | None, processors: int | None) -> bool:
-    """Connect to a cluster, or start one here; a connection that exists is used. Returns whether it was made."""
+    """Connect to a cluster or start one, unless connected; return whether a connection was created."""
     if ray.is_initialized():
         return False
-    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # a cluster that we start reports to nobody
+    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # no usage reports
     address = address or os.environ.get("RAY_ADDRESS") or "local"
     local = address == "local"
     try:
@@ -181,7 +180,7 @@ def connect(address: str | None, processors: int | None) -> bool:
             num_cpus=processors if local else None,
             include_dashboard=False if local else None,
             logging_level="ERROR" if local else "WARNING",
-            log_to_driver=False,  # the logs of nodes do not belong between the lines of progress
+            log_to_driver=False,  # keep node logs out of the progress output
         )
     except (OSError, RuntimeError, ValueError) as error:
         raise UsageError(
@@ -191,7 +190,7 @@ def connect(address: str | None, processors: int | None) -> bool:
 
 
 def knock(address: str) -> None:
-    """Raise an error if nobody listens at ``host:port``; Ray itself would try for minutes."""
+    """Raise an error if ``host:port`` refuses connections; Ray itself would retry for minutes."""
     host, colon, port = address.rpartition(":")
     if colon and "/" not in host:
         socket.create_connection((host.strip("[]"), int(port)), KNOCK_SECONDS).close()

@@ -1,4 +1,4 @@
-"""How processes that work for this one begin."""
+"""Starting of worker processes."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from types import ModuleType
 
 
 def spawn(process: BaseProcess) -> None:
-    """Start a process. Ctrl-C is for the caller, who then ends it; and the caller's program is not run in it again."""
+    """Start a process that ignores Ctrl-C and does not import the caller's main module."""
     with interrupts_ignored(), main_left_out():
         process.start()
 
 
 @contextlib.contextmanager
 def interrupts_ignored() -> Iterator[None]:
-    """Let Ctrl-C pass for a moment. Only the main thread can, and only it would be interrupted."""
+    """Ignore Ctrl-C within the context; only in the main thread."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -32,10 +32,10 @@ def interrupts_ignored() -> Iterator[None]:
 
 @contextlib.contextmanager
 def main_left_out() -> Iterator[None]:
-    """Let multiprocessing find a main module without a file, which it does not import in the new process.
+    """Hide the file of the main module, so that multiprocessing does not import it in the new process.
 
-    A script that has no ``if __name__ == "__main__"`` would otherwise begin again in each worker, and one that comes
-    from standard input or a notebook has no file to import. What workers need of it comes by value.
+    A script without ``if __name__ == "__main__"`` would otherwise run again in each worker, and a script from standard
+    input or a notebook has no file. Workers receive what they need by value.
     """
     main = sys.modules["__main__"]
     sys.modules["__main__"] = ModuleType("__main__")

@@ -1,4 +1,4 @@
-"""From a scenario to a task and an engine that runs it."""
+"""Creation of a scenario's task and engine."""
 
 from __future__ import annotations
 
@@ -19,17 +19,24 @@ ENGINES = ("local", "ray")
 
 
 def available_cores() -> int:
-    """The cores that this process may use."""
+    """Return the number of cores that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def start_engine(
     scenario: Scenario, workers: int | None = None, engine: str = "local", ray_address: str | None = None
 ) -> tuple[Task, Engine]:
-    """Make the task of a resolved scenario and start its workers: one per core, so many, or 0 for none.
+    """Create the task of a resolved scenario and start its engine.
 
-    With the engine ``ray`` they are actors of the Ray cluster at ``ray_address``, or of one that is started here. A
-    task whose training costs next to nothing runs in this process in any case.
+    Args:
+        scenario: the resolved scenario.
+        workers: number of workers; default: one per core; 0: train in this process.
+        engine: ``local`` or ``ray``.
+        ray_address: address of a Ray cluster; default: a cluster started on this machine.
+
+    Returns:
+        The task and the engine. A task with trivial training always runs in this process.
+
     """
     check(workers, engine, ray_address)
     check_memory([scenario])
@@ -46,25 +53,29 @@ def start_engine(
 
 
 def check(workers: int | None, engine: str, ray_address: str | None) -> None:
-    """Refuse what makes no sense before anything is begun."""
+    """Check the options of the engine."""
     if workers is not None and workers < 0:
-        raise UsageError("--workers", f"is {workers}", "Give 0 to train in this process, or the number of workers")
+        raise UsageError(
+            "--workers", f"{workers} is not allowed", "Give 0 to train in this process, or the number of workers"
+        )
     if engine not in ENGINES:
-        raise UsageError("--engine", f"is {show(engine)}", f"Choose one of {', '.join(ENGINES)}")
+        raise UsageError("--engine", f"{show(engine)} is not allowed", f"Choose one of {', '.join(ENGINES)}")
     if engine == "ray" and workers == 0:
-        raise UsageError("--workers", "is 0 with --engine ray", "Give at least 1, or leave it out for all CPUs")
+        raise UsageError(
+            "--workers", "0 is not allowed with --engine ray", "Give at least 1, or leave it out for all CPUs"
+        )
     if engine != "ray" and ray_address is not None:
-        raise UsageError("--ray-address", f"is of no use to the engine {show(engine)}", "Add --engine ray")
+        raise UsageError("--ray-address", f"is not allowed with the engine {show(engine)}", "Add --engine ray")
 
 
 def start_ray(plan: TaskSpec, workers: int | None, address: str | None) -> Engine:
     """Start workers on a Ray cluster."""
     try:
-        from spyker.engines.ray_engine import RayEngine  # only now: Ray is an extra, and takes a second to import
+        from spyker.engines.ray_engine import RayEngine  # needs the extra [ray]; slow to import
     except ModuleNotFoundError as error:
         if error.name != "ray":
             raise
         raise UsageError(
-            "--engine", "is ray, and Ray is not installed", "Install it: pip install 'spyker-fl[ray]'"
+            "--engine", "ray is not allowed: Ray is not installed", "Install it: pip install 'spyker-fl[ray]'"
         ) from None
     return RayEngine(plan, workers, address)

@@ -1,7 +1,7 @@
 """Training in worker processes.
 
-Each worker makes the task for itself from its recipe and computes with one torch thread. Weights pass through shared
-memory; a pipe carries a few bytes per job, and behind them whatever else a task gives its clients and gets from them.
+Each worker creates the task from its specification and uses one torch thread. Weights are passed in shared memory; a
+pipe carries a few bytes per job, followed by the client's state and results.
 """
 
 from __future__ import annotations
@@ -35,15 +35,15 @@ from spyker.tasks.registry import TaskSpec
 from spyker.tasks.task import EvaluationResult, TrainingResult
 from spyker.vectors import Vector
 
-ORDER = struct.Struct("<qdqd")  # client (-1: evaluate), rate, step, age; then states, if there are any
-ANSWER = struct.Struct("<cd")  # what this is, score; then what else there is to say
-WEIGHTS, TRAINED = b"w", b"t"  # weights or a score; more than that
-FAILED, BROKEN = b"f", b"b"  # this job failed: an error as text, and its reason; there is no task, as text
-SMALL = 16_384  # bytes that surely fit into a pipe whose other end is not being read
+ORDER = struct.Struct("<qdqd")  # client (-1: evaluate), rate, step, age; then states, if any
+ANSWER = struct.Struct("<cd")  # type, score; then further results
+WEIGHTS, TRAINED = b"w", b"t"  # weights or a score only; with further results
+FAILED, BROKEN = b"f", b"b"  # the job failed: error and reason; the task could not be created: error
+SMALL = 16_384  # bytes that fit into a pipe without a reader
 
 
 class WorkerProcess(Worker):
-    """A worker that is a process of this machine."""
+    """A worker process on this machine."""
 
     def __init__(self, number: int, recipe: TaskSpec, parameters: int) -> None:
         super().__init__(number)
@@ -52,7 +52,7 @@ class WorkerProcess(Worker):
     def begin(self) -> None:
         """Start the process."""
         context = multiprocessing.get_context("spawn")
-        self.given = self.taken = 0  # jobs are answered in their order, so slots are used in turn, on both sides
+        self.given = self.taken = 0  # results come in order, so both sides use slots in turn
         self.pipe, theirs = context.Pipe()
         memory = context.RawArray(ctypes.c_float, DEPTH * self._parameters)
         self.slots = _slots(memory)
@@ -61,12 +61,12 @@ class WorkerProcess(Worker):
         theirs.close()
 
     def takes(self, job: Job) -> bool:
-        """A large state waits until the worker reads: it might be sending one itself, and both would wait for ever."""
+        """Return whether the job can be sent without a deadlock: a large state waits until the worker reads."""
         large = len(_carried(job)) > SMALL
         return super().takes(job) and not (large and self.orders)
 
     def give(self, job: Job) -> None:
-        """Put the weights where the worker sees them and tell it what to do with them."""
+        """Copy the weights to shared memory and send the job."""
         np.copyto(self.slots[self.given % DEPTH], job.weights)
         self.given += 1
         if isinstance(job, TrainJob):
@@ -79,7 +79,7 @@ class WorkerProcess(Worker):
             raise self._death() from None
 
     def take(self) -> None:
-        """Receive the answer to the oldest job."""
+        """Receive the result of the oldest job."""
         try:
             answer = self.pipe.recv_bytes()
         except (EOFError, OSError):
@@ -111,8 +111,8 @@ class WorkerProcess(Worker):
     def _death(self) -> Exception:
         self.process.join(10)
         code = self.process.exitcode
-        if code is not None and code >= 0:  # nobody killed it
-            return WorkerCrashedError(f"training worker {self.number} ended by itself (exit code {code})")
+        if code is not None and code >= 0:  # not killed by a signal
+            return WorkerCrashedError(f"training worker {self.number} exited (exit code {code})")
         return WorkerLostError(
             f"training worker {self.number} was killed (exit code {code}; if the machine ran out of memory, use fewer "
             "--workers)"
@@ -120,7 +120,7 @@ class WorkerProcess(Worker):
 
 
 class ProcessPoolEngine(PoolEngine[WorkerProcess]):
-    """A fixed number of processes that share the work."""
+    """An engine with a fixed number of worker processes."""
 
     def __init__(self, recipe: TaskSpec, parameters: int, count: int) -> None:
         self._large = FLOAT32.itemsize * parameters > KEPT_BYTES
@@ -129,35 +129,35 @@ class ProcessPoolEngine(PoolEngine[WorkerProcess]):
         super().__init__([WorkerProcess(i, recipe, parameters) for i in range(count)])
 
     def close(self) -> None:
-        """End the processes, and give back the memory of large models."""
+        """Stop the processes, and release the memory of large models."""
         super().close()
         if self._large:
             reuse_memory(reuse=False)
 
     def having_news(self, *, wait: bool) -> Iterable[WorkerProcess]:
-        """The workers whose pipe has an answer, or is broken."""
+        """Return the workers whose pipe has a message or is broken."""
         by_pipe: dict[Any, WorkerProcess] = {worker.pipe: worker for worker in self.workers}
         return [by_pipe[pipe] for pipe in multiprocessing.connection.wait(by_pipe, None if wait else 0)]
 
 
 def _slots(memory: Any) -> list[Vector]:
-    """The shared memory as one vector per job in flight."""
+    """Return the shared memory as one vector per job in flight."""
     return list(np.frombuffer(memory, np.float32).reshape(DEPTH, -1))
 
 
 def _carried(job: Job) -> bytes:
-    """What an order carries besides its numbers: the state of one client, or of all."""
+    """Return the pickled states that a job carries."""
     if isinstance(job, TrainJob):
         return job.state or b""
     return b"" if job.states is None else msgspec.msgpack.encode(job.states)
 
 
 def _serve(pipe: Connection, memory: Any, recipe: TaskSpec) -> None:
-    """The worker's side: do what is ordered, in its order, for as long as anybody listens."""
+    """Run jobs in the worker process until the pipe is closed."""
     allow_processes()
     keep_memory()
     slots, turn = _slots(memory), 0
-    with contextlib.suppress(EOFError, OSError):  # nobody listens any more
+    with contextlib.suppress(EOFError, OSError):  # the pipe was closed
         try:
             task = recipe.guarded()
         except TaskError as error:
@@ -173,7 +173,7 @@ def _serve(pipe: Connection, memory: Any, recipe: TaskSpec) -> None:
 
 
 def _answer(task: CheckedTask, order: bytes, weights: Vector) -> bytes:
-    """Do one job: what to say about it. Trained weights take the place of those that were given."""
+    """Run one job and return its result. Trained weights replace the received ones in shared memory."""
     client, rate, step, age = ORDER.unpack_from(order)
     try:
         if client < 0:

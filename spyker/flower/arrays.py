@@ -1,4 +1,4 @@
-"""Between the named arrays of a Flower app and the one vector of a Spyker model."""
+"""Conversion between the named arrays of a Flower app and a weight vector."""
 
 from __future__ import annotations
 
@@ -17,24 +17,24 @@ NDArray: TypeAlias = npt.NDArray[Any]
 
 
 class ArrayMismatchError(ValueError):
-    """Arrays that are not those of the model."""
+    """The arrays do not match the model."""
 
 
 @dataclass(frozen=True, slots=True)
 class NamedArrays:
-    """What a model consists of, in its order.
+    """The arrays of a model, in order.
 
-    Floating-point arrays are learnt: they travel as float32 and have their own type again in the app. Others, such as
-    the count of batches that a normalisation has seen, stay in every training what they were in the first model.
+    Floating-point arrays are sent as float32 and converted back to their type for the app. Other arrays, such as
+    BatchNorm's count of batches, keep their initial values in every training.
     """
 
     layout: Layout
     first: Mapping[str, NDArray]
-    """All arrays of the first model, by name."""
+    """All arrays of the initial model, by name."""
 
     @classmethod
     def of(cls, arrays: Mapping[str, NDArray]) -> NamedArrays:
-        """What these arrays are; an error has the reason and the remedy."""
+        """Describe a model's arrays; raise an ``ArrayMismatchError`` if servers cannot average them."""
         learnt = {name: array for name, array in arrays.items() if is_learnt(array)}
         if not learnt:
             raise ArrayMismatchError(
@@ -46,17 +46,17 @@ class NamedArrays:
                 raise ArrayMismatchError(
                     f"its first model has numbers in {name!r} that are not finite", "Fix the model"
                 )
-        names = sorted(learnt, key=is_statistic)  # which stand last
+        names = sorted(learnt, key=is_buffer)  # buffers are last
         return cls(Layout(tuple(names), tuple(learnt[name].shape for name in names)), dict(arrays))
 
     @property
-    def statistics(self) -> int:
-        """How many numbers are statistics of the data; where arrays have no names, nobody knows."""
+    def buffers(self) -> int:
+        """Number of buffers; 0 if the arrays have no names."""
         shapes = zip(self.layout.names, self.layout.shapes, strict=True)
-        return sum(math.prod(shape) for name, shape in shapes if is_statistic(name))
+        return sum(math.prod(shape) for name, shape in shapes if is_buffer(name))
 
     def vector(self, arrays: Mapping[str, NDArray]) -> Vector:
-        """The model of some arrays, which must have the names and shapes of the first."""
+        """Return arrays as a weight vector; they must have the names and shapes of the initial model."""
         for name, shape in zip(self.layout.names, self.layout.shapes, strict=True):
             if name not in arrays:
                 raise ArrayMismatchError(f"no array {name!r}, only {', '.join(map(repr, arrays)) or 'nothing'}")
@@ -68,7 +68,7 @@ class NamedArrays:
         return self.layout.vector({name: np.asarray(arrays[name], np.float32) for name in self.layout.names})
 
     def arrays(self, weights: Vector) -> dict[str, NDArray]:
-        """The arrays of a model, as the app knows them."""
+        """Return a weight vector as arrays of the app."""
         parts = self.layout.parts(weights)
         return {
             name: parts[name].astype(array.dtype, copy=False) if name in parts else array
@@ -84,11 +84,11 @@ def not_averaged(arrays: Mapping[str, NDArray]) -> str:
     return f"has no floating-point array, only {listed or 'an empty record'}"
 
 
-def is_statistic(name: str) -> bool:
-    """Whether an array of a PyTorch model is a normalisation's record of the data that it has seen."""
+def is_buffer(name: str) -> bool:
+    """Return whether an array is a running mean or variance of a normalisation layer."""
     return name.endswith(("running_mean", "running_var"))
 
 
 def is_learnt(array: NDArray) -> bool:
-    """Whether servers can mix such arrays."""
+    """Return whether servers can mix an array."""
     return bool(np.issubdtype(array.dtype, np.floating))

@@ -1,6 +1,4 @@
-"""A Flower app as a task: the app knows its data and its training, and Spyker who trains when, on which model and at
-which rate.
-"""
+"""A Flower app as a task: the app has data and training; Spyker schedules clients, models and learning rates."""
 
 from __future__ import annotations
 
@@ -41,9 +39,9 @@ def find_app(options: Any) -> ClientApp:
 
 
 def find(name: str, where: str, kind: type[Any]) -> Any:
-    """The app of a name."""
+    """Import an app by name."""
     if ":" not in name:
-        raise UsageError(where, f"is {show(name)}", "Write package.module:app")
+        raise UsageError(where, f"{show(name)} is not allowed", "Write package.module:app")
     app = APPS.find(name, where)
     if not isinstance(app, kind):
         raise UsageError(where, f"{name} is a {type(app).__name__}", f"Name a {kind.__name__}")
@@ -51,7 +49,7 @@ def find(name: str, where: str, kind: type[Any]) -> Any:
 
 
 def make(options: Any, clients: int, seed: int, set_rate: float | None) -> Task:
-    """Make the task for so many clients. This runs the ServerApp. ``set_rate`` is the scenario's, if it sets one."""
+    """Create the task, which runs the ServerApp. ``set_rate`` is the scenario's learning rate, if set."""
     caller = make_caller(options, clients, seed)
     server = options.server or find_project(options.app).server
     told = ServerAppSetup() if server is None else ask(find(server, "task.server", ServerApp), caller)
@@ -66,26 +64,26 @@ def make_caller(options: Any, clients: int, seed: int) -> ClientAppCaller:
 
 
 def unpickle(options: Any, clients: int, seed: int, told: bytes, first: Mapping[str, NDArray]) -> FlowerTask:
-    """Make a copy of a task in another process, where the ServerApp does not run again."""
+    """Create a copy of a task in another process, without running the ServerApp again."""
     return FlowerTask(options, make_caller(options, clients, seed), pickle.loads(told), first)
 
 
 def first_model(options: Any, caller: ClientAppCaller, told: ServerAppSetup) -> Mapping[str, NDArray]:
-    """The model that everybody starts from."""
+    """Return the initial model."""
     if options.model is not None:
         return as_arrays(options.model, caller)
     arrays = told.arrays or ask_client(caller)
     if arrays is None:
         raise UsageError(
             "task.app",
-            f"{options.app} comes with no first model",
+            f"{options.app} has no initial model",
             "Name its ServerApp (task.server) or a function that returns the model (task.model): package.module:name",
         )
     return arrays
 
 
 class FlowerTask(Task):
-    """A ClientApp, and what is known about its model."""
+    """The task of a ClientApp."""
 
     by_value = True
 
@@ -104,7 +102,7 @@ class FlowerTask(Task):
         except ArrayMismatchError as error:
             reason, remedy = error.args
             raise UsageError("task.app", f"{options.app} is not allowed: {reason}", remedy) from None
-        self.layout, self.statistics = self.arrays.layout, self.arrays.statistics
+        self.layout, self.buffers = self.arrays.layout, self.arrays.buffers
         self.judge = self._choose_judge()
         self.evaluates_states = self.judge == "clients"
         server = options.server or find_project(options.app).server
@@ -114,7 +112,7 @@ class FlowerTask(Task):
         self.notes = (self._rate_note(set_rate, found), self._judge_note(server))
 
     def _rate_note(self, set_rate: float | None, found: AppLearningRate | None) -> str:
-        """Say which learning rate clients are told, and why that one."""
+        """Describe the learning rate and its source."""
         if found is None:
             rate, key = set_rate or Training().rate, self.options.rate_key or KEYS[0]
             return f"learning rate: the app names none; {rate:g} is sent as {key}, which the app may ignore"
@@ -123,7 +121,7 @@ class FlowerTask(Task):
         return f"learning rate: {set_rate:g}, as training.rate is set; the app has {found.key} = {found.value:g}"
 
     def _judge_note(self, server: str | None) -> str:
-        """Say who evaluates."""
+        """Describe the evaluation."""
         if self.judge == "server":
             return f"evaluation: on the server, by the evaluate_fn of {server}"
         if self.judge == "clients":
@@ -132,11 +130,11 @@ class FlowerTask(Task):
 
     @property
     def _evaluators(self) -> int:
-        """How many clients evaluate."""
+        """Number of clients that evaluate."""
         return min(self.options.evaluate_clients or self.caller.clients, self.caller.clients)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Pickle what the ServerApp said; the ClientApp is found again by its name."""
+        """Pickle the ServerApp's results; the ClientApp is imported again by name."""
         try:
             told = cloudpickle.dumps(replace(self.told, arrays=None))
         except Exception as error:
@@ -159,21 +157,21 @@ class FlowerTask(Task):
             return next(name for name, possible in able.items() if possible)
         if not able[wanted]:
             remedy = "Give its strategy an evaluate_fn" if wanted == "server" else "Register one with @app.evaluate()"
-            raise UsageError("task.evaluate", f"is {wanted}, and the app has no such evaluation", remedy)
+            raise UsageError("task.evaluate", f"{wanted} is not allowed: the app has no such evaluation", remedy)
         return str(wanted)
 
     def initial(self) -> Vector:
-        """The app's first model."""
+        """Return the app's initial model."""
         return self.arrays.vector(self.arrays.first)
 
     def size(self, client: int) -> int:
-        """What a client weighs until it says so itself, in its first answer."""
+        """Return the weight of a client before its first update."""
         return int(self.options.examples_per_client)
 
     def train(
         self, client: int, weights: Vector, rate: float, step: int, age: float = 0.0, state: bytes | None = None
     ) -> TrainingResult:
-        """Have the app train."""
+        """Train with the app."""
         key, config = self.options.rate_key, dict(self.told.train or {})
         config |= rate_entries(key, config, rate)
         config |= {key or KEYS[0]: rate, RATE: rate, AGE: age, ROUND: step + 1}
@@ -187,7 +185,7 @@ class FlowerTask(Task):
         return TrainingResult(trained, answer.examples, answer.metrics or None, answer.state)
 
     def explain(self, client: int, weights: Vector, rate: float, step: int, state: Any = None) -> str:
-        """What the app returned that is not finite; it need not have to do with the rate."""
+        """Name the arrays that are not finite; the cause need not be the learning rate."""
         with np.errstate(all="ignore"):
             trained = self.train(client, weights, rate, step, state=state).weights
         wrong = [name for name, part in self.layout.parts(trained).items() if not np.isfinite(part).all()]
@@ -198,19 +196,19 @@ class FlowerTask(Task):
         )
 
     def evaluate(self, weights: Vector, states: Mapping[int, bytes] | None = None) -> float:
-        """Have the app judge a model, and look at the number that counts."""
+        """Evaluate a model with the app, and return the metric."""
         if self.judge == "none":
             return float("nan")
         numbers = self.numbers(weights, states or {})
         name = self._metric_among(numbers).name
         if name not in numbers:
             raise UsageError(
-                "task.metric", f"is {name!r}", f"The app's evaluation has {', '.join(numbers) or 'nothing'}"
+                "task.metric", f"{name!r} is not allowed", f"The app's evaluation has {', '.join(numbers) or 'nothing'}"
             )
         return numbers[name]
 
     def numbers(self, weights: Vector, states: Mapping[int, bytes]) -> Mapping[str, float]:
-        """All numbers of an evaluation: the server's, or the clients', weighted by their examples."""
+        """Return all metrics of an evaluation: the server's, or the clients' weighted average."""
         arrays = self.arrays.arrays(weights)
         if self.judge == "server":
             assert self.told.judge is not None
@@ -224,7 +222,7 @@ class FlowerTask(Task):
 
     @cached_property
     def metric(self) -> Metric:  # type: ignore[override]
-        """The number that counts: if nobody says which, the app's evaluation of the first model shows what there is."""
+        """The metric; if it is not set, an evaluation of the initial model determines it."""
         unknown = self.options.metric is None and self.judge != "none"
         return self._metric_among(self.numbers(self.initial(), {}) if unknown else ())
 
@@ -240,7 +238,7 @@ class FlowerTask(Task):
 
 
 def weighted(answers: list[ClientReply]) -> dict[str, float]:
-    """The mean of what clients measured, weighted by the number of their examples, as Flower has it."""
+    """Return the clients' metrics, averaged by their numbers of examples, as in Flower."""
     names = list(answers[0].metrics) if answers else []
     share = np.array([answer.examples or 1 for answer in answers], np.float64)
     share /= share.sum()

@@ -21,7 +21,7 @@ WHERE = "task.model"
 def as_arrays(name: str, caller: ClientAppCaller) -> Mapping[str, NDArray]:
     """Call the function, with the scenario's seed."""
     if ":" not in name:
-        raise UsageError(WHERE, f"is {show(name)}", "Write package.module:function")
+        raise UsageError(WHERE, f"{show(name)} is not allowed", "Write package.module:function")
     function = NameLookup((), "", "package.module:function").find(name, WHERE)
     if not callable(function):
         raise UsageError(WHERE, f"{name} is a {type(function).__name__}", "Name a function")

@@ -1,4 +1,4 @@
-"""``flower``: what a Flower app learns, unmodified. See docs/how-to/flower.md."""
+"""The task ``flower``: an unmodified Flower app. See docs/how-to/flower.md."""
 
 from __future__ import annotations
 
@@ -21,41 +21,45 @@ from spyker.tasks.task import Task
 class Options:
     """The options of ``flower``."""
 
-    app: str = parameter("", "the ClientApp, as package.module:app")
+    app: str = parameter("", "ClientApp, as package.module:app")
     server: str | None = parameter(
-        None, "the ServerApp, for the first model and more; unset: the one that pyproject.toml names beside the app"
+        None, "ServerApp, for the initial model and configuration; unset: the one in the app's pyproject.toml"
     )
     model: str | None = parameter(
-        None, "package.module:function that returns the first model, in place of the ServerApp's"
+        None, "package.module:function that returns the initial model, in place of the ServerApp's"
     )
     run_config: str = parameter("", "changes of the app's run config, such as 'local-epochs=2 batch-size=16'")
-    node_config: str = parameter("", "more for the app's node config on this machine, such as 'data=\"/data/a.csv\"'")
+    node_config: str = parameter(
+        "", "additional entries of the app's node config on this machine, such as 'data=\"/data/a.csv\"'"
+    )
     rate_key: str | None = parameter(
-        None, "the key of the learning rate in the app's configuration; unset: lr, learning-rate or learning_rate"
+        None, "key of the learning rate in the app's configuration; unset: lr, learning-rate or learning_rate"
     )
     evaluate: str = parameter(
         "auto",
-        "who judges models: server (the ServerApp's evaluate_fn), clients (the ClientApp, on the data of each), none, "
-        "or auto, the first of these that there is",
+        "evaluation: server (the ServerApp's evaluate_fn), clients (the ClientApp, on each client's data), none, or "
+        "auto, the first of these that is available",
         choices=("auto", "server", "clients", "none"),
     )
-    evaluate_clients: int | None = parameter(None, "judge on the data of the first so many; unset: of all", at_least=1)
-    metric: str | None = parameter(None, "which of the numbers counts; unset: an accuracy, a loss, or the first")
-    higher_is_better: bool | None = parameter(None, "whether it does; unset: unless it is called a loss or an error")
+    evaluate_clients: int | None = parameter(None, "number of clients that evaluate; unset: all", at_least=1)
+    metric: str | None = parameter(None, "name of the metric; unset: an accuracy, a loss, or the first")
+    higher_is_better: bool | None = parameter(
+        None, "direction of the metric; unset: true, unless its name contains loss or error"
+    )
     examples_per_client: int = parameter(
-        1, "how much a client weighs before its first answer says how many examples it has", at_least=1
+        1, "weight of a client before its first update, which reports its number of examples", at_least=1
     )
 
 
 def check(options: Any) -> None:
-    """Refuse what cannot work before anything is begun."""
+    """Check the options."""
     if not options.app:
         raise UsageError("task.app", "is missing", "Name the ClientApp: --flower package.module:app")
     if ":" not in options.app:
-        raise UsageError("task.app", f"is {show(options.app)}", "Write package.module:app")
+        raise UsageError("task.app", f"{show(options.app)} is not allowed", "Write package.module:app")
     if find_spec("flwr") is None:
         raise UsageError(
-            "task.name", "is flower, and Flower is not installed", "Install it: pip install 'spyker-fl[flower]'"
+            "task.name", "flower is not allowed: Flower is not installed", "Install it: pip install 'spyker-fl[flower]'"
         )
     from spyker.flower.flower_task import find_app
 
@@ -63,7 +67,7 @@ def check(options: Any) -> None:
 
 
 def make(options: Any, clients: int, seed: int, training: Training) -> Task:
-    """The task for so many clients. How long and on what they train is the app's own affair."""
+    """Create the task. The app determines data, epochs and optimiser."""
     try:
         check(options)
         from spyker.flower.flower_task import make as make_task
@@ -76,7 +80,7 @@ def make(options: Any, clients: int, seed: int, training: Training) -> Task:
 
 
 def code_of(options: Any) -> str:
-    """A digest of the app's code, and of the file with its configuration."""
+    """Return a digest of the app's code and configuration."""
     project = find_project(options.app)
     text = "" if project.path is None else hashlib.sha256(project.path.read_bytes()).hexdigest()
     named = (options.app, options.server or project.server, options.model)

@@ -1,4 +1,4 @@
-"""Partitioners of Flower Datasets, to deal out data that Spyker has."""
+"""Partitioners of Flower Datasets for Spyker's data."""
 
 from __future__ import annotations
 
@@ -33,7 +33,9 @@ def parts(partitioner: Any, labels: npt.ArrayLike, clients: int) -> list[Indices
         dealt = [np.sort(np.asarray(partitioner.load_partition(k)[ROW], np.int64)) for k in range(clients)]
         count = partitioner.num_partitions
     except (KeyError, IndexError, ValueError, TypeError) as error:
-        raise UsageError(WHERE, f"{name} cannot deal this data out to {clients} clients ({error})", REMEDY) from None
+        raise UsageError(
+            WHERE, f"{name} cannot partition this data among {clients} clients ({error})", REMEDY
+        ) from None
     if count != clients:
         raise UsageError(WHERE, f"{name} makes {count} partitions for {clients} clients", REMEDY)
     for k, part in enumerate(dealt):
@@ -46,7 +48,7 @@ REMEDY = "Change its arguments, or the number of clients (--clients)"
 
 
 def named(text: str, clients: int, seed: int) -> Any:
-    """The partitioner of a text such as ``DirichletPartitioner(alpha=0.3)``.
+    """Return the partitioner of a string such as ``DirichletPartitioner(alpha=0.3)``.
 
     The number of partitions, the column of the labels and the seed are filled in.
     """
@@ -61,22 +63,22 @@ def named(text: str, clients: int, seed: int) -> Any:
     name, given = read(text)
     kinds = [each for each in offered.__all__ if each != "Partitioner"]
     if name not in kinds:
-        raise UsageError(WHERE, f"is {show(text)}", suggest(name, kinds, "There are"))
+        raise UsageError(WHERE, f"{show(text)} is not allowed", suggest(name, kinds, "There are"))
     kind = getattr(offered, name)
     known = inspect.signature(kind).parameters
     filled = {"num_partitions": clients, "partition_by": LABEL, "seed": seed} | given
     try:
         return kind(**{key: value for key, value in filled.items() if key in known or key in given})
     except (TypeError, ValueError) as error:
-        raise UsageError(WHERE, f"is {show(text)}, which is refused ({error})", "Mend its arguments") from None
+        raise UsageError(WHERE, f"{show(text)} is not allowed: {error}", "Fix its arguments") from None
 
 
 def read(text: str) -> tuple[str, dict[str, Any]]:
-    """A name and its keyword arguments."""
+    """Parse a name and its keyword arguments."""
     try:
         call = ast.parse(text if "(" in text else f"{text}()", mode="eval").body
         if not isinstance(call, ast.Call) or not isinstance(call.func, ast.Name) or call.args:
             raise ValueError
         return call.func.id, {str(each.arg): ast.literal_eval(each.value) for each in call.keywords}
     except (SyntaxError, ValueError):
-        raise UsageError(WHERE, f"is {show(text)}", "Write it as DirichletPartitioner(alpha=0.3)") from None
+        raise UsageError(WHERE, f"{show(text)} is not allowed", "Write it as DirichletPartitioner(alpha=0.3)") from None

@@ -65,7 +65,7 @@ def section(path: Path) -> Mapping[str, Any] | None:
     try:
         table: Any = tomllib.loads(path.read_text("utf-8"))
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
-        raise UsageError(str(path), f"cannot be read ({error})", "Mend it, as flwr run would ask you to") from None
+        raise UsageError(str(path), f"cannot be read ({error})", "Fix it, as flwr run would ask you to") from None
     for key in ("tool", "flwr", "app"):
         table = table.get(key) if isinstance(table, Mapping) else None
     return table if isinstance(table, Mapping) else None
@@ -95,5 +95,7 @@ def read_pairs(text: str, where: str) -> Config:
         return flat(tomllib.loads("\n".join(f"{key} = {value}" for key, value in pairs)))
     except ValueError:
         raise UsageError(
-            where, f"is {show(text)}", "Write key=value pairs with spaces between them, and texts in quotation marks"
+            where,
+            f"{show(text)} is not allowed",
+            "Write key=value pairs with spaces between them, and texts in quotation marks",
         ) from None

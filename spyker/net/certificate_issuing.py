@@ -43,9 +43,9 @@ def make_deployment(
     certificates are valid for so many days.
     """
     if servers < 1:
-        raise UsageError("--servers", f"is {servers}", "Give at least 1")
+        raise UsageError("--servers", f"{servers} is not allowed", "Give at least 1")
     if clients < 0:
-        raise UsageError("--clients", f"is {clients}", "Give 0 or more")
+        raise UsageError("--clients", f"{clients} is not allowed", "Give 0 or more")
     check_days(days)
     names = [hosts_of(server, hosts, servers) for server in range(servers)]  # checked before anything is removed
     clear(folder, overwrite=overwrite)
@@ -132,7 +132,7 @@ def write_server(folder: Path, server: int, authority: Authority, hosts: Sequenc
 def check_days(days: float) -> None:
     """For so many days a certificate can be valid."""
     if not 0 < days <= MOST_DAYS:
-        raise UsageError("--days", f"is {show(days)}", f"Give more than 0, and at most {MOST_DAYS:g}")
+        raise UsageError("--days", f"{show(days)} is not allowed", f"Give more than 0, and at most {MOST_DAYS:g}")
 
 
 def as_json(digests: Mapping[str, str]) -> str:
@@ -159,9 +159,9 @@ def hosts_of(server: int, hosts: Sequence[str], servers: int) -> list[str]:
     for host in hosts:
         number, equals, name = host.rpartition("=")
         if equals and not (number.isdecimal() and int(number) < servers):
-            raise UsageError("--host", f"is {show(host)}", f"Before = stands a server, 0 to {servers - 1}")
+            raise UsageError("--host", f"{show(host)} is not allowed", f"Before = stands a server, 0 to {servers - 1}")
         if not is_host(name):
-            raise UsageError("--host", f"is {show(host)}", "Write a DNS name or an address, without a port")
+            raise UsageError("--host", f"{show(host)} is not allowed", "Write a DNS name or an address, without a port")
         if not equals or int(number) == server:
             own.append(name)
     return own

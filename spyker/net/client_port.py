@@ -40,7 +40,7 @@ class ClientLimits:
 
     stall: float = 30.0
     """Who reads or writes nothing for so many seconds is disconnected."""
-    slowest_mbit: float = 0.5
+    min_mbit: float = 0.5
     """And who takes longer for a model than at this rate."""
     max_norm: float | None = None
     """Models whose norm exceeds this are refused."""
@@ -129,7 +129,7 @@ class ClientPort:
             for session in list(self.live):
                 complaint = session.stalled(now, stall)
                 if complaint is not None:
-                    self.driver.metrics.refused("stalled")
+                    self.driver.metrics.rejected("stalled")
                     self.driver.limited_log.say(
                         "warning", "stalled", complaint, session.client, client=session.client, detail=complaint
                     )
@@ -212,7 +212,7 @@ class ClientSession:
             if since is not None and since < now - stall:
                 return "nothing was read or written for too long"
         if self._reading_since is not None and now > self._read_by:
-            return "a model arrived more slowly than slowest-mbit allows"
+            return "a model arrived more slowly than min-mbit allows"
         return None
 
     async def run(self) -> None:
@@ -275,7 +275,7 @@ class ClientSession:
         await buffers.turn()
         try:
             self._reading_since = time.monotonic()
-            self._read_by = self._reading_since + limits.stall + incoming.bytes * 8 / (limits.slowest_mbit * 1e6)
+            self._read_by = self._reading_since + limits.stall + incoming.bytes * 8 / (limits.min_mbit * 1e6)
             message, size = await incoming.later(
                 read, buffers.vector, limits.max_norm, age=token.age, version=token.version
             )

@@ -120,7 +120,7 @@ class Driver(NodeDriver):
         self.recorder.restore(checkpoint.numbers["recorder"])
         lost = self.recorder.resume(version)
         self.metrics.lost(lost)
-        self.log.info("resumed", checkpoint=checkpoint.number, version=version, age=age, lost=lost)
+        self.log.info("server-resumed", checkpoint=checkpoint.number, version=version, age=age, lost_updates=lost)
         self.started.set()
         self.go_on()
 
@@ -238,17 +238,17 @@ class Driver(NodeDriver):
         match fact:
             case PeerSuspected() | PeerTrusted():
                 self.log.warning(fact.kind, peer=fact.peer)
-            case ClientQuarantined(client=client, why=why, seconds=seconds):
-                self.log.warning("quarantined", client=client, why=why, seconds=seconds)
-            case RateHalved(far=far, rate=rate):
-                self.log.warning("rate-halved", far=far, rate=rate)
+            case ClientQuarantined(client=client, reason=reason, seconds=seconds):
+                self.log.warning(fact.kind, client=client, reason=reason, seconds=seconds)
+            case RateHalved(norm=norm, rate=rate):
+                self.log.warning(fact.kind, norm=norm, rate=rate)
             case ModelRestored(norm=norm, good_norm=good_norm, gain=gain):
-                self.log.warning("restored", norm=norm, good_norm=good_norm, gain=gain)
+                self.log.warning(fact.kind, norm=norm, good_norm=good_norm, gain=gain)
 
     def refused(self, client: int | None, rejection: Rejection) -> None:
         """Log and count a rejection."""
-        self.metrics.refused(rejection.reason)
-        self.limited_log.say("warning", "refused", rejection.reason, client, client=client, detail=str(rejection))
+        self.metrics.rejected(rejection.reason)
+        self.limited_log.say("warning", "rejected", rejection.reason, client, client=client, detail=str(rejection))
 
     def start_timer(self, timer: str, seconds: float) -> None:
         """Start or restart a timer."""

@@ -88,7 +88,7 @@ class LocalCluster:
                 certificate=f"../certs/server-{i}/{CERTIFICATE}",
                 key=f"../certs/server-{i}/{KEY}",
                 credentials=f"../certs/{CLIENTS}",
-                wait_for=len(self.places.clients_of(i)),
+                min_clients=len(self.places.clients_of(i)),
                 duration=duration,
             )
             write_config(mine / "config.toml", "../scenario.toml", replace(section, **deploy))

@@ -40,30 +40,33 @@ from spyker.records.run_warnings import COLLAPSED, NO_PROGRESS, NO_UPDATES
 STALENESS = (0, 1, 2, 5, 10, 20, 50, 100, 200, 500, 1000)
 SECONDS = (0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1, 3, 10, 30, 100)
 GAUGES = {
-    "age": "how much training the model embodies",
-    "version": "client updates in the model",
-    "score": "what the last evaluation of the model gave; not a number before the first",
-    "queue_length": "messages that waited or were in service at the last update",
+    "age": "age of the model: the amount of training in it",
+    "version": "number of client updates in the model",
+    "score": "score of the last evaluation; NaN before the first",
+    "queue_length": "messages queued or in service at the last update",
     "connected_clients": "clients connected now",
     "token_held": "1 on the server that holds the token",
-    "saved_version": "the version that the last checkpoint holds",
+    "saved_version": "model version in the last checkpoint",
 }
 COUNTERS = {
     "updates": "client updates applied",
     "merges": "models of other servers merged",
     "synchronisations": "synchronisations started by this server",
-    "rounds": "rounds of a server, an edge or a cloud, or steps of a buffer",
-    "dropped_facts": "facts that the record has no room for, or that the disk would not take",
-    "shortened_answers": "answers of clients that went too far and counted only up to the limit",
-    "refused_answers": "answers of clients that went beyond all measure",
-    "quarantines": "clients left out for a while because their answers were too far or contrary",
-    "lost_updates": "updates that were applied, not saved, and lost in a crash",
+    "rounds": "rounds ended by a server, an edge or the cloud, or buffer flushes",
+    "dropped_facts": "facts missing from the run record: rotated out, or the disk was full",
+    "clipped_updates": "client updates whose norm was clipped",
+    "rejected_updates": "client updates rejected because of their norm",
+    "quarantines": "clients quarantined because of rejected or sign-flipped updates",
+    "lost_updates": "updates applied after the last checkpoint and lost in a crash",
 }
 HISTOGRAMS = {
-    "staleness": ("by how much updates were too old", STALENESS),
-    "synchronisation_seconds": ("from a start here to the last merge, or until the token is passed on", SECONDS),
-    "round_seconds": ("from one round's end to the next", SECONDS),
-    "checkpoint_seconds": ("how long a checkpoint took", SECONDS),
+    "staleness": ("staleness of client updates", STALENESS),
+    "synchronisation_seconds": (
+        "duration of synchronisations started here: until the last merge or until the token is passed on",
+        SECONDS,
+    ),
+    "round_seconds": ("duration of rounds", SECONDS),
+    "checkpoint_seconds": ("duration of checkpoint writes", SECONDS),
 }
 
 
@@ -98,11 +101,11 @@ class Metrics:
             for way in ("sent", "received")
         }
         self._carried: dict[tuple[str, str], list[Counter]] = {}
-        self._refusals = Counter(
-            "spyker_refusals", "messages and connections refused", ["server", "reason"], registry=registry
+        self._rejections = Counter(
+            "spyker_rejections", "rejected messages and connections", ["server", "reason"], registry=registry
         )
         self._warnings = Gauge(
-            "spyker_learning_warnings", "1 while something keeps the server from learning", kinds, registry=registry
+            "spyker_learning_warnings", "1 while the server has this learning warning", kinds, registry=registry
         )
         self.learning(frozenset())
 
@@ -123,9 +126,9 @@ class Metrics:
                 if not self._holds_token:  # a holder's synchronisation ends when it passes the token on
                     self._sync_ended()
             case UpdateClipped():
-                self._counters["shortened_answers"].inc()
+                self._counters["clipped_updates"].inc()
             case UpdateRejected():
-                self._counters["refused_answers"].inc()
+                self._counters["rejected_updates"].inc()
             case ClientQuarantined():
                 self._counters["quarantines"].inc()
             case SyncStarted() | EarlySyncStarted():
@@ -161,9 +164,9 @@ class Metrics:
         messages.inc()
         size.inc(nbytes)
 
-    def refused(self, reason: str) -> None:
-        """Something was refused. Reasons are few and our own words, never what a stranger sent."""
-        self._refusals.labels(self._server, reason).inc()
+    def rejected(self, reason: str) -> None:
+        """Count a rejection. ``reason`` is one of a small fixed set, never text from the network."""
+        self._rejections.labels(self._server, reason).inc()
 
     def learning(self, warned: frozenset[str]) -> None:
         """Warnings of these kinds hold now, and no others."""

@@ -62,7 +62,7 @@ class PeerPort:
                 if self._present.get(j) is asyncio.current_task():
                     del self._present[j]
         except Rejection as rejection:
-            self.driver.metrics.refused(rejection.reason)
+            self.driver.metrics.rejected(rejection.reason)
             self.driver.limited_log.say(
                 "warning", "peer-refused", rejection.reason, str(rejection), detail=str(rejection)
             )

@@ -26,75 +26,91 @@ from spyker.tasks.task import Task
 class DeploymentOptions:
     """The keys of ``[deploy]``."""
 
-    server: int = parameter(0, "which server this is; HierFAVG's cloud comes after the last region's", at_least=0)
-    listen_clients: str = parameter("127.0.0.1:7000", "host:port where clients come in")
-    listen_peers: str = parameter("127.0.0.1:7100", "host:port where other servers come in")
-    peers: tuple[str, ...] = parameter(
-        (), "host:port of every server for the others, by number; the same list everywhere"
+    server: int = parameter(
+        0, "number of this server; HierFAVG's cloud has the number after the last region's server", at_least=0
     )
-    ca: str = parameter("ca.pem", "the certificate authority of this deployment")
-    certificate: str = parameter("cert.pem", "this server's certificate")
-    key: str = parameter("key.pem", "its private key")
-    credentials: str = parameter("clients.json", "digests of the clients' credentials")
+    listen_clients: str = parameter("127.0.0.1:7000", "host:port that clients connect to")
+    listen_peers: str = parameter("127.0.0.1:7100", "host:port that other servers connect to")
+    peers: tuple[str, ...] = parameter(
+        (), "host:port of every server, in the order of their numbers; the same list on all servers"
+    )
+    ca: str = parameter("ca.pem", "file with the certificate of the deployment's certificate authority")
+    certificate: str = parameter("cert.pem", "file with this server's certificate")
+    key: str = parameter("key.pem", "file with this server's private key")
+    credentials: str = parameter("clients.json", "file with the digests of the clients' credentials")
     state: str = parameter("state", "folder for checkpoints and the server's secret")
     record: str = parameter("record", "folder for the run record")
     record_mb: float = parameter(
-        2048.0, "the record takes no more disk than this; what is older goes, but for its beginning", at_least=1
+        2048.0, "maximum size of the run record in MB; older facts are deleted, except the first", at_least=1
     )
     event_log: str | None = parameter(
         None, "folder for logs of all events, from which spyker replay rebuilds the state; unset: none"
     )
-    event_log_mb: float = parameter(256.0, "an event log ends when it is this large", at_least=1)
-    checkpoint_updates: int = parameter(100, "save after so many updates", at_least=1)
-    checkpoint_seconds: float = parameter(30.0, "and after so many seconds, if anything happened", above=0)
-    keep: int = parameter(3, "how many checkpoints are kept", at_least=1)
-    keep_hourly: int = parameter(24, "and one of each of so many hours before them", at_least=0)
-    wait_for: int | None = parameter(
+    event_log_mb: float = parameter(256.0, "maximum size of an event log in MB", at_least=1)
+    checkpoint_updates: int = parameter(100, "write a checkpoint after this number of updates", at_least=1)
+    checkpoint_seconds: float = parameter(
+        30.0, "write a checkpoint after this number of seconds if the state changed", above=0
+    )
+    checkpoints: int = parameter(3, "number of latest checkpoints to keep", at_least=1)
+    hourly_checkpoints: int = parameter(24, "number of older checkpoints to keep, one per hour", at_least=0)
+    min_clients: int | None = parameter(
         None,
-        "begin with so many clients; unset: 1, or all of the region where everybody waits for everybody",
+        "start when this number of clients is connected; unset: 1, or all of the region if the algorithm needs them",
         at_least=0,
     )
-    join_timeout: float = parameter(60.0, "begin after so many seconds with those who are there", at_least=0)
-    client_timeout: float = parameter(60.0, "a client that stays away for so many seconds has left", above=0)
-    stall_timeout: float = parameter(30.0, "who reads or writes nothing for so many seconds is disconnected", above=0)
-    slowest_mbit: float = parameter(0.5, "and who takes longer for a model than at this rate, in Mbit/s", above=0)
-    beat: float = parameter(1.0, "seconds between two signs of life to the other servers", above=0)
+    join_timeout: float = parameter(
+        60.0, "start after this number of seconds with the clients that are connected", at_least=0
+    )
+    client_timeout: float = parameter(
+        60.0, "treat a client as departed after it was disconnected for this number of seconds", above=0
+    )
+    stall_timeout: float = parameter(
+        30.0, "disconnect a client that reads or writes nothing for this number of seconds", above=0
+    )
+    min_mbit: float = parameter(
+        0.5, "disconnect a client that transfers a model more slowly than this rate in Mbit/s", above=0
+    )
+    heartbeat: float = parameter(1.0, "seconds between heartbeats to other servers", above=0)
     suspect_after: float = parameter(
-        5.0, "go on without a server that has listened to nothing for so many seconds", above=0
+        5.0, "suspect a server that acknowledged nothing for this number of seconds", above=0
     )
-    renew_after: float = parameter(10.0, "vote for a new token when nobody has had it for so many seconds", above=0)
-    forget_after: float | None = parameter(
-        None, "vote to remove a server that was silent for so many seconds; unset: never", above=0
+    renew_token_after: float = parameter(
+        10.0, "vote for a new token when no server has held it for this number of seconds", above=0
     )
-    region: str | None = parameter(None, "the region of a server that the scenario does not have")
-    keepalive: float = parameter(10.0, "seconds between pings; half of it without an answer ends a connection", above=0)
-    receive_memory_mb: float = parameter(2048.0, "models on their way in may take so much memory together", above=0)
+    remove_after: float | None = parameter(
+        None, "vote to remove a server that was silent for this number of seconds; unset: never", above=0
+    )
+    region: str | None = parameter(None, "region of a server that is not in the scenario")
+    keepalive: float = parameter(
+        10.0, "seconds between pings; a connection ends after half of it without an answer", above=0
+    )
+    receive_memory_mb: float = parameter(2048.0, "memory limit for incoming models, in MB", above=0)
     max_connections: int | None = parameter(
-        None, "so many connections at a time at the port for clients; unset: 64, and 4 per client", at_least=1
+        None, "maximum number of simultaneous client connections; unset: 64 plus 4 per client", at_least=1
     )
     client_window_kb: int = parameter(
         1024,
-        "what is taken in of a stream before it is read; more is faster from afar, also for strangers",
+        "flow-control window of a client's stream in KiB; a larger window is faster over long distances",
         at_least=64,
     )
-    max_norm: float | None = parameter(None, "refuse models whose norm exceeds this", above=0)
+    max_norm: float | None = parameter(None, "reject updates whose norm exceeds this; unset: no limit", above=0)
     max_client_data: int | None = parameter(
-        None, "refuse clients that claim more data points than this; unset: 2**31", at_least=1
+        None, "reject clients that report more data points than this; unset: 2**31", at_least=1
     )
-    metrics: str | None = parameter(None, "host:port where Prometheus may ask; unset: nowhere")
-    duration: float | None = parameter(None, "stop after so many seconds; unset: never", above=0)
+    metrics: str | None = parameter(None, "host:port of the Prometheus endpoint; unset: none")
+    duration: float | None = parameter(None, "stop after this number of seconds; unset: never", above=0)
 
 
 @dataclass(frozen=True, slots=True)
 class ServerConfig:
-    """Everything that a server process is told."""
+    """The configuration of a server process."""
 
     scenario: Scenario
     deploy: DeploymentOptions
     folder: Path
 
     def path(self, name: str) -> Path:
-        """A file or folder that the configuration names."""
+        """Resolve a file or folder name relative to the configuration file."""
         return self.folder / name
 
 
@@ -105,7 +121,7 @@ def load_config(path: Path) -> ServerConfig:
     except OSError as error:
         raise UsageError(str(path), f"cannot be read ({error.strerror})", "Name an existing TOML file") from None
     except (UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
-        raise UsageError(str(path), f"is not valid TOML: {error}", "Mend that line") from None
+        raise UsageError(str(path), f"is not valid TOML: {error}", "Fix that line") from None
     refuse_unknown(table, ("scenario", "deploy"), "")
     name = table.get("scenario")
     file = None if name is None else path.parent / convert(name, str, Rule(""), "scenario")
@@ -115,27 +131,29 @@ def load_config(path: Path) -> ServerConfig:
 
 
 def check(config: ServerConfig) -> ServerConfig:
-    """Refuse what cannot work before anything is begun."""
+    """Check that the values fit together; raise a ``UsageError`` if they do not."""
     scenario, deploy = config.scenario, config.deploy
     servers = len(scenario.placement().servers)
     if deploy.server >= servers and deploy.region is None:
         raise UsageError(
             "deploy.server",
-            f"is {deploy.server}",
+            f"{deploy.server} is not allowed",
             f"{scenario.chosen.title} has servers 0 to {servers - 1} here; for one more, name its deploy.region",
         )
     if servers > 1 and len(deploy.peers) < servers:
         raise UsageError(
             "deploy.peers", f"has {len(deploy.peers)} entries for {servers} servers", "Give one host:port per server"
         )
-    if deploy.suspect_after < 2 * deploy.beat:
+    if deploy.suspect_after < 2 * deploy.heartbeat:
         raise UsageError(
-            "deploy.suspect-after", f"is {deploy.suspect_after}", f"Give at least two beats: {2 * deploy.beat}"
+            "deploy.suspect-after",
+            f"{deploy.suspect_after} is not allowed",
+            f"Give at least twice deploy.heartbeat: {2 * deploy.heartbeat}",
         )
     for j, address in enumerate(deploy.peers):
         if address in deploy.peers[:j]:
             other = deploy.peers.index(address)
-            raise UsageError("deploy.peers", f"gives servers {other} and {j} one address, {address}", "Mend one")
+            raise UsageError("deploy.peers", f"gives servers {other} and {j} one address, {address}", "Fix one of them")
     for key in ("listen_clients", "listen_peers", "peers", "metrics"):
         value = getattr(deploy, key)
         for address in (value,) if isinstance(value, str) else value or ():
@@ -144,34 +162,35 @@ def check(config: ServerConfig) -> ServerConfig:
 
 
 def check_address(address: str, where: str) -> str:
-    """``host:port``, or an error."""
+    """Check that ``address`` is ``host:port`` and return it."""
     host, colon, port = address.rpartition(":")
     if not host or not colon or not port.isdigit() or int(port) > 65535:
-        raise UsageError(where, f"is {to_toml(address)}", 'Write "host:port", such as "127.0.0.1:7000"')
+        raise UsageError(where, f"{to_toml(address)} is not allowed", 'Write "host:port", such as "127.0.0.1:7000"')
     return address
 
 
 def check_insecure(config: ServerConfig) -> None:
-    """Plaintext never leaves this machine."""
+    """Raise a ``UsageError`` unless all addresses are local: plaintext is never sent to other machines."""
     deploy = config.deploy
     refuse_remote([deploy.listen_clients, deploy.listen_peers, *deploy.peers])
 
 
-def wait_for(config: ServerConfig) -> int:
-    """With how many clients this server begins."""
+def min_clients(config: ServerConfig) -> int:
+    """Return the number of connected clients that this server waits for before it starts."""
     deploy, scenario = config.deploy, config.scenario
     placed = scenario.placement()
     if deploy.server >= len(placed.servers):
-        return 0  # it was added, and begins with what it is given
+        return 0  # a server that was added starts from another server's state
     everybody = len(placed.clients_of(deploy.server))
-    if deploy.wait_for is not None:
-        return deploy.wait_for if everybody else 0
+    if deploy.min_clients is not None:
+        return deploy.min_clients if everybody else 0
     return everybody if scenario.chosen.waits_for_all_clients else min(1, everybody)
 
 
 def connections(config: ServerConfig) -> tuple[int, int]:
-    """How many connections each port takes at a time: that for clients, and that for servers. Some are on their way
-    out while the same ones come back, and some are only asking how this server is.
+    """Return the maximum number of connections at the ports for clients and for servers.
+
+    The limits leave room for reconnections, while the old connection still closes, and for status requests.
     """
     scenario = config.scenario
     return (
@@ -181,19 +200,19 @@ def connections(config: ServerConfig) -> tuple[int, int]:
 
 
 def write_config(path: Path, scenario_file: str, deploy: DeploymentOptions) -> None:
-    """A configuration that reads back as the same, every key explained."""
+    """Write a configuration file, with a comment for every key."""
     path.write_text(f"scenario = {to_toml(scenario_file)}\n\n[deploy]\n{write(deploy, comments=True)}", "utf-8")
 
 
 def layout_numbers(task: Task) -> dict[str, Any]:
-    """The names and shapes of the parts of a task's weight vector, and their digest, as a checkpoint holds them."""
+    """Return the names and shapes in a task's weight vector and their digest, as stored in a checkpoint."""
     layout = layout_of(task)
     parts = {"names": list(layout.names), "shapes": [list(shape) for shape in layout.shapes]}
     return parts | {"digest": layout_digest(task).hex()}
 
 
 def learning_digest(scenario: Scenario) -> bytes:
-    """What a client and its server must agree on. How fast a client is, and what computes there, is its own affair."""
+    """Return a digest of the settings that a client and its server must share; speed and hardware are excluded."""
     training = asdict(replace(scenario.training, delay_ms=(), device="cpu"))
     training = {key: value for key, value in training.items() if key != "kernel" and value is not None}
     options = scenario.task.options
@@ -204,10 +223,10 @@ def learning_digest(scenario: Scenario) -> bytes:
 
 
 def deployment_digest(scenario: Scenario) -> bytes:
-    """What servers must agree on."""
+    """Return a digest of the settings that all servers must share."""
     return digest([learning_digest(scenario).hex(), scenario.algorithm, asdict(scenario.parameters)])
 
 
 def digest(value: object) -> bytes:
-    """A digest of anything that JSON can hold."""
+    """Return the digest of a JSON value."""
     return hashlib.sha256(json.dumps(value, sort_keys=True).encode()).digest()

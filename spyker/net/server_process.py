@@ -47,7 +47,7 @@ from spyker.net.server_config import (
     deployment_digest,
     layout_numbers,
     learning_digest,
-    wait_for,
+    min_clients,
 )
 from spyker.net.state_folder import RestartAsNewMember, open_state
 from spyker.node.control_messages import ProcessIncarnation
@@ -81,7 +81,7 @@ def serve(
     resume: bool,
     insecure: bool,
     join: bool = False,
-    from_model: InitialModelFile | None = None,
+    initial_model: InitialModelFile | None = None,
 ) -> None:
     """Be a server until somebody ends it, or its time is up; ``join``: one that is new among others.
 
@@ -96,11 +96,13 @@ def serve(
     while True:
         process = None
         try:
-            process = ServerProcess(config, resume=resume, insecure=insecure, join=join, log=log, from_model=from_model)
+            process = ServerProcess(
+                config, resume=resume, insecure=insecure, join=join, log=log, initial_model=initial_model
+            )
             asyncio.run(process.run())
             return
         except RestartAsNewMember as why:
-            log.warning("begins-anew", why=str(why))
+            log.warning("reset", reason=str(why))
             if process is not None:
                 process.checkpoints.close()
             begin_anew(config.path(config.deploy.state))
@@ -118,7 +120,7 @@ class ServerProcess:
         insecure: bool,
         join: bool = False,
         log: JsonLog | None = None,
-        from_model: InitialModelFile | None = None,
+        initial_model: InitialModelFile | None = None,
     ) -> None:
         self.config, self.insecure = config, insecure
         scenario, deploy = config.scenario, config.deploy
@@ -135,7 +137,7 @@ class ServerProcess:
         keep_memory()
         share_memory()
         self.task = task_spec(scenario).make()
-        self.initial_model = None if from_model is None else from_model.fit(layout_of(self.task))
+        self.initial_model = None if initial_model is None else initial_model.fit(layout_of(self.task))
         single_threaded()
         gc.freeze()  # what is here stays, and need not be looked through time and again
         self.metrics = Metrics(deploy.server, scenario.algorithm)
@@ -218,7 +220,7 @@ class ServerProcess:
             finished = self.finished and not driver.failed.done() and not driver.stopped.done()
             if driver.stopped.done() and not driver.failed.done():
                 order = driver.stopped.result()
-                self.log.error("must-stop", why=order.why, anew=order.anew)
+                self.log.error("must-stop", reason=order.why, reset=order.anew)
                 raise RestartAsNewMember(order.why) if order.anew else FencedError(order.why)
             if not driver.failed.done():
                 await self._drain(finished=finished)
@@ -260,8 +262,8 @@ class ServerProcess:
                 self.task.mix,
                 lambda vector: models.vector() if vector.size == parameters else np.empty_like(vector),
                 clock.handling,
-                scenario.bounds.on(deployed=True),
-                self.task.statistics,
+                scenario.robust.on(deployed=True),
+                self.task.buffers,
             )
             return scenario.chosen.build(deploy.server, setup, roster)
 
@@ -271,12 +273,12 @@ class ServerProcess:
             learning=learning_digest(scenario),
             deployment=deployment_digest(scenario),
             lineage=self.identity.lineage,
-            wait_for=wait_for(config),
+            wait_for=min_clients(config),
             join_timeout=deploy.join_timeout,
             client_timeout=deploy.client_timeout,
             checkpoint_updates=deploy.checkpoint_updates,
             checkpoint_seconds=deploy.checkpoint_seconds,
-            beat=deploy.beat,
+            beat=deploy.heartbeat,
             most_data=min(deploy.max_client_data or MOST_DATA, MOST_DATA),
         )
         task_tokens = TaskTokens(bytes.fromhex(self.identity.secret), self.identity.incarnation)
@@ -288,8 +290,8 @@ class ServerProcess:
             former=self.identity.former,
             new=self._new,
             suspect_after=deploy.suspect_after,
-            renew_after=deploy.renew_after,
-            forget_after=deploy.forget_after,
+            renew_after=deploy.renew_token_after,
+            forget_after=deploy.remove_after,
         )
         event_log = self._begin_event_log(membership, options, clock(), initial[0])
         return Driver(
@@ -359,7 +361,7 @@ class ServerProcess:
             mine = grpc.ssl_server_credentials([chain])
             theirs = grpc.ssl_server_credentials([chain], root_certificates=authority, require_client_auth=True)
             self._credentials = grpc.ssl_channel_credentials(authority, *chain)
-        limits = ClientLimits(deploy.stall_timeout, deploy.slowest_mbit, deploy.max_norm)
+        limits = ClientLimits(deploy.stall_timeout, deploy.min_mbit, deploy.max_norm)
         self.port = ClientPort(self.driver, self.sizes, scenario.chosen.answers, credentials, limits)
         self.health = Health()
         from_clients, from_peers = connections(config)
@@ -382,7 +384,7 @@ class ServerProcess:
 
     def _may_say(self, sender: int, receiver: int) -> tuple[type[PeerMessage], ...]:
         chosen = self.config.scenario.chosen
-        return (*chosen.between(sender, receiver, self.sizes.servers), chosen.gift)
+        return (*chosen.between(sender, receiver, self.sizes.servers), chosen.bootstrap)
 
     def _address(self, view: View, j: int) -> str | None:
         """Where another server is reached: where the list of servers says, or this machine's configuration."""
@@ -438,7 +440,7 @@ class ServerProcess:
         await self.driver.started.wait()
         assert self.initial_model is not None
         self.recorder.fact(self.initial_model.fact, 0)
-        self.log.info("begun", model=self.initial_model.fact.model, sha256=self.initial_model.fact.sha256)
+        self.log.info("initial-model", model=self.initial_model.fact.model, sha256=self.initial_model.fact.sha256)
 
     async def _note_loss(self) -> None:
         """A server that was to be resumed and had saved nothing has lost all that it had applied."""
@@ -446,7 +448,7 @@ class ServerProcess:
             await self.driver.started.wait()
             lost = self.recorder.resume(0)
             self.metrics.lost(lost)
-            self.log.info("resumed", checkpoint=None, version=0, lost=lost)
+            self.log.info("server-resumed", checkpoint=None, version=0, lost_updates=lost)
 
     async def _evaluate_regularly(self) -> None:
         """Judge the model at fixed times; a time that comes while another evaluation is under way is left out."""

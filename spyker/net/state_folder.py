@@ -33,7 +33,7 @@ def open_state(config: ServerConfig, *, resume: bool, alone: bool) -> OpenedStat
     """What a server may go on from. Otherwise nothing is changed, and nobody is kept from the folder."""
     deploy, folder = config.deploy, config.path(config.deploy.state)
     try:
-        checkpoints = Checkpoints(folder, deploy.keep, deploy.keep_hourly)
+        checkpoints = Checkpoints(folder, deploy.checkpoints, deploy.hourly_checkpoints)
         try:
             return OpenedState(checkpoints, *_found(checkpoints, deploy.server, resume=resume, alone=alone))
         except BaseException:

@@ -86,7 +86,7 @@ class NodePeers:
             leads = bootstrap is None and view.leader == self._id
             actions += server.reform(view.epoch, view.ring, leads=leads)
         if bootstrap is not None:
-            server.take_over(bootstrap)
+            server.bootstrap_from(bootstrap)
         if self.membership.suspected:
             self._suspected = self.membership.suspected
             actions += [RecordFact(PeerSuspected(self._id, j)) for j in sorted(self._suspected)]
@@ -280,7 +280,7 @@ class NodePeers:
             return lambda: server.suspect(suspected)
         if change == GIFT:
             requests, self._requests = sorted(self._requests), set()
-            return lambda: [ToServer(j, server.handover()) for j in requests]
+            return lambda: [ToServer(j, server.bootstrap_state()) for j in requests]
         if view.epoch == server.epoch or self._id not in view.members:
             return list
         started = RecordFact(EpochStarted(self._id, view.epoch, list(view.members)))

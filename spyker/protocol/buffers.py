@@ -1,8 +1,7 @@
-"""Numbers of a model that no gradient moves: statistics of the data, such as the means and variances of BatchNorm.
+"""Buffers: the numbers of a model that no gradient moves, such as the running means and variances of BatchNorm.
 
-They stand at the end of the vector. To add up how far they went, with momentum or a gain, would carry them to where no
-data ever was, such as a variance below zero. So servers that do that with weights do no more with statistics than to
-average them.
+Buffers stand at the end of the weight vector. Momentum or a gain would extrapolate them to values that no data
+produced, such as a negative variance. Algorithms that extrapolate therefore only average buffers.
 """
 
 from __future__ import annotations
@@ -10,24 +9,24 @@ from __future__ import annotations
 from spyker.vectors import Vector
 
 
-def weights_alone(vector: Vector, statistics: int) -> Vector:
-    """A view of what is no statistic."""
-    return vector[: vector.size - statistics]
+def parameters_only(vector: Vector, buffers: int) -> Vector:
+    """Return a view of ``vector`` without its last ``buffers`` numbers."""
+    return vector[: vector.size - buffers]
 
 
-def without_statistics(step: Vector, statistics: int) -> Vector:
-    """A step that leaves them where they are."""
-    if not statistics:
+def without_buffers(step: Vector, buffers: int) -> Vector:
+    """Return ``step`` with zeros for the buffers, so that adding it leaves them unchanged."""
+    if not buffers:
         return step
     rest = step.copy()
-    rest[-statistics:] = 0
+    rest[-buffers:] = 0
     return rest
 
 
-def statistics_once(step: Vector, statistics: int, gain: float) -> Vector:
-    """A step that moves them just as far as it says when it is made with a gain."""
-    if not statistics or gain == 1:
+def buffers_once(step: Vector, buffers: int, gain: float) -> Vector:
+    """Return ``step`` with its buffers divided by ``gain``, so that ``gain * step`` moves them exactly once."""
+    if not buffers or gain == 1:
         return step
     same = step.copy()
-    same[-statistics:] /= gain
+    same[-buffers:] /= gain
     return same

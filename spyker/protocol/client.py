@@ -1,4 +1,4 @@
-"""Algorithm 1 of the paper, the client's side; and the client of algorithms that add up how far trainings went."""
+"""Clients: Algorithm 1 of the paper, and the variant that sends differences instead of models."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from spyker.vectors import Vector
 
 
 class Client:
-    """Client C_k: trains what its server sends and answers with the result."""
+    """Client C_k: trains each model that its server sends and returns the result."""
 
     __slots__ = ("id", "received", "server", "step")
     receives: ClassVar[tuple[type[ServerMessage], ...]] = (Model,)
-    """What a server may say to one."""
+    """Message classes that the client accepts."""
     difference: ClassVar[bool] = False
-    """Whether it answers with how far its training went, in place of a model."""
+    """Whether updates are differences from the received model instead of models."""
 
     def __init__(self, id: int, server: int) -> None:
         self.id = id
@@ -37,14 +37,14 @@ class Client:
         """The end of LocalTraining: send (W_k, A_i) to server S_i."""
         received, self.received = self.received, None
         if received is None:
-            raise RuntimeError(f"client {self.id} finished a training that it had not begun")
+            raise RuntimeError(f"client {self.id}: trained() was called without a model")
         return [ToServer(self.server, Update(weights, received.age, received.version, examples, metrics))]
 
 
 class DeltaClient(Client):
-    """A client that answers with the difference between what it trained and what it was given.
+    """A client that sends the difference between the trained and the received model.
 
-    So its server need not remember what it gave to whom, and adds the answer to whatever its model has become.
+    Its server need not store the model of each task: it adds the difference to its current model.
     """
 
     __slots__ = ()

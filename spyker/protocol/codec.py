@@ -1,17 +1,17 @@
-"""What a message's declaration says: how it becomes numbers and arrays, how large it is, and what a border refuses.
+"""Message codec: encoding, size and validation of a message, derived from its dataclass declaration.
 
-A field is a number, a truth value, a text, a table of numbers by name, a tuple of numbers, or an array. Types say
-which, and marks in ``Annotated`` say what makes sense:
+A field is a number, a boolean, a string, a mapping from names to numbers, a tuple of numbers, or an array. Its type
+says which; marks in ``Annotated`` constrain the values:
 
 - ``weights: Vector`` is a float32 array as long as the model; ``Annotated[npt.NDArray[np.uint8], MaxLength(1000)]`` an
   array of bytes of any length up to 1,000, and ``MaxLength(None)`` one up to the model's length. A message may have
   several.
-- ``msgspec.Meta(ge=0, lt=10)`` bounds a number, or each number of a tuple. Whatever it says, numbers are finite.
-- ``PER_SERVER`` is a tuple with one entry for each server that has clients; how many these are may change.
-- ``ECHOED`` is a field of a client's message that repeats what the server said; the server's driver knows it.
-- ``| None`` is a field that may be missing.
+- ``msgspec.Meta(ge=0, lt=10)`` bounds a number, or each number of a tuple. Numbers are always finite.
+- ``PER_SERVER`` marks a tuple with one entry per server that has clients. Their number may change.
+- ``ECHOED`` marks a field of a client message that repeats a value of the task; the server's driver knows it.
+- ``| None`` marks an optional field.
 
-All but the arrays is JSON, which msgspec reads and checks.
+Everything except arrays is JSON, which msgspec parses and validates.
 """
 
 from __future__ import annotations
@@ -42,31 +42,31 @@ PLAIN = (int, float, bool)
 
 @dataclass(frozen=True, slots=True)
 class MaxLength:
-    """An array of any length up to so many entries; ``None``: up to as many as the model has."""
+    """Mark of an array with at most ``count`` entries; ``None``: at most as many as the model has."""
 
     count: int | None
 
 
 class FieldMark:
-    """Something that a field is."""
+    """A mark of a field."""
 
 
 PER_SERVER, ECHOED = FieldMark(), FieldMark()
 
 
 class MalformedMessage(ValueError):  # noqa: N818 - the sender's fault, not ours
-    """Not a message of the kind that it claims to be."""
+    """The content does not match the declared message kind."""
 
 
 class Sizes(NamedTuple):
-    """What the lengths of arrays and tuples follow from."""
+    """Numbers that determine the lengths of arrays and tuples."""
 
     parameters: int
     servers: int
 
 
 class ArraySpec(NamedTuple):
-    """An array of a message."""
+    """The declaration of an array field."""
 
     name: str
     dtype: np.dtype[Any]
@@ -74,34 +74,34 @@ class ArraySpec(NamedTuple):
     """None: exactly as long as the model."""
 
     def length(self, claimed: int | None, sizes: Sizes) -> int:
-        """How long it is, if it may be that long."""
+        """Return the array's length; raise ``MalformedMessage`` if the claimed length is not allowed."""
         if self.up_to is None:
             return sizes.parameters
         most = sizes.parameters if self.up_to.count is None else self.up_to.count
         if claimed is None or not 0 <= claimed <= most:
-            raise MalformedMessage(f"{self.name} with {claimed} entries; up to {most:,} are allowed")
+            raise MalformedMessage(f"{self.name}: {claimed} entries are not allowed: the maximum is {most:,}")
         return claimed
 
 
 class MessageSchema(NamedTuple):
-    """What the fields of a kind of message say."""
+    """The parsed declaration of a message class."""
 
     names: tuple[str, ...]
-    """Of the fields that are no arrays."""
+    """Names of the fields that are not arrays."""
     read: msgspec.json.Decoder[Any]
-    """Makes an object with these fields of JSON, or says what is wrong."""
+    """Decoder of these fields from JSON."""
     arrays: tuple[ArraySpec, ...]
     echoed: frozenset[str]
     per_server: frozenset[str]
     fixed: bool
-    """Whether all messages of this kind are of the same size."""
+    """Whether all messages of this class have the same size."""
 
 
 _READ: dict[type[Any], MessageSchema] = {}
 
 
 def schema_of(kind: type[Message]) -> MessageSchema:
-    """What a message class says; it is read once."""
+    """Return the schema of a message class, parsed once and cached."""
     said = _READ.get(kind)
     if said is None:
         said = _READ[kind] = read_schema(kind)
@@ -109,7 +109,7 @@ def schema_of(kind: type[Message]) -> MessageSchema:
 
 
 def read_schema(kind: type[Message]) -> MessageSchema:
-    """Read a message class."""
+    """Parse the declaration of a message class."""
     fields: list[tuple[str, Any] | tuple[str, Any, Any]] = []
     arrays, echoed, per_server = [], set(), set()
     for name, hint in typing.get_type_hints(kind, include_extras=True).items():
@@ -135,7 +135,7 @@ def read_schema(kind: type[Message]) -> MessageSchema:
 
 
 def unwrap(hint: Any) -> tuple[Any, tuple[Any, ...]]:
-    """A type without its marks, and the marks."""
+    """Split a type hint into the type and its ``Annotated`` marks."""
     if typing.get_origin(hint) is Annotated:
         inner, *marks = typing.get_args(hint)
         return inner, tuple(marks)
@@ -143,7 +143,7 @@ def unwrap(hint: Any) -> tuple[Any, tuple[Any, ...]]:
 
 
 def bound(kind: type[Message], name: str, hint: Any, marks: Sequence[Any]) -> Any:
-    """A type whose values have bounds."""
+    """Return the type hint with the limits that msgspec checks."""
     if hint in PLAIN:
         bounds = [mark for mark in marks if isinstance(mark, msgspec.Meta)]
         return Annotated[(hint, *bounds)] if bounds else hint
@@ -156,14 +156,20 @@ def bound(kind: type[Message], name: str, hint: Any, marks: Sequence[Any]) -> An
         return Annotated[entries, msgspec.Meta(max_length=most)]
     if typing.get_origin(hint) in (Mapping, dict):
         return Annotated[dict[Name, float], msgspec.Meta(max_length=MOST_ENTRIES)]
-    raise TypeError(f"{kind.__name__}.{name} is declared as {hint}, which no message can hold; see {__name__}")
+    raise TypeError(f"{kind.__name__}.{name}: {hint} is not allowed in a message. See {__name__} for the allowed types")
 
 
-# --- There and back ---------------------------------------------------------------------------------------------------
+# --- Encoding and decoding ------------------------------------------------------------------------------------------
 
 
 def encode(message: Message, *, echoed: bool = True) -> tuple[dict[str, Any], list[Array]]:
-    """A message as numbers that JSON can hold and arrays; without what the receiver knows, if it is sent back."""
+    """Split a message into JSON values and arrays.
+
+    Args:
+        message: the message.
+        echoed: whether to include ``ECHOED`` fields, which the receiver of a reply knows.
+
+    """
     said = schema_of(type(message))
     numbers = {}
     for name in said.names:
@@ -174,17 +180,17 @@ def encode(message: Message, *, echoed: bool = True) -> tuple[dict[str, Any], li
 
 
 def as_json(numbers: dict[str, Any]) -> bytes:
-    """The numbers as they travel."""
+    """Serialise the JSON values."""
     return msgspec.json.encode(numbers, enc_hook=plain)
 
 
 def plain(value: Any) -> Any:
-    """What JSON can hold of the same meaning: for a number of NumPy's, or a table that is no dictionary."""
+    """Convert a NumPy number or a mapping to a plain Python value."""
     return dict(value) if isinstance(value, Mapping) else value.item()
 
 
 def lengths(arrays: Sequence[Array], kind: type[Message]) -> list[int]:
-    """What a receiver cannot know of a message's arrays: the lengths of those that vary."""
+    """Return the lengths of the arrays of variable length."""
     said = schema_of(kind)
     if said.fixed:
         return []
@@ -192,20 +198,29 @@ def lengths(arrays: Sequence[Array], kind: type[Message]) -> list[int]:
 
 
 def expected(kind: type[Message], claimed: Sequence[int], sizes: Sizes) -> list[tuple[np.dtype[Any], int]]:
-    """Types and lengths of the arrays of a message that begins to arrive."""
+    """Return the types and lengths of the arrays of an incoming message."""
     forms, rest = schema_of(kind).arrays, list(claimed)
     found = [(form.dtype, form.length(rest.pop(0) if rest and form.up_to else None, sizes)) for form in forms]
     if rest:
-        raise MalformedMessage(f"{len(rest)} arrays too many")
+        raise MalformedMessage(f"{len(rest)} unexpected arrays")
     return found
 
 
 def decode(
     kind: type[M], numbers: bytes, arrays: Sequence[Array], sizes: Sizes, known: Mapping[str, Any] = NOTHING
 ) -> M:
-    """The message back again, checked. Arrays are of the types and lengths that were :func:`expected`.
+    """Decode and validate a message.
 
-    What is ``known`` holds, whatever the numbers say.
+    Args:
+        kind: the message class.
+        numbers: the JSON values.
+        arrays: the arrays, of the types and lengths that :func:`expected` returned.
+        sizes: numbers that determine the lengths of tuples.
+        known: values that override those in ``numbers``.
+
+    Raises:
+        MalformedMessage: the values do not match the declaration.
+
     """
     said = schema_of(kind)
     try:
@@ -216,13 +231,13 @@ def decode(
     values.update(known)
     for name in said.echoed:
         if values[name] is None:
-            raise MalformedMessage(f"no {name}")
+            raise MalformedMessage(f"{name} is missing")
     for form, array in zip(said.arrays, arrays, strict=True):
         values[form.name] = array
     return kind(**values)
 
 
 def size_in_bytes(message: Message) -> int:
-    """What a message takes on a link of the emulated world."""
+    """Return the size of a message on an emulated link."""
     arrays: list[Array] = [getattr(message, form.name) for form in schema_of(type(message)).arrays]
     return HEADER_BYTES + sum(array.nbytes for array in arrays)

@@ -1,7 +1,7 @@
-"""The facts that nodes state about themselves. A run record is a stream of these, each with the time it happened.
+"""Facts that nodes record about themselves. A run record is a stream of facts, each with its time.
 
-The driver adds what a node cannot know: the time ``t`` and, for an update, the length of the server's ``queue``. An
-algorithm of somebody else's states facts of its own by subclassing :class:`Fact`, as the ones here do:
+The driver adds what a node cannot know: the time ``t`` and, for an update, the length of the server's ``queue``.
+An algorithm outside this package declares its own facts as subclasses of :class:`Fact`, as those below are declared:
 
     @dataclass(frozen=True, slots=True)
     class Clipped(Fact):
@@ -16,32 +16,35 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 KINDS: dict[str, type[Fact]] = {}
-"""Every kind of fact that was declared, by its name in a record."""
+"""All declared fact classes, by their ``kind`` in a record."""
 
 
 class Fact:
-    """Something that happened. Subclasses are dataclasses of numbers, texts, and lists and dictionaries of these."""
+    """An event in a run. Subclasses are dataclasses of numbers, strings, and lists and dictionaries of these."""
 
     __slots__ = ()
     kind: ClassVar[str]
 
     def __init_subclass__(cls) -> None:
-        """Register the kind. A dataclass with slots is made twice; the second one is the class."""
+        """Register the kind. ``dataclass(slots=True)`` creates the class twice; the second class replaces the first."""
         kind = cls.__dict__.get("kind")
         if "kind" not in cls.__annotations__ and kind is None:
-            raise TypeError(f"{cls.__name__} has no kind. Give it one: kind: ClassVar[str] = ...")
+            raise TypeError(f"{cls.__name__}: kind is missing. Declare it: kind: ClassVar[str] = ...")
         if taken := {"t", "queue"} & cls.__annotations__.keys():
-            raise TypeError(f"{cls.__name__}.{min(taken)} is what a driver adds to a fact. Choose another name")
+            raise TypeError(f"{cls.__name__}.{min(taken)}: the name is reserved for the driver. Choose another name")
         if isinstance(kind, str):
             other = KINDS.get(kind, cls)
             if (other.__module__, other.__qualname__) != (cls.__module__, cls.__qualname__):
-                raise TypeError(f"{cls.__name__}.kind is {kind!r}, as that of {other.__module__}.{other.__qualname__}")
+                raise TypeError(
+                    f"{cls.__name__}.kind: {kind!r} is not allowed: {other.__module__}.{other.__qualname__} has it. "
+                    f"Choose another kind"
+                )
             KINDS[kind] = cls
 
 
 @dataclass(frozen=True, slots=True)
 class UpdateApplied(Fact):
-    """A client's update became part of a server's model. ``rate`` is the learning rate the client gets next."""
+    """``server`` applied an update of ``client``. ``rate`` is the learning rate of the client's next task."""
 
     kind: ClassVar[str] = "update"
     server: int
@@ -55,7 +58,7 @@ class UpdateApplied(Fact):
 
 @dataclass(frozen=True, slots=True)
 class AgeAnnounced(Fact):
-    """A server told all others its age."""
+    """``server`` announced its age to all other servers."""
 
     kind: ClassVar[str] = "announce"
     server: int
@@ -64,7 +67,7 @@ class AgeAnnounced(Fact):
 
 @dataclass(frozen=True, slots=True)
 class TokenArrived(Fact):
-    """The token reached ``server``, which now may start synchronisation ``bid``."""
+    """The token reached ``server``, which may now start synchronisation ``bid``."""
 
     kind: ClassVar[str] = "token"
     server: int
@@ -91,7 +94,7 @@ class EarlySyncStarted(Fact):
 
 @dataclass(frozen=True, slots=True)
 class Merged(Fact):
-    """``server`` merged the model of ``peer`` with weight w; ``age`` is its age afterwards."""
+    """``server`` merged the model of ``peer`` with this ``weight``; ``age`` is the server's age afterwards."""
 
     kind: ClassVar[str] = "merge"
     server: int
@@ -103,7 +106,7 @@ class Merged(Fact):
 
 @dataclass(frozen=True, slots=True)
 class RoundEnded(Fact):
-    """``server`` averaged the answers of its clients: the end of its round number ``round``, counted from 1."""
+    """``server`` averaged its clients' updates and ended round number ``round``, counted from 1."""
 
     kind: ClassVar[str] = "round"
     server: int
@@ -114,31 +117,31 @@ class RoundEnded(Fact):
 class CloudRoundEnded(Fact):
     """HierFAVG's cloud averaged the models of its edges for the ``round``-th time."""
 
-    kind: ClassVar[str] = "cloud"
+    kind: ClassVar[str] = "cloud-round"
     round: int
 
 
 @dataclass(frozen=True, slots=True)
 class PeerSuspected(Fact):
-    """``server`` has not been answered by ``peer`` for some time, and goes on without it."""
+    """The failure detector of ``server`` suspects ``peer``: it has not answered within the timeout."""
 
-    kind: ClassVar[str] = "suspected"
+    kind: ClassVar[str] = "peer-suspected"
     server: int
     peer: int
 
 
 @dataclass(frozen=True, slots=True)
 class PeerTrusted(Fact):
-    """``peer`` answers ``server`` again."""
+    """``peer`` answers ``server`` again, and is no longer suspected."""
 
-    kind: ClassVar[str] = "trusted"
+    kind: ClassVar[str] = "peer-trusted"
     server: int
     peer: int
 
 
 @dataclass(frozen=True, slots=True)
 class EpochStarted(Fact):
-    """For ``server`` another epoch began: the servers are these now, and there is a new token."""
+    """``server`` entered epoch ``epoch``, with these ``members`` and a new token."""
 
     kind: ClassVar[str] = "epoch"
     server: int
@@ -148,10 +151,7 @@ class EpochStarted(Fact):
 
 @dataclass(frozen=True, slots=True)
 class ClientReported(Fact):
-    """What came with a client's update: on how many ``examples`` it trained, if it said so, and what it measured.
-
-    ``version`` is that of the update.
-    """
+    """What ``client`` reported with the update ``version``: the number of ``examples``, if any, and ``metrics``."""
 
     kind: ClassVar[str] = "report"
     server: int
@@ -163,22 +163,22 @@ class ClientReported(Fact):
 
 @dataclass(frozen=True, slots=True)
 class RateHalved(Fact):
-    """A server's first trainings went so ``far`` that they are repeated, with the learning ``rate`` that it has now."""
+    """The median ``norm`` of the first updates was too large: ``server`` repeats them with this learning ``rate``."""
 
     kind: ClassVar[str] = "rate-halved"
     server: int
-    far: float
+    norm: float
     rate: float
 
 
 @dataclass(frozen=True, slots=True)
 class ModelRestored(Fact):
-    """Training diverged: updates had the median ``norm``, many times that of the last good model, ``good_norm``.
+    """Training diverged: the median update norm ``norm`` exceeds many times ``good_norm``, that of the last good model.
 
-    The server has restored that model and goes on with this ``gain``.
+    ``server`` restored that model and continues with this ``gain``.
     """
 
-    kind: ClassVar[str] = "restored"
+    kind: ClassVar[str] = "model-restored"
     server: int
     norm: float
     good_norm: float
@@ -187,32 +187,35 @@ class ModelRestored(Fact):
 
 @dataclass(frozen=True, slots=True)
 class UpdateClipped(Fact):
-    """A client's answer went so ``far`` and counts only up to the ``limit``."""
+    """``server`` clipped an update of ``client`` from ``norm`` to ``limit``."""
 
-    kind: ClassVar[str] = "shortened"
+    kind: ClassVar[str] = "update-clipped"
     server: int
     client: int
-    far: float
+    norm: float
     limit: float
 
 
 @dataclass(frozen=True, slots=True)
 class UpdateRejected(Fact):
-    """A client's answer went so ``far``, beyond all measure, and is as if it never came."""
+    """``server`` rejected an update of ``client``: its ``norm`` is far above the clipping ``limit``."""
 
-    kind: ClassVar[str] = "refused"
+    kind: ClassVar[str] = "update-rejected"
     server: int
     client: int
-    far: float
+    norm: float
     limit: float
 
 
 @dataclass(frozen=True, slots=True)
 class ClientQuarantined(Fact):
-    """A client went too ``far``, or was ``contrary``, once too often, and is left out for some ``seconds``."""
+    """``server`` excludes ``client`` for ``seconds``.
 
-    kind: ClassVar[str] = "quarantined"
+    ``reason`` is ``norm`` for rejected updates or ``sign-flipped``.
+    """
+
+    kind: ClassVar[str] = "client-quarantined"
     server: int
     client: int
-    why: str
+    reason: str
     seconds: float

@@ -1,12 +1,11 @@
-"""Everything that nodes say to each other, and everything they ask of their driver.
+"""Messages between nodes, and actions that nodes return to their driver.
 
-Servers are numbered from 0 and so are clients; a message's base class tells which of the two its sender is. All of this
-is data: frozen, and free of behaviour.
+Servers are numbered from 0 and so are clients; a message's base class tells which of the two its sender is. Messages
+and actions are frozen data without behaviour.
 
-A message is a frozen dataclass, and its fields with their types are all that there is to say about it. Its form on the
-wire, in a checkpoint and in the emulated world's bytes, and what a border refuses, follow from that
-(:mod:`~spyker.protocol.codec`). So a new kind of message is a class like those below, wherever it stands, and the name
-of that class among what a server ``receives``.
+A message is a frozen dataclass. Its encoding on the wire and in checkpoints, its size in the emulator and its
+validation are derived from the types of its fields (:mod:`~spyker.protocol.codec`). To add a message, declare a class
+like those below, in any module, and list it in the server's ``receives``.
 """
 
 from __future__ import annotations
@@ -23,18 +22,18 @@ from spyker.protocol.facts import Fact
 from spyker.vectors import Vector
 
 AgeOf: TypeAlias = Annotated[float, Meta(ge=0, lt=1e15)]
-"""It grows by one per update; up to here that makes a difference to a double."""
+"""An age. It grows by one per update; below this limit a double represents that exactly."""
 Whole: TypeAlias = Annotated[int, Meta(ge=0, lt=1 << 53)]
-"""Whole numbers up to here are exact in JSON and in a double."""
+"""A non-negative integer that JSON and a double represent exactly."""
 Count: TypeAlias = Annotated[int, Meta(ge=1, lt=1 << 53)]
 
 
 class Message:
-    """What a node says to another."""
+    """Base class of messages."""
 
     __slots__ = ()
     kind: ClassVar[str]
-    """Its name on the wire, in records and in metrics; by default the class's, in kebab-case."""
+    """Name on the wire, in checkpoints and in metrics; default: the class name in kebab-case."""
 
     def __init_subclass__(cls) -> None:
         if "kind" not in cls.__dict__:
@@ -42,23 +41,23 @@ class Message:
 
 
 class ServerMessage(Message):
-    """From a server to one of its clients."""
+    """A message from a server to one of its clients."""
 
     __slots__ = ()
 
 
 class ClientMessage(Message):
-    """From a client to its server."""
+    """A message from a client to its server."""
 
     __slots__ = ()
 
 
 class PeerMessage(Message):
-    """From a server to another."""
+    """A message from a server to another server."""
 
     __slots__ = ()
     latest_only: ClassVar[bool] = False
-    """Whether one that has not arrived yet is pointless once there is a newer one of its kind."""
+    """Whether a newer message of this kind replaces an older one that has not been delivered."""
 
 
 # --- Messages between a server and its clients -----------------------------------------------------------------
@@ -66,7 +65,7 @@ class PeerMessage(Message):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Model(ServerMessage):
-    """Train this. The paper's (W_i, A_i, η_k)."""
+    """A model to train: the paper's (W_i, A_i, η_k)."""
 
     weights: Vector
     age: AgeOf
@@ -76,9 +75,9 @@ class Model(ServerMessage):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Update(ClientMessage):
-    """The weights after training, with the age and version of the model it started from.
+    """The weights after training, with the age and version of the model that was trained.
 
-    A task may tell more: on how many ``examples`` the client has trained this time, and whatever ``metrics`` it has.
+    A task may add the number of ``examples`` of this training and ``metrics`` of its own.
     """
 
     weights: Vector
@@ -90,29 +89,29 @@ class Update(ClientMessage):
 
 @dataclass(frozen=True, slots=True)
 class Join(ClientMessage):
-    """Take me in. ``size`` is the number of data points the client trains on."""
+    """The client registers at the server. ``size`` is its number of data points."""
 
     size: Count
 
 
 @dataclass(frozen=True, slots=True)
 class Leave(ClientMessage):
-    """Do not wait for me, nor count me. A driver says it for a client that it gave up."""
+    """The client departs. A driver also sends it for a client that it gave up."""
 
 
 # --- Messages between servers ----------------------------------------------------------------------------------
 
 
 class BootstrapState(PeerMessage):
-    """What a server that begins among others begins with."""
+    """Base class of the state that a joining server starts from."""
 
     __slots__ = ()
     latest_only = True
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Handover(BootstrapState):
-    """A model to begin with."""
+class ModelBootstrap(BootstrapState):
+    """The model and age that a joining server starts from."""
 
     weights: Vector
     age: AgeOf
@@ -158,12 +157,12 @@ class EdgeModel(PeerMessage):
 
 @dataclass(frozen=True, slots=True)
 class EdgeIdle(PeerMessage):
-    """HierFAVG, edge to cloud: nobody is left to train here, so do not wait for my model until one comes."""
+    """HierFAVG, edge to cloud: the edge has no clients; the cloud does not wait for its model."""
 
     latest_only = True
 
 
-# --- Actions: what a node asks of its driver -----------------------------------------------------------------------
+# --- Actions that a driver performs for a node -----------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,7 +183,7 @@ class ToServer:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Train:
-    """Train ``weights`` of this ``age`` on the client's data; ``step`` counts its trainings and seeds this one."""
+    """Train ``weights`` on the client's data. ``step`` counts the client's trainings and seeds this one."""
 
     weights: Vector
     rate: float
@@ -194,21 +193,21 @@ class Train:
 
 @dataclass(frozen=True, slots=True)
 class RecordFact:
-    """Write this fact down."""
+    """Write ``fact`` to the run record."""
 
     fact: Fact
 
 
 @dataclass(frozen=True, slots=True)
 class Requeue:
-    """Put these client messages back at the head of the sender's own queue, the first of them foremost."""
+    """Put these client messages back at the head of the server's queue, in this order."""
 
     messages: tuple[tuple[int, ClientMessage], ...]
 
 
 @dataclass(frozen=True, slots=True)
 class StartTimer:
-    """Call ``expire(timer)`` in so many seconds. A timer of the same name that runs already begins anew."""
+    """Call ``expire(timer)`` after ``seconds``. A running timer of the same name is restarted."""
 
     timer: str
     seconds: float
@@ -216,7 +215,7 @@ class StartTimer:
 
 @dataclass(frozen=True, slots=True)
 class StopTimer:
-    """Do not call ``expire(timer)`` any more."""
+    """Cancel ``timer``."""
 
     timer: str
 

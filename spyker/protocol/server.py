@@ -1,4 +1,4 @@
-"""What the servers of all algorithms have in common, and what an algorithm says about itself."""
+"""The base class of all algorithms' servers, and their setup."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from spyker.protocol.messages import (
     Action,
     BootstrapState,
     ClientMessage,
-    Handover,
     Join,
     Leave,
     Message,
     Model,
+    ModelBootstrap,
     PeerMessage,
     RecordFact,
     Requeue,
@@ -41,39 +41,39 @@ from spyker.vectors import Mix, Vector, mix
 
 @dataclass(frozen=True, slots=True)
 class Setup:
-    """What every server is told before it starts. All servers get the same one, in both worlds."""
+    """The settings of a run, identical for all servers, in the emulator and in deployments."""
 
     servers: int
-    """n, the number of servers that have clients."""
+    """n: number of servers that have clients."""
     clients: int
-    """n_C, the number of clients of all servers together."""
+    """n_C: total number of clients."""
     weights: Vector
-    """W⁰: one and the same for all."""
+    """W⁰: initial weights."""
     rate: float
-    """η_init, the learning rate of a client that is not slowed down."""
+    """η_init: initial learning rate of clients."""
     parameters: Any
-    """An instance of the algorithm's own parameter class."""
+    """An instance of the algorithm's ``Parameters`` class."""
     seed: int = 0
-    """For algorithms that choose at random."""
+    """Seed of algorithms that draw random numbers."""
     mix: Mix = mix
-    """How to mix one vector into another, if the driver has a faster way."""
+    """Function that mixes one vector into another; a driver may supply a faster one."""
     empty: Callable[[Vector], Vector] = np.empty_like
-    """Where a mix finds memory for its result, if the driver has some that was used before."""
+    """Function that allocates the result of a mix; a driver may reuse memory."""
     now: Callable[[], float] = float
-    """Seconds on a clock that never goes back, for algorithms that measure how long something takes."""
+    """Monotonic clock in seconds, for algorithms that measure durations."""
     bounds: FilterParameters | None = None
-    """Parameters of robust filtering; None: updates are not filtered."""
-    statistics: int = 0
-    """How many numbers at the end of the weights no gradient moves; see :mod:`~spyker.protocol.buffers`."""
+    """Parameters of the update filter; ``None``: updates are not filtered."""
+    buffers: int = 0
+    """Number of buffers at the end of the weights; see :mod:`~spyker.protocol.buffers`."""
 
     def generator(self, server: int) -> np.random.Generator:
-        """The random numbers of one server."""
+        """Return the random generator of a server."""
         return np.random.default_rng((self.seed, server))
 
 
 @dataclass(frozen=True, slots=True)
 class NoParameters:
-    """Of an algorithm that has none."""
+    """The parameters of an algorithm that has none."""
 
 
 EPOCH_BITS = 32
@@ -81,60 +81,60 @@ QUARANTINE = "quarantine:"  # prefix of the timer that ends a quarantine; the cl
 
 
 def first_bid(epoch: int) -> int:
-    """The number of the first exchange in an epoch: higher than all of those before it."""
+    """Return the number of the first exchange in an epoch; it is higher than all earlier numbers."""
     return (epoch << EPOCH_BITS) + 1
 
 
 def epoch_of(bid: int) -> int:
-    """The epoch that an exchange belongs to."""
+    """Return the epoch of an exchange."""
     return bid >> EPOCH_BITS
 
 
 class Work(enum.Enum):
-    """How heavy it is to handle a message. What each costs in time is the driver's affair."""
+    """The cost class of a message. The driver knows the time that each class takes."""
 
     NOTHING = "nothing"
     MIX = "mix"
     AVERAGE = "average"
-    __hash__ = object.__hash__  # a driver asks for the cost of each message, and Enum's own is slow
+    __hash__ = object.__hash__  # drivers look up the cost of each message; Enum's own hash is slow
 
 
 class Server(ABC):
-    """A state machine that is told what happened and answers with actions.
+    """A state machine that takes events and returns actions. A subclass is an algorithm.
 
-    Subclasses write their procedures as the papers do, "send this, then do that": what they send and record is
-    collected and becomes the answer of :meth:`handle`. A subclass *is* an algorithm: what a driver must know of it, it
-    says in the class attributes below.
+    Subclasses call :meth:`send_client`, :meth:`send_server`, :meth:`record` and the like in the order of the paper's
+    pseudocode. The calls are collected and returned by :meth:`handle`. Class attributes declare what a driver needs to
+    know about the algorithm.
 
-    Its state is its attributes, all but those that :class:`Setup` gave and those whose names begin with an underscore.
+    The state consists of all attributes, except those from :class:`Setup` and names that start with an underscore.
     """
 
     name: ClassVar[str]
-    """How it is called in scenarios and folders; by default the class's name in lower case."""
+    """Name in scenario files and folders; default: the class name in lower case."""
     title: ClassVar[str]
-    """How it is called in tables and figures; by default the class's name."""
+    """Name in tables and figures; default: the class name."""
     section: ClassVar[str]
-    """The section of a scenario file that holds its parameters; by default its name."""
+    """Section of its parameters in a scenario file; default: its name."""
     topology: ClassVar[Topology] = Topology.FLAT
-    """Which servers it wants."""
+    """The servers that it needs."""
     Parameters: ClassVar[type[Any]] = NoParameters
-    """Its parameters: a frozen dataclass whose fields were made with :func:`spyker.parameters.parameter`."""
+    """A frozen dataclass whose fields are declared with :func:`spyker.parameters.parameter`."""
     receives: ClassVar[tuple[type[PeerMessage], ...]] = ()
-    """What other servers may say to one."""
+    """Message classes that it accepts from other servers."""
     sends: ClassVar[tuple[type[PeerMessage], ...]] = ()
-    """What one says to other servers; by default what it hears."""
+    """Message classes that it sends to other servers; default: the same as ``receives``."""
     answers: ClassVar[type[ClientMessage]] = Update
-    """What its clients answer with."""
+    """Message class of its clients' updates."""
     client: ClassVar[type[Client]] = Client
-    """What its clients do."""
+    """Class of its clients."""
     waits_for_all_clients: ClassVar[bool] = False
-    """Whether it should not begin before all clients are there."""
+    """Whether it starts only when all clients are connected."""
     uses_token: ClassVar[bool] = False
-    """Whether its servers have a token, which must be made anew if it is lost."""
-    gift: ClassVar[type[BootstrapState]] = Handover
-    """What a server that begins among others is given by one of them."""
+    """Whether its servers share a token, which is replaced after it was lost."""
+    bootstrap: ClassVar[type[BootstrapState]] = ModelBootstrap
+    """Message class of the state that a joining server receives."""
     restored: int = 0
-    """How often a server has restored an earlier model because training diverged."""
+    """Number of times the server restored an earlier model because training diverged."""
     GIVEN: ClassVar[frozenset[str]] = frozenset({"id", "rate", "parameters", "suspected"})
 
     def __init_subclass__(cls) -> None:
@@ -148,19 +148,19 @@ class Server(ABC):
 
     @classmethod
     def build(cls, id: int, setup: Setup, roster: Mapping[int, int]) -> Server:
-        """Make server number ``id``, which begins with these clients, of so many data points each."""
+        """Create server number ``id``. ``roster`` maps its initial clients to their numbers of data points."""
         return cls(id, setup, roster)
 
     @classmethod
     def between(cls, sender: int, receiver: int, servers: int) -> tuple[type[PeerMessage], ...]:
-        """What one server may say to another, where so many have clients."""
+        """Return the message classes that ``sender`` may send to ``receiver``."""
         return cls.receives
 
     def __init__(self, id: int, setup: Setup, roster: Mapping[int, int]) -> None:
         self.id = id
         self.ring: Sequence[int] = tuple(range(setup.servers))  # the servers that have clients
-        self.epoch = 0  # how often these, or their token, have changed
-        self.suspected: frozenset[int] = frozenset()  # servers that seem to be out of reach
+        self.epoch = 0  # incremented when the ring or the token changes
+        self.suspected: frozenset[int] = frozenset()  # servers that the failure detector suspects
         self.rate = setup.rate
         self.parameters = setup.parameters
         self.weights = Weights(setup.weights, setup.mix, setup.empty)
@@ -169,11 +169,11 @@ class Server(ABC):
         self.bounds = UpdateFilter(setup.bounds, roster)
         self._roster = roster
         self._actions: list[Action] = []
-        self._may_lead: Callable[[], bool] = lambda: True  # whether a majority of the servers still listens to us
+        self._may_lead: Callable[[], bool] = lambda: True  # whether this server holds a majority lease
 
     @property
     def n(self) -> int:
-        """How many servers have clients."""
+        """Number of servers that have clients."""
         return len(self.ring)
 
     def use_lease(self, may_lead: Callable[[], bool]) -> None:
@@ -181,7 +181,7 @@ class Server(ABC):
         self._may_lead = may_lead
 
     def start(self) -> Iterator[Action]:
-        """Yield the first actions, once, before anything is handled: W⁰ goes to every client."""
+        """Return the first actions: send W⁰ to every client. Called once, before any event."""
         model = self.model(self.rate)
         if self.bounds.on:
             self._actions += [ToClient(k, model) for k in self._roster]
@@ -190,26 +190,26 @@ class Server(ABC):
 
     @abstractmethod
     def receive(self, sender: int, message: ClientMessage | PeerMessage) -> None:
-        """React to a message: change state, send, record."""
+        """Process a message. Implemented by the algorithm."""
 
     def expired(self, timer: str) -> None:
-        """React to a timer that was started and has run out."""
-        raise NotImplementedError(f"{type(self).__name__} started the timer {timer!r} and has no expired()")
+        """Process the expiry of a timer. Implemented by algorithms that start timers."""
+        raise NotImplementedError(f"{type(self).__name__}.expired() is missing: timer {timer!r} expired. Implement it")
 
     def postpones(self, message: ClientMessage) -> bool:
-        """Whether it would only store a client's message now, to have it served again."""
+        """Return whether the server would only store the message now, to requeue it later."""
         return False
 
     def work(self, sender: int, message: ClientMessage | PeerMessage) -> Work:
-        """How heavy handling ``message`` would be if it were handled now; unless told otherwise, updates are mixed."""
+        """Return the cost class of ``message`` in the current state; default: one mix per update."""
         return Work.MIX if isinstance(message, Update) else Work.NOTHING
 
     def work_of(self, timer: str) -> Work:
-        """How heavy it would be if a timer ran out now."""
+        """Return the cost class of a timer's expiry in the current state."""
         return Work.NOTHING
 
     def handle(self, sender: int, message: ClientMessage | PeerMessage) -> list[Action]:
-        """React to a message and return what is to be done."""
+        """Process a message and return the actions."""
         if self.bounds.on and isinstance(message, ClientMessage) and not self.postpones(message):
             self._filter(sender, message)
         else:
@@ -220,7 +220,7 @@ class Server(ABC):
         return self._taken()
 
     def expire(self, timer: str) -> list[Action]:
-        """React to a timer and return what is to be done."""
+        """Process the expiry of a timer and return the actions."""
         if timer.startswith(QUARANTINE):
             self._end_quarantine(int(timer.removeprefix(QUARANTINE)))
         else:
@@ -268,7 +268,7 @@ class Server(ABC):
             case FilterDecision.QUARANTINED:
                 assert self.bounds.parameters is not None
                 seconds = self.bounds.parameters.quarantine
-                reason = "contrary" if verdict.sign_flipped else "far"
+                reason = "sign-flipped" if verdict.sign_flipped else "norm"
                 self.record(ClientQuarantined(self.id, k, reason, seconds))
                 self.receive(k, Leave())
                 self.start_timer(f"{QUARANTINE}{k}", seconds)
@@ -279,69 +279,69 @@ class Server(ABC):
         if size is not None:
             self.receive(k, Join(size))
 
-    # --- Servers that come and go ----------------------------------------------------------------------------------
+    # --- Membership changes ------------------------------------------------------------------------------------------
 
     def reform(self, epoch: int, ring: Sequence[int], *, leads: bool) -> list[Action]:
-        """Another epoch begins: these are the servers that have clients now, and one of them makes its token."""
+        """Start epoch ``epoch`` with these servers and return the actions. If it ``leads``, it creates the token."""
         before, self.ring, self.epoch = self.ring, tuple(ring), epoch
         self.reformed(before, leads=leads)
         return self._taken()
 
     def reformed(self, before: Sequence[int], *, leads: bool) -> None:  # noqa: B027 - nothing, by default
-        """React to that. Whatever token there was before is void."""
+        """Process a new epoch. Tokens of earlier epochs are void."""
 
     def suspect(self, servers: frozenset[int]) -> list[Action]:
-        """These servers, and no others, are out of reach for now."""
+        """Set the servers that the failure detector suspects, and return the actions."""
         self.suspected = servers
         self.sighted()
         return self._taken()
 
     def sighted(self) -> None:  # noqa: B027 - nothing, by default
-        """React to that: nobody need wait for who is out of reach."""
+        """Process a change of the suspected servers. The algorithm no longer waits for them."""
 
     def complete(self, heard: Iterable[int]) -> bool:
-        """Whether all servers that are within reach were heard."""
+        """Return whether ``heard`` contains all servers that are not suspected."""
         return self.suspected.issuperset(set(self.ring).difference(heard))
 
     @property
     def handles_nonfinite(self) -> bool:
-        """Whether it wants clients' answers that are not finite, to react to them: by a lower learning rate, say.
+        """Whether the algorithm accepts updates that are not finite, for example to lower the learning rate.
 
-        Otherwise an emulation excludes their clients, and a deployment refuses them.
+        Otherwise an emulation excludes their clients, and a deployment rejects the updates.
         """
         return False
 
     @property
     def has_token(self) -> bool:
-        """Whether it is here."""
+        """Whether this server holds the token."""
         return False
 
-    def handover(self) -> BootstrapState:
-        """What another server needs to begin among us, with a model as good as this one."""
-        return Handover(self.weights.snapshot(), self.age)
+    def bootstrap_state(self) -> BootstrapState:
+        """Return the state that a joining server starts from."""
+        return ModelBootstrap(self.weights.snapshot(), self.age)
 
-    def take_over(self, gift: Any) -> None:
-        """Begin with what another server gave."""
-        self.weights.replace(gift.weights)
-        self.age = gift.age
+    def bootstrap_from(self, bootstrap: Any) -> None:
+        """Start from the state that another server sent."""
+        self.weights.replace(bootstrap.weights)
+        self.age = bootstrap.age
 
-    # --- A restart -------------------------------------------------------------------------------------------------
+    # --- Checkpoints -------------------------------------------------------------------------------------------------
 
     def state(self) -> ServerState:
-        """What a fresh server must be given to go on from here, as if it were this one.
+        """Return the state from which a new server can continue.
 
-        It costs next to nothing: vectors are snapshots. A driver takes it between two messages; messages that the
-        server asked to be served again are no longer part of it, but the driver's.
+        The call is cheap: vectors are snapshots. A driver calls it between two messages. Requeued messages are not
+        part of the state; the driver stores them.
         """
         vectors: dict[str, Any] = {}
         return ServerState({name: pack(getattr(self, name), name, vectors) for name in self._state_names()}, vectors)
 
     def restore(self, state: ServerState) -> None:
-        """Go on from ``state``, in place of ``start()``. The setup must be the one that the saved server had."""
+        """Continue from ``state``, in place of ``start()``. The setup must equal that of the saved server."""
         expected, kept = self.weights.snapshot().size, self._state_names()
         if state.numbers.keys() != set(kept):
             unlike = sorted(state.numbers.keys() ^ set(kept))
-            raise ValueError(f"the saved state is another version's: it differs in {', '.join(unlike)}")
+            raise ValueError(f"the checkpoint was written by another version: it differs in {', '.join(unlike)}")
         saved = Unpacker(state.vectors, self.kinds(), Sizes(expected, self.n))
         for name in kept:
             value, current = saved.unpack(state.numbers[name]), getattr(self, name)
@@ -350,7 +350,7 @@ class Server(ABC):
             elif not isinstance(current, Weights):
                 setattr(self, name, value)
             elif value.size != expected:
-                raise ValueError(f"the saved model has {value.size:,} weights, and this server's has {expected:,}")
+                raise ValueError(f"the saved model has {value.size:,} weights, but the task's model has {expected:,}")
             else:
                 current.replace(value)
 
@@ -359,44 +359,44 @@ class Server(ABC):
 
     @classmethod
     def kinds(cls) -> dict[str, type[Message]]:
-        """The messages that one may be told or say to other servers, by the names of their kinds."""
-        kinds: tuple[type[Message], ...] = (cls.answers, Join, Leave, *cls.receives, *cls.sends, cls.gift)
+        """Return the message classes that the server receives or sends, by kind."""
+        kinds: tuple[type[Message], ...] = (cls.answers, Join, Leave, *cls.receives, *cls.sends, cls.bootstrap)
         return {kind.kind: kind for kind in kinds}
 
-    # --- What subclasses say ---------------------------------------------------------------------------------------
+    # --- Methods for subclasses --------------------------------------------------------------------------------------
 
     def model(self, rate: float) -> Model:
-        """The current model, ready to be sent to a client."""
+        """Return the current model as a task for a client."""
         return Model(self.weights.snapshot(), self.age, self.version, rate)
 
     def next_server(self) -> int:
-        """Who follows on the ring, of those that are within reach."""
+        """Return the successor on the ring, skipping suspected servers."""
         return following([j for j in self.ring if j == self.id or j not in self.suspected], self.id)
 
     def send_client(self, client: int, message: ServerMessage) -> None:
-        """Send to one client."""
+        """Send a message to a client."""
         self._actions.append(ToClient(client, message))
 
     def send_server(self, server: int, message: PeerMessage) -> None:
-        """Send to one other server."""
+        """Send a message to another server."""
         self._actions.append(ToServer(server, message))
 
     def send_all_servers(self, message: PeerMessage) -> None:
-        """Send to every other server that has clients, in the order of the ring."""
+        """Send a message to all other servers that have clients, in ring order."""
         self._actions.extend(ToServer(j, message) for j in self.ring if j != self.id)
 
     def record(self, fact: Fact) -> None:
-        """State a fact."""
+        """Write a fact to the run record."""
         self._actions.append(RecordFact(fact))
 
     def serve_again(self, messages: tuple[tuple[int, ClientMessage], ...]) -> None:
-        """Have stored client messages served before anything that arrived after them."""
+        """Requeue stored client messages ahead of all messages that arrived later."""
         self._actions.append(Requeue(messages))
 
     def start_timer(self, timer: str, seconds: float) -> None:
-        """Have :meth:`expired` called in so many seconds, unless the timer is started again or stopped."""
+        """Call :meth:`expired` after ``seconds``, unless the timer is restarted or stopped."""
         self._actions.append(StartTimer(timer, seconds))
 
     def stop_timer(self, timer: str) -> None:
-        """Let a timer be."""
+        """Cancel a timer."""
         self._actions.append(StopTimer(timer))

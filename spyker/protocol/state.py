@@ -1,7 +1,7 @@
-"""A server's state as numbers that JSON can hold and vectors, and back.
+"""Conversion of a server's state to JSON values and arrays, and back.
 
-What is kept says itself what it is: a tuple, a set, a message, random numbers. So whoever writes a server writes
-nothing about saving it.
+Packed values are tagged with their type, such as tuple, set, message or random generator. Algorithms therefore need
+no code for checkpoints.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ PLAIN = frozenset({type(None), bool, int, str})
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ServerState:
-    """Everything that a server knows at one moment and was not told by its :class:`~spyker.protocol.server.Setup`."""
+    """The state of a server, without what :class:`~spyker.protocol.server.Setup` contains."""
 
     numbers: dict[str, Any]
-    """What JSON can hold. Python writes and reads floats in it without loss."""
+    """JSON values. Python writes and reads floats in JSON without loss."""
     vectors: dict[str, Array]
-    """Arrays that nobody writes to afterwards."""
+    """Arrays that are not modified afterwards."""
 
 
 @runtime_checkable
@@ -38,7 +38,7 @@ class Stateful(Protocol):
 
     @abstractmethod
     def state(self) -> Any:
-        """Return what :func:`pack` can hold."""
+        """Return the state as values that :func:`pack` accepts."""
 
     @abstractmethod
     def restore(self, state: Any, /) -> None:
@@ -46,9 +46,9 @@ class Stateful(Protocol):
 
 
 def pack(value: object, name: str, vectors: dict[str, Array]) -> Any:
-    """A value as JSON can hold it. Arrays go into ``vectors``, under names that begin with ``name``."""
+    """Convert a value to JSON values. Arrays go into ``vectors``, under names that begin with ``name``."""
     if type(value) in PLAIN:
-        return value  # nearly all are, and a match takes its time
+        return value  # the common case; match is slow
     match value:
         case int() | str():
             return value
@@ -83,20 +83,20 @@ def pack(value: object, name: str, vectors: dict[str, Array]) -> Any:
         case Stateful():
             return pack(value.state(), name, vectors)
     raise TypeError(
-        f"{name} is {type(value).__name__}, which a checkpoint cannot hold. Keep numbers, texts, lists, tuples, sets, "
-        "dictionaries, arrays, messages or a numpy Generator, or begin the attribute's name with an underscore if it "
-        "need not be kept"
+        f"{name}: {type(value).__name__} is not allowed in a checkpoint. Use numbers, strings, lists, tuples, sets, "
+        "dictionaries, arrays, messages or a numpy Generator, or start the attribute's name with an underscore to "
+        "leave it out"
     )
 
 
 class Unpacker:
-    """Makes values of what :func:`pack` left. Only messages of these kinds are made."""
+    """Converts packed values back. It creates messages of the given ``kinds`` only."""
 
     def __init__(self, vectors: Mapping[str, Array], kinds: Mapping[str, type[Message]], sizes: Sizes) -> None:
         self.vectors, self.kinds, self.sizes = vectors, kinds, sizes
 
     def unpack(self, packed: Any) -> Any:
-        """The value back again."""
+        """Convert one packed value back."""
         if isinstance(packed, list):
             return [self.unpack(entry) for entry in packed]
         if not isinstance(packed, dict):
@@ -121,7 +121,7 @@ class Unpacker:
                 arrays = [self.unpack(fields[form.name]) for form in schema_of(kind).arrays]
                 for form, array in zip(schema_of(kind).arrays, arrays, strict=True):
                     if array.dtype != form.dtype:
-                        raise ValueError(f"{form.name} of a saved {name} is {array.dtype}, not {form.dtype}")
+                        raise ValueError(f"{name}.{form.name}: {array.dtype} is not allowed: the type is {form.dtype}")
                 numbers = {name: fields[name] for name in schema_of(kind).names if name in fields}
                 return decode(kind, as_json(numbers), arrays, self.sizes)
-        raise ValueError(f"{packed!r:.100} is nothing that was saved by this version")
+        raise ValueError(f"unknown value in the checkpoint: {packed!r:.100}")

@@ -1,4 +1,4 @@
-"""A vector that its owner changes and others may keep: what was handed out is never written again."""
+"""A weight vector with copy-on-write snapshots."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ from spyker.vectors import Mix, Vector, accumulate, mix
 
 
 class Weights:
-    """The vector that a server owns.
+    """A weight vector that a server owns.
 
-    It is changed in place until somebody is given a snapshot, such as a client that trains it, a message on its way or
-    a checkpoint. The next change then writes its result into a fresh vector, in the same single pass over memory. So
-    what was sent is never written again, and nothing is ever copied just to be sent.
+    Operations work in place until :meth:`snapshot` is called, for a client, a message or a checkpoint. The next
+    operation then writes its result into a new vector, in the same single pass over memory. Snapshots are therefore
+    never modified, and sending a vector needs no copy.
     """
 
     __slots__ = ("_empty", "_handed_out", "_mix", "_vector")
 
     def __init__(self, initial: Vector, mix: Mix = mix, empty: Callable[[Vector], Vector] = np.empty_like) -> None:
-        """Begin with a vector that others may hold as well."""
+        """Start from ``initial``, which may be shared and is not modified."""
         self._vector = initial
         self._handed_out = True
         self._mix = mix
@@ -28,13 +28,13 @@ class Weights:
 
     @classmethod
     def zeros(cls, like: Vector) -> Weights:
-        """As many zeros as a vector has entries."""
+        """Return zeros of the shape of ``like``."""
         weights = cls(np.zeros(like.shape, like.dtype))  # unlike zeros_like, without writing to it
         weights._handed_out = False
         return weights
 
     def snapshot(self) -> Vector:
-        """The vector as it is now, read-only and unchanged from now on."""
+        """Return the current vector, read-only and never modified afterwards."""
         self._vector.flags.writeable = False
         self._handed_out = True
         return self._vector
@@ -62,6 +62,6 @@ class Weights:
         self._vector *= np.float32(factor)
 
     def replace(self, vector: Vector) -> None:
-        """Take over a vector that others may hold as well."""
+        """Set the vector to ``vector``, which may be shared and is not modified."""
         self._vector = vector
         self._handed_out = True

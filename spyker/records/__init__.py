@@ -1,10 +1,9 @@
-"""The one format in which a run is written down and read back.
+"""Run records: the format of a run's results.
 
-A run record is a folder: ``scenario.toml`` (everything resolved), ``facts.jsonl`` (one fact a line, in the order of
-time, appended as the run goes on; the first says what run it is) and ``summary.json`` (totals, written last). Beside
-them are the models that the run led to (:mod:`~spyker.records.model_files`); the facts of a deployed server go on in
-further files, of which the oldest go (:mod:`~spyker.records.segments`). Whoever wants a table, a plot or a page reads
-these; nobody looks into a running world.
+A run record is a folder with ``scenario.toml`` (the resolved scenario), ``facts.jsonl`` (one fact per line, ordered by
+time and appended during the run; the first describes the run) and ``summary.json`` (totals, written last). It also
+contains the final models (:mod:`~spyker.records.model_files`). The facts of a deployed server are rotated
+(:mod:`~spyker.records.segments`). Tables, plots and pages are made from run records only.
 """
 
 from spyker.errors import RecordError

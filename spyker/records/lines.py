@@ -1,7 +1,7 @@
-"""A fact as a line of JSON, and back.
+"""Conversion of facts to lines of JSON and back.
 
-Numbers of NumPy are written as numbers. JSON knows neither NaN nor infinities: they are written as ``null``, and a
-``null`` in the place of a float is read as NaN.
+NumPy numbers are written as numbers. JSON has neither NaN nor infinity: they are written as ``null``, and ``null`` in
+place of a float is read as NaN.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ F = TypeVar("F", bound=Fact, covariant=True)
 
 
 class RecordedFact(NamedTuple, Generic[F]):
-    """A fact as it stands in a record: when it was stated and, for an update, how long the server's queue was."""
+    """A fact in a record, with its time and, for an update, the length of the server's queue."""
 
     t: float
     fact: F
@@ -39,7 +39,7 @@ PLAIN = ({int}, {float}, {int, float})
 
 
 class _Templates(dict[type[Fact], tuple[str, Callable[[Any], tuple[Any, ...]]] | None]):
-    """By kind, how a fact of at least two fields is written that is nothing but finite numbers: how most are."""
+    """Format strings, by kind, for facts of at least two fields that are all finite numbers: the common case."""
 
     def __missing__(self, kind: type[Fact]) -> tuple[str, Callable[[Any], tuple[Any, ...]]] | None:
         names = [field.name for field in dataclasses.fields(kind)]  # type: ignore[arg-type]  # facts are dataclasses
@@ -54,7 +54,7 @@ _TEMPLATES = _Templates()
 
 
 def line(t: float, fact: Fact, queue: int | None = None) -> str:
-    """A fact as it stands in the file. Times are rounded to nanoseconds."""
+    """Return a fact as a line of the file. Times are rounded to nanoseconds."""
     template = _TEMPLATES[type(fact)]
     if template is not None:
         values = template[1](fact)
@@ -65,7 +65,7 @@ def line(t: float, fact: Fact, queue: int | None = None) -> str:
 
 
 def fields(fact: Fact) -> dict[str, Any]:
-    """What a fact says, by name."""
+    """Return the fields of a fact by name."""
     if isinstance(fact, UnknownFact):
         return dict(fact.fields)
     return {field.name: getattr(fact, field.name) for field in dataclasses.fields(fact)}  # type: ignore[arg-type]
@@ -77,7 +77,7 @@ def _any_line(t: float, fact: Fact, queue: int | None) -> str:
 
 
 def jsonable(value: Any) -> Any:
-    """A value as JSON can hold it."""
+    """Convert a value to JSON values."""
     if isinstance(value, float):
         return float(value) if math.isfinite(value) else None
     if isinstance(value, Mapping):
@@ -98,7 +98,7 @@ _decode = msgspec.json.Decoder().decode  # several times as fast as the standard
 
 
 def parse(text: str | bytes) -> RecordedFact[Fact] | None:
-    """A line of the facts; nothing if it is damaged, which says nothing against the others."""
+    """Parse a line; return ``None`` if it is damaged."""
     try:
         table = _decode(text)
         t, kind, queue = table.pop("t"), table.pop("kind"), table.pop("queue", None)
@@ -115,12 +115,12 @@ def _fact(kind: str, table: dict[str, Any]) -> Fact:
         try:
             return typing.cast(Fact, _build(known, table))
         except (TypeError, KeyError):
-            pass  # of another version, perhaps
+            pass  # written by another version
     return UnknownFact(kind, table)
 
 
 def _build(kind: type, table: Any) -> object:
-    """A dataclass from a dictionary with just its fields."""
+    """Create a dataclass from a dictionary with exactly its fields."""
     readers = _readers(kind)
     if not isinstance(table, dict) or len(table) != len(readers):
         raise TypeError(f"not the fields of {kind.__name__}")
@@ -134,7 +134,7 @@ def _readers(kind: type) -> list[tuple[str, Callable[[Any], Any]]]:
 
 
 def _reader(hint: Any) -> Callable[[Any], Any]:
-    """How a value of a type is read from JSON. Raises ``TypeError`` for what cannot be one."""
+    """Return a function that converts a JSON value to a type, or raises ``TypeError``."""
     origin, of = typing.get_origin(hint), typing.get_args(hint)
     if hint is float:
         return _read_float

@@ -1,7 +1,7 @@
-"""One writer per folder: whoever writes there holds a lock on a file in it.
+"""One writer per folder: the writing process holds a lock on a file in it.
 
-The lock is the kernel's, and vanishes with the process however that ends. The file may outlive a kill; without the lock
-it means nothing. That of a record goes when the run is over, and is no part of the record.
+The kernel releases the lock when the process ends. The file may remain after a kill; without the lock it has no
+meaning. That of a record is deleted after the run, and is not part of the record.
 """
 
 from __future__ import annotations
@@ -15,55 +15,55 @@ from pathlib import Path
 from typing import IO
 
 from spyker.errors import RecordError
-from spyker.records.files import GOES_ON
+from spyker.records.files import LOCK
 
 
 @contextlib.contextmanager
 def locked(folder: Path) -> Iterator[None]:
-    """Have a record to oneself, or be refused because somebody else writes it."""
+    """Lock a record; raise a ``RecordError`` if another process writes it."""
     folder.mkdir(parents=True, exist_ok=True)
-    path = folder / GOES_ON
+    path = folder / LOCK
     try:
         file = lock(path, required=False)
     except BlockingIOError as error:
-        raise goes_on(folder, error) from None
+        raise in_progress(folder, error) from None
     with file:
         try:
             yield
         finally:
-            if is_at(file, path):  # and not another run's, in a folder that somebody has made anew
+            if is_at(file, path):  # the folder may have been replaced by another run's
                 path.unlink(missing_ok=True)
 
 
 def check_unlocked(folder: Path) -> None:
-    """Refuse a folder that is written to at this moment, or that holds such a record. This changes nothing."""
-    for path in (folder / GOES_ON, *folder.glob(f"*/{GOES_ON}")):
+    """Raise a ``RecordError`` if the folder, or a record in it, is locked."""
+    for path in (folder / LOCK, *folder.glob(f"*/{LOCK}")):
         with contextlib.suppress(FileNotFoundError, NotADirectoryError, PermissionError), path.open("rb") as file:
             try:
                 take(file, fcntl.LOCK_SH, required=False)
             except BlockingIOError as error:
-                raise goes_on(path.parent, error) from None
+                raise in_progress(path.parent, error) from None
 
 
-def goes_on(folder: Path, error: BlockingIOError) -> RecordError:
-    """Say that a record is being written."""
-    return RecordError(f"{folder}: this run still goes on (process {error.strerror}). Wait for it, or end it")
+def in_progress(folder: Path, error: BlockingIOError) -> RecordError:
+    """Return the error for a record that is being written."""
+    return RecordError(f"{folder}: the run is in progress (process {error.strerror}). Wait for it, or stop it")
 
 
 def lock(path: Path, *, required: bool = True) -> IO[bytes]:
-    """Open and lock a file, with our process in it. Whoever closes it releases the lock.
+    """Open and lock a file, and write the process id into it. Closing it releases the lock.
 
     Args:
-        path: the file, which is made if need be.
-        required: refuse a file system that knows no locks; otherwise nobody is refused there.
+        path: the file, created if missing.
+        required: raise an error if the file system has no locks; otherwise go on without.
 
     Raises:
-        BlockingIOError: somebody else has the lock; ``strerror`` is the number of that process.
+        BlockingIOError: another process holds the lock; ``strerror`` is its id.
         OSError: the file cannot be opened or locked.
 
     """
     while True:
-        file = path.open("a+b")  # as it is: it may be somebody's
+        file = path.open("a+b")  # without truncation: another process may hold it
         try:
             take(file, fcntl.LOCK_EX, required=required)
             if is_at(file, path):
@@ -74,11 +74,11 @@ def lock(path: Path, *, required: bool = True) -> IO[bytes]:
         except BaseException:
             file.close()
             raise
-        file.close()  # its owner has removed it in between
+        file.close()  # its owner has deleted it in between
 
 
 def take(file: IO[bytes], kind: int, *, required: bool) -> None:
-    """Lock an open file, unless somebody else has it."""
+    """Lock an open file; raise a ``BlockingIOError`` if another process holds it."""
     try:
         fcntl.flock(file, kind | fcntl.LOCK_NB)
     except BlockingIOError:
@@ -91,7 +91,7 @@ def take(file: IO[bytes], kind: int, *, required: bool) -> None:
 
 
 def is_at(file: IO[bytes], path: Path) -> bool:
-    """Whether an open file is the one that has this name."""
+    """Return whether an open file still has this path."""
     try:
         return os.path.samestat(os.fstat(file.fileno()), path.stat())
     except FileNotFoundError:

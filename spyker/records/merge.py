@@ -1,20 +1,19 @@
-"""The records of a deployment's servers as one record of the whole run, which plots and tables read like any other.
+"""Merging of the run records of a deployment's servers into one.
 
 Theory of operation
 -------------------
-A server's facts stand in the order of time, but for its evaluations: one counts for the moment at which the model was
-taken and is written when its score is there. So each record is read at two places, one for evaluations and one for
-everything else, and all of these streams, each in order, are merged by the times at which the servers began. Servers
-judge their models at different times; the merged record has all servers' last scores at regular times.
+A server's facts are ordered by time, except evaluations: an evaluation has the time of its model and is written when
+its score is known. Each record is therefore read as two ordered streams, evaluations and all other facts, and all
+streams are merged on one clock. Servers evaluate their models at different times; the merged record has all servers'
+latest scores at regular times.
 
-What has been merged up to the time that every server has passed, in its evaluations and in everything else, stays as
-it is, whatever the servers write. There the state of the merge is noted (``merge.json``), and the next merge goes on
-from it. What comes after it is merged as if nothing would follow, and done again by the next one. So merging time and
-again leaves what merging once at the end would have left, byte by byte. The exception is a server that had ended and
-was started again, and one whose record has dropped facts (:mod:`~spyker.records.segments`) that no merge had come to:
-then all is merged from the beginning.
+Facts up to the time that every server has passed in both streams are final. There the state of the merge is saved
+(``merge.json``), and the next merge continues from it. Later facts are merged provisionally and again by the next
+merge. Repeated merging is therefore byte-identical to merging once at the end. There are two exceptions, which restart
+the merge from the beginning: a server that had ended and was started again, and a record that dropped facts
+(:mod:`~spyker.records.segments`) before they were merged.
 
-Updates that a restart made void are in the merged record, as is the fact ``resumed`` that says so; see
+Updates lost in a restart stay in the merged record, followed by the fact ``server-resumed``; see
 :meth:`~spyker.records.reader.RunRecord.updates`.
 """
 
@@ -48,11 +47,11 @@ from spyker.records.summary import WAYS, Hit, Totals, summarise, target_name
 from spyker.records.writer import RecordWriter
 
 STATE = "merge.json"
-JUDGED = (Evaluated, MetricEvaluated)  # what an evaluation writes
+JUDGED = (Evaluated, MetricEvaluated)  # facts of an evaluation
 
 
 class MergeStream:
-    """Evaluations, or everything else, of one server, on the clock of the whole run."""
+    """The evaluations, or all other facts, of one server, on the clock of the merged run."""
 
     def __init__(self, part: MergePart, *, evaluations: bool, offset: int = 0) -> None:
         self.part, self.evaluations = part, evaluations
@@ -63,7 +62,7 @@ class MergeStream:
         self.step()
 
     def step(self) -> None:
-        """Go on to the next fact; ``offset`` is where it can be read again."""
+        """Advance to the next fact; ``offset`` is its position in the record."""
         self.offset = self._follower.offset
         for stated in self._news:
             if self.evaluations or not isinstance(stated.fact, (*JUDGED, RunStarted)):
@@ -74,7 +73,7 @@ class MergeStream:
 
     @property
     def order(self) -> tuple[float, int, bool]:
-        """What comes first, of all servers' heads."""
+        """Sort key of the next fact."""
         assert self.head is not None
         return self.head.t + self.part.ahead, self.part.id, self.evaluations
 
@@ -90,11 +89,11 @@ class MergePart:
     id: int
     began: float
     ahead: float = 0.0
-    """Seconds from the beginning of the whole run to that of this server."""
+    """Seconds from the start of the run to the start of this server."""
     size: int = field(init=False)
-    """Of its facts, in bytes."""
+    """Size of its facts in bytes."""
     judged: bool = field(init=False)
-    """Whether its model was ever judged."""
+    """Whether its model was ever evaluated."""
 
     def __post_init__(self) -> None:
         self.size = end(self.run.folder)
@@ -102,21 +101,21 @@ class MergePart:
 
     @property
     def cloud(self) -> bool:
-        """Whether this is a server without clients, which is not judged."""
+        """Whether this is a server without clients, which is not evaluated."""
         return self.run.start.servers[self.id].clients is None
 
     @property
     def ended(self) -> bool:
-        """Whether the server has ended in good order."""
+        """Whether the server ended cleanly."""
         return self.run.summary is not None
 
     def numbers(self, offsets: list[int]) -> dict[str, Any]:
-        """What the next merge must know of it, and where its two streams go on."""
+        """Return the state for the next merge, including the offsets of both streams."""
         found = {"server": self.id, "began": self.began, "size": self.size, "ended": self.ended, "judged": self.judged}
         return found | {"offsets": offsets}
 
     def passed(self) -> float:
-        """The time before which nothing more will be written; no end of it, if the server has ended."""
+        """The time before which all facts are written; infinite if the server has ended."""
         if self.ended:
             return math.inf
         newest: dict[bool, float] = {}
@@ -129,14 +128,25 @@ class MergePart:
 
 
 def merge(folders: Sequence[Path], out: Path) -> None:
-    """Make one record of the servers' own, or go on with one that was made of them before."""
+    """Merge servers' records into ``out``, or continue an earlier merge.
+
+    Args:
+        folders: the records of the servers.
+        out: folder of the merged record.
+
+    Raises:
+        RecordError: a folder is not a server's record, or ``out`` is not a merged record of these servers.
+
+    """
     parts = read_parts(folders)
-    longest = max((part.run.start for part in parts), key=lambda start: len(start.servers))  # who was added knows more
+    longest = max(
+        (part.run.start for part in parts), key=lambda start: len(start.servers)
+    )  # an added server knows all others
     start = replace(longest, server=None, began=min(part.began for part in parts))
     state = earlier(parts, out)
     if not state:
         out.mkdir(parents=True, exist_ok=True)
-        note(out, {"size": 0, "parts": [part.numbers([0, 0]) for part in parts]})  # what stands there goes now
+        note(out, {"size": 0, "parts": [part.numbers([0, 0]) for part in parts]})  # discards the earlier merge
         write_atomically(out / SCENARIO, (parts[0].run.folder / SCENARIO).read_text("utf-8"))
     with (out / FACTS).open("ab") as facts:
         facts.truncate(state.get("size", 0))
@@ -149,18 +159,18 @@ def merge(folders: Sequence[Path], out: Path) -> None:
         summary = merger.summary()
     finally:
         if summary is None:
-            (out / SUMMARY).unlink(missing_ok=True)  # of servers that went on
+            (out / SUMMARY).unlink(missing_ok=True)  # from servers that were resumed
         writer.close(summary)
     note(out, merger.noted)
 
 
 def note(out: Path, state: dict[str, Any]) -> None:
-    """Write down from where the next merge goes on."""
+    """Save the state for the next merge."""
     write_atomically(out / STATE, json.dumps(jsonable(state)) + "\n")
 
 
 def read_parts(folders: Sequence[Path]) -> list[MergePart]:
-    """The records of servers of one deployment, in the order of the servers."""
+    """Read the records of a deployment's servers, in the order of their numbers."""
     parts: dict[int, MergePart] = {}
     for folder in folders:
         run = RunRecord(folder)
@@ -184,23 +194,23 @@ def read_parts(folders: Sequence[Path]) -> list[MergePart]:
 
 
 def deployment(start: RunStarted) -> RunStarted:
-    """What the servers of one deployment have in common. Each may have been upgraded, or added, at another time."""
+    """Return the fields that are equal on all servers of a deployment, except version and membership."""
     return replace(start, server=None, began=None, spyker="", servers=[])
 
 
 def earlier(parts: Sequence[MergePart], out: Path) -> dict[str, Any]:
-    """The state of an earlier merge into ``out`` from which this one can go on; nothing, if it has to begin anew."""
+    """Return the state of an earlier merge into ``out``; empty if the merge must restart."""
     path = out / STATE
     if not path.exists():
         if out.exists() and (not out.is_dir() or contents(out)):
-            raise RecordError(f"{out} exists already and was not merged of records. Choose another --out")
+            raise RecordError(f"{out} exists already and is not a merged record. Choose another --out")
         return {}
     try:
         state: dict[str, Any] = json.loads(path.read_text("utf-8"))
         before = {part["server"]: part for part in state["parts"]}
         ours = {part.id: part for part in parts}
         if any(server not in ours or part["began"] != ours[server].began for server, part in before.items()):
-            raise RecordError(f"{out} was merged of other servers' records. Choose another --out")
+            raise RecordError(f"{out} was merged from other servers' records. Choose another --out")
         same = state["size"] > 0 and len(before) == len(ours) and (out / FACTS).stat().st_size >= state["size"]
         for server, part in before.items():
             grown = ours[server].size - part["size"]
@@ -212,7 +222,7 @@ def earlier(parts: Sequence[MergePart], out: Path) -> dict[str, Any]:
 
 
 class Merger:
-    """One pass over what is new."""
+    """One merge of new facts."""
 
     def __init__(
         self, start: RunStarted, parts: Sequence[MergePart], writer: RecordWriter, state: dict[str, Any]
@@ -225,10 +235,10 @@ class Merger:
             for kind in (False, True)
         ]
         self.versions: dict[int, int] = {int(k): version for k, version in state.get("versions", {}).items()}
-        self.last: dict[int, tuple[float, int]] = {  # by server, the last evaluation's score and bytes
+        self.last: dict[int, tuple[float, int]] = {  # latest score and bytes, by server
             int(k): (math.nan if score is None else score, size) for k, (score, size) in state.get("last", {}).items()
         }
-        self.due: float | None = state.get("due")  # the next time at which all are judged
+        self.due: float | None = state.get("due")  # time of the next merged evaluation
         self.reached: dict[str, Hit] = {target: (t, n) for target, (t, n) in state.get("reached", {}).items()}
         final = parse(state["final"]) if state.get("final") else None
         self.final = final.fact if final is not None and isinstance(final.fact, Evaluated) else None
@@ -240,12 +250,12 @@ class Merger:
         self.scores = ScoreHistory(higher_is_better=start.higher_is_better)
         if "scores" in state:
             self.scores.restore(state["scores"])
-        self.given = bool(state.get("given"))  # whether it began from a model that was trained before
+        self.given = bool(state.get("given"))  # whether the run has an initial model from a file
         self.reports: dict[int, dict[str, float]] = {int(k): each for k, each in state.get("reports", {}).items()}
         self.noted: dict[str, Any] = {}
 
     def run(self) -> None:
-        """Merge what is there, and note the state where all servers have passed."""
+        """Merge all facts, and save the state at the time that all servers have passed."""
         passed = min(part.passed() for part in self.parts)
         heap = [stream for stream in self.streams if stream.head is not None]
         heapq.heapify(heap)
@@ -264,14 +274,14 @@ class Merger:
             else:
                 heapq.heapreplace(heap, stream)
             if stream.evaluations and not any(other.evaluations for other in heap):
-                self.due = t  # the last one of all
+                self.due = t  # the final evaluation
         if not self.noted:
             self.noted = self.state()
         if self.due is not None:
             self.judge()
 
     def take(self, t: float, server: int, stated: RecordedFact[Fact]) -> None:
-        """One fact of a server."""
+        """Process one fact of a server."""
         fact = stated.fact
         if isinstance(fact, Evaluated):
             self.last[server] = fact.mean, fact.bytes
@@ -289,11 +299,11 @@ class Merger:
         self.writer.write(t, fact, stated.queue)
 
     def there(self, t: float) -> set[int]:
-        """Who is judged at some time: not those who begin much later than the others."""
+        """Return the servers to evaluate at a time, without those that start much later."""
         return {part.id for part in self.parts if part.judged and part.ahead <= t + self.start.interval}
 
     def judge(self) -> None:
-        """All servers' last scores. The mean of their weights was never judged: no process has them all."""
+        """Write an evaluation with all servers' latest scores. No process can evaluate their averaged weights."""
         assert self.due is not None
         t, scores = self.due, [self.last[server][0] for server in sorted(self.last)]
         size, updates = sum(size for _, size in self.last.values()), sum(self.versions.values())
@@ -313,7 +323,7 @@ class Merger:
         self.due = self.start.interval * (turn + 1) if more else None
 
     def state(self) -> dict[str, Any]:
-        """From where the next merge goes on."""
+        """Return the state for the next merge."""
         offsets = {(stream.part.id, stream.evaluations): stream.offset for stream in self.streams}
         return {
             "size": self.writer.size,
@@ -330,7 +340,7 @@ class Merger:
         }
 
     def summary(self) -> dict[str, Any] | None:
-        """The totals of the whole run; None unless every server has written its own."""
+        """Return the summary of the run; ``None`` unless every server has written its summary."""
         own = [part.run.summary for part in self.parts if part.run.summary is not None]
         if len(own) < len(self.parts):
             return None

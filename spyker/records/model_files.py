@@ -1,7 +1,6 @@
-"""The models of a run: a record has ``model.safetensors``, the mean of its servers', and one file per server.
+"""Model files of a run record: ``model.safetensors``, the average of the servers, and one file per server.
 
-Parts have the names and shapes that the task knows them by. What run a model is from stands in the file itself, so
-that it can be taken away from its record.
+Tensors have the task's names and shapes. The metadata of each file describes its run.
 """
 
 from __future__ import annotations
@@ -20,26 +19,26 @@ MODEL, SERVERS = "model.safetensors", "models"
 
 
 class ModelFile(NamedTuple):
-    """What a file holds: the parts of a model by name, and what is said about them."""
+    """The content of a file: the tensors of a model by name, and metadata."""
 
     parts: dict[str, Array]
     about: dict[str, str]
 
 
 def model_path(folder: Path, server: int | None = None) -> Path:
-    """Where a record has the mean of its servers' models, or that of one server."""
+    """Return the path of the averaged model, or of a server's model, in a record."""
     return folder / MODEL if server is None else folder / SERVERS / f"server-{server}.safetensors"
 
 
 def write_model(path: Path, model: ModelFile) -> None:
-    """Write a file; a kill at any moment leaves the old one or the new one."""
+    """Write a model file atomically."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with replacing(path) as temporary:
-        write_tensors(temporary, model.parts, {"format": "pt", **model.about})  # as PyTorch's tools want it
+        write_tensors(temporary, model.parts, {"format": "pt", **model.about})  # as PyTorch's tools expect
 
 
 def read_model(folder: Path, server: int | None = None) -> ModelFile:
-    """The model that a run left: the mean of its servers', or that of one server."""
+    """Read the averaged model, or a server's model, of a record."""
     if not is_record(folder):
         raise RecordError(f"{folder} is not a run record. Name a folder made by spyker run --out")
     path = model_path(folder, server)
@@ -55,12 +54,12 @@ def read_model(folder: Path, server: int | None = None) -> ModelFile:
 
 
 def missing(folder: Path, server: int | None) -> str:
-    """Why a record does not have a model, and what to do about it."""
+    """Return the error message for a missing model."""
     if model_path(folder).exists():
         there = sorted(int(p.stem.removeprefix("server-")) for p in (folder / SERVERS).glob("server-*.safetensors"))
         return f"{folder} has no model of server {server}. Choose one of {', '.join(map(str, there))}"
     return (
-        f"{folder} holds no model: its run was killed or goes on still, was made with --no-model or as one of many "
-        "(sweep, reproduce, race), or is merged of servers' records. Make the run again (spyker run "
+        f"{folder} contains no model: the run was killed, is in progress, was made with --no-model or by sweep, "
+        "reproduce or race, or is merged from servers' records. Repeat the run (spyker run "
         f"{folder / 'scenario.toml'}), or name the state folders of the deployment's servers"
     )

@@ -1,4 +1,4 @@
-"""Reading a run back, also while it goes on."""
+"""Reading of run records, also during the run."""
 
 from __future__ import annotations
 
@@ -20,34 +20,34 @@ from spyker.records.run_facts import FORMAT, FactsDropped, RunStarted, ServerRes
 from spyker.records.segments import following, place_of, segments
 
 F = TypeVar("F", bound=Fact)
-LISTED = 12  # runs that an error names
+LISTED = 12  # maximum number of runs in an error message
 
 
 class Follower:
-    """Reads a record's facts as they are appended: :meth:`poll` yields what came since the last time.
+    """Reads a record's facts as they are appended: :meth:`poll` yields the facts since the last call.
 
-    It does not wait, needs no more memory than a chunk of the file, and takes whole lines only: what a kill tore off
-    is left for the server that goes on to cut away.
+    It never waits, buffers one chunk of the file, and reads complete lines only; a resumed server truncates a torn
+    line.
     """
 
     def __init__(self, folder: Path, *kinds: type[Fact], offset: int = 0) -> None:
-        """``offset`` is where an earlier follower of the same record had come to; all facts, if no kinds are named."""
+        """Start at ``offset`` of an earlier follower; without ``kinds``, read all facts."""
         self.folder, self.offset = folder, offset
         self._kinds = kinds or (Fact,)
         names = [kind.kind for kind in kinds if isinstance(getattr(kind, "kind", None), str)]
-        # Most lines need not be parsed to see that they are of another kind.
+        # Most lines of other kinds are skipped without parsing.
         self._marks = [f'"kind": "{name}"'.encode() for name in names] if len(names) == len(kinds) else []
 
     def poll(self) -> Iterator[RecordedFact[Fact]]:
-        """What was written since the last time, and nothing if there is no file yet."""
+        """Yield the facts since the last call; none if there is no file yet."""
         while (place := place_of(self.folder, self.offset)) is not None:
             segment, complete = place
-            self.offset = max(self.offset, segment.start)  # what was before may be gone
+            self.offset = max(self.offset, segment.start)  # earlier segments may have been deleted
             try:
                 with segment.path.open("rb", buffering=0) as file:
                     yield from self._read(file, segment.start)
             except FileNotFoundError:
-                continue  # dropped in the meantime
+                continue  # deleted in the meantime
             except OSError as error:
                 raise unreadable(segment.path, error) from None
             if not complete:
@@ -55,10 +55,10 @@ class Follower:
             self.offset = max(self.offset, following(self.folder, segment.start))
 
     def _read(self, file: FileIO, start: int) -> Iterator[RecordedFact[Fact]]:
-        """The rest of one file, which begins at a place of the record."""
+        """Yield the rest of one segment, which starts at offset ``start``."""
         size = BLOCK
         while True:
-            # Each line comes from one read, so that it is never half of one that was cut off since.
+            # Each line comes from a single read, so that truncation cannot mix two lines.
             chunk = os.pread(file.fileno(), size, self.offset - start)
             lines = chunk.split(b"\n")[:-1]
             for text in lines:
@@ -81,7 +81,16 @@ def read(folder: Path, *kinds: type[F]) -> Iterator[RecordedFact[F]]: ...
 
 
 def read(folder: Path, *kinds: type[Any]) -> Iterator[RecordedFact[Any]]:
-    """The facts of a record in their order, all or those of some kinds. Damaged lines are left out."""
+    """Yield the facts of a record in order.
+
+    Args:
+        folder: the record.
+        kinds: fact classes to include; default: all.
+
+    Yields:
+        Facts with their times. Damaged lines are skipped.
+
+    """
     return Follower(folder, *kinds).poll()
 
 
@@ -98,10 +107,10 @@ def follow(
 def follow(
     folder: Path, *kinds: type[Any], stop: Callable[[], bool] = lambda: False, pause: float = 0.2
 ) -> Iterator[RecordedFact[Any]]:
-    """The facts of a run that may go on: those that are there, then each as it is written.
+    """Yield the facts of a run, including those that are written during the iteration.
 
-    Ends when the run has its summary, or ``stop`` says so, and everything up to then was told. Looks again every
-    ``pause`` seconds; who watches several runs, or must not sleep, polls a :class:`Follower` for each.
+    It ends when the run has a summary or ``stop`` returns true, after all facts up to then. To read several runs, or
+    without sleeping, use a :class:`Follower` for each.
     """
     follower = Follower(folder, *kinds)
     while True:
@@ -113,7 +122,7 @@ def follow(
 
 
 def read_back(folder: Path) -> Iterator[RecordedFact[Fact]]:
-    """The facts of a record from the last to the first, read as far as they are asked for: it may be a long one."""
+    """Yield the facts of a record from the last to the first, reading only as much as needed."""
     for _, path in reversed(segments(folder)):
         try:
             with path.open("rb") as file:
@@ -122,7 +131,7 @@ def read_back(folder: Path) -> Iterator[RecordedFact[Fact]]:
                     if stated is not None:
                         yield stated
         except FileNotFoundError:
-            continue  # dropped in the meantime
+            continue  # deleted in the meantime
         except OSError as error:
             raise unreadable(path, error) from None
 
@@ -189,7 +198,7 @@ class RunRecord:
         return read(self.folder, *kinds)
 
     def updates(self) -> Iterator[RecordedFact[UpdateApplied]]:
-        """The updates that hold: a server that went on from a checkpoint made void what it had applied after it."""
+        """Yield the valid updates, without those that a server lost when it resumed from a checkpoint."""
         restarts: dict[int, list[int]] = {}
         for _, restart, _ in self.facts(ServerResumed, FactsDropped):
             if isinstance(restart, ServerResumed | FactsDropped) and restart.version is not None:

@@ -1,4 +1,4 @@
-"""The facts that whoever runs the nodes states: what run this is, how good its models are, that a server went on."""
+"""Facts that drivers record: the run, evaluations, failures and restarts."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from spyker.config.scenario import Scenario
 from spyker.protocol.facts import Fact
 from spyker.version import __version__
 
-FORMAT = 1
+FORMAT = 2
 EMULATED, DEPLOYED = "emulated", "deployed"
 
 
 @dataclass(frozen=True, slots=True)
 class ServerPlace:
-    """A server, where it is, and how many clients it begins with; ``None`` if it never has any, like a cloud."""
+    """A server, its region and its initial number of clients; ``None`` for HierFAVG's cloud."""
 
     id: int
     region: str
@@ -27,7 +27,7 @@ class ServerPlace:
 
 @dataclass(frozen=True, slots=True)
 class RunStarted(Fact):
-    """What run this is: the first fact of every record, so that one that was killed, or still runs, can be shown."""
+    """The description of a run: the first fact of every record, so that unfinished runs can be shown."""
 
     kind: ClassVar[str] = "run"
     format: int
@@ -47,19 +47,19 @@ class RunStarted(Fact):
     world: str
     """``emulated`` or ``deployed``."""
     server: int | None
-    """Whose record this is, if it is that of one deployed server."""
+    """The server, in the record of a deployed server."""
     began: float | None
-    """The unix time of time zero in the deployed world. The emulated one has none."""
+    """Unix time of time zero in a deployment; ``None`` in an emulation."""
 
     def good(self, score: float, target: float) -> bool:
-        """Whether a score is at least as good as ``target``. One that is not a number never is."""
+        """Return whether a score reaches ``target``; NaN never does."""
         return score >= target if self.higher_is_better else score <= target
 
 
 def run_started(
     scenario: Scenario, metric: str, higher_is_better: bool, server: int | None = None, began: float | None = None
 ) -> RunStarted:
-    """The first fact of a run of a resolved scenario; deployed, if it has a time at which it ``began``."""
+    """Return the first fact of a run of a resolved scenario; of a deployment if ``began`` is given."""
     return RunStarted(
         FORMAT,
         __version__,
@@ -81,7 +81,7 @@ def run_started(
 
 
 def places(scenario: Scenario) -> list[ServerPlace]:
-    """The servers that the algorithm of a resolved scenario wants, in the order of their ids."""
+    """Return the initial servers of a resolved scenario, in the order of their numbers."""
     placed, names = scenario.placement(), scenario.world.regions
     counts = Counter(placed.homes)
     return [
@@ -92,17 +92,17 @@ def places(scenario: Scenario) -> list[ServerPlace]:
 
 @dataclass(frozen=True, slots=True)
 class InitialModelLoaded(Fact):
-    """The run began from the model in a file, and not from the task's own W⁰."""
+    """The initial model was read from a file."""
 
-    kind: ClassVar[str] = "begun"
+    kind: ClassVar[str] = "initial-model"
     model: str
-    """Where the file was."""
+    """Path of the file."""
     sha256: str
 
 
 @dataclass(frozen=True, slots=True)
 class Evaluated(Fact):
-    """The servers' models were judged. ``averaged`` is the score of the mean of their weights."""
+    """The servers' models were evaluated. ``averaged`` is the score of their averaged weights."""
 
     kind: ClassVar[str] = "evaluation"
     updates: int
@@ -117,9 +117,9 @@ class Evaluated(Fact):
 def evaluated(
     updates: int, size: int, scores: Sequence[float], averaged: float | None, *, higher_is_better: bool
 ) -> Evaluated:
-    """An evaluation from the scores of the servers. A score that is not a number is worse than any that is one.
+    """Return an evaluation from the servers' scores. NaN is the worst score.
 
-    Where the mean of the weights was never judged, the mean of the scores stands for it.
+    Without a score of the averaged weights, the mean of the scores takes its place.
     """
     mean = sum(scores) / len(scores)
     numbers = [score for score in scores if not math.isnan(score)]
@@ -133,7 +133,7 @@ def evaluated(
 
 @dataclass(frozen=True, slots=True)
 class MetricEvaluated(Fact):
-    """What else an evaluation measured, besides its task's metric: follows an :class:`Evaluated` of the same time."""
+    """A further metric of an evaluation; it follows the :class:`Evaluated` of the same time."""
 
     kind: ClassVar[str] = "metric"
     name: str
@@ -146,16 +146,16 @@ class MetricEvaluated(Fact):
 
 
 def measured(name: str, scores: Sequence[float], averaged: float | None, *, higher_is_better: bool) -> MetricEvaluated:
-    """The same from the scores of the servers."""
+    """Return a further metric from the servers' scores."""
     same = evaluated(0, 0, scores, averaged, higher_is_better=higher_is_better)
     return MetricEvaluated(name, higher_is_better, same.mean, same.worst, same.best, same.averaged, same.servers)
 
 
 @dataclass(frozen=True, slots=True)
 class ClientFailed(Fact):
-    """A client's training failed in an emulation, and the run goes on without that client."""
+    """A client's training failed in an emulation; the run continues without the client."""
 
-    kind: ClassVar[str] = "failed"
+    kind: ClassVar[str] = "client-failed"
     server: int
     client: int
     reason: str
@@ -163,27 +163,27 @@ class ClientFailed(Fact):
 
 @dataclass(frozen=True, slots=True)
 class ServerResumed(Fact):
-    """A server process went on from a checkpoint: ``lost`` updates after ``version`` are gone, and those facts void."""
+    """A server process resumed from a checkpoint: ``lost_updates`` after ``version`` are lost and their facts void."""
 
-    kind: ClassVar[str] = "resumed"
+    kind: ClassVar[str] = "server-resumed"
     server: int
     version: int
-    lost: int
+    lost_updates: int
 
 
 @dataclass(frozen=True, slots=True)
 class FactsDropped(Fact):
-    """Facts that are missing here: older than a record has room for, or of a time when the disk was full."""
+    """Facts are missing: they were rotated out, or the disk was full."""
 
-    kind: ClassVar[str] = "dropped"
+    kind: ClassVar[str] = "facts-dropped"
     server: int
     facts: int
     bytes: int
     version: int | None
-    """The lowest that the server went back to in what is missing; later updates from before are void."""
+    """Lowest version that the server resumed from within the missing facts; later earlier updates are void."""
 
     def and_more(self, other: FactsDropped) -> FactsDropped:
-        """Both together."""
+        """Return the sum of two gaps."""
         versions = [version for version in (self.version, other.version) if version is not None]
         facts, size = self.facts + other.facts, self.bytes + other.bytes
         return FactsDropped(self.server, facts, size, min(versions, default=None))
@@ -191,7 +191,7 @@ class FactsDropped(Fact):
 
 @dataclass(frozen=True, slots=True)
 class UnknownFact(Fact):
-    """A fact that was read and whose kind nobody has declared here, or with other fields than these."""
+    """A fact of an undeclared kind, or with other fields than declared."""
 
     kind: str  # type: ignore[misc]  # each has its own
     fields: dict[str, Any]

@@ -1,8 +1,8 @@
-"""Whether a run learnt anything: what to say if not, with the likely cause and a remedy.
+"""Warnings about runs that do not learn, with the likely cause and a remedy.
 
-Nothing is known of a metric but its direction, so scores are compared with each other. A higher-is-better metric whose
-scores stay between 0 and 1 is taken to end at 1, and a lower-is-better one without negative scores at 0; for any other,
-the first score and the range of all scores give the scale. ``docs/reference/faq.md`` has the thresholds.
+Only the direction of a metric is known, so scores are compared with each other. A higher-is-better metric with scores
+between 0 and 1 is assumed to end at 1, and a lower-is-better metric without negative scores at 0; for other metrics the
+first score and the range of all scores give the scale. ``docs/reference/faq.md`` lists the thresholds.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ STEPS, ENOUGH = 32, 8  # the last changes whose median is the noise, and how man
 
 @dataclass(frozen=True, slots=True)
 class RunWarning:
-    """Why a run is not what it was meant to be."""
+    """A warning about a run."""
 
     kind: str
     """One of :data:`KINDS`."""
@@ -46,7 +46,7 @@ class RunWarning:
 
 @dataclass(frozen=True, slots=True)
 class RoundTimes:
-    """What a round of a client consists of, in seconds."""
+    """The parts of a client's round, in seconds."""
 
     transfer: float
     """To send the model one way, without latency."""
@@ -69,7 +69,7 @@ class RoundTimes:
 
 
 class ScoreHistory:
-    """What must be known of a curve to tell whether it led anywhere, in constant memory."""
+    """Statistics of a score curve, in constant memory."""
 
     def __init__(self, *, higher_is_better: bool) -> None:
         self.sign = 1.0 if higher_is_better else -1.0
@@ -79,7 +79,7 @@ class ScoreHistory:
         self.steps: deque[float] = deque(maxlen=STEPS)
 
     def add(self, score: float) -> None:
-        """One more evaluation."""
+        """Add a score."""
         if not self.count:
             self.first = score
         elif math.isfinite(score - self.last):
@@ -94,29 +94,29 @@ class ScoreHistory:
 
     @property
     def possible(self) -> float:
-        """How much better than the first score one could be; where that is not known, the scale."""
+        """Largest possible improvement over the first score; the scale if unknown."""
         return 1 - self.first if self.is_share else self.scale
 
     @property
     def scale(self) -> float:
-        """How large differences between scores may be."""
+        """Scale of differences between scores."""
         if self.is_share:
             return 1.0
         return self.first if self.sign < 0 and self.low >= 0 else max(abs(self.first), self.high - self.low)
 
     @property
     def is_share(self) -> bool:
-        """Whether scores are like accuracy: between 0 and 1, which is best."""
+        """Whether scores are like accuracy: between 0 and 1, higher is better."""
         return self.sign > 0 and self.low >= 0 and self.high <= 1
 
     @property
     def noise(self) -> float:
-        """How much of a difference may be chance."""
+        """Difference that may be noise."""
         return NOISE * statistics.median(self.steps) if len(self.steps) >= ENOUGH else 0.0
 
     @property
     def collapsed(self) -> bool:
-        """Whether the last score is far worse than the best."""
+        """Whether the last score is much worse than the best."""
         if not math.isfinite(self.last):
             return math.isfinite(self.best)
         if self.count < 2 or not math.isfinite(self.first):
@@ -128,7 +128,7 @@ class ScoreHistory:
 
     @property
     def stayed(self) -> bool:
-        """Whether the last score is no better than the first, but for chance."""
+        """Whether the last score is not better than the first beyond noise."""
         if self.count < 2 or self.collapsed or not math.isfinite(self.first) or self.possible <= 0:
             return False
         gained, later, enough = self.sign * (self.last - self.first), self.sign * (self.last - self.second), SMALL
@@ -139,12 +139,12 @@ class ScoreHistory:
         return gained <= max(enough * self.possible, self.noise)
 
     def state(self) -> list[Any]:
-        """For a checkpoint, which is JSON: numbers that are not finite are ``None``."""
+        """Return the state as JSON values; numbers that are not finite become ``None``."""
         numbers = (self.first, self.second, self.best, self.previous, self.last, self.low, self.high)
         return [self.count, [x if math.isfinite(x) else None for x in numbers], list(self.steps)]
 
     def restore(self, kept: Sequence[Any]) -> None:
-        """Go on from there."""
+        """Restore the state."""
         self.count, (*scores, low, high), steps = kept
         self.first, self.second, self.best, self.previous, self.last = (math.nan if x is None else x for x in scores)
         self.low, self.high = (math.inf, -math.inf) if low is None else (low, high)
@@ -152,7 +152,7 @@ class ScoreHistory:
 
 
 def score_warnings(scores: ScoreHistory, metric: str, updates: int, clients: int, *, met: bool) -> list[RunWarning]:
-    """What scores tell after so many updates; ``met``: the last one is as good as a target, which is good enough."""
+    """Return warnings about scores; none if ``met``: the last score reaches a target."""
     first, best, last = (f"{score:.4g}" for score in (scores.first, scores.best, scores.last))
     if scores.collapsed:
         message = f"training collapsed: {metric} is {last} at the end, and was {best} at best"
@@ -170,19 +170,19 @@ def score_warnings(scores: ScoreHistory, metric: str, updates: int, clients: int
 
 
 def no_updates(time: float, times: RoundTimes | None) -> RunWarning:
-    """What to say of a run that ended without an update."""
+    """Return the warning for a run without updates."""
     message, remedy = f"no client update arrived in {time:g} s", "Run longer (--duration)"
     if times is not None and times.shortest > time:
         message += f": a round takes {times.shortest:,.3g} s at least, because {times.in_words}"
         longer = f"Run at least {math.ceil(10 * times.shortest):,} s (--duration)"
         remedy = f"{longer}, raise world.bandwidth-mbit, or use a smaller model"
     else:
-        remedy += ", or look at how many answers the algorithm waits for, and whether clients fail"
+        remedy += ", or check how many updates the algorithm waits for, and whether clients fail"
     return RunWarning(NO_UPDATES, message, remedy)
 
 
 def slow_links(times: RoundTimes) -> list[RunWarning]:
-    """Whether links are slower than training."""
+    """Return a warning if links are slower than training."""
     if times.transfer <= times.training:
         return []
     message = f"links, not training, set the pace: {times.in_words}"
@@ -191,7 +191,7 @@ def slow_links(times: RoundTimes) -> list[RunWarning]:
 
 
 def diverged_servers(restored: int) -> list[RunWarning]:
-    """What to say where servers restored earlier models so often, in all."""
+    """Return a warning if servers restored earlier models."""
     if not restored:
         return []
     times = "once" if restored == 1 else f"{restored} times"
@@ -200,5 +200,5 @@ def diverged_servers(restored: int) -> list[RunWarning]:
 
 
 def as_table(warnings: Sequence[RunWarning]) -> list[dict[str, str]] | None:
-    """For a summary."""
+    """Return warnings for the summary."""
     return [asdict(each) for each in warnings] or None

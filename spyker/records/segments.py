@@ -1,10 +1,9 @@
-"""The facts of a record in several files, where one would grow without end.
+"""Rotation of a record's facts over several files.
 
-The first is ``facts.jsonl``. A record with a limit goes on in ``facts-START.jsonl``, where ``START`` is how many bytes
-of facts had been written before it. A place in the record is such a number, whichever file it is in, and stays valid.
-When there is too much, the oldest files but the first go. In their place stands one fact, :class:`FactsDropped`, which
-says how much is missing. Files appear and disappear; none is ever renamed, so that whoever reads while this goes on
-misses nothing but what is gone.
+The first file is ``facts.jsonl``. A record with a size limit continues in ``facts-START.jsonl``, where ``START`` is the
+number of bytes of facts before it. Such byte offsets identify positions in the record and stay valid. When the limit is
+exceeded, the oldest files except the first are replaced by one fact, :class:`FactsDropped`. Files are created and
+deleted but never renamed, so that concurrent readers miss only deleted facts.
 """
 
 from __future__ import annotations
@@ -21,19 +20,19 @@ from spyker.records.run_facts import FactsDropped, ServerResumed
 
 LATER = re.compile(r"facts-(\d{15,})\.jsonl")
 RESTART = f'"kind": "{ServerResumed.kind}"'.encode()
-SHARE = 8  # of what a record may take, in one file
-LARGEST = 16 << 20  # bytes of one file; one that goes is looked through first
+SHARE = 8  # maximum fraction of the limit in one file: 1/SHARE
+LARGEST = 16 << 20  # maximum bytes of a file; files are read before they are deleted
 
 
 class Segment(NamedTuple):
-    """A file, and the place at which it begins."""
+    """A file and the offset at which it starts."""
 
     start: int
     path: Path
 
 
 def segments(folder: Path) -> list[Segment]:
-    """The files that hold a record's facts, in their order."""
+    """Return the files of a record's facts, in order."""
     try:
         names = os.listdir(folder)
     except OSError:
@@ -43,23 +42,23 @@ def segments(folder: Path) -> list[Segment]:
 
 
 def end(folder: Path) -> int:
-    """The place where the facts of a record end: how many bytes of them were ever written."""
+    """Return the offset of the end: the number of bytes ever written."""
     last = segments(folder)[-1]
     return last.start + last.path.stat().st_size
 
 
 def path_of(folder: Path, start: int) -> Path:
-    """The file of a record that begins at a place."""
+    """Return the path of the file that starts at an offset."""
     return folder / (FACTS if start == 0 else f"facts-{start:015}.jsonl")
 
 
 def segment_limit(limit: int) -> int:
-    """How long a file becomes in a record that may take so many bytes."""
+    """Return the maximum size of a file for a record's limit."""
     return max(1, min(limit // SHARE, LARGEST))
 
 
 def place_of(folder: Path, offset: int) -> tuple[Segment, bool] | None:
-    """The file that a place is in, and whether others follow it. Nothing if there is no record yet."""
+    """Return the file that contains an offset, and whether others follow; ``None`` if there is no record."""
     found = segments(folder)
     later = [segment for segment in found if segment.start > offset]
     here = found[: len(found) - len(later)]
@@ -67,20 +66,20 @@ def place_of(folder: Path, offset: int) -> tuple[Segment, bool] | None:
 
 
 def following(folder: Path, start: int) -> int:
-    """Where the file after the one that begins at a place begins; the same place, if there is none."""
+    """Return the start of the next file, or ``start`` if there is none."""
     return next((segment.start for segment in segments(folder) if segment.start > start), start)
 
 
 def is_gone(folder: Path, offset: int) -> bool:
-    """Whether what stood at a place was dropped since."""
+    """Return whether the facts at an offset were deleted."""
     place = place_of(folder, offset)
     return place is not None and offset > place[0].start and note_in(place[0].path) is not None
 
 
 def make_room(folder: Path, server: int, limit: int) -> FactsDropped | None:
-    """Remove the oldest files but the first and the one that is written to, until the rest keeps to the limit.
+    """Delete the oldest files, except the first and the current one, until the record is within its limit.
 
-    Returns what went. A record's first file stays: it says what run this is, and how it began.
+    Returns the deleted facts. The first file stays: it describes the run and its start.
     """
     gone = None
     found = segments(folder)
@@ -92,7 +91,7 @@ def make_room(folder: Path, server: int, limit: int) -> FactsDropped | None:
         if oldest is found[-1]:
             break
         lost, t = look_through(oldest.path, server)
-        with contextlib.suppress(OSError):  # on a full disk it is more important that something goes
+        with contextlib.suppress(OSError):  # on a full disk deleting is more important than the note
             bury(tomb, line(t, lost if before is None else before.and_more(lost)))
         if oldest.path != tomb or note_in(tomb) is None:
             oldest.path.unlink(missing_ok=True)
@@ -103,14 +102,14 @@ def make_room(folder: Path, server: int, limit: int) -> FactsDropped | None:
 
 
 def size_of(path: Path) -> int:
-    """Bytes in a file, which may be gone."""
+    """Return the size of a file; 0 if it was deleted."""
     with contextlib.suppress(OSError):
         return path.stat().st_size
     return 0
 
 
 def note_in(path: Path) -> FactsDropped | None:
-    """The note in the place of files that are gone, if this file is one."""
+    """Return the ``FactsDropped`` of a replaced file, or ``None``."""
     with contextlib.suppress(OSError), path.open("rb") as file:
         text, more = file.readline(), file.read(1)
         stated = None if more else parse(text)
@@ -120,7 +119,7 @@ def note_in(path: Path) -> FactsDropped | None:
 
 
 def look_through(path: Path, server: int) -> tuple[FactsDropped, float]:
-    """What will be missing without a file, and the time of its last fact."""
+    """Return what deleting a file would lose, and the time of its last fact."""
     content = path.read_bytes()
     lines = content.split(b"\n")
     restarts = [parse(text) for text in lines if RESTART in text]
@@ -132,7 +131,7 @@ def look_through(path: Path, server: int) -> tuple[FactsDropped, float]:
 
 
 def bury(path: Path, note: str) -> None:
-    """Put a note in the place of what is gone."""
+    """Replace a file by a note."""
     temporary = path.with_name(f".{path.name}")
     try:
         temporary.write_text(note, "utf-8", newline="\n")

@@ -1,4 +1,4 @@
-"""The totals of a run, in both worlds."""
+"""The summary of a run."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from spyker.records.run_warnings import (
     slow_links,
 )
 
-WEIGHTS_SHOWN = 64  # the summary holds the weights of models with up to so many parameters
+WEIGHTS_SHOWN = 64  # maximum number of parameters of models whose weights are in the summary
 WAYS = ("server-to-client", "client-to-server", "server-to-server")
 
 Hit = tuple[float, int]
@@ -29,7 +29,7 @@ Hit = tuple[float, int]
 
 @dataclass(frozen=True, slots=True)
 class FailedClient:
-    """A client whose training failed, and without which the run went on."""
+    """A client that was excluded because its training failed."""
 
     client: int
     time: float
@@ -38,7 +38,7 @@ class FailedClient:
 
 @dataclass(frozen=True, slots=True)
 class Totals:
-    """What whoever ran the nodes has counted."""
+    """Totals counted by the driver."""
 
     finished: bool
     time: float
@@ -46,36 +46,36 @@ class Totals:
     final: Evaluated | None
     """The last evaluation."""
     reached: Mapping[str, Hit]
-    """By target, as :func:`target_name` writes it; those that were not reached are left out."""
+    """Reached targets, by :func:`target_name`."""
     updates_per_client: Sequence[int]
     synchronisations: int
     longest_queue: int
     bytes: Mapping[str, int]
-    """By way (:data:`WAYS`)."""
+    """By direction (:data:`WAYS`)."""
     messages: Mapping[str, int]
     """By kind."""
     servers: Sequence[Mapping[str, Any]]
-    """Of those with clients; see :func:`server_totals`."""
+    """Servers with clients; see :func:`server_totals`."""
     duration: float | None = None
-    """How long the run was to last, if that was said."""
+    """Planned duration, if any."""
     events: int | None = None
-    """What happened in an emulated world."""
+    """Events of an emulation."""
     measured: Sequence[MetricEvaluated] = ()
-    """What else the last evaluation measured."""
+    """Further metrics of the last evaluation."""
     reports: Mapping[int, Mapping[str, float]] = field(default_factory=dict)
-    """What each client that reported something reported last, by client."""
+    """Last reported metrics, by client."""
     failed: Sequence[FailedClient] = ()
-    """Clients whose training failed, in the order in which they were excluded."""
+    """Excluded clients, in order."""
     scores: ScoreHistory | None = None
-    """What evaluations gave from the beginning on."""
+    """All scores."""
     times: RoundTimes | None = None
-    """What a round of a client takes, if that is known."""
+    """Duration of a client's round, if known."""
     given: bool = False
-    """Whether it began from a model that was trained before."""
+    """Whether the run has an initial model from a file."""
 
 
 def summarise(start: RunStarted, totals: Totals) -> dict[str, Any]:
-    """The summary. That of an emulated run has nothing but what follows from the scenario: no machine, no clock."""
+    """Return the summary. That of an emulation depends only on the scenario, not on machine or clock."""
     final, targets = totals.final, [target_name(target) for target in start.targets]
     hits = {target: totals.reached.get(target) for target in targets}
     return {
@@ -106,7 +106,7 @@ def summarise(start: RunStarted, totals: Totals) -> dict[str, Any]:
 
 
 def server_totals(region: str, server: Server, *, clients: int, updates: int, longest_queue: int) -> dict[str, Any]:
-    """What a summary says of one server."""
+    """Return the totals of a server."""
     weights = server.weights.snapshot()
     return {
         "region": region,
@@ -121,13 +121,13 @@ def server_totals(region: str, server: Server, *, clients: int, updates: int, lo
 
 
 def other_metrics(measured: Sequence[MetricEvaluated]) -> dict[str, Any] | None:
-    """What was measured besides the metric, by name."""
+    """Return the further metrics by name."""
     keys = ("higher_is_better", "mean", "worst", "best", "averaged")
     return {each.name: {key: getattr(each, key) for key in keys} for each in measured} or None
 
 
 def run_warnings(start: RunStarted, totals: Totals) -> list[RunWarning]:
-    """What kept the run from learning. One that was ended early may have had no time to."""
+    """Return warnings about learning; a run that was stopped early gets fewer."""
     found, updates, scores = [], sum(server["updates"] for server in totals.servers), totals.scores
     cloud = any(place.id == start.server and place.clients is None for place in start.servers)
     if not updates and totals.finished and not cloud:
@@ -142,12 +142,12 @@ def run_warnings(start: RunStarted, totals: Totals) -> list[RunWarning]:
 
 
 def failed_clients(failed: Sequence[FailedClient]) -> list[dict[str, Any]] | None:
-    """The clients that were excluded, each with the time and the reason."""
+    """Return the excluded clients with time and reason."""
     return [{"client": each.client, "time": round(each.time, 9), "reason": each.reason} for each in failed] or None
 
 
 def reported(reports: Mapping[int, Mapping[str, float]]) -> dict[str, Any] | None:
-    """What clients reported last, by name: the mean over those clients, the least, the most, and how many they are."""
+    """Return mean, minimum, maximum and count of the clients' last reports, by name."""
     names = dict.fromkeys(name for _, metrics in sorted(reports.items()) for name in metrics)
     found = {name: [metrics[name] for _, metrics in sorted(reports.items()) if name in metrics] for name in names}
     return {
@@ -157,17 +157,17 @@ def reported(reports: Mapping[int, Mapping[str, float]]) -> dict[str, Any] | Non
 
 
 def known(**values: object) -> dict[str, object]:
-    """Those that are not ``None``."""
+    """Return the values that are not ``None``."""
     return {key: value for key, value in values.items() if value is not None}
 
 
 def synchronised(before: int, fact: Fact) -> int:
-    """How many synchronisations there were, after a fact. Servers may start the same one independently."""
+    """Return the number of synchronisations after a fact; servers may start the same one independently."""
     if isinstance(fact, SyncStarted | EarlySyncStarted):
         return max(before, fact.bid)
     return before + isinstance(fact, CloudRoundEnded)
 
 
 def target_name(target: float) -> str:
-    """A target as a summary writes it."""
+    """Return a target as a string."""
     return f"{target:g}"

@@ -1,7 +1,7 @@
-"""Arrays by name as a safetensors file, which anybody can read without running code of a stranger's.
+"""Writing of safetensors files, which can be read without executing code.
 
-They are written straight from memory, in the order given: the library's own function copies it all first, which a
-server with a large model would feel, and orders what is said about them anew in every process.
+Arrays are written directly from memory, in the given order. The library's own function copies all data first and
+orders metadata differently in every process.
 """
 
 from __future__ import annotations
@@ -16,21 +16,21 @@ import numpy as np
 
 from spyker.protocol.codec import Array
 
-BLOCK = 1 << 20  # bytes that are looked at and written while they are in cache
+BLOCK = 1 << 20  # bytes that are checksummed and written while in cache
 TYPES = {"b1": "BOOL"} | {f"{k}{n}": f"{k.upper()}{8 * n}" for k in "fiu" for n in (1, 2, 4, 8) if (k, n) != ("f", 1)}
 
 
 def write_tensors(
     path: Path, tensors: Mapping[str, Array], metadata: Mapping[str, str] | None = None
 ) -> dict[str, int]:
-    """Write a file and return a checksum of each tensor."""
+    """Write a file and return the checksum of each tensor."""
     header: dict[str, object] = {"__metadata__": dict(sorted(metadata.items()))} if metadata else {}
     end = 0
     for key, tensor in tensors.items():
         begin, end = end, end + tensor.nbytes
         header[key] = {"dtype": TYPES[tensor.dtype.str[1:]], "shape": tensor.shape, "data_offsets": [begin, end]}
     words = json.dumps(header).encode()
-    words += b" " * (-len(words) % 8)  # so that the numbers are aligned
+    words += b" " * (-len(words) % 8)  # alignment
     checksums = {}
     with path.open("wb", buffering=0) as file:
         file.write(struct.pack("<Q", len(words)) + words)
@@ -39,7 +39,7 @@ def write_tensors(
             for start in range(0, len(raw), BLOCK):
                 block = raw[start : start + BLOCK]
                 checksum = zlib.crc32(block, checksum)
-                while block:  # a disk that is nearly full may take a part of it
+                while block:  # a nearly full disk may accept only a part
                     block = block[file.write(block) :]
             checksums[key] = checksum
     return checksums

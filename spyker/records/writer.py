@@ -1,4 +1,4 @@
-"""Writing a run down as it goes on."""
+"""Writing of run records."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ MILESTONES = frozenset((RunStarted, Evaluated))
 
 
 class RecordWriter:
-    """Writes one run. Facts reach the disk at every evaluation; a kill loses only what came after the last one.
+    """Writes one run record. Facts are flushed at every evaluation; a kill loses only later facts.
 
-    With ``at_once`` each fact is written when it happens: what outlives a kill is then all that happened, and of a fact
-    that the disk does not take nothing is left. ``append`` goes on with a record that is there. That of one ``server``
-    may have a ``limit`` in bytes, beyond which the oldest facts go (:mod:`~spyker.records.segments`).
+    With ``at_once`` each fact is written immediately and, if the disk is full, completely or not at all. ``append``
+    continues an existing record. The record of one ``server`` may have a ``limit`` in bytes, beyond which the oldest
+    facts are deleted (:mod:`~spyker.records.segments`).
     """
 
     def __init__(
@@ -45,7 +45,7 @@ class RecordWriter:
             write_atomically(folder / SCENARIO, scenario)
         self._start = found[-1].start if found else 0
         self._facts = self._open()
-        self._length = self._facts.tell() if limit is not None else 0  # of the present file; kept only where it counts
+        self._length = self._facts.tell() if limit is not None else 0  # of the current file; only tracked with a limit
 
     def _open(self) -> IO[bytes]:
         path = path_of(self.folder, self._start)
@@ -53,11 +53,11 @@ class RecordWriter:
 
     @property
     def size(self) -> int:
-        """Bytes of all facts up to now, also of those that were dropped."""
+        """Bytes of all facts so far, including deleted ones."""
         return self._start + self._facts.tell()
 
     def write(self, t: float, fact: Fact, queue: int | None = None) -> FactsDropped | None:
-        """Append a fact, and return what had to go for it, if anything."""
+        """Append a fact, and return the facts deleted for it, or ``None``."""
         text = line(t, fact, queue).encode()
         dropped = None
         if self._limit is not None:
@@ -66,7 +66,7 @@ class RecordWriter:
             self._length += len(text)
         try:
             written = self._facts.write(text)
-            while written < len(text):  # a disk that is nearly full may take a part of it
+            while written < len(text):  # a nearly full disk may accept only a part
                 written += self._facts.write(text[written:])
         except OSError:
             if self._at_once:
@@ -77,14 +77,14 @@ class RecordWriter:
         return dropped
 
     def _take_back(self, length: int) -> None:
-        """Cut off what was written of a line."""
+        """Truncate a partly written line."""
         if self._limit is not None:
             self._length -= length
         with contextlib.suppress(OSError):
             drop_torn_line(path_of(self.folder, self._start))
 
     def _turn_over(self) -> FactsDropped | None:
-        """Go on in another file, and see that all of them together are not too much."""
+        """Continue in a new file, and delete old files beyond the limit."""
         assert self._limit is not None
         before, began = self._facts, self._start
         self._start = self.size
@@ -98,7 +98,7 @@ class RecordWriter:
         return make_room(self.folder, self._server, self._limit - segment_limit(self._limit))
 
     def close(self, summary: Mapping[str, Any] | None) -> None:
-        """Finish the stream of facts and, if the run got that far, write the summary."""
+        """Close the facts and write the summary, if there is one."""
         self._facts.close()
         if summary is not None:
             text = json.dumps(jsonable(summary), indent=2, allow_nan=False)

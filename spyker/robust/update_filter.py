@@ -12,8 +12,8 @@ become longer everywhere, the median follows.
 
 While a client trains, the server's model moves: it merges other servers' models, or it is restored from an older
 checkpoint. This *drift* is no part of the training, and is added to both thresholds. An update is clipped if its norm
-is above ``limit × median + drift``. Clipping is no offence: a clipped update counts for no more than one just below the
-threshold. An update is rejected if its norm is above ``refuse × median + drift``.
+is above ``clip × median + drift``. Clipping is no offence: a clipped update counts for no more than one just below the
+threshold. An update is rejected if its norm is above ``reject × median + drift``.
 
 A rejected update is a strike if it can be compared: the norms of at least three clients are known, its task is known,
 and at least half of the clients have answered since the client's last strike. So a fast client is not quarantined
@@ -22,7 +22,7 @@ the model replaces the median; where a server has fewer than three clients, upda
 
 A sign-flipped update has an inconspicuous norm. :mod:`~spyker.robust.sign_flips` detects it, and it is a strike, too.
 Each proper update removes a strike. A client with ``strikes`` of them is quarantined. After the quarantine it may join
-again, and restarts one strike below the threshold. ``docs/bounds.md`` has measurements.
+again, and restarts one strike below the threshold. ``docs/reports/robustness.md`` has measurements.
 
 The caller reports joins, departures and assigned tasks, passes each update to :meth:`UpdateFilter.check`, and applies
 the verdict: to an algorithm, a rejected client leaves and joins again, and a quarantined one leaves until
@@ -49,22 +49,24 @@ ALWAYS, DEPLOYED, NEVER = "always", "deployed", "never"
 
 @dataclass(frozen=True, slots=True)
 class FilterParameters:
-    """Parameters of robust filtering."""
+    """Thresholds of the update filter: the keys of ``[robust]``."""
 
     when: str = parameter(
         DEPLOYED,
-        "filter client updates: deployed (in deployments only), always (in simulations as well) or never",
+        "where servers filter client updates: deployed (in deployments only), always (also in emulations) or never",
         choices=(DEPLOYED, ALWAYS, NEVER),
     )
-    limit: float = parameter(5.0, "clip the norm of an update to this multiple of the median over clients", above=1)
-    refuse: float = parameter(15.0, "reject an update whose norm is above this multiple of the median", above=1)
+    clip: float = parameter(5.0, "clip the norm of an update to this multiple of the median over clients", above=1)
+    reject: float = parameter(15.0, "reject an update whose norm exceeds this multiple of the median", above=1)
     strikes: int = parameter(
-        5, "quarantine a client when its rejected or sign-flipped updates minus its proper ones reach this", at_least=1
+        5,
+        "quarantine a client when its bad updates, rejected or sign-flipped, minus its good ones reach this",
+        at_least=1,
     )
-    quarantine: float = parameter(60.0, "seconds until a quarantined client may join again", above=0)
+    quarantine: float = parameter(60.0, "length of a quarantine in seconds", above=0)
 
     def on(self, *, deployed: bool) -> FilterParameters | None:
-        """Return these parameters if updates are filtered, in a deployment or in a simulation; None if they are not."""
+        """Return the parameters if filtering is on in this world, else ``None``."""
         return self if self.when == ALWAYS or (deployed and self.when == DEPLOYED) else None
 
 
@@ -214,13 +216,13 @@ class UpdateFilter:
         assert self.parameters is not None
         p, median = self.parameters, self.median_norm
         early = len(self.last.numbers) < MIN_CLIENTS <= len(self.sizes)  # there will be others to compare it with
-        median_norm = median or (1.0 if norm <= p.limit else max(1.0, model_norm()))
-        limit, strikes, rejected = p.limit * median_norm, self.strikes.get(client, 0), False
+        median_norm = median or (1.0 if norm <= p.clip else max(1.0, model_norm()))
+        limit, strikes, rejected = p.clip * median_norm, self.strikes.get(client, 0), False
         self._count(client, norm, counts=counts)
-        if norm > min(limit, p.refuse * median_norm):  # below both thresholds the drift makes no difference
+        if norm > min(limit, p.reject * median_norm):  # below both thresholds the drift makes no difference
             moved = drift()
             limit += moved
-            rejected = norm > p.refuse * median_norm + moved and (median > 0 or early)
+            rejected = norm > p.reject * median_norm + moved and (median > 0 or early)
         offence = sign_flipped
         if rejected and median > 0 and known and self.answered.median > self.struck.get(client, 0):
             self.struck[client], offence = self.updates, True

@@ -1,6 +1,4 @@
-"""Clients that answer with something else than what they trained. Who they are, and what they say, follows from the
-seed: a training that is answered twice is answered alike.
-"""
+"""Adversaries: clients that send falsified updates. Clients and updates depend only on the seed."""
 
 from __future__ import annotations
 
@@ -11,33 +9,33 @@ from spyker.engines.engine import TrainJob
 from spyker.vectors import Vector, length
 
 HUGE = 1e30
-CHOICE, NOISE = 0xBAD, 0xBAD5EED  # random numbers that nothing else uses
+CHOICE, NOISE = 0xBAD, 0xBAD5EED  # seeds of independent random streams
 
 
 class Adversaries:
-    """Falsifies the answers of some clients."""
+    """The adversaries of a scenario."""
 
-    def __init__(self, hostile: AdversaryOptions, clients: frozenset[int], seed: int) -> None:
-        self.hostile, self.clients, self.seed = hostile, clients, seed
+    def __init__(self, options: AdversaryOptions, clients: frozenset[int], seed: int) -> None:
+        self.options, self.clients, self.seed = options, clients, seed
 
     @classmethod
     def of(cls, scenario: Scenario) -> Adversaries | None:
-        """Those of a scenario, if it has any."""
-        hostile, count = scenario.world.hostile, scenario.client_count
-        if hostile is None:
+        """Return the adversaries of a scenario, or ``None``."""
+        options, count = scenario.world.adversaries, scenario.client_count
+        if options is None:
             return None
         random = np.random.default_rng((scenario.seed, CHOICE))
-        chosen = random.choice(count, round(hostile.share * count), replace=False)
-        return cls(hostile, frozenset(chosen.tolist()), scenario.seed)
+        chosen = random.choice(count, round(options.share * count), replace=False)
+        return cls(options, frozenset(chosen.tolist()), scenario.seed)
 
     def answer(self, job: TrainJob, trained: Vector) -> Vector:
-        """What a client says came of its training."""
+        """Return the update that a client sends: falsified if the client is an adversary."""
         if job.client not in self.clients:
             return trained
-        kind, strength = self.hostile.kind, np.float32(self.hostile.strength)
+        kind, strength = self.options.kind, np.float32(self.options.strength)
         if kind == "huge":
             return np.full_like(trained, HUGE)
-        if kind == "negative":
+        if kind == "sign-flip":
             return job.weights - strength * (trained - job.weights)
         random = np.random.default_rng((self.seed, NOISE, job.client, job.step))
         noise = random.standard_normal(trained.size, np.float32)

@@ -1,4 +1,4 @@
-"""Clients whose training failed: they are excluded, and the run goes on without them, unless all of them fail."""
+"""Failed clients. The run excludes them and continues, unless all clients fail."""
 
 from __future__ import annotations
 
@@ -9,40 +9,40 @@ from spyker.engines.engine import TrainJob
 from spyker.errors import ClientTrainingError, DivergenceError
 from spyker.tasks.task import Task
 
-EXPLAINED = 3  # an explanation repeats the training, so only the first few failures get one
+EXPLAINED = 3  # number of failures that are explained, since an explanation repeats the training
 
 
 @dataclass(frozen=True, slots=True)
 class ClientFailure:
-    """One client that was excluded."""
+    """An excluded client."""
 
     client: int
     time: float
     reason: str
     error: str
-    """What the run says if it must stop: for an exception, its traceback."""
+    """Error message if the run stops: for an exception, its traceback."""
     diverged: bool
-    """Whether the training returned weights that are not finite, in place of raising an exception."""
+    """Whether the training returned weights that are not finite."""
 
 
 class ClientFailures:
-    """The clients of one run that were excluded, in the order of their failures."""
+    """The excluded clients of a run, in order."""
 
     def __init__(self, clients: int, task: Task, *, stop: bool) -> None:
-        """``stop``: the first failure ends the run."""
+        """With ``stop``, the first failure ends the run."""
         self.clients, self.task, self.stop = clients, task, stop
         self.by_client: dict[int, ClientFailure] = {}
         self.trained = False
         """Whether any training succeeded."""
 
     def raised(self, now: float, job: TrainJob, error: ClientTrainingError) -> ClientFailure:
-        """Exclude a client whose training raised an exception, or returned something else than weights."""
+        """Exclude a client whose training raised an exception or returned an invalid result."""
         return self._add(ClientFailure(job.client, now, error.reason, str(error), diverged=False))
 
     def diverged(self, now: float, job: TrainJob, before: tuple[float, TrainJob] | None) -> ClientFailure:
         """Exclude a client whose training returned weights that are not finite.
 
-        ``before`` is the first training that did, if another one was passed on to its server.
+        ``before`` is an earlier such training whose result was sent to its server.
         """
         why = explain_divergence(job, self.task if len(self.by_client) < EXPLAINED else None)
         error = f"training diverged. First at client {job.client}, at t = {now:g} s, {why}"
@@ -59,10 +59,7 @@ class ClientFailures:
         return failure
 
     def check(self, *, ended: bool = False) -> None:
-        """Stop the run if all clients have failed, or if it has ended without a single training that succeeded.
-
-        That is no fault of one client, and the first error is what helps.
-        """
+        """Raise the first error if all clients have failed, or if the run ended without a successful training."""
         all_failed = len(self.by_client) == self.clients or (ended and not self.trained)
         if self.by_client and (self.stop or all_failed):
             first = next(iter(self.by_client.values()))

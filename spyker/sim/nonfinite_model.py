@@ -1,4 +1,4 @@
-"""A training that ran away: what happened, and to whom first."""
+"""The error for a diverged model."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from spyker.tasks.task import Task
 def divergence_error(
     server: int, now: float, broken: tuple[float, TrainJob] | None, task: Task | None
 ) -> DivergenceError:
-    """The error for a server's model that is not finite, with the first training that led to such numbers, if any."""
+    """Return the error for a server's model that is not finite, with the first diverged training, if any."""
     found = f"the model of server {server} is not finite any more at t = {now:g} s: training diverged. "
     if broken is None:
         return DivergenceError(
-            f"{found}What its clients trained was finite: adding it up on the servers was not. Lower training.rate "
+            f"{found}Its clients' updates were finite; the aggregation was not. Lower training.rate "
             "(--set training.rate=…), or the algorithm's own rate"
         )
     t, job = broken

@@ -1,4 +1,4 @@
-"""A server's processor: one queue, served in the order of arrival, one message at a time."""
+"""A server's processor: one FIFO queue, one message at a time."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from spyker.sim.clock import Clock
 from spyker.sim.timers import SimTimers
 
 Arrival: TypeAlias = tuple[int, ClientMessage | PeerMessage | str]
-"""Who says what; a text is the name of the server's own timer that has run out."""
+"""Sender and message; a string is the name of an expired timer of the server."""
 Perform: TypeAlias = Callable[["Processor", list[Action]], None]
 
 
 class QueueServer(ABC):
-    """Serves what waits, wherever it waits. The effects of a message happen when its cost has elapsed."""
+    """Serves a queue. A message takes effect when its cost has elapsed."""
 
     __slots__ = ("busy", "clock", "costs", "longest")
 
@@ -30,18 +30,18 @@ class QueueServer(ABC):
     @property
     @abstractmethod
     def server(self) -> Server:
-        """The server whose messages these are."""
+        """The server."""
 
     @abstractmethod
     def _next(self) -> Work | None:
-        """How heavy the first message is; none, if none waits."""
+        """Return the cost class of the first message, or ``None`` if the queue is empty."""
 
     @abstractmethod
     def _handle(self) -> None:
-        """Let the first message take effect. It still counts as queued while it does."""
+        """Process the first message, which still counts as queued."""
 
     def _serve(self) -> None:
-        """Start on the first message; messages that cost nothing are done with at once."""
+        """Start to serve the first message; messages without cost are processed immediately."""
         while (work := self._next()) is not None:
             cost = self.costs[work]
             if cost > 0:
@@ -51,14 +51,14 @@ class QueueServer(ABC):
             self._handle()
 
     def done(self, _a: None, _b: None) -> None:
-        """The cost of the first message has elapsed."""
+        """Process the first message after its cost has elapsed."""
         self.busy = False
         self._handle()
         self._serve()
 
 
 class Processor(QueueServer):
-    """Serves the messages of a server that never dies."""
+    """The processor of a server that never crashes."""
 
     __slots__ = ("_server", "id", "perform", "queue", "timers")
 
@@ -71,11 +71,11 @@ class Processor(QueueServer):
 
     @property
     def server(self) -> Server:
-        """Always the same one."""
+        """The server."""
         return self._server
 
     def receive(self, sender: int, message: ClientMessage | PeerMessage | str) -> None:
-        """A message arrives: it waits for its turn."""
+        """Queue a message."""
         self.queue.append((sender, message))
         if len(self.queue) > self.longest:
             self.longest = len(self.queue)
@@ -100,12 +100,12 @@ class Processor(QueueServer):
                 self.longest = max(self.longest, len(self.queue))
 
     def start_timer(self, timer: str, seconds: float) -> None:
-        """Let a timer run, from now."""
+        """Start a timer."""
         self.stop_timer(timer)
         self.timers.start(timer, seconds)
 
     def stop_timer(self, timer: str) -> None:
-        """Let a timer be, also if it waits for its turn; it may be the one in service."""
+        """Cancel a timer, also if its expiry is queued."""
         self.timers.stop(timer)
         if (self.id, timer) in self.queue:
             self.queue = deque(a for n, a in enumerate(self.queue) if n == 0 or a[1] != timer)

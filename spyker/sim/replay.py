@@ -100,8 +100,8 @@ def make_node(header: LogHeader, scenario: Scenario) -> Node:
         task.mix,
         np.empty_like,
         clock.handling,
-        scenario.bounds.on(deployed=True),
-        task.statistics,
+        scenario.robust.on(deployed=True),
+        task.buffers,
     )
 
     def build(roster: Mapping[int, int]) -> Server:

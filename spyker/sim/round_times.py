@@ -1,4 +1,4 @@
-"""How long a round of a client takes: known before a run begins, from the scenario and the size of the model."""
+"""Expected duration of a client's round, from the scenario and the size of the model."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ WEIGHT_BYTES = 4
 
 
 def round_durations(scenario: Scenario, parameters: int) -> npt.NDArray[Any]:
-    """Seconds per round, by client: it trains, its answer travels, is mixed in, and a model comes back.
+    """Return the seconds per round of each client: training, transfers and mixing.
 
-    A server has one answer at a time. Where everybody waits for everybody, the slowest decides.
+    A server processes one update at a time. In synchronous algorithms the slowest client decides.
     """
     places, latency = scenario.placement(), np.asarray(latency_seconds(scenario.world))
     there = np.asarray(places.client_regions)
     homes = np.asarray([0 if home is None else home for home in places.homes])
     at = np.asarray(places.server_regions)[homes]
     cycle = np.asarray(delays(scenario)) + latency[there, at] + latency[at, there] + 2 * transfer(scenario, parameters)
-    if scenario.chosen.waits_for_all_clients:  # and answers cost nothing by themselves
+    if scenario.chosen.waits_for_all_clients:  # single updates cost nothing
         slowest = np.zeros(len(places.server_regions))
         np.maximum.at(slowest, homes, cycle)
         return np.asarray(slowest[homes])
@@ -32,12 +32,12 @@ def round_durations(scenario: Scenario, parameters: int) -> npt.NDArray[Any]:
 
 
 def transfer(scenario: Scenario, parameters: int) -> float:
-    """Seconds in which a link carries the model, without latency."""
+    """Return the seconds to transfer the model, without latency."""
     return parameters * WEIGHT_BYTES * 8 / (scenario.world.bandwidth_mbit * 1e6)
 
 
 def round_times(scenario: Scenario, parameters: int) -> RoundTimes:
-    """What a round consists of."""
+    """Return the parts of a round."""
     return RoundTimes(
         transfer=transfer(scenario, parameters),
         training=float(np.median(delays(scenario))),

@@ -100,8 +100,8 @@ def make_world(
         scenario.seed,
         task.mix,
         now=lambda: clock.now,
-        bounds=scenario.bounds.on(deployed=False),
-        statistics=task.statistics,
+        bounds=scenario.robust.on(deployed=False),
+        buffers=task.buffers,
     )
     clients = [scenario.chosen.client(k, home or 0) for k, home in enumerate(places.homes)]
     surroundings: dict[str, Any] = {

@@ -1,6 +1,7 @@
-"""What a program holds and other processes need: it travels together with the code that they could not import, such as
-that of a notebook's cells. It goes from a program to the workers that it started, and never to or from a disk or a
-stranger: what is unpickled here is the caller's own.
+"""Pickling by value: functions and objects together with code that other processes cannot import, such as a notebook's.
+
+Values are sent only from a program to the workers that it started, never to or from a disk or another party, so
+unpickling them is safe.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from spyker.errors import UsageError
 
 
 class ByValue:
-    """A function or an object, in a form that can be pickled. It is unpacked where it is first asked for."""
+    """A picklable wrapper of a function or an object, unpickled on first access."""
 
     def __init__(self, value: Any) -> None:
         self._value: Any = value
@@ -28,7 +29,7 @@ class ByValue:
         return self._value
 
     def packed(self) -> bytes:
-        """The same as bytes."""
+        """The pickled function or object."""
         if self._packed is None:
             try:
                 self._packed = cloudpickle.dumps(self._value)
@@ -38,7 +39,7 @@ class ByValue:
                 raise UsageError(
                     "task",
                     f"{self._value!r:.60} cannot be sent to worker processes ({error})",
-                    "Give a function that makes it there, or train without workers",
+                    "Give a factory function, or train without workers (--workers 0)",
                 ) from error
         return self._packed
 

@@ -1,6 +1,4 @@
-"""Between engines and a task, which is somebody else's code: it is called as it wants to be called, what it returns is
-checked, and its errors say where they come from.
-"""
+"""A wrapper around a task, which may be the user's code: it adapts calls, checks results and locates errors."""
 
 from __future__ import annotations
 
@@ -26,10 +24,9 @@ LONGEST_REASON = 200  # characters of an error in a summary
 
 
 class CheckedTask:
-    """A task, behind its checks.
+    """A task with checks.
 
-    A client's state is bytes on this side: whoever keeps it need not know what it is, and a training is given a copy,
-    wherever it runs.
+    A client's state is pickled on this side: the engine need not know its type, and each training gets a copy.
     """
 
     def __init__(self, task: Task) -> None:
@@ -40,11 +37,11 @@ class CheckedTask:
     def train(
         self, client: int, weights: Vector, rate: float, step: int, state: bytes | None = None, age: float = 0.0
     ) -> Vector | TrainingResult:
-        """Train. The result is :class:`TrainingResult`, its state bytes, where there is more to it than weights."""
+        """Train a model. The result is a :class:`TrainingResult`, with pickled state, unless it is only weights."""
         try:
             more: dict[str, Any] = {"age": age} if self._aged else {}
             if self._stateful:
-                more["state"] = None if state is None else pickle.loads(state)  # made below, by this run
+                more["state"] = None if state is None else pickle.loads(state)  # pickled below, in this run
             answer: Any = self.task.train(client, weights, rate, step, **more)
         except Exception as error:
             self._fail_training(f"training client {client}", error)
@@ -59,7 +56,7 @@ class CheckedTask:
         return self._checked(client, answer) if extended else trained
 
     def evaluate(self, weights: Vector, states: Mapping[int, bytes] | None = None) -> float | EvaluationResult:
-        """Evaluate. The result is :class:`EvaluationResult` where the task measures more than one thing."""
+        """Evaluate a model. The result is an :class:`EvaluationResult` if the task has several metrics."""
         task = self.task
         try:
             known = () if states is None else ({k: pickle.loads(state) for k, state in states.items()},)
@@ -82,7 +79,7 @@ class CheckedTask:
         return EvaluationResult(score, dict(zip(names[1:], others, strict=True))) if others else score
 
     def sizes(self, clients: int) -> None:
-        """Ask for the size of every client's data, which must be there."""
+        """Check that every client has data."""
         for k in range(clients):
             try:
                 size = self.task.size(k)
@@ -96,7 +93,7 @@ class CheckedTask:
                 )
 
     def explain(self, client: int, weights: Vector, rate: float, step: int, state: bytes | None) -> str:
-        """Why a training led to numbers that are not finite, if the task can tell."""
+        """Return the task's explanation of a training whose result is not finite."""
         try:
             if not self._stateful:
                 return self.task.explain(client, weights, rate, step)
@@ -142,26 +139,26 @@ class CheckedTask:
 
     @property
     def name(self) -> str:
-        """The task's class."""
+        """Name of the task's class."""
         return type(self.task).__qualname__
 
 
 def describe(answer: object) -> str:
-    """What was returned in place of weights."""
+    """Describe a return value that is not a weight vector."""
     if isinstance(answer, np.ndarray):
         return f"an array of {answer.dtype} in the shape {answer.shape}"
     return f"{answer!r:.60} ({type(answer).__name__})"
 
 
 def one_line(error: Exception) -> str:
-    """What an error says, shortened to a line."""
+    """Return the first line of an error, truncated."""
     first = next(iter(str(error).strip().splitlines()), "")
     text = first if isinstance(error, UsageError) else f"{type(error).__name__}: {first}".rstrip(": ")
     return text if len(text) <= LONGEST_REASON else f"{text[: LONGEST_REASON - 1]}…"
 
 
 def own_traceback(error: Exception) -> str:
-    """An error with its traceback, from the first frame that is not ours; one that says what to do needs none."""
+    """Return an error with its traceback from the first frame outside Spyker; a ``UsageError`` without."""
     if isinstance(error, UsageError):
         return str(error)
     trace = error.__traceback__

@@ -1,4 +1,4 @@
-"""How fast clients train."""
+"""Training delays of clients."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ import numpy as np
 from spyker.config.delays import Gaussian
 from spyker.config.scenario import Scenario
 
-OUTER = NormalDist().inv_cdf(0.95)  # how many standard deviations the 95th percentile is from the median
+OUTER = NormalDist().inv_cdf(0.95)  # standard deviations from the median to the 95th percentile
 
 
 def delays(scenario: Scenario) -> list[float]:
-    """Seconds per training, one per client. They follow from the seed alone and so are the same for all algorithms."""
+    """Return the seconds per training of each client. They depend only on the seed, not on the algorithm."""
     given = scenario.training.delay_ms
     if isinstance(given, tuple):
         return [ms / 1000 for ms in given]

@@ -1,4 +1,4 @@
-"""The models that a run leaves in its record, whichever world it was made in."""
+"""The final models in a run record."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from spyker.version import __version__
 def write_models(
     folder: Path, scenario: Scenario, layout: Layout, digest: str, t: float, models: Mapping[int, Vector]
 ) -> None:
-    """Write each server's model, and their mean, which ``averaged`` in evaluations is the score of.
+    """Write the model of each server and their average.
 
-    ``digest`` is that of the layout, and ``t`` the time that the models are of. If models of servers that have clients
-    are missing, the mean says so.
+    ``digest`` is the digest of the layout and ``t`` the time of the models. The metadata of the average states how
+    many servers it includes.
     """
     wanted = len(scenario.placement().learners)
     whole = f"mean of {len(models)}" + (f" of {wanted}" if len(models) < wanted else "")

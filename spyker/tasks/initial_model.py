@@ -1,4 +1,4 @@
-"""A model from a file for a run to begin from, instead of the task's own W⁰."""
+"""Initial models from a file, in place of the task's W⁰."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ from spyker.records.model_files import MODEL
 from spyker.tasks.layout import Layout
 from spyker.vectors import Vector
 
-OPTION = "--from-model"
-REMEDY = "Give a model that this task has trained, or one with its names and shapes"
+OPTION = "--initial-model"
+REMEDY = "Give a model of this task, or one with the same names and shapes"
 
 
 class InitialModel(NamedTuple):
-    """What a run begins from, and how its record says so."""
+    """The initial weights of a run and the fact that records them."""
 
     weights: Vector
     fact: InitialModelLoaded
 
 
 class InitialModelFile:
-    """A safetensors file, read once and for all: the record of a run may take its place."""
+    """A safetensors file, read once, because the run may overwrite it."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -37,17 +37,20 @@ class InitialModelFile:
             content = path.read_bytes()
             self.tensors = dict(deserialize(content))  # type: ignore[no-untyped-call]
         except OSError as error:
-            raise UsageError(OPTION, f"{path} cannot be read ({error.strerror})", "Give a file") from None
+            raise UsageError(OPTION, f"{path} cannot be read ({error.strerror})", "Give a readable file") from None
         except SafetensorError as error:
-            remedy = "Give a model.safetensors that a run left, or save yours with safetensors.torch.save_file"
+            remedy = "Give the model.safetensors of a run, or save yours with safetensors.torch.save_file"
             raise UsageError(OPTION, f"{path} is not a safetensors file ({error})", remedy) from None
         self.sha256 = hashlib.sha256(content).hexdigest()
 
     def fit(self, layout: Layout) -> InitialModel:
-        """The model as a weight vector, if it has the parts that a task wants.
+        """Return the model as a weight vector.
 
-        What is not a floating-point number, such as the count of batches that a normalisation has seen, is left aside:
-        it is not part of what a task learns.
+        Tensors that are not floating-point, such as BatchNorm's count of batches, are ignored.
+
+        Raises:
+            UsageError: the tensors do not match the task's layout.
+
         """
         wanted = dict(zip(layout.names, layout.shapes, strict=True))
         for name, tensor in self.tensors.items():

@@ -1,4 +1,4 @@
-"""What the numbers of a weight vector mean, to whoever has to do with a model outside of its task: names and shapes."""
+"""Layout of a weight vector: the names and shapes of its tensors."""
 
 from __future__ import annotations
 
@@ -17,20 +17,20 @@ from spyker.vectors import Vector
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """The parts of a weight vector in their order: of a PyTorch model first parameters, then buffers.
+    """Names and shapes of the tensors in a weight vector: parameters first, then buffers.
 
-    The weights of convolutions, and whatever else has four dimensions, lie in the vector channels-last.
+    Tensors with four dimensions, such as the weights of convolutions, are stored channels-last.
     """
 
     names: tuple[str, ...]
     shapes: tuple[tuple[int, ...], ...]
 
     def parts(self, weights: Vector) -> dict[str, Vector]:
-        """The weights by name, in arrays of their own and in the order of memory that others expect."""
+        """Return the tensors by name, as contiguous copies."""
         return {name: view.copy() for name, view in self.views(weights).items()}
 
     def views(self, weights: Vector) -> dict[str, Vector]:
-        """The weights by name, in the memory of the vector."""
+        """Return the tensors by name, as views of the vector."""
         ends = list(accumulate(math.prod(shape) for shape in self.shapes))
         pieces = np.split(weights, ends[:-1])
         return {name: shaped(p, shape) for name, shape, p in zip(self.names, self.shapes, pieces, strict=True)}
@@ -41,7 +41,7 @@ class Layout:
 
 
 def shaped(piece: Vector, shape: tuple[int, ...]) -> Vector:
-    """A piece of the vector in the shape of its part: a view."""
+    """Return a view of a piece of the vector in the shape of its tensor."""
     if len(shape) == 4:
         out, channels, height, width = shape
         return piece.reshape(out, height, width, channels).transpose(0, 3, 1, 2)
@@ -49,23 +49,23 @@ def shaped(piece: Vector, shape: tuple[int, ...]) -> Vector:
 
 
 def flattened(part: Vector) -> Vector:
-    """A part as a piece of the vector."""
+    """Return a tensor flattened as in the vector."""
     return part.transpose(0, 2, 3, 1).reshape(-1) if part.ndim == 4 else part.reshape(-1)
 
 
 def own_layout(task: Task) -> Layout | None:
-    """What a task says about its weights; only a PyTorch task does."""
-    found = getattr(task, "layout", None)  # asking for its type would import PyTorch
+    """Return the layout that a task declares; only PyTorch tasks do."""
+    found = getattr(task, "layout", None)  # isinstance would import PyTorch
     return found if isinstance(found, Layout) else None
 
 
 def layout_of(task: Task) -> Layout:
-    """What the weights of a task mean; of one that does not say, they are one vector."""
+    """Return the layout of a task's weights; default: a single vector."""
     return own_layout(task) or Layout(("weights",), ((task.initial().size,),))
 
 
 def layout_digest(task: Task) -> bytes:
-    """The same in 32 bytes."""
+    """Return a digest of the layout."""
     layout = own_layout(task)
     parts = [list(layout.names), [list(shape) for shape in layout.shapes]] if layout is not None else []
     return hashlib.sha256(json.dumps([parts, task.initial().size]).encode()).digest()

@@ -1,4 +1,4 @@
-"""Whether a world fits into this machine's memory: a question to ask before it is made."""
+"""Check that an emulation fits into this machine's memory."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from pathlib import Path
 from spyker.config.scenario import Scenario
 from spyker.errors import UsageError
 
-CLIENT_BYTES = 800  # of an emulated client, whatever it learns: measured with the task quadratic, 8 parameters
+CLIENT_BYTES = 800  # per emulated client without a model; measured with the task quadratic, 8 parameters
 LIMITS = ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes")  # of a container
 
 
 def check_memory(at_once: Sequence[Scenario]) -> None:
-    """Refuse worlds that cannot exist here at the same time, however little their task needs."""
+    """Raise a ``UsageError`` if the clients of concurrent runs exceed the memory, without counting models."""
     clients = sum(scenario.client_count for scenario in at_once)
     needed, there = clients * CLIENT_BYTES, machine_bytes()
     if needed > there:
@@ -29,7 +29,7 @@ def check_memory(at_once: Sequence[Scenario]) -> None:
 
 
 def machine_bytes() -> int:
-    """The memory that this process may have at most."""
+    """Return the memory limit of this process."""
     sizes = [os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")]
     for limit in LIMITS:
         with contextlib.suppress(OSError, ValueError):  # no such limit here, or "max"

@@ -1,7 +1,7 @@
-"""How a client descends: any optimiser of ``torch.optim``, a schedule for its rate, and a bound for its gradients.
+"""Local optimisation: an optimiser of ``torch.optim``, a learning rate schedule and gradient clipping.
 
-An optimiser whose steps treat every number alike is given the whole model as one vector, which is faster. One that
-looks at shapes, and any where part of the model is frozen, is given the parameters as they are.
+An elementwise optimiser gets the whole model as one vector, which is faster. An optimiser that depends on shapes, or
+one for a partly frozen model, gets the parameters.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ from spyker.errors import UsageError
 SHORT: dict[str, tuple[str, dict[str, object]]] = {"momentum": ("SGD", {"momentum": 0.9})}
 ALIKE = ("ASGD", "Adadelta", "Adagrad", "Adam", "AdamW", "Adamax", "NAdam", "RAdam", "RMSprop", "Rprop", "SGD")
 NO_TEXT = ("LRScheduler", "LambdaLR", "MultiplicativeLR", "SequentialLR", "ChainedScheduler", "ReduceLROnPlateau")
-MOST_RATES = 64  # rates for which a schedule is remembered
+MOST_RATES = 64  # cached schedules, by initial rate
 
 Closure = Callable[[], Tensor]
 """Computes the gradients of a batch and returns its loss."""
 
 
 def classes(module: Any, base: type, without: Sequence[str] = ()) -> dict[str, type[Any]]:
-    """The public subclasses in a module, by name."""
+    """Return the public subclasses of ``base`` in a module, by name."""
     found = {name: kind for name, kind in vars(module).items() if isinstance(kind, type) and issubclass(kind, base)}
     return {n: kind for n, kind in found.items() if kind is not base and n[0] != "_" and n not in without}
 
@@ -40,32 +40,34 @@ SCHEDULES = classes(lr_scheduler, lr_scheduler.LRScheduler, NO_TEXT)
 
 
 def chosen(name: str, kinds: Mapping[str, type[Any]], where: str, short: Sequence[str] = ()) -> type[Any]:
-    """The class of this name, whatever its letters' case."""
+    """Return the class with this name, ignoring case."""
     for known, kind in kinds.items():
         if known.lower() == name.lower():
             return kind
-    raise UsageError(where, f"is {show(name)}", suggest(name, (*short, *kinds)))
+    raise UsageError(where, f"{show(name)} is not allowed", suggest(name, (*short, *kinds)))
 
 
 def arguments(
     options: Mapping[str, object] | None, kind: type[Any], where: str, given: Sequence[str]
 ) -> dict[str, Any]:
-    """Options as arguments of a class, which must have them; those that are ``given`` are not for options."""
+    """Convert options to arguments of a class. Arguments in ``given`` cannot be set by options."""
     takes = list(inspect.signature(kind).parameters)
     known = {kebab(name).lower(): name for name in takes if name not in given}
     found: dict[str, Any] = {}
     for key, value in (options or {}).items():
         if key == "lr":
-            raise UsageError(f"{where}.lr", f"is {show(value)}", "The rate is training.rate")
+            raise UsageError(f"{where}.lr", f"{show(value)} is not allowed", "Set training.rate instead")
         name = known.get(kebab(key).lower())
         if name is None:
-            raise UsageError(f"{where}.{key}", f"is no argument of {kind.__name__}", suggest(kebab(key).lower(), known))
+            raise UsageError(
+                f"{where}.{key}", f"is not an argument of {kind.__name__}", suggest(kebab(key).lower(), known)
+            )
         found[name] = tuple(value) if isinstance(value, list) and name == "betas" else value
     return found
 
 
 class OptimizerConfig:
-    """What [training] says about how to descend, checked."""
+    """The checked optimiser settings of ``[training]``."""
 
     def __init__(self, training: Training) -> None:
         name, usual = SHORT.get(training.optimiser, (training.optimiser, {}))
@@ -78,13 +80,13 @@ class OptimizerConfig:
         self.schedule = None
         if training.schedule is not None:
             self.schedule = RateSchedule(training.schedule, training.schedule_options)
-            assert training.rate is not None  # only a Flower app may leave it open
+            assert training.rate is not None  # only Flower apps may leave it unset
             self.schedule.rate(training.rate, 0)
         elif training.schedule_options:
             raise UsageError("training.schedule-options", "is set without training.schedule", "Name the schedule")
 
     def begin(self, whole: Tensor, parameters: Sequence[Tensor], rate: float, kept: Any = None) -> OptimizerSteps:
-        """Begin a training of a model, as one vector and as parameters; ``kept`` is what the last one left."""
+        """Start a training. ``kept`` is the state that the client's last training returned."""
         if self.plain:
             return OptimizerSteps(self, whole, None, rate)
         frozen = any(not parameter.requires_grad for parameter in parameters)
@@ -93,14 +95,14 @@ class OptimizerConfig:
             optimiser = self.kind(trained, lr=rate, **self.options)
         except (TypeError, ValueError) as error:
             where = "training.optimiser-options" if self.options else "training.optimiser"
-            raise UsageError(where, f"does not suit {self.kind.__name__}: {error}", "Mend it") from None
+            raise UsageError(where, f"does not suit {self.kind.__name__}: {error}", "Fix the options") from None
         if kept is not None:
             optimiser.load_state_dict(kept)
         return OptimizerSteps(self, whole, optimiser, rate)
 
 
 class OptimizerSteps:
-    """The steps of one training."""
+    """The optimiser steps of one training."""
 
     def __init__(self, descent: OptimizerConfig, whole: Tensor, optimiser: Optimizer | None, rate: float) -> None:
         self.descent, self.whole, self.optimiser = descent, whole, optimiser
@@ -108,7 +110,7 @@ class OptimizerSteps:
         self._set(rate)
 
     def epoch(self, number: int) -> None:
-        """An epoch begins, the client's so-manieth over all of its trainings."""
+        """Start epoch ``number``, counted over all of the client's trainings."""
         if self.descent.schedule is not None:
             self._set(self.descent.schedule.rate(self._given, number))
 
@@ -119,7 +121,7 @@ class OptimizerSteps:
                 group["lr"] = rate
 
     def step(self, closure: Closure) -> Tensor:
-        """One step down the gradient, whose loss is returned. Only LBFGS asks for it more than once."""
+        """Make one step and return the loss. Only LBFGS calls the closure more than once."""
         if isinstance(self.optimiser, torch.optim.LBFGS):
             return torch.as_tensor(self.optimiser.step(closure))
         loss = closure()
@@ -131,12 +133,12 @@ class OptimizerSteps:
         return loss
 
     def left(self) -> dict[str, Any] | None:
-        """What the next training of this client goes on from, if it is to."""
+        """Return the state for the client's next training, or ``None``."""
         return self.optimiser.state_dict() if self.descent.keeps and self.optimiser is not None else None
 
 
 class RateSchedule:
-    """A schedule of ``torch.optim.lr_scheduler``: the rate of every epoch follows from the first one's."""
+    """A schedule of ``torch.optim.lr_scheduler``."""
 
     def __init__(self, name: str, options: Mapping[str, object] | None) -> None:
         self.name, self.given = name, options
@@ -147,11 +149,11 @@ class RateSchedule:
         self._known: dict[float, tuple[list[float], Any]] = {}
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Without what it remembers."""
+        """Pickle without the cache."""
         return RateSchedule, (self.name, self.given)
 
     def rate(self, first: float, epoch: int) -> float:
-        """The rate of an epoch, counted from 0, where the server says ``first``."""
+        """Return the rate of an epoch, counted from 0, for the server's rate ``first``."""
         if first not in self._known:
             if len(self._known) == MOST_RATES:
                 self._known.clear()
@@ -164,14 +166,14 @@ class RateSchedule:
         return rates[epoch]
 
     def _make(self, rate: float) -> Any:
-        optimiser = torch.optim.SGD([torch.zeros(1)], lr=rate, momentum=0.9)  # some schedules ask for a momentum
+        optimiser = torch.optim.SGD([torch.zeros(1)], lr=rate, momentum=0.9)  # some schedules need a momentum
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")
                 schedule = self.kind(optimiser, **self.options)
         except (TypeError, ValueError) as error:
             raise UsageError(
-                "training.schedule-options", f"does not suit {self.kind.__name__}: {error}", "Mend it"
+                "training.schedule-options", f"does not suit {self.kind.__name__}: {error}", "Fix the options"
             ) from None
-        optimiser.step()  # it does nothing, and schedules want one before their first
+        optimiser.step()  # a no-op that schedules require before their first step
         return schedule

@@ -1,4 +1,4 @@
-"""How a dataset is dealt out to clients: disjoint parts, of equal size unless it says otherwise."""
+"""Partitioning of a dataset among clients: disjoint parts, of equal size unless stated otherwise."""
 
 from __future__ import annotations
 
@@ -16,29 +16,29 @@ PARTITIONS = ("pathological", "iid", "dirichlet", "shard")
 
 @dataclass(frozen=True, slots=True)
 class PartitionOptions:
-    """The options of every task whose data has labels."""
+    """The partition options of tasks with labels."""
 
     partition: str = parameter(
-        "pathological", f"who gets which images: {', '.join(PARTITIONS[:-1])} or {PARTITIONS[-1]}", choices=PARTITIONS
+        "pathological", f"partition of the images: {', '.join(PARTITIONS[:-1])} or {PARTITIONS[-1]}", choices=PARTITIONS
     )
-    labels_per_client: int = parameter(2, "l: how many labels a client has, when pathological", at_least=1)
+    labels_per_client: int = parameter(2, "l: labels per client, when pathological", at_least=1)
     grouped: bool = parameter(
-        False, "whether neighbouring clients, and so regions, have similar labels, when pathological"
+        False, "whether neighbouring clients, and hence regions, have similar labels, when pathological"
     )
-    alpha: float = parameter(0.5, "how even the labels are, when dirichlet: small is uneven", at_least=0.001)
-    shards_per_client: int = parameter(2, "how many pieces of the sorted data a client has, when shard", at_least=1)
+    alpha: float = parameter(0.5, "concentration of the Dirichlet distribution; small is uneven", at_least=0.001)
+    shards_per_client: int = parameter(2, "shards per client, when shard", at_least=1)
     images_per_client: int | None = parameter(
-        None, "how many images a client has (on average, when dirichlet); unset: as many as go round", at_least=1
+        None, "images per client (on average, when dirichlet); unset: as many as possible", at_least=1
     )
     partitioner: str | None = parameter(
-        None, "one of Flower Datasets in place of all that, such as 'DirichletPartitioner(alpha=0.3)'; an extra"
+        None, "a partitioner of Flower Datasets instead, such as 'DirichletPartitioner(alpha=0.3)'"
     )
 
 
 def deal(options: PartitionOptions, labels: npt.ArrayLike, clients: int, random: np.random.Generator) -> list[Indices]:
-    """Deal out data as the options say."""
+    """Partition the data according to the options."""
     if options.partitioner is not None:
-        from spyker.flower import partitioners  # only now: what it needs is an extra
+        from spyker.flower import partitioners  # needs the extra [flower-datasets]
 
         return partitioners.parts(
             partitioners.named(options.partitioner, clients, int(random.integers(2**31))), labels, clients
@@ -54,7 +54,7 @@ def deal(options: PartitionOptions, labels: npt.ArrayLike, clients: int, random:
 
 
 def iid(labels: npt.ArrayLike, clients: int, random: np.random.Generator, each: int | None = None) -> list[Indices]:
-    """Every client gets a random sample of everything: ``each`` data points, or as many as go round."""
+    """Give every client a random sample of ``each`` data points, or of an equal share."""
     count = np.asarray(labels).size
     share = fewer(count // clients, each, count, clients)
     order = random.permutation(count)
@@ -70,20 +70,20 @@ def pathological(
     *,
     grouped: bool = False,
 ) -> list[Indices]:
-    """Every client gets exactly so many distinct labels, and equally many data points of each.
+    """Give every client ``labels_per_client`` distinct labels, with equally many data points of each.
 
-    Who gets which labels is random, or else ``grouped``: clients with the same labels are neighbours.
+    Labels are assigned at random or, if ``grouped``, such that neighbouring clients have the same labels.
     """
     labels = np.asarray(labels)
     names, counts = np.unique(labels, return_counts=True)
     if labels_per_client > names.size:
         raise UsageError(
             "task.labels-per-client",
-            f"is {labels_per_client}",
-            f"The data has {names.size} labels; choose at most that",
+            f"{labels_per_client} is not allowed",
+            f"Choose at most {names.size}, the number of labels in the data",
         )
-    # Deal the labels: each client takes those that were taken least, at random among equals. Every label ends up with
-    # as many takers as every other, give or take one.
+    # Each client takes the labels taken least so far, with random tie-breaking, so that the numbers of clients per
+    # label differ by at most one.
     taken = np.zeros(names.size, np.int64)
     hands = np.empty((clients, labels_per_client), np.int64)
     for hand in hands:
@@ -110,17 +110,16 @@ def shard(
     random: np.random.Generator,
     each: int | None = None,
 ) -> list[Indices]:
-    """The data, sorted by label, is cut into equal shards; every client gets so many of them at random.
+    """Cut the data, sorted by label, into equal shards, and give every client random shards.
 
-    A client has at most one label more than shards where labels are longer than shards; two of its shards may well
-    have the same label.
+    If labels have more data points than shards, a client has at most one label more than shards.
     """
     labels = np.asarray(labels)
     count = clients * shards_per_client
     share = fewer(labels.size // count, each, labels.size, clients, pieces=shards_per_client)
     order = random.permutation(labels.size)
     order = order[np.argsort(labels[order], kind="stable")]
-    # The shards are spread over all of the data, also when they do not cover it.
+    # Shards are spread over all data even if they do not cover it.
     starts = np.arange(count) * labels.size // count
     hands = random.permutation(starts).reshape(clients, shards_per_client)
     return [np.sort(np.concatenate([order[start : start + share] for start in hand])) for hand in hands]
@@ -129,10 +128,10 @@ def shard(
 def dirichlet(
     labels: npt.ArrayLike, clients: int, alpha: float, random: np.random.Generator, each: int | None = None
 ) -> list[Indices]:
-    """Of every label, clients get shares drawn from a Dirichlet distribution with parameter ``alpha``.
+    """Split every label among clients by a Dirichlet distribution with concentration ``alpha``.
 
-    All data is dealt out, or ``each`` times the number of clients, and clients have different numbers of data points,
-    the smaller ``alpha`` the more so. Each has at least one: whoever has none gets one from whoever has most.
+    The parts cover all data, or ``each`` data points per client on average, and differ in size, more so for small
+    ``alpha``. A client without data gets one data point of the client with the most.
     """
     labels = np.asarray(labels)
     total = fewer(labels.size // clients, each, labels.size, clients) * clients if each else labels.size
@@ -155,31 +154,31 @@ def dirichlet(
 
 
 def contiguous(count: int, clients: int, each: int | None = None, field: str = "task.characters-per-client") -> int:
-    """The length of equal contiguous parts: client k has the k-th. ``each`` takes only the beginning of every part."""
+    """Return the length of equal contiguous parts; ``each`` limits them to their beginning."""
     share = count // clients
     if share == 0:
         raise too_few(count, clients)
     if each is not None and each > share:
-        raise UsageError(field, f"is {each:,}", f"With {clients} clients at most {share:,} go round")
+        raise UsageError(field, f"{each:,} is not allowed", f"With {clients} clients at most {share:,} are possible")
     return share
 
 
 def fewer(share: int, each: int | None, count: int, clients: int, pieces: int = 1) -> int:
-    """The size of a piece: ``share`` is what goes round, ``each`` what is wanted for a client of so many pieces."""
+    """Return the size of a piece: ``share`` at most, or ``each`` per client divided by ``pieces``."""
     if share == 0:
         raise too_few(count, clients)
     if each is None:
         return share
-    field, value = "task.images-per-client", f"is {each:,}"
+    field, value = "task.images-per-client", f"{each:,} is not allowed"
     if each % pieces:
-        raise UsageError(field, value, f"A client's images come in {pieces} equal pieces; give a multiple of that")
+        raise UsageError(field, value, f"Give a multiple of {pieces}: a client has that many equal pieces")
     if each > share * pieces:
-        raise UsageError(field, value, f"With {clients} clients at most {share * pieces:,} go round")
+        raise UsageError(field, value, f"With {clients} clients at most {share * pieces:,} are possible")
     return each // pieces
 
 
 def too_few(count: int, clients: int) -> UsageError:
-    """There are not enough data points to go round."""
+    """Return the error for too few data points."""
     return UsageError(
         "world.clients",
         f"has {clients} clients for {count:,} training data points",

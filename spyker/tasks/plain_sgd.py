@@ -1,4 +1,4 @@
-"""What plain SGD is, to whoever knows nothing else."""
+"""Detection of training settings beyond plain SGD."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from spyker.config.scenario import Training
 
 
 def beyond_sgd(training: Training) -> str | None:
-    """The first key of [training] that asks for more than plain SGD, if there is one."""
+    """Return the first key of ``[training]`` that needs more than plain SGD, or ``None``."""
     if training.optimiser.lower() != "sgd":
         return "optimiser"
     asked = {

@@ -1,8 +1,7 @@
-"""From a scenario to its task.
+"""Construction of a scenario's task.
 
-A task that is not built in is made by a function, called as ``function(clients=…, seed=…, training=…, **options)``,
-which returns a :class:`~spyker.tasks.task.Task`. A program may give the function itself, or a task that is made
-already, instead of a name.
+A task that is not built in is created by a factory, ``function(clients=…, seed=…, training=…, **options)``, which
+returns a :class:`~spyker.tasks.task.Task`. A program may pass the factory or a task instead of a name.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ from spyker.tasks.task_names import BUILT_IN, NAMES, WHERE, check_name
 
 @dataclass(frozen=True, slots=True)
 class TaskSpec:
-    """How to make a task. Small, so that every worker process can make its own."""
+    """A small, picklable description of a task, from which every worker process creates its own."""
 
     choice: TaskChoice
     clients: int
@@ -36,15 +35,15 @@ class TaskSpec:
     training: Training
 
     def make(self) -> Task:
-        """Make the task, which must have data for every client, and for no others."""
+        """Create the task and check that its number of clients matches."""
         task = self._made()
         CheckedTask(task).sizes(self.clients)
         there = getattr(task, "clients", None) if hasattr(task, "client_tests") else None  # of a PyTorch task
         if there is not None and len(there) > self.clients:
             raise UsageError(
                 "world.clients",
-                f"adds up to {self.clients}, and the task has data for {len(there)}",
-                "Have as many clients (--clients), or give the task one dataset for each",
+                f"is {self.clients} in total, but the task has data for {len(there)} clients",
+                "Set --clients to that number, or give the task one dataset per client",
             )
         return task
 
@@ -67,7 +66,12 @@ class TaskSpec:
         return task
 
     def call(self) -> tuple[Callable[..., Task], dict[str, Any]]:
-        """The function that makes a task that is not built in, and what it is given; an error if that does not fit."""
+        """Return the factory of a task that is not built in, and its arguments.
+
+        Raises:
+            UsageError: the factory does not accept the arguments.
+
+        """
         name, given = self.choice.name, self.choice.given
         function = NAMES.find(name, WHERE) if given is None else given.value
         if not callable(function):
@@ -86,12 +90,12 @@ class TaskSpec:
                 raise UsageError(
                     "task", f"{name} does not take {' and '.join(missing)}", f"Declare it as a function of ({every})"
                 ) from None
-            remedy = "Mend [task]" if unknown is None else suggest(unknown, known, "Options of the function are")
+            remedy = "Fix [task]" if unknown is None else suggest(unknown, known, "Options of the function")
             raise UsageError("task", f"{name} does not take these options: {error}", remedy) from None
         return function, options | told
 
     def guarded(self) -> CheckedTask:
-        """Make the task in a worker, from where errors travel as text."""
+        """Create the task in a worker; errors are raised as text."""
         try:
             return CheckedTask(self.make())
         except TaskError:
@@ -102,30 +106,32 @@ class TaskSpec:
 
 
 def choose(task: str | Callable[..., Task] | Task, options: Mapping[str, object] | None = None) -> TaskChoice:
-    """A task by its name, or one that a program holds: a function that makes it, or the task itself."""
+    """Return the choice of a task given by name, factory or object."""
     keys = {kebab(key): value for key, value in (options or {}).items()}
     if isinstance(task, str):
         return TaskChoice(task, keys)
     if isinstance(task, Task):
         if keys:
-            raise UsageError("task", "is an object, which takes no options", "Give a function that makes it")
+            raise UsageError("task", "options are not allowed: the task is an object", "Give a factory function")
         return TaskChoice(f"{type(task).__module__}.{type(task).__qualname__}", keys, ByValue(task))
     if not callable(task):
         raise UsageError(
-            "task", f"is {task!r:.60}", "Give a name, a function that makes a task, or an object of the class Task"
+            "task",
+            f"{task!r:.60} is not allowed",
+            "Give a name, a factory function or a Task",
         )
     return TaskChoice(name_of(task), keys, ByValue(task))
 
 
 def name_of(function: Callable[..., Task]) -> str:
-    """The name of a function, by which it can be found again if it stands in a module."""
+    """Return the name of a function, importable if it is defined in a module."""
     module = getattr(function, "__module__", None) or type(function).__module__
     name = getattr(function, "__qualname__", None) or type(function).__qualname__
     return f"{module}.{name}" if module == "__main__" or not name.isidentifier() else f"{module}:{name}"
 
 
 def resolve(scenario: Scenario) -> Scenario:
-    """Check the task's options and fill in what they leave open."""
+    """Check the task's options and fill in defaults."""
     choice = scenario.task
     if choice.given is None:
         check_name(choice.name)
@@ -140,19 +146,19 @@ def resolve(scenario: Scenario) -> Scenario:
 
 
 def check_option(key: str, value: object) -> None:
-    """An option of a task that is not built in must be fit for an argument, and for a scenario file."""
+    """Check that an option can be an argument and be written to a scenario file."""
     if not key.replace("-", "_").isidentifier():
-        raise UsageError(f"task.{key}", "is not the name of an argument", "Use letters, digits and dashes")
+        raise UsageError(f"task.{key}", "is not a valid argument name", "Use letters, digits and dashes")
     try:
         tomllib.loads(f"value = {to_toml(value)}")
     except tomllib.TOMLDecodeError:
         raise UsageError(
-            f"task.{key}", f"is {value!r:.60}, which a scenario file cannot hold", "Give numbers, texts, lists or dicts"
+            f"task.{key}", f"{value!r:.60} is not allowed in a scenario file", "Give numbers, strings, lists or dicts"
         ) from None
 
 
 def with_task_defaults(scenario: Scenario, task: Task) -> Scenario:
-    """The scenario with the task's learning rate and the targets of its metric, where it sets none."""
+    """Return the scenario with the task's learning rate and targets where the scenario sets none."""
     evaluation, training = scenario.evaluation, scenario.training
     if evaluation.targets is None:
         evaluation = replace(evaluation, targets=task.metric.targets)
@@ -160,14 +166,14 @@ def with_task_defaults(scenario: Scenario, task: Task) -> Scenario:
 
 
 def rate_of(training: Training, task: Task) -> float:
-    """The initial learning rate: what the scenario sets, the task's own, or the default."""
+    """Return the initial learning rate: the scenario's, the task's, or the default."""
     rate = training.rate or task.rate or Training().rate
     assert rate is not None
     return rate
 
 
 def check_code(scenario: Scenario) -> None:
-    """Refuse a task whose code cannot be found, before processes do so one by one."""
+    """Raise a ``UsageError`` if the task's code cannot be imported, before processes are started."""
     name = scenario.task.name
     if name not in BUILT_IN:
         task_spec(scenario).call()
@@ -176,17 +182,19 @@ def check_code(scenario: Scenario) -> None:
 
 
 def client_labels(scenario: Scenario) -> list[Array]:
-    """The labels that each client has, for a task whose data has labels."""
+    """Return the labels of each client."""
     name = scenario.task.name
     function = getattr(importlib.import_module(BUILT_IN[name]), "client_labels", None) if name in BUILT_IN else None
     if function is None:
-        raise UsageError("task.name", f"{show(name)} has no labels to show", "Choose digits, mnist or cifar10")
+        raise UsageError(
+            "task.name", f"{show(name)} is not allowed: it has no labels", "Choose digits, mnist or cifar10"
+        )
     labels: list[Array] = function(scenario.task.options, scenario.client_count, scenario.seed)
     return labels
 
 
 def code_of(choice: TaskChoice) -> str:
-    """A digest of the code of the user's own that a task depends on; empty for a built-in one that names none."""
+    """Return a digest of the user's code that a task depends on; empty for built-in tasks."""
     if choice.given is None:
         if choice.name in BUILT_IN:
             function = getattr(importlib.import_module(BUILT_IN[choice.name]), "code_of", None)
@@ -196,5 +204,5 @@ def code_of(choice: TaskChoice) -> str:
 
 
 def task_spec(scenario: Scenario) -> TaskSpec:
-    """The recipe for a scenario's task."""
+    """Return the specification of a scenario's task."""
     return TaskSpec(scenario.task, scenario.client_count, scenario.seed, scenario.training)

@@ -1,4 +1,4 @@
-"""What a task must offer. Servers and messages do not exist here: training is a function from weights to weights."""
+"""The interface of tasks: training is a function from weights to weights."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from spyker.vectors import Vector, mix
 
 @dataclass(frozen=True, slots=True)
 class Metric:
-    """What an evaluation measures, and whether more of it is better."""
+    """The metric of an evaluation."""
 
     name: str
     higher_is_better: bool = True
     targets: tuple[float, ...] = ()
-    """Scores worth reporting when they are reached, where a scenario names none."""
+    """Default targets, if the scenario sets none."""
 
 
 ACCURACY = Metric("accuracy", targets=(0.9, 0.95))
@@ -25,7 +25,7 @@ ACCURACY = Metric("accuracy", targets=(0.9, 0.95))
 
 @dataclass(frozen=True, slots=True)
 class EvaluationResult:
-    """An evaluation of more than one metric."""
+    """The result of an evaluation with several metrics."""
 
     score: float
     also: Mapping[str, float]
@@ -33,74 +33,93 @@ class EvaluationResult:
 
 @dataclass(frozen=True, slots=True)
 class TrainingResult:
-    """What a training may return instead of bare weights."""
+    """The result of a training with more than weights."""
 
     weights: Vector
     examples: int | None = None
-    """How many examples it used, if not as many as :meth:`Task.size` says."""
+    """Number of examples used, if it differs from :meth:`Task.size`."""
     metrics: Mapping[str, float] | None = None
-    """What the client measured, by name."""
+    """Metrics of the client, by name."""
     state: object | None = None
-    """What the client will find in its next training: anything that can be pickled."""
+    """State for the client's next training: any picklable object."""
 
 
 class Task(ABC):
-    """Something that a number of clients can learn together.
+    """Base class of tasks: model, data, training and evaluation.
 
-    ``train`` and ``evaluate`` are pure functions of their arguments, so that they may run anywhere, in any order.
+    ``train`` and ``evaluate`` are pure functions of their arguments, so that they may run in any process and order.
 
-    A task whose clients remember something from one training to the next declares one more parameter, ``train(self,
-    client, weights, rate, step, state=None)``: it is given a copy of the ``state`` that the client's last training
-    returned in :class:`TrainingResult`, whoever computed that. One that declares ``age`` is told the age of the model
-    that it trains: how many updates are in it.
+    A task with client state declares one more parameter, ``train(self, client, weights, rate, step, state=None)``. It
+    receives a copy of the ``state`` that the client's last training returned in :class:`TrainingResult`. A parameter
+    ``age`` receives the age of the model.
     """
 
     metric = Metric("score")
-    """What :meth:`evaluate` measures. A task that does not say has a score, of which more is better, and no targets."""
+    """The metric of :meth:`evaluate`; default: ``score``, higher is better, without targets."""
     also: Sequence[Metric] = ()
-    """What it measures besides."""
+    """Further metrics of :meth:`evaluate`."""
     trivial = False
-    """Whether training costs so little that sending it to a worker process would cost more."""
+    """Whether training is cheaper than sending a job to a worker process."""
     by_value = False
-    """Whether worker processes are given a copy of the task, pickled, instead of making it again."""
+    """Whether worker processes get a pickled copy of the task instead of creating it."""
 
     rate: float | None = None
-    """The initial learning rate of a task that brings its own, used where the scenario sets no ``training.rate``."""
+    """Initial learning rate if the scenario sets no ``training.rate``."""
     notes: Sequence[str] = ()
-    """What a user should know about the task before a run."""
+    """Notes for the user, shown before a run."""
     evaluates_states = False
-    """Whether :meth:`evaluate` takes a second argument, the states that clients' last trainings returned, by client. An
-    emulation passes them; in a deployment they stay with the clients, and the argument is left out."""
+    """Whether :meth:`evaluate` takes a second argument: the clients' states, by client. Only emulations pass it; in a
+    deployment the states stay with the clients."""
 
-    statistics: int = 0
-    """How many numbers at the end of the weights are statistics of the data, such as BatchNorm's running means and
-    variances: they are trained by no gradient, and servers average them and do nothing else."""
+    buffers: int = 0
+    """Number of buffers at the end of the weights, such as BatchNorm's running means and variances. No gradient changes
+    them; servers only average them."""
 
     def mix(self, target: Vector, source: Vector, weight: float, out: Vector) -> None:
-        """How servers mix models of this task: as :func:`spyker.vectors.mix`, unless the task knows better."""
+        """Mix models as :func:`spyker.vectors.mix` does; a task may override it with a faster function."""
         mix(target, source, weight, out)
 
     @abstractmethod
     def initial(self) -> Vector:
-        """W⁰, the weights that everybody starts from."""
+        """Return W⁰, the initial weights."""
 
     @abstractmethod
     def size(self, client: int) -> int:
-        """d_k, the number of data points of a client."""
+        """Return d_k, the number of data points of a client."""
 
     @abstractmethod
     def train(self, client: int, weights: Vector, rate: float, step: int) -> Vector | TrainingResult:
-        """Train a model on the data of a client; ``step`` counts its trainings and seeds this one."""
+        """Train a model on the data of a client.
+
+        Args:
+            client: number of the client.
+            weights: the model to train, read-only.
+            rate: learning rate.
+            step: number of the client's training, from 0; it seeds random numbers.
+
+        Returns:
+            The trained weights, or a :class:`TrainingResult`.
+
+        """
 
     @abstractmethod
     def evaluate(self, weights: Vector) -> float | Mapping[str, float]:
-        """The metric of a model on data that no client trains on; with ``also``, all of them by name."""
+        """Evaluate a model on test data.
+
+        Args:
+            weights: the model.
+
+        Returns:
+            The metric, or with ``also`` a dictionary of all metrics.
+
+        """
 
     def train_only(self) -> None:  # noqa: B027 - a task that keeps nothing else has nothing to do
-        """From now on this process calls only ``train`` and ``evaluate``, and copies what they return before it calls
-        again: what else is kept may go.
+        """Release memory that only other methods need.
+
+        From now on this process calls only ``train`` and ``evaluate``, and copies their results before the next call.
         """
 
     def explain(self, client: int, weights: Vector, rate: float, step: int, state: Any = None) -> str:
-        """Why this training led to numbers that are not finite, and what to do about it, if the task can tell."""
+        """Explain why a training returned numbers that are not finite, with a remedy; empty if unknown."""
         return ""

@@ -1,4 +1,4 @@
-"""Tasks by name. One that is not built in is a function that makes it."""
+"""Names of tasks. A task that is not built in is a factory function."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ WHERE = "task.name"
 
 
 def check_name(name: str) -> None:
-    """Refuse a name that nobody has."""
+    """Raise a ``UsageError`` if the name is unknown."""
     if "." in name and ":" not in name:
         raise UsageError(
             WHERE,
-            f"{show(name)} was a function or an object of a Python program, which is not in this file",
-            "Run that program again, or put a function that makes the task into a module and write module:function",
+            f"{show(name)} is not allowed here: it was an object of a Python program",
+            "Run that program again, or move the factory function into a module and write module:function",
         )
     NAMES.check(name, WHERE)

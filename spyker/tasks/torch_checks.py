@@ -1,7 +1,7 @@
-"""What can be said about a PyTorch task before anybody trains: that model, data, loss and scores fit together.
+"""Checks of a PyTorch task before training: model, data, loss and scores must fit together.
 
-Two examples of the first client and two of the test data go through the model once, as in an evaluation; that changes
-neither the model nor what is drawn later. What only a training can tell is said there.
+Two examples of the first client and two of the test data are evaluated once. This changes neither the model nor the
+state of random generators. Errors that only training reveals are reported there.
 """
 
 from __future__ import annotations
@@ -22,19 +22,19 @@ TRIAL = 2  # examples: with one alone, a sum over examples looks like one per ex
 
 
 def refuse(whose: str, problem: str, remedy: str) -> UsageError:
-    """An error about somebody's data."""
+    """Return an error about a client's data or the test data."""
     return UsageError("task", f"{whose}: {problem}", remedy)
 
 
 def looks(batch: Batch) -> str:
-    """A batch, in words."""
+    """Describe a batch."""
     parts = [*(f"inputs {shape(part)}" for part in batch.inputs)]
     parts += [f"{name} {shape(part)}" for name, part in batch.named.items()]
     return ", ".join([*parts, f"targets {shape(batch.targets)}"])
 
 
 def check_alike(clients: Sequence[DataSource]) -> None:
-    """Datasets in memory must have examples of one kind."""
+    """Check that in-memory datasets have examples of the same shape and type."""
     first = clients[0]
     if not isinstance(first, InMemoryData):
         return
@@ -56,7 +56,7 @@ def check_alike(clients: Sequence[DataSource]) -> None:
 
 
 def check_classes(clients: Sequence[DataSource], classes: int) -> None:
-    """Labels in memory must be among the classes that the model knows."""
+    """Check that in-memory labels are within the model's classes."""
     for k, each in enumerate(clients):
         targets = each.whole.targets if isinstance(each, InMemoryData) else None
         if isinstance(targets, Tensor) and targets.dtype == torch.int64 and targets.numel():
@@ -71,18 +71,18 @@ def check_classes(clients: Sequence[DataSource], classes: int) -> None:
 
 
 def first_batch(source: DataSource, device: torch.device, whose: str) -> Batch:
-    """Two examples of somebody's."""
+    """Return a batch of two examples."""
     try:
         batch = next(source.open(device).in_order(TRIAL), None)
     except DataProblemError as problem:
         raise refuse(whose, problem.problem, problem.remedy) from None
     if batch is None:
-        raise refuse(whose, "gives no example", "Give it some, or leave it out")
+        raise refuse(whose, "has no examples", "Add examples, or leave the client out")
     return batch
 
 
 def outputs_of(model: nn.Module, batch: Batch, whose: str) -> Any:
-    """What the model says of a batch, or an error that says what it was given."""
+    """Return the model's outputs for a batch; raise a ``UsageError`` that describes the batch if it fails."""
     try:
         return model(*batch.inputs, **batch.named)
     except Exception as error:
@@ -97,9 +97,9 @@ def outputs_of(model: nn.Module, batch: Batch, whose: str) -> Any:
 
 
 def logits_for(function: Callable[[Any, Any], Any], outputs: Any) -> Any:
-    """The outputs of a model as a loss or a score takes them.
+    """Return the outputs in the form that a loss or score expects.
 
-    Those of PyTorch and of Spyker take tensors, so of outputs with logits those; the user's own take everything.
+    Functions of PyTorch and Spyker get the logits; the user's functions get the outputs unchanged.
     """
     if isinstance(outputs, Tensor):
         return outputs
@@ -110,12 +110,12 @@ def logits_for(function: Callable[[Any, Any], Any], outputs: Any) -> Any:
 
 
 def logits_of(outputs: Any) -> Any:
-    """The logits among a model's outputs, or None."""
+    """Return the logits among a model's outputs, or ``None``."""
     return outputs.get("logits") if isinstance(outputs, Mapping) else getattr(outputs, "logits", None)
 
 
 def loss_of(loss: Callable[[Any, Any], Any], outputs: Any, batch: Batch, whose: str) -> Tensor:
-    """The loss of a batch: one number."""
+    """Return the loss of a batch as one number."""
     given = f"outputs {shape(outputs)} and targets {shape(batch.targets)}"
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
@@ -124,7 +124,7 @@ def loss_of(loss: Callable[[Any, Any], Any], outputs: Any, batch: Batch, whose: 
         except Exception as error:
             whole = isinstance(batch.targets, Tensor) and batch.targets.is_floating_point()
             entropy = loss is nn.functional.cross_entropy and whole
-            remedy = "Labels are whole numbers: write targets.long()" if entropy else "Give TorchTask another loss=…"
+            remedy = "Labels are integers: write targets.long()" if entropy else "Give TorchTask another loss=…"
             if not isinstance(outputs, Tensor) and logits_of(outputs) is not None:
                 remedy = "Compute the loss of outputs.logits"
             raise refuse(whose, f"the loss does not take {given} ({said(error)})", remedy) from error
@@ -140,7 +140,7 @@ def loss_of(loss: Callable[[Any, Any], Any], outputs: Any, batch: Batch, whose: 
 
 
 def scores_of(score: Callable[[Any, Any], Any], name: str, outputs: Any, batch: Batch) -> Tensor:
-    """The scores of a batch: one number per example."""
+    """Return the scores of a batch, one number per example."""
     found = score(logits_for(score, outputs), batch.targets)
     if not isinstance(found, Tensor) or found.shape != (batch.count,):
         remedy = "Return one number per example; Spyker takes the mean, over all batches"
@@ -166,7 +166,7 @@ def try_out(
     scores: Sequence[tuple[str, Callable[[Any, Any], Any]]],
     device: torch.device,
 ) -> Batch:
-    """Let a few examples through; those of the first client are returned."""
+    """Evaluate a few examples, and return those of the first client."""
     mode = model.training
     with torch.random.fork_rng(devices=[]):
         model.train(mode=False)
@@ -187,7 +187,7 @@ def try_out(
                 except Exception as error:
                     given = f"outputs {shape(said_of_test)} and targets {shape(judged.targets)}"
                     raise refuse(
-                        "the test data", f"the score of {name} does not take {given} ({said(error)})", "Mend score=…"
+                        "the test data", f"the score of {name} does not take {given} ({said(error)})", "Fix score=…"
                     ) from error
         finally:
             model.train(mode=mode)
@@ -196,7 +196,7 @@ def try_out(
 
 @torch.no_grad()
 def needs_two(model: nn.Module, batch: Batch) -> bool:
-    """Whether BatchNorm refuses to train on one example alone."""
+    """Return whether BatchNorm needs more than one example per batch."""
     if not any(isinstance(module, nn.modules.batchnorm._BatchNorm) for module in model.modules()):
         return False
     mode, before = model.training, [(buffer, buffer.clone()) for buffer in model.buffers()]
@@ -204,7 +204,7 @@ def needs_two(model: nn.Module, batch: Batch) -> bool:
         model.train()
         try:
             model(*first(batch.inputs), **first(batch.named))
-        except Exception as error:  # any other will be told where it happens
+        except Exception as error:  # other errors are reported during training
             return "more than 1 value per channel" in str(error)
         finally:
             model.train(mode=mode)
@@ -214,7 +214,7 @@ def needs_two(model: nn.Module, batch: Batch) -> bool:
 
 
 def first(value: Any) -> Any:
-    """The first example of a batch, however nested its tensors are."""
+    """Return the first example of a batch of nested tensors."""
     if isinstance(value, Tensor):
         return value[:1]
     if isinstance(value, Mapping):
@@ -223,10 +223,10 @@ def first(value: Any) -> Any:
 
 
 def check_pairs(clients: Sequence[DataSource], size: int) -> None:
-    """Refuse clients that would never have two examples in a batch."""
+    """Raise a ``UsageError`` for clients that never have two examples in a batch."""
     for k, each in enumerate(clients):
         if each.count == 1:
-            raise refuse(f"client {k}", f"has one example, and {TWO}", "Give it more examples, or leave it out")
+            raise refuse(f"client {k}", f"has one example, and {TWO}", "Add examples, or leave the client out")
         if isinstance(each, DataLoaderData):
             if each.loader.batch_size == 1:
                 raise refuse(f"client {k}", f"has a DataLoader with batches of one, and {TWO}", "Make them larger")
@@ -235,10 +235,10 @@ def check_pairs(clients: Sequence[DataSource], size: int) -> None:
 
 
 def precision(dtype: torch.dtype) -> str:
-    """The name of a type of numbers."""
+    """Return the name of a dtype."""
     return str(dtype).removeprefix("torch.")
 
 
 def said(error: Exception) -> str:
-    """The first line of an error."""
+    """Return the first line of an error."""
     return f"{type(error).__name__}: {str(error).strip().splitlines()[0] if str(error).strip() else ''}".rstrip(": ")

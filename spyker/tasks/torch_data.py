@@ -1,10 +1,10 @@
-"""Datasets as people have them, in one form that a :class:`~spyker.tasks.torch_task.TorchTask` trains on.
+"""Datasets of a :class:`~spyker.tasks.torch_task.TorchTask`, in a common form.
 
-What a dataset gives for an example, or for a batch, is ``(inputs, target)``, a tuple whose last part is the target, or
-a dictionary. :class:`ExampleReader` makes arguments of a model of it.
+An example or a batch is ``(inputs, target)``, a tuple whose last part is the target, or a dictionary.
+:class:`ExampleReader` converts it to arguments of the model.
 
 - Columns, and map-style datasets, are read once and kept in memory, as tensors.
-- With a ``collate_fn``, a map-style dataset is read batch by batch instead, and nothing of it is kept.
+- With a ``collate_fn``, a map-style dataset is read batch by batch instead and not kept in memory.
 - A :class:`LazyDataset` is read whenever it is needed; a :class:`StreamedDataset` likewise, but batch by batch.
 - A ``DataLoader`` makes its own batches, in its own order.
 """
@@ -24,26 +24,27 @@ from torch.utils.data import DataLoader, Dataset, TensorDataset
 
 Examples: TypeAlias = tuple[Tensor, Tensor]
 Collate: TypeAlias = Callable[[list[Any]], Any]
-TARGETS = ("labels", "label", "targets", "target", "y")  # what people call the column with the target
+TARGETS = ("labels", "label", "targets", "target", "y")  # usual names of the target column
 
 
 @dataclass(frozen=True, slots=True)
 class LazyDataset:
-    """A dataset of ``count`` examples that is read anew whenever it is needed, and not kept: for data whose source is
-    fast, shared among processes, and smaller than the tensors made of it.
+    """A dataset of ``count`` examples that is read again for each training and not kept in memory.
+
+    Use it for data whose source is fast, shared among processes, and smaller than its tensors.
     """
 
     count: int
     read: Callable[[], Any]
-    """Gives all examples, as columns: ``(inputs, targets)`` or a dictionary."""
+    """Function that returns all examples as columns: ``(inputs, targets)`` or a dictionary."""
 
 
 @dataclass(frozen=True, slots=True)
 class StreamedDataset:
-    """A dataset that does not fit into memory: ``count`` examples of it are a client's data, read anew every time.
+    """A dataset that does not fit into memory; each epoch reads ``count`` examples.
 
-    ``source`` is iterable, and is read from its beginning in every epoch; or it is a function of the number of the
-    training, from 0, that gives what to read, so that a client may go on where its last training ended.
+    ``source`` is an iterable, read from its beginning in every epoch, or a function of the number of the training,
+    from 0, that returns an iterable, so that a client may continue where its last training ended.
     """
 
     count: int
@@ -63,7 +64,7 @@ Data: TypeAlias = (
 
 
 class DataProblemError(Exception):
-    """What is wrong with a dataset, and the remedy; whoever knows whose it is says so."""
+    """A problem of a dataset and its remedy. The caller adds whose dataset it is."""
 
     def __init__(self, problem: str, remedy: str) -> None:
         super().__init__(f"{problem}. {remedy}")
@@ -72,7 +73,7 @@ class DataProblemError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """Some examples, as a model takes them."""
+    """A batch of examples as arguments of a model."""
 
     inputs: tuple[Any, ...]
     named: dict[str, Any]
@@ -80,7 +81,7 @@ class Batch:
 
     @property
     def count(self) -> int:
-        """How many examples it has."""
+        """Number of examples."""
         some = self.targets
         while isinstance(some, Mapping):
             some = next(iter(some.values()))
@@ -89,14 +90,14 @@ class Batch:
 
 @dataclass(frozen=True, slots=True)
 class ExampleReader:
-    """Which parts of an example are for the model, and which is the target."""
+    """Splits an example into the model's inputs and the target."""
 
     inputs: str | Sequence[str] | None = None
-    """Of dictionaries: one name, which the model gets as its argument, or several, which it gets by their names."""
+    """Keys of dictionaries: one key is passed as positional argument, several as keyword arguments."""
     target: str | None = None
 
     def names(self, example: Mapping[str, Any]) -> list[str]:
-        """The columns that are read, the target last."""
+        """Return the keys to read, the target last."""
         target = self.target or next((name for name in TARGETS if name in example), None)
         inputs = [self.inputs] if isinstance(self.inputs, str) else self.inputs
         names = [name for name in example if name != target] if inputs is None else list(inputs)
@@ -110,7 +111,7 @@ class ExampleReader:
         return [*names, target]
 
     def parts(self, example: Any) -> dict[str, Any]:
-        """The parts of an example or of a batch by name, in their order, the target last."""
+        """Return the parts of an example or batch by name, the target last."""
         if isinstance(example, Mapping):
             return {name: example[name] for name in self.names(example)}
         if isinstance(example, tuple | list) and len(example) > 1:
@@ -120,11 +121,11 @@ class ExampleReader:
         )
 
     def batch(self, raw: Any) -> Batch:
-        """A batch from what a dataset gives for one."""
+        """Convert a raw batch of a dataset."""
         return self.arranged(self.parts(raw), by_name=isinstance(raw, Mapping))
 
     def arranged(self, parts: Mapping[str, Any], *, by_name: bool) -> Batch:
-        """A batch of named parts: one input, and those of tuples, in their order; several of dictionaries by name."""
+        """Return a batch of named parts, with positional inputs or, ``by_name``, keyword inputs."""
         *names, target = parts
         if by_name and len(names) > 1:
             return Batch((), {name: parts[name] for name in names}, parts[target])
@@ -132,26 +133,26 @@ class ExampleReader:
 
 
 class OpenDataset(ABC):
-    """A dataset that is being read."""
+    """An open dataset."""
 
     @abstractmethod
     def shuffled(self, size: int) -> Iterator[Batch]:
-        """Batches of up to ``size``, in an order that PyTorch's generator draws, if the order is ours."""
+        """Yield batches of up to ``size``, shuffled by PyTorch's generator unless the dataset has its own order."""
 
     @abstractmethod
     def in_order(self, size: int) -> Iterator[Batch]:
-        """The same in the dataset's own order."""
+        """Yield batches of up to ``size`` in the dataset's order."""
 
 
 class DataSource(ABC):
-    """A dataset, in whatever form, of ``count`` examples."""
+    """A dataset of ``count`` examples."""
 
     def __init__(self, count: int) -> None:
         self.count = count
 
     @abstractmethod
     def open(self, device: torch.device, step: int = 0) -> OpenDataset:
-        """Begin to read, for a client's training of this number."""
+        """Open the dataset for training number ``step`` of a client."""
 
 
 class InMemoryData(DataSource, OpenDataset):
@@ -164,7 +165,7 @@ class InMemoryData(DataSource, OpenDataset):
         self.parts = {name: channels_last(parts[name]) for name in inputs} | {target: parts[target]}
 
     def open(self, device: torch.device, step: int = 0) -> InMemoryData:
-        """All of it, where it is computed with."""
+        """Return the data on the device."""
         if all(part.device == device for part in self.parts.values()):
             return self
         parts = {name: part.to(device) for name, part in self.parts.items()}
@@ -172,22 +173,22 @@ class InMemoryData(DataSource, OpenDataset):
 
     @property
     def whole(self) -> Batch:
-        """All examples at once."""
+        """All examples as one batch."""
         return self.reading.arranged(self.parts, by_name=self.by_name)
 
     def read(self) -> Examples:
-        """All inputs and all targets, where there is one of each per example."""
+        """Return all inputs and all targets."""
         (inputs,), targets = self.whole.inputs, self.whole.targets
         return inputs, targets
 
     def shuffled(self, size: int) -> Iterator[Batch]:
-        """In a random order."""
+        """Yield shuffled batches."""
         device = next(iter(self.parts.values())).device
         for which in torch.randperm(self.count).to(device).split(size):
             yield self.reading.arranged({n: part[which] for n, part in self.parts.items()}, by_name=self.by_name)
 
     def in_order(self, size: int) -> Iterator[Batch]:
-        """As they are."""
+        """Yield batches in order."""
         for pieces in zip(*(part.split(size) for part in self.parts.values()), strict=True):
             yield self.reading.arranged(dict(zip(self.parts, pieces, strict=True)), by_name=self.by_name)
 
@@ -200,16 +201,16 @@ class LazySource(DataSource):
         self.reading, self.later = reading, later
 
     def open(self, device: torch.device, step: int = 0) -> InMemoryData:
-        """Read it."""
+        """Read all examples."""
         return columns(self.reading, self.later.read()).open(device)
 
     def read(self) -> Examples:
-        """All inputs and all targets."""
+        """Return all inputs and all targets."""
         return self.open(torch.device("cpu")).read()
 
 
 class BatchedData(DataSource, OpenDataset):
-    """What is read batch by batch; ``raw`` gives batches as the dataset has them."""
+    """A dataset that is read batch by batch; ``raw`` yields its batches."""
 
     device = torch.device("cpu")
     step = 0
@@ -219,21 +220,21 @@ class BatchedData(DataSource, OpenDataset):
         self.reading = reading
 
     def open(self, device: torch.device, step: int = 0) -> BatchedData:
-        """There is nothing to be read yet."""
+        """Return the dataset itself."""
         opened = copy.copy(self)
         opened.device, opened.step = device, step
         return opened
 
     @abstractmethod
     def raw(self, size: int, *, shuffle: bool) -> Iterator[Any]:
-        """Batches, as the dataset gives them."""
+        """Yield raw batches."""
 
     def shuffled(self, size: int) -> Iterator[Batch]:
-        """In a random order, if the order is ours."""
+        """Yield batches, shuffled unless the dataset has its own order."""
         return (self.reading.batch(moved(raw, self.device)) for raw in self.raw(size, shuffle=True))
 
     def in_order(self, size: int) -> Iterator[Batch]:
-        """In its own order."""
+        """Yield batches in the dataset's order."""
         return (self.reading.batch(moved(raw, self.device)) for raw in self.raw(size, shuffle=False))
 
 
@@ -245,7 +246,7 @@ class MapStyleData(BatchedData):
         self.dataset, self.collate = dataset, collate
 
     def raw(self, size: int, *, shuffle: bool) -> Iterator[Any]:
-        """Fetch and collate."""
+        """Yield collated batches."""
         order = torch.randperm(self.count) if shuffle else torch.arange(self.count)
         for which in order.split(size):
             yield self.collate([self.dataset[i] for i in which.tolist()])
@@ -259,7 +260,7 @@ class DataLoaderData(BatchedData):
         self.loader = loader
 
     def raw(self, size: int, *, shuffle: bool) -> Iterator[Any]:
-        """Its batches. What it draws follows from PyTorch's generator, also where it has one of its own."""
+        """Yield the loader's batches. PyTorch's global generator seeds the loader's own."""
         if self.loader.generator is not None:
             self.loader.generator.manual_seed(int(torch.randint(1 << 62, ())))
         seen = 0
@@ -278,7 +279,7 @@ class StreamedData(BatchedData):
         self.source, self.collate = stream.source, collate
 
     def raw(self, size: int, *, shuffle: bool) -> Iterator[Any]:
-        """The first examples, in the order in which they come."""
+        """Yield batches of the first examples, in order."""
         source: Any = self.source
         examples = islice(iter(source if is_iterable(source) else source(self.step)), self.count)
         while some := list(islice(examples, size)):
@@ -286,32 +287,32 @@ class StreamedData(BatchedData):
 
 
 def columns(reading: ExampleReader, data: Any) -> InMemoryData:
-    """Columns as tensors of one length."""
+    """Convert columns to tensors of equal length."""
     parts = reading.parts(data.tensors if isinstance(data, TensorDataset) else data)
     found = {name: as_tensor(part, name) for name, part in parts.items()}
     lengths = {name: part.shape[0] if part.dim() else 0 for name, part in found.items()}
     if len(set(lengths.values())) > 1:
         counts = " and ".join(f"{count} {name.removesuffix(' 0')}" for name, count in lengths.items())
-        raise DataProblemError(f"has {counts}", "Give every input its target, and every target its input")
+        raise DataProblemError(f"has {counts}", "Give as many inputs as targets")
     if 0 in lengths.values():
-        raise DataProblemError("has no examples", "Give it some")
+        raise DataProblemError("has no examples", "Add examples")
     return InMemoryData(reading, found, by_name=isinstance(data, Mapping))
 
 
 def as_tensor(part: Any, name: str) -> Tensor:
-    """A part of an example, or a column, as a tensor."""
+    """Convert a part of an example, or a column, to a tensor."""
     try:
         return torch.as_tensor(part)
     except (TypeError, ValueError, RuntimeError) as error:
         what = name.removesuffix(" 0")
         raise DataProblemError(
-            f"has {what} that are no numbers ({type(part).__name__}: {error})",
-            "Make tensors of them in the dataset, name other columns with inputs=…, or give TorchTask a collate_fn",
+            f"has {what} that are not numbers ({type(part).__name__}: {error})",
+            "Convert them to tensors in the dataset, name other columns with inputs=…, or give TorchTask a collate_fn",
         ) from None
 
 
 def moved(value: Any, device: torch.device) -> Any:
-    """Tensors, however nested, where they are computed with; images with the colours of a pixel side by side."""
+    """Move nested tensors to a device; images become channels-last."""
     if isinstance(value, Tensor):
         return channels_last(value.to(device))
     if isinstance(value, Mapping):
@@ -322,17 +323,17 @@ def moved(value: Any, device: torch.device) -> Any:
 
 
 def channels_last(part: Tensor) -> Tensor:
-    """Lay images out in memory such that the colours of a pixel are neighbours, which is faster on a CPU."""
+    """Convert images to the channels-last memory format, which is faster on a CPU."""
     return part.contiguous(memory_format=torch.channels_last) if part.dim() == 4 else part
 
 
 def is_iterable(value: Any) -> bool:
-    """Whether it can be read from."""
+    """Return whether a value is iterable."""
     return hasattr(value, "__iter__")
 
 
 def shape(value: Any) -> str:
-    """What a part of a batch looks like."""
+    """Describe the type and shape of a part of a batch."""
     if isinstance(value, Tensor):
         return f"{str(value.dtype).removeprefix('torch.')} {tuple(value.shape)}"
     return type(value).__name__

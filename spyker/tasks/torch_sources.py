@@ -1,4 +1,4 @@
-"""From what people have to what is trained on: which form a dataset is in, and what is wrong with it."""
+"""Conversion of the user's datasets to a common form, with checks."""
 
 from __future__ import annotations
 
@@ -31,11 +31,11 @@ from spyker.tasks.torch_data import (
 
 
 def as_source(data: Any, reading: ExampleReader, collate: Collate | None) -> DataSource:
-    """Whatever the user has, in one form."""
+    """Convert the user's data to a ``DataSource``."""
     if isinstance(data, LazyDataset):
         return LazySource(reading, data)
     if isinstance(data, DataSource):
-        return data  # another task has made it of what it was given
+        return data  # already converted by another task
     if isinstance(data, StreamedDataset):
         return streamed(data, reading, collate)
     if isinstance(data, DataLoader):
@@ -45,7 +45,7 @@ def as_source(data: Any, reading: ExampleReader, collate: Collate | None) -> Dat
         return whole if collate is None else MapStyleData(reading, Rows(whole), collate)
     if isinstance(data, Sized) and hasattr(data, "__getitem__") and not isinstance(data, IterableDataset):
         if len(data) == 0:
-            raise DataProblemError("has no examples", "Give it some")
+            raise DataProblemError("has no examples", "Add examples")
         if collate is not None:
             return MapStyleData(reading, data, collate)
         return read_all(data, reading)
@@ -54,14 +54,12 @@ def as_source(data: Any, reading: ExampleReader, collate: Collate | None) -> Dat
             f"is {type(data).__name__}", "Give tensors, a dataset, a DataLoader or a StreamedDataset"
         )
     if not has_length(data):
-        raise DataProblemError(
-            "has no length", "Say how much of it is a client's data: spyker.StreamedDataset(count, dataset)"
-        )
+        raise DataProblemError("has no length", "Give the number of examples: spyker.StreamedDataset(count, dataset)")
     return streamed(StreamedDataset(len(data), data), reading, collate)
 
 
 def is_columns(data: Any) -> bool:
-    """Whether it is a column of inputs and one of targets, or more, and not a list of examples."""
+    """Return whether the data are columns of inputs and targets, and not a list of examples."""
     if isinstance(data, TensorDataset | Mapping | tuple):
         return True
     return isinstance(data, list) and all(isinstance(part, Tensor | np.ndarray) for part in data) and len(data) > 0
@@ -86,7 +84,7 @@ def read_all(dataset: Any, reading: ExampleReader) -> InMemoryData:
 
 
 def loaded(loader: DataLoader[Any], reading: ExampleReader, count: int | None = None) -> DataSource:
-    """A DataLoader that trains wherever it is sent."""
+    """Return a DataLoader as a data source for any process."""
     if loader.num_workers:
         raise DataProblemError(
             f"is a DataLoader with num_workers={loader.num_workers}, and a training process cannot start others",
@@ -96,7 +94,7 @@ def loaded(loader: DataLoader[Any], reading: ExampleReader, count: int | None = 
         if not has_length(loader.dataset):
             raise DataProblemError(
                 "is a DataLoader of a dataset without a length",
-                "Say how much of it is a client's data: spyker.StreamedDataset(count, loader)",
+                "Give the number of examples: spyker.StreamedDataset(count, loader)",
             )
         count, batches = len(loader.dataset), len(loader)  # type: ignore[arg-type]
         if batches == 0:
@@ -105,7 +103,7 @@ def loaded(loader: DataLoader[Any], reading: ExampleReader, count: int | None = 
 
 
 def streamed(stream: StreamedDataset, reading: ExampleReader, collate: Collate | None) -> DataSource:
-    """A stream that can be read more than once."""
+    """Return a stream, which must be readable more than once, as a data source."""
     source = stream.source
     if stream.count < 1:
         raise DataProblemError(f"is a StreamedDataset of {stream.count} examples", "Give it at least one")
@@ -114,25 +112,25 @@ def streamed(stream: StreamedDataset, reading: ExampleReader, collate: Collate |
     if isinstance(source, Iterator):
         raise DataProblemError(
             f"is a StreamedDataset of a {type(source).__name__}, which can be read only once",
-            "Give what can be read again, or a function that begins anew",
+            "Give an iterable that can be read again, or a function that returns a new one",
         )
     return StreamedData(reading, stream, collate or collate_rows)
 
 
 def collate_rows(examples: list[Any]) -> Any:
-    """A batch of examples, whose numbers may come in lists, as Hugging Face streams them."""
+    """Collate examples whose numbers may be in lists, as in streams of Hugging Face."""
     return default_collate([with_tensors(example) for example in examples])
 
 
 def with_tensors(example: Any) -> Any:
-    """An example whose lists of numbers are tensors."""
+    """Convert lists of numbers in an example to tensors."""
     if isinstance(example, Mapping):
         return {name: listed(part) for name, part in example.items()}
     return tuple(map(listed, example)) if isinstance(example, tuple | list) else example
 
 
 def listed(part: Any) -> Any:
-    """A list of numbers as a tensor; anything else as it is."""
+    """Convert a list of numbers to a tensor; return anything else unchanged."""
     try:
         return torch.as_tensor(part) if isinstance(part, list) else part
     except (TypeError, ValueError, RuntimeError):
@@ -140,7 +138,7 @@ def listed(part: Any) -> Any:
 
 
 class Rows(Dataset[Any]):
-    """Columns as examples."""
+    """A map-style dataset of the rows of columns."""
 
     def __init__(self, whole: InMemoryData) -> None:
         self.whole = whole
@@ -154,7 +152,7 @@ class Rows(Dataset[Any]):
 
 
 def has_length(data: Any) -> bool:
-    """Whether it says how many examples it has."""
+    """Return whether the data has a length."""
     try:
         return isinstance(data, Sized) and len(data) >= 0
     except (TypeError, NotImplementedError):
@@ -164,7 +162,7 @@ def has_length(data: Any) -> bool:
 def sources(
     data: Sequence[Any], reading: ExampleReader, collate: Collate | None, whose: Callable[[int], str]
 ) -> list[DataSource]:
-    """All of some datasets, or an error that says whose is wrong."""
+    """Convert datasets; raise a ``UsageError`` that names the one with a problem."""
     found = []
     for i, each in enumerate(data):
         try:

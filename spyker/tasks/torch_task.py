@@ -1,8 +1,7 @@
-"""Any PyTorch model with any datasets, one per client, as a task.
+"""A task from a PyTorch model and one dataset per client.
 
-The model's parameters and floating-point buffers become views of one flat vector, and their gradients views of
-another. So a model is loaded with one copy, an SGD step is one operation, and the weights that travel are the memory
-that was trained.
+The model's parameters and floating-point buffers are views of one flat vector, and their gradients views of another.
+A model is therefore loaded with one copy, an SGD step is one operation, and trained weights need no copy.
 """
 
 from __future__ import annotations
@@ -44,7 +43,7 @@ from spyker.tasks.torch_sources import sources
 from spyker.tasks.torch_training import Trainer
 from spyker.vectors import Vector
 
-__all__ = ["Examples", "LazyDataset", "Measure", "StreamedDataset", "TorchTask", "accuracy"]
+__all__ = ["Examples", "ExtraMetric", "LazyDataset", "StreamedDataset", "TorchTask", "accuracy"]
 
 Loss: TypeAlias = Callable[[Any, Any], Tensor]
 EVALUATION_BATCH = 256  # what a processor has in its cache; with 1,024, CIFAR-10 takes 1.7 times as long
@@ -53,13 +52,13 @@ warnings.filterwarnings("ignore", "The given NumPy array is not writable")  # an
 
 
 def accuracy(outputs: Tensor, targets: Tensor) -> Tensor:
-    """For each example, whether the largest output is the right one."""
+    """Return for each example whether the largest output is the target."""
     return (outputs.argmax(1) == targets).float()
 
 
 @dataclass(frozen=True, slots=True)
-class Measure:
-    """Something else to measure in every evaluation: ``finish`` of the mean ``score`` of the test examples."""
+class ExtraMetric:
+    """A further metric of every evaluation: ``finish`` of the mean ``score`` of the test examples."""
 
     metric: Metric
     score: Loss
@@ -67,21 +66,20 @@ class Measure:
 
 
 class TorchTask(Task):
-    """A model, the clients' datasets and the data to judge it by.
+    """A task from a PyTorch model, one dataset per client, and test data.
 
     A dataset is ``(inputs, targets)``, tensors or arrays; a dictionary of columns; a map-style dataset of pairs or
     dictionaries; a ``DataLoader``; a :class:`LazyDataset` or a :class:`StreamedDataset`. Columns and map-style datasets
-    are read once and kept in memory; with a ``collate_fn``, which makes a batch of a list of examples, they are read
-    batch by batch. Of dictionaries ``inputs`` and ``target`` name the columns: one of inputs is the model's argument,
-    several are its arguments by name.
+    are read once and kept in memory; with a ``collate_fn``, which collates a list of examples, they are read batch by
+    batch. For dictionaries, ``inputs`` and ``target`` name the columns: one input is passed as positional argument,
+    several as keyword arguments.
 
-    ``loss(outputs, targets)`` is minimised; ``score(outputs, targets)`` gives one number per example, and the
-    ``metric`` is ``finish`` of their mean. Who has a score of their own says what it is called, and whether more of it
-    is better. ``also`` is measured besides. Of outputs with ``logits``, as models of Hugging Face return them,
-    PyTorch's own losses and the accuracy are given those; your own functions are given the outputs as they are. Where
-    there are ``client_tests``, one dataset per client, each client judges the model that it receives by its own, and
-    reports that. W⁰ is the model as it is handed over. A model in float64 is trained in that; servers keep and send all
-    weights as float32.
+    ``loss(outputs, targets)`` is minimised. ``score(outputs, targets)`` returns one number per example, and the metric
+    is ``finish`` of their mean; a score of your own needs a ``metric``, with its name and direction. ``also`` are
+    further metrics. If outputs have ``logits``, as in Hugging Face models, PyTorch's losses and the accuracy get the
+    logits; your own functions get the outputs unchanged. With ``client_tests``, one dataset per client, each client
+    evaluates the received model on its own test data and reports the result. The model's weights are W⁰. A float64
+    model is trained in float64; servers store and send float32.
     """
 
     def __init__(
@@ -96,7 +94,7 @@ class TorchTask(Task):
         score: Loss = accuracy,
         finish: Callable[[float], float] = float,
         metric: Metric | None = None,
-        also: Sequence[Measure] = (),
+        also: Sequence[ExtraMetric] = (),
         client_tests: Sequence[Data] | None = None,
         collate_fn: Collate | None = None,
         inputs: str | Sequence[str] | None = None,
@@ -105,7 +103,7 @@ class TorchTask(Task):
         self.dtype = check_model(model)
         self.device = device_of(training)
         self.model, self.loss = model, loss
-        self.measures = [Measure(named(metric, score), score, finish), *also]
+        self.measures = [ExtraMetric(named(metric, score), score, finish), *also]
         self.metric, *others = [measure.metric for measure in self.measures]
         self.also = tuple(others)
         self.training, self.seed = training, seed
@@ -135,7 +133,7 @@ class TorchTask(Task):
         self._check(client_tests)
 
     def _check(self, client_tests: Sequence[Data] | None) -> None:
-        """Refuse what would fail, or mislead, later."""
+        """Check model, data, loss and scores before training."""
         if client_tests is not None and len(self.client_tests) != len(self.clients):
             raise UsageError(
                 "task",
@@ -151,7 +149,7 @@ class TorchTask(Task):
                     "Leave it out, or give TorchTask the dataset instead of the DataLoader",
                 )
         check_alike(self.clients)
-        assert self.training.rate is not None  # only a Flower app may leave it open
+        assert self.training.rate is not None  # only Flower apps may leave it unset
         self.descent.begin(self.trained, self.parameters, self.training.rate)
         scores = [(measure.metric.name, measure.score) for measure in self.measures]
         with self.autocast():
@@ -172,7 +170,7 @@ class TorchTask(Task):
         self.layout = Layout(tuple(parts), tuple(tuple(p.shape) for p in parts.values()))
         self.flat = torch.cat([flattened(part.detach()).to(self.dtype) for part in parts.values()])
         self.trained = self.flat[: sum(p.numel() for p in parameters.values())]
-        self.statistics = self.flat.numel() - self.trained.numel()
+        self.buffers = self.flat.numel() - self.trained.numel()
         self.pristine = True
         start = 0
         for part in parts.values():
@@ -181,18 +179,18 @@ class TorchTask(Task):
             start = stop
 
     def _shared(self) -> Vector:
-        """W⁰, in the memory of the model as long as nothing else is loaded into it."""
+        """Return W⁰, in the model's memory until other weights are loaded."""
         weights = self.flat.numpy() if self.in_place else self.unload()
         weights.flags.writeable = False
         return weights
 
     @property
     def in_place(self) -> bool:
-        """Whether the vector of the model is one as servers have them."""
+        """Whether the model's vector is float32 on the CPU, as servers need it."""
         return self.device.type == "cpu" and self.dtype == torch.float32
 
     def with_gradients(self) -> None:
-        """Let the parameters have gradients, views of one vector. A process that trains nothing needs none."""
+        """Allocate gradients as views of one vector. A process that does not train needs none."""
         if self.trained.grad is not None:
             return
         self.gradient = self.trained.grad = torch.zeros_like(self.trained)
@@ -203,7 +201,7 @@ class TorchTask(Task):
             start = stop
 
     def __getstate__(self) -> dict[str, object]:
-        """As it was made, without the views of the flat vectors, which would come back as copies."""
+        """Pickle without views of the flat vectors, which would be restored as copies."""
         if not self.pristine:
             self.load(self._initial)
         self.model.train()
@@ -216,29 +214,29 @@ class TorchTask(Task):
         self._initial = self._shared()
 
     def train_only(self) -> None:
-        """Keep no W⁰, and let trained weights be valid until the next call only."""
+        """Release W⁰; trained weights are then valid until the next call only."""
         self.pristine, self.lends, self._initial = False, self.in_place, np.empty(0, np.float32)
 
     def mix(self, target: Vector, source: Vector, weight: float, out: Vector) -> None:
-        """One vectorised pass, which is twice as fast on large models as NumPy's three in blocks."""
+        """Mix in one vectorised pass, twice as fast on large models as NumPy's three passes."""
         torch.lerp(torch.from_numpy(target), torch.from_numpy(source), weight, out=torch.from_numpy(out))
 
     def initial(self) -> Vector:
-        """The weights that the model came with, read-only."""
+        """Return the model's initial weights, read-only."""
         return self._initial
 
     def size(self, client: int) -> int:
-        """The length of the client's dataset."""
+        """Return the length of the client's dataset."""
         if client >= len(self.clients):
             raise UsageError(
                 "world.clients",
-                f"adds up to at least {client + 1}, and the task has data for {len(self.clients)}",
-                "Give TorchTask one dataset per client, or have fewer clients (--clients)",
+                f"is at least {client + 1} in total, but the task has data for {len(self.clients)} clients",
+                "Give TorchTask one dataset per client, or set fewer --clients",
             )
         return self.clients[client].count
 
     def train(self, client: int, weights: Vector, rate: float, step: int, state: Any = None) -> Vector | TrainingResult:
-        """Minibatches for some epochs, in an order that follows from the seed, the client and the step."""
+        """Train for some epochs, in an order that depends on the seed, the client and the step."""
         metrics = {}
         if self.client_tests:
             judged = self._judge(self.client_tests[client], weights)
@@ -256,33 +254,33 @@ class TorchTask(Task):
         return TrainingResult(trained, None if seen == self.clients[client].count else seen, metrics or None, left)
 
     def explain(self, client: int, weights: Vector, rate: float, step: int, state: Any = None) -> str:
-        """Train once more, and watch for the step at which numbers cease to be finite."""
+        """Repeat the training to find the first step whose numbers are not finite."""
         return Trainer(self, client, weights, rate, step, state).explain()
 
     def autocast(self) -> AbstractContextManager[object]:
-        """Within this, the model is computed in the precision that [training] asks for."""
+        """Return a context for computing in the precision of ``training.autocast``."""
         if self.training.autocast is None:
             return nullcontext()
         return torch.autocast(self.device.type, getattr(torch, self.training.autocast))
 
     def seed_all(self, seed: int) -> None:
-        """Seed what draws random numbers in training: the order of the data, dropout."""
+        """Seed the random numbers of training: data order and dropout."""
         torch.default_generator.manual_seed(seed)  # torch.manual_seed takes fifty times as long
         if self.device.type == "cuda":
             torch.cuda.manual_seed(seed)
 
     def evaluate(self, weights: Vector) -> float | dict[str, float]:
-        """The mean score over the test data, finished; by name, where more than one is measured."""
+        """Return the metric on the test data, or all metrics by name."""
         found = self._judge(self.test, weights)
         return found if self.also else found[self.metric.name]
 
     @torch.no_grad()
     def _judge(self, source: DataSource, weights: Vector) -> dict[str, float]:
-        """What is measured of a model on some data."""
+        """Return all metrics of a model on some data."""
         self.load(weights)
         self.model.train(mode=False)
         if isinstance(source, BatchedData):
-            self.seed_all(self.seed)  # it may draw something, and must always draw the same
+            self.seed_all(self.seed)  # the model may draw random numbers
         totals, count = [0.0] * len(self.measures), 0
         for batch in source.open(self.device).in_order(EVALUATION_BATCH):
             computed = None if self.kernel is None else self.kernel.outputs(weights, batch.inputs[0])
@@ -292,11 +290,11 @@ class TorchTask(Task):
                     totals[i] += float(scores_of(measure.score, measure.metric.name, outputs, batch).sum())
             count += batch.count
         if not count:
-            raise UsageError("task", "the test data gives no example", "Give it some")
+            raise UsageError("task", "the test data gives no example", "Add examples")
         return {m.metric.name: m.finish(total / count) for m, total in zip(self.measures, totals, strict=True)}
 
     def load(self, weights: Vector) -> None:
-        """Make ``weights`` the model's, and its counters, such as that of batches, what they were at first."""
+        """Load weights into the model, and reset its counters, such as BatchNorm's count of batches."""
         if self.pristine:
             self._flatten()  # W⁰ keeps the memory
             self.pristine = False
@@ -308,29 +306,29 @@ class TorchTask(Task):
             self.flat.copy_(torch.tensor(weights))
 
     def unload(self) -> Vector:
-        """The model's weights, as a vector of their own, unless this process only trains."""
+        """Return the model's weights, as a copy unless this process only trains."""
         return self.flat.numpy() if self.lends else np.array(self.flat.cpu().numpy(), np.float32)
 
     def state_dict(self, weights: Vector) -> dict[str, Tensor]:
-        """The weights as PyTorch knows them, by name."""
+        """Return weights as a PyTorch state dict."""
         return {name: torch.from_numpy(part) for name, part in self.layout.parts(weights).items()}
 
 
 def named(metric: Metric | None, score: Loss) -> Metric:
-    """What the score is called. Only that of the default one is known."""
+    """Return the metric of a score; only that of the default score is known."""
     if metric is not None:
         return metric
     if score is accuracy:
         return ACCURACY
     raise UsageError(
         "task",
-        "has a score of its own, and nobody knows what it is called, nor whether more of it is better",
-        'Say so: metric=spyker.Metric("loss", higher_is_better=False)',
+        "has a score without a metric",
+        'Give its name and direction: metric=spyker.Metric("loss", higher_is_better=False)',
     )
 
 
 def check_model(model: object) -> torch.dtype:
-    """The precision of a model; an error if it cannot be trained."""
+    """Return the precision of a model; raise a ``UsageError`` if it cannot be trained."""
     if not isinstance(model, nn.Module):
         called = isinstance(model, type) or callable(model)
         remedy = "Call it, and give TorchTask what it returns" if called else "Give TorchTask a torch.nn.Module"
@@ -339,7 +337,7 @@ def check_model(model: object) -> torch.dtype:
         raise UsageError(
             "task",
             "has a model without any parameter that can be trained",
-            "Leave requires_grad on for those that shall be",
+            "Set requires_grad for the parameters to train",
         )
     dtypes = sorted({parameter.dtype for parameter in model.parameters()}, key=str)
     if dtypes not in ([torch.float32], [torch.float64]):
@@ -352,26 +350,26 @@ def check_model(model: object) -> torch.dtype:
 
 
 def show_type(value: object) -> str:
-    """What something is, in a word or two."""
+    """Describe the type of a value."""
     return f"the class {value.__name__}" if isinstance(value, type) else f"a {type(value).__name__}"
 
 
 def device_of(training: Training) -> torch.device:
-    """Where to compute, if that is possible here."""
+    """Return the device; raise a ``UsageError`` if it is not available."""
     name = training.device
     if name == "cpu" or (re.fullmatch(r"cuda(:\d+)?", name) and torch.cuda.is_available()):
         return torch.device(name)
     remedy = "PyTorch finds no CUDA device here; write cpu" if name.startswith("cuda") else "Write cpu, cuda or cuda:N"
-    raise UsageError("training.device", f"is {show(name)}", remedy)
+    raise UsageError("training.device", f"{show(name)} is not allowed", remedy)
 
 
 def flattened(part: Tensor) -> Tensor:
-    """A part of the model as a piece of the vector. Convolutions are much faster on channels-last weights."""
+    """Flatten a tensor of the model; convolution weights become channels-last, which is faster."""
     return part.permute(0, 2, 3, 1).reshape(-1) if part.dim() == 4 else part.reshape(-1)
 
 
 def shaped(piece: Tensor, shape: Sequence[int]) -> Tensor:
-    """A piece of the vector in the shape of its part: a view, the inverse of :func:`flattened`."""
+    """Return a view of a piece of the vector in the shape of its tensor: the inverse of :func:`flattened`."""
     if len(shape) == 4:
         out, channels, height, width = shape
         return piece.view(out, height, width, channels).permute(0, 3, 1, 2)

@@ -1,4 +1,4 @@
-"""One training of a client of a :class:`~spyker.tasks.torch_task.TorchTask`, and why it went wrong, if it did."""
+"""One training of a client of a :class:`~spyker.tasks.torch_task.TorchTask`, and the explanation of a divergence."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class Trainer:
-    """Trains weights that a client received. The model that it trains in is the task's, one training at a time."""
+    """One training. It uses the task's model, so only one may run at a time."""
 
     def __init__(self, task: TorchTask, client: int, weights: Vector, rate: float, step: int, state: Any) -> None:
         self.task, self.client, self.weights, self.rate, self.step = task, client, weights, rate, step
@@ -32,7 +32,7 @@ class Trainer:
         task.seed_all(int(np.random.SeedSequence((task.seed, client, step)).generate_state(1, np.uint64)[0]))
 
     def with_kernel(self, kernel: Kernel) -> Vector:
-        """Through a kernel other than PyTorch."""
+        """Train with a kernel other than PyTorch."""
         assert isinstance(self.data, InMemoryData)
         whole, epochs = self.data.whole, self.task.training.epochs
         self.seen = whole.count
@@ -40,7 +40,7 @@ class Trainer:
         return kernel.train(self.weights, whole.inputs[0], whole.targets, orders, self.rate, self.task.training)
 
     def train(self) -> Vector:
-        """Through PyTorch."""
+        """Train with PyTorch."""
         total, count = 0.0, 0
         for batches, loss in self._descend():
             if self.task.training.report_loss:
@@ -51,7 +51,7 @@ class Trainer:
         return self.task.unload()
 
     def _descend(self) -> Iterator[tuple[list[Batch], Tensor]]:
-        """Step by step; after each its batches and the loss before it."""
+        """Yield the batches and the loss of each step."""
         task, training = self.task, self.task.training
         task.load(self.weights)
         task.with_gradients()
@@ -66,10 +66,12 @@ class Trainer:
                 self.seen += sum(batch.count for batch in batches)
                 yield batches, self.steps.step(lambda batches=batches: self._gradient(batches))  # type: ignore[misc]
             if not self.seen:
-                raise UsageError("task", f"client {self.client} gives no example", "Give it some, or leave it out")
+                raise UsageError(
+                    "task", f"client {self.client} gives no example", "Add examples, or leave the client out"
+                )
 
     def _gradient(self, batches: list[Batch]) -> Tensor:
-        """The gradient of a step, in its place, and the loss: the means over the examples of its batches."""
+        """Compute the gradient of a step in place, and return the mean loss over its examples."""
         task = self.task
         task.gradient.zero_()
         examples = sum(batch.count for batch in batches)
@@ -81,7 +83,7 @@ class Trainer:
         return sum(losses[1:], losses[0])
 
     def _backward(self, batch: Batch, share: float) -> Tensor:
-        """Add the gradient of a batch, which has this share of the examples of its step; the loss, likewise."""
+        """Add the gradient of a batch, weighted by its ``share`` of the step's examples; return its weighted loss."""
         task = self.task
         try:
             with task.autocast():
@@ -95,7 +97,7 @@ class Trainer:
         return loss.detach()
 
     def explain(self) -> str:
-        """The first step after which a number is not finite, and what it looked like."""
+        """Describe the first step whose numbers are not finite."""
         task, number = self.task, 0
         for number, (batches, loss) in enumerate(self._descend(), 1):
             if not torch.isfinite(task.flat).all() or not torch.isfinite(loss).all():
@@ -113,5 +115,5 @@ class Trainer:
 
 
 def not_finite(part: Any) -> bool:
-    """Whether some number in it is NaN or infinite."""
+    """Return whether any number is NaN or infinite."""
     return isinstance(part, Tensor) and part.is_floating_point() and not bool(torch.isfinite(part).all())

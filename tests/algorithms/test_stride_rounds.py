@@ -58,7 +58,7 @@ def test_first_trainings_that_go_too_far_are_repeated_with_half_the_rate(started
     actions = play(server, (2.6, 0), (0, 9), (1, 0))
     assert model(server) == [3, 4], "nothing of them counts"
     assert rates(actions) == [(k, server.rate / 2) for k in range(3)]
-    assert [(f.far, f.rate) for f in stated(actions, RateHalved)] == [(pytest.approx(2.6), server.rate / 2)]
+    assert [(f.norm, f.rate) for f in stated(actions, RateHalved)] == [(pytest.approx(2.6), server.rate / 2)]
     assert [(f.weight, f.version, f.rate) for f in stated(actions, UpdateApplied)] == [
         (0.0, version, server.rate / 2) for version in (1, 2, 3)
     ]
@@ -107,7 +107,7 @@ def test_the_halved_rate_outlives_the_process_and_is_handed_over(started):
     play(server, (100, 0))
     again.restore(server.state())
     play(server, (1, 0))
-    newcomer.take_over(server.handover())
+    newcomer.bootstrap_from(server.bootstrap_state())
     for other in (again, newcomer):
         assert other.halved == 1
         assert rates(other.handle(1, Join(1))) == [(1, server.rate / 2)]

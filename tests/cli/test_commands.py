@@ -180,7 +180,7 @@ def test_bad_scenarios_exit_with_2_and_write_nothing(
         (["run", "--clients", "0"], "--clients"),
         (["run", "--workers", "-1"], "--workers"),
         (["run", "--ray-address", "somewhere:6379"], "Add --engine ray"),
-        (["run", "--engine", "ray", "--workers", "0"], "--workers: is 0 with --engine ray"),
+        (["run", "--engine", "ray", "--workers", "0"], "--workers: 0 is not allowed with --engine ray"),
         (["run", "--task", "nowhere:task"], "task.name"),
         (["compare", "--algorithms", "spyker,fedprox"], "fedprox"),
         (["compare", "--algorithms", "spyker,spyker"], "twice"),
@@ -208,7 +208,7 @@ def test_without_ray_its_engine_says_what_to_install(
     monkeypatch.setitem(sys.modules, "ray", None)  # as if it were not there
     monkeypatch.delitem(sys.modules, "spyker.engines.ray_engine", raising=False)
     assert main([command, "--engine", "ray"]) == 2
-    assert "--engine: is ray, and Ray is not installed. Install it: pip install 'spyker-fl[ray]'" in (
+    assert "--engine: ray is not allowed: Ray is not installed. Install it: pip install 'spyker-fl[ray]'" in (
         capsys.readouterr().err
     )
     assert not list(tmp_path.iterdir())

@@ -42,7 +42,7 @@ def test_fetching_says_where_from_and_only_once(folder: str, capsys: pytest.Capt
     assert "train.txt.gz" in done.err
     assert main(["data", "fetch", "wikitext2"]) == 0
     done = capsys.readouterr()
-    assert done.out == "wikitext2: was in the cache already\n"
+    assert done.out == "wikitext2: already in the cache\n"
     assert done.err == ""
 
 
@@ -62,13 +62,13 @@ def test_verifying_finds_what_is_wrong(folder: str, tmp_path: Path, capsys: pyte
     main(["data", "fetch", "mnist", "--data-dir", folder])
     capsys.readouterr()
     assert main(["data", "verify", "mnist", "--data-dir", folder]) == 0
-    assert capsys.readouterr().out.count("as it ought to be") == 8
+    assert capsys.readouterr().out.count("verified") == 8
     path = cache.path_of(DATASETS["mnist"], DATASETS["mnist"].arrays[0])
     path.write_bytes(path.read_bytes()[:-1] + b"?")
     (tmp_path / "data" / "mnist" / "t10k-labels-idx1-ubyte.gz").write_bytes(b"no")
     assert main(["data", "verify", "mnist", "--data-dir", folder]) == 1
     text = capsys.readouterr().out
-    assert text.count("as it ought to be") == 6
+    assert text.count("verified") == 6
     assert "removed, it will be made again" in text
     assert "t10k-labels-idx1-ubyte.gz is damaged" in text
 
@@ -91,7 +91,7 @@ def test_data_that_cannot_be_had_fails_with_1_and_starts_no_record(
         (["data", "--data-dir", "nowhere"], "--data-dir"),
         (["run", "--data-dir", "nowhere"], "--data-dir"),
         (["compare", "--data-dir", "nowhere"], "--data-dir"),
-        (["data", "fetch", "mnist", "--task", "mnist"], "draws nothing"),
+        (["data", "fetch", "mnist", "--task", "mnist"], "does not take the options of a plot"),
         (["data", "--partition", "even"], "task.partition"),
         (["data", "--task", "quadratic"], "no labels"),
         (["data", "--task", "wikitext2", "--data-dir", "data"], "no labels"),

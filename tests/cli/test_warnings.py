@@ -96,7 +96,7 @@ def test_a_run_that_began_from_a_good_model_need_not_improve(tmp_path: Path) -> 
     spyker.run(task="quadratic", clients=4, duration=8, settings=settings, out=tmp_path / "a", progress=False)
     model = tmp_path / "a" / "model.safetensors"
     again = {"task": "quadratic", "clients": 4, "duration": 2, "out": tmp_path / "b", "progress": False}
-    assert spyker.run(**again, from_model=model, settings=settings).warnings == []
+    assert spyker.run(**again, initial_model=model, settings=settings).warnings == []
 
 
 def test_a_run_that_was_ended_early_is_not_said_to_have_learnt_nothing(tmp_path: Path) -> None:

@@ -48,7 +48,7 @@ def test_an_algorithm_of_somebody_elses_has_its_section_in_a_scenario(own: Path,
     assert (scenario.chosen.title, scenario.chosen.name, scenario.parameters.gain) == ("Loud", "loud", 3.0)
     assert "[loud]\ngain = 3.0\n" in dump(scenario)
     assert algorithm_code(name), "results depend on its code"
-    with pytest.raises(UsageError, match=r"loud\.gain: is -1"):
+    with pytest.raises(UsageError, match=r"loud\.gain: -1 is not allowed"):
         load(None, {"algorithm": name, "loud.gain": -1})
 
 
@@ -67,8 +67,8 @@ def test_every_algorithm_that_comes_with_spyker_has_its_own_name() -> None:
         ("xyz", "Write module:Class, or choose one of: stride, spyker, .*, hierfavg, .*loud"),
         ("own_algorithms:Quiet", "cannot be imported"),
         ("no_such_module:Loud", "cannot be imported"),
-        ("own_algorithms:nothing", "Name a class that extends spyker.Server"),
-        ("own_algorithms:Gain", "Name a class that extends spyker.Server"),
+        ("own_algorithms:nothing", "Name a subclass of spyker.Server"),
+        ("own_algorithms:Gain", "Name a subclass of spyker.Server"),
     ],
 )
 def test_what_is_no_algorithm_is_refused(own: Path, name: str, remedy: str) -> None:

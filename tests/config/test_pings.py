@@ -47,21 +47,21 @@ def test_the_command_prints_a_scenario(capsys: pytest.CaptureFixture[str]) -> No
     assert main(["scenario", "--pings", str(EXAMPLE)]) == 0
     printed = capsys.readouterr().out
     assert load(tomllib.loads(printed)).world.latency_ms == load({"world": read_pings(EXAMPLE)}).world.latency_ms
-    assert "# one-way latency between regions" in printed
+    assert "# matrix of one-way latencies between regions" in printed
 
 
 @pytest.mark.parametrize(
     ("lines", "said"),
     [
-        ([], "has no column 'from'. Begin it with a line from,to,ms"),
-        (["from,to,ms"], "has no pings"),
+        ([], "has no column 'from'. Start it with the header from,to,ms"),
+        (["from,to,ms"], "contains no pings"),
         (["from,to", "A,B"], "has no column 'ms'"),
         (["from,to,ms", "A,B"], "line 2: has 2 entries. There are 3 columns"),
-        (["from,to,ms", "A,A,1", ",A,1"], "line 3: says nothing in the column 'from'"),
-        (["from,to,ms", "A,A,-1"], "line 2: is '-1'. Write milliseconds"),
-        (["from,to,ms", "A,A,soon"], "line 2: is 'soon'. Write milliseconds"),
-        (["from,to,ms", "A,A,nan"], "line 2: is 'nan'. Write milliseconds"),
-        (["from,to,ms", "A,A,1", "A,B,9"], "has no ping from B to B. Add one: the way between a client and its own"),
+        (["from,to,ms", "A,A,1", ",A,1"], "line 3: column 'from' is empty"),
+        (["from,to,ms", "A,A,-1"], "line 2: '-1' is not allowed. Write milliseconds"),
+        (["from,to,ms", "A,A,soon"], "line 2: 'soon' is not allowed. Write milliseconds"),
+        (["from,to,ms", "A,A,nan"], "line 2: 'nan' is not allowed. Write milliseconds"),
+        (["from,to,ms", "A,A,1", "A,B,9"], "has no ping from B to B. Add one: between a client and its own"),
         (["from,to,ms", "A,A,1", "B,B,9"], "has no ping from A to B. Add one: in either direction"),
     ],
 )

@@ -74,7 +74,7 @@ def test_the_printed_default_names_and_explains_every_key() -> None:
 def test_a_printed_scenario_follows_what_is_changed_in_it(tmp_path: Path) -> None:
     path = tmp_path / "printed.toml"
     path.write_text(dump(resolve(load(None)), comments=True))
-    assert "\n# h-inter = 5.0  # follows from other keys\n" in path.read_text()
+    assert "\n# h-inter = 5.0  # derived from other keys\n" in path.read_text()
     two: dict[str, object] = {"world.regions": ["Paris", "Sydney"]}
     assert resolve(load(path)) == resolve(load(None))
     assert resolve(load(path, clients=200)) == resolve(load(None, clients=200))
@@ -168,9 +168,9 @@ BAD: list[tuple[dict[str, object], str, str]] = [
     ({"client-rate": 1}, "client-rate", "Did you mean 'spyker.client-rate' or 'fedasync.client-rate'?"),
     ({"bandwith": 1}, "bandwith", "Did you mean 'world.bandwidth-mbit'?"),
     ({"spyker": {"epochs": 1}}, "spyker.epochs", "Did you mean 'training.epochs'?"),
-    ({"training": {"precision": "bf16"}}, "training.precision", "Known here: accumulate, "),
-    ({"training": {"drop": 1}}, "training.drop", "Known here: accumulate, "),
-    ({"xyz": 1}, "xyz", "Known here: algorithm"),
+    ({"training": {"precision": "bf16"}}, "training.precision", "Known keys: accumulate, "),
+    ({"training": {"drop": 1}}, "training.drop", "Known keys: accumulate, "),
+    ({"xyz": 1}, "xyz", "Known keys: algorithm"),
     ({"world": {"latency": 1}}, "world.latency", "latency-ms"),
     ({"spyker": {"h_inter": 1}}, "spyker.h_inter", "h-inter"),
     ({"world": 3}, "world", "[world]"),
@@ -188,7 +188,7 @@ BAD: list[tuple[dict[str, object], str, str]] = [
     ({"world": {"regions": ["Paris", "Paris"]}}, "world.regions", "distinct"),
     ({"world": {"clients": [25, 0, 25, 25]}}, "world.clients[1]", "at least 1"),
     ({"world": {"clients": []}}, "world.clients", "one number per region"),
-    ({"world": {"clients": [1, 2.5, 1, 1]}}, "world.clients[1]", "whole number"),
+    ({"world": {"clients": [1, 2.5, 1, 1]}}, "world.clients[1]", "integer"),
     ({"world": {"clients": 100}}, "world.clients", "square brackets"),
     ({"world": {"server-region": 4}}, "world.server-region", "0 to 3"),
     ({"world": {"bandwidth-mbit": 0}}, "world.bandwidth-mbit", "greater than 0"),

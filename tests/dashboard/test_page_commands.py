@@ -53,7 +53,7 @@ def test_the_page_needs_its_extra(
 ) -> None:
     monkeypatch.setattr("spyker.cli.dash.find_spec", lambda name: None)
     assert main(["dash", str(write_ring(tmp_path / "run"))]) == 2
-    assert "spyker-fl[page]" in said(capsys)
+    assert "spyker-fl[dashboard]" in said(capsys)
 
 
 def test_dash_serves_until_it_is_ended(tmp_path: Path) -> None:
@@ -107,7 +107,7 @@ def test_the_report_says_which_model_a_run_began_from(tmp_path: Path) -> None:
     (folder / FACTS).write_text("".join(lines))
     assert main(["report", str(folder), "--out", str(tmp_path / "report.html")]) == 0
     page = html.unescape((tmp_path / "report.html").read_text("utf-8"))
-    assert "spyker run scenario.toml --from-model 'my models/first.safetensors'" in page
+    assert "spyker run scenario.toml --initial-model 'my models/first.safetensors'" in page
     assert "c0ffee" in page
 
 

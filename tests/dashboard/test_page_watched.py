@@ -180,17 +180,17 @@ def test_a_record_that_was_replaced_is_noticed(tmp_path: Path) -> None:
 def test_kinds_of_facts_that_nobody_knows_are_told(tmp_path: Path) -> None:
     folder = write_ring(tmp_path / "run", finished=False)
     with (folder / FACTS).open("a") as file:
-        file.write(line(4.1, UnknownFact("quarantined", {"server": 1, "client": 5, "why": "its answers"})))
-        file.write(line(4.2, UnknownFact("suspected", {"server": 0, "peer": 2})))
+        file.write(line(4.1, UnknownFact("client-quarantined", {"server": 1, "client": 5})))
+        file.write(line(4.2, UnknownFact("peer-suspected", {"server": 0, "peer": 2})))
         file.write(line(4.3, UnknownFact("weather", {"region": "here", "rain": True})))
         file.write(line(4.4, ServerResumed(1, 3, 2)))
-        file.write(line(4.5, UnknownFact("trusted", {"peer": 2})))
+        file.write(line(4.5, UnknownFact("peer-trusted", {"peer": 2})))
     run = watched(folder)
     concerns = {concern["who"]: concern["what"] for concern in run.at(4.45)["concerns"]}
     assert concerns == {
         "client 5": "quarantined",
         "peer 2": "suspected",
-        "server 1": "went on from a checkpoint",
+        "server 1": "resumed from a checkpoint",
     }
     assert "peer 2" not in {concern["who"] for concern in run.present()["concerns"]}, "it is trusted again"
     texts = [event["text"] for event in run.window(4.05)["events"]]

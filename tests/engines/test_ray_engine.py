@@ -100,7 +100,7 @@ class TestDigits:
         (_, process), _ = places(engine)
         assert digits.run(engine, mishap=lambda: os.kill(process, signal.SIGKILL)) == digits.right
         assert process not in [process for _, process in places(engine)]
-        assert capfd.readouterr().err.count("another takes its place") == 1
+        assert capfd.readouterr().err.count("it is replaced") == 1
 
     def test_a_node_removed_in_mid_run_changes_no_byte_and_one_that_comes_is_used(
         self, engine: RayEngine, cluster: Any, digits: Any, capfd: pytest.CaptureFixture[str]
@@ -117,7 +117,7 @@ class TestDigits:
         finally:
             with contextlib.suppress(ProcessLookupError):  # Ray may have been faster
                 os.kill(process, signal.SIGKILL)
-        assert capfd.readouterr().err.count("another takes its place") == 1
+        assert capfd.readouterr().err.count("it is replaced") == 1
         assert sum(worker.ready for worker in engine.workers) == 1  # the other waits for a processor
         cluster.add_node(num_cpus=1)
         assert len({node for node, _ in places(engine)}) == 2

@@ -104,7 +104,7 @@ def test_a_worker_that_dies_again_and_again_ends_the_run(
         pytest.raises(WorkerCrashedError, match=r"was killed \(exit code -9.*fewer --workers.*3 times"),
     ):
         work(workers)
-    assert capfd.readouterr().err.count("another takes its place") in range(LOSSES - 1, count * LOSSES)
+    assert capfd.readouterr().err.count("it is replaced") in range(LOSSES - 1, count * LOSSES)
 
 
 def test_a_training_that_fails_ends_the_run_with_its_own_error(

@@ -29,7 +29,7 @@ def test_tensorboard_has_every_evaluation() -> None:
 @pytest.mark.parametrize(
     ("name", "problem"),
     [
-        ("tensorbord", '--callback: is "tensorbord"'),
+        ("tensorbord", '--callback: "tensorbord" is not allowed'),
         ("tensorboard_callback:Nobody", "has no 'Nobody'"),
         ("tensorboard_callback:__doc__=logs", "Name a function that makes a callback"),
     ],

@@ -130,7 +130,7 @@ def test_it_survives_the_death_of_its_server(tmp_path: Path) -> None:
         saved = latest(tmp_path / "server-0" / "state")
         assert saved is not None
         server = deployment.up(0, "--resume")
-        resumed = deployment.log("server-0", "resumed")[-1]
+        resumed = deployment.log("server-0", "server-resumed")[-1]
         assert resumed["version"] == saved.numbers["server"]["version"] > 0
         before = saved.numbers["server"]
         assert len(before["answers"]) == len(before["answered"]), "what it has collected so far is saved with it"

@@ -29,7 +29,7 @@ def test_who_has_no_flower_is_told_what_to_install(command: str, tmp_path: Path)
 
 def test_a_task_and_an_app_are_one_too_many(tmp_path: Path) -> None:
     done = without_flower(tmp_path, "run", "--flower", "mine.client_app:app", "--task", "digits")
-    assert (done.returncode, "--task: is digits, and --flower names another" in done.stderr) == (2, True)
+    assert (done.returncode, "--task: digits is not allowed: --flower names another" in done.stderr) == (2, True)
 
 
 @pytest.mark.skipif(find_spec("flwr") is None, reason="needs Flower: pip install 'spyker-fl[flower]'")

@@ -255,10 +255,10 @@ def test_what_goes_wrong_names_client_and_reason(app: str, complaint: str) -> No
         ({"app": "no_such_package.client_app:app"}, 'task.app: "no_such_package.client_app:app" cannot be imported'),
         ({"app": "tiny_apps:tellin"}, "task.app: .*tiny_apps has no 'tellin'.*Did you mean 'telling'"),
         ({"app": "tiny_apps:server"}, "task.app: tiny_apps:server is a ServerApp. Name a ClientApp"),
-        ({"app": "tiny_apps"}, 'task.app: is "tiny_apps". Write package.module:app'),
+        ({"app": "tiny_apps"}, 'task.app: "tiny_apps" is not allowed. Write package.module:app'),
         (
             {"app": "tiny_apps:failing"},
-            "task.app: tiny_apps:failing comes with no first model.*task.model",
+            "task.app: tiny_apps:failing has no initial model.*task.model",
         ),
         ({"server": "tiny_apps:telling"}, "task.server: tiny_apps:telling is a ClientApp"),
         ({"server": "tiny_apps:idle"}, "task.server: ended without having sent anybody a model"),
@@ -275,8 +275,8 @@ def test_what_goes_wrong_names_client_and_reason(app: str, complaint: str) -> No
             "task.app: tiny_apps:telling is not allowed: its model has no floating-point array, only 'sum' of int64, "
             "'seen' of int64, so servers cannot average it",
         ),
-        ({"evaluate": "server"}, "task.evaluate: is server, and the app has no such evaluation"),
-        ({"run_config": "epochs"}, 'task.run-config: is "epochs". Write key=value'),
+        ({"evaluate": "server"}, "task.evaluate: server is not allowed: the app has no such evaluation"),
+        ({"run_config": "epochs"}, 'task.run-config: "epochs" is not allowed. Write key=value'),
         ({"model": "tiny_apps:heard"}, "task.model: tiny_apps:heard is a dict. Name a function"),
     ],
 )
@@ -295,5 +295,5 @@ def test_statistics_of_a_normalisation_stand_last() -> None:
     rows = {"0.running_var": np.ones(3), "0.weight": np.zeros((2, 3)), "0.running_mean": np.zeros(3)}
     arrays = NamedArrays.of({name: array.astype(np.float32) for name, array in rows.items()})
     assert arrays.layout.names == ("0.weight", "0.running_var", "0.running_mean")
-    assert arrays.statistics == 6
+    assert arrays.buffers == 6
     np.testing.assert_array_equal(arrays.vector(rows), [0, 0, 0, 0, 0, 0, 1, 1, 1, 0, 0, 0])

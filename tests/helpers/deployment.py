@@ -67,7 +67,7 @@ class Deployed(LocalCluster):
 
     def __init__(self, scenario: dict[str, Any], folder: Path, *, duration: float | None = None, **deploy: Any) -> None:
         self.metrics_port = free_ports(1)[0]
-        deploy = {"metrics": f"127.0.0.1:{self.metrics_port}", "wait_for": 1} | deploy
+        deploy = {"metrics": f"127.0.0.1:{self.metrics_port}", "min_clients": 1} | deploy
         resolved = resolve(from_table(scenario))
         if len(resolved.world.regions) > 1:
             deploy.pop("metrics")

@@ -5,7 +5,7 @@ from torch import nn
 
 from spyker.config.scenario import Training
 from spyker.tasks.task import Metric
-from spyker.tasks.torch_task import Measure, TorchTask, accuracy
+from spyker.tasks.torch_task import ExtraMetric, TorchTask, accuracy
 
 
 def losses(outputs: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
@@ -31,7 +31,7 @@ def make(clients: int, seed: int, training: Training, broken: int = -1) -> Torch
         seed=seed,
         score=losses,
         metric=Metric("loss", higher_is_better=False, targets=(0.45,)),
-        also=[Measure(Metric("accuracy"), accuracy)],
+        also=[ExtraMetric(Metric("accuracy"), accuracy)],
         client_tests=[points(6) for _ in range(clients)],
     )
 

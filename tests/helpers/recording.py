@@ -9,6 +9,7 @@ from typing import Any
 from spyker import __version__
 from spyker.protocol.facts import UpdateApplied
 from spyker.records import Evaluated, Fact, RecordWriter, RunStarted, ServerPlace
+from spyker.records.run_facts import FORMAT
 
 SCENARIO = 'algorithm = "spyker"\n'
 
@@ -16,7 +17,7 @@ SCENARIO = 'algorithm = "spyker"\n'
 def started(server: int | None = None, began: float | None = None, **changes: Any) -> RunStarted:
     """The first fact of a run of two servers with two clients each; deployed, if it ``began`` at some time."""
     fields: dict[str, Any] = {
-        "format": 1,
+        "format": FORMAT,
         "spyker": __version__,
         "algorithm": "spyker",
         "title": "Spyker",

@@ -45,6 +45,6 @@ def test_variances_stay_above_zero_and_follow_the_data(tmp_path: Path, algorithm
 
 def test_a_task_says_how_many_there_are() -> None:
     task = normalised(2, 1, Training())
-    assert task.statistics == 2 * (2 + 8)
+    assert task.buffers == 2 * (2 + 8)
     assert task.initial()[-8:].tolist() == [1.0] * 8, "they stand at the end"
-    assert Quadratic.statistics == 0
+    assert Quadratic.buffers == 0

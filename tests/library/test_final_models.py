@@ -115,7 +115,7 @@ def test_a_run_that_has_reached_its_target_leaves_the_model_that_did() -> None:
     stop = {"evaluation.stop-at": 0.1, "evaluation.stop-after": 0.0, "evaluation.interval": 0.25}
     run = spyker.run(out="a", settings=stop, **QUICK)
     assert (run.summary or {})["time"] < 2
-    again = spyker.run(out="b", from_model="a/model.safetensors", **(QUICK | {"duration": 0.25}))
+    again = spyker.run(out="b", initial_model="a/model.safetensors", **(QUICK | {"duration": 0.25}))
     assert evaluations(again)[0].mean == evaluations(run)[-1].averaged
 
 
@@ -123,7 +123,7 @@ def test_there_is_no_summary_without_the_models() -> None:
     def in_the_way(t: float, fact: object) -> None:
         Path("a/models").touch()
 
-    with pytest.raises(RecordWriteError, match="a takes no more of the run"):
+    with pytest.raises(RecordWriteError, match="a: cannot write run record"):
         spyker.run(out="a", callbacks=[in_the_way], **QUICK)
     assert not Path("a/summary.json").exists()
 
@@ -139,7 +139,7 @@ def test_who_wants_none_gets_none(here: Path) -> None:
 def test_a_run_begins_from_the_model_it_is_given_and_says_so() -> None:
     first = spyker.run(out="a", algorithm="spyker", **QUICK)
     for name, world in {"b": {}, "hosted": {"world.outage": {"region": 1, "start": 0.5, "seconds": 0.5}}}.items():
-        begin: dict[str, Any] = {"from_model": "a/models/server-1.safetensors", "algorithm": "spyker"}
+        begin: dict[str, Any] = {"initial_model": "a/models/server-1.safetensors", "algorithm": "spyker"}
         run = spyker.run(out=name, settings=world, **begin, **QUICK)
         assert evaluations(run)[0].servers == [evaluations(first)[-1].servers[1]] * 4
         assert evaluations(run)[-1].mean > evaluations(first)[-1].mean
@@ -154,7 +154,7 @@ def test_a_run_begins_from_the_model_it_is_given_and_says_so() -> None:
 def test_convolutions_come_back_as_they_were() -> None:
     run = spyker.run(out="a", workers=0, **DIGITS)
     said = DIGITS | {"duration": 0.01, "settings": {}}
-    same = spyker.run(out="b", workers=0, from_model="a/model.safetensors", **said)
+    same = spyker.run(out="b", workers=0, initial_model="a/model.safetensors", **said)
     assert (same.summary or {})["updates"] == 0
     assert (
         Path("a/model.safetensors").read_bytes()[-4000:] == Path("b/models/server-0.safetensors").read_bytes()[-4000:]
@@ -164,13 +164,13 @@ def test_convolutions_come_back_as_they_were() -> None:
 
 def test_a_record_may_take_the_place_of_the_one_whose_model_it_begins_from() -> None:
     first = evaluations(spyker.run(out="a", **QUICK))[-1].averaged
-    again = spyker.run(out="a", overwrite=True, from_model="a/model.safetensors", **QUICK)
+    again = spyker.run(out="a", overwrite=True, initial_model="a/model.safetensors", **QUICK)
     assert evaluations(again)[0].mean == first
 
 
 def test_a_comparison_begins_from_it_too_and_leaves_models() -> None:
     spyker.run(out="a", **QUICK)
-    runs = spyker.compare(["spyker", "fedavg"], from_model="a/model.safetensors", out="c", **QUICK)
+    runs = spyker.compare(["spyker", "fedavg"], initial_model="a/model.safetensors", out="c", **QUICK)
     assert len({evaluations(run)[0].mean for run in runs.values()} - {0.0}) == 1
     assert all(model_files(run.folder) for run in runs.values())
 
@@ -203,8 +203,8 @@ def test_a_model_that_does_not_fit_is_refused_and_changes_nothing(here: Path, wr
     for run in (spyker.run, spyker.compare):
         for out in ("a", "b"):
             with pytest.raises(UsageError) as error:
-                run(out=out, overwrite=True, from_model="m.safetensors", **QUICK)
-            assert str(error.value).startswith("--from-model: ")
+                run(out=out, overwrite=True, initial_model="m.safetensors", **QUICK)
+            assert str(error.value).startswith("--initial-model: ")
             assert all(complaint in str(error.value) for complaint in complaints), error.value
     assert files(here) == before
     assert not Path("b").exists()
@@ -212,13 +212,13 @@ def test_a_model_that_does_not_fit_is_refused_and_changes_nothing(here: Path, wr
 
 def test_a_folder_is_refused_with_the_name_of_the_file_in_it(capsys: pytest.CaptureFixture[str]) -> None:
     spyker.run(out="a", **QUICK)
-    assert main(["run", "--task", "quadratic", "--from-model", "a"]) == 2
-    assert "--from-model: a is a folder. Give a file, such as a/model.safetensors" in capsys.readouterr().err
+    assert main(["run", "--task", "quadratic", "--initial-model", "a"]) == 2
+    assert "--initial-model: a is a folder. Give a file, such as a/model.safetensors" in capsys.readouterr().err
 
 
 def test_what_is_not_learnt_is_left_aside() -> None:
     save_file({"weights": floats(8) + 1, "batches": np.zeros((), np.int64)}, "m.safetensors")
-    run = spyker.run(from_model="m.safetensors", **QUICK)
+    run = spyker.run(initial_model="m.safetensors", **QUICK)
     assert evaluations(run)[0].mean > 0.2
 
 
@@ -242,9 +242,9 @@ def test_an_export_of_what_is_not_there_says_why(here: Path, capsys: pytest.Capt
     for name, left in {"a": True, "b": True, "none": False}.items():
         spyker.run(out=name, model=left, **QUICK)
     for command, complaint in {
-        "none": "none holds no model: its run was killed or goes on still, was made with --no-model",
+        "none": "none contains no model: the run was killed, is in progress, was made with --no-model",
         "a --server 7": "a has no model of server 7. Choose one of 0, 1, 2, 3",
-        "a b": "a is the record of a run, which has a model of its own. Name it alone",
+        "a b": "a is a run record with its own model. Give it as the only folder",
     }.items():
         assert main(["export", *command.split()]) == 2
         assert complaint in capsys.readouterr().err
@@ -252,5 +252,5 @@ def test_an_export_of_what_is_not_there_says_why(here: Path, capsys: pytest.Capt
     assert main(["export", "b"]) == 2
     assert "b/model.safetensors cannot be read" in capsys.readouterr().err
     assert not list(here.glob("model.*"))
-    with pytest.raises(RecordError, match="none holds no model"):
+    with pytest.raises(RecordError, match="none contains no model"):
         spyker.Run("none").state_dict()

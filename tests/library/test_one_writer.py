@@ -67,7 +67,7 @@ def test_nobody_else_writes_to_a_run_that_goes_on(capsys: pytest.CaptureFixture[
         before = files("a")
         for command in ([*RUN, "a"], [*RUN, "a", "--overwrite"]):
             assert main(command) == 2
-            refusal = f"spyker: a: this run still goes on (process {process.pid}). Wait for it, or end it\n"
+            refusal = f"spyker: a: the run is in progress (process {process.pid}). Wait for it, or stop it\n"
             assert capsys.readouterr().err == refusal
             assert files("a") == before
         process.communicate(timeout=200)
@@ -80,12 +80,12 @@ def test_nothing_goes_on_after_a_kill() -> None:
     with going_on(LIVE) as process:
         process.send_signal(signal.SIGKILL)
         process.wait(60)
-    assert ".goes-on" in files("a"), "a file without a lock"
+    assert ".lock" in files("a"), "a file without a lock"
     spyker.run(out="a", overwrite=True, **QUICK)
     spyker.run(out="whole", **QUICK)
     assert files("a") == files("whole")
     Path("b").mkdir()
-    Path("b/.goes-on").write_text("1\n")
+    Path("b/.lock").write_text("1\n")
     assert main([*RUN, "b"]) == 0, "a kill before anything was written leaves a place where nothing stands"
 
 
@@ -94,36 +94,36 @@ def test_a_comparison_has_its_folder_and_its_records_to_itself(capsys: pytest.Ca
         before = files("all")
         for out in ("all", "all/spyker"):
             assert main([*RUN, out, "--overwrite"]) == 2
-            assert f"{out}: this run still goes on (process {process.pid})" in capsys.readouterr().err
+            assert f"{out}: the run is in progress (process {process.pid})" in capsys.readouterr().err
         assert files("all") == before
         process.communicate(timeout=200)
-    assert not [name for name in files("all") if ".goes-on" in name]
+    assert not [name for name in files("all") if ".lock" in name]
 
 
 def test_a_folder_of_records_does_not_go_while_one_of_them_is_written() -> None:
     spyker.run(out="all/done", **QUICK)
-    with locked(Path("all/live")), pytest.raises(RecordError, match=f"all/live: this run .* {os.getpid()}"):
+    with locked(Path("all/live")), pytest.raises(RecordError, match=f"all/live: the run .* {os.getpid()}"):
         place_for_record(Path("all"), overwrite=True)
 
 
 def test_of_two_that_begin_at_once_one_is_refused() -> None:
-    with locked(Path("a")), pytest.raises(RecordError, match="still goes on"), locked(Path("a")):
+    with locked(Path("a")), pytest.raises(RecordError, match="in progress"), locked(Path("a")):
         pass
     assert not list(Path("a").iterdir())
 
 
 def test_who_ends_takes_nobody_elses_mark_away() -> None:
     with locked(Path("a")):
-        Path("a/.goes-on").unlink()
+        Path("a/.lock").unlink()
         with locked(Path("a")):
             pass
-        Path("a/.goes-on").write_text("2\n")
-    assert Path("a/.goes-on").read_text() == "2\n"
+        Path("a/.lock").write_text("2\n")
+    assert Path("a/.lock").read_text() == "2\n"
 
 
 def test_a_deployment_writes_to_nobody_elses_folder(capsys: pytest.CaptureFixture[str]) -> None:
-    pytest.importorskip("grpc", reason="needs the extra [deploy]")
+    pytest.importorskip("grpc", reason="needs the extra [net]")
     with locked(Path("a")):
         assert main(["up", "--task", "quadratic", "--out", "a", "--overwrite", "--keep", "kept"]) == 2
-        assert f"a: this run still goes on (process {os.getpid()})" in capsys.readouterr().err
+        assert f"a: the run is in progress (process {os.getpid()})" in capsys.readouterr().err
     assert not Path("kept").exists()

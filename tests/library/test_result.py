@@ -28,7 +28,7 @@ def test_facts_are_frames(run: spyker.Run) -> None:
     assert run.updates["queue"].min() >= 1
     assert run.merges["peer"].tolist() == [fact["peer"] for fact in lines(run, "merge")]
     assert run.frame("token")["bid"].tolist() == [fact["bid"] for fact in lines(run, "token")]
-    assert run.frame("cloud").empty
+    assert run.frame("cloud-round").empty
 
 
 def test_the_curve_is_indexed_by_time(run: spyker.Run) -> None:
@@ -70,7 +70,7 @@ def test_a_run_that_has_hardly_begun_can_be_looked_at(tmp_path: Path, run: spyke
     (tmp_path / "a").mkdir()
     (tmp_path / "a" / "scenario.toml").write_bytes((run.folder / "scenario.toml").read_bytes())
     young = spyker.Run(tmp_path / "a")
-    assert "nothing to see yet" in repr(young)
+    assert "no evaluations yet" in repr(young)
     assert young.updates.empty
 
 

@@ -67,7 +67,7 @@ WITH_TABLES = [
     "load",
     "EarlyStopping",
     "TorchTask",
-    "Measure",
+    "ExtraMetric",
     "Metric",
     "LazyDataset",
     "StreamedDataset",

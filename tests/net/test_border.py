@@ -37,20 +37,20 @@ def refused(server: Deployed, reason: str, attack: Attack, *, client: int = 0, c
     async def scene() -> None:
         async with speaking(server, 1) as honest:  # it also makes the server begin
             task = await honest.enter()
-            refusals, updates = server.metric("refusals_total", reason=reason), server.metric("updates_total")
+            rejections, updates = server.metric("rejections_total", reason=reason), server.metric("updates_total")
             async with speaking(server, client) as stranger:
                 await attack(stranger)
                 ended, details = await stranger.rejection()
             assert ended == code
             assert details.startswith(reason) or code == "CANCELLED"
-            until(lambda: server.metric("refusals_total", reason=reason) == refusals + 1)
+            until(lambda: server.metric("rejections_total", reason=reason) == rejections + 1)
             assert server.metric("updates_total") == updates
             await honest.answer(task.token)
             following = await honest.task()
             assert following.said.version == task.said.version + 1, "an honest answer is the only one that counts"
 
     asyncio.run(scene())
-    assert reason in {entry["reason"] for entry in server.log("server-0", "refused")}, "once in a while"
+    assert reason in {entry["reason"] for entry in server.log("server-0", "rejected")}, "once in a while"
 
 
 def test_an_answer_is_taken_once(server: Deployed) -> None:
@@ -189,13 +189,13 @@ def test_a_message_that_another_one_cuts_short(server: Deployed) -> None:
 
 def test_a_connection_that_breaks_in_the_middle_of_a_message(server: Deployed) -> None:
     async def scene() -> None:
-        refusals = server.metric("refusals_total", reason="truncated")
+        rejections = server.metric("rejections_total", reason="truncated")
         async with speaking(server, 1) as honest, speaking(server, 0) as client:
             task = await honest.enter()
             await client.answer((await client.enter()).token, np.ones(client.parameters - 1))
             await asyncio.sleep(0.1)  # the server must be in the middle of reading it; there is no way to see that
             client.stream.cancel()
-            until(lambda: server.metric("refusals_total", reason="truncated") == refusals + 1)
+            until(lambda: server.metric("rejections_total", reason="truncated") == rejections + 1)
             await honest.answer(task.token)
             assert (await honest.task()).said.version == task.said.version + 1
 
@@ -271,11 +271,11 @@ def test_the_credential_of_another_client(server: Deployed) -> None:
 
 def test_a_credential_that_nobody_has(server: Deployed) -> None:
     async def scene() -> None:
-        refusals = server.metric("refusals_total", reason="credential")
+        rejections = server.metric("rejections_total", reason="credential")
         async with speaking(server, 0, credential="guess") as stranger:
             code, _ = await stranger.rejection()
             assert code == "UNAUTHENTICATED"
-        assert server.metric("refusals_total", reason="credential") == refusals + 1
+        assert server.metric("rejections_total", reason="credential") == rejections + 1
 
     asyncio.run(scene())
 

@@ -234,15 +234,18 @@ def test_what_is_not_ours_is_never_replaced(tmp_path, capsys):
 @pytest.mark.parametrize(
     ("options", "problem"),
     [
-        (["--servers", "0", "--clients", "1"], "--servers: is 0"),
-        (["--servers", "1", "--clients", "-1"], "--clients: is -1"),
-        (["--servers", "2", "--clients", "1", "--host", "2=a"], '--host: is "2=a". Before = stands a server, 0 to 1'),
-        (["--servers", "2", "--clients", "1", "--host", "a:7000"], '--host: is "a:7000"'),
-        (["--servers", "2", "--clients", "1", "--host", "server-1.spyker"], '--host: is "server-1.spyker"'),
-        (["--servers", "2", "--clients", "1", "--host", "*.spyker"], '--host: is "*.spyker"'),
-        (["--servers", "2", "--clients", "1", "--days", "nan"], "--days: is nan"),
-        (["--servers", "2", "--clients", "1", "--days", "0"], "--days: is 0.0. Give more than 0"),
-        (["--servers", "2", "--clients", "1", "--days", "-5"], "--days: is -5.0. Give more than 0"),
+        (["--servers", "0", "--clients", "1"], "--servers: 0 is not allowed"),
+        (["--servers", "1", "--clients", "-1"], "--clients: -1 is not allowed"),
+        (
+            ["--servers", "2", "--clients", "1", "--host", "2=a"],
+            '--host: "2=a" is not allowed. Before = stands a server, 0 to 1',
+        ),
+        (["--servers", "2", "--clients", "1", "--host", "a:7000"], '--host: "a:7000" is not allowed'),
+        (["--servers", "2", "--clients", "1", "--host", "server-1.spyker"], '--host: "server-1.spyker" is not allowed'),
+        (["--servers", "2", "--clients", "1", "--host", "*.spyker"], '--host: "*.spyker" is not allowed'),
+        (["--servers", "2", "--clients", "1", "--days", "nan"], "--days: nan is not allowed"),
+        (["--servers", "2", "--clients", "1", "--days", "0"], "--days: 0.0 is not allowed. Give more than 0"),
+        (["--servers", "2", "--clients", "1", "--days", "-5"], "--days: -5.0 is not allowed. Give more than 0"),
     ],
 )
 def test_mistakes_are_refused_and_nothing_is_made(tmp_path, capsys, options, problem):
@@ -280,11 +283,11 @@ def test_a_renewed_credential_takes_the_place_of_the_old_one(tmp_path, capsys):
 @pytest.mark.parametrize(
     ("options", "complaint"),
     [
-        (["--renew", "server-0", "--renew", "server-7"], '--renew: is "server-7"'),
-        (["--renew", "../certs-1"], '--renew: is "../certs-1"'),
+        (["--renew", "server-0", "--renew", "server-7"], '--renew: "server-7" is not allowed'),
+        (["--renew", "../certs-1"], '--renew: "../certs-1" is not allowed'),
         (["--renew", "server-0", "--servers", "1"], "Leave out --servers"),
         (["--renew", "server-0", "--days", "1e9"], "--days"),
-        (["--renew", "server-0", "--days", "-5"], "--days: is -5.0"),
+        (["--renew", "server-0", "--days", "-5"], "--days: -5.0 is not allowed"),
         (["--clients", "1"], "--servers: is missing"),
     ],
 )

@@ -20,7 +20,7 @@ def find_the_task(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def begin(folder: Path, algorithm: str, *, trivial: bool) -> AbstractContextManager[Deployed]:
     task = {"name": "failing_task:make", "trivial": trivial}
-    return deployed(table(algorithm, task=task), folder, wait_for=3, client_timeout=600.0)
+    return deployed(table(algorithm, task=task), folder, min_clients=3, client_timeout=600.0)
 
 
 @pytest.mark.parametrize(("trivial", "paced"), [(True, True), (False, True), (True, False)])
@@ -89,7 +89,7 @@ def test_of_two_processes_that_are_one_client_one_stops_and_says_why(tmp_path: P
 
 @pytest.mark.parametrize("paced", [True, False])
 def test_a_client_whose_algorithm_fails_is_told_of_as_well(tmp_path: Path, paced: bool) -> None:
-    with deployed(table("failing_client:Fails"), tmp_path, wait_for=3) as deployment:
+    with deployed(table("failing_client:Fails"), tmp_path, min_clients=3) as deployment:
         deployment.up()
         deployment.paced = paced
         process = deployment.attend("0-2")
@@ -102,7 +102,7 @@ def test_a_client_whose_algorithm_fails_is_told_of_as_well(tmp_path: Path, paced
 
 def test_a_server_whose_last_evaluation_fails_has_saved_before(tmp_path: Path) -> None:
     scenario = table(task={"name": "failing_client:judge"}, evaluation={"interval": 1e6})
-    with deployed(scenario, tmp_path, wait_for=3, duration=2.0, checkpoint_updates=10**6) as deployment:
+    with deployed(scenario, tmp_path, min_clients=3, duration=2.0, checkpoint_updates=10**6) as deployment:
         server = deployment.up()
         deployment.attend("0-2")
         assert server.wait(60) == 1

@@ -35,7 +35,7 @@ def memory(deployment: Deployed) -> float:
 def test_two_hundred_clients_on_one_server(tmp_path: Path) -> None:
     count = 200
     scenario = table(clients=(count,), training={"rate": 0.5, "delay-ms": [500.0] * count})
-    with deployed(scenario, tmp_path, wait_for=count) as deployment:
+    with deployed(scenario, tmp_path, min_clients=count) as deployment:
         server = deployment.up()
         for first in range(0, count, 100):
             deployment.attend(f"{first}-{first + 99}")

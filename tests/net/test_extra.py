@@ -30,7 +30,7 @@ def test_so_does_the_export_of_its_model(tmp_path):
 def test_a_command_that_needs_it_says_what_to_install(tmp_path):
     done = without_the_extra(tmp_path, "certs", "x", "--servers", "1", "--clients", "1")
     assert done.returncode == 2
-    assert "Run pip install 'spyker-fl[deploy]'" in done.stderr
+    assert "Run pip install 'spyker-fl[net]'" in done.stderr
 
 
 def test_what_protoc_generated_runs_with_the_oldest_protobuf_that_is_allowed():
@@ -38,4 +38,4 @@ def test_what_protoc_generated_runs_with_the_oldest_protobuf_that_is_allowed():
     generated = (ROOT / "spyker/net/spyker_pb2.py").read_text("utf-8")
     (version,) = re.findall(r"Protobuf Python Version: ([\d.]+)", generated)
     extras = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]["optional-dependencies"]
-    assert f"protobuf>={version}" in extras["deploy"]
+    assert f"protobuf>={version}" in extras["net"]

@@ -53,7 +53,7 @@ def test_what_a_full_disk_does_not_take_is_counted_and_the_rest_is_whole(tmp_pat
     recorder.fact(applied(500), 0)
     recorder.close(None)
     facts = [stated.fact for stated in RunRecord(tmp_path / "record").facts()]
-    assert [fact.kind for fact in facts] == ["run", "update", "dropped", "update"]
+    assert [fact.kind for fact in facts] == ["run", "update", "facts-dropped", "update"]
     assert facts[2] == FactsDropped(0, 498, 0, None)
     assert sum(counted) == 498
     assert recorder.updates == 500, "they count all the same"
@@ -69,7 +69,7 @@ def test_a_record_never_begins_with_anything_but_what_it_is(tmp_path: Path) -> N
     clear(recorder)
     recorder.fact(applied(2), 0)
     recorder.close(None)
-    assert [stated.fact.kind for stated in RunRecord(tmp_path / "record").facts()] == ["run", "dropped", "update"]
+    assert [stated.fact.kind for stated in RunRecord(tmp_path / "record").facts()] == ["run", "facts-dropped", "update"]
 
 
 def test_a_restart_that_could_not_be_written_makes_void_what_it_did(tmp_path: Path) -> None:

@@ -36,7 +36,7 @@ def test_an_event_and_its_fields() -> None:
     stream = io.StringIO()
     log = JsonLog(stream, server=3)
     log.info("started 100%", clients=7)
-    log.warning("refused", client=1, detail="a\nb")
+    log.warning("rejected", client=1, detail="a\nb")
     log.error("failed", error=ValueError("no"))
     first, second, third = lines(stream)
     assert list(first) == ["time", "level", "event", "server", "clients"]

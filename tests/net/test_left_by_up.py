@@ -58,7 +58,7 @@ def test_a_deployment_leaves_the_models_it_ended_with_as_a_run_does(
     out, kept = tmp_path / "record", tmp_path / "kept"
     done = up(tmp_path, algorithm, seconds, "--keep", str(kept))
     assert done.returncode == 0, done.stderr
-    assert f"model: {out}/model.safetensors  ·  for PyTorch: spyker export {out}" in done.stdout
+    assert f"model: {out}/model.safetensors  ·  export: spyker export {out}" in done.stdout
     summary = RunRecord(out).summary
     assert summary is not None
     parts = [load_file(out / f"models/server-{i}.safetensors")["weights"] for i in (0, 1)]
@@ -80,7 +80,7 @@ def test_a_deployment_leaves_the_models_it_ended_with_as_a_run_does(
 def test_who_wants_none_gets_none_and_what_it_begins_from_is_told(tmp_path: Path) -> None:
     given = np.full(8, 0.7, np.float32)
     save_file({"weights": given}, tmp_path / "m.safetensors")
-    done = up(tmp_path, "fedasync", 1.0, "--no-model", "--from-model", str(tmp_path / "m.safetensors"))
+    done = up(tmp_path, "fedasync", 1.0, "--no-model", "--initial-model", str(tmp_path / "m.safetensors"))
     assert done.returncode == 0, done.stderr
     assert not model_files(tmp_path / "record")
     assert "model:" not in done.stdout
@@ -96,7 +96,7 @@ def test_a_model_that_does_not_fit_is_refused_before_anything_begins(
 ) -> None:
     save_file({"weights": np.zeros(3, np.float32)}, tmp_path / "m.safetensors")
     command = ["up", "--task", "quadratic", "--out", str(tmp_path / "record"), "--keep", str(tmp_path / "kept")]
-    assert main([*command, "--from-model", str(tmp_path / "m.safetensors")]) == 2
+    assert main([*command, "--initial-model", str(tmp_path / "m.safetensors")]) == 2
     assert "m.safetensors has weights in the shape [3]; the task has it in [8]" in capsys.readouterr().err
     assert [path.name for path in tmp_path.iterdir()] == ["m.safetensors"]
 
@@ -145,7 +145,7 @@ def test_nobody_else_writes_where_the_record_will_be(tmp_path: Path, monkeypatch
     out, refused = tmp_path / "record", []
 
     def look(records: list[Path], out: Path) -> None:
-        with pytest.raises(RecordError, match="this run still goes on") as error:
+        with pytest.raises(RecordError, match="the run is in progress") as error:
             place_for_record(out, overwrite=True)
         refused.append(error)
         merge(records, out)
@@ -154,4 +154,4 @@ def test_nobody_else_writes_where_the_record_will_be(tmp_path: Path, monkeypatch
     path = scenario_file(tmp_path, "fedasync", 1.0)
     assert main(["up", str(path), "--paced", "--insecure", "--out", str(out)]) == 0
     assert refused
-    assert not (out / ".goes-on").exists()
+    assert not (out / ".lock").exists()

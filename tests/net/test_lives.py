@@ -29,13 +29,15 @@ def test_a_killed_server_goes_on_from_what_it_saved(tmp_path: Path) -> None:
             version = saved.numbers["server"]["version"]
             facts = deployment.facts()
             server = deployment.up(0, "--resume")
-            resumed = deployment.log("server-0", "resumed")[-1]
+            resumed = deployment.log("server-0", "server-resumed")[-1]
             assert resumed["version"] == version, "it goes on with what was saved"
             assert resumed["age"] == saved.numbers["server"]["age"]
-            since = max((i for i, fact in enumerate(facts) if fact["kind"] == "resumed"), default=-1)
+            since = max((i for i, fact in enumerate(facts) if fact["kind"] == "server-resumed"), default=-1)
             applied = [fact["version"] for fact in facts[since + 1 :] if fact["kind"] == "update"]
-            assert resumed["lost"] == sum(v > version for v in applied), "what was applied and not saved is counted"
-            assert 0 <= resumed["lost"] < 60
+            assert resumed["lost_updates"] == sum(v > version for v in applied), (
+                "what was applied and not saved is counted"
+            )
+            assert 0 <= resumed["lost_updates"] < 60
         until(lambda: len(deployment.facts("update")) >= 400)
         score = deployment.metric("score")
         assert score in [entry["score"] for entry in deployment.log("server-0", "evaluation")]
@@ -59,8 +61,8 @@ def check_exactly_once(facts: list[dict]) -> None:
             assert fact["version"] == version + 1
             version += 1
             kept.append(fact)
-        elif fact["kind"] == "resumed":
-            assert sum(update["version"] > fact["version"] for update in kept) == fact["lost"]
+        elif fact["kind"] == "server-resumed":
+            assert sum(update["version"] > fact["version"] for update in kept) == fact["lost_updates"]
             kept = [update for update in kept if update["version"] <= fact["version"]]
             version = fact["version"]
     assert [update["version"] for update in kept] == list(range(1, version + 1))
@@ -116,7 +118,7 @@ def test_sigterm_drains(tmp_path: Path) -> None:
         assert saved.numbers["server"]["version"] == applied
         assert [e["saved_version"] for e in deployment.log("clients-0-2", "goodbye")] == [applied] * 3
         deployment.up(0, "--resume")
-        assert deployment.log("server-0", "resumed")[-1]["lost"] == 0
+        assert deployment.log("server-0", "server-resumed")[-1]["lost_updates"] == 0
         until(lambda: len(deployment.facts("update")) >= applied + 30)
         assert clients.poll() is None
         check_exactly_once(deployment.facts())
@@ -160,7 +162,7 @@ def test_a_killed_server_does_not_stop_the_others_for_ever(tmp_path: Path, algor
         servers = [deployment.up(i) for i in range(len(deployment.addresses))]
         deployment.attend("0-1", 0)
         deployment.attend("2-3", 1)
-        kind = "cloud" if algorithm == "hierfavg" else "merge"
+        kind = "cloud-round" if algorithm == "hierfavg" else "merge"
         last = len(servers) - 1
 
         def synchronised(more: int, before: int = 0) -> int:
@@ -192,7 +194,7 @@ def check_one_token(facts: list[list[dict]]) -> None:
 @pytest.mark.parametrize("algorithm", [pytest.param("fedasync", marks=pytest.mark.slow), "fedavg"])
 def test_a_client_killed_in_training_is_not_waited_for(tmp_path: Path, algorithm: str) -> None:
     scenario = table(algorithm, training={"rate": 0.5, "delay-ms": [10.0, 10.0, 60_000.0]})
-    with deployed(scenario, tmp_path, wait_for=3, client_timeout=0.5) as deployment:
+    with deployed(scenario, tmp_path, min_clients=3, client_timeout=0.5) as deployment:
         deployment.up()
         deployment.attend("0-1")
         slow = deployment.attend("2-2")

@@ -14,13 +14,13 @@ from typing import Any
 import pytest
 from deployment import Deployed, table, until
 
-from spyker.cli.codes import MUST_NOT_GO_ON
+from spyker.cli.codes import FENCED
 from spyker.cli.main import main
 from spyker.net.local_cluster import free_ports
 from spyker.net.server_config import DeploymentOptions, load_config, write_config
 from spyker.protocol.server import epoch_of
 
-QUICK = {"beat": 0.25, "suspect_after": 1.5, "renew_after": 3.0, "checkpoint_seconds": 1.0}
+QUICK = {"heartbeat": 0.25, "suspect_after": 1.5, "renew_token_after": 3.0, "checkpoint_seconds": 1.0}
 
 
 class Servers(Deployed):
@@ -63,8 +63,10 @@ class Servers(Deployed):
     def suspects(self, server: int) -> list[int]:
         """Whom a server believes to be away."""
         events = self.log(f"server-{server}")
-        last = {event["peer"]: event["event"] for event in events if event["event"] in ("suspected", "trusted")}
-        return [peer for peer, event in last.items() if event == "suspected"]
+        last = {
+            event["peer"]: event["event"] for event in events if event["event"] in ("peer-suspected", "peer-trusted")
+        }
+        return [peer for peer, event in last.items() if event == "peer-suspected"]
 
     def lose(self, server: int) -> None:
         """A server is destroyed with its disk."""
@@ -105,7 +107,7 @@ def test_a_server_that_is_lost_with_its_disk_is_replaced(tmp_path: Path, capsys:
         deployed.begin()
         deployed.lose(0)
         deployed.merges_on(1, 2)
-        until(lambda: deployed.facts("suspected", 1))
+        until(lambda: deployed.facts("peer-suspected", 1))
         now = members(capsys, "replace", deployed.config(1), "0")
         assert [m["state"] for m in now["members"] if m["server"] == 0] == ["expected"]
         shutil.rmtree(deployed.record(0))
@@ -155,10 +157,10 @@ def test_a_server_is_added_and_another_removed(tmp_path: Path, capsys: Any) -> N
         until(lambda: deployed.facts("update", 3))
         now = members(capsys, "remove", deployed.config(0), "1")
         assert [m["server"] for m in now["members"]] == [0, 2, 3]
-        assert deployed.servers[1].wait(60) == MUST_NOT_GO_ON, "it was told, and ended"
+        assert deployed.servers[1].wait(60) == FENCED, "it was told, and ended"
         (end,) = deployed.log("server-1", "must-stop")
-        assert end["why"].startswith(("membership: server 1 is not one of the servers", "server 1 was removed"))
-        assert "`spyker members add` takes it in again" in end["why"]
+        assert end["reason"].startswith(("membership: server 1 is not one of the servers", "server 1 was removed"))
+        assert "`spyker members add` takes it in again" in end["reason"]
         deployed.merges_on(0, 2)
         assert main(["clients", "remove", str(tmp_path / "certs"), "3"]) == 0
         until(lambda: deployed.log("server-3", "revoked"))
@@ -179,7 +181,7 @@ def test_a_server_whose_disk_was_put_back_begins_anew_and_is_let_in(tmp_path: Pa
         shutil.copytree(tmp_path / "backup", state)
         until(lambda: all(deployed.suspects(i) == [1] for i in (0, 2)))
         deployed.again(1, "--resume")
-        until(lambda: deployed.log("server-1", "begins-anew"))
+        until(lambda: deployed.log("server-1", "reset"))
         deployed.merges_on(0, 1)
         assert deployed.servers[1].poll() is None
 
@@ -190,7 +192,7 @@ def test_a_change_that_is_not_agreed_on_in_time_is_not_made_later(tmp_path: Path
         for i in (1, 2):
             deployed.end(i)
         assert main(["members", "replace", deployed.config(0), "2", "--timeout", "1"]) == 1
-        assert "Nothing is changed" in capsys.readouterr().err
+        assert "Nothing was changed" in capsys.readouterr().err
         for i in (1, 2):
             deployed.again(i, "--resume")
         deployed.merges_on(0, 1)
@@ -241,7 +243,7 @@ def test_a_copy_of_a_server_that_runs_gets_nowhere(tmp_path: Path) -> None:
         with (tmp_path / "copy.log").open("wb") as log:
             second = subprocess.Popen(command, stderr=log, stdout=log)
         try:
-            until(lambda: b"begins-anew" in (tmp_path / "copy.log").read_bytes())
+            until(lambda: b"reset" in (tmp_path / "copy.log").read_bytes())
             until(lambda: b"is another one than the one known here" in (tmp_path / "copy.log").read_bytes())
             deployed.merges_on(0, 1)
             with deployed.paused(1):  # and is believed to be gone

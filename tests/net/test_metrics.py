@@ -120,14 +120,14 @@ def test_rounds_are_counted_and_timed(scrape, watch, fact):
 
 def test_what_only_the_host_knows(scrape):
     metrics = Metrics(1, "spyker")
-    metrics.refused("replayed")
-    metrics.refused("replayed")
-    metrics.refused("not-finite")
+    metrics.rejected("replayed")
+    metrics.rejected("replayed")
+    metrics.rejected("not-finite")
     metrics.clients(12)
     metrics.saved(340, 0.02)
     metrics.lost(5)
     value = scrape(metrics)
-    assert (value("refusals_total", reason="replayed"), value("refusals_total", reason="not-finite")) == (2, 1)
+    assert (value("rejections_total", reason="replayed"), value("rejections_total", reason="not-finite")) == (2, 1)
     assert (value("connected_clients"), value("saved_version"), value("lost_updates_total")) == (12, 340, 5)
     assert (value("checkpoint_seconds_count"), value("checkpoint_seconds_sum")) == (1, 0.02)
 

@@ -29,18 +29,18 @@ def test_the_same_refusal_is_said_once_and_then_counted() -> None:
     stream, clock = io.StringIO(), Clock()
     limited_log = RateLimitedLog(JsonLog(stream), clock)
     for _ in range(1000):
-        limited_log.say("warning", "refused", "credential", None, detail="no credential")
+        limited_log.say("warning", "rejected", "credential", None, detail="no credential")
     assert [entry["detail"] for entry in lines(stream)] == ["no credential"]
-    limited_log.say("warning", "refused", "replayed", 3)
-    limited_log.say("warning", "refused", "credential", 4)
+    limited_log.say("warning", "rejected", "replayed", 3)
+    limited_log.say("warning", "rejected", "credential", 4)
     assert len(lines(stream)) == 3, "another reason and another client are news"
     limited_log.sum_up()
     assert len(lines(stream)) == 3, "it is not time yet"
     clock.now += WHILE_SECONDS
     limited_log.sum_up()
     said = lines(stream)[3:]
-    assert [(entry["event"], entry["reason"], entry["repeated"]) for entry in said] == [("refused", "credential", 999)]
-    limited_log.say("warning", "refused", "credential", None)
+    assert [(entry["event"], entry["reason"], entry["repeated"]) for entry in said] == [("rejected", "credential", 999)]
+    limited_log.say("warning", "rejected", "credential", None)
     assert len(lines(stream)) == 5, "after a while it is said again"
 
 
@@ -48,7 +48,7 @@ def test_however_many_are_refused_the_log_stays_short() -> None:
     stream, clock = io.StringIO(), Clock()
     limited_log = RateLimitedLog(JsonLog(stream), clock)
     for client in range(10_000):
-        limited_log.say("warning", "refused", "mismatch", client)
+        limited_log.say("warning", "rejected", "mismatch", client)
     assert len(lines(stream)) == NAMES
     limited_log.sum_up(all=True)
     assert lines(stream)[-1]["repeated"] == 10_000 - NAMES
@@ -62,12 +62,12 @@ def test_a_server_counts_every_refusal_and_says_one(tmp_path: Path) -> None:
         for _ in range(500):
             driver.refused(None, Rejection("credential", "none"))
         counted = driver.metrics.registry.get_sample_value(
-            "spyker_refusals_total", {"server": "0", "reason": "credential"}
+            "spyker_rejections_total", {"server": "0", "reason": "credential"}
         )
         assert counted == 500
 
     asyncio.run(scene())
-    assert len([entry for entry in lines(said) if entry["event"] == "refused"]) == 1
+    assert len([entry for entry in lines(said) if entry["event"] == "rejected"]) == 1
 
 
 def test_a_full_disk_is_tried_no_more_often_than_it_should_be_and_named_once(tmp_path: Path) -> None:

@@ -61,7 +61,7 @@ def test_a_restart_costs_no_more_after_a_long_life(tmp_path: Path) -> None:
         tracemalloc.stop()
     assert lost == 10
     assert peak < 2_000_000, "the file has seven million bytes"
-    assert [stated.fact.kind for stated in RunRecord(tmp_path / "record").facts()][-2:] == ["update", "resumed"]
+    assert [stated.fact.kind for stated in RunRecord(tmp_path / "record").facts()][-2:] == ["update", "server-resumed"]
 
 
 def test_evaluations_leave_what_the_summary_needs_and_no_more(tmp_path: Path) -> None:
@@ -205,7 +205,11 @@ def test_a_record_that_was_lost_begins_anew_and_can_be_gone_on_with(tmp_path: Pa
         again.restore(recorder.numbers())
         again.resume(5)
         again.close(None)
-    assert [stated.fact.kind for stated in RunRecord(tmp_path / "record").facts()] == ["run", "resumed", "resumed"]
+    assert [stated.fact.kind for stated in RunRecord(tmp_path / "record").facts()] == [
+        "run",
+        "server-resumed",
+        "server-resumed",
+    ]
     assert RunRecord(tmp_path / "record").start.began == 1.0
 
 

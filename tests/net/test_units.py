@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from spyker.cli.codes import MUST_NOT_GO_ON
+from spyker.cli.codes import FENCED
 
 UNITS = sorted((Path(__file__).parents[2] / "examples" / "deploy" / "systemd").glob("*.service"))
 
@@ -35,4 +35,4 @@ def test_a_unit_says_nothing_that_systemd_does_not_understand(unit: Path) -> Non
 def test_a_server_that_was_removed_is_not_started_again() -> None:
     (server,) = [unit for unit in UNITS if unit.name == "spyker-server.service"]
     (codes,) = re.findall(r"^RestartPreventExitStatus=(.*)$", server.read_text("utf-8"), re.MULTILINE)
-    assert str(MUST_NOT_GO_ON) in codes.split()
+    assert str(FENCED) in codes.split()

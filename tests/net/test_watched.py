@@ -173,7 +173,7 @@ def test_prometheus_answers_every_question_of_the_dashboard(watched: Watched, tm
             return None
 
     try:
-        missing = {name: text for name, text in queries().items() if "refusals" not in text}
+        missing = {name: text for name, text in queries().items() if "rejections" not in text}
 
         def all_answered() -> bool:
             for name in [name for name, text in missing.items() if ask(text)]:

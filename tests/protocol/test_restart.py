@@ -45,7 +45,7 @@ PARAMETERS = {
     "fedavgm": {"fraction": 0.6},
     "hierfavgm": {"fraction": 0.6, "edge_rounds": 2},
 }
-STRICT = {"bounds": FilterParameters(limit=1.01, refuse=1.02, strikes=2)}
+STRICT = {"bounds": FilterParameters(clip=1.01, reject=1.02, strikes=2)}
 NEWCOMERS = 3
 STEPS = st.lists(st.tuples(st.integers(0, 11), st.integers(0, 50), st.integers(-4, 4)), min_size=1, max_size=90)
 
@@ -242,7 +242,7 @@ def test_a_saved_half_done_average_is_not_the_one_that_is_written(build):
 def test_a_model_of_another_size_is_refused(build):
     (server,) = build("fedasync", [[1]], initial=(0.0, 0.0))
     (other,) = build("fedasync", [[1]])
-    with pytest.raises(ValueError, match=r"the saved model has 1 weights, and this server's has 2"):
+    with pytest.raises(ValueError, match=r"the saved model has 1 weights, but the task's model has 2"):
         server.restore(other.state())
 
 

@@ -92,7 +92,7 @@ def test_what_a_restart_made_void_is_kept_and_does_not_count(tmp_path: Path) -> 
     run = RunRecord(tmp_path / "all")
     assert [(t, update.version) for t, update, _ in run.updates()] == [(1.0, 1), (5.0, 2)]
     assert sum(1 for _ in run.facts(UpdateApplied)) == 4
-    assert [restart.lost for _, restart, _ in run.facts(ServerResumed)] == [2]
+    assert [restart.lost_updates for _, restart, _ in run.facts(ServerResumed)] == [2]
     assert [point.updates for _, point, _ in run.facts(Evaluated)] == [0, 1, 2, 3, 1, 2, 2], "as many as held then"
 
 

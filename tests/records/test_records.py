@@ -216,7 +216,7 @@ def test_a_kind_belongs_to_one_class_and_what_hosts_add_to_nobody() -> None:
         class Mine(Fact):
             kind: ClassVar[str] = "update"
 
-    with pytest.raises(TypeError, match="no kind"):
+    with pytest.raises(TypeError, match="kind is missing"):
 
         class Shy(Fact):
             pass

@@ -19,7 +19,7 @@ from spyker.robust.sketch import LOOKED_AT, Direction, Sketcher
 from spyker.robust.update_filter import FilterDecision, FilterParameters, UpdateFilter, Verdict
 from spyker.vectors import distance, length
 
-RULES = FilterParameters(limit=3.0, refuse=10.0, strikes=3, quarantine=60.0)
+RULES = FilterParameters(clip=3.0, reject=10.0, strikes=3, quarantine=60.0)
 CLIENTS = 8
 
 
@@ -89,7 +89,7 @@ def test_a_liar_is_quarantined_and_the_others_go_on(build: Any, algorithm: str, 
     region = Region(build, algorithm, liar)
     region.go_on(400)
     (out,) = region.of(ClientQuarantined)
-    assert (out.client, out.why) == (0, "far" if liar is huge else "contrary")
+    assert (out.client, out.reason) == (0, "norm" if liar is huge else "sign-flipped")
     assert len(region.of(UpdateRejected)) == (RULES.strikes if liar is huge else 0), (
         "the first could not be compared yet"
     )

@@ -23,7 +23,7 @@ SETTINGS: dict[str, Any] = {
     "evaluation.interval": 10.0,
     "world.clients": [10, 10, 10, 10],
     "task.dimension": 32,
-    "bounds.when": "always",
+    "robust.when": "always",
     "spyker.h-intra": 50.0,
 }
 TWO_LABELS: dict[str, Any] = {
@@ -55,7 +55,7 @@ def play(scenario: Scenario, faults: Any = None) -> tuple[list[float], list[Fact
 
 
 def scenario_of(algorithm: str, hostile: Any = None, **settings: Any) -> Scenario:
-    said = SETTINGS | settings | {"algorithm": algorithm} | ({} if hostile is None else {"world.hostile": hostile})
+    said = SETTINGS | settings | {"algorithm": algorithm} | ({} if hostile is None else {"world.adversaries": hostile})
     return resolve(load(None, said, task="quadratic"))
 
 
@@ -66,7 +66,7 @@ def liars_of(scenario: Scenario) -> frozenset[int]:
 
 
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
-@pytest.mark.parametrize("kind", ["huge", "negative"])
+@pytest.mark.parametrize("kind", ["huge", "sign-flip"])
 def test_every_liar_is_found_out_and_nobody_else(algorithm: str, kind: str) -> None:
     scenario = scenario_of(algorithm, {"kind": kind})
     (_, score), held = play(scenario)
@@ -161,14 +161,14 @@ def truth() -> float:
     return accuracy()
 
 
-@pytest.mark.parametrize("kind", ["huge", "negative", "noise"])
+@pytest.mark.parametrize("kind", ["huge", "sign-flip", "noise"])
 def test_what_is_learnt_is_what_would_have_been(truth: float, kind: str) -> None:
     """The opposite of an honest answer looks like an honest answer of somebody with all other labels."""
-    assert accuracy(**{"world.hostile": {"kind": kind}, "bounds.when": "always"}) > truth - 0.02
+    assert accuracy(**{"world.adversaries": {"kind": kind}, "robust.when": "always"}) > truth - 0.02
 
 
 def test_without_bounds_it_is_not(truth: float) -> None:
-    assert accuracy(**{"world.hostile": {"kind": "negative"}}) < truth - 0.02
+    assert accuracy(**{"world.adversaries": {"kind": "sign-flip"}}) < truth - 0.02
 
 
 def test_whole_processes_do_as_bare_servers_do() -> None:
@@ -177,7 +177,7 @@ def test_whole_processes_do_as_bare_servers_do() -> None:
 
 
 def test_a_quarantine_outlives_its_server() -> None:
-    scenario = scenario_of("fedasync", {"kind": "huge", "share": 0.05}, duration=6.0, **{"bounds.quarantine": 2.5})
+    scenario = scenario_of("fedasync", {"kind": "huge", "share": 0.05}, duration=6.0, **{"robust.quarantine": 2.5})
 
     def faults(world: Any) -> None:
         world.schedule(2.0, world.crash, 0)
@@ -193,7 +193,7 @@ def test_a_quarantine_outlives_its_server() -> None:
 
 @pytest.mark.parametrize(
     ("kind", "expected"),
-    [("huge", lambda given, trained: np.full(4, 1e30)), ("negative", lambda given, trained: 3 * given - 2 * trained)],
+    [("huge", lambda given, trained: np.full(4, 1e30)), ("sign-flip", lambda given, trained: 3 * given - 2 * trained)],
 )
 def test_what_a_liar_says(kind: str, expected: Callable[[Any, Any], Any]) -> None:
     given, trained = np.arange(4, dtype=np.float32), np.ones(4, np.float32)
@@ -220,6 +220,6 @@ def test_the_seed_says_who_lies() -> None:
 
 def test_a_hostile_scenario_reads_back_and_a_wrong_one_is_refused() -> None:
     scenario = scenario_of("stride", {"kind": "noise", "strength": 2.0})
-    assert 'hostile = { share = 0.1, kind = "noise", strength = 2.0 }' in dump(scenario)
-    with pytest.raises(UsageError, match=r"world.hostile.kind: is 'nasty'|world.hostile.kind"):
-        from_table({"world": {"hostile": {"kind": "nasty"}}})
+    assert 'adversaries = { share = 0.1, kind = "noise", strength = 2.0 }' in dump(scenario)
+    with pytest.raises(UsageError, match=r"world.adversaries.kind: is 'nasty'|world.adversaries.kind"):
+        from_table({"world": {"adversaries": {"kind": "nasty"}}})

@@ -48,7 +48,7 @@ def test_a_client_that_fails_is_excluded_and_all_others_go_on(algorithm: str, ki
     assert all(0 < each["time"] < 2.5 for each in failed)
     reason = "ValueError: the data of client {} is damaged" if kind == "raising" else "its weights are not finite"
     assert all(each["reason"].startswith(reason.format(each["client"])) for each in failed)
-    stated = [fact for fact in facts if fact["kind"] == "failed"]
+    stated = [fact for fact in facts if fact["kind"] == "client-failed"]
     assert [(fact["client"], fact["t"], fact["reason"]) for fact in stated] == [tuple(each.values()) for each in failed]
     late = [fact for fact in facts if fact["kind"] == "update" and fact["t"] > stated[-1]["t"] + 0.5]
     assert {fact["client"] for fact in late} == {0, 2, 4, 5, 6, 7}

@@ -93,7 +93,7 @@ def versions_rise(facts: list[tuple[float, Any]], servers: int) -> None:
             assert fact.version == versions[fact.server] + 1 or fact.version == 1
             versions[fact.server] = fact.version
         elif isinstance(fact, ServerResumed):
-            assert fact.version == versions[fact.server] - fact.lost
+            assert fact.version == versions[fact.server] - fact.lost_updates
             versions[fact.server] = fact.version
 
 
@@ -141,7 +141,7 @@ def test_every_algorithm_goes_on_after_everything_is_mended(
     late = [fact for fact in facts if fact["t"] > PEACE + 1.3]
     assert {fact["client"] for fact in late if fact["kind"] == "update"} == set(range(5)), "everybody trains on"
     if ALGORITHMS[algorithm].topology is not Topology.SINGLE:
-        kinds = ["cloud"] if ALGORITHMS[algorithm].topology is Topology.CLOUD else ["sync", "early-sync"]
+        kinds = ["cloud-round"] if ALGORITHMS[algorithm].topology is Topology.CLOUD else ["sync", "early-sync"]
         assert [fact for fact in late if fact["kind"] in kinds], "and servers exchange their models"
     assert summary["updates"] == sum(summary["updates_per_client"])
 
@@ -166,7 +166,7 @@ def test_a_killed_process_does_nothing_and_its_clients_come_back_when_there_is_a
     assert updates(facts, 1.0, 2.0, server=1), "the other one goes on"
     ((t, resumed),) = [(t, fact) for t, fact in facts if isinstance(fact, ServerResumed)]
     assert (t, resumed.server) == (2.0, 0)
-    assert resumed.version + resumed.lost == len(updates(facts, 0.0, 1.0, server=0))
+    assert resumed.version + resumed.lost_updates == len(updates(facts, 0.0, 1.0, server=0))
 
 
 def test_a_process_that_was_killed_before_its_first_checkpoint_begins_anew() -> None:

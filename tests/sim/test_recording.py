@@ -44,7 +44,7 @@ def test_a_record_that_the_disk_takes_no_more_of_is_an_error_that_names_it(tmp_p
             resource.setrlimit(resource.RLIMIT_FSIZE, (4096, before[1]))
 
     try:
-        with pytest.raises(RecordWriteError, match=r"a takes no more of the run \(File too large\)"):
+        with pytest.raises(RecordWriteError, match=r"a: cannot write run record \(File too large\)"):
             make(tmp_path / "a", fill_the_disk)
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, before)

@@ -79,7 +79,7 @@ def test_a_server_lost_for_ever_stops_the_exchange_of_nobody(emulate: Any, algor
     run = Played(emulate, four(algorithm), lambda world: world.schedule(5.0, world.crash, victim))
     survivors = [i for i in range(4) if i != victim]
     for i in survivors:
-        assert run.times("suspected", server=i, peer=victim)
+        assert run.times("peer-suspected", server=i, peer=victim)
         assert len(run.times("merge", after=12.0, server=i)) > 5
     assert max(later - earlier for earlier, later in pairs(run.times("sync", after=5.0))) < 6.0
     if algorithm in TOKENS:
@@ -139,7 +139,7 @@ def test_a_cut_between_two_servers_holds_up_nobody_else(emulate: Any, algorithm:
         world.schedule(20.0, world.heal, 0, 1)
 
     run = Played(emulate, four(algorithm), faults)
-    kind = "cloud" if algorithm == "hierfavg" else "sync"
+    kind = "cloud-round" if algorithm == "hierfavg" else "sync"
     assert len(run.times(kind, after=8.0, before=20.0)) > 3
     if algorithm in FLAT:
         assert run.times("merge", after=21.0, server=0, peer=1)

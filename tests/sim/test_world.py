@@ -101,7 +101,7 @@ def test_hierfavg_edges_wait_for_the_cloud(emulate: Any) -> None:
     facts, summary = emulate(two_regions(algorithm="hierfavg", duration=0.45))
     assert times(facts, "round", server=0) == [0.117, 0.234, 0.411]
     assert times(facts, "round", server=1) == [0.119, 0.238, 0.442]
-    assert times(facts, "cloud") == [0.293]
+    assert times(facts, "cloud-round") == [0.293]
     assert summary["synchronisations"] == 1
     assert summary["messages"] == {"model": 8, "update": 6, "peer-model": 2, "edge-model": 2}
 

@@ -36,5 +36,5 @@ def test_a_kernel_that_is_named_trains_and_evaluates() -> None:
 
 
 def test_an_unknown_kernel_is_refused_when_the_scenario_is_read() -> None:
-    with pytest.raises(UsageError, match=r"training\.kernel: is \"torhc\"\. Did you mean 'torch'"):
+    with pytest.raises(UsageError, match=r"training\.kernel: \"torhc\" is not allowed\. Did you mean 'torch'"):
         load(None, {"training.kernel": "torhc"})

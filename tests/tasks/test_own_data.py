@@ -12,7 +12,7 @@ from torch.utils.data import DataLoader, Dataset, IterableDataset, TensorDataset
 
 from spyker.config.scenario import Training
 from spyker.tasks.task import Metric, TrainingResult
-from spyker.tasks.torch_task import LazyDataset, Measure, StreamedDataset, TorchTask
+from spyker.tasks.torch_task import ExtraMetric, LazyDataset, StreamedDataset, TorchTask
 
 X = torch.randn(20, 3, generator=torch.Generator().manual_seed(1))
 Y = (X.sum(1) > 0).long()
@@ -183,7 +183,7 @@ def losses(outputs: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
 
 
 def test_training_loss_and_each_clients_own_test_are_reported() -> None:
-    also = [Measure(Metric("loss", higher_is_better=False), losses)]
+    also = [ExtraMetric(Metric("loss", higher_is_better=False), losses)]
     training = Training(report_loss=True, epochs=3)
     task = TorchTask(model(), [(X, Y)] * 2, (X, Y), training, also=also, client_tests=[(X, Y), (X[:5], Y[:5])])
     answer = task.train(1, task.initial(), 0.0, 0)

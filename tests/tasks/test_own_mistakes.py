@@ -15,7 +15,7 @@ from spyker.errors import TaskError, UsageError
 from spyker.tasks.checked_task import CheckedTask
 from spyker.tasks.registry import choose, resolve, task_spec
 from spyker.tasks.task import Metric, Task
-from spyker.tasks.torch_task import LazyDataset, Measure, StreamedDataset, TorchTask
+from spyker.tasks.torch_task import ExtraMetric, LazyDataset, StreamedDataset, TorchTask
 
 TRAINING = Training()
 
@@ -40,7 +40,7 @@ LOSS = Metric("loss", higher_is_better=False)
 @pytest.mark.parametrize(
     ("make", "complaint"),
     [
-        (lambda: task((X, Y), (X, Y[:5])), r"client 1 has 10 inputs and 5 targets\. Give every input its target"),
+        (lambda: task((X, Y), (X, Y[:5])), r"client 1 has 10 inputs and 5 targets\. Give as many inputs as targets"),
         (lambda: task((X, Y), data(0)), r"client 1 has no examples"),
         (lambda: task(), r"^$"),
         (lambda: TorchTask(nn.Linear(2, 2), [], data(), TRAINING), r"has no client"),
@@ -54,19 +54,19 @@ LOSS = Metric("loss", higher_is_better=False)
         (lambda: task((X, Y.float())), r"the loss does not take.*targets float32 \(2,\).*targets\.long\(\)"),
         (lambda: task((X, Y), (X, Y + 1)), r"client 1: has a target 2, and the model 2 outputs.*0 to 1"),
         (lambda: task(loss=nn.CrossEntropyLoss(reduction="none")), r"is float32 \(2,\), not one number.*mean"),
-        (lambda: task(score=losses), r"whether more of it is better.*higher_is_better=False"),
+        (lambda: task(score=losses), r"score without a metric.*higher_is_better=False"),
         (
             lambda: task(score=lambda o, y: losses(o, y).mean(), metric=LOSS),
             r"score of loss is float32 \(\) for 2 examples.*Leave out \.mean\(\)",
         ),
         (lambda: task(score=lambda o, y: float(y.sum()), metric=LOSS), r"score of loss is float .*Return a tensor"),
-        (lambda: task(also=[Measure(LOSS, lambda o, y: o)]), r"score of loss is float32 \(2, 2\) for 2 examples"),
+        (lambda: task(also=[ExtraMetric(LOSS, lambda o, y: o)]), r"score of loss is float32 \(2, 2\) for 2 examples"),
         (
             lambda: task((X, X[:, 0]), model=nn.Linear(2, 1), loss=nn.functional.mse_loss),
             r"outputs float32 \(2, 1\) and targets float32 \(2,\), every output with every target.*unsqueeze\(1\)",
         ),
         (lambda: task([(X[:3], 0), (X[:4], 1)]), r"client 0 has inputs of different shapes.*\(3, 2\).*collate_fn"),
-        (lambda: task([("a text", 0)]), r"client 0 has inputs that are no numbers.*collate_fn"),
+        (lambda: task([("a text", 0)]), r"client 0 has inputs that are not numbers.*collate_fn"),
         (lambda: task([{"text": 1, "sentiment": 0}]), r"'text', 'sentiment'.*none of them is the target.*target="),
         (lambda: task([{"x": 1.0, "y": 0}], inputs="image"), r"columns are 'x', 'y', and 'image' is not among them"),
         (lambda: task([3, 4]), r"client 0 an example of it is int"),
@@ -94,13 +94,15 @@ def test_a_batch_size_that_a_data_loader_would_not_heed_is_refused() -> None:
         TorchTask(nn.Linear(2, 2), [loader], data(), Training(batch_size=8))
 
 
-@pytest.mark.parametrize(("count", "complaint"), [(3, "up to at least 4, and .* for 3"), (5, "up to 4, and .* for 5")])
+@pytest.mark.parametrize(
+    ("count", "complaint"), [(3, "is at least 4 in total, .* for 3"), (5, "is 4 in total, .* for 5")]
+)
 def test_as_many_datasets_as_clients(count: int, complaint: str) -> None:
     def make(clients: int, seed: int, training: Training) -> TorchTask:
         return task(*[data()] * count)
 
     scenario = load(None, clients=4)
-    with pytest.raises(UsageError, match=rf"world\.clients: adds {complaint}"):
+    with pytest.raises(UsageError, match=rf"world\.clients: {complaint}"):
         task_spec(resolve(replace(scenario, task=choose(make)))).make()
 
 

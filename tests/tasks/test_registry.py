@@ -58,7 +58,7 @@ def test_options_may_be_tables_and_lists(noisy: Path) -> None:
 
 
 def test_an_option_set_in_both_spellings_is_refused() -> None:
-    with pytest.raises(UsageError, match=r"task.noise_level: is task.noise-level, which is set as well"):
+    with pytest.raises(UsageError, match=r"task.noise_level: is the same key as task.noise-level, which is also set"):
         from_table({"task": {"name": "a:b", "noise-level": 1, "noise_level": 2}})
 
 
@@ -114,7 +114,7 @@ def test_tasks_of_installed_packages_are_found(
 def test_an_unknown_name_gets_a_suggestion() -> None:
     with pytest.raises(UsageError, match=r"Did you mean 'cifar10'\?"):
         resolve(load(None, task="cifar-10"))
-    with pytest.raises(UsageError, match=r'is "xyz"\. Write module:function, or choose one of'):
+    with pytest.raises(UsageError, match=r'"xyz" is not allowed\. Write module:function, or choose one of'):
         resolve(load(None, task="xyz"))
 
 
@@ -132,7 +132,7 @@ def test_a_program_may_give_a_name_a_function_or_a_task() -> None:
     scenario = chosen(task)
     assert scenario.task.name == "remembering_task.Remembering"
     assert task_spec(scenario).make() is task
-    with pytest.raises(UsageError, match=r"was a function or an object of a Python program"):
+    with pytest.raises(UsageError, match=r"it was an object of a Python program"):
         resolve(from_table(tomllib.loads(dump(scenario))))
 
     def here(clients: int, seed: int, training: object) -> Task:
@@ -146,9 +146,9 @@ def test_a_program_may_give_a_name_a_function_or_a_task() -> None:
 
 
 def test_what_a_program_cannot_give() -> None:
-    with pytest.raises(UsageError, match=r"task: is 3\. Give a name, a function"):
+    with pytest.raises(UsageError, match=r"task: 3 is not allowed\. Give a name, a factory function"):
         chosen(3)
-    with pytest.raises(UsageError, match="is an object, which takes no options"):
+    with pytest.raises(UsageError, match="options are not allowed: the task is an object"):
         chosen(Remembering(5), {"ballast": 3})
-    with pytest.raises(UsageError, match=r"task.ballast: is <object .*>, which a scenario file cannot hold"):
+    with pytest.raises(UsageError, match=r"task.ballast: <object .*> is not allowed in a scenario file"):
         chosen(make_remembering, {"ballast": object()})

@@ -104,7 +104,11 @@ def test_a_batch_of_one_example_counts_where_a_model_takes_it() -> None:
 @pytest.mark.parametrize(
     ("clients", "size", "complaint"),
     [
-        ([(X, Y), (X[:1], Y[:1])], 4, r"client 1: has one example, and .* BatchNorm .* at least two.*leave it out"),
+        (
+            [(X, Y), (X[:1], Y[:1])],
+            4,
+            r"client 1: has one example, and .* BatchNorm .* at least two.*leave the client out",
+        ),
         ([(X, Y)], 1, r"training\.batch-size: 1 is not allowed: .* BatchNorm .* at least two"),
     ],
 )

@@ -1,14 +1,14 @@
 """AsyncFedED (Wang, Yang, He, Shi, Chen: AsyncFedED: Asynchronous Federated Learning with Euclidean Distance based
 Adaptive Weight Aggregation, 2022).
 
-Every answer moves the server at once. How stale it is, is measured in space and not in time: how far the model has
-moved since the client was given it, in units of how far the client's training went.
+The server applies each update on arrival. Staleness is a ratio of distances: the distance that the model has moved
+since the client received it, divided by the norm of the client's update.
 
-To know the first, the server keeps the model that each client was given: the memory, and the checkpoints, of as many
-models as there are clients. After a crash that is the last one it remembers, not always the one that was trained.
+The server stores the model that each client received: one model per client, in memory and in checkpoints. After a
+crash this is the last stored model, which may differ from the trained one.
 
-The paper's server also chooses each client's number of local epochs, so that staleness stays near a target. Here all
-algorithms share one local training, whose epochs the scenario says; that rule is left out.
+The paper's server also adapts each client's number of local epochs. Here the scenario sets it for all algorithms, so
+that rule is omitted.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ from spyker.vectors import length
 class AsyncFedEDParameters:
     """The parameters of AsyncFedED."""
 
-    server_rate: float = parameter(0.05, "λ: an update of staleness γ counts λ/(γ + ε)", above=0)
-    epsilon: float = parameter(1.0, "ε: the staleness at which an update counts half as much as a fresh one", above=0)
+    server_rate: float = parameter(0.05, "λ: weight λ/(γ + ε) of an update of staleness γ", above=0)
+    epsilon: float = parameter(1.0, "ε: staleness at which an update has half the weight of a fresh one", above=0)
 
 
 class AsyncFedED(Server):
-    """The only server."""
+    """The single server."""
 
     topology = Topology.SINGLE
     Parameters = AsyncFedEDParameters
@@ -46,7 +46,7 @@ class AsyncFedED(Server):
         self.given = dict.fromkeys(roster, self.weights.snapshot())  # by client
 
     def receive(self, sender: int, message: ClientMessage | PeerMessage) -> None:
-        """Apply an update; answer it, or a newcomer, with the current model, and remember that."""
+        """Apply an update; send the current model to the sender, and store it."""
         if isinstance(message, Leave):
             self.given.pop(sender, None)
             return

@@ -1,10 +1,10 @@
 """FADAS (Wang, Wang, Lu, Chen: FADAS: Towards Federated Adaptive Asynchronous Optimization, ICML 2024).
 
-FedBuff's buffer, whose mean is taken for a gradient: the server makes steps of AMSGrad with it. A step whose stalest
-update is older than a threshold is that much shorter; single updates are not weighed.
+The server collects updates in FedBuff's buffer and uses their mean as the gradient of an AMSGrad step. If the stalest
+update exceeds a threshold, the step's learning rate is divided by its staleness. Updates have equal weights.
 
-The paper's text shortens such a step's rate to min(η, 1/τ_max), which would change nothing with rates like its own; the
-code that its authors published divides by τ_max, and so do we.
+The paper's text sets such a rate to min(η, 1/τ_max), which has no effect at the paper's rates. The authors' published
+code divides by τ_max, and so does this implementation.
 """
 
 from __future__ import annotations
@@ -26,18 +26,16 @@ from spyker.vectors import Vector
 class FADASParameters:
     """The parameters of FADAS."""
 
-    buffer: int = parameter(10, "M: how many updates the server collects before it moves", at_least=1)
-    server_rate: float = parameter(0.03, "η: about how far a weight moves in a step", above=0)
-    first_moment: float = parameter(0.9, "β₁: how much of its mean is left after a step", at_least=0, at_most=0.999)
-    second_moment: float = parameter(
-        0.99, "β₂: how much of its mean square is left after a step", at_least=0, at_most=0.9999
-    )
-    epsilon: float = parameter(1e-8, "ε: keeps weights in place that hardly ever moved", above=0)
-    delay_threshold: float = parameter(1.0, "τ_c: with a staler update than this a step is 1/τ as long", at_least=1)
+    buffer: int = parameter(10, "M: updates per step of the server", at_least=1)
+    server_rate: float = parameter(0.03, "η: server learning rate", above=0)
+    first_moment: float = parameter(0.9, "β₁: decay of the first moment", at_least=0, at_most=0.999)
+    second_moment: float = parameter(0.99, "β₂: decay of the second moment", at_least=0, at_most=0.9999)
+    epsilon: float = parameter(1e-8, "ε: added to the denominator", above=0)
+    delay_threshold: float = parameter(1.0, "τ_c: divide the rate by the maximum staleness τ above this", at_least=1)
 
 
 class FADAS(FedBuff):
-    """The only server. Its age counts the steps of its model."""
+    """The single server. Its age counts steps of the model."""
 
     Parameters = FADASParameters
 
@@ -49,13 +47,13 @@ class FADAS(FedBuff):
         self.stalest = 0.0  # τ_max of the updates in the buffer
 
     def receive(self, sender: int, message: ClientMessage | PeerMessage) -> None:
-        """As in FedBuff, and remember how stale the updates are."""
+        """Process as in FedBuff, and track the maximum staleness."""
         if isinstance(message, Update):
             self.stalest = max(self.stalest, self.age - message.age)
         super().receive(sender, message)
 
     def weigh(self, staleness: float) -> float:
-        """All updates count alike."""
+        """Return 1: updates have equal weights."""
         return 1.0
 
     def move(self, total: Vector) -> None:
@@ -69,7 +67,7 @@ class FADAS(FedBuff):
         late = self.stalest > p.delay_threshold
         rate = p.server_rate / self.stalest if late else p.server_rate
         way = self.mean.snapshot() / scale
-        if self._statistics:  # no gradients: their mean is what they are
-            way[-self._statistics :] = step[-self._statistics :] / np.float32(rate)
+        if self._buffers:  # buffers are averaged, not optimised
+            way[-self._buffers :] = step[-self._buffers :] / np.float32(rate)
         self.weights.add(way, rate)
         self.stalest = 0.0

@@ -1,15 +1,14 @@
 """FedAsyncM: FedAsync with momentum at the server, and differences in place of models.
 
-This is no single paper's. Every answer moves the server at once, the less the staler it is (FedAsync); what is added is
-how far a training went (FedBuff); and the server remembers its steps and moves along that memory as well, in Nesterov's
-form (FedAvgM). Yu, Song, Wang and Chitnis (Momentum Approximation in Asynchronous Private Federated Learning, 2024)
-show that staleness distorts such a momentum, and correct it by a weighted sum of all earlier steps, which a server
-would have to keep. That is not done here.
+The algorithm combines three papers. The server applies each update on arrival, with a weight that decreases with
+staleness (FedAsync); updates are differences (FedBuff); the server has Nesterov momentum (FedAvgM). Yu, Song, Wang and
+Chitnis (Momentum Approximation in Asynchronous Private Federated Learning, 2024) show that staleness distorts such a
+momentum, and correct it by a weighted sum of all earlier steps, which the server would have to store. This
+implementation omits the correction.
 
-While N clients train, N answers are what a round of FedAvgM is. So each counts 1/N, and N of them together leave μ of
-the momentum. Otherwise the steps of all clients under way would add up to N times a round's. With one client the rule
-is FedAvgM's. Ages, and hence staleness, count rounds of N answers: an answer is about one round old, however many
-clients there are.
+With N clients, N updates correspond to one round of FedAvgM. Each update therefore has weight 1/N, and N updates decay
+the momentum by μ; otherwise concurrent updates would add up to N times a round's step. With one client the rule equals
+FedAvgM's. Ages and staleness count rounds of N updates, so an update is about one round old for any N.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ from dataclasses import dataclass
 
 from spyker.parameters import parameter
 from spyker.placement import Topology
-from spyker.protocol.buffers import statistics_once, without_statistics
+from spyker.protocol.buffers import buffers_once, without_buffers
 from spyker.protocol.client import DeltaClient
 from spyker.protocol.facts import UpdateApplied
 from spyker.protocol.messages import ClientMessage, Leave, PeerMessage, Update
@@ -32,15 +31,15 @@ from spyker.protocol.weights import Weights
 class FedAsyncMParameters:
     """The parameters of FedAsyncM."""
 
-    server_rate: float = parameter(2.0, "c: how far N updates move the model, and how far their momentum", above=0)
-    momentum: float = parameter(0.8, "μ: how much of its momentum is left after N updates", at_least=0, at_most=0.999)
+    server_rate: float = parameter(2.0, "c: server learning rate for N updates and their momentum", above=0)
+    momentum: float = parameter(0.8, "μ: momentum decay per N updates", at_least=0, at_most=0.999)
     staleness_exponent: float = parameter(
-        0.5, "a: an update that is τ rounds old counts (1 + τ)^(-a)", at_least=0, at_most=100
+        0.5, "a: weight (1 + τ)^(-a) of an update that is τ rounds old", at_least=0, at_most=100
     )
 
 
 class FedAsyncM(Server):
-    """The only server."""
+    """The single server."""
 
     topology = Topology.SINGLE
     Parameters = FedAsyncMParameters
@@ -51,10 +50,10 @@ class FedAsyncM(Server):
         super().__init__(id, setup, roster)
         self.present = set(roster)  # the N clients that train
         self.momentum = Weights.zeros(setup.weights)  # m
-        self._statistics = setup.statistics
+        self._buffers = setup.buffers
 
     def receive(self, sender: int, message: ClientMessage | PeerMessage) -> None:
-        """Apply an update; answer it, or a newcomer, with the current model."""
+        """Apply an update; send the current model to the sender."""
         if isinstance(message, Leave):
             self.present.discard(sender)
             return
@@ -69,8 +68,8 @@ class FedAsyncM(Server):
         staleness = max(0.0, self.age - update.age)
         weight = math.pow(1 + staleness, -p.staleness_exponent)
         self.momentum.scale(math.pow(p.momentum, 1 / n))
-        self.momentum.add(without_statistics(update.weights, self._statistics), weight / n)
-        step = statistics_once(update.weights, self._statistics, p.server_rate)
+        self.momentum.add(without_buffers(update.weights, self._buffers), weight / n)
+        step = buffers_once(update.weights, self._buffers, p.server_rate)
         self.weights.add(step, p.server_rate * weight / n)
         self.weights.add(self.momentum.snapshot(), p.server_rate * p.momentum / n)
         self.age += 1 / n

@@ -15,7 +15,7 @@ from typing import Any, ClassVar
 
 from spyker.algorithms.fedavg import FedAvg
 from spyker.parameters import parameter
-from spyker.protocol.buffers import statistics_once, without_statistics
+from spyker.protocol.buffers import buffers_once, without_buffers
 from spyker.protocol.server import Setup
 from spyker.protocol.weights import Weights
 
@@ -24,26 +24,26 @@ from spyker.protocol.weights import Weights
 class FedAvgMParameters:
     """The parameters of FedAvgM."""
 
-    server_rate: float = parameter(1.0, "c: how far the model moves along a round's step and its momentum", above=0)
-    momentum: float = parameter(0.9, "μ: how much of its momentum is left after a round", at_least=0, at_most=0.999)
-    fraction: float = parameter(1.0, "C: the share of the clients that trains in each round", above=0, at_most=1)
+    server_rate: float = parameter(1.0, "c: server learning rate", above=0)
+    momentum: float = parameter(0.9, "μ: momentum decay per round", at_least=0, at_most=0.999)
+    fraction: float = parameter(1.0, "C: fraction of the clients that train in each round", above=0, at_most=1)
 
 
 class FedAvgM(FedAvg):
-    """The only server; in HierFAVGM, the part of an edge that faces its clients."""
+    """The single server; in HierFAVGM, the base class of edges."""
 
     Parameters: ClassVar[type[Any]] = FedAvgMParameters
 
     def __init__(self, id: int, setup: Setup, roster: Mapping[int, int]) -> None:
         super().__init__(id, setup, roster)
         self.momentum = Weights.zeros(setup.weights)  # m
-        self._statistics = setup.statistics
+        self._buffers = setup.buffers
 
     def aggregate(self) -> None:
         """W ← W + c·(Δ + μ·m), where Δ = Σ d_k/d · W_k − W and m ← μ·m + Δ."""
         c, mu = self.parameters.server_rate, self.parameters.momentum
         step = self.average.snapshot() - self.weights.snapshot()
         self.momentum.scale(mu)
-        self.momentum.add(without_statistics(step, self._statistics), 1.0)
-        self.weights.add(statistics_once(step, self._statistics, c), c)
+        self.momentum.add(without_buffers(step, self._buffers), 1.0)
+        self.weights.add(buffers_once(step, self._buffers, c), c)
         self.weights.add(self.momentum.snapshot(), c * mu)

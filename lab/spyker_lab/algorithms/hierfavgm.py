@@ -1,9 +1,9 @@
 """HierFAVGM: HierFAVG whose edges have momentum, as FedAvgM's server has.
 
-The cloud averages the edges' momenta as it averages their models, so that after each of its rounds all edges move on
-from one place in one direction. Yang, Fu, Bao, Yuan and Zomaya (Hierarchical Federated Learning with Momentum
-Acceleration in Multi-Tier Networks, 2022) do the same, with momentum in the clients besides; ours have none, because
-all algorithms share one local training. What crosses the links between edges and cloud is twice as much as in HierFAVG.
+The cloud averages the edges' momenta as well as their models, so that all edges continue from the same state. Yang, Fu,
+Bao, Yuan and Zomaya (Hierarchical Federated Learning with Momentum Acceleration in Multi-Tier Networks, 2022) do the
+same and also have momentum in the clients; here clients have none, because all algorithms share one local training. The
+traffic between edges and cloud is twice that of HierFAVG.
 """
 
 from __future__ import annotations
@@ -24,22 +24,22 @@ from spyker_lab.algorithms.fedavgm import FedAvgM
 class HierFAVGMParameters:
     """The parameters of HierFAVGM."""
 
-    edge_rounds: int = parameter(4, "κ₂: rounds at the edges between two rounds of the cloud", at_least=1)
-    server_rate: float = parameter(1.0, "c: how far an edge moves along a round's step and its momentum", above=0)
-    momentum: float = parameter(0.9, "μ: how much of its momentum is left after a round", at_least=0, at_most=0.999)
-    fraction: float = parameter(1.0, "the share of an edge's clients that trains in each round", above=0, at_most=1)
+    edge_rounds: int = parameter(4, "κ₂: edge rounds per cloud round", at_least=1)
+    server_rate: float = parameter(1.0, "c: learning rate of an edge", above=0)
+    momentum: float = parameter(0.9, "μ: momentum decay per round", at_least=0, at_most=0.999)
+    fraction: float = parameter(1.0, "fraction of an edge's clients that train in each round", above=0, at_most=1)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class EdgeMomentum(EdgeModel):
-    """Edge to cloud: the edge's momentum as well."""
+    """Edge to cloud: model and momentum."""
 
     momentum: Vector
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class CloudMomentum(PeerModel):
-    """Cloud to edge: the average of the momenta as well."""
+    """Cloud to edge: averaged model and momentum."""
 
     momentum: Vector
 
@@ -62,7 +62,7 @@ class MomentumCloud(Cloud):
             self.momentum.add(model.momentum, share)
 
     def result(self) -> CloudMomentum:
-        """What the edges are told."""
+        """Return the message with the result for the edges."""
         return CloudMomentum(self.weights.snapshot(), self.age, self.round, self.momentum.snapshot())
 
 
@@ -74,11 +74,11 @@ class HierFAVGM(FedAvgM, Edge):
     above = MomentumCloud
 
     def report(self, size: int) -> EdgeMomentum:
-        """What the cloud is told."""
+        """Return the edge's model and momentum."""
         return EdgeMomentum(self.weights.snapshot(), self.age, size, self.momentum.snapshot())
 
     def adopt(self, message: PeerModel) -> None:
-        """Take over the cloud's model and its momentum."""
+        """Replace model and momentum by the cloud's."""
         super().adopt(message)
         assert isinstance(message, CloudMomentum)
         self.momentum.replace(message.momentum)

@@ -113,7 +113,7 @@ def chosen(option: str, words: Sequence[str] | None, known: Iterable[str]) -> li
 def check_trials(trials: int | None) -> None:
     """Refuse a search without trials."""
     if trials is not None and trials < 1:
-        raise UsageError("--trials", f"is {trials}", "Give at least 1")
+        raise UsageError("--trials", f"{trials} is not allowed", "Give at least 1")
 
 
 def check_places(args: argparse.Namespace) -> None:

@@ -7,7 +7,7 @@ const ROWS = 60;
 const SAME = 1e-4; // seconds; a deployed server takes a moment to write them down
 const GROUPS = {
   update: ["update", "report"],
-  exchange: ["token", "sync", "merge", "announce", "cloud"],
+  exchange: ["token", "sync", "merge", "announce", "cloud-round"],
   round: ["round"],
   score: ["evaluation"],
 };
@@ -65,7 +65,7 @@ export class EventLog {
       row.t = event.t;
       setText(row.time, timeText(event.t));
       setText(row.text, alike > 1 ? `${playback.info.servers[event.server]?.name ?? `server ${event.server}`} took ${alike} updates` : event.text);
-      row.node.className = `is-${group} kind-${/^[a-z]+$/.test(event.kind) ? event.kind : "other"}`;
+      row.node.className = `is-${group} kind-${/^[a-z-]+$/.test(event.kind) ? event.kind : "other"}`;
       row.node.hidden = false;
     }
     for (; used < ROWS; used++) this.rows[used].node.hidden = true;

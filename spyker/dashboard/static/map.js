@@ -217,7 +217,7 @@ export class WorldMap {
           pen.lineWidth = 1;
           segment(pen, spot, home);
         }
-      } else if (event.kind === "sync" || event.kind === "merge" || event.kind === "round" || event.kind === "cloud") {
+      } else if (event.kind === "sync" || event.kind === "merge" || event.kind === "round" || event.kind === "cloud-round") {
         const spot = this.spots[event.server ?? this.info.servers.length - 1];
         if (!spot) continue;
         pen.strokeStyle = withAlpha(serverColour(this.#tint(event.server ?? 0)), 0.8 * fresh);

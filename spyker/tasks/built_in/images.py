@@ -82,7 +82,9 @@ def clients_labels(labels: Array, options: Any) -> Array:
     """The labels of those training images that clients may have: the first, without those that are kept back."""
     if options.validation_images >= len(labels):
         raise UsageError(
-            "task.validation-images", f"is {options.validation_images:,}", f"There are {len(labels):,} training images"
+            "task.validation-images",
+            f"{options.validation_images:,} is not allowed",
+            f"There are {len(labels):,} training images",
         )
     return labels[: len(labels) - options.validation_images][: options.training_images]
 

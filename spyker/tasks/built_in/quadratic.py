@@ -45,7 +45,7 @@ class Quadratic(Task):
             self.optima = np.asarray(check_optima(options.optima, clients), np.float32)
         if key := beyond_sgd(training):
             value = show(getattr(training, key.replace("-", "_")))
-            raise UsageError(f"training.{key}", f"is {value}", "The task quadratic knows plain sgd only")
+            raise UsageError(f"training.{key}", f"{value} is not allowed", "The task quadratic knows plain sgd only")
         self.training = training
         self.goal = self.optima.mean(axis=0, dtype=np.float64)
         self.way = float(np.linalg.norm(self.goal))
