@@ -141,7 +141,6 @@ def compare(
         data_dir: a folder with datasets.
         progress: whether to show the progress.
         callbacks: as in :func:`spyker.run`.
-        trackers: as in :func:`spyker.run`.
 
     Returns:
         The runs, by algorithm and, with several seeds, by seed.

@@ -208,7 +208,7 @@ def checked(filter: UpdateFilter, client: int, norm: float) -> Verdict:
     ("norm", "decision", "kept"),
     [
         (2.5, FilterDecision.ACCEPTED, 2.5),
-        (9.0, FilterDecision.CLIPPED, RULES.limit),
+        (9.0, FilterDecision.CLIPPED, RULES.clip),
         (11.0, FilterDecision.REJECTED, 11.0),
     ],
 )
@@ -219,7 +219,7 @@ def test_a_verdict_has_the_update_that_the_algorithm_may_use(
     for k in range(5):
         checked(filter, k, 1.0)
     verdict = checked(filter, 0, norm)
-    assert (verdict.decision, verdict.norm, verdict.limit) == (decision, norm, RULES.limit)
+    assert (verdict.decision, verdict.norm, verdict.limit) == (decision, norm, RULES.clip)
     assert verdict.weights[0] == pytest.approx(kept)
 
 
