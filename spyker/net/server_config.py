@@ -87,14 +87,14 @@ class DeploymentOptions:
 
 @dataclass(frozen=True, slots=True)
 class ServerConfig:
-    """Everything that a server process is told."""
+    """The configuration of a server process."""
 
     scenario: Scenario
     deploy: DeploymentOptions
     folder: Path
 
     def path(self, name: str) -> Path:
-        """A file or folder that the configuration names."""
+        """Return the path of a file or folder that the configuration names."""
         return self.folder / name
 
 
@@ -115,7 +115,7 @@ def load_config(path: Path) -> ServerConfig:
 
 
 def check(config: ServerConfig) -> ServerConfig:
-    """Refuse what cannot work before anything is begun."""
+    """Raise an error for a configuration that cannot work."""
     scenario, deploy = config.scenario, config.deploy
     servers = len(scenario.placement().servers)
     if deploy.server >= servers and deploy.region is None:
@@ -144,7 +144,7 @@ def check(config: ServerConfig) -> ServerConfig:
 
 
 def check_address(address: str, where: str) -> str:
-    """``host:port``, or an error."""
+    """Return ``host:port``, or raise an error."""
     host, colon, port = address.rpartition(":")
     if not host or not colon or not port.isdigit() or int(port) > 65535:
         raise UsageError(where, f"is {to_toml(address)}", 'Write "host:port", such as "127.0.0.1:7000"')
@@ -152,13 +152,13 @@ def check_address(address: str, where: str) -> str:
 
 
 def check_insecure(config: ServerConfig) -> None:
-    """Plaintext never leaves this machine."""
+    """Raise an error if plaintext would leave this machine."""
     deploy = config.deploy
     refuse_remote([deploy.listen_clients, deploy.listen_peers, *deploy.peers])
 
 
 def wait_for(config: ServerConfig) -> int:
-    """With how many clients this server begins."""
+    """Return the number of clients that this server starts with."""
     deploy, scenario = config.deploy, config.scenario
     placed = scenario.placement()
     if deploy.server >= len(placed.servers):
@@ -181,7 +181,7 @@ def connections(config: ServerConfig) -> tuple[int, int]:
 
 
 def write_config(path: Path, scenario_file: str, deploy: DeploymentOptions) -> None:
-    """A configuration that reads back as the same, every key explained."""
+    """Write a configuration file, with a comment on every key."""
     path.write_text(f"scenario = {to_toml(scenario_file)}\n\n[deploy]\n{write(deploy, comments=True)}", "utf-8")
 
 
@@ -204,10 +204,10 @@ def learning_digest(scenario: Scenario) -> bytes:
 
 
 def deployment_digest(scenario: Scenario) -> bytes:
-    """What servers must agree on."""
+    """Return a digest of what servers must agree on."""
     return digest([learning_digest(scenario).hex(), scenario.algorithm, asdict(scenario.parameters)])
 
 
 def digest(value: object) -> bytes:
-    """A digest of anything that JSON can hold."""
+    """Return a digest of a JSON value."""
     return hashlib.sha256(json.dumps(value, sort_keys=True).encode()).digest()
