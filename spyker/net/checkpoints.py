@@ -41,20 +41,20 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Checkpoint:
-    """A checkpoint that was read back."""
+    """A checkpoint that was read from disk."""
 
     number: int
     numbers: dict[str, Any]
     vectors: dict[str, Array]
     damaged: tuple[str, ...] = ()
-    """Later checkpoints that could not be read, and why. What they held beyond this one is lost."""
+    """Later checkpoints that could not be read, and why."""
 
 
 class Checkpoints:
     """The checkpoints of one server. Only one process may use a folder."""
 
     def __init__(self, folder: Path, keep: int, hourly: int = 0) -> None:
-        """The last ``keep`` are kept, and of those before them the first of an hour, for so many hours."""
+        """Keep the last ``keep`` checkpoints, and the first one of each of ``hourly`` hours before them."""
         if keep < 1:
             raise CheckpointError(f"keep is {keep}, and nothing would be left to restart from. Keep at least 1")
         self.folder, self.keep, self.hourly = folder, keep, hourly
@@ -93,23 +93,23 @@ class Checkpoints:
         self._note(number)
         for old in self._unwanted([*existing, number]):
             unwanted = self.folder / f".{name(old)}{UNWANTED}"
-            (self.folder / name(old)).rename(unwanted)  # so that no half of it is ever taken for a checkpoint
+            (self.folder / name(old)).rename(unwanted)  # so that an incomplete folder is never taken for a checkpoint
             shutil.rmtree(unwanted)
         return number
 
     def close(self) -> None:
-        """Let another process, or another life of this one, use the folder."""
+        """Release the lock on the folder."""
         self._lock.close()
 
     def _note(self, number: int) -> None:
-        """Note which is the newest, so that it is missed if it vanishes. It need not survive a power cut."""
+        """Note the newest number, so that its loss is noticed. The note need not survive a power cut."""
         temporary = self.folder / f".{NEWEST}"
         with contextlib.suppress(OSError):  # the checkpoint is there all the same
             temporary.write_text(f"{number}\n", "ascii")
             temporary.replace(self.folder / NEWEST)
 
     def _unwanted(self, existing: list[int]) -> list[int]:
-        """Those that are neither among the last nor the first of a recent hour."""
+        """Return the numbers of checkpoints that need not be kept."""
         older = existing[: -self.keep]
         hours: dict[int, int] = {}
         for number in older if self.hourly else ():
@@ -118,18 +118,18 @@ class Checkpoints:
         return [number for number in older if number not in wanted]
 
     def latest(self) -> Checkpoint | None:
-        """The newest checkpoint that can be read, or nothing if none was ever written."""
+        """Return the newest readable checkpoint, or ``None`` if none was ever written."""
         return latest(self.folder)
 
     def _clear_leftovers(self) -> None:
-        """Remove what a killed process left half-done."""
+        """Remove unfinished folders of a killed process."""
         for path in self.folder.glob(".checkpoint-*"):
             if path.name.endswith((UNFINISHED, UNWANTED)):
                 shutil.rmtree(path)
 
 
 def latest(folder: Path) -> Checkpoint | None:
-    """The newest readable checkpoint in a folder, which its server may be writing to at this moment."""
+    """Return the newest readable checkpoint in a folder. Its server may be running."""
     while True:
         damaged = missing(folder)
         vanished = False
@@ -156,7 +156,7 @@ def latest(folder: Path) -> Checkpoint | None:
 
 
 def missing(folder: Path) -> list[str]:
-    """What is to be said of a newest checkpoint that is not there. The note is made after it."""
+    """Return a complaint if the checkpoint that was noted as the newest is missing."""
     try:
         newest = int((folder / NEWEST).read_text("ascii"))
     except (OSError, ValueError):
@@ -169,14 +169,14 @@ def missing(folder: Path) -> list[str]:
 
 
 def unusable(folder: Path, error: OSError) -> StateFolderError:
-    """A state folder that cannot be written to, or not be read."""
+    """Return an error for a state folder that cannot be read or written."""
     return StateFolderError(
         f"deploy.state: {folder} cannot be used ({error.strerror}). Name a folder that this user may write to"
     )
 
 
 def name(number: int) -> str:
-    """The folder of a checkpoint."""
+    """Return the name of a checkpoint's folder."""
     return f"checkpoint-{number:06}"
 
 
@@ -192,7 +192,7 @@ def numbers_in(folder: Path) -> list[int]:
 
 
 def write(folder: Path, numbers: Mapping[str, Any], vectors: Mapping[str, Array]) -> None:
-    """Write both files and force them to the disk."""
+    """Write both files, and sync them to disk."""
     names: dict[int, str] = {}  # under which name a vector is in the file
     same = {key: names.setdefault(id(vector), key) for key, vector in vectors.items()}
     checksums = write_tensors(folder / VECTORS, {key: vectors[key] for key in names.values()})
@@ -206,7 +206,7 @@ def write(folder: Path, numbers: Mapping[str, Any], vectors: Mapping[str, Array]
 
 
 def read(folder: Path) -> tuple[dict[str, Any], dict[str, Array]]:
-    """Read both files back; whatever is not as it was written is an error."""
+    """Read both files, and raise an error if a checksum is wrong."""
     content, checksum, _ = (folder / NUMBERS).read_text(encoding="utf-8").split("\n")
     if zlib.crc32(content.encode()) != int(checksum):
         raise ValueError(f"{NUMBERS} is not as it was written")

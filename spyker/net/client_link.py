@@ -45,7 +45,7 @@ FINAL = (grpc.StatusCode.UNAUTHENTICATED, grpc.StatusCode.FAILED_PRECONDITION)  
 
 @dataclass(frozen=True, slots=True)
 class ClientOptions:
-    """How the clients of a process behave."""
+    """Options of the clients of a process."""
 
     keepalive: float
     """Seconds between two pings."""
@@ -78,7 +78,7 @@ class ClientContext:
 
 
 class ClientLink:
-    """Connects one client, for as long as it is wanted."""
+    """Connects one client, and reconnects until the training is over."""
 
     def __init__(
         self, client: Client, shared: ClientContext, connect: Callable[[str], grpc.aio.Channel], credential: str | None
@@ -105,7 +105,7 @@ class ClientLink:
             stream.cancel()
 
     async def run(self) -> None:
-        """Attend one server after the other until one says that there is nothing left to do."""
+        """Stay connected to a server until the training is over."""
         backoff, finished = Backoff(), False
         address = await self.shared.ranking.best()
         try:
@@ -146,7 +146,7 @@ class ClientLink:
             self._drop()  # it was refused, and would be again
 
     def _hint(self, address: str, code: grpc.StatusCode, said: str) -> str | None:
-        """What may be wrong with a server that nobody of this process has ever heard anything of; said once."""
+        """Log, once, what may be wrong with a server that has never responded."""
         if address in self.shared.known:
             return None
         meant = connection_hint(code, said, insecure=not self.metadata)
@@ -155,7 +155,7 @@ class ClientLink:
         return meant
 
     async def _next(self, address: str) -> str:
-        """Where to go after a connection broke: back, for some time, then to the nearest one that answers."""
+        """Return where to reconnect: for some time the same address, then the nearest server that responds."""
         behaviour, ranking = self.shared.behaviour, self.shared.ranking
         away = time.monotonic() - self._seen
         if behaviour.give_up is not None and away > behaviour.give_up:
@@ -165,7 +165,7 @@ class ClientLink:
         return await ranking.best(fresh=True)
 
     async def leave(self) -> None:
-        """Tell the server that this client will not come back."""
+        """Say goodbye to the server."""
         stream = self._stream
         if stream is None:
             return
@@ -178,7 +178,7 @@ class ClientLink:
     # --- One connection --------------------------------------------------------------------------------------------
 
     async def _attend(self, address: str) -> bool:
-        """One stream, from Hello to its end. True if there is nothing to come back for."""
+        """Run one stream, from Hello to its end. Return True if the training is over."""
         stream = open_stream(self.connect(address), CLIENTS_CONNECT, self.metadata)
         answering: asyncio.Task[None] | None = None
         try:
@@ -203,7 +203,7 @@ class ClientLink:
             stream.cancel()
 
     async def _enter(self, stream: Any, address: str) -> None:
-        """Say Hello, and offer what we hold."""
+        """Say Hello, with the token of the task that is held."""
         held_token = self.pending.connect(address)
         if held_token is None:
             self._drop()
@@ -228,7 +228,7 @@ class ClientLink:
         self.log.info("attending", client=self.id, address=address, server=welcome.server, kept=welcome.keep)
 
     async def _work(self, stream: Any, address: str) -> bool:
-        """Take one task after the other. True if there is nothing to come back for."""
+        """Receive tasks. Return True if the training is over."""
         return_after = self.shared.behaviour.return_after
         look = time.monotonic() + return_after
         while True:
@@ -252,7 +252,7 @@ class ClientLink:
             await self._answer(stream)
 
     async def _nearer(self, address: str) -> bool:
-        """Whether a server that is clearly nearer than this one can be reached again."""
+        """Return whether a clearly nearer server is reachable again."""
         ranking = self.shared.ranking
         best = await ranking.best(fresh=True)
         here, there = ranking.seconds.get(address), ranking.seconds.get(best)
@@ -275,7 +275,7 @@ class ClientLink:
     # --- Training and answering ------------------------------------------------------------------------------------
 
     async def _begin(self, held: PendingTask) -> None:
-        """Begin with a task; if that takes no time, finish it."""
+        """Start to train; if that takes no time, finish it."""
         if self.shared.training.at_once:
             await self._train(held)
         else:
@@ -291,7 +291,7 @@ class ClientLink:
             self._fail(error)
 
     def _fail(self, error: Exception) -> None:
-        """The task cannot train for this client, so there is nothing left for it but to leave."""
+        """The task has failed for this client: leave."""
         cause = error.__cause__ or error  # the task's own
         said = f"{type(cause).__name__}: {cause}"
         self._failure = TrainingFailedError(self.id, f"its training failed ({said})")
@@ -300,14 +300,14 @@ class ClientLink:
         self._wake.set()
 
     def _drop(self) -> None:
-        """Hold nothing any more."""
+        """Drop the pending task."""
         self.pending.drop()
         if self._training is not None:
             self._training.cancel()
             self._training = None
 
     async def _answer_all(self, stream: Any) -> None:
-        """Send every answer as soon as it is there, and goodbye if there will be none."""
+        """Send updates as they are ready, and goodbye if there will be none."""
         while self._failure is None:
             await self._answer(stream)
             await self._wake.wait()
@@ -315,7 +315,7 @@ class ClientLink:
         await self.leave()
 
     async def _answer(self, stream: Any) -> None:
-        """Send the answer, if there is one that was not sent."""
+        """Send the pending update, unless it was sent."""
         offer = self.pending.offer()
         if offer is None:
             return

@@ -1,7 +1,7 @@
-"""The border to the clients: who may come in, and what may pass.
+"""The port for clients: authentication and validation.
 
-A client is who its credential says. It may answer the task it was given, once, with finite weights of the agreed
-layout. Everything else is refused with a reason, logged and counted, and ends the stream; nothing else changes.
+A credential identifies a client. The client may send one update for its task, with finite weights of the agreed layout.
+Anything else is rejected with a reason, which is logged and counted, and ends the stream; the state does not change.
 """
 
 from __future__ import annotations
@@ -36,18 +36,18 @@ CODES = {"credential": grpc.StatusCode.UNAUTHENTICATED, "mismatch": grpc.StatusC
 
 @dataclass(frozen=True, slots=True)
 class ClientLimits:
-    """What a client may take its time for, and what it may send."""
+    """Limits on a client's time and messages."""
 
     stall: float = 30.0
-    """Who reads or writes nothing for so many seconds is disconnected."""
+    """Disconnect a client that reads or writes nothing for this many seconds."""
     min_mbit: float = 0.5
-    """And who takes longer for a model than at this rate."""
+    """Disconnect a client that transfers a model more slowly than this."""
     max_norm: float | None = None
-    """Models whose norm exceeds this are refused."""
+    """Reject models whose norm exceeds this."""
 
 
 class ClientPort:
-    """Lets clients in."""
+    """Serves the streams of clients."""
 
     def __init__(
         self,
@@ -57,14 +57,14 @@ class ClientPort:
         credentials: Credentials | None,
         limits: ClientLimits,
     ) -> None:
-        """``credentials`` tell whose a credential is. Without any, clients are who they say."""
+        """``credentials`` maps credentials to clients. If it is ``None``, clients are not authenticated."""
         self.driver, self.border = driver, MessageValidator([answers], sizes)
         self.credentials, self.limits = credentials, limits
         self.live: set[ClientSession] = set()
         self._numbers = itertools.count(1)
 
     async def attend(self, requests: object, context: Any) -> None:
-        """One stream, from Hello to its end."""
+        """Serve one stream, from Hello to its end."""
         driver, session, k = self.driver, None, None
         try:
             k = self.identify(context)
@@ -88,7 +88,7 @@ class ClientPort:
         self.driver.metrics.clients(len(self.driver.node.sessions))
 
     def identify(self, context: Any) -> int | None:
-        """Whose credential came with the call."""
+        """Return the client whose credential came with the call, or raise a rejection."""
         if self.credentials is None:
             return None
         for key, value in context.invocation_metadata() or ():
@@ -120,7 +120,7 @@ class ClientPort:
         return hello
 
     async def watch(self) -> None:
-        """Disconnect whoever stopped reading, or stopped in the middle of a message, or takes too long for it."""
+        """Disconnect clients that have stalled, and clients whose credentials were revoked."""
         stall = self.limits.stall
         while True:
             await asyncio.sleep(min(1.0, stall / 4))
@@ -136,7 +136,7 @@ class ClientPort:
                     session.close(complaint)
 
     def _revoke(self) -> None:
-        """Part with clients whose credentials were taken back, or renewed."""
+        """Disconnect clients whose credentials were revoked or renewed."""
         if self.credentials is None or not self.credentials.refresh(self.driver.log):
             return
         for session in list(self.live):
@@ -148,18 +148,18 @@ class ClientPort:
 
 
 class ClientSession:
-    """A client's connection, while it lasts."""
+    """A client's connection."""
 
     def __init__(self, port: ClientPort, client: int, context: Any, number: int) -> None:
         """``number`` stands for the session in the event log."""
         self.port, self.driver, self.client, self.context = port, port.driver, client, context
         self.number = number
         self._notes: deque[bytes] = deque()
-        # What to train; the newest takes the place of one that was not sent.
+        # A new task replaces an unsent one.
         self._assignment: tuple[bytes, Sequence[Array], str] | None = None
         self._news = asyncio.Event()
         self._sending = False
-        self._handing_over = False  # an answer; the reply, if it comes at once, is sent by whoever read the answer
+        self._handing_over = False  # an update; the reader itself sends a task that follows at once
         self._closed: str | None = None
         self._reading_since: float | None = None
         self._read_by = 0.0  # when the message that is being read must be complete
@@ -175,7 +175,7 @@ class ClientSession:
             self._news.set()
 
     def note(self, body: bytes) -> None:
-        """Send a word."""
+        """Send a frame."""
         self._notes.append(body)
         self._news.set()
 
@@ -186,19 +186,19 @@ class ClientSession:
             self._task.cancel()
 
     def _sender_ended(self, sender: asyncio.Task[None]) -> None:
-        """A sender that failed must not leave a client waiting for ever."""
+        """Close the stream if the sender failed, so that the client does not wait for ever."""
         error = None if sender.cancelled() else sender.exception()
         if error is not None:
             self.driver.log.error("sender-failed", client=self.client, error=repr(error))
             self.close("the server could not send")
 
     def end(self) -> None:
-        """The stream is over."""
+        """Clean up after the stream has ended."""
         self._sender.cancel()
         self._assignment = None
 
     async def farewell(self, body: bytes) -> None:
-        """Send a last word, and wait until it is sent."""
+        """Send a last frame, and wait until it is sent."""
         self._assignment = None
         self._notes.append(body)
         self._news.set()
@@ -207,7 +207,7 @@ class ClientSession:
         self.close("")
 
     def stalled(self, now: float, stall: float) -> str | None:
-        """What is wrong if something goes on without any progress, or with too little."""
+        """Return a complaint if reading or writing makes no progress, or too little."""
         for since in (self._reading_since, self._writing_since):
             if since is not None and since < now - stall:
                 return "nothing was read or written for too long"
@@ -216,7 +216,7 @@ class ClientSession:
         return None
 
     async def run(self) -> None:
-        """Read answers until the client, or the server, has had enough."""
+        """Read updates until either side ends the stream."""
         try:
             await self._read()
         except asyncio.CancelledError:
@@ -250,7 +250,7 @@ class ClientSession:
             incoming = port.border.arrive(answer.content, chunk)
             size, kind = len(data), incoming.kind.kind
             if node.draining:
-                await asyncio.Event().wait()  # until the farewell; the client will offer this again
+                await asyncio.Event().wait()  # until the stream ends; the client will send this again
             if incoming.whole:
                 self._hand_over(token, incoming.now(max_norm, age=token.age, version=token.version), None)
             else:
@@ -265,7 +265,7 @@ class ClientSession:
                     return
 
     async def _receive(self, token: TaskToken, incoming: IncomingMessage) -> int:
-        """Receive the rest of an answer whose first chunk is here, and return how many bytes that was."""
+        """Receive the rest of an update whose first chunk is here, and return its number of bytes."""
         driver, limits, buffers = self.driver, self.port.limits, self.driver.buffers
 
         async def read() -> object:
@@ -297,7 +297,7 @@ class ClientSession:
             self._handing_over = False
 
     async def _send(self) -> None:
-        """Send what there is to send, whenever there is something."""
+        """Send frames and tasks as they come."""
         try:
             while True:
                 await self._news.wait()
@@ -307,7 +307,7 @@ class ClientSession:
             return  # whoever reads the stream knows
 
     async def _flush(self) -> None:
-        """Send everything that waits, unless that is being done already."""
+        """Send everything that waits, unless another task is doing so."""
         if self._sending:
             return
         self._sending = True

@@ -1,4 +1,4 @@
-"""The clients that a running server lets in: a file that may change while it runs."""
+"""The credentials of clients: a file that may change while the server runs."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from spyker.net.json_log import JsonLog
 
 
 class Credentials:
-    """What ``clients.json`` says, as of late."""
+    """The content of ``clients.json``."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -18,11 +18,11 @@ class Credentials:
         self._owners = load_credentials(path)
 
     def owner(self, digest: str) -> int | None:
-        """Whose credential has this digest."""
+        """Return the client whose credential has this digest."""
         return self._owners.get(digest)
 
     def refresh(self, log: JsonLog) -> bool:
-        """Read the file again if it changed; whether it did. One that cannot be read changes nothing."""
+        """Reload the file if it has changed, and return whether it has. A file that cannot be read is ignored."""
         stamp = self._seen()
         if stamp == self._stamp:
             return False

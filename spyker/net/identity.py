@@ -1,4 +1,4 @@
-"""What makes a server process the same one over all its lives: its secret, its lineage, and how often it has begun."""
+"""A server's identity over all its processes: secret, lineage and number of incarnations."""
 
 from __future__ import annotations
 
@@ -23,22 +23,22 @@ TO_BEGIN_ANEW = (
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """Kept in the state folder, readable by its owner alone."""
+    """A server's identity. It is kept in the state folder, readable by its owner alone."""
 
     lineage: str
     secret: str
     incarnation: int
     former: str = ""
-    """The lineage that it had before it began anew."""
+    """Its lineage before it restarted as a new member."""
 
     @property
     def numbers(self) -> dict[str, Any]:
-        """What a checkpoint holds of it, so that both can be compared."""
+        """The part that checkpoints hold, for comparison."""
         return {"lineage": self.lineage, "incarnation": self.incarnation}
 
 
 def read_identity(folder: Path) -> Identity | None:
-    """The identity of the last life; none if nothing ever lived here."""
+    """Return the identity of the last process, or ``None`` if there was none."""
     file = folder / FILE
     try:
         table = json.loads(file.read_text("utf-8"))
@@ -58,7 +58,7 @@ def read_identity(folder: Path) -> Identity | None:
 
 
 def compare(identity: Identity | None, numbers: Mapping[str, Any], folder: Path, number: int) -> None:
-    """Refuse an identity that is not that of a checkpoint, or that is older than it."""
+    """Raise an error if an identity is not that of a checkpoint, or is older."""
     saved = numbers.get("identity") or {}
     remedy = f"Restore all of {folder} from one backup. {TO_BEGIN_ANEW}"
     if identity is None:
@@ -76,7 +76,7 @@ def compare(identity: Identity | None, numbers: Mapping[str, Any], folder: Path,
 
 
 def begin_life(folder: Path) -> Identity:
-    """The identity for a new life, which is on disk before it is used."""
+    """Return the identity for a new process, after writing it to disk."""
     known = read_identity(folder)
     if known is not None:
         identity = replace(known, incarnation=known.incarnation + 1)
@@ -87,7 +87,7 @@ def begin_life(folder: Path) -> Identity:
 
 
 def begin_anew(folder: Path) -> None:
-    """What the folder holds is an older state than others know of: put it aside, and be somebody else from now on."""
+    """Move an outdated state aside, and make a new lineage."""
     known = read_identity(folder)
     assert known is not None
     aside = folder / f"outdated-{known.lineage[:8]}"
@@ -98,7 +98,7 @@ def begin_anew(folder: Path) -> None:
 
 
 def keep(folder: Path, identity: Identity) -> None:
-    """Write it down, for its owner alone."""
+    """Write an identity, readable by its owner alone."""
     before = os.umask(0o077)
     try:
         write_atomically(folder / FILE, json.dumps(asdict(identity) | {CHECKSUM: checksum_of(identity)}))
@@ -107,5 +107,5 @@ def keep(folder: Path, identity: Identity) -> None:
 
 
 def checksum_of(identity: Identity) -> int:
-    """Of all that is in it."""
+    """Return the checksum of an identity."""
     return zlib.crc32(json.dumps(asdict(identity), sort_keys=True).encode())

@@ -1,6 +1,4 @@
-"""The connection by which a server tells another one what is in the outbox; :mod:`~spyker.net.peer_port` is the
-other end of it.
-"""
+"""A server's connection to another one, for its outbox. :mod:`~spyker.net.peer_port` is the other end."""
 
 from __future__ import annotations
 
@@ -28,7 +26,7 @@ FIRST_PAUSE, LONGEST_PAUSE = 0.25, 2.0  # seconds between two attempts to connec
 
 
 class WrongPeer(Rejection):
-    """Another server answers at an address than the one that should be there."""
+    """A different server answers at the address."""
 
     def __init__(self, answered: int) -> None:
         super().__init__("wrong-server", f"server {answered} answers")
@@ -36,7 +34,7 @@ class WrongPeer(Rejection):
 
 
 class PeerLink:
-    """Tells one other server what it may know. Comes back whenever it breaks."""
+    """Sends messages and control messages to one other server, and reconnects whenever the connection breaks."""
 
     def __init__(
         self,
@@ -49,7 +47,7 @@ class PeerLink:
         stall: float,
         whose: Callable[[str], Awaitable[int | None]] | None = None,
     ) -> None:
-        """``whose`` tells which server's certificate is shown at an address, for an error that says so."""
+        """``whose`` returns the server whose certificate is presented at an address, for error messages."""
         self.driver, self.peer, self.address = driver, peer, address
         self.credentials, self.keepalive, self.stall = credentials, keepalive, stall
         self.whose = whose
@@ -57,7 +55,7 @@ class PeerLink:
         self._sent = 0  # number of the last message that was sent over this connection, or that the peer had
 
     async def run(self) -> None:
-        """Keep the other server informed, for as long as it is one of us."""
+        """Stay connected until cancelled."""
         backoff = Backoff(FIRST_PAUSE, LONGEST_PAUSE)
         async with channel(self.address, self.keepalive, self.credentials, server_name(self.peer)) as connection:
             while True:
@@ -69,7 +67,7 @@ class PeerLink:
                 await backoff.wait()
 
     async def _complain(self, error: BaseException) -> None:
-        """Say why there is no link: once, not at every attempt."""
+        """Log why there is no connection: once, not at every attempt."""
         _, said = why(error)
         before, self._complaint = self._complaint, said
         if said == before:
@@ -77,7 +75,7 @@ class PeerLink:
         about: dict[str, Any] = {"peer": self.peer, "address": self.address}
         answered = error.answered if isinstance(error, WrongPeer) else None
         if answered is None and self.whose is not None:
-            answered = await self.whose(self.address)  # TLS says only that it is not the one who was expected
+            answered = await self.whose(self.address)  # TLS only says that it is not the expected one
         if answered is None or answered == self.peer:
             self.driver.log.warning("link-down", **about, error=said)
             return
@@ -121,7 +119,7 @@ class PeerLink:
             reader = asyncio.create_task(self._read_acks(stream))
 
             async def write(frame: bytes) -> None:
-                """A frame of a message. What else there is to say does not wait for the end of a large one."""
+                """Write a frame, then control messages: these do not wait for the end of a large message."""
                 await self._write(stream, frame)
                 await self._send_control(stream, control)
 
@@ -147,7 +145,7 @@ class PeerLink:
             stream.cancel()
 
     def _refused(self, error: BaseException) -> None:
-        """The other server refused this one, and may be right."""
+        """Pass a rejection by the other server to the node."""
         _, said = why(error)
         reason, colon, detail = said.partition(": ")
         if colon and not isinstance(error, Rejection):

@@ -1,4 +1,4 @@
-"""The border to the other servers: what :class:`~spyker.net.peer_link.PeerLink` of another process talks to."""
+"""The port for other servers, which :class:`~spyker.net.peer_link.PeerLink` of another process calls."""
 
 from __future__ import annotations
 
@@ -25,23 +25,23 @@ from spyker.protocol.messages import PeerMessage
 
 
 class PeerPort:
-    """Takes the messages of other servers and acknowledges them once they are saved."""
+    """Receives messages of other servers, and acknowledges them once their effects are saved."""
 
     def __init__(
         self, driver: Driver, sizes: Sizes, kinds: Callable[[int], tuple[type[PeerMessage], ...]], *, secure: bool
     ) -> None:
-        """``kinds`` says what one other server may say."""
+        """``kinds`` returns the message types that a server may send."""
         self.driver, self.sizes, self.kinds, self.secure = driver, sizes, kinds, secure
         self._present: dict[int, asyncio.Task[Any] | None] = {}
         self._contexts: dict[int, Any] = {}
         self._endings: set[asyncio.Future[None]] = set()
 
     async def link(self, requests: object, context: Any) -> None:
-        """One stream, from PeerHello to its end."""
+        """Serve one stream, from PeerHello to its end."""
         try:
             hello, who = await self._hello(context)
             node, j = self.driver.node, who.server
-            if hello.to != node.id:  # whoever has a wrong address shall know whose it is, and nothing else
+            if hello.to != node.id:  # the caller has a wrong address: it learns whose it is, and nothing else
                 wrong = pb.PeerWelcome(protocol=PROTOCOL, server=node.id)
                 await context.write(pb.Frame(peer_welcome=wrong).SerializeToString())
                 return
@@ -49,7 +49,7 @@ class PeerPort:
             received = node.received.get(j, 0)
             before, self._present[j] = self._present.get(j), asyncio.current_task()
             if before is not None:
-                before.cancel()  # the same server came again, so that connection is dead
+                before.cancel()  # the same server has reconnected, so that connection is dead
             self._contexts[j] = context
             handshake = to_json(node.handshake(j))
             welcome = pb.PeerWelcome(protocol=PROTOCOL, received=received, handshake=handshake, server=node.id)
@@ -69,7 +69,7 @@ class PeerPort:
             await context.abort(grpc.StatusCode.FAILED_PRECONDITION, str(rejection))
 
     async def _hello(self, context: Any) -> tuple[pb.PeerHello, PeerHandshake]:
-        """Who calls, and what they say of themselves."""
+        """Read the hello, and authenticate the caller."""
         try:
             async with asyncio.timeout(HANDSHAKE_SECONDS):
                 data = await context.read()
@@ -93,7 +93,7 @@ class PeerPort:
         border = MessageValidator(self.kinds(j), self.sizes)
 
         async def read() -> Any:
-            """The next frame of a message; words come at any time, between the pieces of a large one, too."""
+            """Return the next frame of a message. Control messages may come at any time, also between its chunks."""
             while (data := await context.read()) is not grpc.aio.EOF:
                 if data[:1] == CHUNK_TAG:
                     break
@@ -120,7 +120,7 @@ class PeerPort:
                 message, more = await incoming.later(read, driver.buffers.vector)
                 size += more
             if node.draining:
-                await asyncio.Event().wait()  # until the stream is ended; it will be sent again
+                await asyncio.Event().wait()  # until the stream ends; the peer will send this again
             driver.metrics.received(message.kind, size)
             done = asyncio.Event()
             assert isinstance(message, PeerMessage)
@@ -128,10 +128,10 @@ class PeerPort:
                 PeerMessageReceived(j, peer.sequence, message, peer.epoch, receipt=done.set, now=driver.now())
             )
             del message, incoming, chunk, data, frame
-            await done.wait()  # one at a time: a peer that is faster than we are has to wait
+            await done.wait()  # one at a time: backpressure
 
     def hang_up(self, servers: Iterable[int]) -> None:
-        """End the streams of servers that are others now."""
+        """End the streams of servers that were removed or replaced."""
         for j in servers:
             self._present.pop(j, None)
             context = self._contexts.pop(j, None)

@@ -19,7 +19,7 @@ NAMES = 20
 
 @dataclass(slots=True)
 class SuppressedCount:
-    """What was said of one event and reason since a moment, and how often it was not said."""
+    """One (event, reason) in the present window."""
 
     since: float
     who: set[object] = field(default_factory=set)
@@ -28,14 +28,14 @@ class SuppressedCount:
 
 
 class RateLimitedLog:
-    """Says things to a log, but not again and again."""
+    """Logs each (event, reason) once per window, and counts the rest."""
 
     def __init__(self, log: JsonLog, clock: Callable[[], float] = time.monotonic) -> None:
         self.log, self._clock = log, clock
         self._said: dict[tuple[str, str], SuppressedCount] = {}
 
     def say(self, level: str, event: str, reason: str, who: object = None, **fields: Any) -> None:
-        """Say it, or count it. ``event`` and ``reason`` are our own words and few; ``who`` may be anybody."""
+        """Log or count an event. There are few values of ``event`` and ``reason``; ``who`` may be anything."""
         now = self._clock()
         said = self._said.get((event, reason))
         if said is None or now >= said.since + WHILE_SECONDS:
@@ -48,11 +48,11 @@ class RateLimitedLog:
             getattr(self.log, level)(event, reason=reason, **fields)
 
     def over(self, event: str, reason: str) -> None:
-        """It has stopped: what was not said is summed up, and the next time it is said again."""
+        """The problem is over: log the suppressed count, and log the next occurrence."""
         self._sum_up(event, reason)
 
     def sum_up(self, *, all: bool = False) -> None:
-        """Say how often things happened whose while is over, or all of them. Whoever has a clock calls this."""
+        """Log suppressed counts of windows that have ended, or of all. The caller has the clock."""
         now = self._clock()
         for (event, reason), said in list(self._said.items()):
             if all or now >= said.since + WHILE_SECONDS:

@@ -110,7 +110,7 @@ def serve(
 
 
 class ServerProcess:
-    """Everything around the node: ports, links, evaluation and signals."""
+    """Ports, links, evaluation and signals around a node."""
 
     def __init__(
         self,
@@ -178,7 +178,7 @@ class ServerProcess:
             ) from None
 
     async def run(self) -> None:
-        """Begin, go on until told to stop, and end in good order."""
+        """Run until a signal, the end of the duration, or a failure."""
         config, deploy = self.config, self.config.deploy
         loop = asyncio.get_running_loop()
         self._stop = asyncio.Event()
@@ -243,7 +243,7 @@ class ServerProcess:
     finished = False
 
     def _drive(self) -> Driver:
-        """The node of this server, and what drives it."""
+        """Make the node and its driver."""
         config, scenario, deploy = self.config, self.config.scenario, self.config.deploy
         clock = NodeClock(time.monotonic())
         initial: list[Vector] = [self.task.initial() if self.initial_model is None else self.initial_model.weights]
@@ -255,7 +255,7 @@ class ServerProcess:
             setup = Setup(
                 len(self.places.learners),
                 scenario.client_count,
-                initial.pop(),  # nobody else needs it, and it may be large
+                initial.pop(),  # the only reference: it may be large
                 rate_of(scenario.training, self.task),
                 scenario.parameters,
                 scenario.seed,
@@ -337,7 +337,7 @@ class ServerProcess:
             ) from None
 
     def _summary(self, *, finished: bool) -> dict[str, Any] | None:
-        """The server's own numbers, for the record."""
+        """Return the summary for the run record."""
         node = self.driver.node
         if node.server is None:
             return None
@@ -387,13 +387,13 @@ class ServerProcess:
         return (*chosen.between(sender, receiver, self.sizes.servers), chosen.bootstrap)
 
     def _address(self, view: View, j: int) -> str | None:
-        """Where another server is reached: where the list of servers says, or this machine's configuration."""
+        """Return a server's address: from the view, or from this machine's configuration."""
         peers, member = self.config.deploy.peers, view.members.get(j)
         said = member.address if member is not None else ""
         return said or (peers[j] if j < len(peers) else None)
 
     def _link(self, view: View) -> None:
-        """Connect to every other server that is not connected yet. Who is new asks all that it knows of."""
+        """Connect to all servers that are not connected yet. A new member connects to all that it knows of."""
         deploy = self.config.deploy
         paths = [self.config.path(name) for name in (deploy.ca, deploy.certificate, deploy.key)]
         for j in self.peers if self.driver.node.membership.new else view.members:
@@ -412,7 +412,7 @@ class ServerProcess:
             self._links[j] = self._run(link.run)
 
     def _members_changed(self, members: MembershipChanged) -> None:
-        """Let go of who is gone, or is another one now, and connect to who is new."""
+        """Disconnect from servers that were removed or replaced, and connect to new ones."""
         for j in list(self._links):
             if j in members.strangers or j not in members.view.members:
                 self._links.pop(j).cancel()
@@ -423,7 +423,7 @@ class ServerProcess:
     # --- Duties ----------------------------------------------------------------------------------------------------
 
     def _watch_over(self, duty: Callable[[], Awaitable[None]]) -> None:
-        """Run something beside the rest; if it fails, so does the process."""
+        """Run a background task. If it fails, the process fails."""
         self._tasks.append(self._run(duty))
 
     def _run(self, duty: Callable[[], Awaitable[None]]) -> asyncio.Task[None]:
@@ -436,14 +436,14 @@ class ServerProcess:
         return asyncio.create_task(run())
 
     async def _tell_beginning(self) -> None:
-        """Write down which model this server has begun from."""
+        """Record the initial model."""
         await self.driver.started.wait()
         assert self.initial_model is not None
         self.recorder.fact(self.initial_model.fact, 0)
         self.log.info("initial-model", model=self.initial_model.fact.model, sha256=self.initial_model.fact.sha256)
 
     async def _note_loss(self) -> None:
-        """A server that was to be resumed and had saved nothing has lost all that it had applied."""
+        """Record the updates that were lost because the server had no checkpoint to resume from."""
         if self._nothing_saved:
             await self.driver.started.wait()
             lost = self.recorder.resume(0)
@@ -451,7 +451,7 @@ class ServerProcess:
             self.log.info("server-resumed", checkpoint=None, version=0, lost_updates=lost)
 
     async def _evaluate_regularly(self) -> None:
-        """Judge the model at fixed times; a time that comes while another evaluation is under way is left out."""
+        """Evaluate the model at a fixed interval; skip an evaluation while another one runs."""
         interval = self.config.scenario.evaluation.interval
         await self.driver.started.wait()
         if not self.learns:
@@ -462,7 +462,7 @@ class ServerProcess:
             await asyncio.sleep(interval - now % interval)
 
     async def evaluate(self) -> None:
-        """Judge the model as it is now, in a thread."""
+        """Evaluate the present model, in a thread."""
         weights = await self.driver.snapshot()
         t, updates = self.recorder.now, self.recorder.updates
         score = await asyncio.get_running_loop().run_in_executor(self._judge, CheckedTask(self.task).evaluate, weights)
@@ -479,7 +479,7 @@ class ServerProcess:
         self._stop.set()
 
     async def _sum_up(self) -> None:
-        """Say now and then how often what is not said again has happened."""
+        """Log suppressed counts periodically."""
         while True:
             await asyncio.sleep(WHILE_SECONDS)
             self.driver.limited_log.sum_up()
@@ -492,13 +492,13 @@ class ServerProcess:
             raise DeploymentError(f"server {self.driver.node.id} could not save its state; see its log") from None
 
     async def _drain(self, *, finished: bool) -> None:
-        """Take no more answers, serve what is there, save, and tell the clients."""
+        """Drain: accept no more updates, handle what has arrived, save, and inform the clients."""
         driver, node = self.driver, self.driver.node
         self.log.info("draining", finished=finished)
         driver.deliver(Drain(now=driver.now()))
         self.health.serving = False
         if node.server is not None:
-            await self._settle()  # whatever becomes of the evaluation
+            await self._settle()  # before the evaluation, which may fail
             if finished and self.learns and not driver.failed.done():
                 try:
                     await self.evaluate()

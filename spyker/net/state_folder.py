@@ -1,4 +1,4 @@
-"""Whether a server may go on from what it finds in its state folder."""
+"""The state folder of a server: what the server may resume from."""
 
 from __future__ import annotations
 
@@ -12,25 +12,25 @@ from spyker.net.server_config import ServerConfig
 
 
 class RestartAsNewMember(Exception):  # noqa: N818 - no error: it will go on as somebody else
-    """The state of this server is an older one than others know of."""
+    """The state of this server is outdated: it must restart as a new member."""
 
 
 class OpenedState(NamedTuple):
-    """What a server finds, and keeps to itself from then on."""
+    """A state folder, locked by this process."""
 
     checkpoints: Checkpoints
     known: Identity | None
-    """Who it was in its last life; nothing: there was none."""
+    """The identity of the last process, if there was one."""
     checkpoint: Checkpoint | None
 
     @property
     def anew(self) -> bool:
-        """Whether it began anew in a life before, which did not come to save anything, and has yet to be let in."""
+        """Whether the server was reset earlier, has never saved a checkpoint, and is not readmitted yet."""
         return self.checkpoint is None and self.known is not None and bool(self.known.former)
 
 
 def open_state(config: ServerConfig, *, resume: bool, alone: bool) -> OpenedState:
-    """What a server may go on from. Otherwise nothing is changed, and nobody is kept from the folder."""
+    """Open a state folder. On an error nothing is changed, and the lock is released."""
     deploy, folder = config.deploy, config.path(config.deploy.state)
     try:
         checkpoints = Checkpoints(folder, deploy.checkpoints, deploy.hourly_checkpoints)
@@ -79,7 +79,7 @@ def refuse_rollback(checkpoint: Checkpoint, *, alone: bool) -> None:
 
 
 def check_owner(checkpoint: Checkpoint, server: int, known: Identity | None, folder: Path) -> None:
-    """Refuse a state that is not this server's own."""
+    """Raise an error if a checkpoint is not this server's own."""
     owner = checkpoint.numbers.get("id")
     if owner != server:
         raise UsageError(

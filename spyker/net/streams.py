@@ -1,4 +1,4 @@
-"""How streams end, for both sides of every connection."""
+"""Reading of streams, and how they end."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ STREAM_OVER = (
     grpc.aio.UsageError,
     asyncio.InvalidStateError,
 )
-"""What reading and writing raise once a stream is over: which, depends on the side and on the moment."""
+"""Exceptions that reading and writing raise once a stream has ended."""
 
 CONNECTION_LOST = (*STREAM_OVER, TimeoutError, Rejection)
-"""Why the side that made a connection makes it anew: it is over, too slow, or the other one said what it must not."""
+"""Exceptions after which the calling side reconnects: the stream ended, was too slow, or carried something invalid."""
 
 
 async def read_frame(stream: Any) -> bytes:
-    """The next frame, or :class:`StreamEnded`."""
+    """Return the next frame, or raise :class:`StreamEnded`."""
     data = await stream.read()
     if data is grpc.aio.EOF:
         raise StreamEnded(await stream.code(), await stream.details())
@@ -51,7 +51,7 @@ async def read_body(stream: Any, kind: str) -> Any:
 
 
 def why(error: BaseException) -> tuple[grpc.StatusCode, str]:
-    """Why a connection ended, as the other side put it, if it could."""
+    """Return the status and the reason with which the other side ended the connection."""
     if isinstance(error, grpc.aio.AioRpcError):
         return error.code(), str(error.details())
     if isinstance(error, StreamEnded):

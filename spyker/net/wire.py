@@ -1,4 +1,4 @@
-"""Between the protocol's messages, which declare themselves, and frames."""
+"""Conversion between messages of the protocol and frames."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def fill(content: pb.Content, message: Message, *, echoed: bool = True) -> list[
 
 
 class MessageValidator:
-    """What may come over a connection: messages of some kinds."""
+    """Validates the messages of a connection."""
 
     def __init__(self, kinds: Iterable[type[Message]], sizes: Sizes) -> None:
         self.kinds = {kind.kind: kind for kind in kinds}
@@ -46,7 +46,7 @@ class MessageValidator:
         self._shapes = {kind: expected(kind, (), sizes) for kind in self.kinds.values() if schema_of(kind).fixed}
 
     def arrive(self, content: pb.Content, chunk: memoryview | None) -> IncomingMessage:
-        """A message begins to arrive. What is wrong with it is refused before anything is read or kept."""
+        """Start to receive a message. An invalid one is rejected before its arrays are read."""
         kind = self.kinds.get(content.kind)
         if kind is None:
             allowed = ", ".join(sorted(self.kinds)) or "nothing"
@@ -61,7 +61,7 @@ class MessageValidator:
 
 
 class IncomingMessage:
-    """A message whose first frame is here."""
+    """A message whose first frame has arrived."""
 
     __slots__ = ("_chunk", "_fields", "_shapes", "_sizes", "kind")
 
@@ -77,12 +77,12 @@ class IncomingMessage:
 
     @property
     def bytes(self) -> int:
-        """How much its arrays take."""
+        """Size of its arrays in bytes."""
         return sum(dtype.itemsize * count for dtype, count in self._shapes)
 
     @property
     def whole(self) -> bool:
-        """Whether there is nothing more to read: it has no arrays, or one single-precision array in one chunk."""
+        """Whether the first frame is the whole message: it has no arrays, or one float32 array in one chunk."""
         if not self._shapes:
             return True
         dtype, count = self._shapes[0]
