@@ -31,7 +31,7 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy, scaled_dot_product_attention
 
 import spyker
-from spyker.config.scenario import Training
+from spyker import Training
 
 LETTERS = "".join(map(chr, range(32, 127))) + "\n"
 CONTEXT, WIDTH, HEADS, LAYERS = 64, 64, 4, 2

@@ -15,7 +15,7 @@ import argparse
 from pathlib import Path
 
 import spyker
-from spyker.config.pings import read_pings
+from spyker import read_pings
 
 PINGS = Path(__file__).with_name("pings.csv")
 

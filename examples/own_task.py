@@ -10,8 +10,7 @@ import math
 import torch
 from torch import nn
 
-from spyker.config.scenario import Training
-from spyker.tasks.torch_task import TorchTask
+from spyker import TorchTask, Training
 
 POINTS_PER_CLIENT = 64
 

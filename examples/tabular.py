@@ -13,8 +13,8 @@ from sklearn.datasets import load_breast_cancer
 from sklearn.linear_model import SGDClassifier
 
 import spyker
-from spyker.config.scenario import Training
-from spyker.vectors import Vector
+from spyker import Training
+from spyker.algorithm import Vector
 
 LARGEST = 23  # the column "worst area"
 HELD_OUT = 5  # every fifth patient

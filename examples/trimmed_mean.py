@@ -17,11 +17,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from spyker.algorithms.fedavg import FedAvg
-from spyker.parameters import parameter
-from spyker.protocol.messages import ClientMessage, PeerMessage, Update
-from spyker.protocol.server import Setup
-from spyker.vectors import Vector
+from spyker.algorithm import ClientMessage, FedAvg, PeerMessage, Setup, Update, Vector, parameter
 
 
 @dataclass(frozen=True, slots=True)

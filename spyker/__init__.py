@@ -19,27 +19,34 @@ if TYPE_CHECKING:
     from spyker.api.result import Run
     from spyker.api.run import run
     from spyker.api.sweep import sweep
-    from spyker.config.scenario import Scenario
+    from spyker.config.pings import read_pings
+    from spyker.config.scenario import Scenario, Training
+    from spyker.errors import RecordError, UsageError
     from spyker.protocol.server import Server
     from spyker.tasks.task import Metric, Task, TrainingResult
     from spyker.tasks.torch_data import LazyDataset, StreamedDataset
-    from spyker.tasks.torch_task import ExtraMetric, TorchTask
+    from spyker.tasks.torch_task import ExtraMetric, TorchTask, accuracy
 
 __all__ = [
     "EarlyStopping",
     "ExtraMetric",
     "LazyDataset",
     "Metric",
+    "RecordError",
     "Run",
     "Scenario",
     "Server",
     "StreamedDataset",
     "Task",
     "TorchTask",
+    "Training",
     "TrainingResult",
+    "UsageError",
     "__version__",
+    "accuracy",
     "compare",
     "load",
+    "read_pings",
     "run",
     "sweep",
 ]
@@ -49,15 +56,20 @@ _HOMES = {
     "LazyDataset": "spyker.tasks.torch_data",
     "ExtraMetric": "spyker.tasks.torch_task",
     "Metric": "spyker.tasks.task",
+    "RecordError": "spyker.errors",
     "Run": "spyker.api.result",
     "Scenario": "spyker.config.scenario",
     "Server": "spyker.protocol.server",
     "StreamedDataset": "spyker.tasks.torch_data",
     "Task": "spyker.tasks.task",
     "TorchTask": "spyker.tasks.torch_task",
+    "Training": "spyker.config.scenario",
     "TrainingResult": "spyker.tasks.task",
+    "UsageError": "spyker.errors",
+    "accuracy": "spyker.tasks.torch_task",
     "compare": "spyker.api.compare",
     "load": "spyker.api.compare",
+    "read_pings": "spyker.config.pings",
     "run": "spyker.api.run",
     "sweep": "spyker.api.sweep",
 }
