@@ -11,7 +11,6 @@ from hosting import make_driver
 
 from spyker.net.json_log import JsonLog
 from spyker.net.rate_limited_log import NAMES, WHILE_SECONDS, RateLimitedLog
-from spyker.node.events import CheckpointRequested
 from spyker.node.rejection import Rejection
 
 
