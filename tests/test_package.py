@@ -17,10 +17,10 @@ import pytest
 ROOT = Path(__file__).parents[1]
 BUILD = "import sys, hatchling.build as b; print(b.build_wheel(sys.argv[1]))"
 EXTRAS = {
-    "deploy": ["cryptography", "google.protobuf", "grpc", "grpc_health", "prometheus_client"],
+    "net": ["cryptography", "google.protobuf", "grpc", "grpc_health", "prometheus_client"],
     "flower": ["flwr"],
     "flower-datasets": ["flwr_datasets"],
-    "page": ["starlette", "uvicorn"],
+    "dashboard": ["starlette", "uvicorn"],
     "pandas": ["pandas"],
     "ray": ["ray"],
 }
@@ -113,12 +113,12 @@ def test_it_runs_without_extras(wheel: Wheel, tmp_path: Path, task: str) -> None
 @pytest.mark.parametrize(
     ("extra", "args"),
     [
-        ("deploy", ["up", "--task", "quadratic"]),
-        ("deploy", ["certs", "x", "--servers", "1", "--clients", "1"]),
-        ("deploy", ["serve", "x.toml"]),
-        ("deploy", ["join", "--server", "127.0.0.1:1", "--clients", "0"]),
+        ("net", ["up", "--task", "quadratic"]),
+        ("net", ["certs", "x", "--servers", "1", "--clients", "1"]),
+        ("net", ["serve", "x.toml"]),
+        ("net", ["join", "--server", "127.0.0.1:1", "--clients", "0"]),
         ("flower", ["run", "--flower", "app:app"]),
-        ("page", ["dash", "x"]),
+        ("dashboard", ["dash", "x"]),
         ("ray", ["run", "--engine", "ray", "--duration", "1"]),
     ],
     ids=lambda value: value if isinstance(value, str) else value[0],

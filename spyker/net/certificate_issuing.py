@@ -82,7 +82,7 @@ def renew(folder: Path, names: Sequence[str], hosts: Sequence[str] | None = None
         known = (folder / name).is_dir() or (kind == "server" and hosts is not None)
         if kind not in ("server", "client") or not number.isdecimal() or not known:
             remedy = "Name a folder in it, such as server-0 or client-12; for a new server, give its --host as well"
-            raise UsageError("--renew", f"is {show(name)}, which {folder} does not hold", remedy)
+            raise UsageError("--renew", f"{show(name)} is not allowed: {folder} has no such folder", remedy)
         if kind == "client":
             credentials[number] = secrets.token_urlsafe(32)
         else:

@@ -77,8 +77,8 @@ def record_run(
 
 
 def record_write_error(folder: Path, error: OSError) -> RecordWriteError:
-    """What to say when a record cannot be written any more."""
+    """Return the error for a record that cannot be written."""
     return RecordWriteError(
-        f"{folder} takes no more of the run ({error.strerror}); what facts.jsonl holds can be read. "
-        "Make room, or choose another --out"
+        f"{folder}: cannot write run record ({error.strerror}); what facts.jsonl holds can be read. "
+        "Free disk space, or choose another --out"
     )

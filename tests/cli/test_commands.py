@@ -286,7 +286,7 @@ def test_the_number_of_workers_changes_no_byte(tmp_path: Path) -> None:
         assert main(["run", "--duration", "0.5", "--workers", workers, "--out", str(tmp_path / workers)]) == 0
     for name in ("scenario.toml", "facts.jsonl", "summary.json"):
         assert (tmp_path / "0" / name).read_bytes() == (tmp_path / "2" / name).read_bytes()
-    assert sum(1 for _ in RunRecord(tmp_path / "2").updates()) > 100
+    assert sum(1 for _ in RunRecord(tmp_path / "2").updates()) >= 100
 
 
 OWN_TASK = """

@@ -23,7 +23,8 @@ def test_the_durations_of_rounds_are_about_right(tmp_path: Path, algorithm: str,
     scenario = read_scenario(algorithm=algorithm, task="quadratic", clients=40, duration=10, settings=settings)
     run = spyker.run(scenario, out=tmp_path / "a", progress=False, model=False)
     expected = float((scenario.duration / round_durations(scenario, 8)).sum())
-    assert 0.5 < run.points.updates[-1] / expected < 1.5
+    # where servers do not agree, as on random quadratics, Stride's clients wait for exchanges
+    assert (0.25 if algorithm == "stride" else 0.5) < run.points.updates[-1] / expected < 1.5
 
 
 @pytest.mark.parametrize("command", [["run"], ["compare"], ["up"], ["sweep", "--vary", "seed=1,2"]])

@@ -85,7 +85,7 @@ def test_every_argument_is_in_the_table_of_its_function(name: str) -> None:
 
 
 def test_files_that_pages_link_to_can_be_read(site: Path) -> None:
-    assert "class Stride" in text_of(site / "source" / "spyker" / "protocol" / "stride.py.html")
+    assert "class Stride" in text_of(site / "source" / "spyker" / "algorithms" / "stride.py.html")
     assert "Twelve clients" in text_of(site / "source" / "examples" / "first_look.ipynb.html")
     page = (site / "tutorials" / "examples.html").read_text("utf-8")
     assert 'href="../source/examples/own_task.py.html"' in page

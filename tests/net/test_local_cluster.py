@@ -76,7 +76,7 @@ def test_a_model_of_pytorch(tmp_path: Path) -> None:
     assert summary["final"]["mean"] > 0.2, "guessing is right in a tenth"
     state = tmp_path / "kept" / "server-0" / "state"
     config = (tmp_path / "kept" / "server-0" / "config.toml").read_text("utf-8")
-    assert "# save after so many updates" in config, "what is kept explains itself"
+    assert "# write a checkpoint after this number of updates" in config, "what is kept explains itself"
     assert any(state.glob("checkpoint-*"))
     command = [*SPYKER, "export", str(state), "--out", str(tmp_path / "model")]
     done = subprocess.run(command, capture_output=True, text=True, timeout=200)

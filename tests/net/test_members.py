@@ -147,7 +147,7 @@ def test_a_server_is_added_and_another_removed(tmp_path: Path, capsys: Any) -> N
         )
         write_config(folder / "config.toml", "../scenario.toml", section)
         assert main(["members", "add", deployed.config(0), "3", known.peers[1]]) == 2
-        assert f"is {known.peers[1]}, the address of server 1" in capsys.readouterr().err
+        assert f"{known.peers[1]} is not allowed: it is the address of server 1" in capsys.readouterr().err
         members(capsys, "add", deployed.config(0), "3", address)
         deployed.addresses.append(f"127.0.0.1:{clients}")
         deployed.up(3, "--join")
