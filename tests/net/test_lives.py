@@ -187,8 +187,7 @@ def check_one_token(facts: list[list[dict]]) -> None:
     """No synchronisation was started by two servers: there was never more than one token."""
     started = [{fact["bid"] for fact in mine if fact["kind"] == "sync"} for mine in facts]
     assert not started[0] & started[1]
-    assert started[0]
-    assert started[1]
+    assert started[0] | started[1]  # Stride's other exchanges need no token
 
 
 @pytest.mark.parametrize("algorithm", [pytest.param("fedasync", marks=pytest.mark.slow), "fedavg"])
