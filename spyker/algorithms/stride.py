@@ -51,13 +51,19 @@ import math
 import statistics
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Annotated, Any, ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
-from msgspec import Meta
 
 from spyker.algorithms.consensus import REMEMBERED, Consensus
 from spyker.algorithms.reach import Reach
+from spyker.algorithms.stride_messages import (
+    ExchangeModel,
+    ExchangeRequest,
+    ExchangeResult,
+    StrideBootstrap,
+    Token,
+)
 from spyker.parameters import parameter
 from spyker.placement import Topology
 from spyker.protocol.buffers import parameters_only, without_buffers
@@ -74,16 +80,12 @@ from spyker.protocol.facts import (
 )
 from spyker.protocol.messages import (
     Action,
-    AgeOf,
-    BootstrapState,
     ClientMessage,
-    Count,
     Join,
     Leave,
     Model,
     PeerMessage,
     Update,
-    Whole,
 )
 from spyker.protocol.server import Server, Setup, Work, epoch_of, first_bid
 from spyker.protocol.state import ServerState
@@ -102,62 +104,6 @@ ROUNDS_DIVERGED = 3  # in so many rounds in a row it is divergence
 MOST_RESTORED = 4  # times that a model is restored, at most
 LOOSEST = 5.0  # times ``clip``: what updates are clipped to where servers do not agree
 ENOUGH = 1 - 1e-6  # rounds that make one, of sums of shares
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class ExchangeModel(PeerMessage):
-    """Where a server stands in exchange number ``bid``: an immutable snapshot, with the data points behind it."""
-
-    latest_only = True
-    weights: Vector
-    momentum: Vector
-    age: AgeOf
-    data: Count
-    bid: Count
-
-
-@dataclass(frozen=True, slots=True)
-class Token(PeerMessage):
-    """The right to start the exchange after number ``bid``. There is one. Nobody need wait for who is ``absent``."""
-
-    latest_only = True
-    bid: Count
-    absent: tuple[Whole, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class ExchangeRequest(PeerMessage):
-    """In a tree: exchange number ``bid`` begins, and this server is at its ``root``."""
-
-    latest_only = True
-    bid: Count
-    root: Whole
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class ExchangeResult(PeerMessage):
-    """In a tree: where all who took part in exchange number ``bid`` stand on average."""
-
-    latest_only = True
-    weights: Vector
-    momentum: Vector
-    age: AgeOf
-    bid: Count
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class StrideBootstrap(BootstrapState):
-    """What a server that begins among others begins with; ``usual`` is how long answers are.
-
-    There the rate was ``halved`` so often, and servers agree so well.
-    """
-
-    weights: Vector
-    momentum: Vector
-    age: AgeOf
-    usual: Annotated[float, Meta(ge=0)]
-    halved: Whole
-    agreement: Annotated[float, Meta(ge=0, le=1)]
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,7 +15,8 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping, Sequence
 
-from spyker.algorithms.stride import EXCHANGE, FIRST, PATIENT, ExchangeModel, ExchangeRequest, ExchangeResult, Stride
+from spyker.algorithms.stride import EXCHANGE, FIRST, PATIENT, Stride
+from spyker.algorithms.stride_messages import ExchangeModel, ExchangeRequest, ExchangeResult
 from spyker.protocol.facts import Merged
 from spyker.protocol.messages import ClientMessage, PeerMessage
 from spyker.protocol.server import Setup, Work

@@ -61,7 +61,7 @@ class TaskTokens:
         self.clients: dict[int, ClientTasks] = {}
 
     def entry(self, client: int) -> ClientTasks:
-        """Return a client's entry; make one if there is none."""
+        """Return the entry of a client, and create it on first use."""
         entry = self.clients.get(client)
         if entry is None:
             entry = self.clients[client] = ClientTasks()

@@ -66,7 +66,7 @@ def place_of(folder: Path, offset: int) -> tuple[Segment, bool] | None:
 
 
 def following(folder: Path, start: int) -> int:
-    """Return the start of the next file, or ``start`` if there is none."""
+    """Return the start of the next file, or ``start`` if this file is the last."""
     return next((segment.start for segment in segments(folder) if segment.start > start), start)
 
 

@@ -51,7 +51,7 @@ class CheckedTask:
             self._refuse(
                 client,
                 describe(trained),
-                f"Return a NumPy array of {weights.size} float32, or Trained(weights=…) with such weights",
+                f"Return a NumPy array of {weights.size} float32, or TrainingResult(weights=…) with such weights",
             )
         return self._checked(client, answer) if extended else trained
 

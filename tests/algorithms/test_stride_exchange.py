@@ -4,7 +4,8 @@ import pytest
 from actions import sent, stated, timers, update, vector
 
 from spyker.algorithms.consensus import REMEMBERED
-from spyker.algorithms.stride import EXCHANGE, FIRST, PATIENT, ExchangeModel, Token
+from spyker.algorithms.stride import EXCHANGE, FIRST, PATIENT
+from spyker.algorithms.stride_messages import ExchangeModel, Token
 from spyker.protocol.facts import Merged, SyncStarted, TokenArrived
 from spyker.protocol.messages import Leave, ToServer
 from spyker.protocol.server import Work

@@ -6,7 +6,8 @@ from actions import stated, update, vector
 
 from spyker.algorithms.consensus import Consensus
 from spyker.algorithms.reach import Reach
-from spyker.algorithms.stride import HELD, ROUND, ExchangeModel, Token
+from spyker.algorithms.stride import HELD, ROUND
+from spyker.algorithms.stride_messages import ExchangeModel, Token
 from spyker.protocol.facts import ModelRestored, UpdateApplied
 from spyker.protocol.messages import ToClient, ToServer
 

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 from actions import sent, stated, timers, update, vector
 
-from spyker.algorithms.stride import EXCHANGE, FIRST, ExchangeModel, ExchangeRequest, ExchangeResult, Stride, Token
+from spyker.algorithms.stride import EXCHANGE, FIRST, Stride
+from spyker.algorithms.stride_messages import ExchangeModel, ExchangeRequest, ExchangeResult, Token
 from spyker.algorithms.stride_tree import StrideTree
 from spyker.protocol.facts import Merged, SyncStarted
 from spyker.protocol.messages import ToServer

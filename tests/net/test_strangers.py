@@ -34,7 +34,7 @@ def megabytes(pid: int, what: str) -> float:
 
 
 def attack(deployment: Deployed, method: str, count: int) -> set[grpc.StatusCode]:
-    """Call a method so many times with a large message, and return how the calls ended."""
+    """Send a number of large calls to a method, and return the status of each."""
     body = health_pb2.HealthCheckRequest(service="x" * 4_000_000).SerializeToString()
     authority = grpc.ssl_channel_credentials((deployment.folder / "certs" / "ca.pem").read_bytes())
 
