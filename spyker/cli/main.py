@@ -27,11 +27,10 @@ COMMANDS = {
     "data": "spyker.cli.data:add_data",
     "merge": "spyker.cli.merge:add_merge",
     "up": "spyker.cli.up:add_up",
+    "federation": "spyker.cli.federation:add_federation",
     "serve": "spyker.cli.serve:add_serve",
     "join": "spyker.cli.serve:add_join",
-    "certs": "spyker.cli.certs:add_certs",
     "members": "spyker.cli.members:add_members",
-    "clients": "spyker.cli.clients:add_clients",
     "export": "spyker.cli.export:add_export",
     "replay": "spyker.cli.replay:add_replay",
 }
@@ -70,7 +69,8 @@ def parser(wanted: str | None = None) -> Parser:
         else:
             names.find(name, "COMMAND")(commands)
         if name not in TO_BE_READ:
-            add_quiet(commands.choices[name])
+            for leaf in commands.choices[name].leaves:
+                add_quiet(leaf)
     return root
 
 

@@ -104,7 +104,9 @@ def read_file(path: Path, what: str) -> bytes:
     try:
         return path.read_bytes()
     except OSError as error:
-        raise UsageError(what, f"{path} cannot be read ({error.strerror})", "spyker certs makes such files") from None
+        raise UsageError(
+            what, f"{path} cannot be read ({error.strerror})", "spyker federation create writes such files"
+        ) from None
 
 
 def is_loopback(address: str) -> bool:
@@ -125,5 +127,5 @@ def refuse_remote(addresses: Sequence[str]) -> None:
             raise UsageError(
                 "--insecure",
                 f"would speak plaintext with {address}",
-                "Use it with loopback addresses only; elsewhere, make certificates: spyker certs",
+                "Use it with loopback addresses only; elsewhere, use certificates: spyker federation create",
             )

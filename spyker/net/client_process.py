@@ -14,11 +14,11 @@ import grpc.aio
 
 from spyker.config.scenario import Scenario
 from spyker.engines.engine import keep_memory
-from spyker.errors import ClientError, DeploymentError, UsageError
+from spyker.errors import ClientError, DeploymentError
 from spyker.net.buffer_pool import BufferPool
-from spyker.net.certificate_check import read_authorities
-from spyker.net.certificates import CA, CREDENTIAL, load_credential
+from spyker.net.certificates import CA
 from spyker.net.channels import channel, read_file, refuse_remote
+from spyker.net.client_identity import ClientIdentity, load_identity
 from spyker.net.client_link import ClientContext, ClientLink, ClientOptions
 from spyker.net.json_log import JsonLog
 from spyker.net.nearest_server import ServerRanking
@@ -118,25 +118,39 @@ def name_all(clients: Sequence[int]) -> str:
 async def join(
     scenario: Scenario,
     clients: Sequence[int],
-    servers: tuple[str, ...],
+    servers: Sequence[str],
     behaviour: ClientOptions,
     *,
-    certs: Path | None = None,
-    ca: Path | None = None,
-    credential: Path | None = None,
-    insecure: bool = False,
+    identities: Mapping[int, Path] | None,
+    numbers: Mapping[str, int] | None = None,
+    names: Mapping[int, str] | None = None,
+    options: Mapping[str, str] | None = None,
     paced: bool = False,
 ) -> bool:
-    """Be some clients of a scenario."""
+    """Be some clients of a scenario until no server wants them any more; return False after Ctrl-C.
+
+    Args:
+        scenario: what is learnt.
+        clients: their numbers.
+        servers: the addresses of servers; the nearest one is used.
+        behaviour: timeouts.
+        identities: a folder with certificate and key for each client; ``None``: plaintext, on this machine alone.
+        numbers: the number of the server at each address, if it is known: no other is greeted there.
+        names: names of the clients; default: ``client-K``.
+        options: local options of the task, which never leave this process.
+        paced: delay trainings to at least ``training.delay-ms``.
+
+    """
     for address in servers:
         check_address(address, "--server")
-    secrets: Mapping[int, str] = {}
+    known: Mapping[int, ClientIdentity] = {}
     verified = None
-    if insecure:
+    if identities is None:
         refuse_remote(servers)
     else:
-        secrets, authority = read_secrets(clients, certs, ca, credential)
-        verified = grpc.ssl_channel_credentials(authority)
+        known = {k: load_identity(identities[k], k) for k in clients}
+        authority = identities[clients[0]] / CA
+        verified = grpc.ssl_channel_credentials(read_file(authority, str(authority)))
     log = JsonLog()
     log.speak_for_all()
     keep_memory()
@@ -155,33 +169,12 @@ async def join(
         layout_digest(task),
         learning_digest(scenario),
         log,
+        numbers or {},
     )
     client = scenario.chosen.client
-    links = [ClientLink(client(k, 0), shared, own.__getitem__, secrets.get(k)) for k, own in connections.items()]
+    links = [ClientLink(client(k, 0), shared, own.__getitem__, known.get(k)) for k, own in connections.items()]
     try:
         return await ClientProcess(links, log).run()
     finally:
         for own in (*connections.values(), probes):
             await own.close()
-
-
-def read_secrets(
-    clients: Sequence[int], certs: Path | None, ca: Path | None, credential: Path | None
-) -> tuple[dict[int, str], bytes]:
-    """The credentials of clients, and the authority by which they know their servers."""
-    if certs is not None:
-        folders = {k: certs / f"client-{k}" for k in clients}
-        authority = ca or folders[clients[0]] / CA
-        secrets = {k: load_credential(folder / CREDENTIAL) for k, folder in folders.items()}
-        return secrets, read_authority(authority, "--certs" if ca is None else "--ca")
-    if ca is None or credential is None:
-        raise UsageError("--certs", "is missing", "Name the folder that spyker certs made, or --ca and --credential")
-    if len(clients) > 1:
-        raise UsageError("--credential", "is for one client", "Give --certs a folder with one client-K for each")
-    return {clients[0]: load_credential(credential)}, read_authority(ca, "--ca")
-
-
-def read_authority(path: Path, what: str) -> bytes:
-    """The authority by which clients know their servers, which must be one, and of this time."""
-    read_authorities(path, what)
-    return read_file(path, what)

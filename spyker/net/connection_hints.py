@@ -5,11 +5,11 @@ from __future__ import annotations
 import grpc
 
 PORT = "--server must name the port for clients (deploy.listen-clients) and not the one for servers"
-PLAINTEXT = "this client speaks plaintext: if the server has certificates, give --certs in place of --insecure"
+PLAINTEXT = "this client speaks plaintext: if the server has certificates, leave out --insecure"
 TLS = "this client speaks TLS: if the server was started with --insecure, so must this client be"
 AUTHORITY = (
     "the server's certificate is not one of this client's authority, or does not name the host that --server gives: "
-    "compare ca.pem on both sides, and the names that spyker certs was given with --host"
+    "compare ca.pem on both sides, and the address that spyker federation create was given"
 )
 
 

@@ -20,7 +20,7 @@ from spyker.node.rejection import Rejection
 from spyker.protocol.codec import Array
 from spyker.vectors import Vector
 
-PROTOCOL = 4  # version of the wire protocol; both sides must use the same
+PROTOCOL = 5  # version of the wire protocol; both sides must use the same
 CHUNK = 1 << 20
 FRAME_LIMIT = CHUNK + (1 << 16)  # of a whole frame; what is no chunk is small
 LARGEST = 1e30  # of a weight; a mix of bounded weights is bounded, while the difference of two float32 may overflow

@@ -21,6 +21,8 @@ from spyker.tasks.layout import layout_digest, layout_of
 from spyker.tasks.registry import resolve
 from spyker.tasks.task import Task
 
+SERVER_FILE = "server.toml"
+
 
 @dataclass(frozen=True, slots=True)
 class DeploymentOptions:
@@ -37,7 +39,7 @@ class DeploymentOptions:
     ca: str = parameter("ca.pem", "file with the certificate of the deployment's certificate authority")
     certificate: str = parameter("cert.pem", "file with this server's certificate")
     key: str = parameter("key.pem", "file with this server's private key")
-    credentials: str = parameter("clients.json", "file with the digests of the clients' credentials")
+    revoked: str = parameter("revoked.json", "file with the revoked certificates of clients; reloaded when it changes")
     state: str = parameter("state", "folder for checkpoints and the server's secret")
     record: str = parameter("record", "folder for the run record")
     record_mb: float = parameter(
@@ -115,7 +117,8 @@ class ServerConfig:
 
 
 def load_config(path: Path) -> ServerConfig:
-    """Read and check a server's configuration."""
+    """Read and check a server's configuration: a TOML file, or a folder with ``server.toml``."""
+    path = path / SERVER_FILE if path.is_dir() else path
     try:
         table: dict[str, Any] = tomllib.loads(path.read_text(encoding="utf-8"))
     except OSError as error:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from spyker.errors import UsageError
 from spyker.net.certificate_check import check_certificate
-from spyker.net.certificates import load_credentials
+from spyker.net.revocations import load_revocations
 from spyker.net.server_config import ServerConfig, check_insecure
 
 
@@ -19,7 +19,7 @@ def check_start(config: ServerConfig, *, insecure: bool) -> None:
 
     Args:
         config: the server's configuration, as it was read.
-        insecure: the server is to speak plaintext: certificates and credentials are not looked at.
+        insecure: the server is to speak plaintext: certificates are not looked at.
 
     Raises:
         UsageError: names the key, what is wrong with it and the remedy.
@@ -33,7 +33,7 @@ def check_start(config: ServerConfig, *, insecure: bool) -> None:
         key = config.path(deploy.key)
         if stat.S_IMODE(key.stat().st_mode) & 0o007:
             raise UsageError("deploy.key", f"{key} can be read by all users", f"Run chmod o= {key}")
-        load_credentials(config.path(deploy.credentials))
+        load_revocations(config.path(deploy.revoked))
     check_writable(config.path(deploy.state), "deploy.state")
     check_writable(config.path(deploy.record), "deploy.record")
     check_free(deploy.listen_clients, "deploy.listen-clients")
