@@ -7,12 +7,14 @@ import gc
 import signal
 import traceback
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import grpc
 import grpc.aio
 
 from spyker.config.scenario import Scenario
+from spyker.config.sections import to_toml
 from spyker.engines.engine import keep_memory
 from spyker.errors import ClientError, DeploymentError
 from spyker.net.buffer_pool import BufferPool
@@ -26,11 +28,14 @@ from spyker.net.server_config import check_address, learning_digest
 from spyker.net.training_thread import TrainingThread
 from spyker.protocol.codec import Sizes
 from spyker.tasks.client_delays import delays
+from spyker.tasks.federated_task import ClientInfo, client_seed
 from spyker.tasks.layout import layout_digest
 from spyker.tasks.registry import task_spec
+from spyker.tasks.task import Task
 
 RECEIVE_MEMORY = 1 << 30  # bytes of buffers that are kept for the next model
 WATCH_SECONDS = 1.0
+FLOWER = "flower"
 
 
 class Connections(dict[str, grpc.aio.Channel]):
@@ -115,6 +120,24 @@ def name_all(clients: Sequence[int]) -> str:
     return f"clients {numbers}" if len(clients) > 1 else f"client {numbers}"
 
 
+def client_task(scenario: Scenario, names: Mapping[int, str], options: Mapping[str, str]) -> Task:
+    """Make the task of some clients, with the data of no others.
+
+    Args:
+        scenario: what is learnt.
+        names: names of the clients by number.
+        options: local options of the task.
+
+    """
+    choice = scenario.task
+    if choice.name == FLOWER and options:  # an app reads its local options from the node config
+        pairs = " ".join(f"{key}={to_toml(value)}" for key, value in options.items())
+        node_config = f"{choice.options.node_config} {pairs}".strip()
+        scenario = replace(scenario, task=replace(choice, options=replace(choice.options, node_config=node_config)))
+    own = {k: ClientInfo(name, k, client_seed(scenario.seed, k), options) for k, name in names.items()}
+    return replace(task_spec(scenario), own=own).make()
+
+
 async def join(
     scenario: Scenario,
     clients: Sequence[int],
@@ -154,7 +177,7 @@ async def join(
     log = JsonLog()
     log.speak_for_all()
     keep_memory()
-    task = task_spec(scenario).make()
+    task = client_task(scenario, {k: (names or {}).get(k, f"client-{k}") for k in clients}, options or {})
     training = TrainingThread(task, delays(scenario) if paced else None)
     gc.freeze()  # what is here stays, and need not be looked through time and again
     parameters = task.initial().size

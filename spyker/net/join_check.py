@@ -20,12 +20,13 @@ from spyker.net.certificates import CA
 from spyker.net.channels import CLIENTS_CONNECT, channel, open_stream, read_file
 from spyker.net.client_folder import ClientFolder
 from spyker.net.client_identity import ClientIdentity, answer_challenge, load_identity
+from spyker.net.client_process import client_task
 from spyker.net.connection_hints import connection_hint
 from spyker.net.frames import PROTOCOL
 from spyker.net.server_config import learning_digest
 from spyker.net.streams import CONNECTION_LOST, read_body, why
 from spyker.tasks.layout import layout_digest
-from spyker.tasks.registry import rate_of, task_spec
+from spyker.tasks.registry import rate_of
 from spyker.tasks.task import Task
 from spyker.vectors import is_finite
 
@@ -140,7 +141,7 @@ def check_join(folder: ClientFolder) -> TrainingReport:
     """Make the task, load the data of a client and train once."""
     began = time.perf_counter()
     try:
-        task = task_spec(folder.scenario).make()
+        task = client_task(folder.scenario, {folder.client.number: folder.client.name}, folder.options)
     except (TaskError, DataError) as error:
         raise UsageError("task", f"cannot be made: {error}", "Fix the data or the task's code") from error
     return try_training(folder, task, began)
