@@ -22,7 +22,7 @@ from spyker.config.kernel_names import TORCH
 from spyker.config.scenario import Training
 from spyker.config.sections import show
 from spyker.errors import UsageError
-from spyker.tasks.kernels import Kernel, find_kernel, refused
+from spyker.tasks.kernels import Kernel, find_kernel, kernel_error
 from spyker.tasks.layout import Layout
 from spyker.tasks.optimizer import OptimizerConfig
 from spyker.tasks.task import ACCURACY, Metric, Task, TrainingResult
@@ -46,7 +46,7 @@ from spyker.vectors import Vector
 __all__ = ["Examples", "ExtraMetric", "LazyDataset", "StreamedDataset", "TorchTask", "accuracy"]
 
 Loss: TypeAlias = Callable[[Any, Any], Tensor]
-EVALUATION_BATCH = 256  # what a processor has in its cache; with 1,024, CIFAR-10 takes 1.7 times as long
+EVALUATION_BATCH = 256  # fits into a processor's cache; with 1,024, CIFAR-10 takes 1.7 times as long
 DEFAULT_BATCH = Training().batch_size
 warnings.filterwarnings("ignore", "The given NumPy array is not writable")  # and we do not write to it
 
@@ -124,11 +124,11 @@ class TorchTask(Task):
         if training.kernel != TORCH:
             make = find_kernel(training.kernel)
             if self.dtype != torch.float32:
-                raise refused(training.kernel, f"the model is in {precision(self.dtype)}", "Write model.float()")
+                raise kernel_error(training.kernel, f"the model is in {precision(self.dtype)}", "Write model.float()")
             first = self.clients[0].open(self.device)
             if not isinstance(first, InMemoryData) or len(first.whole.inputs) != 1 or self.client_tests:
                 problem, remedy = "the data is not one tensor of inputs", "Give TorchTask tensors, or a LazyDataset"
-                raise refused(training.kernel, problem, remedy)
+                raise kernel_error(training.kernel, problem, remedy)
             self.kernel = make(model, first.whole.inputs[0].shape[1:], loss, training)
         self._check(client_tests)
 
@@ -239,8 +239,8 @@ class TorchTask(Task):
         """Train for some epochs, in an order that depends on the seed, the client and the step."""
         metrics = {}
         if self.client_tests:
-            judged = self._judge(self.client_tests[client], weights)
-            metrics = {f"test {name}": value for name, value in judged.items()}
+            scores = self._evaluate_on(self.client_tests[client], weights)
+            metrics = {f"test {name}": value for name, value in scores.items()}
         trainer = Trainer(self, client, weights, rate, step, state)
         if self.kernel is not None:
             return trainer.with_kernel(self.kernel)
@@ -248,10 +248,11 @@ class TorchTask(Task):
         if self.training.report_loss:
             metrics["training loss"] = trainer.loss
         metrics = {name: value for name, value in metrics.items() if math.isfinite(value)}
-        left, seen = trainer.steps.left(), trainer.seen
-        if not metrics and left is None and seen == self.clients[client].count:
+        next_state = trainer.steps.state()
+        seen = None if trainer.seen == self.clients[client].count else trainer.seen
+        if not metrics and next_state is None and seen is None:
             return trained
-        return TrainingResult(trained, None if seen == self.clients[client].count else seen, metrics or None, left)
+        return TrainingResult(trained, seen, metrics or None, next_state)
 
     def explain(self, client: int, weights: Vector, rate: float, step: int, state: Any = None) -> str:
         """Repeat the training to find the first step whose numbers are not finite."""
@@ -271,11 +272,11 @@ class TorchTask(Task):
 
     def evaluate(self, weights: Vector) -> float | dict[str, float]:
         """Return the metric on the test data, or all metrics by name."""
-        found = self._judge(self.test, weights)
+        found = self._evaluate_on(self.test, weights)
         return found if self.also else found[self.metric.name]
 
     @torch.no_grad()
-    def _judge(self, source: DataSource, weights: Vector) -> dict[str, float]:
+    def _evaluate_on(self, source: DataSource, weights: Vector) -> dict[str, float]:
         """Return all metrics of a model on some data."""
         self.load(weights)
         self.model.train(mode=False)
