@@ -169,9 +169,7 @@ def test_options_out_of_range_are_refused() -> None:
 def test_text_is_cut_into_equal_parts() -> None:
     assert contiguous(103, 10) == 10
     assert contiguous(103, 10, each=4) == 10
-    with pytest.raises(
-        UsageError, match=r"11 is not allowed: there are 103 for 10 clients. Give at most 10"
-    ):
+    with pytest.raises(UsageError, match=r"11 is not allowed: there are 103 for 10 clients. Give at most 10"):
         contiguous(103, 10, each=11)
     with pytest.raises(UsageError, match="fewer clients"):
         contiguous(9, 10)
