@@ -7,12 +7,13 @@ import gc
 import signal
 import traceback
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import grpc
 import grpc.aio
 
-from spyker.config.scenario import Scenario
+from spyker.config.scenario import SERVERS, Scenario
 from spyker.engines.engine import keep_memory
 from spyker.errors import ClientError, DeploymentError, UsageError
 from spyker.net.buffer_pool import BufferPool
@@ -26,6 +27,7 @@ from spyker.net.server_config import check_address, learning_digest
 from spyker.net.training_thread import TrainingThread
 from spyker.protocol.codec import Sizes
 from spyker.tasks.client_delays import delays
+from spyker.tasks.federated_task import ClientInfo, ClientRoster
 from spyker.tasks.layout import layout_digest
 from spyker.tasks.registry import task_spec
 
@@ -126,8 +128,9 @@ async def join(
     credential: Path | None = None,
     insecure: bool = False,
     paced: bool = False,
+    own: Mapping[int, ClientInfo] | None = None,
 ) -> bool:
-    """Be some clients of a scenario."""
+    """Be some clients of a scenario. ``own`` describes them to a task whose data stays with its clients."""
     for address in servers:
         check_address(address, "--server")
     secrets: Mapping[int, str] = {}
@@ -140,8 +143,11 @@ async def join(
     log = JsonLog()
     log.speak_for_all()
     keep_memory()
-    task = task_spec(scenario).make()
-    training = TrainingThread(task, delays(scenario) if paced else None)
+    names = scenario.world.client_names or ()
+    unnamed = ClientRoster(scenario.client_count, scenario.seed, names)
+    task = replace(task_spec(scenario), own=own or {k: unnamed.client(k) for k in clients}).make()
+    interval = None if task.evaluated_by == SERVERS else scenario.evaluation.interval
+    training = TrainingThread(task, delays(scenario) if paced else None, interval)
     gc.freeze()  # what is here stays, and need not be looked through time and again
     parameters = task.initial().size
     connections = {k: Connections(behaviour.keepalive, verified) for k in clients}
@@ -161,8 +167,8 @@ async def join(
     try:
         return await ClientProcess(links, log).run()
     finally:
-        for own in (*connections.values(), probes):
-            await own.close()
+        for each in (*connections.values(), probes):
+            await each.close()
 
 
 def read_secrets(

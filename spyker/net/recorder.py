@@ -39,7 +39,8 @@ from spyker.records import (
 from spyker.records.run_warnings import NO_UPDATES, RunWarning, ScoreHistory, score_warnings
 from spyker.records.summary import WAYS, Hit, Totals, server_totals, summarise, synchronised, target_name
 from spyker.tasks.registry import with_task_defaults
-from spyker.tasks.task import EvaluationResult, Metric, Task
+from spyker.tasks.served_model import ModelSpec
+from spyker.tasks.task import EvaluationResult, Metric
 
 SAME = ("algorithm", "task", "metric", "regions", "clients", "seed")
 """What one record is of, whatever else is changed between two lives."""
@@ -112,7 +113,7 @@ class Recorder:
     def __init__(
         self,
         scenario: Scenario,
-        task: Task,
+        model: ModelSpec,
         server: int,
         folder: Path,
         *,
@@ -126,11 +127,11 @@ class Recorder:
 
         ``region`` is that of a server that the scenario does not have.
         """
-        scenario = with_task_defaults(scenario, task)
-        self.scenario, self.task, self.server, self.folder = scenario, task, server, folder
+        scenario = with_task_defaults(scenario, model)
+        self.scenario, self.model, self.server, self.folder = scenario, model, server, folder
         self._log, self._region = log, region
         self._complained = False
-        make_room(folder, scenario, task.metric, server, resume=resume)
+        make_room(folder, scenario, model.metric, server, resume=resume)
         self._record = RecordWriter(folder, dump(scenario), at_once=True, append=resume, server=server, limit=limit)
         self._dropped, self._repeats = dropped, RateLimitedLog(log)
         self._unwritten: FactsDropped | None = None  # facts that the disk would not take
@@ -148,7 +149,7 @@ class Recorder:
         self.last_score: float | None = None
         self.measured: list[MetricEvaluated] = []  # what else the last evaluation measured
         self.reports: dict[int, dict[str, float]] = {}  # what clients reported last
-        self.scores = ScoreHistory(higher_is_better=task.metric.higher_is_better)
+        self.scores = ScoreHistory(higher_is_better=model.metric.higher_is_better)
         self.warned: frozenset[str] = frozenset()  # the kinds of warnings that hold now
         self._given = False  # whether it began from a model that was trained before
         self._updated, self._longest_gap = 0.0, 0.0  # when the last update came, and the longest time between two
@@ -164,7 +165,7 @@ class Recorder:
         self.start = first_fact(self.folder)
         self._introduced = self.start is not None
         if self.start is None:
-            metric = self.task.metric
+            metric = self.model.metric
             self.start = run_started(self.scenario, metric.name, metric.higher_is_better, self.server, unix_time)
             if all(place.id != self.server for place in self.start.servers):
                 self.start.servers.append(ServerPlace(self.server, self._region or "", 0))
@@ -215,7 +216,7 @@ class Recorder:
         fact = evaluated(updates, sum(self.bytes.values()), [score], None, higher_is_better=higher)
         self._write(t, fact)
         others = found.also if isinstance(found, EvaluationResult) else {}
-        up = {metric.name: metric.higher_is_better for metric in self.task.also}
+        up = {metric.name: metric.higher_is_better for metric in self.model.also}
         self.measured = [measured(name, [other], None, higher_is_better=up[name]) for name, other in others.items()]
         for other in self.measured:
             self._write(t, other)

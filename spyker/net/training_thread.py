@@ -11,6 +11,7 @@ from spyker.engines.divergence import explain_divergence
 from spyker.engines.engine import InProcessEngine, TrainJob
 from spyker.errors import TaskError
 from spyker.protocol.messages import Train
+from spyker.tasks.evaluation_schedule import EvaluationSchedule
 from spyker.tasks.task import Task
 from spyker.vectors import is_finite
 
@@ -18,9 +19,12 @@ from spyker.vectors import is_finite
 class TrainingThread:
     """Trains for all clients of a process, one training at a time. More processes use more cores."""
 
-    def __init__(self, task: Task, delays: Sequence[float] | None = None) -> None:
+    def __init__(
+        self, task: Task, delays: Sequence[float] | None = None, evaluation_interval: float | None = None
+    ) -> None:
         """``delays`` say how long the training of each client takes at least, if it is to be paced."""
         self.task, self.delays = task, delays
+        self._schedule = EvaluationSchedule(evaluation_interval)
         self._states: dict[int, bytes | None] = {}  # what clients keep from one training to the next
         self._engine = InProcessEngine(task)
         self._thread = ThreadPoolExecutor(1, "training")
@@ -33,7 +37,8 @@ class TrainingThread:
     async def train(self, client: int, order: Train) -> TrainJob:
         """Train, without stopping the streams of this process. What is cancelled leaves its client as it was."""
         began = time.monotonic()
-        job = TrainJob(client, order.weights, order.rate, order.step, self._states.get(client), order.age)
+        evaluate = self._schedule.due(client, began)
+        job = TrainJob(client, order.weights, order.rate, order.step, self._states.get(client), order.age, evaluate)
         if self.task.trivial:
             self._do(job)
         else:

@@ -24,6 +24,7 @@ from spyker.tasks.data.dataset import Array
 from spyker.tasks.federated_task import CLIENT_OPTIONS, ClientInfo, ClientRoster, FederatedTask
 from spyker.tasks.local_data import LocalClients
 from spyker.tasks.make_federated import make_federated
+from spyker.tasks.served_model import ModelSpec
 from spyker.tasks.task import Task
 from spyker.tasks.task_names import BUILT_IN, NAMES, WHERE, check_name
 
@@ -242,7 +243,7 @@ def check_option(key: str, value: object) -> None:
         ) from None
 
 
-def with_task_defaults(scenario: Scenario, task: Task) -> Scenario:
+def with_task_defaults(scenario: Scenario, task: Task | ModelSpec) -> Scenario:
     """Return the scenario with the task's learning rate and targets where the scenario sets none."""
     evaluation, training = scenario.evaluation, scenario.training
     if evaluation.targets is None:
@@ -250,7 +251,7 @@ def with_task_defaults(scenario: Scenario, task: Task) -> Scenario:
     return replace(scenario, evaluation=evaluation, training=replace(training, rate=rate_of(training, task)))
 
 
-def rate_of(training: Training, task: Task) -> float:
+def rate_of(training: Training, task: Task | ModelSpec) -> float:
     """Return the initial learning rate: the scenario's, the task's, or the default."""
     rate = training.rate or task.rate or Training().rate
     assert rate is not None

@@ -17,14 +17,14 @@ from spyker.net.recorder import Recorder
 from spyker.protocol.facts import ClientReported, UpdateApplied
 from spyker.records import FACTS, Evaluated, MetricEvaluated, RunRecord, line, read
 from spyker.tasks.registry import resolve, task_spec
+from spyker.tasks.served_model import ModelSpec
 from spyker.tasks.task import EvaluationResult, Metric
 
 
 def make_recorder(folder: Path, *, resume: bool = False, said: io.StringIO | None = None) -> Recorder:
     scenario = resolve(from_table(table(evaluation={"interval": 0.25, "targets": [0.5, 0.1]})))
-    return Recorder(
-        scenario, task_spec(scenario).make(), 0, folder, resume=resume, log=JsonLog(said or io.StringIO(), server=0)
-    )
+    model = ModelSpec.of(task_spec(scenario).make())
+    return Recorder(scenario, model, 0, folder, resume=resume, log=JsonLog(said or io.StringIO(), server=0))
 
 
 def applied(version: int) -> UpdateApplied:
