@@ -1,4 +1,4 @@
-"""Where the clients of a process train."""
+"""Training for the clients of a process."""
 
 from __future__ import annotations
 
@@ -22,20 +22,27 @@ class TrainingThread:
     def __init__(
         self, task: Task, delays: Sequence[float] | None = None, evaluation_interval: float | None = None
     ) -> None:
-        """``delays`` say how long the training of each client takes at least, if it is to be paced."""
+        """Create the thread.
+
+        Args:
+            task: the task of the clients.
+            delays: minimum durations of the clients' trainings in seconds.
+            evaluation_interval: each client evaluates the received model once in this many seconds; ``None``: never.
+
+        """
         self.task, self.delays = task, delays
         self._schedule = EvaluationSchedule(evaluation_interval)
-        self._states: dict[int, bytes | None] = {}  # what clients keep from one training to the next
+        self._states: dict[int, bytes | None] = {}  # client states between trainings
         self._engine = InProcessEngine(task)
         self._thread = ThreadPoolExecutor(1, "training")
 
     @property
     def at_once(self) -> bool:
-        """Whether a training is over before anybody could wait for it."""
+        """Whether training takes no noticeable time, so that no thread is needed."""
         return self.task.trivial and self.delays is None
 
     async def train(self, client: int, order: Train) -> TrainJob:
-        """Train, without stopping the streams of this process. What is cancelled leaves its client as it was."""
+        """Train without blocking the event loop. If the call is cancelled, the client's state does not change."""
         began = time.monotonic()
         evaluate = self._schedule.due(client, began)
         job = TrainJob(client, order.weights, order.rate, order.step, self._states.get(client), order.age, evaluate)
@@ -50,6 +57,6 @@ class TrainingThread:
         return job
 
     def _do(self, job: TrainJob) -> None:
-        """Train, and say what happened if no server would take the result."""
+        """Train; raise a ``TaskError`` that explains the divergence if the result is not finite."""
         if not is_finite(self._engine.trained(job)):
-            raise TaskError(f"numbers ceased to be finite {explain_divergence(job, self.task)}")
+            raise TaskError(f"the weights are not finite {explain_divergence(job, self.task)}")

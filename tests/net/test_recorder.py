@@ -67,7 +67,7 @@ def test_a_restart_costs_no_more_after_a_long_life(tmp_path: Path) -> None:
 def test_evaluations_leave_what_the_summary_needs_and_no_more(tmp_path: Path) -> None:
     recorder = make_recorder(tmp_path / "record")
     recorder.begin(1.0)
-    higher = recorder.task.metric.higher_is_better
+    higher = recorder.model.metric.higher_is_better
     for t, score in ((1.0, 0.3), (2.0, 0.05), (3.0, 0.7)):
         recorder.evaluated(t, int(10 * t), score)
     size = len(json.dumps(recorder.numbers()))
