@@ -34,6 +34,7 @@ PAPER_LATENCY: dict[str, dict[str, float]] = {
 }
 CLIENTS_PER_REGION = 25
 CONTINUE, STOP = "continue", "stop"
+SERVERS, CLIENTS, BOTH = "servers", "clients", "both"
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +65,9 @@ class Geography:
 
     regions: tuple[str, ...] = parameter(tuple(PAPER_LATENCY), "names of the regions")
     clients: tuple[int, ...] | None = parameter(None, "number of clients in each region", at_least=1)
+    client_names: tuple[str, ...] | None = parameter(
+        None, "names of the clients, in the order of their numbers; unset: client-0, client-1, …"
+    )
     latency_ms: tuple[tuple[float, ...], ...] | None = parameter(
         None, "matrix of one-way latencies between regions in ms, rows = from; diagonal: within a region", at_least=0
     )
@@ -150,6 +154,15 @@ class Evaluation:
     """Evaluation of the servers' models, which takes no virtual time: the keys of ``[evaluation]``."""
 
     interval: float = parameter(1.0, "virtual seconds between evaluations", above=0)
+    by: str | None = parameter(
+        None,
+        "who evaluates: servers, with central test data; clients, each with its own test data; or both; unset: those "
+        "that have test data, and clients with a held-out part of their data if nobody has",
+        choices=(SERVERS, CLIENTS, BOTH),
+    )
+    holdout: float = parameter(
+        0.2, "evaluation by clients: part of its data that a client without test data holds out", above=0, at_most=0.9
+    )
     targets: tuple[float, ...] | None = parameter(
         None, "report when the servers' mean score first reaches these; unset: the defaults of the task's metric"
     )

@@ -13,7 +13,7 @@ from collections import deque
 from collections.abc import Iterable, Sequence
 from typing import Generic, NamedTuple, TypeVar
 
-from spyker.engines.engine import Engine, EvaluateJob, Job, TrainJob
+from spyker.engines.engine import Engine, EvaluateJob, Job, SizeJob, TrainJob
 from spyker.errors import ClientTrainingError, TaskError, WorkerCrashedError
 from spyker.vectors import Vector
 
@@ -112,6 +112,12 @@ class PoolEngine(Engine, Generic[W]):
 
     def score(self, job: EvaluateJob) -> float:
         """Wait for an evaluation."""
+        while job.result is None:
+            self._step(wait=True)
+        return job.result
+
+    def size(self, job: SizeJob) -> int:
+        """Wait for a count."""
         while job.result is None:
             self._step(wait=True)
         return job.result

@@ -21,7 +21,7 @@ import ray
 from ray.exceptions import RayError, RayTaskError
 
 from spyker.config.sections import show
-from spyker.engines.engine import Job, TrainJob, keep_memory, single_threaded
+from spyker.engines.engine import Job, SizeJob, TrainJob, keep_memory, single_threaded
 from spyker.engines.pool import PoolEngine, Worker, WorkerLostError
 from spyker.errors import ClientTrainingError, TaskError, UsageError
 from spyker.tasks.checked_task import CheckedTask
@@ -46,10 +46,21 @@ class TrainingActor:
         single_threaded()
 
     def train(
-        self, client: int, weights: Vector, rate: float, step: int, state: bytes | None, age: float
+        self,
+        client: int,
+        weights: Vector,
+        rate: float,
+        step: int,
+        state: bytes | None,
+        age: float,
+        evaluate: bool,
     ) -> Vector | TrainingResult:
         """Train."""
-        return self.task.train(client, weights, rate, step, state, age)
+        return self.task.train(client, weights, rate, step, state, age, evaluate=evaluate)
+
+    def size(self, client: int) -> int:
+        """Count the data points of a client."""
+        return self.task.size(client)
 
     def evaluate(self, weights: Vector, states: Mapping[int, bytes] | None) -> float | EvaluationResult:
         """Evaluate."""
@@ -95,9 +106,12 @@ class RayWorker(Worker):
 
     def give(self, job: Job) -> None:
         """Send the actor a job."""
+        if isinstance(job, SizeJob):
+            self.answers.append(self.actor.size.remote(job.client))
+            return
         weights = self._store.put(job.weights)
         if isinstance(job, TrainJob):
-            arguments = (job.client, weights, job.rate, job.step, job.state, job.age)
+            arguments = (job.client, weights, job.rate, job.step, job.state, job.age, job.evaluate)
             self.answers.append(self.actor.train.remote(*arguments))
         else:
             self.answers.append(self.actor.evaluate.remote(weights, job.states))
@@ -119,7 +133,9 @@ class RayWorker(Worker):
             self.ready = True
             return
         job = self.next_job()
-        if not isinstance(job, TrainJob):
+        if isinstance(job, SizeJob):
+            job.result = answer
+        elif not isinstance(job, TrainJob):
             job.finish(answer)
         elif isinstance(answer, TrainingResult):
             job.finish(replace(answer, weights=np.array(answer.weights)))

@@ -285,7 +285,7 @@ class ClientLink:
         try:
             job = await self.shared.training.train(self.id, held.order)
             assert job.result is not None
-            self.pending.trained(held, job.result, job.examples, job.metrics)
+            self.pending.trained(held, job.result, job.examples, job.metrics, job.reported_evaluation)
         except Exception as error:
             self._fail(error)
 

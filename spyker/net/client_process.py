@@ -7,12 +7,13 @@ import gc
 import signal
 import traceback
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import grpc
 import grpc.aio
 
-from spyker.config.scenario import Scenario
+from spyker.config.scenario import SERVERS, Scenario
 from spyker.engines.engine import keep_memory
 from spyker.errors import ClientError, DeploymentError, UsageError
 from spyker.net.buffer_pool import BufferPool
@@ -26,6 +27,7 @@ from spyker.net.server_config import check_address, learning_digest
 from spyker.net.training_thread import TrainingThread
 from spyker.protocol.codec import Sizes
 from spyker.tasks.client_delays import delays
+from spyker.tasks.federated_task import ClientInfo, ClientRoster
 from spyker.tasks.layout import layout_digest
 from spyker.tasks.registry import task_spec
 
@@ -134,6 +136,7 @@ async def join(
     credential: Path | None = None,
     insecure: bool = False,
     paced: bool = False,
+    own: Mapping[int, ClientInfo] | None = None,
 ) -> bool:
     """Run clients of a scenario.
 
@@ -147,6 +150,7 @@ async def join(
         credential: credential of a single client, in place of ``certs``.
         insecure: use plaintext, without credentials.
         paced: slow training down to the scenario's delays.
+        own: descriptions of the clients for a task whose data stays with its clients.
 
     Returns:
         False if the process was interrupted with Ctrl-C.
@@ -164,8 +168,11 @@ async def join(
     log = JsonLog()
     log.capture_all()
     keep_memory()
-    task = task_spec(scenario).make()
-    training = TrainingThread(task, delays(scenario) if paced else None)
+    names = scenario.world.client_names or ()
+    unnamed = ClientRoster(scenario.client_count, scenario.seed, names)
+    task = replace(task_spec(scenario), own=own or {k: unnamed.client(k) for k in clients}).make()
+    interval = None if task.evaluated_by == SERVERS else scenario.evaluation.interval
+    training = TrainingThread(task, delays(scenario) if paced else None, interval)
     gc.freeze()  # exclude long-lived objects from garbage collections
     parameters = task.initial().size
     connections = {k: Connections(behaviour.keepalive, verified) for k in clients}
@@ -185,8 +192,8 @@ async def join(
     try:
         return await ClientProcess(links, log).run()
     finally:
-        for own in (*connections.values(), probes):
-            await own.close()
+        for each in (*connections.values(), probes):
+            await each.close()
 
 
 def read_secrets(

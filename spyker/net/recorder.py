@@ -39,7 +39,8 @@ from spyker.records import (
 from spyker.records.run_warnings import NO_UPDATES, RunWarning, ScoreHistory, score_warnings
 from spyker.records.summary import WAYS, Hit, Totals, server_totals, summarise, synchronised, target_name
 from spyker.tasks.registry import with_task_defaults
-from spyker.tasks.task import EvaluationResult, Metric, Task
+from spyker.tasks.served_model import ModelSpec
+from spyker.tasks.task import EvaluationResult, Metric
 
 SAME = ("algorithm", "task", "metric", "regions", "clients", "seed")
 """Properties of a run that must not change between incarnations."""
@@ -115,7 +116,7 @@ class Recorder:
     def __init__(
         self,
         scenario: Scenario,
-        task: Task,
+        model: ModelSpec,
         server: int,
         folder: Path,
         *,
@@ -129,7 +130,7 @@ class Recorder:
 
         Args:
             scenario: the resolved scenario.
-            task: the scenario's task.
+            model: specification of the model.
             server: number of the server.
             folder: folder of the record.
             resume: whether to continue an existing record.
@@ -139,11 +140,11 @@ class Recorder:
             region: region of a server that is not in the scenario.
 
         """
-        scenario = with_task_defaults(scenario, task)
-        self.scenario, self.task, self.server, self.folder = scenario, task, server, folder
+        scenario = with_task_defaults(scenario, model)
+        self.scenario, self.model, self.server, self.folder = scenario, model, server, folder
         self._log, self._region = log, region
         self._logged_not_finite = False
-        prepare_folder(folder, scenario, task.metric, server, resume=resume)
+        prepare_folder(folder, scenario, model.metric, server, resume=resume)
         self._record = RecordWriter(folder, dump(scenario), at_once=True, append=resume, server=server, limit=limit)
         self._dropped, self._limited_log = dropped, RateLimitedLog(log)
         self._unwritten: FactsDropped | None = None  # facts that could not be written
@@ -161,7 +162,7 @@ class Recorder:
         self.last_score: float | None = None
         self.measured: list[MetricEvaluated] = []  # further metrics of the last evaluation
         self.reports: dict[int, dict[str, float]] = {}  # the clients' last reports
-        self.scores = ScoreHistory(higher_is_better=task.metric.higher_is_better)
+        self.scores = ScoreHistory(higher_is_better=model.metric.higher_is_better)
         self.warned: frozenset[str] = frozenset()  # kinds of active warnings
         self._given = False  # whether the run started from a trained model
         self._updated, self._longest_gap = 0.0, 0.0  # time of the last update; longest time between two updates
@@ -177,7 +178,7 @@ class Recorder:
         self.start = first_fact(self.folder)
         self._has_first = self.start is not None
         if self.start is None:
-            metric = self.task.metric
+            metric = self.model.metric
             self.start = run_started(self.scenario, metric.name, metric.higher_is_better, self.server, unix_time)
             if all(place.id != self.server for place in self.start.servers):
                 self.start.servers.append(ServerPlace(self.server, self._region or "", 0))
@@ -229,7 +230,7 @@ class Recorder:
         fact = evaluated(updates, sum(self.bytes.values()), [score], None, higher_is_better=higher)
         self._write(t, fact)
         others = found.also if isinstance(found, EvaluationResult) else {}
-        up = {metric.name: metric.higher_is_better for metric in self.task.also}
+        up = {metric.name: metric.higher_is_better for metric in self.model.also}
         self.measured = [measured(name, [other], None, higher_is_better=up[name]) for name, other in others.items()]
         for other in self.measured:
             self._write(t, other)

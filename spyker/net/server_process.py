@@ -19,7 +19,7 @@ import grpc
 import grpc.aio
 import numpy as np
 
-from spyker.config.scenario import dump
+from spyker.config.scenario import CLIENTS, dump
 from spyker.engines.engine import keep_memory, share_memory, single_threaded
 from spyker.errors import DeploymentError, FencedError, UsageError
 from spyker.net import spyker_pb2 as pb
@@ -64,9 +64,11 @@ from spyker.protocol.messages import PeerMessage
 from spyker.protocol.server import Server, Setup
 from spyker.tasks.checked_task import CheckedTask
 from spyker.tasks.initial_model import InitialModelFile
-from spyker.tasks.layout import layout_digest, layout_of
+from spyker.tasks.layout import layout_digest
 from spyker.tasks.registry import rate_of, task_spec
-from spyker.vectors import Vector
+from spyker.tasks.served_model import ServedModel, read_served_model
+from spyker.tasks.task import Task
+from spyker.vectors import Vector, mix
 from spyker.version import __version__
 
 RECORDS_UMASK = 0o027  # records are readable for the owner's group; the state folder is private
@@ -115,6 +117,27 @@ def serve(
             resume = join = True
 
 
+def load_model(config: ServerConfig) -> tuple[Task | None, ServedModel]:
+    """Return the initial model of a server and, if the server evaluates or has no model file, its task.
+
+    Raises:
+        UsageError: the model file cannot be used, or it is not of the task.
+
+    """
+    deploy, scenario = config.deploy, config.scenario
+    if deploy.model is None:
+        task = task_spec(scenario).make()
+        return task, ServedModel.of(task)
+    served = read_served_model(config.path(deploy.model))
+    if scenario.evaluation.by in (None, CLIENTS):
+        return None, served
+    task = task_spec(scenario).make()
+    if layout_digest(task) != served.spec.digest:
+        problem = f"{deploy.model} is not a model of the task {scenario.task.name}"
+        raise UsageError("deploy.model", problem, "Give the model that was written for this task")
+    return task, served
+
+
 class ServerProcess:
     """Ports, links, evaluation and signals around a node."""
 
@@ -142,12 +165,14 @@ class ServerProcess:
         self._nothing_saved = resume and self.checkpoint is None and not self._new
         keep_memory()
         share_memory()
-        self.task = task_spec(scenario).make()
-        self.initial_model = None if initial_model is None else initial_model.fit(layout_of(self.task))
+        self.task, served = load_model(config)
+        self.spec = served.spec
+        self.initial_model = None if initial_model is None else initial_model.fit(self.spec.layout)
+        self._weights = served.weights if self.initial_model is None else self.initial_model.weights
         single_threaded()
         gc.freeze()  # exclude long-lived objects from garbage collections
         self.metrics = Metrics(deploy.server, scenario.algorithm)
-        for note in self.task.notes:
+        for note in self.task.notes if self.task is not None else ():
             self.log.info("task", note=note)
         self.recorder = self._begin_record(resume=resume or self._new)
         try:
@@ -158,6 +183,8 @@ class ServerProcess:
                 f"{self.checkpoints.folder} cannot be written ({error.strerror})",
                 "Free space there, or give another folder",
             ) from None
+        central = self.task is not None and self.task.evaluated_by != CLIENTS
+        self.evaluation = CheckedTask(self.task) if central and self.task is not None else None
         self._evaluation_thread = ThreadPoolExecutor(1, "evaluation")
         self._tasks: list[asyncio.Task[None]] = []
         self._stop: asyncio.Event
@@ -167,7 +194,7 @@ class ServerProcess:
         try:
             return Recorder(
                 self.config.scenario,
-                self.task,
+                self.spec,
                 deploy.server,
                 folder,
                 resume=resume,
@@ -258,7 +285,9 @@ class ServerProcess:
         """Make the node and its driver."""
         config, scenario, deploy = self.config, self.config.scenario, self.config.deploy
         clock = NodeClock(time.monotonic())
-        initial: list[Vector] = [self.task.initial() if self.initial_model is None else self.initial_model.weights]
+        initial: list[Vector] = [self._weights]
+        del self._weights  # the list has the only reference: the model may be large
+        rate = rate_of(scenario.training, self.spec)
         parameters, memory = initial[0].size, int(deploy.receive_memory_mb * 1e6)
         self.sizes = Sizes(parameters, len(self.places.learners))
         models = BufferPool(parameters, memory)  # for the results of mixes
@@ -267,21 +296,21 @@ class ServerProcess:
             setup = Setup(
                 len(self.places.learners),
                 scenario.client_count,
-                initial.pop(),  # the only reference: it may be large
-                rate_of(scenario.training, self.task),
+                initial.pop(),
+                rate,
                 scenario.parameters,
                 scenario.seed,
-                self.task.mix,
+                mix,
                 lambda vector: models.vector() if vector.size == parameters else np.empty_like(vector),
                 clock.handling,
                 scenario.robust.on(deployed=True),
-                self.task.buffers,
+                self.spec.buffers,
             )
             return scenario.chosen.build(deploy.server, setup, roster)
 
         options = NodeOptions(
             clients=None if self.learns else 0,
-            layout=layout_digest(self.task),
+            layout=self.spec.digest,
             learning=learning_digest(scenario),
             deployment=deployment_digest(scenario),
             lineage=self.identity.lineage,
@@ -305,12 +334,12 @@ class ServerProcess:
             renew_token_after=deploy.renew_token_after,
             remove_after=deploy.remove_after,
         )
-        event_log = self._begin_event_log(membership, options, clock(), initial[0])
+        event_log = self._begin_event_log(membership, options, clock(), initial[0], rate)
         return Driver(
             Node(deploy.server, build, task_tokens, options, membership=membership.make(clock), clock=clock),
             parameters=parameters,
             buffers=BufferPool(parameters, memory),
-            layout=layout_numbers(self.task),
+            layout=layout_numbers(self.spec),
             identity=self.identity.numbers,
             checkpoints=self.checkpoints,
             recorder=self.recorder,
@@ -320,7 +349,7 @@ class ServerProcess:
         )
 
     def _begin_event_log(
-        self, membership: MembershipOptions, options: NodeOptions, started_at: float, weights: Vector
+        self, membership: MembershipOptions, options: NodeOptions, started_at: float, weights: Vector, rate: float
     ) -> EventLog | None:
         """Begin the event log with the configuration and the state from which this process starts."""
         deploy, checkpoint = self.config.deploy, self.checkpoint
@@ -335,6 +364,8 @@ class ServerProcess:
             secret=bytes.fromhex(self.identity.secret),
             started_at=started_at,
             weights=LoggedArray.of(weights),
+            rate=rate,
+            buffers=self.spec.buffers,
             numbers=None if checkpoint is None else json.dumps(checkpoint.numbers).encode(),
             vectors={} if checkpoint is None else {n: LoggedArray.of(v) for n, v in checkpoint.vectors.items()},
         )
@@ -466,7 +497,7 @@ class ServerProcess:
         """Evaluate the model at a fixed interval; skip an evaluation while another one runs."""
         interval = self.config.scenario.evaluation.interval
         await self.driver.started.wait()
-        if not self.learns:
+        if not self.learns or self.evaluation is None:
             return  # the cloud is not evaluated
         while True:
             await self.evaluate()
@@ -477,8 +508,9 @@ class ServerProcess:
         """Evaluate the present model, in a thread."""
         weights = await self.driver.snapshot()
         t, updates = self.recorder.now, self.recorder.updates
+        assert self.evaluation is not None
         score = await asyncio.get_running_loop().run_in_executor(
-            self._evaluation_thread, CheckedTask(self.task).evaluate, weights
+            self._evaluation_thread, self.evaluation.evaluate, weights
         )
         self.metrics.fact(self.recorder.evaluated(t, updates, score))
         self.metrics.learning(self.recorder.warned)
@@ -513,7 +545,7 @@ class ServerProcess:
         self.health.serving = False
         if node.server is not None:
             await self._settle()  # before the evaluation, which may fail
-            if finished and self.learns and not driver.failed.done():
+            if finished and self.learns and self.evaluation is not None and not driver.failed.done():
                 try:
                     await self.evaluate()
                 except Exception as error:

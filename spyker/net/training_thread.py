@@ -11,6 +11,7 @@ from spyker.engines.divergence import explain_divergence
 from spyker.engines.engine import InProcessEngine, TrainJob
 from spyker.errors import TaskError
 from spyker.protocol.messages import Train
+from spyker.tasks.evaluation_schedule import EvaluationSchedule
 from spyker.tasks.task import Task
 from spyker.vectors import is_finite
 
@@ -18,9 +19,19 @@ from spyker.vectors import is_finite
 class TrainingThread:
     """Trains for all clients of a process, one training at a time. More processes use more cores."""
 
-    def __init__(self, task: Task, delays: Sequence[float] | None = None) -> None:
-        """Create the thread; ``delays`` are minimum durations of the clients' trainings in seconds."""
+    def __init__(
+        self, task: Task, delays: Sequence[float] | None = None, evaluation_interval: float | None = None
+    ) -> None:
+        """Create the thread.
+
+        Args:
+            task: the task of the clients.
+            delays: minimum durations of the clients' trainings in seconds.
+            evaluation_interval: each client evaluates the received model once in this many seconds; ``None``: never.
+
+        """
         self.task, self.delays = task, delays
+        self._schedule = EvaluationSchedule(evaluation_interval)
         self._states: dict[int, bytes | None] = {}  # client states between trainings
         self._engine = InProcessEngine(task)
         self._thread = ThreadPoolExecutor(1, "training")
@@ -33,7 +44,8 @@ class TrainingThread:
     async def train(self, client: int, order: Train) -> TrainJob:
         """Train without blocking the event loop. If the call is cancelled, the client's state does not change."""
         began = time.monotonic()
-        job = TrainJob(client, order.weights, order.rate, order.step, self._states.get(client), order.age)
+        evaluate = self._schedule.due(client, began)
+        job = TrainJob(client, order.weights, order.rate, order.step, self._states.get(client), order.age, evaluate)
         if self.task.trivial:
             self._do(job)
         else:

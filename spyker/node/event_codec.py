@@ -94,6 +94,10 @@ class LogHeader(msgspec.Struct, frozen=True):
     """Time on the process's clock at which the node was made."""
     weights: LoggedArray
     """The initial model."""
+    rate: float
+    """The initial learning rate."""
+    buffers: int
+    """Number of buffers at the end of the model."""
     numbers: bytes | None = None
     """Numbers of the checkpoint from which the process started, as JSON."""
     vectors: dict[str, LoggedArray] = {}

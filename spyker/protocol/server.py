@@ -13,7 +13,14 @@ import numpy as np
 from spyker.placement import Topology, following
 from spyker.protocol.client import Client
 from spyker.protocol.codec import Sizes
-from spyker.protocol.facts import ClientQuarantined, ClientReported, Fact, UpdateClipped, UpdateRejected
+from spyker.protocol.facts import (
+    ClientEvaluated,
+    ClientQuarantined,
+    ClientReported,
+    Fact,
+    UpdateClipped,
+    UpdateRejected,
+)
 from spyker.protocol.messages import (
     Action,
     BootstrapState,
@@ -77,6 +84,7 @@ class NoParameters:
 
 
 EPOCH_BITS = 32
+EXAMPLES, MOST_EXAMPLES = "examples", 1 << 53  # of a client's evaluation
 QUARANTINE = "quarantine:"  # prefix of the timer that ends a quarantine; the client's number follows
 
 
@@ -214,10 +222,19 @@ class Server(ABC):
             self._filter(sender, message)
         else:
             self.receive(sender, message)
-        if type(message) is Update and message.metrics is not None:
-            report = ClientReported(self.id, sender, message.version, message.examples, dict(message.metrics))
-            self.record(report)
+        if type(message) is Update:
+            if message.metrics is not None:
+                report = ClientReported(self.id, sender, message.version, message.examples, dict(message.metrics))
+                self.record(report)
+            if message.evaluation is not None:
+                self._record_evaluation(sender, dict(message.evaluation))
         return self._taken()
+
+    def _record_evaluation(self, client: int, scores: dict[str, float]) -> None:
+        """Record a client's evaluation, unless the number of examples is missing or is no count."""
+        examples = scores.pop(EXAMPLES, 0.0)
+        if scores and 1 <= examples < MOST_EXAMPLES:
+            self.record(ClientEvaluated(self.id, client, int(examples), scores))
 
     def expire(self, timer: str) -> list[Action]:
         """Process the expiry of a timer and return the actions."""

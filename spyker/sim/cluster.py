@@ -521,7 +521,7 @@ class ClusterSimulation(Simulation):
             arrival = self.links.up(self.clock.now, k, held.place, self._size(Leave()))
             self.clock.at(arrival, self._depart, k, None)
             return
-        self.holdings[k].trained(held, weights, job.examples, job.metrics)
+        self.holdings[k].trained(held, weights, job.examples, job.metrics, job.reported_evaluation)
         self._offer(k)
 
     def _depart(self, k: int, _b: None) -> None:

@@ -15,7 +15,7 @@ import cloudpickle
 import numpy as np
 
 from spyker.errors import ClientTrainingError, TaskError, UsageError
-from spyker.tasks.task import EvaluationResult, Task, TrainingResult
+from spyker.tasks.task import ClientEvaluation, EvaluationResult, Task, TrainingResult
 from spyker.vectors import Vector
 
 FLOAT32 = np.dtype(np.float32)
@@ -35,9 +35,21 @@ class CheckedTask:
         self._stateful, self._takes_age = "state" in parameters, "age" in parameters
 
     def train(
-        self, client: int, weights: Vector, rate: float, step: int, state: bytes | None = None, age: float = 0.0
+        self,
+        client: int,
+        weights: Vector,
+        rate: float,
+        step: int,
+        state: bytes | None = None,
+        age: float = 0.0,
+        *,
+        evaluate: bool = False,
     ) -> Vector | TrainingResult:
-        """Train a model. The result is a :class:`TrainingResult`, with pickled state, unless it is only weights."""
+        """Train a model. The result is a :class:`TrainingResult`, with pickled state, unless it is only weights.
+
+        With ``evaluate``, the client first evaluates the received model on its own test data.
+        """
+        evaluation = self._evaluate_client(client, weights, state) if evaluate else None
         try:
             optional: dict[str, Any] = {"age": age} if self._takes_age else {}
             if self._stateful:
@@ -53,7 +65,37 @@ class CheckedTask:
                 describe(trained),
                 f"Return a NumPy array of {weights.size} float32, or TrainingResult(weights=…) with such weights",
             )
-        return self._checked(client, answer) if extended else trained
+        if extended:
+            checked = self._checked(client, answer)
+            return checked if evaluation is None else replace(checked, evaluation=evaluation)
+        return trained if evaluation is None else TrainingResult(trained, evaluation=evaluation)
+
+    def _evaluate_client(self, client: int, weights: Vector, state: bytes | None) -> ClientEvaluation | None:
+        try:
+            known = None if state is None or not self._stateful else pickle.loads(state)  # pickled below, in this run
+            found = self.task.evaluate_client(client, weights, known)
+        except Exception as error:
+            self._fail_training(f"evaluating a model on the test data of client {client}", error)
+        if found is None:
+            return None
+        scores = {str(name): float(value) for name, value in found.scores.items()}
+        if self.task.metric.name not in scores or not all(map(math.isfinite, scores.values())) or found.examples < 1:
+            self._refuse(
+                client, f"the evaluation {found!r:.80}", f"Give finite numbers, among them {self.task.metric.name}"
+            )
+        return ClientEvaluation(int(found.examples), scores)
+
+    def size(self, client: int) -> int:
+        """Return the number of data points of a client."""
+        try:
+            size = self.task.size(client)
+        except UsageError as error:
+            raise TaskError(str(error)) from error
+        except Exception as error:
+            self._fail(f"counting the data of client {client}", error)
+        if isinstance(size, bool) or not isinstance(size, Integral) or size < 1:
+            raise TaskError(f"task {self.name}: client {client} has {size!r} examples. Give it some, or leave it out")
+        return int(size)
 
     def evaluate(self, weights: Vector, states: Mapping[int, bytes] | None = None) -> float | EvaluationResult:
         """Evaluate a model. The result is an :class:`EvaluationResult` if the task has several metrics."""

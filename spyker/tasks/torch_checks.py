@@ -6,19 +6,22 @@ state of random generators. Errors that only training reveals are reported there
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
+from spyker.config.scenario import Training
 from spyker.errors import UsageError
 from spyker.tasks.torch_data import Batch, DataLoaderData, DataProblemError, DataSource, InMemoryData, shape
 
 TWO = "the model has BatchNorm layers that train on at least two examples at a time"
-TRIAL = 2  # examples; with one, a sum over examples could not be told from one number per example
+DEFAULT_BATCH = Training().batch_size
+TRIAL = 2  # examples: with one alone, a sum over examples looks like one per example
 
 
 def data_error(dataset: str, problem: str, remedy: str) -> UsageError:
@@ -55,19 +58,28 @@ def check_alike(clients: Sequence[DataSource]) -> None:
                 )
 
 
-def check_classes(clients: Sequence[DataSource], classes: int) -> None:
+def check_classes(source: DataSource, classes: int, owner: str) -> None:
     """Check that in-memory labels are within the model's classes."""
-    for k, each in enumerate(clients):
-        targets = each.whole.targets if isinstance(each, InMemoryData) else None
-        if isinstance(targets, Tensor) and targets.dtype == torch.int64 and targets.numel():
-            low, high = int(targets.min()), int(targets.max())
-            if (low < 0 and low != -100) or high >= classes:  # cross-entropy ignores -100
-                wrong = high if high >= classes else low
-                raise data_error(
-                    f"client {k}",
-                    f"has a target {wrong}, and the model {classes} outputs, for the classes 0 to {classes - 1}",
-                    "Give the model as many outputs as there are classes, and count those from 0",
-                )
+    targets = source.whole.targets if isinstance(source, InMemoryData) else None
+    if isinstance(targets, Tensor) and targets.dtype == torch.int64 and targets.numel():
+        low, high = int(targets.min()), int(targets.max())
+        if (low < 0 and low != -100) or high >= classes:  # -100 is what cross-entropy leaves out
+            wrong = high if high >= classes else low
+            raise data_error(
+                owner,
+                f"has a target {wrong}, and the model {classes} outputs, for the classes 0 to {classes - 1}",
+                "Give the model as many outputs as there are classes, and count those from 0",
+            )
+
+
+def check_batches(source: DataSource, size: int, owner: str) -> None:
+    """Check that ``training.batch-size`` does not contradict a DataLoader."""
+    if isinstance(source, DataLoaderData) and size not in (DEFAULT_BATCH, source.loader.batch_size):
+        raise UsageError(
+            "training.batch-size",
+            f"is {size}, and {owner} has a DataLoader with batches of {source.loader.batch_size}",
+            "Leave it out, or give TorchTask the dataset instead of the DataLoader",
+        )
 
 
 def first_batch(source: DataSource, device: torch.device, dataset: str) -> Batch:
@@ -159,43 +171,58 @@ def scores_of(score: Callable[[Any, Any], Any], name: str, outputs: Any, batch: 
     return found
 
 
-@torch.no_grad()
-def try_out(
-    model: nn.Module,
-    clients: Sequence[DataSource],
-    test: DataSource,
-    loss: Callable[[Any, Any], Any],
-    scores: Sequence[tuple[str, Callable[[Any, Any], Any]]],
-    device: torch.device,
-) -> Batch:
-    """Evaluate a few examples, and return those of the first client."""
+@contextlib.contextmanager
+def trial(model: nn.Module) -> Iterator[None]:
+    """Switch the model to evaluation mode, and restore it and the random generators afterwards."""
     mode = model.training
-    with torch.random.fork_rng(devices=[]):
+    with torch.random.fork_rng(devices=[]), torch.no_grad():
         model.train(mode=False)
         try:
-            batch = first_batch(clients[0], device, "client 0")
-            outputs = outputs_of(model, batch, "client 0")
-            logits = logits_for(loss, outputs)
-            if loss is nn.functional.cross_entropy and isinstance(logits, Tensor) and logits.dim() > 1:
-                check_classes(clients, logits.shape[1])
-            loss_of(loss, outputs, batch, "client 0")
-            test_batch = first_batch(test, device, "the test data")
-            test_outputs = outputs_of(model, test_batch, "the test data")
-            for name, score in scores:
-                try:
-                    scores_of(score, name, test_outputs, test_batch)
-                except UsageError:
-                    raise
-                except Exception as error:
-                    given = f"outputs {shape(test_outputs)} and targets {shape(test_batch.targets)}"
-                    raise data_error(
-                        "the test data",
-                        f"the score of {name} does not take {given} ({first_line(error)})",
-                        "Fix score=…",
-                    ) from error
+            yield
         finally:
             model.train(mode=mode)
+
+
+def try_out(
+    model: nn.Module,
+    train: DataSource,
+    loss: Callable[[Any, Any], Any],
+    device: torch.device,
+    owner: str,
+    labelled: Sequence[DataSource],
+) -> Batch:
+    """Compute the loss of a few examples, and return these. The labels of ``labelled`` must be the model's classes."""
+    with trial(model):
+        batch = first_batch(train, device, owner)
+        outputs = outputs_of(model, batch, owner)
+        logits = logits_for(loss, outputs)
+        if loss is nn.functional.cross_entropy and isinstance(logits, Tensor) and logits.dim() > 1:
+            for k, each in enumerate(labelled):
+                check_classes(each, logits.shape[1], owner if len(labelled) == 1 else f"client {k}")
+        loss_of(loss, outputs, batch, owner)
     return batch
+
+
+def try_scores(
+    model: nn.Module,
+    test: DataSource,
+    scores: Sequence[tuple[str, Callable[[Any, Any], Any]]],
+    device: torch.device,
+    owner: str,
+) -> None:
+    """Compute the scores of a few test examples."""
+    with trial(model):
+        batch = first_batch(test, device, owner)
+        outputs = outputs_of(model, batch, owner)
+        for name, score in scores:
+            try:
+                scores_of(score, name, outputs, batch)
+            except UsageError:
+                raise
+            except Exception as error:
+                given = f"outputs {shape(outputs)} and targets {shape(batch.targets)}"
+                problem = f"the score of {name} does not take {given} ({first_line(error)})"
+                raise data_error(owner, problem, "Fix score=…") from error
 
 
 @torch.no_grad()
@@ -226,16 +253,15 @@ def first(value: Any) -> Any:
     return type(value)(map(first, value)) if isinstance(value, tuple | list) else value
 
 
-def check_pairs(clients: Sequence[DataSource], size: int) -> None:
-    """Raise a ``UsageError`` for clients that never have two examples in a batch."""
-    for k, each in enumerate(clients):
-        if each.count == 1:
-            raise data_error(f"client {k}", f"has one example, and {TWO}", "Add examples, or leave the client out")
-        if isinstance(each, DataLoaderData):
-            if each.loader.batch_size == 1:
-                raise data_error(f"client {k}", f"has a DataLoader with batches of one, and {TWO}", "Make them larger")
-        elif size == 1:
-            raise UsageError("training.batch-size", f"1 is not allowed: {TWO}", "Write at least 2")
+def check_pairs(source: DataSource, size: int, owner: str) -> None:
+    """Raise a ``UsageError`` for a client that never has two examples in a batch."""
+    if source.count == 1:
+        raise data_error(owner, f"has one example, and {TWO}", "Add examples, or leave the client out")
+    if isinstance(source, DataLoaderData):
+        if source.loader.batch_size == 1:
+            raise data_error(owner, f"has a DataLoader with batches of one, and {TWO}", "Make them larger")
+    elif size == 1:
+        raise UsageError("training.batch-size", f"1 is not allowed: {TWO}", "Write at least 2")
 
 
 def precision(dtype: torch.dtype) -> str:

@@ -22,6 +22,7 @@ from spyker.net.recorder import Recorder
 from spyker.net.server_config import DeploymentOptions, learning_digest, write_config
 from spyker.net.state_folder import RestartAsNewMember
 from spyker.tasks.registry import resolve, task_spec
+from spyker.tasks.served_model import ModelSpec
 
 SPYKER = [sys.executable, "-m", "spyker.cli.main"]
 
@@ -174,7 +175,9 @@ def test_a_record_of_another_scenario_is_left_alone(tmp_path: Path) -> None:
     ):
         other = resolve(from_table(table(**changes)))
         with pytest.raises(UsageError, match=f"another scenario: its {named}"):
-            Recorder(other, task_spec(other).make(), 0, tmp_path / "record", resume=True, log=recorder._log)
+            Recorder(
+                other, ModelSpec.of(task_spec(other).make()), 0, tmp_path / "record", resume=True, log=recorder._log
+            )
     assert everything(tmp_path) == before
 
 
