@@ -24,7 +24,7 @@ from spyker.cli.options import (
 )
 from spyker.cli.output import add_json
 from spyker.config.algorithms import find_algorithm
-from spyker.config.scenario import Scenario, split_clients
+from spyker.config.scenario import CLIENTS, SERVERS, Scenario, split_clients
 from spyker.config.sections import read
 from spyker.errors import UsageError
 from spyker.placement import Topology
@@ -113,7 +113,7 @@ def command_create(args: argparse.Namespace) -> int:
         scenario = read_scenario(args.scenario, algorithm=args.algorithm, task=task, settings=world | settings)
         check_code(scenario)
         prepare_data([scenario], progress=not args.quiet)
-        model = served_model(scenario, given)
+        scenario, model = served_model(scenario, given)
     federation = create_federation(
         args.out, scenario, model, servers, clients, days=args.days, deploy=deploy, overwrite=args.overwrite
     )
@@ -125,7 +125,8 @@ def command_create(args: argparse.Namespace) -> int:
         folder = federation.client_folder(name)
         rows.append([str(folder), f"the machine of {name}", join_command(folder, scenario.task.name)])
     print_table(["copy", "to", "run there"], rows, words=3)
-    print("Servers and clients need spyker-fl[net]; clients also need the task's code and packages, and their data.")
+    who = "clients" if scenario.evaluation.by == CLIENTS else "servers and clients"
+    print(f"Servers and clients need spyker-fl[net]; {who} also need the task's code and packages.")
     print("Add --check to a command to find out whether it would work. Start the servers first.")
     print(f"Keep {args.out}/ca.key on this machine, and nowhere else: it signs the certificates.")
     args.answer = {
@@ -196,8 +197,17 @@ def world_settings(regions: Sequence[str], clients: Sequence[str]) -> dict[str, 
     }
 
 
-def served_model(scenario: Scenario, given: InitialModelFile | None) -> ServedModel:
-    """Return the initial model of a scenario's task, or the given one."""
+def served_model(scenario: Scenario, given: InitialModelFile | None) -> tuple[Scenario, ServedModel]:
+    """Return the initial model of a scenario's task, or the given one, and the scenario with ``evaluation.by``.
+
+    Unless the scenario says otherwise, a task whose data stays with the clients is evaluated by them, and any other by
+    the servers, which make it.
+    """
     task = replace(task_spec(scenario), own={}).make()  # no data of any client is loaded
     spec = ModelSpec.of(task, code_of(scenario.task))
-    return ServedModel(spec, task.initial() if given is None else given.fit(spec.layout).weights)
+    by = scenario.evaluation.by
+    if by is None and task.local and task.evaluated_by == SERVERS:
+        task.hold_out(scenario.evaluation.holdout)  # raises an error if clients cannot evaluate
+    by = by or (CLIENTS if task.local else task.evaluated_by)
+    scenario = replace(scenario, evaluation=replace(scenario.evaluation, by=by))
+    return scenario, ServedModel(spec, task.initial() if given is None else given.fit(spec.layout).weights)

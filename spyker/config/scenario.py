@@ -276,8 +276,8 @@ def load(
     if task is not None and read_task(table.get("task", {})).name != task:
         table["task"] = {"name": task}
     for dotted, value in (overrides or {}).items():
-        lay_over(table, dotted, value)
-    lay_under(table, preset)
+        set_key(table, dotted, value)
+    apply_preset(table, preset)
     if clients is not None:
         world = table.setdefault("world", {})
         if isinstance(world, dict):  # otherwise from_table raises an error
@@ -285,7 +285,7 @@ def load(
     return from_table(table, path.parent if path else Path(), others)
 
 
-def lay_over(table: dict[str, Any], dotted: str, value: object) -> None:
+def set_key(table: dict[str, Any], dotted: str, value: object) -> None:
     """Set one key of the table."""
     *sections, key = dotted.split(".")
     for section in sections:
@@ -297,7 +297,7 @@ def lay_over(table: dict[str, Any], dotted: str, value: object) -> None:
     table[key] = value
 
 
-def lay_under(table: dict[str, Any], preset: str) -> None:
+def apply_preset(table: dict[str, Any], preset: str) -> None:
     """Add the preset's values for keys that are not set."""
     if preset not in PRESETS:
         raise UsageError("--preset", f"{show(preset)} is not allowed", suggest(preset, PRESETS))
@@ -431,18 +431,10 @@ def fill_world(world: Geography) -> Geography:
             raise UsageError(
                 f"world.latency-ms[{i}]", f"has {len(row)} entries for {count} regions", "Give one per region"
             )
-    if world.server_region >= count:
-        raise UsageError(
-            "world.server-region",
-            f"{world.server_region} is not allowed",
-            f"Regions are numbered from 0 to {count - 1}",
-        )
-    if world.outage is not None and world.outage.region >= count:
-        raise UsageError(
-            "world.outage.region",
-            f"{world.outage.region} is not allowed",
-            f"Regions are numbered from 0 to {count - 1}",
-        )
+    outage_region = 0 if world.outage is None else world.outage.region
+    for key, region in (("world.server-region", world.server_region), ("world.outage.region", outage_region)):
+        if region >= count:
+            raise UsageError(key, f"{region} is not allowed", f"Regions are numbered from 0 to {count - 1}")
     return replace(world, clients=clients, latency_ms=latency)
 
 
@@ -490,8 +482,8 @@ def dump(scenario: Scenario, *, comments: bool = False) -> str:
         lines = write(options, comments=comments).lstrip("\n")
     parts.append("[task]\n" + name + lines)
     for name, section in ({s: getattr(scenario, s) for s in SECTIONS} | dict(scenario.algorithms)).items():
-        follows = [key.partition(".")[2] for key in scenario.derived if key.startswith(f"{name}.")]
-        parts.append(f"[{name}]\n" + write(section, comments=comments, derived=follows if comments else ()))
+        unset = [key.partition(".")[2] for key in scenario.derived if key.startswith(f"{name}.")]
+        parts.append(f"[{name}]\n" + write(section, comments=comments, derived=unset if comments else ()))
     return "\n".join(parts)
 
 

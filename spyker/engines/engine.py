@@ -22,9 +22,9 @@ from spyker.tasks.task import ClientEvaluation, EvaluationResult, Task, Training
 from spyker.vectors import Vector
 
 M_TRIM_THRESHOLD, M_TOP_PAD, M_MMAP_THRESHOLD = -1, -2, -3  # as in <malloc.h>
-M_MMAP_MAX, USUAL_MAPS = -4, 65536
+M_MMAP_MAX, DEFAULT_MAPS = -4, 65536
 M_ARENA_MAX, ARENAS = -8, 1
-KEPT_BYTES = 32 << 20  # the most that M_MMAP_THRESHOLD takes
+KEPT_BYTES = 32 << 20  # the maximum of M_MMAP_THRESHOLD
 
 
 @dataclass(slots=True, eq=False)
@@ -176,7 +176,7 @@ class InProcessEngine(Engine):
 
 def single_threaded() -> None:
     """Limit torch to one thread, which is faster than oversubscription and keeps the order of sums."""
-    if "torch" in sys.modules:  # a task without torch needs none
+    if "torch" in sys.modules:  # do not import it for a task without torch
         sys.modules["torch"].set_num_threads(1)
 
 
@@ -199,7 +199,7 @@ def reuse_memory(*, reuse: bool = True) -> None:
     with contextlib.suppress(OSError, AttributeError):
         library = ctypes.CDLL("libc.so.6")
         library.malloc_trim(0)
-        library.mallopt(M_MMAP_MAX, 0 if reuse else USUAL_MAPS)
+        library.mallopt(M_MMAP_MAX, 0 if reuse else DEFAULT_MAPS)
         library.mallopt(M_TRIM_THRESHOLD, -1 if reuse else KEPT_BYTES)
 
 

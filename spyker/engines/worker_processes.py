@@ -82,14 +82,14 @@ class WorkerProcess(Worker):
         try:
             self.pipe.send_bytes(order + _carried(job))
         except OSError:
-            raise self._death() from None
+            raise self._exit_error() from None
 
     def take(self) -> None:
         """Receive the result of the oldest job."""
         try:
             answer = self.pipe.recv_bytes()
         except (EOFError, OSError):
-            raise self._death() from None
+            raise self._exit_error() from None
         kind, score = ANSWER.unpack_from(answer)
         if kind == BROKEN:
             raise TaskError(answer[ANSWER.size :].decode())
@@ -118,7 +118,7 @@ class WorkerProcess(Worker):
         self.process.terminate()
         self.process.join()
 
-    def _death(self) -> Exception:
+    def _exit_error(self) -> Exception:
         self.process.join(10)
         code = self.process.exitcode
         if code is not None and code >= 0:  # not killed by a signal
@@ -212,5 +212,5 @@ def _answer(task: CheckedTask, order: bytes, weights: Vector) -> bytes:
 
 def _failure(error: TaskError) -> bytes:
     reason = error.reason if isinstance(error, ClientTrainingError) else None
-    told = [text and text.encode(errors="replace").decode() for text in (str(error), reason)]
-    return ANSWER.pack(FAILED, 0.0) + msgspec.msgpack.encode(told)
+    texts = [text and text.encode(errors="replace").decode() for text in (str(error), reason)]
+    return ANSWER.pack(FAILED, 0.0) + msgspec.msgpack.encode(texts)

@@ -1,4 +1,4 @@
-"""A client process: some clients of a scenario, until no server wants them any more or somebody ends it."""
+"""A client process: runs clients of a scenario until the training is over or a signal arrives."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from pathlib import Path
 import grpc
 import grpc.aio
 
-from spyker.config.scenario import Scenario
+from spyker.config.scenario import SERVERS, Scenario
 from spyker.config.sections import to_toml
 from spyker.engines.engine import keep_memory
 from spyker.errors import ClientError, DeploymentError
@@ -28,20 +28,20 @@ from spyker.net.server_config import check_address, learning_digest
 from spyker.net.training_thread import TrainingThread
 from spyker.protocol.codec import Sizes
 from spyker.tasks.client_delays import delays
-from spyker.tasks.federated_task import ClientInfo, client_seed
+from spyker.tasks.federated_task import CLIENT_OPTIONS, ClientRoster
 from spyker.tasks.layout import layout_digest
 from spyker.tasks.registry import task_spec
 from spyker.tasks.task import Task
 
-RECEIVE_MEMORY = 1 << 30  # bytes of buffers that are kept for the next model
+RECEIVE_MEMORY = 1 << 30  # bytes of buffers for incoming models
 WATCH_SECONDS = 1.0
 FLOWER = "flower"
 
 
 class Connections(dict[str, grpc.aio.Channel]):
-    """One client's connections by address, made when they are first asked for.
+    """A client's connections by address, created on first use.
 
-    Clients of one process do not share any: what is large and slow on the way to one would hold up all the others.
+    Clients of a process do not share connections, so that a slow transfer to one does not delay the others.
     """
 
     def __init__(self, keepalive: float, credentials: grpc.ChannelCredentials | None) -> None:
@@ -53,13 +53,13 @@ class Connections(dict[str, grpc.aio.Channel]):
         return self[address]
 
     async def close(self) -> None:
-        """Close all of them."""
+        """Close all connections."""
         for each in self.values():
             await each.close()
 
 
 class ClientProcess:
-    """All clients of this process. One that fails does not keep the others from going on."""
+    """The clients of a process. If one fails, the others continue."""
 
     def __init__(self, links: Sequence[ClientLink], log: JsonLog) -> None:
         self.links, self.log = links, log
@@ -67,7 +67,15 @@ class ClientProcess:
         self._failures: dict[str, list[int]] = {}  # the clients that failed, by reason
 
     async def run(self) -> bool:
-        """Be these clients until none is wanted any more, or somebody ends this process: with Ctrl-C, return False."""
+        """Run the clients until the training is over or a signal arrives.
+
+        Returns:
+            False if the process was interrupted with Ctrl-C.
+
+        Raises:
+            DeploymentError: clients failed.
+
+        """
         stop = asyncio.Event()
         loop = asyncio.get_running_loop()
 
@@ -77,36 +85,36 @@ class ClientProcess:
 
         loop.add_signal_handler(signal.SIGTERM, stop.set)
         loop.add_signal_handler(signal.SIGINT, interrupt)
-        running = [asyncio.create_task(self._be(link)) for link in self.links]
-        everybody = asyncio.gather(*running, return_exceptions=True)
+        running = [asyncio.create_task(self._run(link)) for link in self.links]
+        all_done = asyncio.gather(*running, return_exceptions=True)
         stopped = asyncio.create_task(stop.wait())
         watching = asyncio.create_task(self._watch())
-        await asyncio.wait((everybody, stopped), return_when=asyncio.FIRST_COMPLETED)
+        await asyncio.wait((all_done, stopped), return_when=asyncio.FIRST_COMPLETED)
         if stop.is_set():
             await asyncio.gather(*(link.leave() for link in self.links), return_exceptions=True)
             for task in running:
                 task.cancel()
-        await everybody
+        await all_done
         stopped.cancel()
         watching.cancel()
         if self._failures:
             count = sum(map(len, self._failures.values()))
-            reasons = "; ".join(f"{name_all(ids)}: {reason}" for reason, ids in self._failures.items())
+            reasons = "; ".join(f"{list_clients(ids)}: {reason}" for reason, ids in self._failures.items())
             raise DeploymentError(f"{count} of {len(self.links)} clients failed. {reasons}")
         return not self._interrupted
 
     async def _watch(self) -> None:
-        while True:  # a watch over all costs less than a timeout for every frame
+        while True:  # cheaper than a timeout for every frame
             await asyncio.sleep(WATCH_SECONDS)
             for link in self.links:
-                link.look_after()
+                link.check_stalled()
 
-    async def _be(self, link: ClientLink) -> None:
+    async def _run(self, link: ClientLink) -> None:
         try:
             await link.run()
         except ClientError as error:
             self._failed(link.id, error.reason)
-        except Exception as error:  # a fault of ours, which must not pass unseen until the others have ended
+        except Exception as error:  # a bug: log it now, not only when the other clients have ended
             self._failed(link.id, "".join(traceback.format_exception(error)))
 
     def _failed(self, client: int, reason: str) -> None:
@@ -114,19 +122,22 @@ class ClientProcess:
         self._failures.setdefault(reason, []).append(client)
 
 
-def name_all(clients: Sequence[int]) -> str:
-    """Some clients, by their numbers."""
+def list_clients(clients: Sequence[int]) -> str:
+    """Return the numbers of clients as text."""
     numbers = ", ".join(map(str, sorted(clients)))
     return f"clients {numbers}" if len(clients) > 1 else f"client {numbers}"
 
 
-def client_task(scenario: Scenario, names: Mapping[int, str], options: Mapping[str, str]) -> Task:
+def client_task(
+    scenario: Scenario, clients: Sequence[int], names: Mapping[int, str], options: Mapping[str, str]
+) -> Task:
     """Make the task of some clients, with the data of no others.
 
     Args:
-        scenario: what is learnt.
-        names: names of the clients by number.
-        options: local options of the task.
+        scenario: the scenario.
+        clients: numbers of the clients.
+        names: names of the clients by number; default: those of the scenario, or ``client-K``.
+        options: local options of the task, over those of ``task.client-options``.
 
     """
     choice = scenario.task
@@ -134,7 +145,13 @@ def client_task(scenario: Scenario, names: Mapping[int, str], options: Mapping[s
         pairs = " ".join(f"{key}={to_toml(value)}" for key, value in options.items())
         node_config = f"{choice.options.node_config} {pairs}".strip()
         scenario = replace(scenario, task=replace(choice, options=replace(choice.options, node_config=node_config)))
-    own = {k: ClientInfo(name, k, client_seed(scenario.seed, k), options) for k, name in names.items()}
+    given = choice.options.get(CLIENT_OPTIONS) if isinstance(choice.options, Mapping) else None
+    shared = given if isinstance(given, Mapping) else {}
+    roster = ClientRoster(scenario.client_count, scenario.seed, scenario.world.client_names or (), shared)
+    own = {}
+    for k in clients:
+        client = roster.client(k)
+        own[k] = replace(client, name=names.get(k, client.name), options={**client.options, **options})
     return replace(task_spec(scenario), own=own).make()
 
 
@@ -150,18 +167,21 @@ async def join(
     options: Mapping[str, str] | None = None,
     paced: bool = False,
 ) -> bool:
-    """Be some clients of a scenario until no server wants them any more; return False after Ctrl-C.
+    """Run clients of a scenario.
 
     Args:
-        scenario: what is learnt.
-        clients: their numbers.
-        servers: the addresses of servers; the nearest one is used.
-        behaviour: timeouts.
+        scenario: the scenario.
+        clients: numbers of the clients.
+        servers: addresses of the servers; the nearest one is used.
+        behaviour: options of the clients.
         identities: a folder with certificate and key for each client; ``None``: plaintext, on this machine alone.
-        numbers: the number of the server at each address, if it is known: no other is greeted there.
+        numbers: the number of the server at each address, if it is known: no other server is greeted there.
         names: names of the clients; default: ``client-K``.
         options: local options of the task, which never leave this process.
-        paced: delay trainings to at least ``training.delay-ms``.
+        paced: slow training down to the scenario's delays.
+
+    Returns:
+        False if the process was interrupted with Ctrl-C.
 
     """
     for address in servers:
@@ -175,11 +195,12 @@ async def join(
         authority = identities[clients[0]] / CA
         verified = grpc.ssl_channel_credentials(read_file(authority, str(authority)))
     log = JsonLog()
-    log.speak_for_all()
+    log.capture_all()
     keep_memory()
-    task = client_task(scenario, {k: (names or {}).get(k, f"client-{k}") for k in clients}, options or {})
-    training = TrainingThread(task, delays(scenario) if paced else None)
-    gc.freeze()  # what is here stays, and need not be looked through time and again
+    task = client_task(scenario, clients, names or {}, options or {})
+    interval = None if task.evaluated_by == SERVERS else scenario.evaluation.interval
+    training = TrainingThread(task, delays(scenario) if paced else None, interval)
+    gc.freeze()  # exclude long-lived objects from garbage collections
     parameters = task.initial().size
     connections = {k: Connections(behaviour.keepalive, verified) for k in clients}
     probes = Connections(behaviour.keepalive, verified)
@@ -187,7 +208,7 @@ async def join(
         behaviour,
         training,
         ServerRanking(servers, probes.__getitem__),
-        BufferPool(parameters, max(RECEIVE_MEMORY, 4 * parameters * len(clients))),  # each will hold one, after all
+        BufferPool(parameters, max(RECEIVE_MEMORY, 4 * parameters * len(clients))),  # each client holds one model
         Sizes(parameters, len(scenario.placement().learners)),
         layout_digest(task),
         learning_digest(scenario),
@@ -199,5 +220,5 @@ async def join(
     try:
         return await ClientProcess(links, log).run()
     finally:
-        for own in (*connections.values(), probes):
-            await own.close()
+        for each in (*connections.values(), probes):
+            await each.close()

@@ -111,6 +111,7 @@ class Federation:
             listen_clients=listening(entry.clients),
             listen_peers=listening(entry.peers),
             peers=self.peers,
+            model=MODEL_FILE,
         )
         write_config(folder / SERVER_FILE, SCENARIO_FILE, section)
 

@@ -24,7 +24,7 @@ from spyker.net.client_process import client_task
 from spyker.net.connection_hints import connection_hint
 from spyker.net.frames import PROTOCOL
 from spyker.net.server_config import learning_digest
-from spyker.net.streams import CONNECTION_LOST, read_body, why
+from spyker.net.streams import CONNECTION_LOST, end_status, read_body
 from spyker.tasks.layout import layout_digest
 from spyker.tasks.registry import rate_of
 from spyker.tasks.task import Task
@@ -77,7 +77,7 @@ async def _greet_all(folder: ClientFolder, identity: ClientIdentity) -> dict[str
                     seconds[address] = await _measure(address, connection)
                     await _greet(connection, hello, identity, numbers.get(address))
             except CONNECTION_LOST as error:
-                code, said = why(error)
+                code, said = end_status(error)
                 said = f"no answer within {CONTACT_SECONDS:g} s" if isinstance(error, TimeoutError) else said
                 remedy = connection_hint(code, said, insecure=False) or REMEDIES.get(code, UNREACHABLE)
                 raise UsageError("client.servers", f"{address} refuses or does not answer: {said}", remedy) from None
@@ -139,9 +139,9 @@ def try_training(folder: ClientFolder, task: Task, began: float) -> TrainingRepo
 
 def check_join(folder: ClientFolder) -> TrainingReport:
     """Make the task, load the data of a client and train once."""
-    began = time.perf_counter()
+    began, client = time.perf_counter(), folder.client
     try:
-        task = client_task(folder.scenario, {folder.client.number: folder.client.name}, folder.options)
+        task = client_task(folder.scenario, [client.number], {client.number: client.name}, folder.options)
     except (TaskError, DataError) as error:
         raise UsageError("task", f"cannot be made: {error}", "Fix the data or the task's code") from error
     return try_training(folder, task, began)

@@ -100,7 +100,7 @@ def make_world(
         scenario.seed,
         task.mix,
         now=lambda: clock.now,
-        bounds=scenario.robust.on(deployed=False),
+        robust=scenario.robust.on(deployed=False),
         buffers=task.buffers,
     )
     clients = [scenario.chosen.client(k, home or 0) for k, home in enumerate(places.homes)]

@@ -31,8 +31,8 @@ class CheckedTask:
 
     def __init__(self, task: Task) -> None:
         self.task = task
-        told = inspect.signature(task.train).parameters
-        self._stateful, self._aged = "state" in told, "age" in told
+        parameters = inspect.signature(task.train).parameters
+        self._stateful, self._takes_age = "state" in parameters, "age" in parameters
 
     def train(
         self,
@@ -51,10 +51,10 @@ class CheckedTask:
         """
         evaluation = self._evaluate_client(client, weights, state) if evaluate else None
         try:
-            more: dict[str, Any] = {"age": age} if self._aged else {}
+            optional: dict[str, Any] = {"age": age} if self._takes_age else {}
             if self._stateful:
-                more["state"] = None if state is None else pickle.loads(state)  # pickled below, in this run
-            answer: Any = self.task.train(client, weights, rate, step, **more)
+                optional["state"] = None if state is None else pickle.loads(state)  # pickled below, in this run
+            answer: Any = self.task.train(client, weights, rate, step, **optional)
         except Exception as error:
             self._fail_training(f"training client {client}", error)
         extended = isinstance(answer, TrainingResult)
@@ -128,11 +128,9 @@ class CheckedTask:
             except UsageError:
                 raise
             except Exception as error:
-                self._fail(f"asked for the size of client {k}'s data", error)
+                self._fail(f"size of client {k}'s data", error)
             if isinstance(size, bool) or not isinstance(size, Integral) or size < 1:
-                raise UsageError(
-                    "task", f"client {k} has {size!r} examples", "Give it some, or have fewer clients (--clients)"
-                )
+                raise UsageError("task", f"client {k} has {size!r} examples", "Add examples, or set fewer --clients")
 
     def explain(self, client: int, weights: Vector, rate: float, step: int, state: bytes | None) -> str:
         """Return the task's explanation of a training whose result is not finite."""
@@ -141,7 +139,7 @@ class CheckedTask:
                 return self.task.explain(client, weights, rate, step)
             return self.task.explain(client, weights, rate, step, None if state is None else pickle.loads(state))
         except Exception as error:
-            return f"to repeat the training failed: {type(error).__name__}: {error}"
+            return f"repeating the training failed: {type(error).__name__}: {error}"
 
     def _checked(self, client: int, answer: TrainingResult) -> TrainingResult:
         examples, metrics = answer.examples, answer.metrics
@@ -160,7 +158,7 @@ class CheckedTask:
         if answer.state is None:
             return replace(answer, metrics=metrics)
         if not self._stateful:
-            self._refuse(client, "a state that train would not be given", "Declare train(…, step, state=None)")
+            self._refuse(client, "a state, and train has no parameter for it", "Declare train(…, step, state=None)")
         try:
             return replace(answer, metrics=metrics, state=cloudpickle.dumps(answer.state))
         except Exception as error:
@@ -171,12 +169,12 @@ class CheckedTask:
         raise ClientTrainingError(f"task {self.name}, training client {client}: {reason}", reason)
 
     def _fail_training(self, doing: str, error: Exception) -> NoReturn:
-        raise ClientTrainingError(self._told(doing, error), one_line(error)) from error
+        raise ClientTrainingError(self._message(doing, error), one_line(error)) from error
 
     def _fail(self, doing: str, error: Exception) -> NoReturn:
-        raise TaskError(self._told(doing, error)) from error
+        raise TaskError(self._message(doing, error)) from error
 
-    def _told(self, doing: str, error: Exception) -> str:
+    def _message(self, doing: str, error: Exception) -> str:
         return f"task {self.name}, {doing}:\n{own_traceback(error)}"
 
     @property

@@ -24,6 +24,7 @@ from spyker.tasks.data.dataset import Array
 from spyker.tasks.federated_task import CLIENT_OPTIONS, ClientInfo, ClientRoster, FederatedTask
 from spyker.tasks.local_data import LocalClients
 from spyker.tasks.make_federated import make_federated
+from spyker.tasks.served_model import ModelSpec
 from spyker.tasks.task import Task
 from spyker.tasks.task_names import BUILT_IN, NAMES, WHERE, check_name
 
@@ -44,23 +45,23 @@ class TaskSpec:
 
     def make(self) -> Task:
         """Create the task, and check that its number of clients matches and that it can be evaluated as required."""
-        task = self._made()
+        task = self._make()
         task.evaluated_by = evaluated_by(self.evaluation, task)
         if task.evaluated_by != SERVERS:
             task.hold_out(self.evaluation.holdout)
         if task.local:
             return task
         CheckedTask(task).sizes(self.clients)
-        there = getattr(task, "clients", None) if hasattr(task, "client_tests") else None  # of a PyTorch task
-        if there is not None and len(there) > self.clients:
+        datasets = getattr(task, "clients", None) if hasattr(task, "client_tests") else None  # of a PyTorch task
+        if datasets is not None and len(datasets) > self.clients:
             raise UsageError(
                 "world.clients",
-                f"is {self.clients} in total, but the task has data for {len(there)} clients",
+                f"is {self.clients} in total, but the task has data for {len(datasets)} clients",
                 "Set --clients to that number, or give the task one dataset per client",
             )
         return task
 
-    def _made(self) -> Task:
+    def _make(self) -> Task:
         name, options, given = self.choice.name, self.choice.options, self.choice.given
         if given is None and name in BUILT_IN:
             task = importlib.import_module(BUILT_IN[name]).make(options, self.clients, self.seed, self.training)
@@ -70,13 +71,13 @@ class TaskSpec:
             roster = ClientRoster(self.clients, self.seed, self.names, self._client_options(), self.own)
             return make_federated(LocalClients(definition, roster), self.training, self.seed)
         else:
-            function, named = self.call()
+            function, arguments = self.call()
             try:
-                task = function(**named)
+                task = function(**arguments)
             except (UsageError, DataError):
                 raise
             except Exception as error:
-                raise TaskError(f"task {name}, making it:\n{own_traceback(error)}") from error
+                raise TaskError(f"task {name}, creating it:\n{own_traceback(error)}") from error
         if not isinstance(task, Task):
             raise UsageError("task.name", f"{name} returned {type(task).__name__}", "Return a spyker Task")
         return task
@@ -130,24 +131,25 @@ class TaskSpec:
         name = self.choice.name
         function = self._found()
         if not callable(function):
-            raise UsageError(WHERE, f"{name} is {type(function).__name__}", "Name a function that makes a task")
-        told = {"clients": self.clients, "seed": self.seed, "training": self.training}
+            raise UsageError(WHERE, f"{name} is {type(function).__name__}", "Name a function that returns a task")
+        standard = {"clients": self.clients, "seed": self.seed, "training": self.training}
         options = {key.replace("-", "_"): value for key, value in self.choice.options.items()}
         signature = inspect.signature(function)
         try:
-            signature.bind(**options, **told)
+            signature.bind(**options, **standard)
         except TypeError as error:
-            known = [kebab(key) for key in signature.parameters if key not in told]
+            own = [key for key in signature.parameters if key not in standard]
+            known = [kebab(key) for key in own]
             unknown = next((kebab(key) for key in options if kebab(key) not in known), None)
-            missing = [key for key in told if key not in signature.parameters]
+            missing = [key for key in standard if key not in signature.parameters]
             if missing:
-                every = ", ".join([*told, *(key for key in signature.parameters if key not in told)])
+                every = ", ".join([*standard, *own])
                 raise UsageError(
                     "task", f"{name} does not take {' and '.join(missing)}", f"Declare it as a function of ({every})"
                 ) from None
             remedy = "Fix [task]" if unknown is None else suggest(unknown, known, "Options of the function")
             raise UsageError("task", f"{name} does not take these options: {error}", remedy) from None
-        return function, options | told
+        return function, options | standard
 
     def guarded(self) -> CheckedTask:
         """Create the task in a worker; errors are raised as text."""
@@ -157,7 +159,7 @@ class TaskSpec:
             raise
         except Exception as error:
             name = self.choice.name
-            raise TaskError(f"task {name}, making it in a worker:\n{own_traceback(error)}") from error
+            raise TaskError(f"task {name}, creating it in a worker:\n{own_traceback(error)}") from error
 
 
 def check_options(task: type[FederatedTask], options: Mapping[str, object], name: str) -> None:
@@ -241,7 +243,7 @@ def check_option(key: str, value: object) -> None:
         ) from None
 
 
-def with_task_defaults(scenario: Scenario, task: Task) -> Scenario:
+def with_task_defaults(scenario: Scenario, task: Task | ModelSpec) -> Scenario:
     """Return the scenario with the task's learning rate and targets where the scenario sets none."""
     evaluation, training = scenario.evaluation, scenario.training
     if evaluation.targets is None:
@@ -249,7 +251,7 @@ def with_task_defaults(scenario: Scenario, task: Task) -> Scenario:
     return replace(scenario, evaluation=evaluation, training=replace(training, rate=rate_of(training, task)))
 
 
-def rate_of(training: Training, task: Task) -> float:
+def rate_of(training: Training, task: Task | ModelSpec) -> float:
     """Return the initial learning rate: the scenario's, the task's, or the default."""
     rate = training.rate or task.rate or Training().rate
     assert rate is not None

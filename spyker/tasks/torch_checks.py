@@ -24,12 +24,12 @@ DEFAULT_BATCH = Training().batch_size
 TRIAL = 2  # examples: with one alone, a sum over examples looks like one per example
 
 
-def refuse(whose: str, problem: str, remedy: str) -> UsageError:
+def data_error(dataset: str, problem: str, remedy: str) -> UsageError:
     """Return an error about a client's data or the test data."""
-    return UsageError("task", f"{whose}: {problem}", remedy)
+    return UsageError("task", f"{dataset}: {problem}", remedy)
 
 
-def looks(batch: Batch) -> str:
+def describe(batch: Batch) -> str:
     """Describe a batch."""
     parts = [*(f"inputs {shape(part)}" for part in batch.inputs)]
     parts += [f"{name} {shape(part)}" for name, part in batch.named.items()]
@@ -46,12 +46,12 @@ def check_alike(clients: Sequence[DataSource]) -> None:
             continue
         if other.parts.keys() != first.parts.keys():
             theirs, ours = ", ".join(other.parts), ", ".join(first.parts)
-            raise refuse(f"client {k}", f"has {theirs}, and client 0 {ours}", "Give all clients the same columns")
+            raise data_error(f"client {k}", f"has {theirs}, and client 0 {ours}", "Give all clients the same columns")
         for name, part in other.parts.items():
             model = first.parts[name]
             if part.shape[1:] != model.shape[1:] or part.dtype != model.dtype:
                 what = name.removesuffix(" 0")
-                raise refuse(
+                raise data_error(
                     f"client {k}",
                     f"{what} are {shape(part)}, and those of client 0 {shape(model)}",
                     "Give all clients examples of one shape and type, or TorchTask a collate_fn that makes them so",
@@ -65,7 +65,7 @@ def check_classes(source: DataSource, classes: int, owner: str) -> None:
         low, high = int(targets.min()), int(targets.max())
         if (low < 0 and low != -100) or high >= classes:  # -100 is what cross-entropy leaves out
             wrong = high if high >= classes else low
-            raise refuse(
+            raise data_error(
                 owner,
                 f"has a target {wrong}, and the model {classes} outputs, for the classes 0 to {classes - 1}",
                 "Give the model as many outputs as there are classes, and count those from 0",
@@ -82,18 +82,18 @@ def check_batches(source: DataSource, size: int, owner: str) -> None:
         )
 
 
-def first_batch(source: DataSource, device: torch.device, whose: str) -> Batch:
+def first_batch(source: DataSource, device: torch.device, dataset: str) -> Batch:
     """Return a batch of two examples."""
     try:
         batch = next(source.open(device).in_order(TRIAL), None)
     except DataProblemError as problem:
-        raise refuse(whose, problem.problem, problem.remedy) from None
+        raise data_error(dataset, problem.problem, problem.remedy) from None
     if batch is None:
-        raise refuse(whose, "has no examples", "Add examples, or leave the client out")
+        raise data_error(dataset, "has no examples", "Add examples, or leave the client out")
     return batch
 
 
-def outputs_of(model: nn.Module, batch: Batch, whose: str) -> Any:
+def outputs_of(model: nn.Module, batch: Batch, dataset: str) -> Any:
     """Return the model's outputs for a batch; raise a ``UsageError`` that describes the batch if it fails."""
     try:
         return model(*batch.inputs, **batch.named)
@@ -105,7 +105,7 @@ def outputs_of(model: nn.Module, batch: Batch, whose: str) -> Any:
             remedy = "The model is in float64: write inputs.double(), or model.float()"
         elif not double and torch.float64 in given:
             remedy = "Write inputs.float()"
-        raise refuse(whose, f"the model does not take {looks(batch)} ({said(error)})", remedy) from error
+        raise data_error(dataset, f"the model does not take {describe(batch)} ({first_line(error)})", remedy) from error
 
 
 def logits_for(function: Callable[[Any, Any], Any], outputs: Any) -> Any:
@@ -126,7 +126,7 @@ def logits_of(outputs: Any) -> Any:
     return outputs.get("logits") if isinstance(outputs, Mapping) else getattr(outputs, "logits", None)
 
 
-def loss_of(loss: Callable[[Any, Any], Any], outputs: Any, batch: Batch, whose: str) -> Tensor:
+def loss_of(loss: Callable[[Any, Any], Any], outputs: Any, batch: Batch, dataset: str) -> Tensor:
     """Return the loss of a batch as one number."""
     given = f"outputs {shape(outputs)} and targets {shape(batch.targets)}"
     with warnings.catch_warnings(record=True) as caught:
@@ -139,15 +139,17 @@ def loss_of(loss: Callable[[Any, Any], Any], outputs: Any, batch: Batch, whose: 
             remedy = "Labels are integers: write targets.long()" if entropy else "Give TorchTask another loss=…"
             if not isinstance(outputs, Tensor) and logits_of(outputs) is not None:
                 remedy = "Compute the loss of outputs.logits"
-            raise refuse(whose, f"the loss does not take {given} ({said(error)})", remedy) from error
+            raise data_error(dataset, f"the loss does not take {given} ({first_line(error)})", remedy) from error
     if any("target size" in str(warning.message) for warning in caught):
-        raise refuse(
-            whose,
+        raise data_error(
+            dataset,
             f"the loss compares {given}, every output with every target",
             "Give both the same shape: targets.unsqueeze(1), or a model that ends with nn.Flatten(0)",
         )
     if not isinstance(found, Tensor) or found.numel() != 1:
-        raise refuse(whose, f"the loss of {given} is {shape(found)}, not one number", "Return the mean: loss.mean()")
+        raise data_error(
+            dataset, f"the loss of {given} is {shape(found)}, not one number", "Return the mean: loss.mean()"
+        )
     return found
 
 
@@ -219,8 +221,8 @@ def try_scores(
                 raise
             except Exception as error:
                 given = f"outputs {shape(outputs)} and targets {shape(batch.targets)}"
-                problem = f"the score of {name} does not take {given} ({said(error)})"
-                raise refuse(owner, problem, "Fix score=…") from error
+                problem = f"the score of {name} does not take {given} ({first_line(error)})"
+                raise data_error(owner, problem, "Fix score=…") from error
 
 
 @torch.no_grad()
@@ -254,10 +256,10 @@ def first(value: Any) -> Any:
 def check_pairs(source: DataSource, size: int, owner: str) -> None:
     """Raise a ``UsageError`` for a client that never has two examples in a batch."""
     if source.count == 1:
-        raise refuse(owner, f"has one example, and {TWO}", "Add examples, or leave the client out")
+        raise data_error(owner, f"has one example, and {TWO}", "Add examples, or leave the client out")
     if isinstance(source, DataLoaderData):
         if source.loader.batch_size == 1:
-            raise refuse(owner, f"has a DataLoader with batches of one, and {TWO}", "Make them larger")
+            raise data_error(owner, f"has a DataLoader with batches of one, and {TWO}", "Make them larger")
     elif size == 1:
         raise UsageError("training.batch-size", f"1 is not allowed: {TWO}", "Write at least 2")
 
@@ -267,6 +269,6 @@ def precision(dtype: torch.dtype) -> str:
     return str(dtype).removeprefix("torch.")
 
 
-def said(error: Exception) -> str:
+def first_line(error: Exception) -> str:
     """Return the first line of an error."""
     return f"{type(error).__name__}: {str(error).strip().splitlines()[0] if str(error).strip() else ''}".rstrip(": ")

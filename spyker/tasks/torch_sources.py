@@ -162,7 +162,7 @@ def has_length(data: Any) -> bool:
 
 
 def sources(
-    data: Sequence[Any], reading: ExampleReader, collate: Collate | None, whose: Callable[[int], str]
+    data: Sequence[Any], reading: ExampleReader, collate: Collate | None, name: Callable[[int], str]
 ) -> list[DataSource]:
     """Convert datasets; raise a ``UsageError`` that names the one with a problem."""
     found = []
@@ -170,7 +170,7 @@ def sources(
         try:
             found.append(as_source(each, reading, collate))
         except DataProblemError as problem:
-            raise UsageError("task", f"{whose(i)} {problem.problem}", problem.remedy) from None
+            raise UsageError("task", f"{name(i)} {problem.problem}", problem.remedy) from None
     return found
 
 

@@ -25,7 +25,7 @@ from spyker.config.scenario import Training
 from spyker.config.sections import show
 from spyker.errors import UsageError
 from spyker.tasks.federated_task import ClientInfo, FederatedTask
-from spyker.tasks.kernels import Kernel, find_kernel, refused
+from spyker.tasks.kernels import Kernel, find_kernel, kernel_error
 from spyker.tasks.layout import Layout
 from spyker.tasks.local_data import LocalClients, LocalDatasets
 from spyker.tasks.optimizer import OptimizerConfig
@@ -134,7 +134,7 @@ class TorchTask(Task):
         assert training.rate is not None  # only Flower apps may leave it unset
         self.descent.begin(self.trained, self.parameters, training.rate)
         if training.kernel != TORCH and self.dtype != torch.float32:
-            raise refused(training.kernel, f"the model is in {precision(self.dtype)}", "Write model.float()")
+            raise kernel_error(training.kernel, f"the model is in {precision(self.dtype)}", "Write model.float()")
         self._test, self.has_test = test, test is not None
         self.local = isinstance(clients, LocalClients)
         if isinstance(clients, LocalClients):
@@ -212,7 +212,7 @@ class TorchTask(Task):
         opened = source.open(self.device)
         if not isinstance(opened, InMemoryData) or len(opened.whole.inputs) != 1 or self.client_tests:
             problem, remedy = "the data is not one tensor of inputs", "Give TorchTask tensors, or a LazyDataset"
-            raise refused(training.kernel, problem, remedy)
+            raise kernel_error(training.kernel, problem, remedy)
         self.kernel = find_kernel(training.kernel)(self.model, opened.whole.inputs[0].shape[1:], self.loss, training)
 
     def _try_out(
@@ -313,12 +313,12 @@ class TorchTask(Task):
         trained = trainer.train()
         if self.training.report_loss and math.isfinite(trainer.loss):
             metrics["training loss"] = trainer.loss
-        left, seen = trainer.steps.left(), trainer.seen
+        new_state, seen = trainer.steps.state(), trainer.seen
         known = self._sizes.get(client, self.clients[client].count)
         examples = None if seen == known else seen
-        if not metrics and left is None and examples is None:
+        if not metrics and new_state is None and examples is None:
             return trained
-        return TrainingResult(trained, examples, metrics or None, left)
+        return TrainingResult(trained, examples, metrics or None, new_state)
 
     def explain(self, client: int, weights: Vector, rate: float, step: int, state: Any = None) -> str:
         """Repeat the training to find the first step whose numbers are not finite."""
