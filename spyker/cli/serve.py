@@ -76,7 +76,7 @@ def command_serve(args: argparse.Namespace) -> int:
     try:
         from spyker.net.identity import has_state
         from spyker.net.server_config import load_config
-        from spyker.net.server_process import serve
+        from spyker.net.server_process import makes_task, serve
         from spyker.net.start_check import check_start
     except ModuleNotFoundError as error:
         raise UsageError("serve", f"needs {error.name}, which is not installed", EXTRA) from None
@@ -87,7 +87,8 @@ def command_serve(args: argparse.Namespace) -> int:
         return 0
     with data_from(args.data_dir), Dashboard(args.dashboard) as page:
         given = None if args.initial_model is None else InitialModelFile(args.initial_model)
-        prepare_data([config.scenario])
+        if makes_task(config):
+            prepare_data([config.scenario])
         page.show(config.path(config.deploy.record))
         resume = args.resume or (args.config.is_dir() and has_state(config.path(config.deploy.state)))
         serve(config, resume=resume, insecure=args.insecure, join=args.join, initial_model=given)

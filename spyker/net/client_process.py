@@ -27,6 +27,7 @@ from spyker.net.nearest_server import ServerRanking
 from spyker.net.server_config import check_address, learning_digest
 from spyker.net.training_thread import TrainingThread
 from spyker.protocol.codec import Sizes
+from spyker.tasks.checked_task import CheckedTask
 from spyker.tasks.client_delays import delays
 from spyker.tasks.federated_task import CLIENT_OPTIONS, ClientRoster
 from spyker.tasks.layout import layout_digest
@@ -198,6 +199,8 @@ async def join(
     log.capture_all()
     keep_memory()
     task = client_task(scenario, clients, names or {}, options or {})
+    for k in clients if task.local else ():
+        CheckedTask(task).size(k)  # data that cannot be loaded is reported before a server is called
     interval = None if task.evaluated_by == SERVERS else scenario.evaluation.interval
     training = TrainingThread(task, delays(scenario) if paced else None, interval)
     gc.freeze()  # exclude long-lived objects from garbage collections

@@ -25,6 +25,7 @@ from spyker.net.connection_hints import connection_hint
 from spyker.net.frames import PROTOCOL
 from spyker.net.server_config import learning_digest
 from spyker.net.streams import CONNECTION_LOST, end_status, read_body
+from spyker.tasks.checked_task import CheckedTask
 from spyker.tasks.layout import layout_digest
 from spyker.tasks.registry import rate_of
 from spyker.tasks.task import Task
@@ -126,13 +127,14 @@ def try_training(folder: ClientFolder, task: Task, began: float) -> TrainingRepo
         problem = f"the model of {folder.scenario.task.name} has another layout than the federation's"
         raise UsageError("task.name", problem, "Use the operator's version of the task's code and packages")
     try:
-        examples = task.size(number)
+        examples = CheckedTask(task).size(number)
         loaded = time.perf_counter()
         job = TrainJob(number, task.initial(), rate_of(folder.scenario.training, task), 0)
         if not is_finite(InProcessEngine(task).trained(job)):
             raise UsageError("training.rate", "the training diverged", "Check the data, or set a lower training.rate")
     except (TaskError, DataError) as error:
-        raise UsageError("task", f"the training failed: {error}", "Fix the data or the task's code") from error
+        remedy = "Fix the data or the task's code; --data and --option name the data"
+        raise UsageError("task", f"the training failed: {error}", remedy) from error
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / (1e6 if sys.platform == "darwin" else 1e3)
     return TrainingReport(examples, loaded - began, time.perf_counter() - loaded, peak)
 

@@ -12,6 +12,7 @@ from spyker.errors import UsageError
 from spyker.net.certificate_check import check_certificate
 from spyker.net.revocations import load_revocations
 from spyker.net.server_config import ServerConfig, check_insecure
+from spyker.tasks.served_model import read_served_model
 
 
 def check_start(config: ServerConfig, *, insecure: bool) -> None:
@@ -34,6 +35,8 @@ def check_start(config: ServerConfig, *, insecure: bool) -> None:
         if stat.S_IMODE(key.stat().st_mode) & 0o007:
             raise UsageError("deploy.key", f"{key} can be read by all users", f"Run chmod o= {key}")
         load_revocations(config.path(deploy.revoked))
+    if deploy.model is not None:
+        read_served_model(config.path(deploy.model))
     check_writable(config.path(deploy.state), "deploy.state")
     check_writable(config.path(deploy.record), "deploy.record")
     check_free(deploy.listen_clients, "deploy.listen-clients")

@@ -377,3 +377,32 @@ def test_a_federation_trains_takes_clients_in_and_refuses_removed_ones(tmp_path:
         started.await_line("server-paris", "server-resumed")
     for path in out.rglob("*"):
         assert not path.is_file() or SECRET.encode() not in path.read_bytes(), f"a local option is in {path}"
+
+
+def test_data_and_code_stay_with_the_clients(own_task: Path) -> None:
+    """Servers run in a folder without the task's code; clients read their files; nothing says where these are."""
+    out = own_task / "federation"
+    shutil.copy(own_task / "my_federated_task.py", out)
+    (own_task / SECRET).write_text("1\n2\n3\n")
+    (own_task / "mayo.csv").write_text("5\n")
+    elsewhere = own_task / "elsewhere"
+    shutil.copytree(out, elsewhere)
+    (elsewhere / "my_federated_task.py").unlink()
+    with processes(elsewhere) as servers, processes(out) as clients:
+        for name in ("server-paris", "server-tokyo"):
+            servers.start("serve", name)
+            servers.await_line(name, "listening")
+        check = clients.start("join", "client-charite", "--data", str(own_task / SECRET), "--check")
+        assert check.wait(60) == 0, (out / "client-charite.log").read_text()
+        assert "3 examples, loaded in" in (out / "client-charite.log").read_text()
+        missing = clients.start("join", "client-mayo", "--check")
+        assert missing.wait(60) == 2, "the task needs --data"
+        assert "--data and --option name the data" in (out / "client-mayo.log").read_text()
+        clients.start("join", "client-charite", "--data", str(own_task / SECRET))
+        clients.start("join", "client-mayo", "--data", str(own_task / "mayo.csv"))
+        for number, name in enumerate(("client-charite", "client-mayo")):
+            place = ("server-paris", "server-tokyo")[clients.await_line(name, "attending")["server"]]
+            until(lambda place=place, number=number: servers.updates(place, number))
+    for folder in (out, elsewhere):
+        for path in folder.rglob("*"):
+            assert not path.is_file() or SECRET.encode() not in path.read_bytes(), f"a local option is in {path}"
