@@ -16,7 +16,7 @@ from spyker.api.result import as_frame, as_html
 from spyker.api.run import short
 from spyker.engines.start_engine import available_cores
 from spyker.errors import Interrupted, UsageError
-from spyker.plots.run_groups import about, written
+from spyker.plots.run_groups import about, format_value
 from spyker.plots.samples import sample
 from spyker.records import RunRecord, write_atomically
 from spyker.sweeps.runner import check_folder, folder_of, locked_folder, run_watched, with_seeds
@@ -56,7 +56,7 @@ class Sweep:
         """The summary of each run, by its varied values; ``None`` where training diverged."""
         found: dict[str, dict[str, Any] | None] = {}
         for each in self.rows:
-            values = [f"{key.rpartition('.')[2]}={written(value)}" for key, value in each.values.items()]
+            values = [f"{key.rpartition('.')[2]}={format_value(value)}" for key, value in each.values.items()]
             for seed, folder in zip(each.seeds, each.folders, strict=True):
                 name = [*values, f"seed={seed}"] if len(each.seeds) > 1 else values
                 found[" ".join(name)] = RunRecord(self.folder / folder).summary

@@ -24,9 +24,9 @@ from spyker.cli.options import add_scenario_options, said, where
 from spyker.cli.output import add_json
 from spyker.errors import Interrupted
 from spyker.plots.run_dicts import as_dict
-from spyker.plots.run_groups import RunGroups, together
+from spyker.plots.run_groups import RunGroups, group_runs
 from spyker.plots.table import print_table, rows
-from spyker.plots.warning_lines import notes
+from spyker.plots.warning_lines import warning_lines
 from spyker.records.model_files import model_path
 
 
@@ -97,7 +97,7 @@ def folder_for(args: argparse.Namespace, algorithm: str | None = None) -> Path:
 
 def show_run(run: Run) -> None:
     """Print the results of a run and the place of its record."""
-    show_table(together([run.record]))
+    show_table(group_runs([run.record]))
     show_notes({str(run.folder): run.summary})
     print(f"record: {run.folder}/  ·  plot: spyker plot {run.folder}")
     if model_path(run.folder).exists():
@@ -143,7 +143,7 @@ def show_comparison(runs: Comparison, args: argparse.Namespace, code: int, began
 
 def show_notes(summaries: Mapping[str, Mapping[str, Any] | None]) -> None:
     """Print the warnings of runs."""
-    for note in notes(summaries):
+    for note in warning_lines(summaries):
         print(note)
 
 

@@ -14,7 +14,7 @@ from typing import Any
 from spyker.dashboard.bundle import STYLE, script, text
 from spyker.dashboard.run_list import RunList
 from spyker.dashboard.watched_run import EVENTS, WatchedRun
-from spyker.plots.run_groups import RunGroups, together
+from spyker.plots.run_groups import RunGroups, group_runs
 from spyker.plots.table import rows
 from spyker.protocol.facts import SyncStarted, TokenArrived
 from spyker.records import SCENARIO, InitialModelLoaded, RecordError
@@ -35,7 +35,7 @@ def report(folders: Sequence[Path], window: tuple[float, float] | None = None) -
         if len(run.parts) > 1:
             places = " ".join(shlex.quote(str(part.folder)) for part in run.parts)
             raise RecordError(f"a report is of one record. Make one of these first: spyker merge {places} --out DIR")
-    shown = together([run.records[0] for run in runs.values()])
+    shown = group_runs([run.records[0] for run in runs.values()])
     stretch = window or first_exchanges(next(iter(runs.values())))
     infos = run_list.payload()
     for info in infos:

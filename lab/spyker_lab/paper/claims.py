@@ -16,7 +16,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from spyker.plots.samples import Range, SeedSample, before, every, sample
+from spyker.plots.samples import Range, SeedSample, all_true, is_less, sample
 
 ENOUGH = 0.8
 NOT_REACHED = "a target was not reached"
@@ -72,7 +72,7 @@ class Claim:
         if self.paper is not None and self.kind is ClaimKind.LIMIT:
             most = self.neutral + (self.paper - self.neutral) / ENOUGH
             return decided(within((low, high), -math.inf, most))
-        direction = every(before((self.neutral, self.neutral), known) for known in self.ours.ranges)
+        direction = all_true(is_less((self.neutral, self.neutral), known) for known in self.ours.ranges)
         if direction is not True or self.paper is None:
             return decided(direction)
         return (

@@ -18,7 +18,7 @@ from spyker.algorithms.hierfavg import Edge
 from spyker.algorithms.spyker import Spyker
 from spyker.algorithms.sync_spyker import SyncSpyker
 from spyker.plots.curves import Curve, curve
-from spyker.plots.samples import Range, SeedSample, beyond, sample
+from spyker.plots.samples import Range, SeedSample, greater_than, sample
 from spyker.records import RunRecord
 from spyker_lab.paper.claims import Claim
 from spyker_lab.paper.speed import Gain
@@ -125,10 +125,10 @@ class Results:
             if target is None:
                 return None
             if curve is None:  # it diverged
-                return beyond(0.0 if updates else float(str(self.settings[label]["duration"])))
+                return greater_than(0.0 if updates else float(str(self.settings[label]["duration"])))
             hit = of(curve, target)
             if hit is None:
-                return beyond(float(curve.updates[-1] if updates else curve.time[-1]))
+                return greater_than(float(curve.updates[-1] if updates else curve.time[-1]))
             return float(hit[int(updates)])
 
         curves = self.curves(label)

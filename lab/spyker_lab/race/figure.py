@@ -7,8 +7,8 @@ from typing import Any
 from matplotlib import rc_context
 from matplotlib.figure import Figure
 
-from spyker.plots.figures import PRINT, caption, dots, lines, meaning
-from spyker.plots.run_groups import seeds_in_words
+from spyker.plots.figures import PRINT, caption, describe_lines, dots, lines
+from spyker.plots.run_groups import format_seeds
 from spyker.plots.styles import line_styles
 from spyker_lab.algorithms.hierfavgm import HierFAVGM
 from spyker_lab.race.bars import Standing, best_in_room, standing
@@ -41,8 +41,8 @@ def figure(race: Race) -> Figure:
             label = f"{limit[0]} in one room: the limit"
             special[label], curves[label] = LIMIT_LOOK, limit[1].curves
         lines(left, curves, "time", "virtual time (s)", "accuracy", (place.world.target,), special)
-        said.append(f"Left: {place.world.settings['task.name']}, {seeds_in_words(place.ours.seeds)}.")
-        said.append(meaning(curves, (place.world.target,)))
+        said.append(f"Left: {place.world.settings['task.name']}, {format_seeds(place.ours.seeds)}.")
+        said.append(describe_lines(curves, (place.world.target,)))
         left.set_title("Two labels per client, the paper's latencies", loc="left", fontsize=10)
         left.legend(frameon=False, fontsize=8, loc="lower right")
     compact = [p for p in places if p.world.compact]
