@@ -166,7 +166,7 @@ def sweep(
         with interrupts() as stop, locked_folder(folder / "runs"):
             runs = run_watched("sweep", scenarios, folder / "runs", jobs, stop, progress=progress)
     if stop.interrupted:
-        raise Interrupted(f"stopped; to go on: the same again with --out {folder} and --resume")
+        raise Interrupted(f"stopped; to continue: the same command with --out {folder} and --resume")
     folders = [folder_of(scenario, Path("runs")).as_posix() for scenario in scenarios]
     seeded = [slice(i * seeds, (i + 1) * seeds) for i in range(len(points))]
     rows = [row(point, runs[its], folders[its]) for point, its in zip(points, seeded, strict=True)]

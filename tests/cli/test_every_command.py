@@ -132,9 +132,9 @@ def test_sweeps_and_lists_speak_json(
 
 
 def test_what_is_no_number_is_null(capsys: pytest.CaptureFixture[str]) -> None:
-    from spyker.cli.output import give_answer
+    from spyker.cli.output import print_json
 
-    give_answer(argparse.Namespace(json=True, answer={"a": float("nan"), "b": Path("c")}))
+    print_json(argparse.Namespace(json=True, answer={"a": float("nan"), "b": Path("c")}))
     assert json.loads(capsys.readouterr().out) == {"a": None, "b": "c"}
 
 
