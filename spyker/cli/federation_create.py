@@ -20,7 +20,7 @@ from spyker.cli.options import (
     add_flower,
     add_set,
     require_deploy,
-    what_is_learnt,
+    task_arguments,
 )
 from spyker.cli.output import add_json
 from spyker.config.algorithms import find_algorithm
@@ -95,7 +95,7 @@ def command_create(args: argparse.Namespace) -> int:
     )
     from spyker.net.server_config import DeploymentOptions
 
-    learnt = what_is_learnt(args)
+    learnt = task_arguments(args)
     settings = learnt.pop("settings")
     if args.task is None and args.flower is None and args.scenario is None:
         raise UsageError("TASK", "is missing", "Name a task, such as digits or my_task:Task, or a Flower app: --flower")

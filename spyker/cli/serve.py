@@ -15,7 +15,7 @@ from spyker.cli.codes import INTERRUPTED
 from spyker.cli.dash import Dashboard, add_dashboard
 from spyker.cli.help import examples
 from spyker.cli.numbers import above_zero, zero_or_more
-from spyker.cli.options import add_data_dir, add_flower, add_set, what_is_learnt
+from spyker.cli.options import add_data_dir, add_flower, add_set, task_arguments
 from spyker.config.scenario import Scenario
 from spyker.errors import UsageError
 from spyker.tasks.initial_model import InitialModelFile
@@ -202,7 +202,7 @@ def command_join(args: argparse.Namespace) -> int:
         raise UsageError("--certs", "is missing", "Give --certs or --insecure, not both; or name a client's folder")
     with data_from(args.data_dir):
         clients = read_clients(args.clients)
-        scenario = with_more_clients(read_scenario(args.place, **what_is_learnt(args)), clients[-1] + 1)
+        scenario = with_more_clients(read_scenario(args.place, **task_arguments(args)), clients[-1] + 1)
         prepare_data([scenario])
         identities = None if args.certs is None else {k: args.certs / f"client-{k}" for k in clients}
         finished = asyncio.run(

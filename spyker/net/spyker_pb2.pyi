@@ -74,7 +74,7 @@ class Hello(_message.Message):
     certificate: bytes
     signature: bytes
     check: bool
-    def __init__(self, protocol: _Optional[int] = ..., client: _Optional[int] = ..., size: _Optional[int] = ..., layout: _Optional[bytes] = ..., learning: _Optional[bytes] = ..., held_token: _Optional[bytes] = ..., certificate: _Optional[bytes] = ..., signature: _Optional[bytes] = ..., check: bool = ...) -> None: ...
+    def __init__(self, protocol: _Optional[int] = ..., client: _Optional[int] = ..., size: _Optional[int] = ..., layout: _Optional[bytes] = ..., learning: _Optional[bytes] = ..., held_token: _Optional[bytes] = ..., certificate: _Optional[bytes] = ..., signature: _Optional[bytes] = ..., check: _Optional[bool] = ...) -> None: ...
 
 class Welcome(_message.Message):
     __slots__ = ("protocol", "server", "keep", "saved_version")
@@ -86,7 +86,7 @@ class Welcome(_message.Message):
     server: int
     keep: bool
     saved_version: int
-    def __init__(self, protocol: _Optional[int] = ..., server: _Optional[int] = ..., keep: bool = ..., saved_version: _Optional[int] = ...) -> None: ...
+    def __init__(self, protocol: _Optional[int] = ..., server: _Optional[int] = ..., keep: _Optional[bool] = ..., saved_version: _Optional[int] = ...) -> None: ...
 
 class Assignment(_message.Message):
     __slots__ = ("task_token", "content", "saved_version")
@@ -112,7 +112,7 @@ class Goodbye(_message.Message):
     SAVED_VERSION_FIELD_NUMBER: _ClassVar[int]
     finished: bool
     saved_version: int
-    def __init__(self, finished: bool = ..., saved_version: _Optional[int] = ...) -> None: ...
+    def __init__(self, finished: _Optional[bool] = ..., saved_version: _Optional[int] = ...) -> None: ...
 
 class PeerHello(_message.Message):
     __slots__ = ("protocol", "layout", "deployment", "handshake", "to")

@@ -28,7 +28,7 @@ def test_so_does_the_export_of_its_model(tmp_path):
 
 
 def test_a_command_that_needs_it_says_what_to_install(tmp_path):
-    done = without_the_extra(tmp_path, "certs", "x", "--servers", "1", "--clients", "1")
+    done = without_the_extra(tmp_path, "federation", "list", "x")
     assert done.returncode == 2
     assert "Run pip install 'spyker-fl[net]'" in done.stderr
 
