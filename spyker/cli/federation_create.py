@@ -117,7 +117,7 @@ def command_create(args: argparse.Namespace) -> int:
     federation = create_federation(
         args.out, scenario, model, servers, clients, days=args.days, deploy=deploy, overwrite=args.overwrite
     )
-    print(f"{args.out}: {len(servers)} servers, {len(clients)} clients, task {scenario.task.name}")
+    print(f"{args.out}: servers: {len(servers)}, clients: {len(clients)}, task: {scenario.task.name}")
     rows = []
     for name, entry in servers.items():
         rows.append([str(federation.server_folder(name)), entry.host, f"spyker serve server-{name}"])

@@ -218,12 +218,15 @@ def test_clients_are_added_removed_and_renewed(tmp_path: Path, capsys: Any) -> N
     assert "server-tokyo/revoked.json" in capsys.readouterr().out
     assert not (out / "client-mayo").exists()
     assert main(["federation", "add-client", "mayo", str(out)]) == 2, "a name is not used again"
+    assert main(["federation", "add-client", "turin", str(out)]) == 0
+    assert main(["federation", "remove-client", "turin", str(out)]) == 0
     assert main(["federation", "add-client", "rome", str(out)]) == 0
-    assert load_identity(out / "client-rome", 3), "nor is a number"
+    assert load_identity(out / "client-rome", 4), "nor is a number"
     old = load_identity(out / "client-oslo", 2).client.serial
     assert main(["federation", "renew", "oslo", str(out), "--revoke", "--days", "7"]) == 0
     assert load_identity(out / "client-oslo", 2).client.serial != old
-    revoked = [{"client": 1, "name": "mayo"}, {"client": 2, "name": "oslo", "serial": f"{old:x}"}]
+    gone = [{"client": 1, "name": "mayo"}, {"client": 3, "name": "turin"}]
+    revoked = [*gone, {"client": 2, "name": "oslo", "serial": f"{old:x}"}]
     for folder in (out, out / "server-paris", out / "server-tokyo"):
         assert json.loads((folder / "revoked.json").read_text()) == revoked
     before = (out / "server-paris" / "cert.pem").read_bytes()
@@ -232,7 +235,7 @@ def test_clients_are_added_removed_and_renewed(tmp_path: Path, capsys: Any) -> N
     capsys.readouterr()
     assert main(["federation", "list", str(out), "--json"]) == 0
     found = {row["name"]: row["valid until"] for row in json.loads(capsys.readouterr().out)}
-    assert list(found) == ["paris", "tokyo", "charite", "mayo", "oslo", "rome"]
+    assert list(found) == ["paris", "tokyo", "charite", "mayo", "oslo", "turin", "rome"]
     assert found["mayo"] == "removed"
     assert re.fullmatch(r"\d{4}-\d\d-\d\d", found["oslo"])
 
