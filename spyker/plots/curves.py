@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from spyker.protocol.facts import ClientReported
-from spyker.records import Evaluated, MetricEvaluated, RecordedFact, RecordError, RunRecord
+from spyker.records import Evaluated, EvaluatedByClients, MetricEvaluated, RecordedFact, RecordError, RunRecord
 from spyker.records.run_facts import EMULATED
 
 
@@ -29,7 +29,11 @@ class Curve:
     virtual: bool = True
     """Whether its time is that of an emulated world."""
     of: str = "server"
-    """Whose scores these are."""
+    """Whose scores these are: of servers, of clients that report metrics, or of clients that evaluate (``clients``)."""
+    by_clients: bool = False
+    """Whether the score of a server is the weighted mean of its clients' evaluations."""
+    central: list[float] | None = None
+    """Of clients that evaluate: the servers' mean on central test data at these times, if there is one."""
 
     def good(self, score: float, target: float) -> bool:
         """Whether a score is at least as good as ``target``."""
@@ -78,18 +82,23 @@ def curve(run: RunRecord) -> Curve:
         summary.get("synchronisations", 0),
         bool(summary.get("finished")),
         run.start.world == EMULATED,
+        by_clients=run.evaluated_by == "clients",
     )
 
 
 def other_curves(run: RunRecord) -> dict[str, Curve]:
-    """What else was measured, by name: in evaluations, and by clients, of whose last reports there is the mean."""
+    """Return the curves of further metrics by name: of evaluations, by clients, and means of the clients' reports."""
     main, found = curve(run), dict[str, Curve]()
-    if not (run.summary or {"metrics": True}).keys() & {"metrics", "reported"}:
+    if not (run.summary or {"metrics": True}).keys() & {"metrics", "reported", "evaluation_by_clients"}:
         return found  # which saves reading the record once more
     row, last = 0, dict[str, dict[int, float]]()
-    for stated in run.facts(Evaluated, MetricEvaluated, ClientReported):
+    for stated in run.facts(Evaluated, MetricEvaluated, EvaluatedByClients, ClientReported):
         fact = stated.fact
-        if isinstance(fact, MetricEvaluated):
+        if isinstance(fact, EvaluatedByClients):
+            if row:  # there is an evaluation whose updates and bytes are known
+                point = CurvePoint(fact.weighted_mean, fact.worst_decile, fact.weighted_mean, fact.mean)
+                add(found, on_clients(fact.name), fact.higher_is_better, main, row - 1, point, "clients")
+        elif isinstance(fact, MetricEvaluated):
             point = CurvePoint(fact.mean, fact.worst, fact.best, fact.averaged)
             add(found, fact.name, fact.higher_is_better, main, row - 1, point, "server")
         elif isinstance(fact, ClientReported):
@@ -98,11 +107,21 @@ def other_curves(run: RunRecord) -> dict[str, Curve]:
         else:
             for name, values in last.items():
                 mean, low, high = sum(values.values()) / len(values), min(values.values()), max(values.values())
-                higher = main.higher_is_better if name == f"test {main.metric}" else "loss" not in name
+                higher = "loss" not in name
                 worst, best = (low, high) if higher else (high, low)
                 add(found, name, higher, main, row, CurvePoint(mean, worst, best, mean), "client")
             row += 1
+    if run.evaluated_by == "both":
+        for name, central in {main.metric: main, **found}.items():
+            if central.of == "server" and on_clients(name) in found:
+                scores, theirs = dict(zip(central.time, central.mean, strict=True)), found[on_clients(name)]
+                found[on_clients(name)] = replace(theirs, central=[scores[t] for t in theirs.time])
     return dict(sorted(found.items(), key=lambda item: item[1].of != "server"))  # what was evaluated comes first
+
+
+def on_clients(metric: str) -> str:
+    """Return the name of the curve of a metric that clients evaluate."""
+    return f"{metric} on clients"
 
 
 class CurvePoint(NamedTuple):

@@ -67,6 +67,8 @@ def lines(
         else:
             low, high = np.asarray(known[0].worst), np.asarray(known[0].best)
         axes.fill_between(grid, low, high, color=look["color"], alpha=0.15, linewidth=0)
+        if len(known) == 1 and known[0].central is not None:
+            axes.plot(grid, known[0].central, color=look["color"], linestyle="--", linewidth=0.9)
     for target in targets:
         axes.axhline(target, color="0.5", linewidth=0.7, linestyle=":")
     axes.set_xlabel(xlabel)
@@ -86,10 +88,18 @@ def seeded(curves: Mapping[str, Sequence[Curve | None]]) -> int:
 def meaning(curves: Mapping[str, Sequence[Curve | None]], targets: Sequence[float]) -> str:
     """What the lines, the shades and the dots of :func:`lines` are, in words."""
     several = seeded(curves)
-    of = next((c.of for seeds in curves.values() for c in seeds if c is not None), "server")
-    whose = f"mean of the {of}s" if of == "server" else f"mean of what {of}s reported last"
+    first = next((c for seeds in curves.values() for c in seeds if c is not None), None)
+    whose, shade = "mean of the servers", "from the worst server to the best"
+    if first is not None and first.of == "clients":
+        whose, shade = "mean of the clients' evaluations, weighted by examples", "to the mean of the worst tenth"
+        if first.central is not None and not several:
+            shade += "; dashed: mean of the servers on central test data"
+    elif first is not None and first.of == "client":
+        whose, shade = "mean of what clients reported last", "from the worst client to the best"
+    elif first is not None and first.by_clients:
+        whose = "mean of the servers, each the weighted mean of its clients' evaluations"
     lines = f"{whose} and of {several} seeds" if several else whose
-    shade = "the range over the seeds" if several else f"from the worst {of} to the best"
+    shade = "the range over the seeds" if several else shade
     levels = f"target{'s' * (len(targets) > 1)} {' and '.join(f'{t:g}' for t in targets)}"
     dotted = f"; thin grey dotted: {levels}" if targets else ""  # an algorithm's own line may be dotted, too
     return f"Lines: {lines}; shade: {shade}{dotted}."
