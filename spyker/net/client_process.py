@@ -29,7 +29,7 @@ from spyker.protocol.codec import Sizes
 from spyker.tasks.client_delays import delays
 from spyker.tasks.federated_task import ClientInfo, ClientRoster
 from spyker.tasks.layout import layout_digest
-from spyker.tasks.registry import task_spec
+from spyker.tasks.registry import evaluated_by_deployed, task_spec
 
 RECEIVE_MEMORY = 1 << 30  # bytes of buffers for incoming models
 WATCH_SECONDS = 1.0
@@ -171,7 +171,8 @@ async def join(
     names = scenario.world.client_names or ()
     unnamed = ClientRoster(scenario.client_count, scenario.seed, names)
     task = replace(task_spec(scenario), own=own or {k: unnamed.client(k) for k in clients}).make()
-    interval = None if task.evaluated_by == SERVERS else scenario.evaluation.interval
+    by = evaluated_by_deployed(scenario.evaluation, task)
+    interval = None if by == SERVERS else scenario.evaluation.interval
     training = TrainingThread(task, delays(scenario) if paced else None, interval)
     gc.freeze()  # exclude long-lived objects from garbage collections
     parameters = task.initial().size

@@ -65,7 +65,7 @@ from spyker.protocol.server import Server, Setup
 from spyker.tasks.checked_task import CheckedTask
 from spyker.tasks.initial_model import InitialModelFile
 from spyker.tasks.layout import layout_digest
-from spyker.tasks.registry import rate_of, task_spec
+from spyker.tasks.registry import evaluated_by_deployed, rate_of, task_spec
 from spyker.tasks.served_model import ServedModel, read_served_model
 from spyker.tasks.task import Task, limits_by_name
 from spyker.vectors import Vector, mix
@@ -174,7 +174,7 @@ class ServerProcess:
         self.metrics = Metrics(deploy.server, scenario.algorithm)
         for note in self.task.notes if self.task is not None else ():
             self.log.info("task", note=note)
-        self.evaluated_by = CLIENTS if self.task is None else self.task.evaluated_by
+        self.evaluated_by = CLIENTS if self.task is None else evaluated_by_deployed(scenario.evaluation, self.task)
         self.recorder = self._begin_record(resume=resume or self._new)
         try:
             self.identity = start_incarnation(self.checkpoints.folder)

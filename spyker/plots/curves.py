@@ -116,12 +116,15 @@ def other_curves(run: RunRecord) -> dict[str, Curve]:
             if central.of == "server" and on_clients(name) in found:
                 scores, theirs = dict(zip(central.time, central.mean, strict=True)), found[on_clients(name)]
                 found[on_clients(name)] = replace(theirs, central=[scores[t] for t in theirs.time])
-    return dict(sorted(found.items(), key=lambda item: item[1].of != "server"))  # what was evaluated comes first
+    return dict(sorted(found.items(), key=lambda item: ORDER.index(item[1].of)))
 
 
 def on_clients(metric: str) -> str:
     """Return the name of the curve of a metric that clients evaluate."""
     return f"{metric} on clients"
+
+
+ORDER = ("server", "clients", "client")  # evaluations come first, then reports
 
 
 class CurvePoint(NamedTuple):

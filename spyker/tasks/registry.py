@@ -189,6 +189,11 @@ def evaluated_by(evaluation: Evaluation, task: Task) -> str:
     return by
 
 
+def evaluated_by_deployed(evaluation: Evaluation, task: Task) -> str:
+    """Return who evaluates a task in a deployment."""
+    return CLIENTS if evaluation.by is None and task.evaluation_needs_clients else task.evaluated_by
+
+
 def choose(
     task: str | Callable[..., Task] | Task | FederatedTask, options: Mapping[str, object] | None = None
 ) -> TaskChoice:

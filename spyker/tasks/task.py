@@ -95,6 +95,9 @@ class Task(ABC):
     """Whether :meth:`evaluate_client` has test data."""
     evaluated_by = "servers"
     """``servers``, ``clients`` or ``both``: set from ``evaluation.by`` when the task is made."""
+    evaluation_needs_clients = False
+    """Whether :meth:`evaluate` uses the data of all clients, as only an emulation can; in a deployment clients evaluate
+    unless ``evaluation.by`` says otherwise."""
     evaluates_states = False
     """Whether :meth:`evaluate` takes a second argument: the clients' states, by client. Only emulations pass it; in a
     deployment the states stay with the clients."""
