@@ -189,6 +189,11 @@ def evaluated_by(evaluation: Evaluation, task: Task) -> str:
     return by
 
 
+def evaluated_by_deployed(evaluation: Evaluation, task: Task) -> str:
+    """Return who evaluates a task in a deployment."""
+    return CLIENTS if evaluation.by is None and task.evaluation_needs_clients else task.evaluated_by
+
+
 def choose(
     task: str | Callable[..., Task] | Task | FederatedTask, options: Mapping[str, object] | None = None
 ) -> TaskChoice:
@@ -244,10 +249,15 @@ def check_option(key: str, value: object) -> None:
 
 
 def with_task_defaults(scenario: Scenario, task: Task | ModelSpec) -> Scenario:
-    """Return the scenario with the task's learning rate and targets where the scenario sets none."""
+    """Return the scenario with the task's learning rate and targets where the scenario sets none.
+
+    If the clients of a task evaluate by default, ``evaluation.by`` is set.
+    """
     evaluation, training = scenario.evaluation, scenario.training
     if evaluation.targets is None:
         evaluation = replace(evaluation, targets=task.metric.targets)
+    if isinstance(task, Task) and task.evaluated_by != SERVERS:
+        evaluation = replace(evaluation, by=task.evaluated_by)
     return replace(scenario, evaluation=evaluation, training=replace(training, rate=rate_of(training, task)))
 
 
