@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 from spyker.cli.help import examples
-from spyker.cli.options import require_deploy
 from spyker.errors import UsageError
 
 
@@ -50,8 +49,7 @@ def add_certs(commands: Any) -> None:
 
 def command_certs(args: argparse.Namespace) -> int:
     """Create or renew certificates, and print the files to distribute."""
-    require_deploy()
-    from spyker.net.certificate_issuing import LOOPBACK, make_deployment, renew  # needs the extra [net]
+    from spyker.net.certificate_issuing import LOOPBACK, make_deployment, renew
 
     if args.renew:
         if args.overwrite or args.servers is not None or args.clients is not None:

@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 from spyker.cli.help import examples
-from spyker.cli.options import require_deploy
 from spyker.cli.output import add_json
 from spyker.errors import UsageError
 from spyker.plots.table import print_table
@@ -36,7 +35,6 @@ def add_clients(commands: Any) -> None:
 
 def command_clients(args: argparse.Namespace) -> int:
     """Change the clients, and print the files to distribute."""
-    require_deploy()
     from spyker.net.certificate_issuing import add_client, remove_client
     from spyker.net.certificates import CLIENTS, load_credentials
 

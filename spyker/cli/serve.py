@@ -6,7 +6,7 @@ import argparse
 import asyncio
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from spyker.api.datasets import data_from, prepare_data
 from spyker.api.read_scenario import read_scenario
@@ -19,11 +19,7 @@ from spyker.config.scenario import Scenario
 from spyker.errors import UsageError
 from spyker.tasks.initial_model import InitialModelFile
 
-if TYPE_CHECKING:
-    pass
-
 MOST_CLIENTS = 1_000_000
-EXTRA = "Install it: pip install 'spyker-fl[net]'"
 
 
 def add_serve(commands: Any) -> None:
@@ -63,12 +59,10 @@ def add_serve(commands: Any) -> None:
 
 def command_serve(args: argparse.Namespace) -> int:
     """Run a server until SIGTERM or until the configured duration has passed."""
-    try:
-        from spyker.net.server_config import load_config
-        from spyker.net.server_process import serve
-        from spyker.net.start_check import check_start
-    except ModuleNotFoundError as error:
-        raise UsageError("serve", f"needs {error.name}, which is not installed", EXTRA) from None
+    from spyker.net.server_config import load_config
+    from spyker.net.server_process import serve
+    from spyker.net.start_check import check_start
+
     config = load_config(args.config)
     if args.check:
         check_start(config, insecure=args.insecure)
@@ -140,11 +134,9 @@ def add_join(commands: Any) -> None:
 
 def command_join(args: argparse.Namespace) -> int:
     """Run clients until the servers have finished or a signal arrives."""
-    try:
-        from spyker.net.client_link import ClientOptions
-        from spyker.net.client_process import join
-    except ModuleNotFoundError as error:
-        raise UsageError("join", f"needs {error.name}, which is not installed", EXTRA) from None
+    from spyker.net.client_link import ClientOptions
+    from spyker.net.client_process import join
+
     behaviour = ClientOptions(args.keepalive, args.stall, args.patience, args.return_after, args.give_up)
     with data_from(args.data_dir):
         scenario = read_scenario(args.scenario, **what_is_learnt(args))

@@ -82,7 +82,8 @@ def first_exchanges(run: WatchedRun) -> tuple[float, float]:
 def repeat(title: str, run: WatchedRun) -> str:
     """The command that makes a run again, and the scenario that it needs."""
     start, record = run.world.start, run.records[0]
-    lines = [f"pip install {shlex.quote(f'spyker-fl=={start.spyker}')}"]
+    extras = "simulation" if start.began is None else "server,simulation"
+    lines = [f"pip install {shlex.quote(f'spyker-fl[{extras}]=={start.spyker}')}"]
     if start.began is None:
         command = ["spyker", "run", SCENARIO]
         begun = next(record.facts(InitialModelLoaded), None)
