@@ -1,4 +1,4 @@
-"""A client process: some clients of a scenario, until no server wants them any more or somebody ends it."""
+"""A client process: runs clients of a scenario until the training is over or a signal arrives."""
 
 from __future__ import annotations
 
@@ -7,12 +7,13 @@ import gc
 import signal
 import traceback
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import grpc
 import grpc.aio
 
-from spyker.config.scenario import Scenario
+from spyker.config.scenario import SERVERS, Scenario
 from spyker.engines.engine import keep_memory
 from spyker.errors import ClientError, DeploymentError, UsageError
 from spyker.net.buffer_pool import BufferPool
@@ -26,17 +27,18 @@ from spyker.net.server_config import check_address, learning_digest
 from spyker.net.training_thread import TrainingThread
 from spyker.protocol.codec import Sizes
 from spyker.tasks.client_delays import delays
+from spyker.tasks.federated_task import ClientInfo, ClientRoster
 from spyker.tasks.layout import layout_digest
 from spyker.tasks.registry import task_spec
 
-RECEIVE_MEMORY = 1 << 30  # bytes of buffers that are kept for the next model
+RECEIVE_MEMORY = 1 << 30  # bytes of buffers for incoming models
 WATCH_SECONDS = 1.0
 
 
 class Connections(dict[str, grpc.aio.Channel]):
-    """One client's connections by address, made when they are first asked for.
+    """A client's connections by address, created on first use.
 
-    Clients of one process do not share any: what is large and slow on the way to one would hold up all the others.
+    Clients of a process do not share connections, so that a slow transfer to one does not delay the others.
     """
 
     def __init__(self, keepalive: float, credentials: grpc.ChannelCredentials | None) -> None:
@@ -48,13 +50,13 @@ class Connections(dict[str, grpc.aio.Channel]):
         return self[address]
 
     async def close(self) -> None:
-        """Close all of them."""
+        """Close all connections."""
         for each in self.values():
             await each.close()
 
 
 class ClientProcess:
-    """All clients of this process. One that fails does not keep the others from going on."""
+    """The clients of a process. If one fails, the others continue."""
 
     def __init__(self, links: Sequence[ClientLink], log: JsonLog) -> None:
         self.links, self.log = links, log
@@ -62,7 +64,15 @@ class ClientProcess:
         self._failures: dict[str, list[int]] = {}  # the clients that failed, by reason
 
     async def run(self) -> bool:
-        """Be these clients until none is wanted any more, or somebody ends this process: with Ctrl-C, return False."""
+        """Run the clients until the training is over or a signal arrives.
+
+        Returns:
+            False if the process was interrupted with Ctrl-C.
+
+        Raises:
+            DeploymentError: clients failed.
+
+        """
         stop = asyncio.Event()
         loop = asyncio.get_running_loop()
 
@@ -72,36 +82,36 @@ class ClientProcess:
 
         loop.add_signal_handler(signal.SIGTERM, stop.set)
         loop.add_signal_handler(signal.SIGINT, interrupt)
-        running = [asyncio.create_task(self._be(link)) for link in self.links]
-        everybody = asyncio.gather(*running, return_exceptions=True)
+        running = [asyncio.create_task(self._run(link)) for link in self.links]
+        all_done = asyncio.gather(*running, return_exceptions=True)
         stopped = asyncio.create_task(stop.wait())
         watching = asyncio.create_task(self._watch())
-        await asyncio.wait((everybody, stopped), return_when=asyncio.FIRST_COMPLETED)
+        await asyncio.wait((all_done, stopped), return_when=asyncio.FIRST_COMPLETED)
         if stop.is_set():
             await asyncio.gather(*(link.leave() for link in self.links), return_exceptions=True)
             for task in running:
                 task.cancel()
-        await everybody
+        await all_done
         stopped.cancel()
         watching.cancel()
         if self._failures:
             count = sum(map(len, self._failures.values()))
-            reasons = "; ".join(f"{name_all(ids)}: {reason}" for reason, ids in self._failures.items())
+            reasons = "; ".join(f"{list_clients(ids)}: {reason}" for reason, ids in self._failures.items())
             raise DeploymentError(f"{count} of {len(self.links)} clients failed. {reasons}")
         return not self._interrupted
 
     async def _watch(self) -> None:
-        while True:  # a watch over all costs less than a timeout for every frame
+        while True:  # cheaper than a timeout for every frame
             await asyncio.sleep(WATCH_SECONDS)
             for link in self.links:
-                link.look_after()
+                link.check_stalled()
 
-    async def _be(self, link: ClientLink) -> None:
+    async def _run(self, link: ClientLink) -> None:
         try:
             await link.run()
         except ClientError as error:
             self._failed(link.id, error.reason)
-        except Exception as error:  # a fault of ours, which must not pass unseen until the others have ended
+        except Exception as error:  # a bug: log it now, not only when the other clients have ended
             self._failed(link.id, "".join(traceback.format_exception(error)))
 
     def _failed(self, client: int, reason: str) -> None:
@@ -109,8 +119,8 @@ class ClientProcess:
         self._failures.setdefault(reason, []).append(client)
 
 
-def name_all(clients: Sequence[int]) -> str:
-    """Some clients, by their numbers."""
+def list_clients(clients: Sequence[int]) -> str:
+    """Return the numbers of clients as text."""
     numbers = ", ".join(map(str, sorted(clients)))
     return f"clients {numbers}" if len(clients) > 1 else f"client {numbers}"
 
@@ -126,8 +136,26 @@ async def join(
     credential: Path | None = None,
     insecure: bool = False,
     paced: bool = False,
+    own: Mapping[int, ClientInfo] | None = None,
 ) -> bool:
-    """Be some clients of a scenario."""
+    """Run clients of a scenario.
+
+    Args:
+        scenario: the scenario.
+        clients: numbers of the clients.
+        servers: addresses of the servers.
+        behaviour: options of the clients.
+        certs: folder that ``spyker certs`` created, with the clients' credentials.
+        ca: certificate of the authority, in place of the one in ``certs``.
+        credential: credential of a single client, in place of ``certs``.
+        insecure: use plaintext, without credentials.
+        paced: slow training down to the scenario's delays.
+        own: descriptions of the clients for a task whose data stays with its clients.
+
+    Returns:
+        False if the process was interrupted with Ctrl-C.
+
+    """
     for address in servers:
         check_address(address, "--server")
     secrets: Mapping[int, str] = {}
@@ -138,11 +166,14 @@ async def join(
         secrets, authority = read_secrets(clients, certs, ca, credential)
         verified = grpc.ssl_channel_credentials(authority)
     log = JsonLog()
-    log.speak_for_all()
+    log.capture_all()
     keep_memory()
-    task = task_spec(scenario).make()
-    training = TrainingThread(task, delays(scenario) if paced else None)
-    gc.freeze()  # what is here stays, and need not be looked through time and again
+    names = scenario.world.client_names or ()
+    unnamed = ClientRoster(scenario.client_count, scenario.seed, names)
+    task = replace(task_spec(scenario), own=own or {k: unnamed.client(k) for k in clients}).make()
+    interval = None if task.evaluated_by == SERVERS else scenario.evaluation.interval
+    training = TrainingThread(task, delays(scenario) if paced else None, interval)
+    gc.freeze()  # exclude long-lived objects from garbage collections
     parameters = task.initial().size
     connections = {k: Connections(behaviour.keepalive, verified) for k in clients}
     probes = Connections(behaviour.keepalive, verified)
@@ -150,7 +181,7 @@ async def join(
         behaviour,
         training,
         ServerRanking(servers, probes.__getitem__),
-        BufferPool(parameters, max(RECEIVE_MEMORY, 4 * parameters * len(clients))),  # each will hold one, after all
+        BufferPool(parameters, max(RECEIVE_MEMORY, 4 * parameters * len(clients))),  # each client holds one model
         Sizes(parameters, len(scenario.placement().learners)),
         layout_digest(task),
         learning_digest(scenario),
@@ -161,27 +192,27 @@ async def join(
     try:
         return await ClientProcess(links, log).run()
     finally:
-        for own in (*connections.values(), probes):
-            await own.close()
+        for each in (*connections.values(), probes):
+            await each.close()
 
 
 def read_secrets(
     clients: Sequence[int], certs: Path | None, ca: Path | None, credential: Path | None
 ) -> tuple[dict[int, str], bytes]:
-    """The credentials of clients, and the authority by which they know their servers."""
+    """Return the clients' credentials, and the certificate of the authority that verifies servers."""
     if certs is not None:
         folders = {k: certs / f"client-{k}" for k in clients}
         authority = ca or folders[clients[0]] / CA
         secrets = {k: load_credential(folder / CREDENTIAL) for k, folder in folders.items()}
         return secrets, read_authority(authority, "--certs" if ca is None else "--ca")
     if ca is None or credential is None:
-        raise UsageError("--certs", "is missing", "Name the folder that spyker certs made, or --ca and --credential")
+        raise UsageError("--certs", "is missing", "Give the folder that spyker certs created, or --ca and --credential")
     if len(clients) > 1:
         raise UsageError("--credential", "is for one client", "Give --certs a folder with one client-K for each")
     return {clients[0]: load_credential(credential)}, read_authority(ca, "--ca")
 
 
-def read_authority(path: Path, what: str) -> bytes:
-    """The authority by which clients know their servers, which must be one, and of this time."""
-    read_authorities(path, what)
-    return read_file(path, what)
+def read_authority(path: Path, key: str) -> bytes:
+    """Return the certificate of an authority, after checking that it is valid now."""
+    read_authorities(path, key)
+    return read_file(path, key)

@@ -1,20 +1,20 @@
-"""What a connection that never came about may mean: gRPC says no more than that a socket was closed."""
+"""Hints about failed connections, for which gRPC reports only that a socket was closed."""
 
 from __future__ import annotations
 
 import grpc
 
 PORT = "--server must name the port for clients (deploy.listen-clients) and not the one for servers"
-PLAINTEXT = "this client speaks plaintext: if the server has certificates, give --certs in place of --insecure"
-TLS = "this client speaks TLS: if the server was started with --insecure, so must this client be"
+PLAINTEXT = "this client uses plaintext: if the server has certificates, give --certs in place of --insecure"
+TLS = "this client uses TLS: if the server was started with --insecure, start this client with --insecure, too"
 AUTHORITY = (
-    "the server's certificate is not one of this client's authority, or does not name the host that --server gives: "
+    "the server's certificate was not issued by this client's authority, or does not contain the host of --server: "
     "compare ca.pem on both sides, and the names that spyker certs was given with --host"
 )
 
 
 def connection_hint(code: grpc.StatusCode, said: str, *, insecure: bool) -> str | None:
-    """What to check when a server that has never answered ends a connection like this."""
+    """Return what to check when a server that has never answered ends a connection with this status, or ``None``."""
     if code is grpc.StatusCode.UNIMPLEMENTED:
         return PORT
     if code is not grpc.StatusCode.UNAVAILABLE:

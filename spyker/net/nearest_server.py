@@ -1,4 +1,4 @@
-"""Which server is the nearest, by measured round-trip time."""
+"""Selection of the nearest server by measured round-trip time."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ import grpc
 import grpc.aio
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
-PROBES = 3  # the first pays for the connection
+PROBES = 3  # the first includes the time to connect
 PROBE_SECONDS = 3.0
-FRESH_SECONDS = 1.0  # many clients of one process ask at once, and measuring once is enough
+FRESH_SECONDS = 1.0  # one measurement serves all clients of a process that ask at the same time
 
 
 class ServerRanking:
-    """Servers by round-trip time, measured with the health service: one that is not well is not near."""
+    """Servers ranked by round-trip time, measured with the health service; a server that is not serving is left out."""
 
     def __init__(self, addresses: Sequence[str], connect: Callable[[str], grpc.aio.Channel]) -> None:
         self.addresses, self.connect = addresses, connect
@@ -25,7 +25,7 @@ class ServerRanking:
         self._turn = asyncio.Lock()
 
     async def best(self, *, fresh: bool = False) -> str:
-        """The nearest server that answers; if none does, the first of the list."""
+        """Return the nearest server that answers or, if none does, the first of the list."""
         if len(self.addresses) == 1:
             return self.addresses[0]
         async with self._turn:
@@ -37,7 +37,7 @@ class ServerRanking:
         return min(reachable, key=lambda address: reachable[address]) if reachable else self.addresses[0]
 
     async def measure(self, address: str) -> float | None:
-        """The shortest of a few round trips, in seconds; None if the server is not there."""
+        """Return the shortest of a few round trips in seconds, or ``None`` if the server is not serving."""
         stub = health_pb2_grpc.HealthStub(self.connect(address))
         times = []
         try:

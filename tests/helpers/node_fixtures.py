@@ -30,6 +30,7 @@ from spyker.protocol.codec import Sizes
 from spyker.protocol.messages import Update
 from spyker.protocol.server import Setup
 from spyker.tasks.registry import resolve, task_spec
+from spyker.tasks.served_model import ModelSpec
 
 PARAMETERS = 8  # of the task of table()
 
@@ -45,7 +46,7 @@ def make_driver(
         len(places.learners), places.client_count, task.initial(), resolved.training.rate, resolved.parameters
     )
     log = JsonLog(said or io.StringIO(), server=server)
-    behaviour = NodeOptions(**{"clients": 3, "wait_for": 1} | rules)
+    behaviour = NodeOptions(**{"clients": 3, "min_clients": 1} | rules)
     peers = [j for j in places.servers if j != server]
     node = Node(
         server, lambda roster: resolved.chosen.build(server, setup, roster), TaskTokens(b"s" * 32, 1), behaviour, peers
@@ -57,7 +58,7 @@ def make_driver(
         layout={},
         identity={},
         checkpoints=Checkpoints(folder / "state", 3),
-        recorder=Recorder(resolved, task, server, folder / "record", resume=False, log=log),
+        recorder=Recorder(resolved, ModelSpec.of(task), server, folder / "record", resume=False, log=log),
         metrics=Metrics(server, resolved.algorithm),
         log=log,
     )
