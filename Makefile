@@ -97,6 +97,10 @@ wheel:
 
 # What a server machine installs: nothing large, and with it a server can start.
 LARGE := torch|scikit-learn|scipy|matplotlib|pandas|pooch|requests|ray|flwr
+MODEL := from pathlib import Path; from spyker.api.read_scenario import read_scenario; \
+  from spyker.tasks.registry import task_spec; from spyker.tasks.served_model import ServedModel, write_served_model; \
+  task = task_spec(read_scenario(task="quadratic")).make(); \
+  write_served_model(Path("model.safetensors"), ServedModel.of(task))
 server-env: wheel
 	rm -rf $(RELEASE)/server $(RELEASE)/serving && mkdir -p $(RELEASE)/serving
 	$(BASE) -m venv $(RELEASE)/server
@@ -104,7 +108,9 @@ server-env: wheel
 	$(RELEASE)/server/bin/python -m pip list --disable-pip-version-check
 	! $(RELEASE)/server/bin/python -m pip list --disable-pip-version-check | grep -iE '^($(LARGE)) '
 	cd $(RELEASE)/serving && PYTHONPATH= ../server/bin/spyker --help > help.txt && \
-	  printf '[deploy]\nserver = 0\nlisten-clients = "127.0.0.1:0"\n' > server.toml && \
+	  printf 'algorithm = "fedasync"\n[task]\nname = "mnist"\n' > scenario.toml && \
+	  printf 'scenario = "scenario.toml"\n[deploy]\nserver = 0\nmodel = "model.safetensors"\n' > server.toml && \
+	  PYTHONPATH= ../server/bin/python -c '$(MODEL)' && \
 	  PYTHONPATH= ../server/bin/spyker serve server.toml --check --insecure
 
 .venv/installed: pyproject.toml constraints.txt

@@ -27,7 +27,8 @@ class MissingPackageError(UsageError, ImportError):
 
     def __init__(self, field: str, missing: Iterable[str]) -> None:
         names = list(missing)
-        extras = ",".join(dict.fromkeys(extra_with(name) for name in names))
+        one = extra_with(names)
+        extras = one or ",".join(sorted({extra_with([name]) or name for name in names}))
         verb, them = ("is", "it") if len(names) == 1 else ("are", "them")
         problem = f"needs {', '.join(names)}, which {verb} not installed"
         super().__init__(field, problem, f"Install {them}: pip install 'spyker-fl[{extras}]'")
@@ -47,7 +48,7 @@ def explain(field: str, error: Exception) -> MissingPackageError | None:
     return MissingPackageError(field, [module]) if known and find_spec(module) is None else None
 
 
-def extra_with(module: str) -> str:
-    """Return the extra that installs a module; if there are several, the one with the fewest missing modules."""
-    extras = [extra for extra, modules in EXTRAS.items() if module in modules]
-    return min(extras, key=lambda extra: sum(find_spec(each) is None for each in EXTRAS[extra]))
+def extra_with(names: Iterable[str]) -> str | None:
+    """Return the extra that installs all of these modules; of several, the one with the fewest missing modules."""
+    extras = [extra for extra, modules in EXTRAS.items() if set(names) <= set(modules)]
+    return min(extras, key=lambda extra: sum(find_spec(each) is None for each in EXTRAS[extra]), default=None)

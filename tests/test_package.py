@@ -13,12 +13,16 @@ from dataclasses import dataclass
 from email.message import Message
 from importlib.metadata import packages_distributions
 from pathlib import Path
+from subprocess import PIPE
 
 import pytest
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
+from spyker.api.read_scenario import read_scenario
 from spyker.extras import EXTRAS
+from spyker.tasks.registry import task_spec
+from spyker.tasks.served_model import ServedModel, write_served_model
 
 ROOT = Path(__file__).parents[1]
 BUILD = "import sys, hatchling.build as b; print(b.build_wheel(sys.argv[1]))"
@@ -30,11 +34,10 @@ found = importlib.machinery.PathFinder.find_spec
 importlib.machinery.PathFinder.find_spec = lambda name, *more: None if name in {} else found(name, *more)
 """
 SERVER = """
+scenario = "scenario.toml"
 [deploy]
 server = 0
 listen-clients = "127.0.0.1:0"
-listen-peers = "127.0.0.1:0"
-peers = ["127.0.0.1:1", "127.0.0.1:2", "127.0.0.1:3", "127.0.0.1:4"]
 """
 
 
@@ -49,12 +52,16 @@ class Wheel:
         return self.python(code, cwd=cwd, extras=extras)
 
     def python(self, code: str, *, cwd: Path, extras: Sequence[str] = ()) -> subprocess.CompletedProcess[str]:
-        there = {module for extra in extras for module in EXTRAS[extra]}
-        blocked = {module for modules in EXTRAS.values() for module in modules} - there
-        begin = HIDE.format(sorted(blocked))
+        with self.process(code, cwd=cwd, extras=extras) as process:
+            output, errors = process.communicate(timeout=110)
+        return subprocess.CompletedProcess(process.args, process.returncode, output, errors)
+
+    def process(self, code: str, *, cwd: Path, extras: Sequence[str] = ()) -> subprocess.Popen[str]:
+        installed = {module for extra in extras for module in EXTRAS[extra]}
+        hidden = {module for modules in EXTRAS.values() for module in modules} - installed
+        command = [sys.executable, "-c", HIDE.format(sorted(hidden)) + code]
         environment = {**os.environ, "PYTHONPATH": str(self.folder)}
-        command = [sys.executable, "-c", begin + code]
-        return subprocess.run(command, cwd=cwd, env=environment, capture_output=True, text=True, timeout=110)
+        return subprocess.Popen(command, cwd=cwd, env=environment, stdout=PIPE, stderr=PIPE, text=True)
 
 
 @pytest.fixture(scope="module")
@@ -159,10 +166,32 @@ def test_every_command_has_help_without_extras(wheel: Wheel, tmp_path: Path) -> 
     assert (done.returncode, done.stderr) == (0, "")
 
 
-def test_a_server_can_start_without_torch(wheel: Wheel, tmp_path: Path) -> None:
+def test_a_server_with_a_model_file_runs_without_torch(wheel: Wheel, tmp_path: Path) -> None:
+    """It has neither the task nor its data."""
+    model = ServedModel.of(task_spec(read_scenario(task="digits", clients=4)).make())
+    write_served_model(tmp_path / "model.safetensors", model)
+    (tmp_path / "scenario.toml").write_text('algorithm = "fedasync"\n[task]\nname = "mnist"\n')
+    (tmp_path / "server.toml").write_text(SERVER + 'model = "model.safetensors"\n')
+    checked = wheel.spyker("serve", "server.toml", "--check", "--insecure", cwd=tmp_path, extras=["server"])
+    assert (checked.returncode, checked.stdout, checked.stderr) == (0, "server 0 can start here\n", "")
+    code = "from spyker.cli.main import main; sys.exit(main(['serve', 'server.toml', '--insecure']))"
+    with wheel.process(code, cwd=tmp_path, extras=["server"]) as server:
+        assert server.stderr is not None
+        log = [json.loads(server.stderr.readline())["event"] for _ in range(2)]
+        server.terminate()
+    assert (log, server.returncode) == (["waiting", "listening"], 0)
+
+
+def test_a_server_without_a_model_file_says_that_it_needs_torch_for_the_task(wheel: Wheel, tmp_path: Path) -> None:
+    (tmp_path / "scenario.toml").write_text('algorithm = "fedasync"\n[task]\nname = "digits"\n')
     (tmp_path / "server.toml").write_text(SERVER)
-    done = wheel.spyker("serve", "server.toml", "--check", "--insecure", cwd=tmp_path, extras=["server"])
-    assert (done.returncode, done.stdout, done.stderr) == (0, "server 0 can start here\n", "")
+    for more in ([], ["--check"]):
+        done = wheel.spyker("serve", "server.toml", "--insecure", *more, cwd=tmp_path, extras=["server"])
+        assert done.returncode == 2
+        assert done.stderr.endswith(
+            "task digits: needs sklearn, torch, which are not installed. "
+            "Install them: pip install 'spyker-fl[simulation]'\n"
+        )
 
 
 def test_without_torch_a_model_is_exported_as_safetensors(wheel: Wheel, tmp_path: Path) -> None:

@@ -70,7 +70,8 @@ def command_serve(args: argparse.Namespace) -> int:
         return 0
     with data_from(args.data_dir), Dashboard(args.dashboard) as page:
         given = None if args.initial_model is None else InitialModelFile(args.initial_model)
-        prepare_data([config.scenario])
+        if config.needs_task:
+            prepare_data([config.scenario])
         page.show(config.path(config.deploy.record))
         serve(config, resume=args.resume, insecure=args.insecure, join=args.join, initial_model=given)
     return 0

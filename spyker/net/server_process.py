@@ -129,7 +129,7 @@ def load_model(config: ServerConfig) -> tuple[Task | None, ServedModel]:
         task = task_spec(scenario).make()
         return task, ServedModel.of(task)
     served = read_served_model(config.path(deploy.model))
-    if scenario.evaluation.by in (None, CLIENTS):
+    if not config.needs_task:
         return None, served
     task = task_spec(scenario).make()
     if layout_digest(task) != served.spec.digest:
