@@ -109,7 +109,7 @@ server-env: wheel
 	! $(RELEASE)/server/bin/python -m pip list --disable-pip-version-check | grep -iE '^($(LARGE)) '
 	cd $(RELEASE)/serving && PYTHONPATH= ../server/bin/spyker --help > help.txt && \
 	  printf 'algorithm = "fedasync"\n[task]\nname = "mnist"\n' > scenario.toml && \
-	  printf 'scenario = "scenario.toml"\n[deploy]\nserver = 0\nmodel = "model.safetensors"\n' > server.toml && \
+	  printf 'scenario = "scenario.toml"\n[deploy]\nserver = 0\nlisten-clients = "127.0.0.1:0"\nmodel = "model.safetensors"\n' > server.toml && \
 	  PYTHONPATH= ../server/bin/python -c '$(MODEL)' && \
 	  PYTHONPATH= ../server/bin/spyker serve server.toml --check --insecure
 

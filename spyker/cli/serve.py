@@ -14,7 +14,7 @@ from spyker.cli.codes import INTERRUPTED
 from spyker.cli.dash import Dashboard, add_dashboard
 from spyker.cli.help import examples
 from spyker.cli.numbers import above_zero, zero_or_more
-from spyker.cli.options import add_data_dir, add_flower, add_set, what_is_learnt
+from spyker.cli.options import add_data_dir, add_flower, add_set, task_arguments
 from spyker.config.scenario import Scenario
 from spyker.errors import UsageError
 from spyker.tasks.initial_model import InitialModelFile
@@ -140,7 +140,7 @@ def command_join(args: argparse.Namespace) -> int:
 
     behaviour = ClientOptions(args.keepalive, args.stall, args.patience, args.return_after, args.give_up)
     with data_from(args.data_dir):
-        scenario = read_scenario(args.scenario, **what_is_learnt(args))
+        scenario = read_scenario(args.scenario, **task_arguments(args))
         clients = read_clients(args.clients)
         scenario = with_more_clients(scenario, clients[-1] + 1)
         prepare_data([scenario])
