@@ -118,11 +118,6 @@ def serve(
             resume = join = True
 
 
-def makes_task(config: ServerConfig) -> bool:
-    """Return whether a server makes the task: it has no model file, or it evaluates."""
-    return config.deploy.model is None or config.scenario.evaluation.by not in (None, CLIENTS)
-
-
 def load_model(config: ServerConfig) -> tuple[Task | None, ServedModel]:
     """Return the initial model of a server and, if the server evaluates or has no model file, its task.
 
@@ -135,7 +130,7 @@ def load_model(config: ServerConfig) -> tuple[Task | None, ServedModel]:
         task = task_spec(scenario).make()
         return task, ServedModel.of(task)
     served = read_served_model(config.path(deploy.model))
-    if not makes_task(config):
+    if not config.needs_task:
         return None, served
     task = task_spec(scenario).make()
     if layout_digest(task) != served.spec.digest:
