@@ -10,7 +10,6 @@ from typing import Any
 from spyker.cli.federation_create import FOLDER, add_create, join_command
 from spyker.cli.help import examples
 from spyker.cli.numbers import above_zero
-from spyker.cli.options import require_deploy
 from spyker.cli.output import add_json
 from spyker.config.scenario import load
 from spyker.errors import UsageError
@@ -71,7 +70,6 @@ def add_clients(actions: Any) -> None:
 
 def command_add_client(args: argparse.Namespace) -> int:
     """Add a client, and print what to copy."""
-    require_deploy()
     from spyker.net.federation_folder import load_federation
 
     federation = load_federation(args.folder).add_client(args.name)
@@ -83,7 +81,6 @@ def command_add_client(args: argparse.Namespace) -> int:
 
 def command_remove_client(args: argparse.Namespace) -> int:
     """Remove a client, and print what to copy."""
-    require_deploy()
     from spyker.net.federation_folder import load_federation
 
     federation = load_federation(args.folder).remove_client(args.name)
@@ -114,7 +111,6 @@ def add_add_server(actions: Any) -> None:
 
 def command_add_server(args: argparse.Namespace) -> int:
     """Add a server, and print what to copy and run."""
-    require_deploy()
     from spyker.net.federation_folder import load_federation, parse_server
 
     name, entry = parse_server(args.server)
@@ -138,7 +134,6 @@ def add_list(actions: Any) -> None:
 
 def command_list(args: argparse.Namespace) -> int:
     """Print servers and clients, and until when their certificates are valid."""
-    require_deploy()
     from spyker.net.federation_folder import load_federation
 
     federation = load_federation(args.folder)
@@ -186,7 +181,6 @@ def add_renew(actions: Any) -> None:
 
 def command_renew(args: argparse.Namespace) -> int:
     """Renew a certificate, and print what to copy."""
-    require_deploy()
     from spyker.net.certificate_issuing import check_days
     from spyker.net.certificates import client_folder
     from spyker.net.federation_folder import load_federation

@@ -19,7 +19,6 @@ from spyker.cli.options import (
     add_data_dir,
     add_flower,
     add_set,
-    require_deploy,
     task_arguments,
 )
 from spyker.cli.output import add_json
@@ -86,7 +85,6 @@ def add_create(actions: Any) -> None:
 
 def command_create(args: argparse.Namespace) -> int:
     """Create a federation, and print what to copy and what to run where."""
-    require_deploy()
     from spyker.net.federation_folder import (
         check_addresses,
         check_names,
@@ -126,7 +124,7 @@ def command_create(args: argparse.Namespace) -> int:
         rows.append([str(folder), f"the machine of {name}", join_command(folder, scenario.task.name)])
     print_table(["copy", "to", "run there"], rows, words=3)
     who = "clients" if scenario.evaluation.by == CLIENTS else "servers and clients"
-    print(f"Servers and clients need spyker-fl[net]; {who} also need the task's code and packages.")
+    print(f"Servers need spyker-fl[server], clients spyker-fl[client]; {who} also need the task's code and packages.")
     print("Add --check to a command to find out whether it would work. Start the servers first.")
     print(f"Keep {args.out}/ca.key on this machine, and nowhere else: it signs the certificates.")
     args.answer = {

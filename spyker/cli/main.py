@@ -101,6 +101,7 @@ def perform(argv: Sequence[str], *, program: bool) -> int:
     from spyker.cli.failures import BAD, FAILURES, FINAL
     from spyker.cli.help import parse
     from spyker.cli.output import limited_output, print_json
+    from spyker.extras import explain
 
     try:
         args = parse(parser(argv[0] if argv else None), argv)
@@ -112,6 +113,12 @@ def perform(argv: Sequence[str], *, program: bool) -> int:
         sys.stdout.flush()
     except BAD as error:
         print(f"spyker: {error}", file=sys.stderr)
+        return BAD_INPUT
+    except ModuleNotFoundError as error:
+        explained = explain(argv[0], error)
+        if explained is None:
+            raise
+        print(f"spyker: {explained}", file=sys.stderr)
         return BAD_INPUT
     except FINAL as error:
         print(f"spyker: {error}", file=sys.stderr)

@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from spyker.net.client_link import ClientOptions
 
 MOST_CLIENTS = 1_000_000
-EXTRA = "Install it: pip install 'spyker-fl[net]'"
 
 
 def add_serve(commands: Any) -> None:
@@ -73,13 +72,11 @@ def add_serve(commands: Any) -> None:
 
 def command_serve(args: argparse.Namespace) -> int:
     """Run a server until SIGTERM or until the configured duration has passed."""
-    try:
-        from spyker.net.identity import has_state
-        from spyker.net.server_config import load_config
-        from spyker.net.server_process import makes_task, serve
-        from spyker.net.start_check import check_start
-    except ModuleNotFoundError as error:
-        raise UsageError("serve", f"needs {error.name}, which is not installed", EXTRA) from None
+    from spyker.net.identity import has_state
+    from spyker.net.server_config import load_config
+    from spyker.net.server_process import serve
+    from spyker.net.start_check import check_start
+
     config = load_config(args.config)
     if args.check:
         check_start(config, insecure=args.insecure)
@@ -87,7 +84,7 @@ def command_serve(args: argparse.Namespace) -> int:
         return 0
     with data_from(args.data_dir), Dashboard(args.dashboard) as page:
         given = None if args.initial_model is None else InitialModelFile(args.initial_model)
-        if makes_task(config):
+        if config.needs_task:
             prepare_data([config.scenario])
         page.show(config.path(config.deploy.record))
         resume = args.resume or (args.config.is_dir() and has_state(config.path(config.deploy.state)))
@@ -183,12 +180,10 @@ def add_join(commands: Any) -> None:
 
 def command_join(args: argparse.Namespace) -> int:
     """Run clients until the servers have finished or a signal arrives."""
-    try:
-        from spyker.net.client_folder import CLIENT_FILE
-        from spyker.net.client_link import ClientOptions
-        from spyker.net.client_process import join
-    except ModuleNotFoundError as error:
-        raise UsageError("join", f"needs {error.name}, which is not installed", EXTRA) from None
+    from spyker.net.client_folder import CLIENT_FILE
+    from spyker.net.client_link import ClientOptions
+    from spyker.net.client_process import join
+
     behaviour = ClientOptions(args.keepalive, args.stall, args.patience, args.return_after, args.give_up)
     options = read_options(args)
     if args.place.is_dir() or args.place.name == CLIENT_FILE:

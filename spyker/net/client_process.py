@@ -31,7 +31,7 @@ from spyker.tasks.checked_task import CheckedTask
 from spyker.tasks.client_delays import delays
 from spyker.tasks.federated_task import CLIENT_OPTIONS, ClientRoster
 from spyker.tasks.layout import layout_digest
-from spyker.tasks.registry import task_spec
+from spyker.tasks.registry import evaluated_by_deployed, task_spec
 from spyker.tasks.task import Task
 
 RECEIVE_MEMORY = 1 << 30  # bytes of buffers for incoming models
@@ -201,7 +201,8 @@ async def join(
     task = client_task(scenario, clients, names or {}, options or {})
     for k in clients if task.local else ():
         CheckedTask(task).size(k)  # data that cannot be loaded is reported before a server is called
-    interval = None if task.evaluated_by == SERVERS else scenario.evaluation.interval
+    by = evaluated_by_deployed(scenario.evaluation, task)
+    interval = None if by == SERVERS else scenario.evaluation.interval
     training = TrainingThread(task, delays(scenario) if paced else None, interval)
     gc.freeze()  # exclude long-lived objects from garbage collections
     parameters = task.initial().size

@@ -12,7 +12,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from spyker.config.scenario import Scenario, load
+from spyker.config.scenario import CLIENTS, Scenario, load
 from spyker.config.sections import convert, read, refuse_unknown, to_toml, write
 from spyker.errors import UsageError
 from spyker.net.channels import refuse_remote
@@ -114,6 +114,11 @@ class ServerConfig:
     scenario: Scenario
     deploy: DeploymentOptions
     folder: Path
+
+    @property
+    def needs_task(self) -> bool:
+        """Whether the server creates the task: it has no model file, or it evaluates."""
+        return self.deploy.model is None or self.scenario.evaluation.by not in (None, CLIENTS)
 
     def path(self, name: str) -> Path:
         """Resolve a file or folder name relative to the configuration file."""

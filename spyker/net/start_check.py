@@ -12,11 +12,12 @@ from spyker.errors import UsageError
 from spyker.net.certificate_check import check_certificate
 from spyker.net.revocations import load_revocations
 from spyker.net.server_config import ServerConfig, check_insecure
+from spyker.tasks.registry import check_code
 from spyker.tasks.served_model import read_served_model
 
 
 def check_start(config: ServerConfig, *, insecure: bool) -> None:
-    """Check the certificates, addresses and folders of a server.
+    """Check the certificates, the model or task, the addresses and the folders of a server.
 
     Args:
         config: the server's configuration.
@@ -37,6 +38,8 @@ def check_start(config: ServerConfig, *, insecure: bool) -> None:
         load_revocations(config.path(deploy.revoked))
     if deploy.model is not None:
         read_served_model(config.path(deploy.model))
+    if config.needs_task:
+        check_code(config.scenario)
     check_writable(config.path(deploy.state), "deploy.state")
     check_writable(config.path(deploy.record), "deploy.record")
     check_free(deploy.listen_clients, "deploy.listen-clients")
