@@ -130,7 +130,9 @@ def test_a_folder_holds_all_that_its_machine_needs_and_no_more(tmp_path: Path, c
     assert {path.name for path in (out / "client-charite").iterdir()} == client
     assert len({path.read_bytes() for path in out.glob("*/scenario.toml")}) == 1, "one scenario for all"
     assert load(out / "scenario.toml").world.client_names == ("charite", "mayo", "client-2")
-    assert load(out / "client-mayo" / "scenario.toml").world.client_names is None, "a client does not learn the others' names"
+    assert load(out / "client-mayo" / "scenario.toml").world.client_names is None, (
+        "a client does not learn the others' names"
+    )
     assert {path.stat().st_mode & 0o777 for path in (*out.rglob("key.pem"), out / "ca.key")} == {0o600}
     config = load_config(out / "server-tokyo")
     assert (config.deploy.server, config.deploy.heartbeat) == (1, 0.5)
