@@ -111,7 +111,7 @@ def test_metrics_are_not_mixed_in_a_plot(
     assert main(["run", *QUICK, "--out", "a"]) == 0
     write(tmp_path / "b", started(metric="perplexity", higher_is_better=False), [(0.0, judged(0, 9.0))])
     assert main(["plot", "a", "b", "--out", "both"]) == 2
-    assert "covered (a) and perplexity (b). Name runs of one metric at a time" in capsys.readouterr().err
+    assert "covered (a) and perplexity (b). Choose runs of one metric" in capsys.readouterr().err
     assert not (tmp_path / "both").exists()
 
 
