@@ -24,6 +24,7 @@ NAMES = (
     "copies",
     "flower",
     "deploy",
+    "server_memory",
     "bounds",
 )
 

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from spyker import records
+from spyker.extras import require
 from spyker.plots.curves import Curve, curve, other_curves, targets
 from spyker.plots.run_groups import RunGroups, group_runs
 from spyker.plots.table import rows
@@ -163,6 +164,7 @@ class Run:
             server: the server whose model to return; ``None``: the average of all servers.
 
         """
+        require("state_dict", "torch")
         import torch  # slow to import
 
         return {name: torch.from_numpy(part) for name, part in read_model(self.folder, server).parts.items()}
@@ -206,10 +208,9 @@ def as_row(stated: records.RecordedFact[Any]) -> dict[str, Any]:
 
 def as_frame(facts: list[dict[str, Any]]) -> DataFrame:
     """Return facts as a DataFrame."""
-    try:
-        import pandas as pd  # an extra
-    except ImportError:
-        raise ImportError("DataFrames need pandas. Install it: pip install 'spyker-fl[pandas]'") from None
+    require("a DataFrame", "pandas")
+    import pandas as pd
+
     return pd.DataFrame(facts)
 
 
@@ -229,6 +230,7 @@ def as_html(heads: Sequence[str], body: Sequence[Sequence[str]]) -> str:
 
 def plotted(shown: RunGroups, path: str | Path | None, against: str) -> Figure:
     """Plot runs and, if a path is given, write the figure to it."""
+    require("a plot", "matplotlib")
     from spyker.plots.run_plots import plot, save  # Matplotlib is slow to import
 
     figure = plot(shown, against)

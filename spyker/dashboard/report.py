@@ -91,7 +91,8 @@ def first_exchanges(run: WatchedRun) -> tuple[float, float]:
 def reproduction(title: str, run: WatchedRun) -> str:
     """Return the commands that reproduce a run, and its scenario."""
     start, record = run.world.start, run.records[0]
-    lines = [f"pip install {shlex.quote(f'spyker-fl=={start.spyker}')}"]
+    extras = "simulation" if start.began is None else "server,simulation"
+    lines = [f"pip install {shlex.quote(f'spyker-fl[{extras}]=={start.spyker}')}"]
     if start.began is None:
         command = ["spyker", "run", SCENARIO]
         loaded = next(record.facts(InitialModelLoaded), None)

@@ -19,7 +19,7 @@ from typing import Any
 from spyker.config.scenario import Scenario, dump
 from spyker.errors import LocalProcessError
 from spyker.net.certificate_issuing import make_deployment
-from spyker.net.certificates import CA, CERTIFICATE, CLIENTS, KEY
+from spyker.net.certificates import CA, CERTIFICATE, KEY, REVOKED
 from spyker.net.checkpoint_models import write_checkpoint_models
 from spyker.net.parent_death import die_with_parent
 from spyker.net.server_config import DeploymentOptions, write_config
@@ -95,7 +95,7 @@ class LocalCluster:
                 ca=f"../certs/{CA}",
                 certificate=f"../certs/server-{i}/{CERTIFICATE}",
                 key=f"../certs/server-{i}/{KEY}",
-                credentials=f"../certs/{CLIENTS}",
+                revoked=f"../certs/{REVOKED}",
                 min_clients=len(self.places.clients_of(i)),
                 duration=duration,
             )

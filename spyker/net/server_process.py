@@ -25,10 +25,10 @@ from spyker.errors import DeploymentError, FencedError, UsageError
 from spyker.net import spyker_pb2 as pb
 from spyker.net.admin_socket import serve_commands
 from spyker.net.buffer_pool import BufferPool
-from spyker.net.certificate_check import check_certificate
+from spyker.net.certificate_check import check_certificate, read_authorities
 from spyker.net.channels import CLIENTS_CONNECT, PEERS_CONNECT, guarded, handler, listen, read_file
+from spyker.net.client_identity import ClientVerifier
 from spyker.net.client_port import ClientLimits, ClientPort
-from spyker.net.credentials import Credentials
 from spyker.net.driver import Driver
 from spyker.net.event_log import EventLog
 from spyker.net.health import CHECK, Health
@@ -40,6 +40,7 @@ from spyker.net.peer_link import PeerLink
 from spyker.net.peer_port import PeerPort
 from spyker.net.rate_limited_log import WINDOW_SECONDS
 from spyker.net.recorder import Recorder
+from spyker.net.revocations import Revocations
 from spyker.net.server_config import (
     ServerConfig,
     check_insecure,
@@ -129,7 +130,7 @@ def load_model(config: ServerConfig) -> tuple[Task | None, ServedModel]:
         task = task_spec(scenario).make()
         return task, ServedModel.of(task)
     served = read_served_model(config.path(deploy.model))
-    if scenario.evaluation.by in (None, CLIENTS):
+    if not config.needs_task:
         return None, served
     task = task_spec(scenario).make()
     if layout_digest(task) != served.spec.digest:
@@ -397,7 +398,7 @@ class ServerProcess:
 
     async def _open_ports(self) -> list[grpc.aio.Server]:
         config, deploy, scenario = self.config, self.config.deploy, self.config.scenario
-        credentials = None
+        verifier = None
         mine = theirs = None
         self._credentials: grpc.ChannelCredentials | None = None
         if not self.insecure:
@@ -406,12 +407,13 @@ class ServerProcess:
                 read_file(config.path(deploy.certificate), "deploy.certificate"),
             )
             authority = read_file(config.path(deploy.ca), "deploy.ca")
-            credentials = Credentials(config.path(deploy.credentials))
+            authorities = read_authorities(config.path(deploy.ca), "deploy.ca")
+            verifier = ClientVerifier(authorities, Revocations(config.path(deploy.revoked)))
             mine = grpc.ssl_server_credentials([chain])
             theirs = grpc.ssl_server_credentials([chain], root_certificates=authority, require_client_auth=True)
             self._credentials = grpc.ssl_channel_credentials(authority, *chain)
         limits = ClientLimits(deploy.stall_timeout, deploy.min_mbit, deploy.max_norm)
-        self.port = ClientPort(self.driver, self.sizes, scenario.chosen.answers, credentials, limits)
+        self.port = ClientPort(self.driver, self.sizes, scenario.chosen.answers, verifier, limits)
         self.health = Health()
         from_clients, from_peers = connections(config)
         front = grpc.aio.server(options=guarded(deploy.keepalive, from_clients, deploy.client_window_kb << 10))

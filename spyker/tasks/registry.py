@@ -17,6 +17,7 @@ from spyker.config.scenario import BOTH, CLIENTS, SERVERS, Evaluation, Scenario,
 from spyker.config.sections import kebab, read, show, to_toml
 from spyker.config.suggest import suggest
 from spyker.errors import DataError, TaskError, UsageError
+from spyker.extras import require
 from spyker.own_code import code_digest, value_digest
 from spyker.tasks.by_value import ByValue
 from spyker.tasks.checked_task import CheckedTask, own_traceback
@@ -26,7 +27,7 @@ from spyker.tasks.local_data import LocalClients
 from spyker.tasks.make_federated import make_federated
 from spyker.tasks.served_model import ModelSpec
 from spyker.tasks.task import Task
-from spyker.tasks.task_names import BUILT_IN, NAMES, WHERE, check_name
+from spyker.tasks.task_names import BUILT_IN, NAMES, PACKAGES, WHERE, check_name
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +65,7 @@ class TaskSpec:
     def _make(self) -> Task:
         name, options, given = self.choice.name, self.choice.options, self.choice.given
         if given is None and name in BUILT_IN:
+            require(f"task {name}", *PACKAGES.get(name, ()))
             task = importlib.import_module(BUILT_IN[name]).make(options, self.clients, self.seed, self.training)
         elif given is not None and isinstance(given.value, Task):
             return given.value
@@ -271,6 +273,7 @@ def rate_of(training: Training, task: Task | ModelSpec) -> float:
 def check_code(scenario: Scenario) -> None:
     """Raise a ``UsageError`` if the task's code cannot be imported, before processes are started."""
     name = scenario.task.name
+    require(f"task {name}", *PACKAGES.get(name, ()))
     if name not in BUILT_IN:
         task_spec(scenario).check()
     elif (check := getattr(importlib.import_module(BUILT_IN[name]), "check", None)) is not None:
