@@ -52,7 +52,19 @@ def test_without_out_every_run_gets_a_folder_of_its_own(tmp_path: Path, monkeypa
 def test_the_resolved_scenario_repeats_the_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     assert (
-        main(["run", *QUICK, "--set", "stride.every=3", "--set", "training.delay-ms=heterogeneous", "--out", "a"]) == 0
+        main(
+            [
+                "run",
+                *QUICK,
+                "--set",
+                "stride.exchange-rounds=3",
+                "--set",
+                "training.delay-ms=heterogeneous",
+                "--out",
+                "a",
+            ]
+        )
+        == 0
     )
     assert main(["run", "a/scenario.toml", "--out", "b"]) == 0
     for name in ("scenario.toml", "facts.jsonl", "summary.json"):
