@@ -18,7 +18,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from spyker.config.scenario import Scenario, dump
+from spyker.config.scenario import Scenario, dump, load
 from spyker.config.sections import convert, read, refuse_unknown, show, to_key, to_toml, write
 from spyker.config.suggest import suggest
 from spyker.errors import UsageError
@@ -103,8 +103,9 @@ class Federation:
         """Write all that a server needs into its folder."""
         entry, folder = self.servers[name], self.server_folder(name)
         write_server(folder, entry.number, Authority.load(self.path), [entry.host], self.days)
-        for file in (SCENARIO_FILE, MODEL_FILE, REVOKED):
+        for file in (MODEL_FILE, REVOKED):
             shutil.copyfile(self.path / file, folder / file)
+        self._share_scenario(folder)
         section = replace(
             deploy,
             server=entry.number,
@@ -119,12 +120,18 @@ class Federation:
         """Write all that a client needs into its folder."""
         folder, number = self.client_folder(name), self.clients[name].number
         write_client(folder, number, name, Authority.load(self.path), self.days)
-        shutil.copyfile(self.path / SCENARIO_FILE, folder / SCENARIO_FILE)
+        self._share_scenario(folder)
         spec = read_served_model(self.path / MODEL_FILE, MODEL_FILE).spec
         servers = [entry for entry in self.servers.values() if not entry.cloud]
         addresses, numbers = tuple(entry.clients for entry in servers), tuple(entry.number for entry in servers)
         section = ClientSection(name, number, addresses, numbers, spec.digest.hex(), spec.code)
         write_client_file(folder, section)
+
+    def _share_scenario(self, folder: Path) -> None:
+        """Write the scenario for a server or client. It does not tell them the names of all clients."""
+        scenario = load(self.path / SCENARIO_FILE)
+        shared = replace(scenario, world=replace(scenario.world, client_names=None))
+        write_atomically(folder / SCENARIO_FILE, dump(shared))
 
     # --- Changes ---------------------------------------------------------------------------------------------------
 
@@ -222,7 +229,8 @@ def create_federation(
     with tempfile.TemporaryDirectory(prefix=f".{path.name}-", dir=path.parent) as temporary:
         new = Path(temporary) / path.name
         write_authority(new, days)
-        (new / SCENARIO_FILE).write_text(dump(scenario), "utf-8")
+        named = replace(scenario, world=replace(scenario.world, client_names=tuple(clients)))
+        (new / SCENARIO_FILE).write_text(dump(named), "utf-8")
         write_served_model(new / MODEL_FILE, model)
         write_revocations(new / REVOKED, [])
         members = {name: ClientEntry(number) for number, name in enumerate(clients)}

@@ -17,6 +17,7 @@ import pytest
 from deployment import until
 
 from spyker.cli.main import main
+from spyker.config.scenario import load
 from spyker.net.client_folder import load_client
 from spyker.net.client_identity import load_identity
 from spyker.net.client_port import ClientPort
@@ -127,7 +128,11 @@ def test_a_folder_holds_all_that_its_machine_needs_and_no_more(tmp_path: Path, c
     assert {path.name for path in (out / "server-tokyo").iterdir()} == server
     client = {"ca.pem", "cert.pem", "client.toml", "key.pem", "scenario.toml"}
     assert {path.name for path in (out / "client-charite").iterdir()} == client
-    assert len({path.read_bytes() for path in out.rglob("scenario.toml")}) == 1, "one scenario for all"
+    assert len({path.read_bytes() for path in out.glob("*/scenario.toml")}) == 1, "one scenario for all"
+    assert load(out / "scenario.toml").world.client_names == ("charite", "mayo", "client-2")
+    assert load(out / "client-mayo" / "scenario.toml").world.client_names is None, (
+        "a client does not learn the others' names"
+    )
     assert {path.stat().st_mode & 0o777 for path in (*out.rglob("key.pem"), out / "ca.key")} == {0o600}
     config = load_config(out / "server-tokyo")
     assert (config.deploy.server, config.deploy.heartbeat) == (1, 0.5)
