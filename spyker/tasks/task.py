@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -90,6 +90,8 @@ class Task(ABC):
     """Whether :meth:`evaluate` takes a second argument: the clients' states, by client. Only emulations pass it; in a
     deployment the states stay with the clients."""
 
+    personal: Collection[str] = ()
+    """Names of the parameters that stay with each client, in its state. They are not part of the weights."""
     buffers: int = 0
     """Number of buffers at the end of the weights, such as BatchNorm's running means and variances. No gradient changes
     them; servers only average them."""
@@ -144,6 +146,10 @@ class Task(ABC):
 
     def evaluate_client(self, client: int, weights: Vector, state: Any = None) -> ClientEvaluation | None:
         """Evaluate a model on the test data of a client; ``None`` if it has none."""
+        raise NotImplementedError
+
+    def client_model(self, weights: Vector, state: Any) -> dict[str, Vector]:
+        """Return the complete model of a client by name: the shared weights and its personal parameters."""
         raise NotImplementedError
 
     def train_only(self) -> None:  # noqa: B027 - a task that keeps nothing else has nothing to do
