@@ -120,6 +120,13 @@ def add_join(commands: Any) -> None:
     )
     parser.add_argument("--keepalive", type=above_zero, default=10.0, metavar="S", help="seconds between pings")
     parser.add_argument(
+        "--state",
+        type=Path,
+        metavar="DIR",
+        help="folder for the clients' states, which survive a restart, and for status.json; default: none",
+    )
+    parser.add_argument("--discard-state", action="store_true", help="begin without the saved states, and rename them")
+    parser.add_argument(
         "--stall",
         type=above_zero,
         default=300.0,
@@ -162,6 +169,8 @@ def command_join(args: argparse.Namespace) -> int:
                 credential=args.credential,
                 insecure=args.insecure,
                 paced=args.paced,
+                state=args.state,
+                discard=args.discard_state,
             )
         )
     return 0 if finished else INTERRUPTED

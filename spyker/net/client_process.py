@@ -21,6 +21,8 @@ from spyker.net.certificate_check import read_authorities
 from spyker.net.certificates import CA, CREDENTIAL, load_credential
 from spyker.net.channels import channel, read_file, refuse_remote
 from spyker.net.client_link import ClientContext, ClientLink, ClientOptions
+from spyker.net.client_state import ClientStates
+from spyker.net.client_status import StatusFile
 from spyker.net.json_log import JsonLog
 from spyker.net.nearest_server import ServerRanking
 from spyker.net.server_config import check_address, learning_digest
@@ -58,8 +60,8 @@ class Connections(dict[str, grpc.aio.Channel]):
 class ClientProcess:
     """The clients of a process. If one fails, the others continue."""
 
-    def __init__(self, links: Sequence[ClientLink], log: JsonLog) -> None:
-        self.links, self.log = links, log
+    def __init__(self, links: Sequence[ClientLink], log: JsonLog, status: StatusFile | None = None) -> None:
+        self.links, self.log, self.status = links, log, status
         self._interrupted = False
         self._failures: dict[str, list[int]] = {}  # the clients that failed, by reason
 
@@ -94,6 +96,8 @@ class ClientProcess:
         await all_done
         stopped.cancel()
         watching.cancel()
+        if self.status is not None:
+            self.status.write(ended=True)
         if self._failures:
             count = sum(map(len, self._failures.values()))
             reasons = "; ".join(f"{list_clients(ids)}: {reason}" for reason, ids in self._failures.items())
@@ -105,6 +109,8 @@ class ClientProcess:
             await asyncio.sleep(WATCH_SECONDS)
             for link in self.links:
                 link.check_stalled()
+            if self.status is not None:
+                self.status.write()
 
     async def _run(self, link: ClientLink) -> None:
         try:
@@ -116,6 +122,7 @@ class ClientProcess:
 
     def _failed(self, client: int, reason: str) -> None:
         self.log.error("client-failed", client=client, error=reason)
+        next(link for link in self.links if link.id == client).status.failed(reason)
         self._failures.setdefault(reason, []).append(client)
 
 
@@ -137,6 +144,8 @@ async def join(
     insecure: bool = False,
     paced: bool = False,
     own: Mapping[int, ClientInfo] | None = None,
+    state: Path | None = None,
+    discard: bool = False,
 ) -> bool:
     """Run clients of a scenario.
 
@@ -151,6 +160,8 @@ async def join(
         insecure: use plaintext, without credentials.
         paced: slow training down to the scenario's delays.
         own: descriptions of the clients for a task whose data stays with its clients.
+        state: folder in which the clients save their states; ``None``: states end with the process.
+        discard: begin without the saved states.
 
     Returns:
         False if the process was interrupted with Ctrl-C.
@@ -172,7 +183,8 @@ async def join(
     unnamed = ClientRoster(scenario.client_count, scenario.seed, names)
     task = replace(task_spec(scenario), own=own or {k: unnamed.client(k) for k in clients}).make()
     interval = None if task.evaluated_by == SERVERS else scenario.evaluation.interval
-    training = TrainingThread(task, delays(scenario) if paced else None, interval)
+    states = None if state is None else ClientStates(state, task, scenario)
+    training = TrainingThread(task, delays(scenario) if paced else None, interval, states)
     gc.freeze()  # exclude long-lived objects from garbage collections
     parameters = task.initial().size
     connections = {k: Connections(behaviour.keepalive, verified) for k in clients}
@@ -187,11 +199,18 @@ async def join(
         learning_digest(scenario),
         log,
     )
-    client = scenario.chosen.client
-    links = [ClientLink(client(k, 0), shared, own.__getitem__, secrets.get(k)) for k, own in connections.items()]
+    links = []
+    for k, reach in connections.items():
+        client = scenario.chosen.client(k, 0)
+        if states is not None and discard:
+            states.discard(k)
+        client.step = training.restore(k)
+        links.append(ClientLink(client, shared, reach.__getitem__, secrets.get(k)))
+    status = None if states is None else StatusFile(states.folder, [link.status for link in links])
     try:
-        return await ClientProcess(links, log).run()
+        return await ClientProcess(links, log, status).run()
     finally:
+        training.close()
         for each in (*connections.values(), probes):
             await each.close()
 

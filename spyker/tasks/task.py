@@ -50,7 +50,8 @@ class TrainingResult:
     metrics: Mapping[str, float] | None = None
     """Metrics of the client, by name."""
     state: object | None = None
-    """State for the client's next training: any picklable object."""
+    """State for the client's next training: any picklable object. A client of a federation stores it on disk,
+    where only dictionaries, lists, strings, numbers, bytes, NumPy arrays and PyTorch tensors are supported."""
     evaluation: ClientEvaluation | None = None
     """Evaluation of the received model by the client; a task need not set it."""
 
