@@ -20,7 +20,8 @@ from spyker.api.run_checks import warn_before
 from spyker.api.sweep import check_counts
 from spyker.engines.start_engine import start_engine
 from spyker.errors import Interrupted, UsageError
-from spyker.plots.run_groups import RunGroups, together
+from spyker.extras import require
+from spyker.plots.run_groups import RunGroups, group_runs
 from spyker.plots.table import as_markdown, rows
 from spyker.records import find_runs, write_atomically
 from spyker.records.lock import locked
@@ -53,7 +54,7 @@ class Comparison(Mapping[str, Run]):
     @cached_property
     def shown(self) -> RunGroups:
         """The runs grouped into the lines of a table or figure; runs that differ only in the seed form one line."""
-        return together([run.record for run in self.values()])
+        return group_runs([run.record for run in self.values()])
 
     @cached_property
     def table(self) -> DataFrame:
@@ -150,6 +151,7 @@ def compare(
         KeyboardInterrupt: Ctrl-C stopped the comparison; finished runs are kept.
 
     """
+    require("compare", "matplotlib")
     audience = Callbacks(callbacks)
     check_counts(seeds=seeds)
     given = None if initial_model is None else InitialModelFile(Path(initial_model))

@@ -7,7 +7,6 @@ import os
 import signal
 import sys
 import threading
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +14,7 @@ from spyker.api.output_folders import OutputFolder
 from spyker.cli.help import examples
 from spyker.dashboard.run_list import check_runs
 from spyker.errors import UsageError
+from spyker.extras import EXTRAS, require
 from spyker.records import write_atomically
 
 PORT = 8787
@@ -45,7 +45,7 @@ def add_dash(commands: Any) -> None:
 
 def command_dash(args: argparse.Namespace) -> int:
     """Serve the page until Ctrl-C."""
-    require_page()
+    require("dash", *EXTRAS["dashboard"])
     token = args.token or os.environ.get(TOKEN)
     check_token(args.host, token)
     if not 0 <= args.port <= 65535:
@@ -68,13 +68,6 @@ def command_dash(args: argparse.Namespace) -> int:
         except KeyboardInterrupt:
             print()
     return 0
-
-
-def require_page() -> None:
-    """Raise a ``UsageError`` if packages of the extra ``[dashboard]`` are missing."""
-    missing = [name for name in ("starlette", "uvicorn") if not find_spec(name)]
-    if missing:
-        raise UsageError("the page", f"needs {', '.join(missing)}", "Run pip install 'spyker-fl[dashboard]'")
 
 
 def check_token(host: str, token: str | None) -> None:
@@ -150,9 +143,9 @@ class Dashboard:
 
     def __init__(self, wanted: bool) -> None:
         self._wanted = wanted
-        self._beside: Any = None
+        self._process: Any = None
         if wanted:
-            require_page()
+            require("--dashboard", *EXTRAS["dashboard"])
 
     def __enter__(self) -> Dashboard:
         return self
@@ -163,26 +156,26 @@ class Dashboard:
             return
         from spyker.dashboard.child_process import DashboardProcess
 
-        port = PORT if self._beside is None else self._beside.port
+        port = PORT if self._process is None else self._process.port
         self._end()
-        self._beside = DashboardProcess(folders, port)
-        print(f"page: {self._beside.url}", file=sys.stderr, flush=True)
+        self._process = DashboardProcess(folders, port)
+        print(f"page: {self._process.url}", file=sys.stderr, flush=True)
 
     def stay(self, *folders: Path) -> None:
         """Keep the page open after the run; ``folders`` are the final places of the records."""
-        if self._beside is not None and sys.stdin.isatty() and sys.stdout.isatty():
+        if self._process is not None and sys.stdin.isatty() and sys.stdout.isatty():
             if folders:
                 self.show(*folders)
-            print(f"page: {self._beside.url}  ·  Ctrl-C stops it", flush=True)
+            print(f"page: {self._process.url}  ·  Ctrl-C stops it", flush=True)
             try:
-                self._beside.wait()
+                self._process.wait()
             except KeyboardInterrupt:
                 print()
 
     def _end(self) -> None:
-        if self._beside is not None:
-            self._beside.close()
-            self._beside = None
+        if self._process is not None:
+            self._process.close()
+            self._process = None
 
     def __exit__(self, *error: object) -> None:
         self._end()

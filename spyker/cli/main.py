@@ -27,17 +27,16 @@ COMMANDS = {
     "data": "spyker.cli.data:add_data",
     "merge": "spyker.cli.merge:add_merge",
     "up": "spyker.cli.up:add_up",
+    "federation": "spyker.cli.federation:add_federation",
     "serve": "spyker.cli.serve:add_serve",
     "join": "spyker.cli.serve:add_join",
-    "certs": "spyker.cli.certs:add_certs",
     "members": "spyker.cli.members:add_members",
-    "clients": "spyker.cli.clients:add_clients",
     "export": "spyker.cli.export:add_export",
     "replay": "spyker.cli.replay:add_replay",
 }
 INSTALLED = "spyker.commands"
 """The group of entry points with which other packages add commands. A built-in command cannot be replaced."""
-TO_BE_READ = ("scenario", "serve", "join")  # their output is their purpose: no --quiet
+WITHOUT_QUIET = ("scenario", "serve", "join")  # their output is their purpose
 
 
 def parser(wanted: str | None = None) -> Parser:
@@ -69,8 +68,9 @@ def parser(wanted: str | None = None) -> Parser:
             getattr(importlib.import_module(module), add)(commands)
         else:
             names.find(name, "COMMAND")(commands)
-        if name not in TO_BE_READ:
-            add_quiet(commands.choices[name])
+        if name not in WITHOUT_QUIET:
+            for leaf in commands.choices[name].leaves:
+                add_quiet(leaf)
     return root
 
 
@@ -100,18 +100,25 @@ def perform(argv: Sequence[str], *, program: bool) -> int:
     """Run a command and print errors."""
     from spyker.cli.failures import BAD, FAILURES, FINAL
     from spyker.cli.help import parse
-    from spyker.cli.output import give_answer, speaking
+    from spyker.cli.output import limited_output, print_json
+    from spyker.extras import explain
 
     try:
         args = parse(parser(argv[0] if argv else None), argv)
         if program:
             signal.signal(signal.SIGINT, signal.default_int_handler)
-        with speaking(args):
+        with limited_output(args):
             code: int = args.command(args)
-        give_answer(args)
+        print_json(args)
         sys.stdout.flush()
     except BAD as error:
         print(f"spyker: {error}", file=sys.stderr)
+        return BAD_INPUT
+    except ModuleNotFoundError as error:
+        explained = explain(argv[0], error)
+        if explained is None:
+            raise
+        print(f"spyker: {explained}", file=sys.stderr)
         return BAD_INPUT
     except FINAL as error:
         print(f"spyker: {error}", file=sys.stderr)

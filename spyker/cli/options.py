@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Sequence
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -57,7 +56,7 @@ def add_engine(parser: argparse.ArgumentParser) -> None:
     add_models(parser)
     parser.add_argument(
         "--callback", action="append", default=[], metavar="C[=ARGUMENT]",
-        help="tell a callback, too: module:function, or the name of an entry point; may be repeated",
+        help="a callback: module:function, or the name of an entry point; may be repeated",
     )  # fmt: skip
     parser.add_argument("--workers", type=int, metavar="N", help="training processes; default: one per core")
     parser.add_argument("--engine", choices=ENGINES, default="local", help="where training runs; default: local")
@@ -99,13 +98,13 @@ def read_settings(texts: Sequence[str]) -> dict[str, object]:
     return settings
 
 
-def said(args: argparse.Namespace) -> dict[str, Any]:
+def scenario_arguments(args: argparse.Namespace) -> dict[str, Any]:
     """Return the scenario arguments as keywords of the API."""
     names = ("algorithm", "task", "clients", "duration", "seed", "preset")
-    return {name: getattr(args, name) for name in names if hasattr(args, name)} | what_is_learnt(args)
+    return {name: getattr(args, name) for name in names if hasattr(args, name)} | task_arguments(args)
 
 
-def what_is_learnt(args: argparse.Namespace) -> dict[str, Any]:
+def task_arguments(args: argparse.Namespace) -> dict[str, Any]:
     """Return the settings, and the task if ``--flower`` is given."""
     settings, app = read_settings(args.settings), getattr(args, "flower", None)
     if app is None:
@@ -115,7 +114,7 @@ def what_is_learnt(args: argparse.Namespace) -> dict[str, Any]:
     return {"task": FLOWER, "settings": {"task.app": app} | settings}
 
 
-def where(args: argparse.Namespace) -> dict[str, Any]:
+def run_arguments(args: argparse.Namespace) -> dict[str, Any]:
     """Return the arguments about files, engine and output as keywords of the API."""
     names = (
         "out",
@@ -134,12 +133,3 @@ def where(args: argparse.Namespace) -> dict[str, Any]:
     if hasattr(args, "callback"):
         given["callbacks"] = [find_callback(text) for text in args.callback]
     return given | {"progress": not args.quiet}
-
-
-def require_deploy() -> None:
-    """Raise a ``UsageError`` if packages of the extra ``[net]`` are missing."""
-    missing = [name for name in ("cryptography", "grpc", "prometheus_client") if not find_spec(name)]
-    if missing:
-        raise UsageError(
-            "this command", f"needs {', '.join(missing)}, which are not installed", "Run pip install 'spyker-fl[net]'"
-        )

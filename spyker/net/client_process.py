@@ -14,12 +14,13 @@ import grpc
 import grpc.aio
 
 from spyker.config.scenario import SERVERS, Scenario
+from spyker.config.sections import to_toml
 from spyker.engines.engine import keep_memory
-from spyker.errors import ClientError, DeploymentError, UsageError
+from spyker.errors import ClientError, DeploymentError
 from spyker.net.buffer_pool import BufferPool
-from spyker.net.certificate_check import read_authorities
-from spyker.net.certificates import CA, CREDENTIAL, load_credential
+from spyker.net.certificates import CA
 from spyker.net.channels import channel, read_file, refuse_remote
+from spyker.net.client_identity import ClientIdentity, load_identity
 from spyker.net.client_link import ClientContext, ClientLink, ClientOptions
 from spyker.net.client_state import ClientStates
 from spyker.net.client_status import StatusFile
@@ -28,13 +29,16 @@ from spyker.net.nearest_server import ServerRanking
 from spyker.net.server_config import check_address, learning_digest
 from spyker.net.training_thread import TrainingThread
 from spyker.protocol.codec import Sizes
+from spyker.tasks.checked_task import CheckedTask
 from spyker.tasks.client_delays import delays
-from spyker.tasks.federated_task import ClientInfo, ClientRoster
+from spyker.tasks.federated_task import CLIENT_OPTIONS, ClientRoster
 from spyker.tasks.layout import layout_digest
-from spyker.tasks.registry import task_spec
+from spyker.tasks.registry import evaluated_by_deployed, task_spec
+from spyker.tasks.task import Task
 
 RECEIVE_MEMORY = 1 << 30  # bytes of buffers for incoming models
 WATCH_SECONDS = 1.0
+FLOWER = "flower"
 
 
 class Connections(dict[str, grpc.aio.Channel]):
@@ -132,18 +136,44 @@ def list_clients(clients: Sequence[int]) -> str:
     return f"clients {numbers}" if len(clients) > 1 else f"client {numbers}"
 
 
+def client_task(
+    scenario: Scenario, clients: Sequence[int], names: Mapping[int, str], options: Mapping[str, str]
+) -> Task:
+    """Make the task of some clients, with the data of no others.
+
+    Args:
+        scenario: the scenario.
+        clients: numbers of the clients.
+        names: names of the clients by number; default: those of the scenario, or ``client-K``.
+        options: local options of the task, over those of ``task.client-options``.
+
+    """
+    choice = scenario.task
+    if choice.name == FLOWER and options:  # an app reads its local options from the node config
+        pairs = " ".join(f"{key}={to_toml(value)}" for key, value in options.items())
+        node_config = f"{choice.options.node_config} {pairs}".strip()
+        scenario = replace(scenario, task=replace(choice, options=replace(choice.options, node_config=node_config)))
+    given = choice.options.get(CLIENT_OPTIONS) if isinstance(choice.options, Mapping) else None
+    shared = given if isinstance(given, Mapping) else {}
+    roster = ClientRoster(scenario.client_count, scenario.seed, scenario.world.client_names or (), shared)
+    own = {}
+    for k in clients:
+        client = roster.client(k)
+        own[k] = replace(client, name=names.get(k, client.name), options={**client.options, **options})
+    return replace(task_spec(scenario), own=own).make()
+
+
 async def join(
     scenario: Scenario,
     clients: Sequence[int],
-    servers: tuple[str, ...],
+    servers: Sequence[str],
     behaviour: ClientOptions,
     *,
-    certs: Path | None = None,
-    ca: Path | None = None,
-    credential: Path | None = None,
-    insecure: bool = False,
+    identities: Mapping[int, Path] | None,
+    numbers: Mapping[str, int] | None = None,
+    names: Mapping[int, str] | None = None,
+    options: Mapping[str, str] | None = None,
     paced: bool = False,
-    own: Mapping[int, ClientInfo] | None = None,
     state: Path | None = None,
     discard: bool = False,
 ) -> bool:
@@ -152,14 +182,13 @@ async def join(
     Args:
         scenario: the scenario.
         clients: numbers of the clients.
-        servers: addresses of the servers.
+        servers: addresses of the servers; the nearest one is used.
         behaviour: options of the clients.
-        certs: folder that ``spyker certs`` created, with the clients' credentials.
-        ca: certificate of the authority, in place of the one in ``certs``.
-        credential: credential of a single client, in place of ``certs``.
-        insecure: use plaintext, without credentials.
+        identities: a folder with certificate and key for each client; ``None``: plaintext, on this machine alone.
+        numbers: the number of the server at each address, if it is known: no other server is greeted there.
+        names: names of the clients; default: ``client-K``.
+        options: local options of the task, which never leave this process.
         paced: slow training down to the scenario's delays.
-        own: descriptions of the clients for a task whose data stays with its clients.
         state: folder in which the clients save their states; ``None``: states end with the process.
         discard: begin without the saved states.
 
@@ -169,20 +198,22 @@ async def join(
     """
     for address in servers:
         check_address(address, "--server")
-    secrets: Mapping[int, str] = {}
+    known: Mapping[int, ClientIdentity] = {}
     verified = None
-    if insecure:
+    if identities is None:
         refuse_remote(servers)
     else:
-        secrets, authority = read_secrets(clients, certs, ca, credential)
-        verified = grpc.ssl_channel_credentials(authority)
+        known = {k: load_identity(identities[k], k) for k in clients}
+        authority = identities[clients[0]] / CA
+        verified = grpc.ssl_channel_credentials(read_file(authority, str(authority)))
     log = JsonLog()
     log.capture_all()
     keep_memory()
-    names = scenario.world.client_names or ()
-    unnamed = ClientRoster(scenario.client_count, scenario.seed, names)
-    task = replace(task_spec(scenario), own=own or {k: unnamed.client(k) for k in clients}).make()
-    interval = None if task.evaluated_by == SERVERS else scenario.evaluation.interval
+    task = client_task(scenario, clients, names or {}, options or {})
+    for k in clients if task.local else ():
+        CheckedTask(task).size(k)  # data that cannot be loaded is reported before a server is called
+    by = evaluated_by_deployed(scenario.evaluation, task)
+    interval = None if by == SERVERS else scenario.evaluation.interval
     states = None if state is None else ClientStates(state, task, scenario)
     training = TrainingThread(task, delays(scenario) if paced else None, interval, states)
     gc.freeze()  # exclude long-lived objects from garbage collections
@@ -198,6 +229,7 @@ async def join(
         layout_digest(task),
         learning_digest(scenario),
         log,
+        numbers or {},
     )
     links = []
     for k, reach in connections.items():
@@ -205,7 +237,7 @@ async def join(
         if states is not None and discard:
             states.discard(k)
         client.step = training.restore(k)
-        links.append(ClientLink(client, shared, reach.__getitem__, secrets.get(k)))
+        links.append(ClientLink(client, shared, reach.__getitem__, known.get(k)))
     status = None if states is None else StatusFile(states.folder, [link.status for link in links])
     try:
         return await ClientProcess(links, log, status).run()
@@ -213,25 +245,3 @@ async def join(
         training.close()
         for each in (*connections.values(), probes):
             await each.close()
-
-
-def read_secrets(
-    clients: Sequence[int], certs: Path | None, ca: Path | None, credential: Path | None
-) -> tuple[dict[int, str], bytes]:
-    """Return the clients' credentials, and the certificate of the authority that verifies servers."""
-    if certs is not None:
-        folders = {k: certs / f"client-{k}" for k in clients}
-        authority = ca or folders[clients[0]] / CA
-        secrets = {k: load_credential(folder / CREDENTIAL) for k, folder in folders.items()}
-        return secrets, read_authority(authority, "--certs" if ca is None else "--ca")
-    if ca is None or credential is None:
-        raise UsageError("--certs", "is missing", "Give the folder that spyker certs created, or --ca and --credential")
-    if len(clients) > 1:
-        raise UsageError("--credential", "is for one client", "Give --certs a folder with one client-K for each")
-    return {clients[0]: load_credential(credential)}, read_authority(ca, "--ca")
-
-
-def read_authority(path: Path, key: str) -> bytes:
-    """Return the certificate of an authority, after checking that it is valid now."""
-    read_authorities(path, key)
-    return read_file(path, key)

@@ -1,4 +1,4 @@
-"""One run: a scenario goes in, facts come out as they happen, and a summary at the end."""
+"""Simulation of one scenario: yields facts during the run and a summary at the end."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from spyker.engines.engine import Engine
 from spyker.placement import Placement
 from spyker.protocol.server import Server, Setup, Work
 from spyker.records import run_started
+from spyker.records.client_scores import ClientScores
 from spyker.records.run_warnings import ScoreHistory
 from spyker.records.summary import WAYS, FailedClient, Totals, server_totals, summarise, target_name
 from spyker.sim.adversaries import Adversaries
@@ -23,11 +24,11 @@ from spyker.sim.world import BareServerSimulation, Simulation, Sink
 from spyker.tasks.client_delays import delays
 from spyker.tasks.initial_model import InitialModel
 from spyker.tasks.registry import rate_of, with_task_defaults
-from spyker.tasks.task import Task
+from spyker.tasks.task import Task, limits_by_name
 from spyker.vectors import Vector
 
-Leave: TypeAlias = Callable[[float, Sequence[Vector]], None]
-"""Is given the servers' models at the end, and the time of it."""
+OnEnd: TypeAlias = Callable[[float, Sequence[Vector]], None]
+"""Called with the final time and the servers' final models."""
 
 
 def simulate(
@@ -38,19 +39,34 @@ def simulate(
     stop: StopRequest | None = None,
     faults: Callable[[ClusterSimulation], None] | None = None,
     initial_model: InitialModel | None = None,
-    leave: Leave | None = None,
+    on_end: OnEnd | None = None,
 ) -> dict[str, Any]:
-    """Run a resolved scenario, tell ``sink`` every fact, and return the summary.
+    """Simulate a scenario.
 
-    A run that ``stop`` ends early has a summary of what happened until then. With ``faults``, or an outage in the
-    scenario, servers are whole processes, and ``faults`` may arrange what happens to them before they begin. They begin
-    from the task's own W⁰, or from an ``initial_model``.
+    Args:
+        scenario: the resolved scenario.
+        task: its task.
+        engine: executes trainings and evaluations.
+        sink: called with every fact.
+        stop: request to stop early; the summary then covers the time until the stop.
+        faults: schedules faults before the start. With it, or with an outage in the scenario, complete server
+            processes are simulated.
+        initial_model: the initial model; default: the task's.
+        on_end: called with the final models.
+
+    Returns:
+        The summary.
+
     """
     scenario = with_task_defaults(scenario, task)
     places = scenario.placement()
     clock = Clock(scenario.duration, places.client_count)
     started = run_started(scenario, task.metric.name, task.metric.higher_is_better)
-    evaluator = Evaluator(clock, engine, started, scenario.evaluation, sink, task)
+    client_scores = None
+    if task.evaluated_by != SERVERS:
+        also = {metric.name: metric.higher_is_better for metric in task.also}
+        client_scores = ClientScores(started, scenario.world.clients or (), also)
+    evaluator = Evaluator(clock, engine, started, scenario.evaluation, sink, task, client_scores)
     outage = scenario.world.outage
     initial = task.initial() if initial_model is None else initial_model.weights
     hosted = outage is not None or faults is not None
@@ -73,8 +89,8 @@ def simulate(
         failures.check(ended=finished)
     finally:
         engine.cancel()
-    if leave is not None:
-        leave(clock.now, [world.processors[i].server.weights.snapshot() for i in places.learners])
+    if on_end is not None:
+        on_end(clock.now, [world.processors[i].server.weights.snapshot() for i in places.learners])
     return summarise(started, count(scenario, initial_model, world, evaluator, places, finished))
 
 
@@ -90,7 +106,7 @@ def make_world(
     *,
     hosted: bool,
 ) -> Simulation:
-    """The world of a scenario, of bare servers or of whole processes."""
+    """Create the simulation of a scenario, with bare servers or complete processes (``hosted``)."""
     setup = Setup(
         len(places.learners),
         places.client_count,
@@ -102,6 +118,7 @@ def make_world(
         now=lambda: clock.now,
         robust=scenario.robust.on(deployed=False),
         buffers=task.buffers,
+        client_metrics={} if task.evaluated_by == SERVERS else limits_by_name((task.metric, *task.also)),
     )
     clients = [scenario.chosen.client(k, home or 0) for k, home in enumerate(places.homes)]
     surroundings: dict[str, Any] = {
@@ -142,7 +159,7 @@ def count(
     places: Placement,
     finished: bool,
 ) -> Totals:
-    """The totals of a run."""
+    """Return the totals of a run."""
     parameters = world.processors[0].server.weights.snapshot().size
     failed = () if world.failures is None else world.failures.by_client.values()
     for failure in failed:
@@ -155,7 +172,7 @@ def count(
         finished=finished,
         time=world.clock.now,
         parameters=parameters,
-        final=evaluator.history[-1][1],
+        final=evaluator.history[-1][1] if evaluator.history else None,
         reached={target: hit for target, hit in reached.items() if hit is not None},
         updates_per_client=world.updates_per_client,
         synchronisations=world.synchronisations,
@@ -175,6 +192,7 @@ def count(
         duration=scenario.duration,
         events=world.clock.happened,
         measured=evaluator.measured,
+        by_clients=evaluator.by_clients,
         reports=world.reports,
         scores=scores,
         given=initial_model is not None,

@@ -13,8 +13,8 @@ from spyker.errors import UsageError
 from spyker.tasks.federated_task import ClientInfo, FederatedTask
 from spyker.tasks.layout import Layout
 from spyker.tasks.local_data import LocalClients, LocalDatasets
-from spyker.tasks.personal import CENTRAL_NOTE, SHARED, patterns_of, select_personal
-from spyker.tasks.task import ClientEvaluation, Task, TrainingResult
+from spyker.tasks.personal import CENTRAL_NOTE, patterns_of, select_personal
+from spyker.tasks.task import SHARED, ClientEvaluation, Task, TrainingResult
 from spyker.vectors import Vector
 
 

@@ -16,8 +16,6 @@ from spyker.errors import UsageError
 WHERE = "training.personal"
 BUFFERS = "buffers"
 """Pattern for all buffers and, as in FedBN, the weights and biases of BatchNorm layers."""
-SHARED = "shared "
-"""Prefix of a metric that a client measures with the initial values of the personal parameters."""
 CENTRAL_NOTE = "central evaluation uses the initial values of the personal parameters"
 MOST_NAMES = 20  # in an error message
 

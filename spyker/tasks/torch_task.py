@@ -28,8 +28,8 @@ from spyker.tasks.federated_task import ClientInfo, FederatedTask
 from spyker.tasks.kernels import Kernel, find_kernel, kernel_error
 from spyker.tasks.local_data import LocalClients, LocalDatasets
 from spyker.tasks.optimizer import OptimizerConfig
-from spyker.tasks.personal import CENTRAL_NOTE, SHARED, patterns_of
-from spyker.tasks.task import ACCURACY, ClientEvaluation, Metric, Task, TrainingResult
+from spyker.tasks.personal import CENTRAL_NOTE, patterns_of
+from spyker.tasks.task import ACCURACY, SHARED, ClientEvaluation, Metric, Task, TrainingResult
 from spyker.tasks.torch_checks import (
     check_alike,
     check_batches,
@@ -144,6 +144,7 @@ class TorchTask(Task):
         self._test, self.has_test = test, test is not None
         self.local = isinstance(clients, LocalClients)
         if isinstance(clients, LocalClients):
+            self.definition = clients.definition
             self.clients = LocalDatasets(clients, self._load)
             self.evaluates_on_clients = clients.definition.overrides("client_test")
         else:
