@@ -160,6 +160,14 @@ def add_join(commands: Any) -> None:
     )
     parser.add_argument("--keepalive", type=above_zero, default=10.0, metavar="S", help="seconds between pings")
     parser.add_argument(
+        "--state",
+        type=Path,
+        metavar="DIR",
+        help="folder for the clients' states, which survive a restart, and for status.json; default: state in the "
+        "client's FOLDER, and none for a scenario file",
+    )
+    parser.add_argument("--discard-state", action="store_true", help="begin without the saved states, and rename them")
+    parser.add_argument(
         "--stall",
         type=above_zero,
         default=300.0,
@@ -201,7 +209,17 @@ def command_join(args: argparse.Namespace) -> int:
         prepare_data([scenario])
         identities = None if args.certs is None else {k: args.certs / f"client-{k}" for k in clients}
         finished = asyncio.run(
-            join(scenario, clients, args.servers, behaviour, identities=identities, options=options, paced=args.paced)
+            join(
+                scenario,
+                clients,
+                args.servers,
+                behaviour,
+                identities=identities,
+                options=options,
+                paced=args.paced,
+                state=args.state,
+                discard=args.discard_state,
+            )
         )
     return 0 if finished else INTERRUPTED
 
@@ -210,6 +228,7 @@ def join_folder(args: argparse.Namespace, behaviour: ClientOptions, options: Map
     """Run the client of a folder, or check whether it could run."""
     from spyker.net.client_folder import load_client
     from spyker.net.client_process import join
+    from spyker.net.client_state import STATE_FOLDER
     from spyker.net.join_check import check_join, check_servers
 
     for option in ("servers", "clients", "certs", "insecure", "flower", "settings"):
@@ -247,6 +266,8 @@ def join_folder(args: argparse.Namespace, behaviour: ClientOptions, options: Map
                 options=folder.options,
                 names={client.number: client.name},
                 paced=args.paced,
+                state=args.state or folder.path / STATE_FOLDER,
+                discard=args.discard_state,
             )
         )
     return 0 if finished else INTERRUPTED
