@@ -118,6 +118,18 @@ def add_join(commands: Any) -> None:
         metavar="S",
         help="exit after this number of seconds without a server; default: never",
     )
+    parser.add_argument(
+        "--transport",
+        choices=("auto", "grpc", "websocket"),
+        default="auto",
+        help="auto (the default): gRPC, or WebSocket where the network breaks HTTP/2",
+    )
+    parser.add_argument(
+        "--proxy",
+        metavar="URL",
+        help="HTTP proxy, such as http://user:password@proxy.example.org:3128; default: the variable https_proxy",
+    )
+    parser.add_argument("--state", type=Path, metavar="DIR", help="folder in which to remember which transport works")
     parser.add_argument("--keepalive", type=above_zero, default=10.0, metavar="S", help="seconds between pings")
     parser.add_argument(
         "--stall",
@@ -143,9 +155,12 @@ def command_join(args: argparse.Namespace) -> int:
     try:
         from spyker.net.client_link import ClientOptions
         from spyker.net.client_process import join
+        from spyker.net.transports import NetworkOptions, check_proxy
     except ModuleNotFoundError as error:
         raise UsageError("join", f"needs {error.name}, which is not installed", EXTRA) from None
-    behaviour = ClientOptions(args.keepalive, args.stall, args.patience, args.return_after, args.give_up)
+    behaviour = ClientOptions(args.stall, args.patience, args.return_after, args.give_up)
+    proxy = None if args.proxy is None else check_proxy(args.proxy)
+    network = NetworkOptions(args.keepalive, args.transport, proxy, args.state)
     with data_from(args.data_dir):
         scenario = read_scenario(args.scenario, **what_is_learnt(args))
         clients = read_clients(args.clients)
@@ -157,6 +172,7 @@ def command_join(args: argparse.Namespace) -> int:
                 clients,
                 tuple(args.servers),
                 behaviour,
+                network,
                 certs=args.certs,
                 ca=args.ca,
                 credential=args.credential,

@@ -67,15 +67,20 @@ def guarded(keepalive: float, connections: int, window: int | None = None) -> li
 
 
 def channel(
-    address: str, keepalive: float, credentials: grpc.ChannelCredentials | None, name: str | None = None
+    address: str,
+    keepalive: float,
+    credentials: grpc.ChannelCredentials | None,
+    name: str | None = None,
+    proxy: str | None = None,
 ) -> grpc.aio.Channel:
     """A connection to ``host:port``; without credentials, in plaintext. With a ``name``, it is that and not the host
-    that must stand in the certificate of whoever answers.
+    that must stand in the certificate of whoever answers. Without a ``proxy``, the environment may name one.
     """
+    through = [] if proxy is None else [("grpc.http_proxy", proxy)]
     if credentials is None:
-        return grpc.aio.insecure_channel(address, options(keepalive))
+        return grpc.aio.insecure_channel(address, [*options(keepalive), *through])
     named = [] if name is None else [("grpc.ssl_target_name_override", name)]
-    return grpc.aio.secure_channel(address, credentials, [*options(keepalive), *named])
+    return grpc.aio.secure_channel(address, credentials, [*options(keepalive), *named, *through])
 
 
 def open_stream(channel: grpc.aio.Channel, method: str, metadata: Sequence[tuple[str, str]] = ()) -> Any:

@@ -10,7 +10,6 @@ import asyncio
 import contextlib
 import time
 import traceback
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -21,13 +20,14 @@ from spyker.errors import ClientRejectedError, TrainingFailedError
 from spyker.net import spyker_pb2 as pb
 from spyker.net.backoff import Backoff
 from spyker.net.buffer_pool import BufferPool
-from spyker.net.channels import CLIENTS_CONNECT, open_stream
-from spyker.net.connection_hints import connection_hint
+from spyker.net.channels import CLIENTS_CONNECT
+from spyker.net.connection_hints import PROXY_CREDENTIALS, PROXY_REFUSES, connection_hint
 from spyker.net.frames import PROTOCOL, send, split
 from spyker.net.json_log import JsonLog
 from spyker.net.nearest_server import ServerRanking
 from spyker.net.streams import CONNECTION_LOST, StreamEnded, read_body, read_frame, why
 from spyker.net.training_thread import TrainingThread
+from spyker.net.transports import Connections
 from spyker.net.wire import MessageValidator, fill
 from spyker.node.pending_update import PendingTask, PendingUpdate
 from spyker.node.rejection import Rejection
@@ -47,8 +47,6 @@ FINAL = (grpc.StatusCode.UNAUTHENTICATED, grpc.StatusCode.FAILED_PRECONDITION)  
 class ClientOptions:
     """Options of the clients of a process."""
 
-    keepalive: float
-    """Seconds between two pings."""
     stall: float
     """Seconds after which a server that takes nothing is left; a busy one may well let its clients wait."""
     patience: float
@@ -80,11 +78,9 @@ class ClientContext:
 class ClientLink:
     """Connects one client, and reconnects until the training is over."""
 
-    def __init__(
-        self, client: Client, shared: ClientContext, connect: Callable[[str], grpc.aio.Channel], credential: str | None
-    ) -> None:
-        """``connect`` gives this client's own connection to an address."""
-        self.id, self.shared, self.connect, self.log = client.id, shared, connect, shared.log
+    def __init__(self, client: Client, shared: ClientContext, connections: Connections, credential: str | None) -> None:
+        """``connections`` are this client's own."""
+        self.id, self.shared, self.connections, self.log = client.id, shared, connections, shared.log
         self.pending = PendingUpdate(client)
         self.metadata = () if credential is None else (("authorization", f"Bearer {credential}"),)
         self._border = MessageValidator(client.receives, shared.sizes)
@@ -115,7 +111,7 @@ class ClientLink:
                     finished = await self._attend(address)
                     self._replaced = 0
                 except CONNECTION_LOST as error:
-                    self._lost(address, error)
+                    self._lost(address, error, answered=self._seen > seen)
                 if self._failure is not None:
                     raise self._failure
                 if not finished:
@@ -126,13 +122,17 @@ class ClientLink:
         finally:
             self._drop()
 
-    def _lost(self, address: str, error: BaseException) -> None:
-        """A connection broke."""
+    def _lost(self, address: str, error: BaseException, *, answered: bool) -> None:
+        """A connection broke, before or after the server had answered."""
         if self._failure is not None:
             return  # we have said goodbye, or tried to
         code, said = why(error)
         fields: dict[str, Any] = {} if (meant := self._hint(address, code, said)) is None else {"hint": meant}
         self.log.warning("disconnected", client=self.id, address=address, code=code.name, error=said, **fields)
+        if not answered and self.connections.failed(address, code, said):
+            self.log.info("other-transport", client=self.id, address=address)
+        if PROXY_REFUSES in said:
+            raise ClientRejectedError(self.id, f"the HTTP proxy refused it: {PROXY_CREDENTIALS}")
         if code in FINAL:
             raise ClientRejectedError(self.id, f"{address} refused it: {said}")
         self._replaced = self._replaced + 1 if REPLACED in said else 0
@@ -179,7 +179,7 @@ class ClientLink:
 
     async def _attend(self, address: str) -> bool:
         """Run one stream, from Hello to its end. Return True if the training is over."""
-        stream = open_stream(self.connect(address), CLIENTS_CONNECT, self.metadata)
+        stream = await self.connections.open(address, CLIENTS_CONNECT, self.metadata)
         answering: asyncio.Task[None] | None = None
         try:
             await self._enter(stream, address)
@@ -225,7 +225,14 @@ class ClientLink:
         self.pending.welcomed(welcome.server, keep=welcome.keep)
         if not welcome.keep:
             self._drop()
-        self.log.info("attending", client=self.id, address=address, server=welcome.server, kept=welcome.keep)
+        self.log.info(
+            "attending",
+            client=self.id,
+            address=address,
+            server=welcome.server,
+            kept=welcome.keep,
+            transport=self.connections.worked(address),
+        )
 
     async def _work(self, stream: Any, address: str) -> bool:
         """Receive tasks. Return True if the training is over."""

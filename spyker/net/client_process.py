@@ -9,21 +9,19 @@ import traceback
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-import grpc
-import grpc.aio
-
 from spyker.config.scenario import Scenario
 from spyker.engines.engine import keep_memory
 from spyker.errors import ClientError, DeploymentError, UsageError
 from spyker.net.buffer_pool import BufferPool
 from spyker.net.certificate_check import read_authorities
 from spyker.net.certificates import CA, CREDENTIAL, load_credential
-from spyker.net.channels import channel, read_file, refuse_remote
+from spyker.net.channels import read_file, refuse_remote
 from spyker.net.client_link import ClientContext, ClientLink, ClientOptions
 from spyker.net.json_log import JsonLog
 from spyker.net.nearest_server import ServerRanking
 from spyker.net.server_config import check_address, learning_digest
 from spyker.net.training_thread import TrainingThread
+from spyker.net.transports import Connections, NetworkOptions, TransportChoice
 from spyker.protocol.codec import Sizes
 from spyker.tasks.client_delays import delays
 from spyker.tasks.layout import layout_digest
@@ -31,26 +29,6 @@ from spyker.tasks.registry import task_spec
 
 RECEIVE_MEMORY = 1 << 30  # bytes of buffers that are kept for the next model
 WATCH_SECONDS = 1.0
-
-
-class Connections(dict[str, grpc.aio.Channel]):
-    """One client's connections by address, made when they are first asked for.
-
-    Clients of one process do not share any: what is large and slow on the way to one would hold up all the others.
-    """
-
-    def __init__(self, keepalive: float, credentials: grpc.ChannelCredentials | None) -> None:
-        super().__init__()
-        self._keepalive, self._credentials = keepalive, credentials
-
-    def __missing__(self, address: str) -> grpc.aio.Channel:
-        self[address] = channel(address, self._keepalive, self._credentials)
-        return self[address]
-
-    async def close(self) -> None:
-        """Close all of them."""
-        for each in self.values():
-            await each.close()
 
 
 class ClientProcess:
@@ -120,6 +98,7 @@ async def join(
     clients: Sequence[int],
     servers: tuple[str, ...],
     behaviour: ClientOptions,
+    network: NetworkOptions,
     *,
     certs: Path | None = None,
     ca: Path | None = None,
@@ -131,12 +110,11 @@ async def join(
     for address in servers:
         check_address(address, "--server")
     secrets: Mapping[int, str] = {}
-    verified = None
+    authority = None
     if insecure:
         refuse_remote(servers)
     else:
         secrets, authority = read_secrets(clients, certs, ca, credential)
-        verified = grpc.ssl_channel_credentials(authority)
     log = JsonLog()
     log.speak_for_all()
     keep_memory()
@@ -144,12 +122,13 @@ async def join(
     training = TrainingThread(task, delays(scenario) if paced else None)
     gc.freeze()  # what is here stays, and need not be looked through time and again
     parameters = task.initial().size
-    connections = {k: Connections(behaviour.keepalive, verified) for k in clients}
-    probes = Connections(behaviour.keepalive, verified)
+    choice = TransportChoice(network.transport, network.state)
+    connections = {k: Connections(network, choice, authority) for k in clients}
+    probes = Connections(network, choice, authority)
     shared = ClientContext(
         behaviour,
         training,
-        ServerRanking(servers, probes.__getitem__),
+        ServerRanking(servers, probes),
         BufferPool(parameters, max(RECEIVE_MEMORY, 4 * parameters * len(clients))),  # each will hold one, after all
         Sizes(parameters, len(scenario.placement().learners)),
         layout_digest(task),
@@ -157,7 +136,7 @@ async def join(
         log,
     )
     client = scenario.chosen.client
-    links = [ClientLink(client(k, 0), shared, own.__getitem__, secrets.get(k)) for k, own in connections.items()]
+    links = [ClientLink(client(k, 0), shared, own, secrets.get(k)) for k, own in connections.items()]
     try:
         return await ClientProcess(links, log).run()
     finally:

@@ -11,6 +11,11 @@ AUTHORITY = (
     "the server's certificate is not one of this client's authority, or does not name the host that --server gives: "
     "compare ca.pem on both sides, and the names that spyker certs was given with --host"
 )
+PROXY_REFUSES = "HTTP proxy returned response code 407"
+PROXY_CREDENTIALS = "it wants another user or password (407): compare --proxy, or the variable https_proxy"
+PROXY_FORBIDS = (
+    "the HTTP proxy does not let this client connect there: ask whoever runs it to allow CONNECT to --server"
+)
 
 
 def connection_hint(code: grpc.StatusCode, said: str, *, insecure: bool) -> str | None:
@@ -19,6 +24,10 @@ def connection_hint(code: grpc.StatusCode, said: str, *, insecure: bool) -> str 
         return PORT
     if code is not grpc.StatusCode.UNAVAILABLE:
         return None
+    if PROXY_REFUSES in said:
+        return PROXY_CREDENTIALS
+    if "HTTP proxy returned response code" in said:
+        return PROXY_FORBIDS
     if "CERTIFICATE_VERIFY_FAILED" in said or "No match found for server name" in said:
         return AUTHORITY
     if "Socket closed" in said or "handshake failed" in said:

@@ -26,11 +26,12 @@ from spyker.net import spyker_pb2 as pb
 from spyker.net.admin_socket import serve_commands
 from spyker.net.buffer_pool import BufferPool
 from spyker.net.certificate_check import check_certificate
-from spyker.net.channels import CLIENTS_CONNECT, PEERS_CONNECT, guarded, handler, listen, read_file
+from spyker.net.channels import CLIENTS_CONNECT, PEERS_CONNECT, guarded, handler, read_file
 from spyker.net.client_port import ClientLimits, ClientPort
 from spyker.net.credentials import Credentials
 from spyker.net.driver import Driver
 from spyker.net.event_log import EventLog
+from spyker.net.first_bytes import CLIENTS, PEERS, WEBSOCKET
 from spyker.net.health import CHECK, Health
 from spyker.net.identity import begin_anew, begin_life
 from spyker.net.json_log import JsonLog
@@ -38,6 +39,7 @@ from spyker.net.metrics import Metrics
 from spyker.net.peer_certificate import server_at
 from spyker.net.peer_link import PeerLink
 from spyker.net.peer_port import PeerPort
+from spyker.net.ports import Ports
 from spyker.net.rate_limited_log import WHILE_SECONDS
 from spyker.net.recorder import Recorder
 from spyker.net.server_config import (
@@ -48,8 +50,10 @@ from spyker.net.server_config import (
     layout_numbers,
     learning_digest,
     min_clients,
+    shares_port,
 )
 from spyker.net.state_folder import RestartAsNewMember, open_state
+from spyker.net.websocket_port import WebSocketPort, server_tls
 from spyker.node.control_messages import ProcessIncarnation
 from spyker.node.effects import MembershipChanged
 from spyker.node.event_codec import FORMAT, LoggedArray, LogHeader, MembershipOptions
@@ -206,7 +210,7 @@ class ServerProcess:
         if deploy.metrics is not None:
             address, _, port = deploy.metrics.rpartition(":")
             self.log.info("metrics", port=self.metrics.serve(address, int(port)))
-        servers = await self._open_ports()
+        ports = await self._open_ports()
         self._links: dict[int, asyncio.Task[None]] = {}
         driver.members_changed = self._members_changed
         self._link(driver.node.view)
@@ -232,7 +236,7 @@ class ServerProcess:
             control.close()
             for task in (*self._tasks, *self._links.values()):
                 task.cancel()
-            await asyncio.gather(*(server.stop(GRACE_SECONDS) for server in servers))
+            await ports.stop(GRACE_SECONDS)
             self.recorder.close(self._summary(finished=finished))
             self.metrics.close()
             driver.close()
@@ -346,7 +350,7 @@ class ServerProcess:
 
     # --- Ports and links -------------------------------------------------------------------------------------------
 
-    async def _open_ports(self) -> list[grpc.aio.Server]:
+    async def _open_ports(self) -> Ports:
         config, deploy, scenario = self.config, self.config.deploy, self.config.scenario
         credentials = None
         mine = theirs = None
@@ -358,29 +362,44 @@ class ServerProcess:
             )
             authority = read_file(config.path(deploy.ca), "deploy.ca")
             credentials = Credentials(config.path(deploy.credentials))
-            mine = grpc.ssl_server_credentials([chain])
+            if not deploy.plaintext_clients:
+                mine = grpc.ssl_server_credentials([chain])
             theirs = grpc.ssl_server_credentials([chain], root_certificates=authority, require_client_auth=True)
             self._credentials = grpc.ssl_channel_credentials(authority, *chain)
         limits = ClientLimits(deploy.stall_timeout, deploy.min_mbit, deploy.max_norm)
         self.port = ClientPort(self.driver, self.sizes, scenario.chosen.answers, credentials, limits)
         self.health = Health()
         from_clients, from_peers = connections(config)
+        one_grpc = self.insecure and bool(self.peers) and shares_port(deploy, PEERS)  # no certificates keep them apart
+        shared = shares_port(deploy, WEBSOCKET) or (bool(self.peers) and not one_grpc and shares_port(deploy, PEERS))
+        ports = Ports(deploy, 2 * from_clients + from_peers, front=shared)
+        served = {CLIENTS_CONNECT: self.port.attend, CHECK: self.health.check}
         front = grpc.aio.server(options=guarded(deploy.keepalive, from_clients, deploy.client_window_kb << 10))
-        front.add_generic_rpc_handlers((handler(CLIENTS_CONNECT, self.port.attend), handler(CHECK, self.health.check)))
-        servers = [front]
-        port = listen(front, deploy.listen_clients, mine, "deploy.listen-clients")
-        back_port = None
+        front.add_generic_rpc_handlers(tuple(handler(method, serve) for method, serve in served.items()))
+        ports.add(CLIENTS, front, mine)
         if self.peers:
             may_say = lambda j: self._may_say(j, deploy.server)  # noqa: E731
             self.peer_port = PeerPort(self.driver, self.sizes, may_say, secure=bool(theirs))
-            back = grpc.aio.server(options=guarded(deploy.keepalive, from_peers))
+            back = front if one_grpc else grpc.aio.server(options=guarded(deploy.keepalive, from_peers))
             back.add_generic_rpc_handlers((handler(PEERS_CONNECT, self.peer_port.link),))
-            back_port = listen(back, deploy.listen_peers, theirs, "deploy.listen-peers")
-            servers.append(back)
-        for server in servers:
-            await server.start()
-        self.log.info("listening", clients=port, peers=back_port, insecure=self.insecure)
-        return servers
+            if not one_grpc:
+                ports.add(PEERS, back, theirs)
+        if deploy.listen_websocket is not None:
+            plaintext = self.insecure or deploy.plaintext_clients
+            tls = None if plaintext else server_tls(config.path(deploy.certificate), config.path(deploy.key))
+            await ports.add_websocket(WebSocketPort(served, deploy.keepalive, from_clients, self.log), tls)
+        await ports.start()
+        if ports.front is not None:
+            self._watch_over(ports.front.watch)
+        number = ports.numbers.get
+        self.log.info(
+            "listening",
+            clients=number(CLIENTS),
+            peers=number(CLIENTS if one_grpc else PEERS),
+            websocket=number(WEBSOCKET),
+            insecure=self.insecure,
+        )
+        return ports
 
     def _may_say(self, sender: int, receiver: int) -> tuple[type[PeerMessage], ...]:
         chosen = self.config.scenario.chosen

@@ -1,0 +1,156 @@
+"""The server's end of WebSockets: the same streams of frames as at the gRPC port, for the same handlers."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import http
+import ssl
+import traceback
+from collections.abc import Awaitable, Callable, Mapping
+from pathlib import Path
+from typing import Any, NoReturn, TypeAlias
+
+import grpc
+import grpc.aio
+from websockets.asyncio.server import Server, ServerConnection, serve, unix_serve
+from websockets.exceptions import ConnectionClosed
+from websockets.http11 import Request, Response
+
+from spyker.errors import UsageError
+from spyker.net.json_log import JsonLog
+from spyker.net.streams import STREAM_OVER, StreamEnded
+from spyker.net.websocket_stream import CLOSE_SECONDS, Heard, end_if_silent, limits, write_status
+from spyker.node.rejection import Rejection
+
+Handler: TypeAlias = Callable[[object, Any], Awaitable[None]]
+
+
+class HeardServerConnection(Heard, ServerConnection):
+    """A connection to a client."""
+
+
+class WebSocketContext:
+    """What a handler is given: the methods of gRPC's context that handlers use."""
+
+    def __init__(self, connection: ServerConnection) -> None:
+        self._connection = connection
+
+    def invocation_metadata(self) -> list[tuple[str, str]]:
+        """The headers of the request."""
+        request = self._connection.request
+        return [] if request is None else [(name.lower(), value) for name, value in request.headers.raw_items()]
+
+    async def read(self) -> Any:
+        """Return the next frame, or ``grpc.aio.EOF`` at the end of the stream."""
+        try:
+            data = await self._connection.recv()
+        except ConnectionClosed:
+            return grpc.aio.EOF
+        if isinstance(data, str):
+            raise Rejection("malformed", "a text message of a WebSocket, which only servers may send")
+        return data
+
+    async def write(self, frame: bytes) -> None:
+        """Send a frame; awaits while the client takes nothing."""
+        try:
+            await self._connection.send(frame)
+        except ConnectionClosed:
+            raise StreamEnded(grpc.StatusCode.CANCELLED, "the WebSocket is closed") from None
+
+    async def abort(self, code: grpc.StatusCode, details: str = "") -> NoReturn:
+        """End the stream with a status, and the handler with an exception."""
+        with contextlib.suppress(ConnectionClosed, TimeoutError):
+            async with asyncio.timeout(CLOSE_SECONDS):
+                await self._connection.send(write_status(code, details))
+        raise grpc.aio.AbortError(details)
+
+
+class WebSocketPort:
+    """Accepts WebSockets, and serves each with the handler of its path."""
+
+    def __init__(self, handlers: Mapping[str, Handler], keepalive: float, most: int, log: JsonLog) -> None:
+        """``most`` connections may be open at once."""
+        self._handlers, self._keepalive, self._most, self._log = handlers, keepalive, most, log
+        self._open = 0
+        self._server: Server | None = None
+
+    async def listen(self, address: str, tls: ssl.SSLContext | None, key: str) -> int:
+        """Listen on ``host:port``, as the configuration says under ``key``, and return the port."""
+        host, _, port = address.rpartition(":")
+        try:
+            self._server = await serve(self._serve, host.strip("[]"), int(port), ssl=tls, **self._options())
+        except OSError:
+            remedy = "Choose an address of this machine that is free"
+            raise UsageError(key, f"cannot listen on {address}", remedy) from None
+        return int(next(iter(self._server.sockets)).getsockname()[1])
+
+    async def listen_at(self, path: Path, tls: ssl.SSLContext | None) -> None:
+        """Listen on a Unix socket."""
+        self._server = await unix_serve(self._serve, str(path), ssl=tls, **self._options())
+
+    async def stop(self, grace: float) -> None:
+        """Accept nothing more, and end all connections."""
+        if self._server is not None:
+            self._server.close()
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(grace + CLOSE_SECONDS):
+                    await self._server.wait_closed()
+
+    def _options(self) -> dict[str, Any]:
+        port = self
+
+        class Counted(HeardServerConnection):
+            """Counts from the first byte: a handshake takes a place, too."""
+
+            def connection_made(self, transport: asyncio.BaseTransport) -> None:
+                port._open += 1
+                super().connection_made(transport)
+                if port._open > port._most:
+                    self.transport.abort()
+
+            def connection_lost(self, exc: Exception | None) -> None:
+                port._open -= 1
+                super().connection_lost(exc)
+
+        return limits(self._keepalive) | {
+            "create_connection": Counted,
+            "process_request": self._check_path,
+            "server_header": None,
+        }
+
+    def _check_path(self, connection: ServerConnection, request: Request) -> Response | None:
+        if request.path in self._handlers:
+            return None
+        return connection.respond(http.HTTPStatus.NOT_FOUND, "Nothing is served here.\n")
+
+    async def _serve(self, connection: ServerConnection) -> None:
+        """Run a handler. As with gRPC, it is cancelled when its connection is gone."""
+        assert connection.request is not None
+        assert isinstance(connection, Heard)
+        handler = self._handlers[connection.request.path]
+        handling = asyncio.ensure_future(self._handle(handler, WebSocketContext(connection)))
+        gone = asyncio.create_task(connection.wait_closed())
+        watch = asyncio.create_task(end_if_silent(connection, self._keepalive))
+        try:
+            await asyncio.wait((handling, gone), return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for task in (handling, gone, watch):
+                task.cancel()
+            await asyncio.wait((handling,))
+
+    async def _handle(self, handler: Handler, context: WebSocketContext) -> None:
+        try:
+            await handler(None, context)
+        except STREAM_OVER:
+            return
+        except Exception as error:
+            self._log.error("stream-failed", error=repr(error), traceback="".join(traceback.format_exception(error)))
+
+
+def server_tls(certificate: Path, key: Path) -> ssl.SSLContext:
+    """TLS with a server's certificate, for HTTP/1.1."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(certificate, key)
+    context.set_alpn_protocols(["http/1.1"])
+    return context
