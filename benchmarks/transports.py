@@ -1,4 +1,4 @@
-"""Client updates per second of one deployed server, by the way clients reach it: gRPC, WebSocket, and one port for both.
+"""Client updates per second of one deployed server, by transport: gRPC, WebSocket, and one port for both.
 
 As in ``deploy``: a server process and a process with all clients, on loopback, with TLS, and nobody trains.
 """

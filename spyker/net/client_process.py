@@ -6,7 +6,7 @@ import asyncio
 import gc
 import signal
 import traceback
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from spyker.config.scenario import Scenario
@@ -48,8 +48,8 @@ class ClientProcess:
             self._interrupted = True
             stop.set()
 
-        loop.add_signal_handler(signal.SIGTERM, stop.set)
-        loop.add_signal_handler(signal.SIGINT, interrupt)
+        on_signal(loop, signal.SIGTERM, stop.set)
+        on_signal(loop, signal.SIGINT, interrupt)
         running = [asyncio.create_task(self._be(link)) for link in self.links]
         everybody = asyncio.gather(*running, return_exceptions=True)
         stopped = asyncio.create_task(stop.wait())
@@ -85,6 +85,14 @@ class ClientProcess:
     def _failed(self, client: int, reason: str) -> None:
         self.log.error("client-failed", client=client, error=reason)
         self._failures.setdefault(reason, []).append(client)
+
+
+def on_signal(loop: asyncio.AbstractEventLoop, number: signal.Signals, callback: Callable[[], None]) -> None:
+    """Call back in the event loop when a signal comes."""
+    try:
+        loop.add_signal_handler(number, callback)
+    except NotImplementedError:  # on Windows
+        signal.signal(number, lambda *_: loop.call_soon_threadsafe(callback))
 
 
 def name_all(clients: Sequence[int]) -> str:

@@ -20,7 +20,7 @@ from websockets.http11 import Request, Response
 from spyker.errors import UsageError
 from spyker.net.json_log import JsonLog
 from spyker.net.streams import STREAM_OVER, StreamEnded
-from spyker.net.websocket_stream import CLOSE_SECONDS, Heard, end_if_silent, limits, write_status
+from spyker.net.websocket_stream import CLOSE_SECONDS, PREFIX, Heard, end_if_silent, limits, write_status
 from spyker.node.rejection import Rejection
 
 Handler: TypeAlias = Callable[[object, Any], Awaitable[None]]
@@ -67,11 +67,12 @@ class WebSocketContext:
 
 
 class WebSocketPort:
-    """Accepts WebSockets, and serves each with the handler of its path."""
+    """Accepts WebSockets, and serves each with the handler of its method."""
 
     def __init__(self, handlers: Mapping[str, Handler], keepalive: float, most: int, log: JsonLog) -> None:
         """``most`` connections may be open at once."""
-        self._handlers, self._keepalive, self._most, self._log = handlers, keepalive, most, log
+        self._handlers = {f"{PREFIX}{method}": handler for method, handler in handlers.items()}
+        self._keepalive, self._most, self._log = keepalive, most, log
         self._open = 0
         self._server: Server | None = None
 

@@ -1,7 +1,8 @@
 """WebSocket as a transport for frames: what both ends share, and the client's end.
 
 One binary message is one frame. A text message is the status with which the server ends the stream, as gRPC's trailers
-are: the reason in a WebSocket's close frame may have 123 bytes only. Paths are gRPC's method names.
+are: the reason in a WebSocket's close frame may have 123 bytes only. A path is a prefix and
+gRPC's name of the method, so that a reverse proxy can tell the transports apart.
 """
 
 from __future__ import annotations
@@ -29,6 +30,7 @@ from spyker.net.channels import GREETING_SECONDS
 from spyker.net.frames import FRAME_LIMIT
 from spyker.net.streams import StreamEnded
 
+PREFIX = "/websocket"
 CLOSE_SECONDS = 2.0  # for the other side to confirm the end
 SILENT = 1.5  # × keepalive without a single byte, and the other side is gone
 CODES = {code.name: code for code in grpc.StatusCode}
@@ -184,7 +186,7 @@ async def open_websocket(
     proxy: str | Literal[True] | None,
 ) -> WebSocketStream:
     """Begin a stream of raw frames. Whatever prevents it ends it with the status UNAVAILABLE."""
-    uri = f"{'ws' if tls is None else 'wss'}://{address}{method}"
+    uri = f"{'ws' if tls is None else 'wss'}://{address}{PREFIX}{method}"
     try:
         connection = await connect(
             uri,
