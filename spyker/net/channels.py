@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ipaddress
+import socket
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -101,6 +102,17 @@ def listen(server: grpc.aio.Server, address: str, credentials: grpc.ServerCreden
             return server.add_insecure_port(address)
         return server.add_secure_port(address, credentials)
     except RuntimeError:
+        raise UsageError(key, f"cannot listen on {address}", "Choose an address of this machine that is free") from None
+
+
+def bind(address: str, key: str) -> socket.socket:
+    """A socket that listens on ``host:port``, as the configuration says under ``key``; as gRPC's, [::] is IPv4, too."""
+    host, _, port = address.rpartition(":")
+    try:
+        family, _, _, _, place = socket.getaddrinfo(host.strip("[]"), int(port), type=socket.SOCK_STREAM)[0]
+        dual = family == socket.AF_INET6 and place[0] == "::" and socket.has_dualstack_ipv6()
+        return socket.create_server(place[:2], family=family, backlog=1024, dualstack_ipv6=dual)
+    except OSError:
         raise UsageError(key, f"cannot listen on {address}", "Choose an address of this machine that is free") from None
 
 

@@ -11,6 +11,7 @@ AUTHORITY = (
     "the server's certificate is not one of this client's authority, or does not name the host that --server gives: "
     "compare ca.pem on both sides, and the names that spyker certs was given with --host"
 )
+HTTP2 = "whoever answers does not speak HTTP/2: the server needs deploy.listen-websocket, and --transport must allow it"
 PROXY_REFUSES = "HTTP proxy returned response code 407"
 PROXY_CREDENTIALS = "it wants another user or password (407): compare --proxy, or the variable https_proxy"
 PROXY_FORBIDS = (
@@ -30,6 +31,8 @@ def connection_hint(code: grpc.StatusCode, said: str, *, insecure: bool) -> str 
         return PROXY_FORBIDS
     if "CERTIFICATE_VERIFY_FAILED" in said or "No match found for server name" in said:
         return AUTHORITY
+    if "ALPN" in said or "NO_APPLICATION_PROTOCOL" in said:
+        return HTTP2
     if "Socket closed" in said or "handshake failed" in said:
         return f"{PLAINTEXT if insecure else TLS}; and {PORT}"
     return None

@@ -17,7 +17,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from spyker.errors import DeploymentError, UsageError
+from spyker.errors import DeploymentError
 from spyker.net.first_bytes import CLIENTS, MOST, Unreadable, service_of
 
 GREETING_SECONDS = 10.0
@@ -137,16 +137,9 @@ class Front:
 class FrontProcess:
     """The front as a process beside the server's."""
 
-    def __init__(self, address: str, key: str) -> None:
-        """Bind to ``host:port``, as the configuration says under ``key``."""
-        host, _, port = address.rpartition(":")
-        try:
-            family, _, _, _, place = socket.getaddrinfo(host.strip("[]"), int(port), type=socket.SOCK_STREAM)[0]
-            self._socket = socket.create_server(place[:2], family=family)
-        except OSError:
-            remedy = "Choose an address of this machine that is free"
-            raise UsageError(key, f"cannot listen on {address}", remedy) from None
-        self.port = int(self._socket.getsockname()[1])
+    def __init__(self, listening: socket.socket) -> None:
+        self._socket = listening
+        self.port = int(listening.getsockname()[1])
         self._process: asyncio.subprocess.Process
 
     async def start(self, paths: Mapping[str, Path], most: int) -> None:

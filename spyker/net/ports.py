@@ -12,7 +12,7 @@ from pathlib import Path
 import grpc
 import grpc.aio
 
-from spyker.net.channels import listen
+from spyker.net.channels import bind, listen
 from spyker.net.first_bytes import CLIENTS, PEERS, WEBSOCKET
 from spyker.net.front import FrontProcess
 from spyker.net.server_config import DeploymentOptions, shares_port
@@ -33,7 +33,7 @@ class Ports:
         self.numbers: dict[str, int] = {}
         self.front: FrontProcess | None = None
         if front:
-            self.front = FrontProcess(deploy.listen_clients, "deploy.listen-clients")
+            self.front = FrontProcess(bind(deploy.listen_clients, "deploy.listen-clients"))
             self._folder = Path(tempfile.mkdtemp(prefix="spyker-"))
 
     def add(self, service: str, server: grpc.aio.Server, credentials: grpc.ServerCredentials | None) -> None:

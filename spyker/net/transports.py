@@ -35,9 +35,8 @@ FROM_THE_SERVER = {
 # No transport would get any further: nobody listens, the host is unknown, the certificate is wrong, the proxy refuses
 # us, or a reverse proxy finds no server behind it.
 NOT_THE_TRANSPORT = re.compile(
-    r"refused|DNS|Name or service|No route|unreachable|CERTIFICATE|certificate|server name|HTTP proxy returned"
-    r"|(status:?|code) 50[234]",
-    re.IGNORECASE,
+    r"[Rr]efused|DNS|Name or service|No route|unreachable|CERTIFICATE_(VERIFY_FAILED|REQUIRED)"
+    r"|No match found for server|HTTP proxy returned|[Ss]tatus:? 50[234]"
 )
 
 

@@ -17,7 +17,7 @@ from websockets.asyncio.server import Server, ServerConnection, serve, unix_serv
 from websockets.exceptions import ConnectionClosed
 from websockets.http11 import Request, Response
 
-from spyker.errors import UsageError
+from spyker.net.channels import bind
 from spyker.net.json_log import JsonLog
 from spyker.net.streams import STREAM_OVER, StreamEnded
 from spyker.net.websocket_stream import CLOSE_SECONDS, PREFIX, Heard, end_if_silent, limits, write_status
@@ -78,13 +78,9 @@ class WebSocketPort:
 
     async def listen(self, address: str, tls: ssl.SSLContext | None, key: str) -> int:
         """Listen on ``host:port``, as the configuration says under ``key``, and return the port."""
-        host, _, port = address.rpartition(":")
-        try:
-            self._server = await serve(self._serve, host.strip("[]"), int(port), ssl=tls, **self._options())
-        except OSError:
-            remedy = "Choose an address of this machine that is free"
-            raise UsageError(key, f"cannot listen on {address}", remedy) from None
-        return int(next(iter(self._server.sockets)).getsockname()[1])
+        listening = bind(address, key)
+        self._server = await serve(self._serve, sock=listening, ssl=tls, **self._options())
+        return int(listening.getsockname()[1])
 
     async def listen_at(self, path: Path, tls: ssl.SSLContext | None) -> None:
         """Listen on a Unix socket."""

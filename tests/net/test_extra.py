@@ -7,7 +7,7 @@ import tomllib
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
-PACKAGES = ("cryptography", "google.protobuf", "grpc", "prometheus_client")
+PACKAGES = ("cryptography", "google.protobuf", "grpc", "prometheus_client", "websockets")
 WITHOUT = f"import sys; sys.modules.update(dict.fromkeys({PACKAGES!r})); from spyker.cli.main import main\n"
 
 

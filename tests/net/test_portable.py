@@ -37,10 +37,10 @@ def test_the_command_runs_until_it_finds_no_server() -> None:
     with socket.socket() as nobody:  # bound, and nobody listens
         nobody.bind(("127.0.0.1", 0))
         address = f"127.0.0.1:{nobody.getsockname()[1]}"
-        words = ["join", "--task", "quadratic", "--server", address, "--clients", "0", "--insecure", "--give-up", "0"]
+        words = ["join", "--set", "task.name=quadratic", "--server", address, "--clients", "0", "--insecure"]
         program = f"""
 from spyker.cli.main import main
-print(main({words!r}))
+print(main({[*words, "--give-up", "0"]!r}))
 """
         done = run_without_posix(program)
     assert done.stdout == "1\n", done.stderr
