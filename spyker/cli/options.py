@@ -138,7 +138,7 @@ def where(args: argparse.Namespace) -> dict[str, Any]:
 
 def require_deploy() -> None:
     """Raise a ``UsageError`` if packages of the extra ``[net]`` are missing."""
-    missing = [name for name in ("cryptography", "grpc", "prometheus_client") if not find_spec(name)]
+    missing = [name for name in ("cryptography", "grpc", "prometheus_client", "websockets") if not find_spec(name)]
     if missing:
         raise UsageError(
             "this command", f"needs {', '.join(missing)}, which are not installed", "Run pip install 'spyker-fl[net]'"

@@ -17,7 +17,8 @@ A client process, :mod:`~spyker.net.client_process`:
 - :mod:`~spyker.net.training_thread` trains for all of them.
 
 Both sides: ``spyker.proto``, :mod:`~spyker.net.frames` and :mod:`~spyker.net.wire` (what is said),
-:mod:`~spyker.net.channels`, :mod:`~spyker.net.websocket_stream`, :mod:`~spyker.net.streams` and :mod:`~spyker.net.backoff` (over which connection,
+:mod:`~spyker.net.channels`, :mod:`~spyker.net.websocket_stream`, :mod:`~spyker.net.streams` and
+:mod:`~spyker.net.backoff` (over which connection,
 how that ends, and when to try again), :mod:`~spyker.net.certificates` (who is who) and :mod:`~spyker.net.json_log`.
 
 :mod:`~spyker.net.local_cluster` is a deployment on one machine; :mod:`~spyker.net.certificate_issuing` makes
