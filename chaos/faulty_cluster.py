@@ -83,7 +83,7 @@ class FaultyCluster(ClusterSimulation):
         if isinstance(effect, WriteFact):
             self.watched.written(process, effect.fact)
         elif isinstance(effect, StopProcess):
-            self.watched.stopping(process, effect.why, anew=effect.anew)
+            self.watched.stopping(process, effect.reason, anew=effect.restart)
         if self._noisy and isinstance(effect, SendControl):
             for _ in range(int(self._random.choice([0, 1, 1, 2]))):
                 self.clock.at(self.clock.now + float(self._random.exponential(0.3)), self._said_late, process, effect)
@@ -408,10 +408,10 @@ def make_world(plan: FaultPlan, sink: Callable[[float, Fact, int | None], None])
     world.drift = plan.drift
     world.clouded = chosen.topology is Topology.CLOUD
     world.reconnect = 0.2
-    world.suspect_after, world.renew_after = 2.0, 4.0
+    world.suspect_after, world.renew_token_after = 2.0, 4.0
     world.rules = replace(
         world.rules,
-        beat=0.4,
+        heartbeat_interval=0.4,
         client_timeout=3.0,
         join_timeout=2.0,
         checkpoint_updates=10,

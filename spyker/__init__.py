@@ -23,13 +23,16 @@ if TYPE_CHECKING:
     from spyker.config.scenario import Scenario, Training
     from spyker.errors import RecordError, UsageError
     from spyker.protocol.server import Server
+    from spyker.tasks.federated_task import ClientInfo, FederatedTask
     from spyker.tasks.task import Metric, Task, TrainingResult
     from spyker.tasks.torch_data import LazyDataset, StreamedDataset
     from spyker.tasks.torch_task import ExtraMetric, TorchTask, accuracy
 
 __all__ = [
+    "ClientInfo",
     "EarlyStopping",
     "ExtraMetric",
+    "FederatedTask",
     "LazyDataset",
     "Metric",
     "RecordError",
@@ -52,6 +55,8 @@ __all__ = [
 ]
 
 _HOMES = {
+    "ClientInfo": "spyker.tasks.federated_task",
+    "FederatedTask": "spyker.tasks.federated_task",
     "EarlyStopping": "spyker.api.callbacks",
     "LazyDataset": "spyker.tasks.torch_data",
     "ExtraMetric": "spyker.tasks.torch_task",

@@ -38,8 +38,8 @@ class SyncSpyker(Spyker):
         rejoins in the meantime, its departure is dropped; a stored update will be answered with its next task.
         """
         if self.waiting and isinstance(message, Update | Leave):
-            if isinstance(message, Update) and message.metrics is not None:
-                message = replace(message, metrics=None)  # they are recorded already
+            if isinstance(message, Update) and (message.metrics is not None or message.evaluation is not None):
+                message = replace(message, metrics=None, evaluation=None)  # they are recorded already
             self.stored.append((sender, message))
             return
         if self.waiting and isinstance(message, Join):

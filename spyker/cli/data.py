@@ -18,7 +18,7 @@ from spyker.errors import DataError, UsageError
 from spyker.plots.fetch_progress import FetchProgress
 from spyker.plots.table import print_table
 from spyker.tasks.data.catalogue import DATASETS
-from spyker.tasks.data.load import fetch, find, verify, whereabouts
+from spyker.tasks.data.load import fetch, find, location, verify
 from spyker.tasks.partition import PARTITIONS
 from spyker.tasks.registry import client_labels
 
@@ -73,7 +73,7 @@ def list_all(args: argparse.Namespace) -> int:
     """List the datasets."""
     rows, args.answer = [], []
     for dataset in DATASETS.values():
-        here, where = whereabouts(dataset)
+        here, where = location(dataset)
         rows.append([dataset.name, "yes" if here else "no", f"{dataset.title}\n{where}"])
         args.answer.append({"dataset": dataset.name, "available": here, "title": dataset.title, "where": where})
     print_table(["dataset", "available", "description and place"], rows, words=3)
@@ -109,7 +109,7 @@ def verify_all(args: argparse.Namespace) -> int:
             args.answer.append({"dataset": dataset.name, "what": what, "problem": problem})
             failed |= problem is not None
         if not results:
-            print(f"{dataset.name}: {whereabouts(dataset)[1]}")
+            print(f"{dataset.name}: {location(dataset)[1]}")
             failed |= bool(args.names)
     return FAILED if failed else 0
 

@@ -1,1 +1,1 @@
-"""Scenario files: what there is to set, what it means, and what makes sense."""
+"""Scenario files: keys, defaults, allowed values and error messages."""

@@ -1,4 +1,4 @@
-"""The names that ``training.kernel`` may have."""
+"""Allowed names of ``training.kernel``."""
 
 from spyker.config.name_lookup import NameLookup
 

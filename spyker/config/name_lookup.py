@@ -24,7 +24,7 @@ LAB = {
     "spyker.commands": ("reproduce", "race"),
     "spyker.kernels": ("native",),
 }
-"""What the distribution ``spyker-fl-lab`` offers, by group of entry points: whoever names it is told to install it."""
+"""Names that the distribution ``spyker-fl-lab`` provides, by entry point group; an error says how to install it."""
 INSTALL_LAB = "Run pip install spyker-fl-lab, or make in the repository"
 
 
@@ -54,7 +54,7 @@ class NameLookup:
             raise UsageError(where, f"{show(name)} is not allowed", suggest(name, known, others))
 
     def known(self) -> list[str]:
-        """All names, the built-in ones first."""
+        """Return all names, the built-in ones first."""
         return list(dict.fromkeys([*self.built_in, *self.installed()]))
 
     def release(self, name: str) -> str:
@@ -83,9 +83,9 @@ class NameLookup:
                 remedy = "Fix that line, or install the missing module"
             raise UsageError(where, f"{show(name)} cannot be imported{problem}", remedy) from None
         if not hasattr(imported, attribute):
-            there = [each for each in vars(imported) if not each.startswith("_")]
+            public = [each for each in vars(imported) if not each.startswith("_")]
             problem = f"{show(name)} cannot be imported ({module} has no {attribute!r})"
-            raise UsageError(where, problem, suggest(attribute, there, "It has"))
+            raise UsageError(where, problem, suggest(attribute, public, "It has"))
         return getattr(imported, attribute)
 
 

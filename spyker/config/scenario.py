@@ -34,6 +34,7 @@ PAPER_LATENCY: dict[str, dict[str, float]] = {
 }
 CLIENTS_PER_REGION = 25
 CONTINUE, STOP = "continue", "stop"
+SERVERS, CLIENTS, BOTH = "servers", "clients", "both"
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +65,9 @@ class Geography:
 
     regions: tuple[str, ...] = parameter(tuple(PAPER_LATENCY), "names of the regions")
     clients: tuple[int, ...] | None = parameter(None, "number of clients in each region", at_least=1)
+    client_names: tuple[str, ...] | None = parameter(
+        None, "names of the clients, in the order of their numbers; unset: client-0, client-1, …"
+    )
     latency_ms: tuple[tuple[float, ...], ...] | None = parameter(
         None, "matrix of one-way latencies between regions in ms, rows = from; diagonal: within a region", at_least=0
     )
@@ -150,6 +154,15 @@ class Evaluation:
     """Evaluation of the servers' models, which takes no virtual time: the keys of ``[evaluation]``."""
 
     interval: float = parameter(1.0, "virtual seconds between evaluations", above=0)
+    by: str | None = parameter(
+        None,
+        "who evaluates: servers, with central test data; clients, each with its own test data; or both; unset: those "
+        "that have test data, and clients with a held-out part of their data if nobody has",
+        choices=(SERVERS, CLIENTS, BOTH),
+    )
+    holdout: float = parameter(
+        0.2, "evaluation by clients: part of its data that a client without test data holds out", above=0, at_most=0.9
+    )
     targets: tuple[float, ...] | None = parameter(
         None, "report when the servers' mean score first reaches these; unset: the defaults of the task's metric"
     )
@@ -263,8 +276,8 @@ def load(
     if task is not None and read_task(table.get("task", {})).name != task:
         table["task"] = {"name": task}
     for dotted, value in (overrides or {}).items():
-        lay_over(table, dotted, value)
-    lay_under(table, preset)
+        set_key(table, dotted, value)
+    apply_preset(table, preset)
     if clients is not None:
         world = table.setdefault("world", {})
         if isinstance(world, dict):  # otherwise from_table raises an error
@@ -272,7 +285,7 @@ def load(
     return from_table(table, path.parent if path else Path(), others)
 
 
-def lay_over(table: dict[str, Any], dotted: str, value: object) -> None:
+def set_key(table: dict[str, Any], dotted: str, value: object) -> None:
     """Set one key of the table."""
     *sections, key = dotted.split(".")
     for section in sections:
@@ -284,7 +297,7 @@ def lay_over(table: dict[str, Any], dotted: str, value: object) -> None:
     table[key] = value
 
 
-def lay_under(table: dict[str, Any], preset: str) -> None:
+def apply_preset(table: dict[str, Any], preset: str) -> None:
     """Add the preset's values for keys that are not set."""
     if preset not in PRESETS:
         raise UsageError("--preset", f"{show(preset)} is not allowed", suggest(preset, PRESETS))
@@ -418,18 +431,10 @@ def fill_world(world: Geography) -> Geography:
             raise UsageError(
                 f"world.latency-ms[{i}]", f"has {len(row)} entries for {count} regions", "Give one per region"
             )
-    if world.server_region >= count:
-        raise UsageError(
-            "world.server-region",
-            f"{world.server_region} is not allowed",
-            f"Regions are numbered from 0 to {count - 1}",
-        )
-    if world.outage is not None and world.outage.region >= count:
-        raise UsageError(
-            "world.outage.region",
-            f"{world.outage.region} is not allowed",
-            f"Regions are numbered from 0 to {count - 1}",
-        )
+    outage_region = 0 if world.outage is None else world.outage.region
+    for key, region in (("world.server-region", world.server_region), ("world.outage.region", outage_region)):
+        if region >= count:
+            raise UsageError(key, f"{region} is not allowed", f"Regions are numbered from 0 to {count - 1}")
     return replace(world, clients=clients, latency_ms=latency)
 
 
@@ -477,8 +482,8 @@ def dump(scenario: Scenario, *, comments: bool = False) -> str:
         lines = write(options, comments=comments).lstrip("\n")
     parts.append("[task]\n" + name + lines)
     for name, section in ({s: getattr(scenario, s) for s in SECTIONS} | dict(scenario.algorithms)).items():
-        follows = [key.partition(".")[2] for key in scenario.derived if key.startswith(f"{name}.")]
-        parts.append(f"[{name}]\n" + write(section, comments=comments, derived=follows if comments else ()))
+        unset = [key.partition(".")[2] for key in scenario.derived if key.startswith(f"{name}.")]
+        parts.append(f"[{name}]\n" + write(section, comments=comments, derived=unset if comments else ()))
     return "\n".join(parts)
 
 

@@ -75,10 +75,10 @@ def refuse_unknown(
     for key in table:
         if key not in known:
             same = [dotted for dotted in everywhere if dotted.rpartition(".")[2] == kebab(key)]
-            near = difflib.get_close_matches(key, known, 1, SIMILAR)
-            ends = {dotted.rpartition(".")[2]: dotted for dotted in everywhere}
-            far = [ends[end] for end in difflib.get_close_matches(key, ends, 1, SIMILAR)]
-            guesses = same or near or far
+            similar = difflib.get_close_matches(key, known, 1, SIMILAR)
+            by_key = {dotted.rpartition(".")[2]: dotted for dotted in everywhere}
+            elsewhere = [by_key[each] for each in difflib.get_close_matches(key, by_key, 1, SIMILAR)]
+            guesses = same or similar or elsewhere
             field = f"{where}.{key}" if where else key
             meant = " or ".join(map(repr, guesses))
             raise UsageError(
@@ -89,7 +89,7 @@ def refuse_unknown(
 def convert(value: object, hint: Any, rule: Rule, where: str) -> Any:
     """Convert a TOML value to the type of a field, element by element."""
     origin, arguments = typing.get_origin(hint), typing.get_args(hint)
-    if origin in (typing.Union, types.UnionType):  # only ever "something or unset"
+    if origin in (typing.Union, types.UnionType):  # always "T | None"
         return convert(value, arguments[0], rule, where)
     if isinstance(hint, type) and dataclasses.is_dataclass(hint):
         return read(hint, value, where)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterable
 
-FEW = 8  # list all names beside the guess if there are no more than this
+FEW = 8  # add the list of all names to the guess if it is no longer than this
 
 
 def suggest(name: object, known: Iterable[str], otherwise: str = "Choose one of") -> str:

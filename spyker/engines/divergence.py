@@ -15,5 +15,5 @@ def explain_divergence(job: TrainJob, task: Task | None) -> str:
     with np.errstate(over="ignore"):
         norm = length(job.weights)
     which = f"in its training number {job.step} (from 0) at the rate {job.rate:g}, of a model whose norm was {norm:.4g}"
-    why = "" if task is None else CheckedTask(task).explain(job.client, job.weights, job.rate, job.step, job.state)
-    return f"{which}: {why}" if why else f"{which}. Lower training.rate (--set training.rate=…)"
+    cause = "" if task is None else CheckedTask(task).explain(job.client, job.weights, job.rate, job.step, job.state)
+    return f"{which}: {cause}" if cause else f"{which}. Lower training.rate (--set training.rate=…)"

@@ -18,13 +18,13 @@ from typing import TypeAlias, cast
 
 from spyker.errors import ClientTrainingError
 from spyker.tasks.checked_task import CheckedTask
-from spyker.tasks.task import EvaluationResult, Task, TrainingResult
+from spyker.tasks.task import ClientEvaluation, EvaluationResult, Task, TrainingResult
 from spyker.vectors import Vector
 
 M_TRIM_THRESHOLD, M_TOP_PAD, M_MMAP_THRESHOLD = -1, -2, -3  # as in <malloc.h>
-M_MMAP_MAX, USUAL_MAPS = -4, 65536
+M_MMAP_MAX, DEFAULT_MAPS = -4, 65536
 M_ARENA_MAX, ARENAS = -8, 1
-KEPT_BYTES = 32 << 20  # the most that M_MMAP_THRESHOLD takes
+KEPT_BYTES = 32 << 20  # the maximum of M_MMAP_THRESHOLD
 
 
 @dataclass(slots=True, eq=False)
@@ -39,19 +39,29 @@ class TrainJob:
     """State from the client's last training, if the task has client state."""
     age: float = 0.0
     """Age of the model."""
+    evaluate: bool = False
+    """Whether the client evaluates the received model before it trains."""
     result: Vector | None = None
     examples: int | None = None
     metrics: Mapping[str, float] | None = None
+    evaluation: ClientEvaluation | None = None
     left: bytes | None = None
     """The client's state after this training."""
     error: ClientTrainingError | None = None
     """Error of a failed training, raised when the result is awaited, so at the same time with any engine."""
+
+    @property
+    def reported_evaluation(self) -> dict[str, float] | None:
+        """The client's evaluation as an update carries it."""
+        found = self.evaluation
+        return None if found is None else {**found.scores, "examples": float(found.examples)}
 
     def finish(self, answer: Vector | TrainingResult) -> Vector:
         """Store the result."""
         if isinstance(answer, TrainingResult):
             self.result, self.examples, self.metrics = answer.weights, answer.examples, answer.metrics
             self.left = cast("bytes | None", answer.state)  # pickled by CheckedTask
+            self.evaluation = answer.evaluation
         else:
             self.result = answer
         return self.result
@@ -76,7 +86,15 @@ class EvaluateJob:
             self.result = answer
 
 
-Job: TypeAlias = TrainJob | EvaluateJob
+@dataclass(slots=True, eq=False)
+class SizeJob:
+    """Count the data points of ``client``."""
+
+    client: int
+    result: int | None = None
+
+
+Job: TypeAlias = TrainJob | EvaluateJob | SizeJob
 
 
 class Engine(ABC):
@@ -98,6 +116,17 @@ class Engine(ABC):
     @abstractmethod
     def score(self, job: EvaluateJob) -> float:
         """Return the result of a submitted evaluation."""
+
+    @abstractmethod
+    def size(self, job: SizeJob) -> int:
+        """Return the result of a submitted count."""
+
+    def sizes(self, clients: int) -> list[int]:
+        """Return the numbers of data points of all clients, counted where the clients train."""
+        jobs = [SizeJob(k) for k in range(clients)]
+        for job in jobs:
+            self.submit(job, 0.0)
+        return [self.size(job) for job in jobs]
 
     def __enter__(self) -> Engine:
         return self
@@ -125,10 +154,19 @@ class InProcessEngine(Engine):
         """Evaluate immediately; train when the result is due."""
         if isinstance(job, EvaluateJob):
             job.finish(self.task.evaluate(job.weights, job.states))
+        elif isinstance(job, SizeJob):
+            job.result = self.task.size(job.client)
 
     def trained(self, job: TrainJob) -> Vector:
         """Train now."""
-        return job.finish(self.task.train(job.client, job.weights, job.rate, job.step, job.state, job.age))
+        return job.finish(
+            self.task.train(job.client, job.weights, job.rate, job.step, job.state, job.age, evaluate=job.evaluate)
+        )
+
+    def size(self, job: SizeJob) -> int:
+        """Return the number counted at submission."""
+        assert job.result is not None
+        return job.result
 
     def score(self, job: EvaluateJob) -> float:
         """Return the score computed at submission."""
@@ -138,7 +176,7 @@ class InProcessEngine(Engine):
 
 def single_threaded() -> None:
     """Limit torch to one thread, which is faster than oversubscription and keeps the order of sums."""
-    if "torch" in sys.modules:  # a task without torch needs none
+    if "torch" in sys.modules:  # do not import it for a task without torch
         sys.modules["torch"].set_num_threads(1)
 
 
@@ -161,7 +199,7 @@ def reuse_memory(*, reuse: bool = True) -> None:
     with contextlib.suppress(OSError, AttributeError):
         library = ctypes.CDLL("libc.so.6")
         library.malloc_trim(0)
-        library.mallopt(M_MMAP_MAX, 0 if reuse else USUAL_MAPS)
+        library.mallopt(M_MMAP_MAX, 0 if reuse else DEFAULT_MAPS)
         library.mallopt(M_TRIM_THRESHOLD, -1 if reuse else KEPT_BYTES)
 
 

@@ -13,12 +13,12 @@ from collections import deque
 from collections.abc import Iterable, Sequence
 from typing import Generic, NamedTuple, TypeVar
 
-from spyker.engines.engine import Engine, EvaluateJob, Job, TrainJob
+from spyker.engines.engine import Engine, EvaluateJob, Job, SizeJob, TrainJob
 from spyker.errors import ClientTrainingError, TaskError, WorkerCrashedError
 from spyker.vectors import Vector
 
 DEPTH = 2  # jobs per worker: one running, one waiting
-LOSSES = 3  # consecutive losses of a worker without a finished job that end the run
+MAX_LOSSES = 3  # consecutive losses of a worker, without a finished job, that end the run
 
 
 class WorkerLostError(RuntimeError):
@@ -116,6 +116,12 @@ class PoolEngine(Engine, Generic[W]):
             self._step(wait=True)
         return job.result
 
+    def size(self, job: SizeJob) -> int:
+        """Wait for a count."""
+        while job.result is None:
+            self._step(wait=True)
+        return job.result
+
     def cancel(self) -> None:
         """Drop jobs that no worker has received."""
         self._waiting.clear()
@@ -148,9 +154,9 @@ class PoolEngine(Engine, Generic[W]):
     def _replace(self, worker: W, loss: WorkerLostError) -> None:
         """Replace a lost worker and requeue its jobs."""
         worker.losses += 1
-        if worker.losses == LOSSES:
-            raise WorkerCrashedError(f"{loss}, {LOSSES} times without a finished job in between") from None
-        print(f"spyker: warning: {loss}; it is replaced", file=sys.stderr)
+        if worker.losses == MAX_LOSSES:
+            raise WorkerCrashedError(f"{loss}, {MAX_LOSSES} times without a finished job in between") from None
+        print(f"spyker: warning: {loss}; a new worker replaces it", file=sys.stderr)
         for order in worker.orders:
             heapq.heappush(self._waiting, order)
         worker.orders.clear()

@@ -21,7 +21,7 @@ import ray
 from ray.exceptions import RayError, RayTaskError
 
 from spyker.config.sections import show
-from spyker.engines.engine import Job, TrainJob, keep_memory, single_threaded
+from spyker.engines.engine import Job, SizeJob, TrainJob, keep_memory, single_threaded
 from spyker.engines.pool import PoolEngine, Worker, WorkerLostError
 from spyker.errors import ClientTrainingError, TaskError, UsageError
 from spyker.tasks.checked_task import CheckedTask
@@ -30,7 +30,7 @@ from spyker.tasks.task import EvaluationResult, TrainingResult
 from spyker.vectors import Vector
 
 SMALL = 100_000  # bytes; Ray's limit for inlined arguments, which are faster than its store
-KNOCK_SECONDS = 10.0
+CONNECT_TIMEOUT = 10.0  # seconds
 PATIENCE = 60.0  # seconds without any actor before a warning
 
 
@@ -46,10 +46,21 @@ class TrainingActor:
         single_threaded()
 
     def train(
-        self, client: int, weights: Vector, rate: float, step: int, state: bytes | None, age: float
+        self,
+        client: int,
+        weights: Vector,
+        rate: float,
+        step: int,
+        state: bytes | None,
+        age: float,
+        evaluate: bool,
     ) -> Vector | TrainingResult:
         """Train."""
-        return self.task.train(client, weights, rate, step, state, age)
+        return self.task.train(client, weights, rate, step, state, age, evaluate=evaluate)
+
+    def size(self, client: int) -> int:
+        """Count the data points of a client."""
+        return self.task.size(client)
 
     def evaluate(self, weights: Vector, states: Mapping[int, bytes] | None) -> float | EvaluationResult:
         """Evaluate."""
@@ -63,7 +74,7 @@ class ObjectStore:
     """
 
     def __init__(self) -> None:
-        self._kept: dict[int, tuple[weakref.ref[Vector], Any]] = {}
+        self._references: dict[int, tuple[weakref.ref[Vector], Any]] = {}
 
     def put(self, vector: Vector) -> Any:
         """Return a reference to the vector in the store, or a small vector itself."""
@@ -71,13 +82,13 @@ class ObjectStore:
             return vector
         if vector.flags.writeable:
             return ray.put(vector)
-        key = id(vector)  # arrays have no hash; the entry goes when the vector does, before its id can be another's
-        if key not in self._kept:
-            self._kept[key] = weakref.ref(vector, lambda _: self._kept.pop(key)), ray.put(vector)
-        return self._kept[key][1]
+        key = id(vector)  # arrays have no hash; the entry is removed with the vector, before the id can be reused
+        if key not in self._references:
+            self._references[key] = weakref.ref(vector, lambda _: self._references.pop(key)), ray.put(vector)
+        return self._references[key][1]
 
     def __len__(self) -> int:
-        return len(self._kept)
+        return len(self._references)
 
 
 class RayWorker(Worker):
@@ -95,10 +106,13 @@ class RayWorker(Worker):
 
     def give(self, job: Job) -> None:
         """Send the actor a job."""
+        if isinstance(job, SizeJob):
+            self.answers.append(self.actor.size.remote(job.client))
+            return
         weights = self._store.put(job.weights)
         if isinstance(job, TrainJob):
-            told = (job.client, weights, job.rate, job.step, job.state, job.age)
-            self.answers.append(self.actor.train.remote(*told))
+            arguments = (job.client, weights, job.rate, job.step, job.state, job.age, job.evaluate)
+            self.answers.append(self.actor.train.remote(*arguments))
         else:
             self.answers.append(self.actor.evaluate.remote(weights, job.states))
 
@@ -119,7 +133,9 @@ class RayWorker(Worker):
             self.ready = True
             return
         job = self.next_job()
-        if not isinstance(job, TrainJob):
+        if isinstance(job, SizeJob):
+            job.result = answer
+        elif not isinstance(job, TrainJob):
             job.finish(answer)
         elif isinstance(answer, TrainingResult):
             job.finish(replace(answer, weights=np.array(answer.weights)))
@@ -153,8 +169,8 @@ class RayEngine(PoolEngine[RayWorker]):
             while not (done := ray.wait(list(first), timeout=PATIENCE)[0]):
                 if not any(worker.ready for worker in self.workers):
                     print(
-                        f"spyker: warning: no worker has begun for {PATIENCE:g} s; {ray.available_resources()} are "
-                        f"free in the Ray cluster, and a worker needs one CPU",
+                        f"spyker: warning: no worker has started for {PATIENCE:g} s; a worker needs one CPU, and the "
+                        f"free resources of the Ray cluster are {ray.available_resources()}",
                         file=sys.stderr,
                     )
         return [first[answer] for answer in done]
@@ -174,7 +190,7 @@ def connect(address: str | None, processors: int | None) -> bool:
     address = address or os.environ.get("RAY_ADDRESS") or "local"
     local = address == "local"
     try:
-        knock(address)
+        check_port(address)
         ray.init(
             address,
             num_cpus=processors if local else None,
@@ -189,8 +205,8 @@ def connect(address: str | None, processors: int | None) -> bool:
     return True
 
 
-def knock(address: str) -> None:
+def check_port(address: str) -> None:
     """Raise an error if ``host:port`` refuses connections; Ray itself would retry for minutes."""
     host, colon, port = address.rpartition(":")
     if colon and "/" not in host:
-        socket.create_connection((host.strip("[]"), int(port)), KNOCK_SECONDS).close()
+        socket.create_connection((host.strip("[]"), int(port)), CONNECT_TIMEOUT).close()

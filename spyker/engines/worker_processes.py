@@ -21,6 +21,7 @@ import numpy as np
 from spyker.engines.engine import (
     KEPT_BYTES,
     Job,
+    SizeJob,
     TrainJob,
     allow_processes,
     keep_memory,
@@ -32,10 +33,11 @@ from spyker.engines.spawn import spawn
 from spyker.errors import ClientTrainingError, TaskError, WorkerCrashedError
 from spyker.tasks.checked_task import FLOAT32, CheckedTask
 from spyker.tasks.registry import TaskSpec
-from spyker.tasks.task import EvaluationResult, TrainingResult
+from spyker.tasks.task import ClientEvaluation, EvaluationResult, TrainingResult
 from spyker.vectors import Vector
 
-ORDER = struct.Struct("<qdqd")  # client (-1: evaluate), rate, step, age; then states, if any
+ORDER = struct.Struct("<cqdqd")  # type, client, rate, step, age; then states, if any
+TRAIN, TRAIN_AND_EVALUATE, EVALUATE, COUNT = b"t", b"b", b"e", b"c"
 ANSWER = struct.Struct("<cd")  # type, score; then further results
 WEIGHTS, TRAINED = b"w", b"t"  # weights or a score only; with further results
 FAILED, BROKEN = b"f", b"b"  # the job failed: error and reason; the task could not be created: error
@@ -67,23 +69,27 @@ class WorkerProcess(Worker):
 
     def give(self, job: Job) -> None:
         """Copy the weights to shared memory and send the job."""
-        np.copyto(self.slots[self.given % DEPTH], job.weights)
+        if not isinstance(job, SizeJob):
+            np.copyto(self.slots[self.given % DEPTH], job.weights)
         self.given += 1
         if isinstance(job, TrainJob):
-            order = ORDER.pack(job.client, job.rate, job.step, job.age)
+            kind = TRAIN_AND_EVALUATE if job.evaluate else TRAIN
+            order = ORDER.pack(kind, job.client, job.rate, job.step, job.age)
+        elif isinstance(job, SizeJob):
+            order = ORDER.pack(COUNT, job.client, 0.0, 0, 0.0)
         else:
-            order = ORDER.pack(-1, 0.0, 0, 0.0)
+            order = ORDER.pack(EVALUATE, 0, 0.0, 0, 0.0)
         try:
             self.pipe.send_bytes(order + _carried(job))
         except OSError:
-            raise self._death() from None
+            raise self._exit_error() from None
 
     def take(self) -> None:
         """Receive the result of the oldest job."""
         try:
             answer = self.pipe.recv_bytes()
         except (EOFError, OSError):
-            raise self._death() from None
+            raise self._exit_error() from None
         kind, score = ANSWER.unpack_from(answer)
         if kind == BROKEN:
             raise TaskError(answer[ANSWER.size :].decode())
@@ -94,11 +100,15 @@ class WorkerProcess(Worker):
             self.failed(TaskError(text) if reason is None else ClientTrainingError(text, reason))
             return
         job = self.next_job()
-        if not isinstance(job, TrainJob):
+        if isinstance(job, SizeJob):
+            job.result = int(score)
+        elif not isinstance(job, TrainJob):
             also = answer[ANSWER.size :]
             job.finish(EvaluationResult(score, msgspec.msgpack.decode(also)) if also else score)
         elif kind == TRAINED:
-            job.finish(TrainingResult(slot.copy(), *msgspec.msgpack.decode(answer[ANSWER.size :])))
+            examples, metrics, state, evaluation = msgspec.msgpack.decode(answer[ANSWER.size :])
+            evaluated = None if evaluation is None else ClientEvaluation(*evaluation)
+            job.finish(TrainingResult(slot.copy(), examples, metrics, state, evaluated))
         else:
             job.finish(slot.copy())
 
@@ -108,7 +118,7 @@ class WorkerProcess(Worker):
         self.process.terminate()
         self.process.join()
 
-    def _death(self) -> Exception:
+    def _exit_error(self) -> Exception:
         self.process.join(10)
         code = self.process.exitcode
         if code is not None and code >= 0:  # not killed by a signal
@@ -149,6 +159,8 @@ def _carried(job: Job) -> bytes:
     """Return the pickled states that a job carries."""
     if isinstance(job, TrainJob):
         return job.state or b""
+    if isinstance(job, SizeJob):
+        return b""
     return b"" if job.states is None else msgspec.msgpack.encode(job.states)
 
 
@@ -174,25 +186,31 @@ def _serve(pipe: Connection, memory: Any, recipe: TaskSpec) -> None:
 
 def _answer(task: CheckedTask, order: bytes, weights: Vector) -> bytes:
     """Run one job and return its result. Trained weights replace the received ones in shared memory."""
-    client, rate, step, age = ORDER.unpack_from(order)
+    kind, client, rate, step, age = ORDER.unpack_from(order)
     try:
-        if client < 0:
+        if kind == COUNT:
+            return ANSWER.pack(WEIGHTS, task.size(client))
+        if kind == EVALUATE:
             states = order[ORDER.size :]
             scored = task.evaluate(weights, msgspec.msgpack.decode(states, type=dict[int, bytes]) if states else None)
             if isinstance(scored, EvaluationResult):
                 return ANSWER.pack(WEIGHTS, scored.score) + msgspec.msgpack.encode(scored.also)
             return ANSWER.pack(WEIGHTS, scored)
-        trained = task.train(client, weights, rate, step, order[ORDER.size :] or None, age)
+        state, evaluate = order[ORDER.size :] or None, kind == TRAIN_AND_EVALUATE
+        trained = task.train(client, weights, rate, step, state, age, evaluate=evaluate)
     except TaskError as error:
         return _failure(error)
     if not isinstance(trained, TrainingResult):
         np.copyto(weights, trained)
         return ANSWER.pack(WEIGHTS, 0.0)
     np.copyto(weights, trained.weights)
-    return ANSWER.pack(TRAINED, 0.0) + msgspec.msgpack.encode((trained.examples, trained.metrics, trained.state))
+    found = trained.evaluation
+    evaluation = None if found is None else (found.examples, found.scores)
+    further = trained.examples, trained.metrics, trained.state, evaluation
+    return ANSWER.pack(TRAINED, 0.0) + msgspec.msgpack.encode(further)
 
 
 def _failure(error: TaskError) -> bytes:
     reason = error.reason if isinstance(error, ClientTrainingError) else None
-    told = [text and text.encode(errors="replace").decode() for text in (str(error), reason)]
-    return ANSWER.pack(FAILED, 0.0) + msgspec.msgpack.encode(told)
+    texts = [text and text.encode(errors="replace").decode() for text in (str(error), reason)]
+    return ANSWER.pack(FAILED, 0.0) + msgspec.msgpack.encode(texts)

@@ -1,6 +1,6 @@
-"""Orders to a running server, by whoever may use its state folder: a socket there, one JSON object a line each way.
+"""Commands to a running server over a Unix socket in its state folder, as one JSON object per line.
 
-The path of such a socket may have about a hundred characters, so both sides go through an open folder.
+The path of a socket is limited to about a hundred characters, so both sides address it through an open folder.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ from spyker.node.events import MembershipChangeForced, MembershipChangeRequested
 from spyker.node.views import NOBODY, Member, MembershipChange
 
 SOCKET = "control"
-LONGEST = 1 << 16
-SECONDS = 10.0
+MAX_LINE = 1 << 16  # bytes
+TIMEOUT = 10.0  # seconds
 
 
 @contextlib.contextmanager
 def short_path(folder: Path) -> Iterator[str]:
-    """A path to the socket that is short enough, however deep the folder is."""
+    """Yield a short path to the socket."""
     opened = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     try:
         yield f"/proc/self/fd/{opened}/{SOCKET}"
@@ -36,11 +36,11 @@ def short_path(folder: Path) -> Iterator[str]:
 
 
 async def serve_commands(folder: Path, driver: Driver) -> asyncio.AbstractServer:
-    """Take orders until the server is closed. Only the owner of the folder can give them."""
+    """Serve commands until the returned server is closed. Only the owner of the folder can connect."""
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         with contextlib.suppress(OSError, ValueError, asyncio.IncompleteReadError, TimeoutError):
-            async with asyncio.timeout(SECONDS):
+            async with asyncio.timeout(TIMEOUT):
                 order = json.loads(await reader.readuntil(b"\n"))
             try:
                 answer = execute_command(driver, order)
@@ -54,7 +54,7 @@ async def serve_commands(folder: Path, driver: Driver) -> asyncio.AbstractServer
     before = os.umask(0o077)
     try:
         with short_path(folder) as path:
-            return await asyncio.start_unix_server(serve, path, limit=LONGEST)
+            return await asyncio.start_unix_server(serve, path, limit=MAX_LINE)
     finally:
         os.umask(before)
 
@@ -68,7 +68,7 @@ def execute_command(driver: Driver, order: dict[str, Any]) -> dict[str, Any]:
         driver.deliver(MembershipRequestsWithdrawn(now=driver.now()))
         return members(driver) | {"withdrawn": withdrawn}
     elif order["order"] != "members":
-        raise ValueError(f"there is no order {order['order']!r}")
+        raise ValueError(f"unknown command {order['order']!r}")
     return members(driver)
 
 
@@ -78,11 +78,11 @@ def change_members(driver: Driver, order: dict[str, Any]) -> None:
     server, what = int(order["server"]), order["what"]
     before = servers.get(server)
     if what == "add" and before is not None:
-        raise ValueError(f"server {server} is one of the servers already; replace it, or add another number")
+        raise ValueError(f"server {server} is already a member; replace it, or add another number")
     if what != "add" and before is None:
         raise ValueError(f"server {server} is not one of the servers {sorted(servers)}")
     if server == driver.node.id:
-        raise ValueError(f"server {server} is asked to do this to itself; ask another one")
+        raise ValueError(f"server {server} cannot change its own membership; ask another server")
     if what == "remove":
         wanted = None
     else:
@@ -109,17 +109,22 @@ def members(driver: Driver) -> dict[str, Any]:
 
 
 def send_command(folder: Path, order: dict[str, Any]) -> dict[str, Any]:
-    """Tell a running server what to do; its answer."""
+    """Send a command to a running server and return its answer.
+
+    Raises:
+        DeploymentError: no server answers, or it rejects the command.
+
+    """
     try:
         with short_path(folder) as path, socket.socket(socket.AF_UNIX) as connection:
-            connection.settimeout(SECONDS)
+            connection.settimeout(TIMEOUT)
             connection.connect(path)
             connection.sendall(json.dumps(order).encode() + b"\n")
             with connection.makefile("rb") as answers:
-                answer: dict[str, Any] = json.loads(answers.readline(LONGEST * 16))
+                answer: dict[str, Any] = json.loads(answers.readline(MAX_LINE * 16))
     except (OSError, ValueError) as error:
         raise DeploymentError(
-            f"no server answers in {folder} ({error}). Name the configuration of a server that runs on this machine"
+            f"no server answers in {folder} ({error}). Give the configuration of a server that runs on this machine"
         ) from None
     if "error" in answer:
         raise DeploymentError(answer["error"])

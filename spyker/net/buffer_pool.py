@@ -1,4 +1,4 @@
-"""Vectors to receive models into, used again and again: fresh memory costs a page fault for every 4 kB of it."""
+"""A pool of vectors for incoming models. New memory would cost a page fault for every 4 kB."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ import numpy as np
 
 from spyker.vectors import Vector
 
-POOLED_FROM = 1 << 18  # parameters; below a megabyte the allocator does this itself
-ONLY_THE_POOL = 2  # what sys.getrefcount says of a vector that the pool's list alone holds: that, and the call
+POOLED_FROM = 1 << 18  # parameters; the allocator itself reuses blocks of less than a megabyte
+UNUSED = 2  # sys.getrefcount of a vector to which only the pool's list, and the call itself, refer
 
 
 class BufferPool:
-    """Hands out vectors for arriving models, at most so many at a time that they fit into ``memory`` bytes.
+    """Vectors for incoming models, limited to ``memory`` bytes.
 
-    Whoever finds none waits, does not read on, and so makes its peer wait. A vector is free again when nobody refers to
-    it, be it because it was mixed in or because its stream broke; nobody has to give it back. ``free`` must be called
-    once for each ``turn``, when the message is done with, so that others may take their turn.
+    A receiver without a slot waits and does not read, which slows the sender down (backpressure). Each :meth:`turn` is
+    followed by one :meth:`free`, when the message is handled. A vector is reused when nothing refers to it any more; it
+    is not returned explicitly.
     """
 
     def __init__(self, parameters: int, memory: int) -> None:
@@ -28,19 +28,19 @@ class BufferPool:
         self._vectors: list[Vector] = []
 
     async def turn(self) -> None:
-        """Wait for one's turn to receive a model."""
+        """Acquire a slot to receive a model."""
         await self._turns.acquire()
 
     def free(self) -> None:
-        """A message that :meth:`turn` was awaited for has been dealt with."""
+        """Release a slot."""
         self._turns.release()
 
     def vector(self) -> Vector:
-        """A vector that nobody refers to, whatever is in it."""
+        """Return an unused vector with arbitrary content."""
         if self.parameters < POOLED_FROM:
             return np.empty(self.parameters, np.float32)
         for i in range(len(self._vectors)):
-            if sys.getrefcount(self._vectors[i]) == ONLY_THE_POOL:
+            if sys.getrefcount(self._vectors[i]) == UNUSED:
                 self._vectors[i].flags.writeable = True
                 return self._vectors[i]
         fresh = np.empty(self.parameters, np.float32)

@@ -1,4 +1,4 @@
-"""A certificate authority for development and small deployments: what it signs, and for which names."""
+"""A certificate authority for development and small deployments."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Authority:
 
     @classmethod
     def create(cls, days: float = AUTHORITY_DAYS) -> Authority:
-        """A new one."""
+        """Create a new authority."""
         key = ec.generate_private_key(ec.SECP256R1())
         subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "Spyker development CA")])
         usage = key_usage(digital_signature=True, key_cert_sign=True, crl_sign=True)
@@ -43,25 +43,32 @@ class Authority:
 
     @classmethod
     def load(cls, folder: Path) -> Authority:
-        """The one of a folder that ``spyker certs`` made."""
+        """Load the authority of a folder that ``spyker certs`` created."""
         try:
             certificate = x509.load_pem_x509_certificate((folder / CA).read_bytes())
             key = serialization.load_pem_private_key((folder / CA_KEY).read_bytes(), None)
         except (OSError, ValueError) as error:
             raise UsageError(
-                str(folder), f"holds no certificate authority ({error})", "Name a folder that spyker certs made"
+                str(folder), f"holds no certificate authority ({error})", "Give a folder that spyker certs created"
             ) from None
         assert isinstance(key, ec.EllipticCurvePrivateKey)
         return cls(certificate, key)
 
     def pem(self) -> tuple[bytes, bytes]:
-        """Its own certificate and key."""
+        """Return the authority's own certificate and key."""
         return self.certificate.public_bytes(serialization.Encoding.PEM), private_pem(self.key)
 
     def issue(self, server: int, hosts: Sequence[str], days: float) -> tuple[bytes, bytes]:
-        """A certificate for a server that is reached under these names and addresses, and its key, both as PEM.
+        """Issue a certificate for a server with these names and addresses.
 
-        With negative ``days`` it expired so many days ago.
+        Args:
+            server: number of the server.
+            hosts: DNS names and addresses.
+            days: validity in days; with a negative number, the certificate has already expired.
+
+        Returns:
+            The certificate and its key, as PEM.
+
         """
         key = ec.generate_private_key(ec.SECP256R1())
         subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, server_name(server))])
@@ -83,7 +90,7 @@ class Authority:
 
 
 def hosts_in(certificate: Path) -> list[str]:
-    """The names and addresses that a server's certificate was made for."""
+    """Return the names and addresses in a server's certificate."""
     try:
         content = x509.load_pem_x509_certificate(certificate.read_bytes())
         names = content.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
@@ -93,7 +100,7 @@ def hosts_in(certificate: Path) -> list[str]:
 
 
 def is_host(name: str) -> bool:
-    """Whether a certificate can hold this as a DNS name or an address."""
+    """Return whether this is a valid DNS name or address for a certificate."""
     try:
         ipaddress.ip_address(name)
     except ValueError:
@@ -102,7 +109,7 @@ def is_host(name: str) -> bool:
 
 
 def general_name(host: str) -> x509.GeneralName:
-    """A host as a certificate names it."""
+    """Return a host as a general name of X.509."""
     try:
         return x509.IPAddress(ipaddress.ip_address(host))
     except ValueError:
@@ -112,7 +119,7 @@ def general_name(host: str) -> x509.GeneralName:
 def begin(
     subject: x509.Name, issuer: x509.Name, key: ec.EllipticCurvePrivateKey, days: float
 ) -> x509.CertificateBuilder:
-    """What all certificates have. Clocks differ, so they are valid from an hour ago."""
+    """Return a builder with the common fields. Certificates are valid from an hour ago, because clocks differ."""
     now = datetime.now(UTC)
     end = now + timedelta(days=days)
     return (
@@ -128,7 +135,7 @@ def begin(
 
 
 def key_usage(*, digital_signature: bool = False, key_cert_sign: bool = False, crl_sign: bool = False) -> x509.KeyUsage:
-    """What a key may be used for, and nothing else."""
+    """Return a key usage extension with only these uses."""
     return x509.KeyUsage(
         digital_signature=digital_signature,
         content_commitment=False,
@@ -143,7 +150,7 @@ def key_usage(*, digital_signature: bool = False, key_cert_sign: bool = False, c
 
 
 def private_pem(key: ec.EllipticCurvePrivateKey) -> bytes:
-    """A private key, unencrypted: the file's mode protects it."""
+    """Return a private key as PEM, unencrypted: the mode of its file protects it."""
     return key.private_bytes(
         serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
     )

@@ -1,7 +1,7 @@
-"""Whether a process can be known by what it has: found out before it begins, and not when nobody will talk to it.
+"""Checks of a process's own certificates before it starts.
 
-Other servers refuse a certificate that is somebody else's, of another authority, or not of this time, and whoever reads
-their logs has to guess why.
+Other servers would reject a certificate of another server or authority, or one that has expired, but the cause would be
+hard to find in their logs.
 """
 
 from __future__ import annotations
@@ -23,7 +23,12 @@ CERTIFICATE, KEY, CA = "deploy.certificate", "deploy.key", "deploy.ca"
 
 
 def check_certificate(config: ServerConfig, now: datetime | None = None) -> None:
-    """Refuse certificate, key and authority that do not belong together, or not to this server, or to another time."""
+    """Check that certificate, key and authority match, belong to this server and are valid now.
+
+    Raises:
+        UsageError: one of them does not.
+
+    """
     deploy = config.deploy
     path, key_path, ca_path = (config.path(name) for name in (deploy.certificate, deploy.key, deploy.ca))
     folder = f"server-{deploy.server}"
@@ -34,7 +39,7 @@ def check_certificate(config: ServerConfig, now: datetime | None = None) -> None
         raise UsageError(KEY, f"{key_path} is not the key of {CERTIFICATE}, {path}", same)
     if server_name(deploy.server) not in (names := dns_names(own)):
         problem = f"{path} is for {', '.join(names) or 'nobody'}, and this is server {deploy.server}"
-        raise UsageError(CERTIFICATE, problem, f"Take that of {server_name(deploy.server)}, or mend deploy.server")
+        raise UsageError(CERTIFICATE, problem, f"Take that of {server_name(deploy.server)}, or fix deploy.server")
     if wrong := out_of_time(own, now):
         remedy = f"Renew it with spyker certs CERTS --renew {folder}, or set this machine's clock"
         raise UsageError(CERTIFICATE, f"{path} {wrong}", remedy)
@@ -43,25 +48,25 @@ def check_certificate(config: ServerConfig, now: datetime | None = None) -> None
 
 
 def read_authorities(path: Path, what: str, now: datetime | None = None) -> list[x509.Certificate]:
-    """Those of a file that are of this time; there must be one."""
+    """Return the authorities in a file that are valid now; raise a ``UsageError`` if there is none."""
     found = read_certificates(path, what)
     valid = [each for each in found if not out_of_time(each, now)]
     if not valid:
-        remedy = "Make a new authority with spyker certs, or set this machine's clock"
+        remedy = "Create a new authority with spyker certs, or set this machine's clock"
         raise UsageError(what, f"{path} {out_of_time(found[0], now)}", remedy)
     return valid
 
 
 def read_certificates(path: Path, what: str) -> list[x509.Certificate]:
-    """All certificates of a file."""
+    """Return all certificates in a file."""
     try:
         return x509.load_pem_x509_certificates(read_file(path, what))
     except ValueError:
-        raise UsageError(what, f"{path} holds no certificate", "spyker certs makes such files") from None
+        raise UsageError(what, f"{path} holds no certificate", "spyker certs creates such files") from None
 
 
 def is_key_of(pem: bytes, certificate: x509.Certificate) -> bool:
-    """Whether this is a private key, and the one of a certificate."""
+    """Return whether this is the private key of a certificate."""
     try:
         key = serialization.load_pem_private_key(pem, None)
     except (ValueError, TypeError, UnsupportedAlgorithm):
@@ -70,7 +75,7 @@ def is_key_of(pem: bytes, certificate: x509.Certificate) -> bool:
 
 
 def dns_names(certificate: x509.Certificate) -> list[str]:
-    """By which names a certificate can be known."""
+    """Return the DNS names in a certificate."""
     try:
         names = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
     except (ValueError, x509.ExtensionNotFound):
@@ -79,7 +84,7 @@ def dns_names(certificate: x509.Certificate) -> list[str]:
 
 
 def out_of_time(certificate: x509.Certificate, now: datetime | None = None) -> str:
-    """What is wrong with the time of a certificate, if anything."""
+    """Return a problem with the validity period of a certificate, or an empty string."""
     now = now or datetime.now(UTC)
     if now > (end := certificate.not_valid_after_utc):
         return f"expired on {end:%Y-%m-%d %H:%M} UTC"
@@ -91,19 +96,19 @@ def out_of_time(certificate: x509.Certificate, now: datetime | None = None) -> s
 def leads_to(
     own: x509.Certificate, between: Sequence[x509.Certificate], authorities: Sequence[x509.Certificate]
 ) -> bool:
-    """Whether an authority has issued it, or has issued who has, and so on."""
-    here, left = own, list(between)
-    while not any(here == authority or issued(here, authority) for authority in authorities):
-        above = next((each for each in left if issued(here, each)), None)
-        if above is None:
+    """Return whether a chain of intermediate certificates leads from a certificate to an authority."""
+    current, unused = own, list(between)
+    while not any(current == authority or issued(current, authority) for authority in authorities):
+        issuer = next((each for each in unused if issued(current, each)), None)
+        if issuer is None:
             return False
-        left.remove(above)
-        here = above
+        unused.remove(issuer)
+        current = issuer
     return True
 
 
 def issued(certificate: x509.Certificate, issuer: x509.Certificate) -> bool:
-    """Whether one has signed the other."""
+    """Return whether ``issuer`` has signed a certificate."""
     try:
         certificate.verify_directly_issued_by(issuer)
     except (ValueError, TypeError, InvalidSignature):

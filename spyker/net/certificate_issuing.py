@@ -1,4 +1,4 @@
-"""What ``spyker certs`` does: the folder of a deployment is made, and single entries of it are renewed."""
+"""``spyker certs``: creation of a deployment's certificates and credentials, and renewal of single ones."""
 
 from __future__ import annotations
 
@@ -37,17 +37,26 @@ def make_deployment(
     *,
     overwrite: bool = False,
 ) -> None:
-    """Make an authority, certificates and credentials in ``folder``.
+    """Create a certificate authority, certificates and credentials.
 
-    A host is a DNS name or an address of all servers; written ``2=paris.example.org``, of server 2 alone. The servers'
-    certificates are valid for so many days.
+    Args:
+        folder: folder to create.
+        servers: number of servers.
+        clients: number of clients.
+        hosts: DNS names and addresses of all servers; ``2=paris.example.org`` is a name of server 2 only.
+        days: validity of the servers' certificates in days.
+        overwrite: whether to replace a folder that ``spyker certs`` created.
+
+    Raises:
+        UsageError: an argument is invalid, or the folder exists.
+
     """
     if servers < 1:
         raise UsageError("--servers", f"{servers} is not allowed", "Give at least 1")
     if clients < 0:
         raise UsageError("--clients", f"{clients} is not allowed", "Give 0 or more")
     check_days(days)
-    names = [hosts_of(server, hosts, servers) for server in range(servers)]  # checked before anything is removed
+    names = [hosts_of(server, hosts, servers) for server in range(servers)]  # checked before anything is deleted
     clear(folder, overwrite=overwrite)
     folder.mkdir(parents=True, exist_ok=True)
     authority = Authority.create(max(AUTHORITY_DAYS, days))
@@ -68,9 +77,17 @@ def make_deployment(
 
 
 def renew(folder: Path, names: Sequence[str], hosts: Sequence[str] | None = None, days: float = 365.0) -> None:
-    """Give every ``server-I`` a new certificate and key, every ``client-K`` a new credential. The authority stays.
+    """Issue new certificates and keys for ``server-I``, and new credentials for ``client-K``, with the same authority.
 
-    Unless ``hosts`` are given, a server keeps its names and addresses.
+    Args:
+        folder: folder that ``spyker certs`` created.
+        names: ``server-I`` and ``client-K``.
+        hosts: names and addresses of the servers; default: those of the present certificates.
+        days: validity of the servers' certificates in days.
+
+    Raises:
+        UsageError: an argument is invalid, or the folder cannot be read.
+
     """
     check_days(days)
     authority = Authority.load(folder)
@@ -98,11 +115,11 @@ def renew(folder: Path, names: Sequence[str], hosts: Sequence[str] | None = None
 
 
 def add_client(folder: Path, client: int) -> None:
-    """Make a credential for a client that has none."""
+    """Create a credential for a client that has none."""
     digests = {str(k): digest for digest, k in load_credentials(folder / CLIENTS).items()}
     own = folder / f"client-{client}"
     if client < 0 or str(client) in digests:
-        raise UsageError("K", f"is {client}, which has a credential", "Choose another number, or renew it")
+        raise UsageError("K", f"{client} is not allowed: it has a credential", "Choose another number, or renew it")
     secret = secrets.token_urlsafe(32)
     own.mkdir(mode=0o700, exist_ok=True)
     write_private(own / CREDENTIAL, f"{secret}\n".encode())
@@ -111,16 +128,16 @@ def add_client(folder: Path, client: int) -> None:
 
 
 def remove_client(folder: Path, client: int) -> None:
-    """Take a credential back: it is worthless from now on."""
+    """Revoke a client's credential."""
     digests = {str(k): digest for digest, k in load_credentials(folder / CLIENTS).items()}
     if digests.pop(str(client), None) is None:
-        raise UsageError("K", f"is {client}, which has no credential", "spyker clients list shows who has one")
+        raise UsageError("K", f"{client} is not allowed: it has no credential", "spyker clients list shows who has one")
     write_atomically(folder / CLIENTS, as_json(digests))
     shutil.rmtree(folder / f"client-{client}", ignore_errors=True)
 
 
 def write_server(folder: Path, server: int, authority: Authority, hosts: Sequence[str], days: float) -> None:
-    """Write what one server needs into a folder of its own."""
+    """Issue a certificate for a server and write it, with key and authority, into the server's folder."""
     certificate, key = authority.issue(server, hosts, days)
     own = folder / f"server-{server}"
     own.mkdir(mode=0o700, exist_ok=True)
@@ -130,18 +147,18 @@ def write_server(folder: Path, server: int, authority: Authority, hosts: Sequenc
 
 
 def check_days(days: float) -> None:
-    """For so many days a certificate can be valid."""
+    """Raise a ``UsageError`` unless the validity is allowed."""
     if not 0 < days <= MOST_DAYS:
         raise UsageError("--days", f"{show(days)} is not allowed", f"Give more than 0, and at most {MOST_DAYS:g}")
 
 
 def as_json(digests: Mapping[str, str]) -> str:
-    """The content of ``clients.json``."""
+    """Return the content of ``clients.json``."""
     return json.dumps(digests, indent=1) + "\n"
 
 
 def clear(folder: Path, *, overwrite: bool) -> None:
-    """Make room, unless something stands there that may not go."""
+    """Delete a folder that ``spyker certs`` created, if ``overwrite``; raise a ``UsageError`` for any other content."""
     if not folder.exists() or (folder.is_dir() and not any(folder.iterdir())):
         return
     if not overwrite:
@@ -154,7 +171,7 @@ def clear(folder: Path, *, overwrite: bool) -> None:
 
 
 def hosts_of(server: int, hosts: Sequence[str], servers: int) -> list[str]:
-    """The names and addresses of one server."""
+    """Return the names and addresses of one server."""
     own = []
     for host in hosts:
         number, equals, name = host.rpartition("=")
@@ -168,7 +185,7 @@ def hosts_of(server: int, hosts: Sequence[str], servers: int) -> list[str]:
 
 
 def write_private(path: Path, content: bytes) -> None:
-    """Write a file that was never readable by others, not even for a moment."""
+    """Write a file that is private from its creation."""
     new = path.with_name(f".{path.name}.new")
     new.unlink(missing_ok=True)
     with os.fdopen(os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:

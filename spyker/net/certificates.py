@@ -1,14 +1,13 @@
-"""Who is who in a deployment, as its processes read it: a server by a name in its certificate, a client by a secret.
+"""Authentication: a server is identified by a name in its certificate, a client by a secret credential.
 
-The folder of a deployment, as ``spyker certs`` makes it::
+``spyker certs`` creates this folder for a deployment::
 
-    ca.pem ca.key                  the authority; the key is needed again only to renew a certificate
-    clients.json                   for every client, the SHA-256 digest of its credential: goes to every server
-    server-0/{ca,cert,key}.pem     goes to server 0, and to nobody else
-    client-0/{ca.pem,credential}   goes to client 0, and to nobody else
+    ca.pem ca.key                  the certificate authority; the key is only needed to issue certificates
+    clients.json                   SHA-256 digests of the clients' credentials, for every server
+    server-0/{ca,cert,key}.pem     for server 0 only
+    client-0/{ca.pem,credential}   for client 0 only
 
-Who has an authority of their own needs only certificates that carry the name :func:`server_name` of their server, and a
-``clients.json``.
+With another certificate authority, each server's certificate must contain the name :func:`server_name`.
 """
 
 from __future__ import annotations
@@ -27,12 +26,12 @@ SERVER = re.compile(r"server-(\d{1,9})\.spyker")
 
 
 def server_name(server: int) -> str:
-    """The name in a certificate by which a server is known to the others, wherever it runs."""
+    """Return the name in a server's certificate that identifies it to other servers, on any host."""
     return f"server-{server}.spyker"
 
 
 def server_of(auth_context: Mapping[str, Iterable[bytes]]) -> int | None:
-    """Which server is at the other end of a gRPC connection, as its verified certificate says."""
+    """Return the server at the other end of a gRPC connection, by its verified certificate, or ``None``."""
     for name in auth_context.get("x509_subject_alternative_name", ()):
         if match := SERVER.fullmatch(name.decode(errors="replace")):
             return int(match[1])
@@ -40,13 +39,13 @@ def server_of(auth_context: Mapping[str, Iterable[bytes]]) -> int | None:
 
 
 def credential_digest(secret: str) -> str:
-    """What a server keeps of a client's credential. Secrets are random and long, so a plain hash protects them."""
+    """Return the digest of a client's credential. Secrets are long and random, so that an unsalted hash is safe."""
     return hashlib.sha256(secret.encode()).hexdigest()
 
 
 def load_credentials(path: Path) -> dict[str, int]:
-    """The clients of a deployment by the digests of their credentials."""
-    remedy = "Name the clients.json that spyker certs made"
+    """Read ``clients.json``: the clients of a deployment by the digests of their credentials."""
+    remedy = "Give the clients.json that spyker certs created"
     try:
         table = json.loads(path.read_text(encoding="utf-8"))
         clients = {digest: int(client) for client, digest in table.items()}
@@ -63,12 +62,12 @@ def load_credentials(path: Path) -> dict[str, int]:
 
 
 def load_credential(path: Path) -> str:
-    """A client's secret."""
+    """Read a client's secret."""
     try:
         secret = path.read_text(encoding="utf-8").strip()
     except (OSError, UnicodeDecodeError) as error:
         reason = error.strerror if isinstance(error, OSError) else "it is not text"
-        raise UsageError(str(path), f"cannot be read ({reason})", "Name a file that spyker certs made") from None
+        raise UsageError(str(path), f"cannot be read ({reason})", "Give a file that spyker certs created") from None
     if not secret or not secret.isascii() or not secret.isprintable():
-        raise UsageError(str(path), "is not a credential", "Name a file that spyker certs made")
+        raise UsageError(str(path), "is not a credential", "Give a file that spyker certs created")
     return secret

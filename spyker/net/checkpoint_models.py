@@ -1,4 +1,4 @@
-"""The models that a deployment leaves in the record of its run, from its servers' last checkpoints."""
+"""Final models of a deployment, from its servers' last checkpoints."""
 
 from __future__ import annotations
 
@@ -12,9 +12,17 @@ from spyker.tasks.final_models import write_models
 
 
 def write_checkpoint_models(states: Mapping[int, Path], scenario: Scenario, t: float, folder: Path) -> list[str]:
-    """Write the models in some servers' state folders, and their mean, and return what is to be said of missing ones.
+    """Write the models of servers and their mean into a run record.
 
-    A server whose state cannot be read takes nobody else's model with it.
+    Args:
+        states: state folders by server.
+        scenario: the scenario.
+        t: time of the models.
+        folder: folder of the run record.
+
+    Returns:
+        Warnings about models that could not be read.
+
     """
     found: dict[int, SavedModel] = {}
     missing = []

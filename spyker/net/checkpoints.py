@@ -1,8 +1,7 @@
-"""What a server can be restarted from: numbers as JSON and vectors as safetensors, one folder per checkpoint.
+"""Checkpoints of a server: numbers as JSON and vectors as safetensors, one folder per checkpoint.
 
-A checkpoint is written under another name, forced to the disk, and renamed into place: a kill or a power cut at any
-moment leaves it whole or not there at all. Its numbers hold checksums of its vectors and of themselves, so that
-what a disk did to it later is noticed when it is read, and the one before it is used.
+Writes are atomic: a checkpoint is written under a temporary name, synced to disk and renamed. Checksums of numbers and
+vectors reveal later damage; the previous checkpoint is then used.
 """
 
 from __future__ import annotations
@@ -31,10 +30,10 @@ from spyker.records.tensors import write_tensors
 
 NUMBERS, VECTORS, LOCK, NEWEST = "numbers.json", "vectors.safetensors", "lock", "newest"
 FORMAT = 4
-PRIVATE = 0o700  # a checkpoint is its owner's alone; what is in its folder nobody else can reach
+PRIVATE = 0o700  # only the owner can read checkpoints
 HOUR = 3600
 NAME = re.compile(r"checkpoint-(\d{6,})")
-UNFINISHED, UNWANTED = ".unfinished", ".unwanted"  # what a kill may leave behind, hidden
+UNFINISHED, UNWANTED = ".unfinished", ".unwanted"  # suffixes of folders that a killed process may leave
 
 log = logging.getLogger(__name__)
 
@@ -47,7 +46,7 @@ class Checkpoint:
     numbers: dict[str, Any]
     vectors: dict[str, Array]
     damaged: tuple[str, ...] = ()
-    """Later checkpoints that could not be read, and why."""
+    """Problems of later checkpoints, which could not be read."""
 
 
 class Checkpoints:
@@ -56,16 +55,16 @@ class Checkpoints:
     def __init__(self, folder: Path, keep: int, hourly: int = 0) -> None:
         """Keep the last ``keep`` checkpoints, and the first one of each of ``hourly`` hours before them."""
         if keep < 1:
-            raise CheckpointError(f"keep is {keep}, and nothing would be left to restart from. Keep at least 1")
+            raise CheckpointError(f"keep: {keep} is not allowed: at least one checkpoint is needed. Give at least 1")
         self.folder, self.keep, self.hourly = folder, keep, hourly
         try:
             if not folder.exists():
                 folder.mkdir(PRIVATE, parents=True)
-            os.utime(folder)  # a lock that is there already says nothing of a file system that is read-only
+            os.utime(folder)  # fails on a read-only file system, where an existing lock file can still be opened
             self._lock = lock(folder / LOCK)
         except BlockingIOError:
             raise StateFolderError(
-                f"deploy.state: {folder} is in use by another process. Stop it, or name another folder"
+                f"deploy.state: {folder} is in use by another process. Stop it, or give another folder"
             ) from None
         except OSError as error:
             raise unusable(folder, error) from None
@@ -75,16 +74,15 @@ class Checkpoints:
             raise unusable(folder, error) from None
 
     def save(self, numbers: Mapping[str, Any], vectors: Mapping[str, Array]) -> int:
-        """Write a checkpoint and return its number once it would survive a power cut.
+        """Write a checkpoint, and return its number once it is synced to disk.
 
-        This blocks, for as long as the disk takes, without holding up other threads. A vector that appears under
-        several names is written once.
+        A vector that has several names is written once.
         """
         existing = numbers_in(self.folder)
         number = existing[-1] + 1 if existing else 1
         place = self.folder / name(number)
         unfinished = self.folder / f".{name(number)}{UNFINISHED}"
-        if unfinished.exists():  # of a save that failed, for instance because the disk was full
+        if unfinished.exists():  # of a failed save, for instance because the disk was full
             shutil.rmtree(unfinished)
         unfinished.mkdir(PRIVATE)
         write(unfinished, numbers, vectors)
@@ -104,7 +102,7 @@ class Checkpoints:
     def _note(self, number: int) -> None:
         """Note the newest number, so that its loss is noticed. The note need not survive a power cut."""
         temporary = self.folder / f".{NEWEST}"
-        with contextlib.suppress(OSError):  # the checkpoint is there all the same
+        with contextlib.suppress(OSError):  # the checkpoint is valid without it
             temporary.write_text(f"{number}\n", "ascii")
             temporary.replace(self.folder / NEWEST)
 
@@ -149,8 +147,8 @@ def latest(folder: Path) -> Checkpoint | None:
         if damaged:
             problems = "\n".join(damaged)
             raise NoReadableCheckpointError(
-                f"{problems}\n{folder} holds no checkpoint that can be read. Restore all of it from a backup. Among "
-                "other servers, spyker serve --resume begins anew from what they have"
+                f"{problems}\n{folder} holds no readable checkpoint. Restore all of it from a backup. Among other "
+                "servers, spyker serve --resume restarts from their state"
             )
         return None
 
@@ -171,7 +169,7 @@ def missing(folder: Path) -> list[str]:
 def unusable(folder: Path, error: OSError) -> StateFolderError:
     """Return an error for a state folder that cannot be read or written."""
     return StateFolderError(
-        f"deploy.state: {folder} cannot be used ({error.strerror}). Name a folder that this user may write to"
+        f"deploy.state: {folder} cannot be used ({error.strerror}). Give a folder that this user may write to"
     )
 
 
@@ -181,7 +179,7 @@ def name(number: int) -> str:
 
 
 def numbers_in(folder: Path) -> list[int]:
-    """The numbers of all checkpoints in a folder, damaged ones included, ascending."""
+    """Return the numbers of all checkpoints in a folder, including damaged ones, in ascending order."""
     if not folder.is_dir():
         return []
     try:
@@ -193,7 +191,7 @@ def numbers_in(folder: Path) -> list[int]:
 
 def write(folder: Path, numbers: Mapping[str, Any], vectors: Mapping[str, Array]) -> None:
     """Write both files, and sync them to disk."""
-    names: dict[int, str] = {}  # under which name a vector is in the file
+    names: dict[int, str] = {}  # the first name of each vector, by identity
     same = {key: names.setdefault(id(vector), key) for key, vector in vectors.items()}
     checksums = write_tensors(folder / VECTORS, {key: vectors[key] for key in names.values()})
     content = json.dumps(

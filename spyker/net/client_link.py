@@ -1,7 +1,6 @@
-"""A client's connection to its server: hello and welcome, tasks and answers, again and again.
+"""A client's connection to its server: it receives tasks and sends updates.
 
-What a client keeps over all its connections, and what it answers, a :class:`~spyker.node.pending_update.PendingUpdate`
-decides.
+:class:`~spyker.node.pending_update.PendingUpdate` decides what a client keeps across connections and what it sends.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ from spyker.net.connection_hints import PROXY_CREDENTIALS, PROXY_REFUSES, connec
 from spyker.net.frames import PROTOCOL, send, split
 from spyker.net.json_log import JsonLog
 from spyker.net.nearest_server import ServerRanking
-from spyker.net.streams import CONNECTION_LOST, StreamEnded, read_body, read_frame, why
+from spyker.net.streams import CONNECTION_LOST, StreamEnded, end_status, read_body, read_frame
 from spyker.net.training_thread import TrainingThread
 from spyker.net.transports import Connections
 from spyker.net.wire import MessageValidator, fill
@@ -37,10 +36,10 @@ from spyker.protocol.messages import ServerMessage
 
 WELCOME_SECONDS = 60.0
 LEAVE_SECONDS = 2.0
-NEARER = 0.7  # of the round-trip time is worth a change; measurements vary
-REPLACED = "replaced by a newer connection of the same client"  # so a server puts it
-REPLACEMENTS = 3  # in a row: one's own older connection is no reason to end, and nobody hears of it more than once
-FINAL = (grpc.StatusCode.UNAUTHENTICATED, grpc.StatusCode.FAILED_PRECONDITION)  # trying again would not help
+NEARER = 0.7  # ratio of round-trip times that justifies a change of server; measurements vary
+REPLACED = "replaced by a newer connection of the same client"  # the server's reason
+REPLACEMENTS = 3  # consecutive replacements that show another process with the same client
+FINAL = (grpc.StatusCode.UNAUTHENTICATED, grpc.StatusCode.FAILED_PRECONDITION)  # a retry would fail, too
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,18 +47,18 @@ class ClientOptions:
     """Options of the clients of a process."""
 
     stall: float
-    """Seconds after which a server that takes nothing is left; a busy one may well let its clients wait."""
+    """Disconnect from a server that reads nothing for this many seconds."""
     patience: float
-    """Seconds for which a client waits for its server to come back before it turns to another one."""
+    """Seconds for which a client tries to reconnect to its server before it tries others."""
     return_after: float
-    """Seconds after which a client that had to turn to another server looks whether a nearer one is back."""
+    """Seconds between checks whether a nearer server is reachable again."""
     give_up: float | None = None
-    """Seconds without any server after which a client ends; None: never."""
+    """Stop after this many seconds without any server; ``None``: never."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ClientContext:
-    """What all clients of a process have in common."""
+    """What all clients of a process share."""
 
     behaviour: ClientOptions
     training: TrainingThread
@@ -67,34 +66,34 @@ class ClientContext:
     buffers: BufferPool
     sizes: Sizes
     layout: bytes
-    """A digest of what the numbers of a model mean."""
+    """Digest of the model's layout."""
     learning: bytes
-    """A digest of what clients and servers must agree on."""
+    """Digest of the settings that clients and servers must share."""
     log: JsonLog
     known: set[str] = field(default_factory=set)
-    """Servers that have answered, or of which it was said what may be wrong with them."""
+    """Servers that have answered, or for which a hint was logged."""
 
 
 class ClientLink:
     """Connects one client, and reconnects until the training is over."""
 
     def __init__(self, client: Client, shared: ClientContext, connections: Connections, credential: str | None) -> None:
-        """``connections`` are this client's own."""
+        """Create the link; ``connections`` are this client's own."""
         self.id, self.shared, self.connections, self.log = client.id, shared, connections, shared.log
         self.pending = PendingUpdate(client)
         self.metadata = () if credential is None else (("authorization", f"Bearer {credential}"),)
-        self._border = MessageValidator(client.receives, shared.sizes)
-        self._seen = time.monotonic()  # when a server last said anything
+        self._validator = MessageValidator(client.receives, shared.sizes)
+        self._seen = time.monotonic()  # last message of a server
         self._failure: TrainingFailedError | None = None
-        self._replaced = 0  # so many connections in a row ended because another one of this client was made
+        self._replaced = 0  # consecutive connections that were replaced by another one of this client
         self._training: asyncio.Task[None] | None = None
-        self._wake = asyncio.Event()  # there may be something to say
-        self._speaking = asyncio.Lock()
+        self._wake = asyncio.Event()  # there may be something to send
+        self._sending = asyncio.Lock()
         self._stream: Any = None
         self._writing_since: float | None = None
 
-    def look_after(self) -> None:
-        """End a connection whose other side has taken nothing for too long."""
+    def check_stalled(self) -> None:
+        """Close the connection if the server has read nothing for too long."""
         since, stream = self._writing_since, self._stream
         if stream is not None and since is not None and time.monotonic() - since > self.shared.behaviour.stall:
             self.log.warning("stalled", client=self.id)
@@ -123,19 +122,22 @@ class ClientLink:
             self._drop()
 
     def _lost(self, address: str, error: BaseException, *, answered: bool) -> None:
-        """A connection broke, before or after the server had answered."""
+        """Log a lost connection; raise an error if a retry would fail, too.
+
+        ``answered`` says whether the server had answered over this connection.
+        """
         if self._failure is not None:
-            return  # we have said goodbye, or tried to
-        code, said = why(error)
-        fields: dict[str, Any] = {} if (meant := self._hint(address, code, said)) is None else {"hint": meant}
-        self.log.warning("disconnected", client=self.id, address=address, code=code.name, error=said, **fields)
-        if not answered and self.connections.failed(address, code, said):
+            return  # the client has left
+        code, details = end_status(error)
+        fields: dict[str, Any] = {} if (hint := self._hint(address, code, details)) is None else {"hint": hint}
+        self.log.warning("disconnected", client=self.id, address=address, code=code.name, error=details, **fields)
+        if not answered and self.connections.failed(address, code, details):
             self.log.info("other-transport", client=self.id, address=address)
-        if PROXY_REFUSES in said:
-            raise ClientRejectedError(self.id, f"the HTTP proxy refused it: {PROXY_CREDENTIALS}")
+        if PROXY_REFUSES in details:
+            raise ClientRejectedError(self.id, PROXY_CREDENTIALS)
         if code in FINAL:
-            raise ClientRejectedError(self.id, f"{address} refused it: {said}")
-        self._replaced = self._replaced + 1 if REPLACED in said else 0
+            raise ClientRejectedError(self.id, f"{address} refused it: {details}")
+        self._replaced = self._replaced + 1 if REPLACED in details else 0
         if self._replaced >= REPLACEMENTS:
             raise ClientRejectedError(
                 self.id,
@@ -143,16 +145,16 @@ class ClientLink:
                 "Give every process clients of its own",
             )
         if code is grpc.StatusCode.INVALID_ARGUMENT:
-            self._drop()  # it was refused, and would be again
+            self._drop()  # the update was rejected, and would be again
 
-    def _hint(self, address: str, code: grpc.StatusCode, said: str) -> str | None:
-        """Log, once, what may be wrong with a server that has never responded."""
+    def _hint(self, address: str, code: grpc.StatusCode, details: str) -> str | None:
+        """Return, once per address, a hint about a server that has never answered."""
         if address in self.shared.known:
             return None
-        meant = connection_hint(code, said, insecure=not self.metadata)
-        if meant is not None:
+        hint = connection_hint(code, details, insecure=not self.metadata)
+        if hint is not None:
             self.shared.known.add(address)
-        return meant
+        return hint
 
     async def _next(self, address: str) -> str:
         """Return where to reconnect: for some time the same address, then the nearest server that responds."""
@@ -170,7 +172,7 @@ class ClientLink:
         if stream is None:
             return
         with contextlib.suppress(*CONNECTION_LOST):
-            async with asyncio.timeout(LEAVE_SECONDS), self._speaking:  # nothing is said after this
+            async with asyncio.timeout(LEAVE_SECONDS), self._sending:  # this is the last message
                 await stream.write(pb.Frame(goodbye=pb.Goodbye()).SerializeToString())
                 await stream.done_writing()
                 await stream.code()
@@ -182,7 +184,7 @@ class ClientLink:
         stream = await self.connections.open(address, CLIENTS_CONNECT, self.metadata)
         answering: asyncio.Task[None] | None = None
         try:
-            await self._enter(stream, address)
+            await self._handshake(stream, address)
             self._stream = stream
             answering = asyncio.create_task(self._answer_all(stream))
             answering.add_done_callback(lambda task: stream.cancel())
@@ -191,19 +193,19 @@ class ClientLink:
             if answering is not None and answering.done() and not answering.cancelled():
                 error = answering.exception()
                 if error is not None:
-                    raise error from None  # that is why the stream was cancelled
+                    raise error from None  # the cause of the cancellation
             task = asyncio.current_task()
             if task is not None and task.cancelling():
                 raise
-            raise StreamEnded(grpc.StatusCode.CANCELLED, "the connection was given up") from None
+            raise StreamEnded(grpc.StatusCode.CANCELLED, "the connection was closed") from None
         finally:
             self._stream = self._writing_since = None
             if answering is not None:
                 answering.cancel()
             stream.cancel()
 
-    async def _enter(self, stream: Any, address: str) -> None:
-        """Say Hello, with the token of the task that is held."""
+    async def _handshake(self, stream: Any, address: str) -> None:
+        """Send Hello, with the token of the pending task, and receive Welcome."""
         held_token = self.pending.connect(address)
         if held_token is None:
             self._drop()
@@ -237,25 +239,25 @@ class ClientLink:
     async def _work(self, stream: Any, address: str) -> bool:
         """Receive tasks. Return True if the training is over."""
         return_after = self.shared.behaviour.return_after
-        look = time.monotonic() + return_after
+        next_check = time.monotonic() + return_after
         while True:
             chunk, frame = split(await self._read(stream))
             kind = None if frame is None else frame.WhichOneof("body")
             if frame is not None and kind == "goodbye":
-                said = frame.goodbye
-                self.log.info("goodbye", client=self.id, finished=said.finished, saved_version=said.saved_version)
-                return bool(said.finished)
+                goodbye = frame.goodbye
+                self.log.info("goodbye", client=self.id, finished=goodbye.finished, saved_version=goodbye.saved_version)
+                return bool(goodbye.finished)
             if frame is None or kind != "assignment":
                 raise Rejection("malformed", "neither a task nor a goodbye")
-            self._drop()  # the server has the answer, or does not want it; and the new model needs the room
+            self._drop()  # the server has the update or does not need it, and the new model needs the memory
             message = await self._receive(stream, frame.assignment.content, chunk)
-            if time.monotonic() >= look:
-                look = time.monotonic() + return_after
+            if time.monotonic() >= next_check:
+                next_check = time.monotonic() + return_after
                 if await self._nearer(address):
                     await self.leave()
                     return False
             await self._begin(self.pending.assigned(address, frame.assignment.task_token, message))
-            del chunk, message  # they may be large, and are not wanted once the next one comes
+            del chunk, message  # they may be large
             await self._answer(stream)
 
     async def _nearer(self, address: str) -> bool:
@@ -271,7 +273,7 @@ class ClientLink:
         return data
 
     async def _receive(self, stream: Any, content: pb.Content, chunk: memoryview | None) -> ServerMessage:
-        incoming = self._border.arrive(content, chunk)
+        incoming = self._validator.arrive(content, chunk)
         if incoming.whole:
             message = incoming.now()
         else:
@@ -282,7 +284,7 @@ class ClientLink:
     # --- Training and answering ------------------------------------------------------------------------------------
 
     async def _begin(self, held: PendingTask) -> None:
-        """Start to train; if that takes no time, finish it."""
+        """Start training; wait for it if it takes no noticeable time."""
         if self.shared.training.at_once:
             await self._train(held)
         else:
@@ -293,17 +295,17 @@ class ClientLink:
         try:
             job = await self.shared.training.train(self.id, held.order)
             assert job.result is not None
-            self.pending.trained(held, job.result, job.examples, job.metrics)
+            self.pending.trained(held, job.result, job.examples, job.metrics, job.reported_evaluation)
         except Exception as error:
             self._fail(error)
 
     def _fail(self, error: Exception) -> None:
-        """The task has failed for this client: leave."""
-        cause = error.__cause__ or error  # the task's own
-        said = f"{type(cause).__name__}: {cause}"
-        self._failure = TrainingFailedError(self.id, f"its training failed ({said})")
+        """Leave because the training failed."""
+        cause = error.__cause__ or error  # the task's own error
+        text = f"{type(cause).__name__}: {cause}"
+        self._failure = TrainingFailedError(self.id, f"its training failed ({text})")
         trace = "".join(traceback.format_exception(cause))
-        self.log.error("training-failed", client=self.id, error=said, traceback=trace)
+        self.log.error("training-failed", client=self.id, error=text, traceback=trace)
         self._wake.set()
 
     def _drop(self) -> None:
@@ -314,7 +316,7 @@ class ClientLink:
             self._training = None
 
     async def _answer_all(self, stream: Any) -> None:
-        """Send updates as they are ready, and goodbye if there will be none."""
+        """Send updates when they are ready; after a failure, leave."""
         while self._failure is None:
             await self._answer(stream)
             await self._wake.wait()
@@ -337,5 +339,5 @@ class ClientLink:
             await stream.write(frame)
             self._writing_since = None
 
-        async with self._speaking:  # the answer to a task that was superseded may be on its way
+        async with self._sending:  # an update of a superseded task may still be being sent
             await send(write, body, arrays)

@@ -58,7 +58,7 @@ class ClientPort:
         limits: ClientLimits,
     ) -> None:
         """``credentials`` maps credentials to clients. If it is ``None``, clients are not authenticated."""
-        self.driver, self.border = driver, MessageValidator([answers], sizes)
+        self.driver, self.validator = driver, MessageValidator([answers], sizes)
         self.credentials, self.limits = credentials, limits
         self.live: set[ClientSession] = set()
         self._numbers = itertools.count(1)
@@ -127,13 +127,13 @@ class ClientPort:
             now = time.monotonic()
             self._revoke()
             for session in list(self.live):
-                complaint = session.stalled(now, stall)
-                if complaint is not None:
+                problem = session.stalled(now, stall)
+                if problem is not None:
                     self.driver.metrics.rejected("stalled")
                     self.driver.limited_log.say(
-                        "warning", "stalled", complaint, session.client, client=session.client, detail=complaint
+                        "warning", "stalled", problem, session.client, client=session.client, detail=problem
                     )
-                    session.close(complaint)
+                    session.close(problem)
 
     def _revoke(self) -> None:
         """Disconnect clients whose credentials were revoked or renewed."""
@@ -197,7 +197,7 @@ class ClientSession:
         self._sender.cancel()
         self._assignment = None
 
-    async def farewell(self, body: bytes) -> None:
+    async def say_goodbye(self, body: bytes) -> None:
         """Send a last frame, and wait until it is sent."""
         self._assignment = None
         self._notes.append(body)
@@ -207,7 +207,7 @@ class ClientSession:
         self.close("")
 
     def stalled(self, now: float, stall: float) -> str | None:
-        """Return a complaint if reading or writing makes no progress, or too little."""
+        """Return a problem if reading or writing makes no progress, or too little."""
         for since in (self._reading_since, self._writing_since):
             if since is not None and since < now - stall:
                 return "nothing was read or written for too long"
@@ -225,7 +225,7 @@ class ClientSession:
                     self.client, Rejection("truncated", "the connection broke in the middle of a message")
                 )
             if self._closed is None:
-                raise  # the connection is gone
+                raise  # the connection is lost
             if self._task is not None:
                 self._task.uncancel()
             if self._closed:
@@ -239,15 +239,15 @@ class ClientSession:
             if data is grpc.aio.EOF:
                 return
             chunk, frame = split(data)
-            said = None if frame is None else frame.WhichOneof("body")
-            if said == "goodbye":
+            body = None if frame is None else frame.WhichOneof("body")
+            if body == "goodbye":
                 driver.deliver(ClientLeft(k, self, now=driver.now()))
                 return
-            if frame is None or said != "update":
+            if frame is None or body != "update":
                 raise Rejection("malformed", "neither an answer nor a goodbye")
             answer = frame.update
             token = node.verify_token(k, answer.task_token)
-            incoming = port.border.arrive(answer.content, chunk)
+            incoming = port.validator.arrive(answer.content, chunk)
             size, kind = len(data), incoming.kind.kind
             if node.draining:
                 await asyncio.Event().wait()  # until the stream ends; the client will send this again
@@ -304,7 +304,7 @@ class ClientSession:
                 self._news.clear()  # before the flush: while another one is under way this must wait again, not spin
                 await self._flush()
         except STREAM_OVER:
-            return  # whoever reads the stream knows
+            return  # the reader of the stream handles this
 
     async def _flush(self) -> None:
         """Send everything that waits, unless another task is doing so."""

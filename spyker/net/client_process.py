@@ -1,4 +1,4 @@
-"""A client process: some clients of a scenario, until no server wants them any more or somebody ends it."""
+"""A client process: runs clients of a scenario until the training is over or a signal arrives."""
 
 from __future__ import annotations
 
@@ -7,9 +7,10 @@ import gc
 import signal
 import traceback
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
-from spyker.config.scenario import Scenario
+from spyker.config.scenario import SERVERS, Scenario
 from spyker.engines.engine import keep_memory
 from spyker.errors import ClientError, DeploymentError, UsageError
 from spyker.net.buffer_pool import BufferPool
@@ -24,15 +25,16 @@ from spyker.net.training_thread import TrainingThread
 from spyker.net.transports import Connections, NetworkOptions, TransportChoice
 from spyker.protocol.codec import Sizes
 from spyker.tasks.client_delays import delays
+from spyker.tasks.federated_task import ClientInfo, ClientRoster
 from spyker.tasks.layout import layout_digest
 from spyker.tasks.registry import task_spec
 
-RECEIVE_MEMORY = 1 << 30  # bytes of buffers that are kept for the next model
+RECEIVE_MEMORY = 1 << 30  # bytes of buffers for incoming models
 WATCH_SECONDS = 1.0
 
 
 class ClientProcess:
-    """All clients of this process. One that fails does not keep the others from going on."""
+    """The clients of a process. If one fails, the others continue."""
 
     def __init__(self, links: Sequence[ClientLink], log: JsonLog) -> None:
         self.links, self.log = links, log
@@ -40,7 +42,15 @@ class ClientProcess:
         self._failures: dict[str, list[int]] = {}  # the clients that failed, by reason
 
     async def run(self) -> bool:
-        """Be these clients until none is wanted any more, or somebody ends this process: with Ctrl-C, return False."""
+        """Run the clients until the training is over or a signal arrives.
+
+        Returns:
+            False if the process was interrupted with Ctrl-C.
+
+        Raises:
+            DeploymentError: clients failed.
+
+        """
         stop = asyncio.Event()
         loop = asyncio.get_running_loop()
 
@@ -50,36 +60,36 @@ class ClientProcess:
 
         on_signal(loop, signal.SIGTERM, stop.set)
         on_signal(loop, signal.SIGINT, interrupt)
-        running = [asyncio.create_task(self._be(link)) for link in self.links]
-        everybody = asyncio.gather(*running, return_exceptions=True)
+        running = [asyncio.create_task(self._run(link)) for link in self.links]
+        all_done = asyncio.gather(*running, return_exceptions=True)
         stopped = asyncio.create_task(stop.wait())
         watching = asyncio.create_task(self._watch())
-        await asyncio.wait((everybody, stopped), return_when=asyncio.FIRST_COMPLETED)
+        await asyncio.wait((all_done, stopped), return_when=asyncio.FIRST_COMPLETED)
         if stop.is_set():
             await asyncio.gather(*(link.leave() for link in self.links), return_exceptions=True)
             for task in running:
                 task.cancel()
-        await everybody
+        await all_done
         stopped.cancel()
         watching.cancel()
         if self._failures:
             count = sum(map(len, self._failures.values()))
-            reasons = "; ".join(f"{name_all(ids)}: {reason}" for reason, ids in self._failures.items())
+            reasons = "; ".join(f"{list_clients(ids)}: {reason}" for reason, ids in self._failures.items())
             raise DeploymentError(f"{count} of {len(self.links)} clients failed. {reasons}")
         return not self._interrupted
 
     async def _watch(self) -> None:
-        while True:  # a watch over all costs less than a timeout for every frame
+        while True:  # cheaper than a timeout for every frame
             await asyncio.sleep(WATCH_SECONDS)
             for link in self.links:
-                link.look_after()
+                link.check_stalled()
 
-    async def _be(self, link: ClientLink) -> None:
+    async def _run(self, link: ClientLink) -> None:
         try:
             await link.run()
         except ClientError as error:
             self._failed(link.id, error.reason)
-        except Exception as error:  # a fault of ours, which must not pass unseen until the others have ended
+        except Exception as error:  # a bug: log it now, not only when the other clients have ended
             self._failed(link.id, "".join(traceback.format_exception(error)))
 
     def _failed(self, client: int, reason: str) -> None:
@@ -88,15 +98,15 @@ class ClientProcess:
 
 
 def on_signal(loop: asyncio.AbstractEventLoop, number: signal.Signals, callback: Callable[[], None]) -> None:
-    """Call back in the event loop when a signal comes."""
+    """Call back in the event loop when a signal arrives."""
     try:
         loop.add_signal_handler(number, callback)
     except NotImplementedError:  # on Windows
         signal.signal(number, lambda *_: loop.call_soon_threadsafe(callback))
 
 
-def name_all(clients: Sequence[int]) -> str:
-    """Some clients, by their numbers."""
+def list_clients(clients: Sequence[int]) -> str:
+    """Return the numbers of clients as text."""
     numbers = ", ".join(map(str, sorted(clients)))
     return f"clients {numbers}" if len(clients) > 1 else f"client {numbers}"
 
@@ -113,8 +123,27 @@ async def join(
     credential: Path | None = None,
     insecure: bool = False,
     paced: bool = False,
+    own: Mapping[int, ClientInfo] | None = None,
 ) -> bool:
-    """Be some clients of a scenario."""
+    """Run clients of a scenario.
+
+    Args:
+        scenario: the scenario.
+        clients: numbers of the clients.
+        servers: addresses of the servers.
+        behaviour: options of the clients.
+        network: transport and proxy.
+        certs: folder that ``spyker certs`` created, with the clients' credentials.
+        ca: certificate of the authority, in place of the one in ``certs``.
+        credential: credential of a single client, in place of ``certs``.
+        insecure: use plaintext, without credentials.
+        paced: slow training down to the scenario's delays.
+        own: descriptions of the clients for a task whose data stays with its clients.
+
+    Returns:
+        False if the process was interrupted with Ctrl-C.
+
+    """
     for address in servers:
         check_address(address, "--server")
     secrets: Mapping[int, str] = {}
@@ -124,11 +153,14 @@ async def join(
     else:
         secrets, authority = read_secrets(clients, certs, ca, credential)
     log = JsonLog()
-    log.speak_for_all()
+    log.capture_all()
     keep_memory()
-    task = task_spec(scenario).make()
-    training = TrainingThread(task, delays(scenario) if paced else None)
-    gc.freeze()  # what is here stays, and need not be looked through time and again
+    names = scenario.world.client_names or ()
+    unnamed = ClientRoster(scenario.client_count, scenario.seed, names)
+    task = replace(task_spec(scenario), own=own or {k: unnamed.client(k) for k in clients}).make()
+    interval = None if task.evaluated_by == SERVERS else scenario.evaluation.interval
+    training = TrainingThread(task, delays(scenario) if paced else None, interval)
+    gc.freeze()  # exclude long-lived objects from garbage collections
     parameters = task.initial().size
     choice = TransportChoice(network.transport, network.state)
     connections = {k: Connections(network, choice, authority) for k in clients}
@@ -137,7 +169,7 @@ async def join(
         behaviour,
         training,
         ServerRanking(servers, probes),
-        BufferPool(parameters, max(RECEIVE_MEMORY, 4 * parameters * len(clients))),  # each will hold one, after all
+        BufferPool(parameters, max(RECEIVE_MEMORY, 4 * parameters * len(clients))),  # each client holds one model
         Sizes(parameters, len(scenario.placement().learners)),
         layout_digest(task),
         learning_digest(scenario),
@@ -148,27 +180,27 @@ async def join(
     try:
         return await ClientProcess(links, log).run()
     finally:
-        for own in (*connections.values(), probes):
-            await own.close()
+        for each in (*connections.values(), probes):
+            await each.close()
 
 
 def read_secrets(
     clients: Sequence[int], certs: Path | None, ca: Path | None, credential: Path | None
 ) -> tuple[dict[int, str], bytes]:
-    """The credentials of clients, and the authority by which they know their servers."""
+    """Return the clients' credentials, and the certificate of the authority that verifies servers."""
     if certs is not None:
         folders = {k: certs / f"client-{k}" for k in clients}
         authority = ca or folders[clients[0]] / CA
         secrets = {k: load_credential(folder / CREDENTIAL) for k, folder in folders.items()}
         return secrets, read_authority(authority, "--certs" if ca is None else "--ca")
     if ca is None or credential is None:
-        raise UsageError("--certs", "is missing", "Name the folder that spyker certs made, or --ca and --credential")
+        raise UsageError("--certs", "is missing", "Give the folder that spyker certs created, or --ca and --credential")
     if len(clients) > 1:
         raise UsageError("--credential", "is for one client", "Give --certs a folder with one client-K for each")
     return {clients[0]: load_credential(credential)}, read_authority(ca, "--ca")
 
 
-def read_authority(path: Path, what: str) -> bytes:
-    """The authority by which clients know their servers, which must be one, and of this time."""
-    read_authorities(path, what)
-    return read_file(path, what)
+def read_authority(path: Path, key: str) -> bytes:
+    """Return the certificate of an authority, after checking that it is valid now."""
+    read_authorities(path, key)
+    return read_file(path, key)

@@ -1,33 +1,35 @@
-"""What a connection that never came about may mean: gRPC says no more than that a socket was closed."""
+"""Hints about failed connections, for which gRPC reports only that a socket was closed."""
 
 from __future__ import annotations
 
 import grpc
 
 PORT = "--server must name the port for clients (deploy.listen-clients) and not the one for servers"
-PLAINTEXT = "this client speaks plaintext: if the server has certificates, give --certs in place of --insecure"
-TLS = "this client speaks TLS: if the server was started with --insecure, so must this client be"
+PLAINTEXT = "this client uses plaintext: if the server has certificates, give --certs in place of --insecure"
+TLS = "this client uses TLS: if the server was started with --insecure, start this client with --insecure, too"
 AUTHORITY = (
-    "the server's certificate is not one of this client's authority, or does not name the host that --server gives: "
+    "the server's certificate was not issued by this client's authority, or does not contain the host of --server: "
     "compare ca.pem on both sides, and the names that spyker certs was given with --host"
 )
-HTTP2 = "whoever answers does not speak HTTP/2: the server needs deploy.listen-websocket, and --transport must allow it"
-PROXY_REFUSES = "HTTP proxy returned response code 407"
-PROXY_CREDENTIALS = "it wants another user or password (407): compare --proxy, or the variable https_proxy"
-PROXY_FORBIDS = (
-    "the HTTP proxy does not let this client connect there: ask whoever runs it to allow CONNECT to --server"
+HTTP2 = (
+    "HTTP/2 is not supported there: set deploy.listen-websocket on the server, and use --transport auto or websocket"
 )
+PROXY_REFUSES = "HTTP proxy returned response code 407"
+PROXY_CREDENTIALS = (
+    "the HTTP proxy requires a valid user and password (407): check --proxy, or the variable https_proxy"
+)
+PROXY_FORBIDS = "the HTTP proxy forbids the connection (403): its configuration must allow CONNECT to --server"
 
 
 def connection_hint(code: grpc.StatusCode, said: str, *, insecure: bool) -> str | None:
-    """What to check when a server that has never answered ends a connection like this."""
+    """Return what to check when a server that has never answered ends a connection with this status, or ``None``."""
     if code is grpc.StatusCode.UNIMPLEMENTED:
         return PORT
     if code is not grpc.StatusCode.UNAVAILABLE:
         return None
     if PROXY_REFUSES in said:
         return PROXY_CREDENTIALS
-    if "HTTP proxy returned response code" in said:
+    if "HTTP proxy returned response code 403" in said:
         return PROXY_FORBIDS
     if "CERTIFICATE_VERIFY_FAILED" in said or "No match found for server name" in said:
         return AUTHORITY

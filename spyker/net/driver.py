@@ -108,7 +108,7 @@ class Driver(NodeDriver):
 
     def begin(self) -> None:
         """Start without a checkpoint."""
-        self.log.info("waiting", clients=self.node.options.wait_for)
+        self.log.info("waiting", clients=self.node.options.min_clients)
         self.deliver(Start(now=self.now()))
 
     def resume(self, checkpoint: Checkpoint) -> None:

@@ -9,24 +9,24 @@ from spyker.net.json_log import JsonLog
 from spyker.node.event_codec import LogHeader, encode_event
 from spyker.node.events import Event
 
-KEPT = 2  # logs: of this process, and of the one before it
+MAX_LOGS = 2  # of this process and of the one before it
 
 
 class EventLog:
-    """An append-only file. It ends when it is full or the disk takes no more; the server goes on."""
+    """An append-only file. Logging stops when the file or the disk is full; the server continues."""
 
     def __init__(self, folder: Path, incarnation: int, header: LogHeader, limit: int, log: JsonLog) -> None:
-        """Begin ``events-INCARNATION.log`` in a folder, and remove the logs of all but the last process."""
+        """Create ``events-INCARNATION.log`` in a folder, and delete the logs of all but the last process."""
         self._log, self._left = log, limit
         folder.mkdir(0o700, parents=True, exist_ok=True)
         self.path = folder / f"events-{incarnation:06}.log"
         self._file: int | None = os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-        for old in sorted(folder.glob("events-*.log"))[:-KEPT]:
+        for old in sorted(folder.glob("events-*.log"))[:-MAX_LOGS]:
             old.unlink()
         self._write(header.encode())
 
     def append(self, event: Event) -> None:
-        """Append an event. What was written before a kill is complete, but for the last record."""
+        """Append an event. If the process is killed, all records but the last are complete."""
         if self._file is not None:
             self._write(encode_event(event))
 

@@ -12,7 +12,7 @@ MOST = 1 << 16  # bytes that may be looked at
 HANDSHAKE, CLIENT_HELLO, SERVER_NAME, ALPN = 22, 1, 0, 16  # numbers of TLS
 
 
-class Unreadable(Exception):  # noqa: N818 - no error of ours
+class Unreadable(Exception):  # noqa: N818 - not an error
     """Neither TLS nor HTTP."""
 
 

@@ -1,7 +1,7 @@
-"""Between messages and the bytes of a stream: what ``spyker.proto`` says, without copying models more than needed.
+"""Encoding of messages as frames of ``spyker.proto``, with as few copies of models as possible.
 
-Chunks are written and found by hand. What is written is what the generated code would write, to the byte, and what it
-would accept is accepted; but the generated code copies a chunk into a message, and the message into bytes.
+Chunks are encoded and parsed by hand, because the generated code copies each chunk twice. The bytes are those of the
+generated code, and the parser accepts what the generated code accepts.
 """
 
 from __future__ import annotations
@@ -22,24 +22,24 @@ from spyker.vectors import Vector
 
 PROTOCOL = 4  # version of the wire protocol; both sides must use the same
 CHUNK = 1 << 20
-FRAME_LIMIT = CHUNK + (1 << 16)  # of a whole frame; what is no chunk is small
-LARGEST = 1e30  # of a weight; a mix of bounded weights is bounded, while the difference of two float32 may overflow
+FRAME_LIMIT = CHUNK + (1 << 16)  # bytes of a frame; bodies are small
+MAX_WEIGHT = 1e30  # so that differences and mixes of weights do not overflow float32
 CHUNK_TAG = b"\x0a"  # field 1, length-delimited
 
-assert sys.byteorder == "little", "weights travel as little-endian float32, straight from memory"
+assert sys.byteorder == "little", "weights are sent as little-endian float32, directly from memory"
 
 Write: TypeAlias = Callable[[bytes], Awaitable[None]]
 Read: TypeAlias = Callable[[], Awaitable[object]]
 
 
 def with_chunk(chunk: memoryview, body: bytes = b"") -> bytes:
-    """A frame that carries a chunk and, if it is the first of a message, the message's body."""
+    """Return a frame with a chunk and, for the first chunk of a message, the message's body."""
     return b"".join((chunk_head(len(chunk)), chunk, body))
 
 
-@lru_cache(maxsize=16)  # a deployment knows two lengths: of a whole chunk, and of the last one
+@lru_cache(maxsize=16)  # two lengths are common: that of a full chunk, and that of a model's last chunk
 def chunk_head(length: int) -> bytes:
-    """What comes before a chunk: the field's tag and the chunk's length."""
+    """Return the tag and the length that precede a chunk."""
     head = bytearray(CHUNK_TAG)
     while length > 0x7F:
         head.append(length & 0x7F | 0x80)
@@ -49,9 +49,9 @@ def chunk_head(length: int) -> bytes:
 
 
 def split(data: bytes) -> tuple[memoryview | None, pb.Frame | None]:
-    """The chunk and the body of a frame, where it has them."""
+    """Return the chunk and the body of a frame, each ``None`` if it is absent."""
     if len(data) > FRAME_LIMIT:
-        raise Rejection("oversized", f"a frame of {len(data):,} bytes; {FRAME_LIMIT:,} are allowed")
+        raise Rejection("oversized", f"a frame has {len(data):,} bytes; {FRAME_LIMIT:,} are allowed")
     try:
         if data[:1] != CHUNK_TAG:
             frame = pb.Frame.FromString(data)
@@ -65,8 +65,8 @@ def split(data: bytes) -> tuple[memoryview | None, pb.Frame | None]:
             if byte < 0x80:
                 break
             shift += 7
-            if shift > 28:  # no chunk is that long
-                raise Rejection("malformed", "a chunk whose length has no end")
+            if shift > 28:  # longer than any chunk
+                raise Rejection("malformed", "the length of a chunk is not terminated")
         end = start + length
         if end == len(data):
             return memoryview(data)[start:], None
@@ -81,7 +81,7 @@ def split(data: bytes) -> tuple[memoryview | None, pb.Frame | None]:
 
 
 async def send(write: Write, body: bytes, arrays: Sequence[Array] = ()) -> int:
-    """Write a message and return the number of its bytes. Awaits whenever the receiver is slower than we are."""
+    """Write a message and return its number of bytes. Waits while the receiver is slower."""
     size = len(body)
     for array in arrays:
         raw = array.data.cast("B")
@@ -95,30 +95,30 @@ async def send(write: Write, body: bytes, arrays: Sequence[Array] = ()) -> int:
 
 
 def check_finite(piece: Array) -> float:
-    """Refuse weights that are not numbers, or so large that mixing them might not be one; return the sum of squares."""
+    """Return the sum of squares; raise a rejection if a weight is not finite or exceeds ``MAX_WEIGHT``."""
     with np.errstate(over="ignore", invalid="ignore"):
         square = float(np.dot(piece, piece))
-    # One look suffices if this is finite. It may be beyond float32 though the weights are not: then look closer.
-    if not math.isfinite(square) and not -LARGEST <= float(piece.min()) <= float(piece.max()) <= LARGEST:  # nor is NaN
-        raise Rejection("not-finite", f"a weight is not a finite number, or beyond ±{LARGEST:g}")
+    # A finite sum needs no second pass. The sum may overflow although the weights are finite. NaN fails the comparison.
+    if not math.isfinite(square) and not -MAX_WEIGHT <= float(piece.min()) <= float(piece.max()) <= MAX_WEIGHT:
+        raise Rejection("not-finite", f"a weight is not a finite number, or beyond ±{MAX_WEIGHT:g}")
     return square
 
 
 def check_norm(square: float, max_norm: float | None) -> None:
-    """Refuse a model, by the square of its norm."""
+    """Raise a rejection if the norm, whose square is given, exceeds the maximum."""
     if max_norm is not None and math.sqrt(square) > max_norm:
         raise Rejection("norm", f"the norm {math.sqrt(square):g} exceeds {max_norm:g}")
 
 
 def in_one_piece(chunk: memoryview, max_norm: float | None = None) -> Vector:
-    """The weights of a message that is a single frame: read-only, and where they arrived."""
+    """Return the weights of a message in a single frame, as a read-only view of the frame."""
     vector = np.frombuffer(chunk, np.float32)
     check_norm(check_finite(vector), max_norm)
     return vector
 
 
 class ChunkReceiver:
-    """Fills an array with the chunks of a message, as they come, and looks at every number while it is in cache."""
+    """Copies arriving chunks into an array, and validates each chunk while it is in the processor's cache."""
 
     __slots__ = ("_array", "_filled", "_max_norm", "_square")
 
@@ -129,17 +129,17 @@ class ChunkReceiver:
 
     @property
     def whole(self) -> bool:
-        """Whether the last number has come."""
+        """Whether the array is complete."""
         return self._filled == self._array.size
 
     def add(self, chunk: memoryview) -> None:
-        """Take the next chunk, or refuse the message."""
+        """Add the next chunk; raise a rejection if it is invalid."""
         count, odd = divmod(len(chunk), self._array.itemsize)
         end = self._filled + count
         if odd or not count:
-            raise Rejection("malformed", f"a chunk of {len(chunk)} bytes")
+            raise Rejection("malformed", f"a chunk has {len(chunk)} bytes")
         if end > self._array.size:
-            raise Rejection("oversized", f"more than the {self._array.size:,} numbers that are expected")
+            raise Rejection("oversized", f"more than the expected {self._array.size:,} numbers")
         piece = self._array[self._filled : end]
         piece[:] = np.frombuffer(chunk, self._array.dtype)
         if piece.dtype.kind == "f":
@@ -150,26 +150,26 @@ class ChunkReceiver:
 
 
 async def receive(read: Read, chunk: memoryview | None, arrays: Sequence[Array], max_norm: float | None = None) -> int:
-    """Fill the arrays of a message whose first chunk is here; return the bytes that were read.
+    """Fill the arrays of a message whose first chunk has arrived; return the number of bytes read.
 
-    Nobody writes to them afterwards.
+    The arrays are read-only afterwards.
     """
-    size, here = 0, True
+    size, pending = 0, True
     for array in arrays:
-        intake = ChunkReceiver(array, max_norm)
-        while not intake.whole:
-            if not here:
+        receiver = ChunkReceiver(array, max_norm)
+        while not receiver.whole:
+            if not pending:
                 data = await read()
-                if not isinstance(data, bytes):  # gRPC has an object of its own for the end of a stream
+                if not isinstance(data, bytes):  # gRPC's object for the end of a stream
                     raise Rejection("truncated", "the stream ended before the weights were complete")
                 size += len(data)
                 chunk, frame = split(data)
                 chunk = chunk if frame is None else None
             if chunk is None:
                 raise Rejection("truncated", "another message begins before the weights are complete")
-            intake.add(chunk)
-            here = False
+            receiver.add(chunk)
+            pending = False
         array.flags.writeable = False
-    if here and chunk is not None:
+    if pending and chunk is not None:
         raise Rejection("malformed", "a chunk that belongs to no array")
     return size

@@ -20,7 +20,7 @@ from pathlib import Path
 from spyker.errors import DeploymentError
 from spyker.net.first_bytes import CLIENTS, MOST, Unreadable, service_of
 
-GREETING_SECONDS = 10.0
+HANDSHAKE_SECONDS = 10.0
 BUFFER = 1 << 20  # bytes of a connection that are held for whoever reads too slowly
 
 
@@ -73,7 +73,7 @@ class Caller(Side):
         self.front.callers.add(self)
         if len(self.front.callers) > self.front.most:
             self.transport.abort()
-        self._deadline = asyncio.get_running_loop().call_later(GREETING_SECONDS, self.transport.abort)
+        self._deadline = asyncio.get_running_loop().call_later(HANDSHAKE_SECONDS, self.transport.abort)
 
     def data_received(self, data: bytes) -> None:
         """Look at the first bytes, or pass them on."""

@@ -16,8 +16,9 @@ from spyker.net.checkpoints import NEWEST
 from spyker.records import write_atomically
 
 FILE, CHECKSUM = "identity.json", "checksum"
-TO_BEGIN_ANEW = (
-    "To begin anew, name another folder; among other servers, run spyker members replace at one of them, and add --join"
+TO_RESET = (
+    "To start without a state, give another folder; among other servers, run spyker members replace at one of them, and "
+    "add --join"
 )
 
 
@@ -52,7 +53,7 @@ def read_identity(folder: Path) -> Identity | None:
         problem = error.strerror if isinstance(error, OSError) else error
         raise CheckpointError(
             f"{file} is damaged: {problem}. It belongs to the checkpoints beside it: restore all of {folder} from one "
-            f"backup. {TO_BEGIN_ANEW}"
+            f"backup. {TO_RESET}"
         ) from None
     return identity
 
@@ -60,7 +61,7 @@ def read_identity(folder: Path) -> Identity | None:
 def compare(identity: Identity | None, numbers: Mapping[str, Any], folder: Path, number: int) -> None:
     """Raise an error if an identity is not that of a checkpoint, or is older."""
     saved = numbers.get("identity") or {}
-    remedy = f"Restore all of {folder} from one backup. {TO_BEGIN_ANEW}"
+    remedy = f"Restore all of {folder} from one backup. {TO_RESET}"
     if identity is None:
         raise CheckpointError(f"{folder / FILE} is missing, and checkpoint {number} needs it. {remedy}")
     if saved.get("lineage") != identity.lineage:
@@ -70,23 +71,23 @@ def compare(identity: Identity | None, numbers: Mapping[str, Any], folder: Path,
         )
     if saved["incarnation"] > identity.incarnation:
         raise CheckpointError(
-            f"{folder / FILE} is older than checkpoint {number}: it knows of {identity.incarnation} lives, and that "
-            f"was saved in life {saved['incarnation']}. {remedy}"
+            f"{folder / FILE} is older than checkpoint {number}: incarnation {identity.incarnation}, and the "
+            f"checkpoint is of incarnation {saved['incarnation']}. {remedy}"
         )
 
 
-def begin_life(folder: Path) -> Identity:
+def start_incarnation(folder: Path) -> Identity:
     """Return the identity for a new process, after writing it to disk."""
     known = read_identity(folder)
     if known is not None:
         identity = replace(known, incarnation=known.incarnation + 1)
     else:
         identity = Identity(secrets.token_hex(16), secrets.token_hex(32), 1)
-    keep(folder, identity)
+    write_identity(folder, identity)
     return identity
 
 
-def begin_anew(folder: Path) -> None:
+def reset_identity(folder: Path) -> None:
     """Move an outdated state aside, and make a new lineage."""
     known = read_identity(folder)
     assert known is not None
@@ -94,10 +95,10 @@ def begin_anew(folder: Path) -> None:
     aside.mkdir(exist_ok=True)
     for checkpoint in (*folder.glob("checkpoint-*"), *folder.glob(NEWEST)):
         checkpoint.rename(aside / checkpoint.name)
-    keep(folder, Identity(secrets.token_hex(16), secrets.token_hex(32), 1, known.lineage))
+    write_identity(folder, Identity(secrets.token_hex(16), secrets.token_hex(32), 1, known.lineage))
 
 
-def keep(folder: Path, identity: Identity) -> None:
+def write_identity(folder: Path, identity: Identity) -> None:
     """Write an identity, readable by its owner alone."""
     before = os.umask(0o077)
     try:

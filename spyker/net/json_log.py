@@ -1,4 +1,4 @@
-"""Structured logs: one JSON object a line, on standard error, through Python's own logging."""
+"""Structured logs: one JSON object per line, on standard error, with Python's logging."""
 
 from __future__ import annotations
 
@@ -10,35 +10,37 @@ from typing import Any, TextIO
 
 
 class JsonLog(logging.LoggerAdapter[logging.Logger]):
-    """Says what happened, an event and whatever belongs to it: ``log.info("stopped", version=3)``."""
+    """A log of events with fields: ``log.info("stopped", version=3)``."""
 
-    def __init__(self, stream: TextIO | None = None, **always: Any) -> None:
-        """``always`` is in every line."""
+    def __init__(self, stream: TextIO | None = None, **common: Any) -> None:
+        """Create a log; the fields ``common`` are in every line."""
         handler = logging.StreamHandler(stream or sys.stderr)
-        handler.setFormatter(JsonLines(always))
-        logger = logging.Logger("spyker", logging.INFO)  # apart from the tree: several in one process stay apart
+        handler.setFormatter(JsonLines(common))
+        logger = logging.Logger(
+            "spyker", logging.INFO
+        )  # outside the hierarchy, so that logs in one process are separate
         logger.addHandler(handler)
         super().__init__(logger)
 
     def process(self, msg: Any, kwargs: MutableMapping[str, Any]) -> tuple[Any, MutableMapping[str, Any]]:
-        """All keywords are fields."""
+        """Convert keyword arguments to fields."""
         return msg, {"extra": {"fields": kwargs}}
 
-    def speak_for_all(self) -> None:
-        """Be the log of this process: warnings, and what libraries log, come out here, too."""
+    def capture_all(self) -> None:
+        """Write the warnings and library logs of this process to this log, too."""
         logging.getLogger().handlers[:] = self.logger.handlers
         logging.captureWarnings(True)
 
 
 class JsonLines(logging.Formatter):
-    """One JSON object for a record. A record that is not ours is an event ``log``."""
+    """Formats a log record as a JSON object. Records of libraries are events ``log``."""
 
-    def __init__(self, always: Mapping[str, Any]) -> None:
+    def __init__(self, common: Mapping[str, Any]) -> None:
         super().__init__()
-        self._always = always
+        self._common = common
 
     def format(self, record: logging.LogRecord) -> str:
-        """Time, level and event first, then what is always said, then the fields."""
+        """Return time, level and event, then the common fields, then the event's fields."""
         fields = getattr(record, "fields", None)
         event = record.getMessage() if fields is not None else "log"
         if fields is None:
@@ -46,4 +48,4 @@ class JsonLines(logging.Formatter):
             if record.exc_info:
                 fields["traceback"] = self.formatException(record.exc_info)
         line = {"time": round(record.created, 3), "level": record.levelname.lower(), "event": event}
-        return json.dumps(line | dict(self._always) | fields, default=str)
+        return json.dumps(line | dict(self._common) | fields, default=str)

@@ -1,4 +1,4 @@
-"""A whole deployment on this machine: real server and client processes, for trying it out."""
+"""A deployment on this machine, with real server and client processes."""
 
 from __future__ import annotations
 
@@ -26,19 +26,16 @@ from spyker.net.server_config import DeploymentOptions, write_config
 from spyker.records import Evaluated, Fact, Follower, RunRecord, RunStarted, evaluated, first_fact, read_back
 from spyker.records.merge import merge
 
-PORTS = range(10_000, 32_768)  # below those that Linux gives to outgoing connections
+PORTS = range(10_000, 32_768)  # below Linux's ephemeral ports, which outgoing connections could take meanwhile
 POLL_SECONDS = 0.1
 STOP_SECONDS = 20.0
-FAREWELL_SECONDS = 5.0  # between a server's goodbye to its clients and its end
-FAILED = 1  # the exit code of a process that was not stopped, but failed
-LOG_LINES = 10  # of the log of a process that failed
+GOODBYE_SECONDS = 5.0  # from a server's goodbye to its clients until its end
+FAILED = 1  # exit code of a failed process
+LOG_LINES = 10  # of a failed process, in its error
 
 
 def free_ports(count: int) -> list[int]:
-    """Choose ports of the loopback interface that nobody uses at this moment.
-
-    None is one that the system gives to outgoing connections, which might take it before a server does.
-    """
+    """Return random free ports of the loopback interface."""
     found: list[int] = []
     with contextlib.ExitStack() as stack:
         while len(found) < count:
@@ -49,24 +46,24 @@ def free_ports(count: int) -> list[int]:
     return found
 
 
-def of_all(start: RunStarted, last: Sequence[Evaluated]) -> Evaluated:
-    """The servers' last evaluations as one. The mean of their weights was never judged."""
+def combined(start: RunStarted, last: Sequence[Evaluated]) -> Evaluated:
+    """Combine the servers' last evaluations. The mean of their models has not been evaluated."""
     updates, size = sum(each.updates for each in last), sum(each.bytes for each in last)
     return evaluated(updates, size, [each.mean for each in last], None, higher_is_better=start.higher_is_better)
 
 
 class LocalCluster:
-    """Server and client processes of one scenario, in one folder. As a context manager it leaves none behind."""
+    """Server and client processes of a scenario, in one folder. A context manager that stops them at the end."""
 
     def __init__(
         self, scenario: Scenario, folder: Path, *, insecure: bool, paced: bool, duration: float | None, **deploy: Any
     ) -> None:
-        """``deploy`` goes into every server's section."""
+        """Write the configuration; ``deploy`` are further keys of ``[deploy]``, for every server."""
         self.scenario, self.folder, self.insecure, self.paced = scenario, folder, insecure, paced
         self.servers: list[subprocess.Popen[bytes]] = []
         self.clients: list[subprocess.Popen[bytes]] = []
-        self._names: dict[int, str] = {}  # of processes, by their number
-        self._whole = time.monotonic()  # when no client process had failed yet
+        self._names: dict[int, str] = {}  # by process ID
+        self._healthy_at = time.monotonic()  # the last time that no client process had failed
         self.places = scenario.placement()
         count = len(self.places.servers)
         ports = free_ports(2 * count)
@@ -77,8 +74,8 @@ class LocalCluster:
         if not insecure:
             make_deployment(folder / "certs", count, scenario.client_count, ["localhost", "127.0.0.1"], 30)
         for i in range(count):
-            mine = folder / f"server-{i}"
-            mine.mkdir(exist_ok=True)
+            own = folder / f"server-{i}"
+            own.mkdir(exist_ok=True)
             section = DeploymentOptions(
                 server=i,
                 listen_clients=self.addresses[i],
@@ -91,7 +88,7 @@ class LocalCluster:
                 min_clients=len(self.places.clients_of(i)),
                 duration=duration,
             )
-            write_config(mine / "config.toml", "../scenario.toml", replace(section, **deploy))
+            write_config(own / "config.toml", "../scenario.toml", replace(section, **deploy))
 
     def __enter__(self) -> LocalCluster:
         return self
@@ -104,7 +101,7 @@ class LocalCluster:
     # --- Processes -------------------------------------------------------------------------------------------------
 
     def start(self, *more: str) -> None:
-        """Start everything: servers, with more options if need be, and for each region one process with its clients."""
+        """Start the servers, with further options, and one process per region with its clients."""
         for i in range(len(self.addresses)):
             self.servers.append(self.serve(i, *more))
         for i in self.places.learners:
@@ -112,15 +109,15 @@ class LocalCluster:
             self.clients.append(self.join(f"{ids[0]}-{ids[-1]}", [self.addresses[i]]))
 
     def serve(self, server: int, *more: str) -> subprocess.Popen[bytes]:
-        """A server process."""
+        """Start a server process."""
         insecure = ["--insecure"] if self.insecure else []
         config = str(self.folder / f"server-{server}" / "config.toml")
         return self._spawn(f"server-{server}", "serve", config, *insecure, *more)
 
     def join(self, clients: str, servers: list[str], *more: str) -> subprocess.Popen[bytes]:
-        """A client process."""
+        """Start a client process."""
         identity = ["--insecure"] if self.insecure else ["--certs", str(self.folder / "certs")]
-        where = [word for address in servers for word in ("--server", address)]
+        where = [argument for address in servers for argument in ("--server", address)]
         paced = ["--paced"] if self.paced else []
         scenario = str(self.folder / "scenario.toml")
         return self._spawn(
@@ -128,7 +125,7 @@ class LocalCluster:
         )
 
     def _spawn(self, name: str, *command: str) -> subprocess.Popen[bytes]:
-        """Start one process, deaf to our Ctrl-C: it is we who end it."""
+        """Start a process in its own session, so that Ctrl-C does not reach it; :meth:`stop` ends it."""
         with (self.folder / f"{name}.log").open("ab") as log:
             process = subprocess.Popen(
                 [sys.executable, "-m", "spyker.cli.main", *command],
@@ -136,14 +133,14 @@ class LocalCluster:
                 stdout=log,
                 stderr=log,
                 start_new_session=True,
-                preexec_fn=die_with_parent(),  # if we are killed, nobody else would end it
+                preexec_fn=die_with_parent(),  # in case this process is killed
                 env=os.environ | {"PYTHONUNBUFFERED": "1"},
             )
         self._names[process.pid] = name
         return process
 
     def stop(self) -> None:
-        """Let the servers save and say goodbye, then end the clients, and kill what does not listen."""
+        """Terminate the servers, which save their state, then the clients; kill processes that do not end."""
         deadline = time.monotonic() + STOP_SECONDS
         for group in (self.servers, self.clients):
             for process in group:
@@ -159,9 +156,20 @@ class LocalCluster:
     # --- Watching --------------------------------------------------------------------------------------------------
 
     def watch(self, sink: Callable[[float, Fact], None], stop: Callable[[], bool]) -> bool:
-        """Tell ``sink`` the facts of all servers as they are written, until all have ended. False if stopped early.
+        """Pass the facts of all servers to ``sink`` as they are written, until all servers have ended.
 
-        There is one first fact, and an evaluation is that of all servers, once each has been judged.
+        The first facts are merged into one. Evaluations are combined, once every server has one.
+
+        Args:
+            sink: called with the time and the fact.
+            stop: polled; when it returns true, watching ends.
+
+        Returns:
+            Whether the servers have ended; false if ``stop`` returned true.
+
+        Raises:
+            LocalProcessError: a process failed.
+
         """
         followers = [Follower(self.record(i)) for i in range(len(self.servers))]
         start: RunStarted | None = None
@@ -178,7 +186,7 @@ class LocalCluster:
                         last[i] = fact
                         if start is None or len(last) < len(self.places.learners):
                             continue
-                        fact = of_all(start, [last[j] for j in sorted(last)])
+                        fact = combined(start, [last[j] for j in sorted(last)])
                     sink(t, fact)
             self._check()
             if ended:
@@ -188,48 +196,47 @@ class LocalCluster:
             time.sleep(POLL_SECONDS)
 
     def _check(self) -> None:
-        """A process that failed takes the others with it. Clients may end a little before the server that is done."""
+        """Raise an error if a process failed. Clients may end shortly before their server."""
         failed = [process for process in self.clients if process.poll()]
-        self._whole = time.monotonic() if not failed else self._whole
-        if time.monotonic() < self._whole + FAREWELL_SECONDS:
+        self._healthy_at = time.monotonic() if not failed else self._healthy_at
+        if time.monotonic() < self._healthy_at + GOODBYE_SECONDS:
             failed = []
         for process in (*self.servers, *failed):
             if process.poll():
                 raise LocalProcessError(self._report(process))
 
     def check_clients(self) -> None:
-        """Complain of client processes that have ended, some of whose clients failed while the others went on."""
+        """Raise an error if clients of a process failed."""
         for process in self.clients:
             if process.poll() == FAILED:
                 raise LocalProcessError(self._report(process))
 
     def _report(self, process: subprocess.Popen[bytes]) -> str:
-        """What a process said last, to people if it did."""
+        """Describe a failed process, with its error message or the end of its log."""
         name = self._names[process.pid]
         lines = (self.folder / f"{name}.log").read_text("utf-8", "replace").splitlines()
-        said = [line for line in lines if line.startswith("spyker: ")][-1:] or lines[-LOG_LINES:]
-        words = "\n".join(said)
-        return f"a process of the deployment ({name}) ended with exit code {process.returncode}; it said:\n{words}"
+        text = "\n".join([line for line in lines if line.startswith("spyker: ")][-1:] or lines[-LOG_LINES:])
+        return f"a process of the deployment ({name}) ended with exit code {process.returncode}:\n{text}"
 
     def record(self, server: int) -> Path:
-        """The folder of a server's record."""
+        """Return the folder of a server's record."""
         return self.folder / f"server-{server}" / "record"
 
     def write_models(self, out: Path) -> list[str]:
-        """Write the models that the servers ended with into a merged record; what is to be said of missing ones.
+        """Write the servers' final models into a merged record, and return warnings about missing ones.
 
-        A server without clients has none of its own, as in the emulated world.
+        As in an emulation, a server without clients has no model of its own.
         """
-        summary = RunRecord(out).summary  # there is none if a server did not end in good order
+        summary = RunRecord(out).summary  # absent if a server was killed
         t: float = next(read_back(out)).t if summary is None else summary["time"]
         states = {i: self.folder / f"server-{i}" / "state" for i in self.places.learners}
         return write_checkpoint_models(states, self.scenario, t, out)
 
     def merge(self, out: Path) -> None:
-        """One record of the whole run, of the servers that began before it was stopped."""
+        """Merge the records of all servers that have started into one."""
         merge(self.begun(), out)
 
     def begun(self) -> list[Path]:
-        """The records of the servers that have begun."""
+        """Return the records of the servers that have started."""
         records = [self.record(i) for i in range(len(self.addresses))]
         return [record for record in records if first_fact(record) is not None]

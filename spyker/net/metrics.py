@@ -1,7 +1,7 @@
-"""What Prometheus can ask a server: made from its facts, and from what its node tells about links and checkpoints.
+"""The Prometheus metrics of a server.
 
-Rates are Prometheus' business (``rate(spyker_updates_total[1m])``); here are counters. Every series carries the label
-``server``, so that those of a deployment can be told apart and summed up.
+Most are counters; Prometheus computes rates from them (``rate(spyker_updates_total[1m])``). Every series has the label
+``server``.
 """
 
 from __future__ import annotations
@@ -70,37 +70,37 @@ HISTOGRAMS = {
 }
 
 
-disable_created_metrics()  # type: ignore[no-untyped-call]  # or each counter has a second series, of its creation
+disable_created_metrics()  # type: ignore[no-untyped-call]  # no second series per counter with its creation time
 
 
 class Metrics:
-    """The metrics of one server, in a registry of their own."""
+    """The metrics of one server, in their own registry."""
 
     def __init__(self, server_id: int, algorithm: str, *, clock: Callable[[], float] = time.monotonic) -> None:
         self._server, self._clock = str(server_id), clock
         self._sync_began: float | None = None
         self._round_began = clock()
-        self._page: tuple[WSGIServer, Thread] | None = None
+        self._endpoint: tuple[WSGIServer, Thread] | None = None
         self._holds_token = False
         self.registry = registry = CollectorRegistry()
-        mine, kinds, me = ["server"], ["server", "kind"], self._server
-        Info("spyker_server", "which algorithm a server runs", mine, registry=registry).labels(me).info(
+        own, kinds, me = ["server"], ["server", "kind"], self._server
+        Info("spyker_server", "algorithm of the server", own, registry=registry).labels(me).info(
             {"algorithm": algorithm}
         )
-        self._gauges = {n: Gauge(f"spyker_{n}", doc, mine, registry=registry).labels(me) for n, doc in GAUGES.items()}
+        self._gauges = {n: Gauge(f"spyker_{n}", doc, own, registry=registry).labels(me) for n, doc in GAUGES.items()}
         self._gauges["score"].set(math.nan)
         self._counters = {
-            n: Counter(f"spyker_{n}", doc, mine, registry=registry).labels(me) for n, doc in COUNTERS.items()
+            n: Counter(f"spyker_{n}", doc, own, registry=registry).labels(me) for n, doc in COUNTERS.items()
         }
-        self._distributions = {
-            n: Histogram(f"spyker_{n}", doc, mine, buckets=bounds, registry=registry).labels(me)
+        self._histograms = {
+            n: Histogram(f"spyker_{n}", doc, own, buckets=bounds, registry=registry).labels(me)
             for n, (doc, bounds) in HISTOGRAMS.items()
         }
         self._traffic = {
             way: [Counter(f"spyker_{way}_{u}", f"{u} {way}", kinds, registry=registry) for u in ("messages", "bytes")]
             for way in ("sent", "received")
         }
-        self._carried: dict[tuple[str, str], list[Counter]] = {}
+        self._by_kind: dict[tuple[str, str], list[Counter]] = {}
         self._rejections = Counter(
             "spyker_rejections", "rejected messages and connections", ["server", "reason"], registry=registry
         )
@@ -110,11 +110,11 @@ class Metrics:
         self.learning(frozenset())
 
     def fact(self, fact: Fact, queue: int | None = None) -> None:
-        """The server stated a fact."""
+        """Update the metrics that follow from a fact."""
         match fact:
             case UpdateApplied():
                 self._counters["updates"].inc()
-                self._distributions["staleness"].observe(fact.staleness)
+                self._histograms["staleness"].observe(fact.staleness)
                 gauges = self._gauges
                 gauges["age"].set(fact.age)
                 gauges["version"].set(fact.version)
@@ -139,7 +139,7 @@ class Metrics:
             case RoundEnded() | CloudRoundEnded():
                 self._counters["rounds"].inc()
                 now = self._clock()
-                self._distributions["round_seconds"].observe(now - self._round_began)
+                self._histograms["round_seconds"].observe(now - self._round_began)
                 self._round_began = now
 
     def token(self, *, held: bool) -> None:
@@ -150,17 +150,17 @@ class Metrics:
         self._gauges["token_held"].set(held)
 
     def sent(self, kind: str, nbytes: int) -> None:
-        """A message went out."""
+        """Count a sent message."""
         self._count("sent", kind, nbytes)
 
     def received(self, kind: str, nbytes: int) -> None:
-        """A message came in."""
+        """Count a received message."""
         self._count("received", kind, nbytes)
 
     def _count(self, way: str, kind: str, nbytes: int) -> None:
-        if (way, kind) not in self._carried:  # looking up labels costs more than counting
-            self._carried[way, kind] = [unit.labels(self._server, kind) for unit in self._traffic[way]]
-        messages, size = self._carried[way, kind]
+        if (way, kind) not in self._by_kind:  # looking up labels takes longer than counting
+            self._by_kind[way, kind] = [unit.labels(self._server, kind) for unit in self._traffic[way]]
+        messages, size = self._by_kind[way, kind]
         messages.inc()
         size.inc(nbytes)
 
@@ -169,49 +169,49 @@ class Metrics:
         self._rejections.labels(self._server, reason).inc()
 
     def learning(self, warned: frozenset[str]) -> None:
-        """Warnings of these kinds hold now, and no others."""
+        """Set the kinds of learning warnings that are active."""
         for kind in (NO_UPDATES, NO_PROGRESS, COLLAPSED):
             self._warnings.labels(self._server, kind).set(kind in warned)
 
     def clients(self, n: int) -> None:
-        """So many clients are connected now."""
+        """Set the number of connected clients."""
         self._gauges["connected_clients"].set(n)
 
     def saved(self, version: int, seconds: float) -> None:
-        """A checkpoint with this version is on the disk; it took so long."""
+        """Set the version in the last checkpoint, which was written in so many seconds."""
         self._gauges["saved_version"].set(version)
-        self._distributions["checkpoint_seconds"].observe(seconds)
+        self._histograms["checkpoint_seconds"].observe(seconds)
 
     def lost(self, n: int) -> None:
-        """So many updates were lost in a crash."""
+        """Count updates that were lost in a crash."""
         self._counters["lost_updates"].inc(n)
 
     def dropped(self, n: int) -> None:
-        """So many facts are not, or no longer, in the record."""
+        """Count facts that are missing from the run record."""
         self._counters["dropped_facts"].inc(n)
 
     def _sync_ended(self) -> None:
-        """A synchronisation that this server started is over."""
+        """Observe the duration of a synchronisation that this server started, if one was in progress."""
         if self._sync_began is not None:
-            self._distributions["synchronisation_seconds"].observe(self._clock() - self._sync_began)
+            self._histograms["synchronisation_seconds"].observe(self._clock() - self._sync_began)
             self._sync_began = None
 
-    # --- When somebody asks ----------------------------------------------------------------------------------------
+    # --- The endpoint ----------------------------------------------------------------------------------------------
 
-    def serve(self, node: str, port: int) -> int:
-        """Answer ``GET /metrics`` in a thread of its own, and return the port: a free one if ``port`` is 0."""
+    def serve(self, host: str, port: int) -> int:
+        """Serve ``GET /metrics`` in a thread, and return the port: a free one if ``port`` is 0."""
         try:
-            server, _ = self._page = start_http_server(port, node, self.registry)
+            server, _ = self._endpoint = start_http_server(port, host, self.registry)
         except OSError as error:
             raise UsageError(
-                "deploy.metrics", f"cannot listen on {node}:{port} ({error.strerror})", "Choose an address that is free"
+                "deploy.metrics", f"cannot listen on {host}:{port} ({error.strerror})", "Choose a free address"
             ) from None
         return int(server.server_port)
 
     def close(self) -> None:
-        """Answer no more, and let go of the port."""
-        if self._page is not None:
-            server, thread = self._page
+        """Close the endpoint."""
+        if self._endpoint is not None:
+            server, thread = self._endpoint
             server.shutdown()
             server.server_close()
             thread.join()

@@ -1,4 +1,4 @@
-"""Which server is the nearest, by measured round-trip time."""
+"""Selection of the nearest server by measured round-trip time."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ from collections.abc import Sequence
 from grpc_health.v1 import health_pb2
 
 from spyker.net.health import CHECK
-from spyker.net.streams import CONNECTION_LOST, read_frame, why
+from spyker.net.streams import CONNECTION_LOST, end_status, read_frame
 from spyker.net.transports import Connections
 
-PROBES = 3  # the first pays for the connection
+PROBES = 3  # the first includes the time to connect
 PROBE_SECONDS = 3.0
 REQUEST = health_pb2.HealthCheckRequest().SerializeToString()
-FRESH_SECONDS = 1.0  # many clients of one process ask at once, and measuring once is enough
+FRESH_SECONDS = 1.0  # one measurement serves all clients of a process that ask at the same time
 
 
 class ServerRanking:
-    """Servers by round-trip time, measured with the health service: one that is not well is not near."""
+    """Servers ranked by round-trip time, measured with the health service; a server that is not serving is left out."""
 
     def __init__(self, addresses: Sequence[str], connections: Connections) -> None:
         self.addresses, self.connections = addresses, connections
@@ -29,7 +29,7 @@ class ServerRanking:
         self._turn = asyncio.Lock()
 
     async def best(self, *, fresh: bool = False) -> str:
-        """The nearest server that answers; if none does, the first of the list."""
+        """Return the nearest server that answers or, if none does, the first of the list."""
         if len(self.addresses) == 1:
             return self.addresses[0]
         async with self._turn:
@@ -41,12 +41,12 @@ class ServerRanking:
         return min(reachable, key=lambda address: reachable[address]) if reachable else self.addresses[0]
 
     async def measure(self, address: str) -> float | None:
-        """The shortest of a few round trips, in seconds; None if the server is not there."""
+        """Return the shortest of a few round trips in seconds, or ``None`` if the server is not serving."""
         try:
             async with asyncio.timeout(PROBE_SECONDS):
                 return await self._measure(address)
         except CONNECTION_LOST as error:
-            if not self.connections.failed(address, *why(error)):
+            if not self.connections.failed(address, *end_status(error)):
                 return None
         with contextlib.suppress(*CONNECTION_LOST):  # over another transport
             async with asyncio.timeout(PROBE_SECONDS):

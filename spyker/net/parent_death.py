@@ -1,4 +1,4 @@
-"""A process that ends when the one that started it does, however that came about."""
+"""Processes that are killed when their parent ends."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ PR_SET_PDEATHSIG = 1  # as in <linux/prctl.h>
 
 
 def die_with_parent() -> Callable[[], None]:
-    """What a new process must do before anything else, so that the kernel kills it when its parent is gone.
+    """Return a ``preexec_fn`` that makes the kernel kill the new process when its parent ends.
 
-    Only Linux can do this; elsewhere it does nothing. What counts is the thread that starts the process: it must live
-    as long as the parent.
+    It works on Linux only; elsewhere it does nothing. The kernel watches the thread that starts the process, so that
+    thread must live as long as the parent.
     """
     parent, prctl = os.getpid(), None
     with contextlib.suppress(OSError, AttributeError):
-        prctl = ctypes.CDLL(None, use_errno=True).prctl  # found now: between fork and exec little is allowed
+        prctl = ctypes.CDLL(None, use_errno=True).prctl  # looked up now, because little is safe between fork and exec
 
     def bind() -> None:
         if prctl is not None:
             prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
-            if os.getppid() != parent:  # it died before it could be bound
+            if os.getppid() != parent:  # the parent has already ended
                 os._exit(1)
 
     return bind

@@ -15,7 +15,7 @@ from spyker.net.certificates import server_name
 from spyker.net.channels import PEERS_CONNECT, channel, open_stream
 from spyker.net.driver import Driver
 from spyker.net.frames import PROTOCOL, send
-from spyker.net.streams import CONNECTION_LOST, read_body, why
+from spyker.net.streams import CONNECTION_LOST, end_status, read_body
 from spyker.net.wire import fill
 from spyker.node.control_messages import ControlMessage, read_handshake, to_json
 from spyker.node.events import PeerAcknowledged, PeerConnected, RejectedByPeer
@@ -45,13 +45,13 @@ class PeerLink:
         credentials: grpc.ChannelCredentials | None,
         keepalive: float,
         stall: float,
-        whose: Callable[[str], Awaitable[int | None]] | None = None,
+        server_at: Callable[[str], Awaitable[int | None]] | None = None,
     ) -> None:
-        """``whose`` returns the server whose certificate is presented at an address, for error messages."""
+        """``server_at`` returns the server whose certificate is presented at an address, for error messages."""
         self.driver, self.peer, self.address = driver, peer, address
         self.credentials, self.keepalive, self.stall = credentials, keepalive, stall
-        self.whose = whose
-        self._complaint = ""
+        self.server_at = server_at
+        self._last_error = ""
         self._sent = 0  # number of the last message that was sent over this connection, or that the peer had
 
     async def run(self) -> None:
@@ -62,22 +62,22 @@ class PeerLink:
                 try:
                     await self._speak(open_stream(connection, PEERS_CONNECT), backoff)
                 except CONNECTION_LOST as error:
-                    self._refused(error)
-                    await self._complain(error)
+                    self._report_rejection(error)
+                    await self._log_error(error)
                 await backoff.wait()
 
-    async def _complain(self, error: BaseException) -> None:
-        """Log why there is no connection: once, not at every attempt."""
-        _, said = why(error)
-        before, self._complaint = self._complaint, said
-        if said == before:
+    async def _log_error(self, error: BaseException) -> None:
+        """Log the error of a connection, unless it is the same as at the last attempt."""
+        _, details = end_status(error)
+        before, self._last_error = self._last_error, details
+        if details == before:
             return
         about: dict[str, Any] = {"peer": self.peer, "address": self.address}
         answered = error.answered if isinstance(error, WrongPeer) else None
-        if answered is None and self.whose is not None:
-            answered = await self.whose(self.address)  # TLS only says that it is not the expected one
+        if answered is None and self.server_at is not None:
+            answered = await self.server_at(self.address)  # TLS reports only that it is not the expected server
         if answered is None or answered == self.peer:
-            self.driver.log.warning("link-down", **about, error=said)
+            self.driver.log.warning("link-down", **about, error=details)
             return
         self.driver.log.error(
             "wrong-server",
@@ -86,7 +86,7 @@ class PeerLink:
             expected=self.peer,
             actual=answered,
             error=f"deploy.peers[{self.peer}] is {self.address}, where server {answered} answers instead of "
-            f"server {self.peer}. It was told nothing. Correct that address and restart this server",
+            f"server {self.peer}. Nothing was sent to it. Correct that address and restart this server",
         )
 
     async def _speak(self, stream: Any, backoff: Backoff) -> None:
@@ -113,7 +113,7 @@ class PeerLink:
             driver.deliver(PeerConnected(self.peer, handshake, welcome.received, called_at, now=driver.now()))
             self._sent = welcome.received
             control.clear()
-            self._complaint = ""
+            self._last_error = ""
             backoff.reset()
             self.driver.log.info("link-up", peer=self.peer, address=self.address)
             reader = asyncio.create_task(self._read_acks(stream))
@@ -144,10 +144,10 @@ class PeerLink:
                 reader.cancel()
             stream.cancel()
 
-    def _refused(self, error: BaseException) -> None:
+    def _report_rejection(self, error: BaseException) -> None:
         """Pass a rejection by the other server to the node."""
-        _, said = why(error)
-        reason, colon, detail = said.partition(": ")
+        _, details = end_status(error)
+        reason, colon, detail = details.partition(": ")
         if colon and not isinstance(error, Rejection):
             self.driver.deliver(RejectedByPeer(self.peer, reason, detail, now=self.driver.now()))
 

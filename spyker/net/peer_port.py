@@ -41,7 +41,7 @@ class PeerPort:
         try:
             hello, who = await self._hello(context)
             node, j = self.driver.node, who.server
-            if hello.to != node.id:  # the caller has a wrong address: it learns whose it is, and nothing else
+            if hello.to != node.id:  # the caller has a wrong address: it is told which server this is, and nothing else
                 wrong = pb.PeerWelcome(protocol=PROTOCOL, server=node.id)
                 await context.write(pb.Frame(peer_welcome=wrong).SerializeToString())
                 return
@@ -90,7 +90,7 @@ class PeerPort:
 
     async def _read(self, j: int, context: Any) -> None:
         driver, node = self.driver, self.driver.node
-        border = MessageValidator(self.kinds(j), self.sizes)
+        validator = MessageValidator(self.kinds(j), self.sizes)
 
         async def read() -> Any:
             """Return the next frame of a message. Control messages may come at any time, also between its chunks."""
@@ -113,7 +113,7 @@ class PeerPort:
             peer, size = frame.peer, len(data)
             if not 0 < peer.sequence < 1 << 53:
                 raise Rejection("malformed", f"the sequence {peer.sequence}")
-            incoming = border.arrive(peer.content, chunk)
+            incoming = validator.arrive(peer.content, chunk)
             if incoming.whole:
                 message = incoming.now()
             else:
@@ -130,29 +130,29 @@ class PeerPort:
             del message, incoming, chunk, data, frame
             await done.wait()  # one at a time: backpressure
 
-    def hang_up(self, servers: Iterable[int]) -> None:
+    def disconnect(self, servers: Iterable[int]) -> None:
         """End the streams of servers that were removed or replaced."""
         for j in servers:
             self._present.pop(j, None)
             context = self._contexts.pop(j, None)
             if context is not None:
-                ending = asyncio.ensure_future(self._hang_up(j, context))
+                ending = asyncio.ensure_future(self._abort(j, context))
                 self._endings.add(ending)
                 ending.add_done_callback(self._endings.discard)
 
-    async def _hang_up(self, j: int, context: Any) -> None:
+    async def _abort(self, j: int, context: Any) -> None:
         with contextlib.suppress(*STREAM_OVER):
-            said = f"server {j} is another one now, or none; greet again"
-            await context.abort(grpc.StatusCode.FAILED_PRECONDITION, f"epoch: {said}")
+            reason = f"epoch: server {j} was removed or replaced; reconnect"
+            await context.abort(grpc.StatusCode.FAILED_PRECONDITION, reason)
 
     async def _acknowledge(self, j: int, context: Any) -> None:
-        news, told = self.driver.acks[j], 0
+        news, acknowledged = self.driver.acks[j], 0
         with contextlib.suppress(*STREAM_OVER):
             while True:
                 news.clear()
                 sequence = self.driver.node.acknowledged.get(j, 0)
-                if sequence > told:
+                if sequence > acknowledged:
                     await context.write(pb.Frame(ack=pb.Ack(sequence=sequence)).SerializeToString())
-                    told = sequence
+                    acknowledged = sequence
                 else:
                     await news.wait()

@@ -1,4 +1,4 @@
-"""The ports of a server process: each listener at an address of its own, or several behind one port."""
+"""The ports of a server process: each listener has its own, or several share the clients' port."""
 
 from __future__ import annotations
 
@@ -18,36 +18,55 @@ from spyker.net.front import FrontProcess
 from spyker.net.server_config import DeploymentOptions, shares_port
 from spyker.net.websocket_port import WebSocketPort
 
-KEYS = {CLIENTS: "listen-clients", PEERS: "listen-peers", WEBSOCKET: "listen-websocket"}
-
 
 class Ports:
-    """Opens and closes them. Listeners that share the clients' address stand behind a front process."""
+    """Opens and closes the ports. Listeners that share the clients' port are Unix sockets behind a front process."""
 
-    def __init__(self, deploy: DeploymentOptions, most: int, *, front: bool) -> None:
-        """``most`` connections may be open at a shared port. ``front``: whether any other is at the clients' port."""
+    def __init__(self, deploy: DeploymentOptions, most: int, *, peers: bool, insecure: bool) -> None:
+        """Decide which listeners share a port.
+
+        Args:
+            deploy: the addresses.
+            most: maximum number of connections at a shared port.
+            peers: whether there are other servers.
+            insecure: whether other servers connect in plaintext.
+
+        """
         self._deploy, self._most = deploy, most
-        self._stops: list[Callable[[float], Awaitable[None]]] = []
-        self._starts: list[Callable[[], Awaitable[None]]] = []
-        self._behind: dict[str, Path] = {}
-        self.numbers: dict[str, int] = {}
+        shared_peers = peers and shares_port(deploy, PEERS)
+        self.one_grpc = shared_peers and insecure
+        """Whether one gRPC server serves clients and other servers: in plaintext, certificates need not differ."""
         self.front: FrontProcess | None = None
-        if front:
+        self.numbers: dict[str, int | None] = dict.fromkeys((CLIENTS, PEERS, WEBSOCKET))
+        self._paths: dict[str, Path] = {}
+        self._starts: list[Callable[[], Awaitable[None]]] = []
+        self._stops: list[Callable[[float], Awaitable[None]]] = []
+        if shares_port(deploy, WEBSOCKET) or (shared_peers and not insecure):
             self.front = FrontProcess(bind(deploy.listen_clients, "deploy.listen-clients"))
             self._folder = Path(tempfile.mkdtemp(prefix="spyker-"))
 
-    def add(self, service: str, server: grpc.aio.Server, credentials: grpc.ServerCredentials | None) -> None:
-        """Add a gRPC server."""
-        if (path := self._path(service)) is not None:
-            listen(server, f"unix:{path}", credentials, f"deploy.{KEYS[service]}")
+    def add_clients(self, server: grpc.aio.Server, credentials: grpc.ServerCredentials | None) -> None:
+        """Add the gRPC server for clients."""
+        self._add(CLIENTS, server, credentials, self._deploy.listen_clients)
+
+    def add_peers(self, server: grpc.aio.Server, credentials: grpc.ServerCredentials | None) -> None:
+        """Add the gRPC server for other servers, unless it is the one for clients."""
+        if self.one_grpc:
+            self.numbers[PEERS] = self.numbers[CLIENTS]
         else:
-            address = self._deploy.listen_clients if service == CLIENTS else self._deploy.listen_peers
-            self.numbers[service] = listen(server, address, credentials, f"deploy.{KEYS[service]}")
+            self._add(PEERS, server, credentials, self._deploy.listen_peers)
+
+    def _add(
+        self, service: str, server: grpc.aio.Server, credentials: grpc.ServerCredentials | None, address: str
+    ) -> None:
+        path = self._path(service)
+        where = address if path is None else f"unix:{path}"
+        self.numbers[service] = listen(server, where, credentials, f"deploy.listen-{service}")
         self._starts.append(server.start)
         self._stops.append(server.stop)
 
     async def add_websocket(self, port: WebSocketPort, tls: ssl.SSLContext | None) -> None:
-        """Add the port for WebSockets, which accepts them from now on."""
+        """Add the listener for WebSockets, and start it."""
         assert self._deploy.listen_websocket is not None
         if (path := self._path(WEBSOCKET)) is not None:
             await port.listen_at(path, tls)
@@ -56,22 +75,24 @@ class Ports:
         self._stops.append(port.stop)
 
     def _path(self, service: str) -> Path | None:
-        """The Unix socket of a listener behind the front."""
+        """Return the Unix socket of a listener behind the front."""
         if self.front is None or not shares_port(self._deploy, service):
             return None
-        self._behind[service] = self._folder / service
-        return self._behind[service]
+        self._paths[service] = self._folder / service
+        return self._paths[service]
 
     async def start(self) -> None:
         """Accept connections."""
         for start in self._starts:
             await start()
         if self.front is not None:
-            await self.front.start(self._behind, self._most)
-            self.numbers |= dict.fromkeys(self._behind, self.front.port)
+            await self.front.start(self._paths, self._most)
+            self.numbers |= dict.fromkeys(self._paths, self.front.port)
+            if self.one_grpc:
+                self.numbers[PEERS] = self.front.port
 
     async def stop(self, grace: float) -> None:
-        """Accept nothing more, and end what is open after some seconds."""
+        """Accept no more connections, and close the open ones after ``grace`` seconds."""
         await asyncio.gather(*(stop(grace) for stop in self._stops))
         if self.front is not None:
             await self.front.stop()

@@ -1,7 +1,7 @@
-"""The same thing said once: what strangers and full disks can repeat without end is counted after that.
+"""A rate-limited log for events that strangers or a full disk can repeat without end.
 
-Of one event and reason, each who is concerned is named once in a while, at most :data:`NAMES` of them; the rest is said
-in one line when the while is over.
+In a window of time, each (event, reason) is logged once per subject, for at most :data:`MAX_SUBJECTS` subjects. Further
+occurrences are counted, and the count is logged at the end of the window.
 """
 
 from __future__ import annotations
@@ -13,53 +13,50 @@ from typing import Any
 
 from spyker.net.json_log import JsonLog
 
-WHILE_SECONDS = 60.0
-NAMES = 20
+WINDOW_SECONDS = 60.0
+MAX_SUBJECTS = 20
 
 
 @dataclass(slots=True)
-class SuppressedCount:
-    """One (event, reason) in the present window."""
+class Window:
+    """The current window of one (event, reason)."""
 
     since: float
-    who: set[object] = field(default_factory=set)
-    level: str = ""
-    unsaid: int = 0
+    level: str
+    subjects: set[object] = field(default_factory=set)
+    suppressed: int = 0
 
 
 class RateLimitedLog:
-    """Logs each (event, reason) once per window, and counts the rest."""
+    """Logs each (event, reason) once per window and subject, and counts the rest."""
 
     def __init__(self, log: JsonLog, clock: Callable[[], float] = time.monotonic) -> None:
         self.log, self._clock = log, clock
-        self._said: dict[tuple[str, str], SuppressedCount] = {}
+        self._windows: dict[tuple[str, str], Window] = {}
 
-    def say(self, level: str, event: str, reason: str, who: object = None, **fields: Any) -> None:
-        """Log or count an event. There are few values of ``event`` and ``reason``; ``who`` may be anything."""
+    def say(self, level: str, event: str, reason: str, subject: object = None, **fields: Any) -> None:
+        """Log or count an event. ``event`` and ``reason`` have few values; ``subject`` may be anything."""
         now = self._clock()
-        said = self._said.get((event, reason))
-        if said is None or now >= said.since + WHILE_SECONDS:
-            self._sum_up(event, reason)
-            said = self._said[event, reason] = SuppressedCount(now, level=level)
-        if who in said.who or len(said.who) >= NAMES:
-            said.unsaid += 1
+        window = self._windows.get((event, reason))
+        if window is None or now >= window.since + WINDOW_SECONDS:
+            self.over(event, reason)
+            window = self._windows[event, reason] = Window(now, level)
+        if subject in window.subjects or len(window.subjects) >= MAX_SUBJECTS:
+            window.suppressed += 1
         else:
-            said.who.add(who)
+            window.subjects.add(subject)
             getattr(self.log, level)(event, reason=reason, **fields)
 
     def over(self, event: str, reason: str) -> None:
-        """The problem is over: log the suppressed count, and log the next occurrence."""
-        self._sum_up(event, reason)
+        """End a window: log the suppressed count, and log the next occurrence in full."""
+        window = self._windows.pop((event, reason), None)
+        if window is not None and window.suppressed:
+            seconds = round(self._clock() - window.since, 1)
+            getattr(self.log, window.level)(event, reason=reason, repeated=window.suppressed, seconds=seconds)
 
     def sum_up(self, *, all: bool = False) -> None:
-        """Log suppressed counts of windows that have ended, or of all. The caller has the clock."""
+        """Log the suppressed counts of windows that have ended, or of all. The caller calls this periodically."""
         now = self._clock()
-        for (event, reason), said in list(self._said.items()):
-            if all or now >= said.since + WHILE_SECONDS:
-                self._sum_up(event, reason)
-
-    def _sum_up(self, event: str, reason: str) -> None:
-        said = self._said.pop((event, reason), None)
-        if said is not None and said.unsaid:
-            seconds = round(self._clock() - said.since, 1)
-            getattr(self.log, said.level)(event, reason=reason, repeated=said.unsaid, seconds=seconds)
+        for (event, reason), window in list(self._windows.items()):
+            if all or now >= window.since + WINDOW_SECONDS:
+                self.over(event, reason)

@@ -1,4 +1,4 @@
-"""What a server process writes down and counts: a run record in the emulator's format, in seconds since it began."""
+"""The run record of a server process, in the format of emulations; times are seconds since the server first started."""
 
 from __future__ import annotations
 
@@ -39,18 +39,24 @@ from spyker.records import (
 from spyker.records.run_warnings import NO_UPDATES, RunWarning, ScoreHistory, score_warnings
 from spyker.records.summary import WAYS, Hit, Totals, server_totals, summarise, synchronised, target_name
 from spyker.tasks.registry import with_task_defaults
-from spyker.tasks.task import EvaluationResult, Metric, Task
+from spyker.tasks.served_model import ModelSpec
+from spyker.tasks.task import EvaluationResult, Metric
 
 SAME = ("algorithm", "task", "metric", "regions", "clients", "seed")
-"""What one record is of, whatever else is changed between two lives."""
-SILENT_SECONDS = 60.0  # without an update, after which there is a warning
-FIRST_SECONDS = 600.0  # likewise before the first, when nobody knows how long a training takes
-PATIENT = 3.0  # times the longest time between two updates so far, at least
-SETTLED = 10  # evaluations, and updates per client, before a lack of progress is one
+"""Properties of a run that must not change between incarnations."""
+SILENT_SECONDS = 60.0  # without an update until a warning
+FIRST_SECONDS = 600.0  # likewise before the first update, when the duration of a training is unknown
+GAP_FACTOR = 3.0  # warn only after this multiple of the longest time between two updates
+WARM_UP = 10  # evaluations, and updates per client, before a lack of progress is reported
 
 
-def make_room(folder: Path, scenario: Scenario, metric: Metric, server: int, *, resume: bool) -> None:
-    """See that a record can be written, or gone on with, where the configuration says."""
+def prepare_folder(folder: Path, scenario: Scenario, metric: Metric, server: int, *, resume: bool) -> None:
+    """Check that a record can be created or continued in a folder.
+
+    Raises:
+        UsageError: the folder holds another record or other files, or a record that is not to be resumed.
+
+    """
     facts = folder / FACTS
     try:
         start = first_fact(folder)
@@ -60,36 +66,34 @@ def make_room(folder: Path, scenario: Scenario, metric: Metric, server: int, *, 
     if begun and not resume:
         raise UsageError(
             "deploy.record",
-            f"{folder} is the record of an earlier life of this server",
-            "Add --resume to go on from what it saved, or name another folder",
+            f"{folder} is the record of an earlier run of this server",
+            "Add --resume to continue from its last checkpoint, or give another folder",
         )
     if begun:
         assert start is not None
-        ours = run_started(scenario, metric.name, metric.higher_is_better, server)
+        expected = run_started(scenario, metric.name, metric.higher_is_better, server)
         for key in SAME:
-            there, here = getattr(start, key), getattr(ours, key)
-            if there != here:
+            recorded, given = getattr(start, key), getattr(expected, key)
+            if recorded != given:
                 raise UsageError(
                     "deploy.record",
-                    f"{folder} is the record of another scenario, whose {key} is {told(there)} and not {told(here)}",
-                    "Use the scenario that it was begun with, or name another folder",
+                    f"{folder} is the record of another scenario: its {key} is {show(recorded)}, not {show(given)}",
+                    "Use the scenario of the record, or give another folder",
                 )
     if not begun and not foreign and not (folder / SUMMARY).exists() and not has_line(facts):
-        for name in (SCENARIO, FACTS):  # of a start that failed; the scenario may have been mended since
+        for name in (SCENARIO, FACTS):  # of a failed start; the scenario may have been corrected since
             (folder / name).unlink(missing_ok=True)
     if not begun and folder.exists() and any(folder.iterdir()):
-        raise UsageError(
-            "deploy.record", f"{folder} holds something else", "Name a folder that is empty or does not exist"
-        )
+        raise UsageError("deploy.record", f"{folder} is not empty", "Give a folder that is empty or does not exist")
 
 
-def told(value: object) -> str:
-    """A value of a record in an error."""
+def show(value: object) -> str:
+    """Return a value of a record for an error message."""
     return f"{value:,}" if isinstance(value, int) else str(value) if len(str(value)) < 60 else "another list"
 
 
 def has_line(facts: Path) -> bool:
-    """Whether more stands there than what a kill left of a first line."""
+    """Return whether a file has a complete first line."""
     if not facts.exists():
         return False
     with facts.open("rb") as file:
@@ -97,7 +101,7 @@ def has_line(facts: Path) -> bool:
 
 
 def newest(folder: Path) -> float:
-    """The time of the newest fact in a server's record. Only evaluations are written later than they happened."""
+    """Return the time of the newest fact in a server's record. Only evaluations are written with a delay."""
     t = 0.0
     for stated in read_back(folder):
         t = max(t, stated.t)
@@ -112,7 +116,7 @@ class Recorder:
     def __init__(
         self,
         scenario: Scenario,
-        task: Task,
+        model: ModelSpec,
         server: int,
         folder: Path,
         *,
@@ -122,23 +126,33 @@ class Recorder:
         dropped: Callable[[int], None] = lambda facts: None,
         region: str | None = None,
     ) -> None:
-        """The record may take up to ``limit`` bytes; ``dropped`` is told of facts that are not, or no longer, in it.
+        """Open the record of a server.
 
-        ``region`` is that of a server that the scenario does not have.
+        Args:
+            scenario: the resolved scenario.
+            model: specification of the model.
+            server: number of the server.
+            folder: folder of the record.
+            resume: whether to continue an existing record.
+            log: the log of the process.
+            limit: maximum size of the record in bytes.
+            dropped: called with the number of facts that were deleted or could not be written.
+            region: region of a server that is not in the scenario.
+
         """
-        scenario = with_task_defaults(scenario, task)
-        self.scenario, self.task, self.server, self.folder = scenario, task, server, folder
+        scenario = with_task_defaults(scenario, model)
+        self.scenario, self.model, self.server, self.folder = scenario, model, server, folder
         self._log, self._region = log, region
-        self._complained = False
-        make_room(folder, scenario, task.metric, server, resume=resume)
+        self._logged_not_finite = False
+        prepare_folder(folder, scenario, model.metric, server, resume=resume)
         self._record = RecordWriter(folder, dump(scenario), at_once=True, append=resume, server=server, limit=limit)
-        self._dropped, self._repeats = dropped, RateLimitedLog(log)
-        self._unwritten: FactsDropped | None = None  # facts that the disk would not take
-        self._introduced = False  # whether the record's first fact is written
+        self._dropped, self._limited_log = dropped, RateLimitedLog(log)
+        self._unwritten: FactsDropped | None = None  # facts that could not be written
+        self._has_first = False  # whether the record's first fact is written
         self._closed = False
-        self.start: RunStarted | None = None  # not before it begins
-        self._before = 0.0  # seconds up to the beginning of this life, which began at this time:
-        self._life = 0.0
+        self.start: RunStarted | None = None  # unset until the run starts
+        self._elapsed = 0.0  # seconds of earlier incarnations
+        self._began = 0.0  # start of this incarnation on the monotonic clock
         self.updates = 0
         self.updates_per_client: Counter[int] = Counter()
         self.synchronisations = 0
@@ -146,36 +160,37 @@ class Recorder:
         self.messages: Counter[str] = Counter()
         self.longest_queue = 0
         self.last_score: float | None = None
-        self.measured: list[MetricEvaluated] = []  # what else the last evaluation measured
-        self.reports: dict[int, dict[str, float]] = {}  # what clients reported last
-        self.scores = ScoreHistory(higher_is_better=task.metric.higher_is_better)
-        self.warned: frozenset[str] = frozenset()  # the kinds of warnings that hold now
-        self._given = False  # whether it began from a model that was trained before
-        self._updated, self._longest_gap = 0.0, 0.0  # when the last update came, and the longest time between two
-        self.reached: dict[str, Hit] = {}  # by target, when it was reached first
+        self.measured: list[MetricEvaluated] = []  # further metrics of the last evaluation
+        self.reports: dict[int, dict[str, float]] = {}  # the clients' last reports
+        self.scores = ScoreHistory(higher_is_better=model.metric.higher_is_better)
+        self.warned: frozenset[str] = frozenset()  # kinds of active warnings
+        self._given = False  # whether the run started from a trained model
+        self._updated, self._longest_gap = 0.0, 0.0  # time of the last update; longest time between two updates
+        self.reached: dict[str, Hit] = {}  # first time that each target was reached
 
     @property
     def now(self) -> float:
-        """Seconds since this server began, over all its lives. Within a life it is a monotonic clock that counts."""
-        return 0.0 if self.start is None else self._before + time.monotonic() - self._life
+        """Seconds since the server first started, over all incarnations; monotonic within an incarnation."""
+        return 0.0 if self.start is None else self._elapsed + time.monotonic() - self._began
 
     def begin(self, unix_time: float) -> None:
-        """A life begins. Time zero is now, or when the record's first life began: from there time goes on."""
+        """Start the clock. Time zero is ``unix_time``, or the start of the first incarnation in the record."""
         self.start = first_fact(self.folder)
-        self._introduced = self.start is not None
+        self._has_first = self.start is not None
         if self.start is None:
-            metric = self.task.metric
+            metric = self.model.metric
             self.start = run_started(self.scenario, metric.name, metric.higher_is_better, self.server, unix_time)
             if all(place.id != self.server for place in self.start.servers):
                 self.start.servers.append(ServerPlace(self.server, self._region or "", 0))
-            self._introduce()
+            self._write_first()
         assert self.start.began is not None
-        self._before = max(time.time() - self.start.began, newest(self.folder))  # the wall clock may have been set back
-        self._life = time.monotonic()
-        self._updated = self.now  # nothing could come before
+        # The wall clock may have been set back.
+        self._elapsed = max(time.time() - self.start.began, newest(self.folder))
+        self._began = time.monotonic()
+        self._updated = self.now  # no update can have arrived earlier
 
     def fact(self, fact: Fact, queue: int) -> None:
-        """Count a fact and write it down."""
+        """Count and write a fact."""
         if isinstance(fact, UpdateApplied):
             self.updates += 1
             self.updates_per_client[fact.client] += 1
@@ -190,24 +205,24 @@ class Recorder:
             self._write(self.now, fact)
 
     def waiting(self, queue: int) -> None:
-        """So many messages wait, or are in service."""
+        """Note the number of messages that are queued or in service."""
         if queue > self.longest_queue:
             self.longest_queue = queue
 
     def carried(self, way: str, kind: str, size: int) -> None:
-        """A message went out, or came in."""
+        """Count a sent or received message."""
         self.bytes[way] += size
         self.messages[kind] += 1
 
     def evaluated(self, t: float, updates: int, found: float | EvaluationResult) -> Evaluated:
-        """The model was judged."""
+        """Write the result of an evaluation at time ``t``, and log warnings."""
         assert self.start is not None
         score = found.score if isinstance(found, EvaluationResult) else found
         finite = math.isfinite(score)
-        if not finite and not self._complained:  # it will be no better the next time
-            self._complained = True
+        if not finite and not self._logged_not_finite:  # once: later scores will not be finite either
+            self._logged_not_finite = True
             self._log.error("not-finite-score", score=repr(score), updates=updates)
-        self.last_score = float(score) if finite else None  # a checkpoint is JSON
+        self.last_score = float(score) if finite else None  # checkpoints are JSON, which has no NaN
         for target in self.start.targets:
             if self.start.good(score, target):
                 self.reached.setdefault(target_name(target), (t, updates))
@@ -215,7 +230,7 @@ class Recorder:
         fact = evaluated(updates, sum(self.bytes.values()), [score], None, higher_is_better=higher)
         self._write(t, fact)
         others = found.also if isinstance(found, EvaluationResult) else {}
-        up = {metric.name: metric.higher_is_better for metric in self.task.also}
+        up = {metric.name: metric.higher_is_better for metric in self.model.also}
         self.measured = [measured(name, [other], None, higher_is_better=up[name]) for name, other in others.items()]
         for other in self.measured:
             self._write(t, other)
@@ -225,15 +240,15 @@ class Recorder:
         return fact
 
     def _warn(self, t: float, updates: int) -> None:
-        """Log what keeps this server from learning, when it begins and when it is over."""
+        """Log learning warnings when they start and when they end."""
         assert self.start is not None
         clients = next((place.clients for place in self.start.servers if place.id == self.server), None) or 1
-        patience = max(SILENT_SECONDS, PATIENT * self._longest_gap) if self.updates else FIRST_SECONDS
+        patience = max(SILENT_SECONDS, GAP_FACTOR * self._longest_gap) if self.updates else FIRST_SECONDS
         found, silent = [], t - self._updated
         if silent > patience:
-            remedy = "See whether clients are connected (spyker_connected_clients), and what their logs say"
+            remedy = "Check whether clients are connected (spyker_connected_clients), and read their logs"
             found.append(RunWarning(NO_UPDATES, f"no client update arrived for {silent:,.0f} s", remedy))
-        early = self.scores.count < SETTLED or updates < SETTLED * clients
+        early = self.scores.count < WARM_UP or updates < WARM_UP * clients
         met = early or self._given or any(self.start.good(self.scores.last, target) for target in self.start.targets)
         found += score_warnings(self.scores, self.start.metric, updates, clients, met=met)
         for warning in found:
@@ -245,51 +260,51 @@ class Recorder:
         self.warned = kinds
 
     def resume(self, version: int) -> int:
-        """A new life begins at ``version``; return the number of updates that the last one had applied after it."""
-        (self.folder / SUMMARY).unlink(missing_ok=True)  # of an earlier life
-        told = (stated.fact for stated in read_back(self.folder))
-        # Versions rise by one; a restart sets them back.
-        last = next((fact.version for fact in told if isinstance(fact, UpdateApplied | ServerResumed)), 0)
+        """Record a restart at ``version``, and return the number of later updates, which were lost."""
+        (self.folder / SUMMARY).unlink(missing_ok=True)  # of an earlier incarnation
+        facts = (stated.fact for stated in read_back(self.folder))
+        # Each update raises the version by one; a restart sets it back.
+        last = next((fact.version for fact in facts if isinstance(fact, UpdateApplied | ServerResumed)), 0)
         lost = max(0, last - version)
         self._write(self.now, ServerResumed(self.server, version, lost))
         return lost
 
-    def _introduce(self) -> None:
-        """Begin the record with the fact that says what it is; nothing else may come before it."""
-        if not self._introduced and self.start is not None:
-            self._introduced = self._put(0.0, self.start)
+    def _write_first(self) -> None:
+        """Write the record's first fact, which describes the run, unless it is written."""
+        if not self._has_first and self.start is not None:
+            self._has_first = self._put(0.0, self.start)
 
     def _write(self, t: float, fact: Fact, queue: int | None = None) -> None:
-        """Write a fact down. Where the disk does not take it, that is counted, and the server goes on."""
+        """Write a fact. If the disk is full, count the fact as dropped and continue."""
         if self._closed:
             return
-        self._introduce()
+        self._write_first()
         missing = self._unwritten
-        if missing is not None and self._introduced and self._put(t, missing):
+        if missing is not None and self._has_first and self._put(t, missing):
             self._unwritten = None
-            self._repeats.say("info", "record-again", "", missing=missing.facts)
-        held_up = self._unwritten is not None or (self.start is not None and not self._introduced)
-        if held_up or not self._put(t, fact, queue):
+            self._limited_log.say("info", "record-again", "", missing=missing.facts)
+        blocked = self._unwritten is not None or (self.start is not None and not self._has_first)
+        if blocked or not self._put(t, fact, queue):
             one = FactsDropped(self.server, 1, 0, fact.version if isinstance(fact, ServerResumed) else None)
             self._unwritten = one if self._unwritten is None else self._unwritten.and_more(one)
             self._dropped(1)
 
     def _put(self, t: float, fact: Fact, queue: int | None = None) -> bool:
-        """Write a fact down, if the disk takes it."""
+        """Write a fact, and return whether that succeeded."""
         try:
-            gone = self._record.write(t, fact, queue)
+            deleted = self._record.write(t, fact, queue)
         except OSError as error:
-            self._complain(error)
+            self._log_failure(error)
             return False
-        if gone is not None:
-            self._dropped(gone.facts)
+        if deleted is not None:
+            self._dropped(deleted.facts)
         return True
 
-    def _complain(self, error: OSError) -> None:
-        self._repeats.say("error", "record-failed", error.strerror or repr(error), folder=str(self.folder))
+    def _log_failure(self, error: OSError) -> None:
+        self._limited_log.say("error", "record-failed", error.strerror or repr(error), folder=str(self.folder))
 
     def numbers(self) -> dict[str, Any]:
-        """For a checkpoint."""
+        """Return the state for a checkpoint."""
         return {
             "began": self.start and self.start.began,
             "updates": self.updates,
@@ -307,8 +322,8 @@ class Recorder:
         }
 
     def restore(self, numbers: dict[str, Any]) -> None:
-        """Go on from a checkpoint."""
-        self.begin(numbers["began"])  # the record may be a new one
+        """Restore the state from a checkpoint."""
+        self.begin(numbers["began"])  # the record may be new
         self.updates = numbers["updates"]
         self.updates_per_client = Counter(dict(numbers["updates_per_client"]))
         self.synchronisations = numbers["synchronisations"]
@@ -317,24 +332,23 @@ class Recorder:
         self.longest_queue = numbers["longest_queue"]
         self.last_score = numbers["last_score"]
         self.reached = {target: (t, updates) for target, (t, updates) in numbers["reached"].items()}
-        self.reports = dict(numbers.get("reports", ()))  # which a checkpoint of an older version has not
-        if "scores" in numbers:  # likewise
-            self.scores.restore(numbers["scores"])
-            self._given, self._longest_gap = numbers["given"], numbers["longest_gap"]
+        self.reports = dict(numbers["reports"])
+        self.scores.restore(numbers["scores"])
+        self._given, self._longest_gap = numbers["given"], numbers["longest_gap"]
 
     def close(self, summary: dict[str, Any] | None) -> None:
-        """Finish the record."""
+        """Write the summary and close the record."""
         if self._unwritten is not None:
             self._put(self.now, self._unwritten)
         self._closed = True
         try:
             self._record.close(summary)
         except OSError as error:
-            self._complain(error)
-        self._repeats.sum_up(all=True)
+            self._log_failure(error)
+        self._limited_log.sum_up(all=True)
 
     def summary(self, server: Server, clients: int, *, finished: bool) -> dict[str, Any]:
-        """The totals of this server."""
+        """Return the summary of this server's run."""
         assert self.start is not None
         score, higher = self.last_score, self.start.higher_is_better
         totals = Totals(

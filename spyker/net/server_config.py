@@ -17,9 +17,8 @@ from spyker.config.sections import convert, read, refuse_unknown, to_toml, write
 from spyker.errors import UsageError
 from spyker.net.channels import is_loopback, refuse_remote
 from spyker.parameters import Rule, parameter
-from spyker.tasks.layout import layout_digest, layout_of
 from spyker.tasks.registry import resolve
-from spyker.tasks.task import Task
+from spyker.tasks.served_model import ModelSpec
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +40,11 @@ class DeploymentOptions:
     )
     peers: tuple[str, ...] = parameter(
         (), "host:port of every server, in the order of their numbers; the same list on all servers"
+    )
+    model: str | None = parameter(
+        None,
+        "file with the initial model, as spyker federation create writes it; the server then needs neither the task "
+        "nor PyTorch; unset: the server makes the task",
     )
     ca: str = parameter("ca.pem", "file with the certificate of the deployment's certificate authority")
     certificate: str = parameter("cert.pem", "file with this server's certificate")
@@ -233,11 +237,11 @@ def write_config(path: Path, scenario_file: str, deploy: DeploymentOptions) -> N
     path.write_text(f"scenario = {to_toml(scenario_file)}\n\n[deploy]\n{write(deploy, comments=True)}", "utf-8")
 
 
-def layout_numbers(task: Task) -> dict[str, Any]:
-    """Return the names and shapes in a task's weight vector and their digest, as stored in a checkpoint."""
-    layout = layout_of(task)
+def layout_numbers(model: ModelSpec) -> dict[str, Any]:
+    """Return the names and shapes in a weight vector and their digest, as stored in a checkpoint."""
+    layout = model.layout
     parts = {"names": list(layout.names), "shapes": [list(shape) for shape in layout.shapes]}
-    return parts | {"digest": layout_digest(task).hex()}
+    return parts | {"digest": model.digest.hex()}
 
 
 def learning_digest(scenario: Scenario) -> bytes:

@@ -19,7 +19,7 @@ import grpc
 import grpc.aio
 import numpy as np
 
-from spyker.config.scenario import dump
+from spyker.config.scenario import CLIENTS, dump
 from spyker.engines.engine import keep_memory, share_memory, single_threaded
 from spyker.errors import DeploymentError, FencedError, UsageError
 from spyker.net import spyker_pb2 as pb
@@ -31,16 +31,15 @@ from spyker.net.client_port import ClientLimits, ClientPort
 from spyker.net.credentials import Credentials
 from spyker.net.driver import Driver
 from spyker.net.event_log import EventLog
-from spyker.net.first_bytes import CLIENTS, PEERS, WEBSOCKET
 from spyker.net.health import CHECK, Health
-from spyker.net.identity import begin_anew, begin_life
+from spyker.net.identity import reset_identity, start_incarnation
 from spyker.net.json_log import JsonLog
 from spyker.net.metrics import Metrics
 from spyker.net.peer_certificate import server_at
 from spyker.net.peer_link import PeerLink
 from spyker.net.peer_port import PeerPort
 from spyker.net.ports import Ports
-from spyker.net.rate_limited_log import WHILE_SECONDS
+from spyker.net.rate_limited_log import WINDOW_SECONDS
 from spyker.net.recorder import Recorder
 from spyker.net.server_config import (
     ServerConfig,
@@ -50,7 +49,6 @@ from spyker.net.server_config import (
     layout_numbers,
     learning_digest,
     min_clients,
-    shares_port,
 )
 from spyker.net.state_folder import RestartAsNewMember, open_state
 from spyker.net.websocket_port import WebSocketPort, server_tls
@@ -68,15 +66,17 @@ from spyker.protocol.messages import PeerMessage
 from spyker.protocol.server import Server, Setup
 from spyker.tasks.checked_task import CheckedTask
 from spyker.tasks.initial_model import InitialModelFile
-from spyker.tasks.layout import layout_digest, layout_of
+from spyker.tasks.layout import layout_digest
 from spyker.tasks.registry import rate_of, task_spec
-from spyker.vectors import Vector
+from spyker.tasks.served_model import ServedModel, read_served_model
+from spyker.tasks.task import Task
+from spyker.vectors import Vector, mix
 from spyker.version import __version__
 
-RECORDS_UMASK = 0o027  # a record is for its owner and the owner's group; the state is private in itself
+RECORDS_UMASK = 0o027  # records are readable for the owner's group; the state folder is private
 GRACE_SECONDS = 2.0
-FAREWELL_SECONDS = 5.0
-SETTLE_SECONDS = 120.0  # to serve what has arrived and to write a last checkpoint
+GOODBYE_SECONDS = 5.0
+SETTLE_SECONDS = 120.0  # to handle what has arrived and to write the last checkpoint
 
 
 def serve(
@@ -87,9 +87,15 @@ def serve(
     join: bool = False,
     initial_model: InitialModelFile | None = None,
 ) -> None:
-    """Be a server until somebody ends it, or its time is up; ``join``: one that is new among others.
+    """Run a server until a signal arrives or its duration is over.
 
-    What is resumed goes on with the model that it has.
+    Args:
+        config: configuration of the server.
+        resume: whether to resume from the last checkpoint, with its model.
+        insecure: whether to use plaintext.
+        join: whether the server is a new member of a running deployment.
+        initial_model: initial model, unless the server resumes.
+
     """
     if insecure:
         check_insecure(config)
@@ -105,12 +111,33 @@ def serve(
             )
             asyncio.run(process.run())
             return
-        except RestartAsNewMember as why:
-            log.warning("reset", reason=str(why))
+        except RestartAsNewMember as reason:
+            log.warning("reset", reason=str(reason))
             if process is not None:
                 process.checkpoints.close()
-            begin_anew(config.path(config.deploy.state))
+            reset_identity(config.path(config.deploy.state))
             resume = join = True
+
+
+def load_model(config: ServerConfig) -> tuple[Task | None, ServedModel]:
+    """Return the initial model of a server and, if the server evaluates or has no model file, its task.
+
+    Raises:
+        UsageError: the model file cannot be used, or it is not of the task.
+
+    """
+    deploy, scenario = config.deploy, config.scenario
+    if deploy.model is None:
+        task = task_spec(scenario).make()
+        return task, ServedModel.of(task)
+    served = read_served_model(config.path(deploy.model))
+    if scenario.evaluation.by in (None, CLIENTS):
+        return None, served
+    task = task_spec(scenario).make()
+    if layout_digest(task) != served.spec.digest:
+        problem = f"{deploy.model} is not a model of the task {scenario.task.name}"
+        raise UsageError("deploy.model", problem, "Give the model that was written for this task")
+    return task, served
 
 
 class ServerProcess:
@@ -133,30 +160,34 @@ class ServerProcess:
         self.learns = added or deploy.server in self.places.learners
         self.peers = [j for j in range(max(len(self.places.servers), len(deploy.peers))) if j != deploy.server]
         self.log = log or JsonLog(server=deploy.server)
-        self.log.speak_for_all()
+        self.log.capture_all()
         state = open_state(config, resume=resume, alone=not self.peers)
         self.checkpoints, self.checkpoint = state.checkpoints, state.checkpoint
-        self._new = self.checkpoint is None and (join or added or state.anew)
+        self._new = self.checkpoint is None and (join or added or state.reset)
         self._nothing_saved = resume and self.checkpoint is None and not self._new
         keep_memory()
         share_memory()
-        self.task = task_spec(scenario).make()
-        self.initial_model = None if initial_model is None else initial_model.fit(layout_of(self.task))
+        self.task, served = load_model(config)
+        self.spec = served.spec
+        self.initial_model = None if initial_model is None else initial_model.fit(self.spec.layout)
+        self._weights = served.weights if self.initial_model is None else self.initial_model.weights
         single_threaded()
-        gc.freeze()  # what is here stays, and need not be looked through time and again
+        gc.freeze()  # exclude long-lived objects from garbage collections
         self.metrics = Metrics(deploy.server, scenario.algorithm)
-        for note in self.task.notes:
+        for note in self.task.notes if self.task is not None else ():
             self.log.info("task", note=note)
         self.recorder = self._begin_record(resume=resume or self._new)
         try:
-            self.identity = begin_life(self.checkpoints.folder)
+            self.identity = start_incarnation(self.checkpoints.folder)
         except OSError as error:
             raise UsageError(
                 "deploy.state",
-                f"{self.checkpoints.folder} cannot be written to ({error.strerror})",
-                "Make room there, or name another",
+                f"{self.checkpoints.folder} cannot be written ({error.strerror})",
+                "Free space there, or give another folder",
             ) from None
-        self._judge = ThreadPoolExecutor(1, "evaluation")
+        central = self.task is not None and self.task.evaluated_by != CLIENTS
+        self.evaluation = CheckedTask(self.task) if central and self.task is not None else None
+        self._evaluation_thread = ThreadPoolExecutor(1, "evaluation")
         self._tasks: list[asyncio.Task[None]] = []
         self._stop: asyncio.Event
 
@@ -165,7 +196,7 @@ class ServerProcess:
         try:
             return Recorder(
                 self.config.scenario,
-                self.task,
+                self.spec,
                 deploy.server,
                 folder,
                 resume=resume,
@@ -178,7 +209,7 @@ class ServerProcess:
             raise UsageError(
                 "deploy.record",
                 f"{folder} cannot be used ({error.strerror})",
-                "Name a folder that this user may write to",
+                "Give a folder that this user may write to",
             ) from None
 
     async def run(self) -> None:
@@ -197,15 +228,15 @@ class ServerProcess:
                 driver.resume(self.checkpoint)
             except (ValueError, LookupError, TypeError) as error:
                 raise DeploymentError(
-                    f"server {deploy.server} cannot go on from checkpoint {self.checkpoint.number}: {error!r}. Use the "
-                    "version and the scenario that it was written with, or begin anew in another folder"
+                    f"server {deploy.server} cannot resume from checkpoint {self.checkpoint.number}: {error!r}. Use "
+                    "the version and the scenario that it was written with, or start in another folder"
                 ) from error
-            self.checkpoint = None  # and let go of its vectors
+            self.checkpoint = None  # release its vectors
         else:
             if self._nothing_saved:
                 self.log.warning("nothing-to-resume", state=str(config.path(deploy.state)))
             if self.initial_model is not None:
-                self._watch_over(self._tell_beginning)
+                self._run_in_background(self._record_initial_model)
             driver.begin()
         if deploy.metrics is not None:
             address, _, port = deploy.metrics.rpartition(":")
@@ -215,8 +246,14 @@ class ServerProcess:
         driver.members_changed = self._members_changed
         self._link(driver.node.view)
         control = await serve_commands(config.path(deploy.state), driver)
-        for duty in (self._note_loss, self._evaluate_regularly, self._end_in_time, self._sum_up, self.port.watch):
-            self._watch_over(duty)
+        for duty in (
+            self._record_loss,
+            self._evaluate_regularly,
+            self._stop_after_duration,
+            self._sum_up,
+            self.port.watch,
+        ):
+            self._run_in_background(duty)
         finished = False
         try:
             stopped = asyncio.create_task(self._stop.wait())
@@ -224,8 +261,8 @@ class ServerProcess:
             finished = self.finished and not driver.failed.done() and not driver.stopped.done()
             if driver.stopped.done() and not driver.failed.done():
                 order = driver.stopped.result()
-                self.log.error("must-stop", reason=order.why, reset=order.anew)
-                raise RestartAsNewMember(order.why) if order.anew else FencedError(order.why)
+                self.log.error("must-stop", reason=order.reason, reset=order.restart)
+                raise RestartAsNewMember(order.reason) if order.restart else FencedError(order.reason)
             if not driver.failed.done():
                 await self._drain(finished=finished)
             if driver.failed.done():
@@ -240,7 +277,7 @@ class ServerProcess:
             self.recorder.close(self._summary(finished=finished))
             self.metrics.close()
             driver.close()
-            self._judge.shutdown()
+            self._evaluation_thread.shutdown()
             driver.limited_log.sum_up(all=True)
             self.log.info("stopped", finished=finished, saved_version=node.saved_version)
 
@@ -250,39 +287,41 @@ class ServerProcess:
         """Make the node and its driver."""
         config, scenario, deploy = self.config, self.config.scenario, self.config.deploy
         clock = NodeClock(time.monotonic())
-        initial: list[Vector] = [self.task.initial() if self.initial_model is None else self.initial_model.weights]
+        initial: list[Vector] = [self._weights]
+        del self._weights  # the list has the only reference: the model may be large
+        rate = rate_of(scenario.training, self.spec)
         parameters, memory = initial[0].size, int(deploy.receive_memory_mb * 1e6)
         self.sizes = Sizes(parameters, len(self.places.learners))
-        models = BufferPool(parameters, memory)  # for what mixes result in
+        models = BufferPool(parameters, memory)  # for the results of mixes
 
         def build(roster: Mapping[int, int]) -> Server:
             setup = Setup(
                 len(self.places.learners),
                 scenario.client_count,
-                initial.pop(),  # the only reference: it may be large
-                rate_of(scenario.training, self.task),
+                initial.pop(),
+                rate,
                 scenario.parameters,
                 scenario.seed,
-                self.task.mix,
+                mix,
                 lambda vector: models.vector() if vector.size == parameters else np.empty_like(vector),
                 clock.handling,
                 scenario.robust.on(deployed=True),
-                self.task.buffers,
+                self.spec.buffers,
             )
             return scenario.chosen.build(deploy.server, setup, roster)
 
         options = NodeOptions(
             clients=None if self.learns else 0,
-            layout=layout_digest(self.task),
+            layout=self.spec.digest,
             learning=learning_digest(scenario),
             deployment=deployment_digest(scenario),
             lineage=self.identity.lineage,
-            wait_for=min_clients(config),
+            min_clients=min_clients(config),
             join_timeout=deploy.join_timeout,
             client_timeout=deploy.client_timeout,
             checkpoint_updates=deploy.checkpoint_updates,
             checkpoint_seconds=deploy.checkpoint_seconds,
-            beat=deploy.heartbeat,
+            heartbeat_interval=deploy.heartbeat,
             most_data=min(deploy.max_client_data or MOST_DATA, MOST_DATA),
         )
         task_tokens = TaskTokens(bytes.fromhex(self.identity.secret), self.identity.incarnation)
@@ -294,15 +333,15 @@ class ServerProcess:
             former=self.identity.former,
             new=self._new,
             suspect_after=deploy.suspect_after,
-            renew_after=deploy.renew_token_after,
-            forget_after=deploy.remove_after,
+            renew_token_after=deploy.renew_token_after,
+            remove_after=deploy.remove_after,
         )
-        event_log = self._begin_event_log(membership, options, clock(), initial[0])
+        event_log = self._begin_event_log(membership, options, clock(), initial[0], rate)
         return Driver(
             Node(deploy.server, build, task_tokens, options, membership=membership.make(clock), clock=clock),
             parameters=parameters,
             buffers=BufferPool(parameters, memory),
-            layout=layout_numbers(self.task),
+            layout=layout_numbers(self.spec),
             identity=self.identity.numbers,
             checkpoints=self.checkpoints,
             recorder=self.recorder,
@@ -312,7 +351,7 @@ class ServerProcess:
         )
 
     def _begin_event_log(
-        self, membership: MembershipOptions, options: NodeOptions, started_at: float, weights: Vector
+        self, membership: MembershipOptions, options: NodeOptions, started_at: float, weights: Vector, rate: float
     ) -> EventLog | None:
         """Begin the event log with the configuration and the state from which this process starts."""
         deploy, checkpoint = self.config.deploy, self.checkpoint
@@ -327,6 +366,8 @@ class ServerProcess:
             secret=bytes.fromhex(self.identity.secret),
             started_at=started_at,
             weights=LoggedArray.of(weights),
+            rate=rate,
+            buffers=self.spec.buffers,
             numbers=None if checkpoint is None else json.dumps(checkpoint.numbers).encode(),
             vectors={} if checkpoint is None else {n: LoggedArray.of(v) for n, v in checkpoint.vectors.items()},
         )
@@ -337,7 +378,7 @@ class ServerProcess:
             raise UsageError(
                 "deploy.event-log",
                 f"cannot write to {folder} ({error.strerror})",
-                "Name a folder that this user may write to",
+                "Give a folder that this user may write to",
             ) from None
 
     def _summary(self, *, finished: bool) -> dict[str, Any] | None:
@@ -370,46 +411,37 @@ class ServerProcess:
         self.port = ClientPort(self.driver, self.sizes, scenario.chosen.answers, credentials, limits)
         self.health = Health()
         from_clients, from_peers = connections(config)
-        one_grpc = self.insecure and bool(self.peers) and shares_port(deploy, PEERS)  # no certificates keep them apart
-        shared = shares_port(deploy, WEBSOCKET) or (bool(self.peers) and not one_grpc and shares_port(deploy, PEERS))
-        ports = Ports(deploy, 2 * from_clients + from_peers, front=shared)
+        ports = Ports(deploy, 2 * from_clients + from_peers, peers=bool(self.peers), insecure=self.insecure)
         served = {CLIENTS_CONNECT: self.port.attend, CHECK: self.health.check}
         front = grpc.aio.server(options=guarded(deploy.keepalive, from_clients, deploy.client_window_kb << 10))
         front.add_generic_rpc_handlers(tuple(handler(method, serve) for method, serve in served.items()))
-        ports.add(CLIENTS, front, mine)
+        ports.add_clients(front, mine)
         if self.peers:
-            may_say = lambda j: self._may_say(j, deploy.server)  # noqa: E731
-            self.peer_port = PeerPort(self.driver, self.sizes, may_say, secure=bool(theirs))
-            back = front if one_grpc else grpc.aio.server(options=guarded(deploy.keepalive, from_peers))
+            kinds = lambda j: self._allowed_kinds(j, deploy.server)  # noqa: E731
+            self.peer_port = PeerPort(self.driver, self.sizes, kinds, secure=bool(theirs))
+            back = front if ports.one_grpc else grpc.aio.server(options=guarded(deploy.keepalive, from_peers))
             back.add_generic_rpc_handlers((handler(PEERS_CONNECT, self.peer_port.link),))
-            if not one_grpc:
-                ports.add(PEERS, back, theirs)
+            ports.add_peers(back, theirs)
         if deploy.listen_websocket is not None:
             plaintext = self.insecure or deploy.plaintext_clients
             tls = None if plaintext else server_tls(config.path(deploy.certificate), config.path(deploy.key))
             await ports.add_websocket(WebSocketPort(served, deploy.keepalive, from_clients, self.log), tls)
         await ports.start()
         if ports.front is not None:
-            self._watch_over(ports.front.watch)
-        number = ports.numbers.get
-        self.log.info(
-            "listening",
-            clients=number(CLIENTS),
-            peers=number(CLIENTS if one_grpc else PEERS),
-            websocket=number(WEBSOCKET),
-            insecure=self.insecure,
-        )
+            self._run_in_background(ports.front.watch)
+        listening: dict[str, Any] = {**ports.numbers, "insecure": self.insecure}
+        self.log.info("listening", **listening)
         return ports
 
-    def _may_say(self, sender: int, receiver: int) -> tuple[type[PeerMessage], ...]:
+    def _allowed_kinds(self, sender: int, receiver: int) -> tuple[type[PeerMessage], ...]:
         chosen = self.config.scenario.chosen
         return (*chosen.between(sender, receiver, self.sizes.servers), chosen.bootstrap)
 
     def _address(self, view: View, j: int) -> str | None:
         """Return a server's address: from the view, or from this machine's configuration."""
         peers, member = self.config.deploy.peers, view.members.get(j)
-        said = member.address if member is not None else ""
-        return said or (peers[j] if j < len(peers) else None)
+        address = member.address if member is not None else ""
+        return address or (peers[j] if j < len(peers) else None)
 
     def _link(self, view: View) -> None:
         """Connect to all servers that are not connected yet. A new member connects to all that it knows of."""
@@ -426,7 +458,7 @@ class ServerProcess:
                 credentials=self._credentials,
                 keepalive=deploy.keepalive,
                 stall=deploy.stall_timeout,
-                whose=None if self.insecure else lambda address: server_at(address, *paths),
+                server_at=None if self.insecure else lambda address: server_at(address, *paths),
             )
             self._links[j] = self._run(link.run)
 
@@ -436,12 +468,12 @@ class ServerProcess:
             if j in members.strangers or j not in members.view.members:
                 self._links.pop(j).cancel()
         if self.peers:
-            self.peer_port.hang_up(members.strangers)
+            self.peer_port.disconnect(members.strangers)
         self._link(members.view)
 
     # --- Duties ----------------------------------------------------------------------------------------------------
 
-    def _watch_over(self, duty: Callable[[], Awaitable[None]]) -> None:
+    def _run_in_background(self, duty: Callable[[], Awaitable[None]]) -> None:
         """Run a background task. If it fails, the process fails."""
         self._tasks.append(self._run(duty))
 
@@ -454,14 +486,14 @@ class ServerProcess:
 
         return asyncio.create_task(run())
 
-    async def _tell_beginning(self) -> None:
+    async def _record_initial_model(self) -> None:
         """Record the initial model."""
         await self.driver.started.wait()
         assert self.initial_model is not None
         self.recorder.fact(self.initial_model.fact, 0)
         self.log.info("initial-model", model=self.initial_model.fact.model, sha256=self.initial_model.fact.sha256)
 
-    async def _note_loss(self) -> None:
+    async def _record_loss(self) -> None:
         """Record the updates that were lost because the server had no checkpoint to resume from."""
         if self._nothing_saved:
             await self.driver.started.wait()
@@ -473,8 +505,8 @@ class ServerProcess:
         """Evaluate the model at a fixed interval; skip an evaluation while another one runs."""
         interval = self.config.scenario.evaluation.interval
         await self.driver.started.wait()
-        if not self.learns:
-            return  # the cloud is not judged
+        if not self.learns or self.evaluation is None:
+            return  # the cloud is not evaluated
         while True:
             await self.evaluate()
             now = self.recorder.now
@@ -484,11 +516,14 @@ class ServerProcess:
         """Evaluate the present model, in a thread."""
         weights = await self.driver.snapshot()
         t, updates = self.recorder.now, self.recorder.updates
-        score = await asyncio.get_running_loop().run_in_executor(self._judge, CheckedTask(self.task).evaluate, weights)
+        assert self.evaluation is not None
+        score = await asyncio.get_running_loop().run_in_executor(
+            self._evaluation_thread, self.evaluation.evaluate, weights
+        )
         self.metrics.fact(self.recorder.evaluated(t, updates, score))
         self.metrics.learning(self.recorder.warned)
 
-    async def _end_in_time(self) -> None:
+    async def _stop_after_duration(self) -> None:
         duration = self.config.deploy.duration
         if duration is None:
             return
@@ -500,7 +535,7 @@ class ServerProcess:
     async def _sum_up(self) -> None:
         """Log suppressed counts periodically."""
         while True:
-            await asyncio.sleep(WHILE_SECONDS)
+            await asyncio.sleep(WINDOW_SECONDS)
             self.driver.limited_log.sum_up()
 
     async def _settle(self) -> None:
@@ -518,7 +553,7 @@ class ServerProcess:
         self.health.serving = False
         if node.server is not None:
             await self._settle()  # before the evaluation, which may fail
-            if finished and self.learns and not driver.failed.done():
+            if finished and self.learns and self.evaluation is not None and not driver.failed.done():
                 try:
                     await self.evaluate()
                 except Exception as error:
@@ -528,8 +563,8 @@ class ServerProcess:
                 return
         goodbye = pb.Goodbye(finished=finished, saved_version=node.saved_version)
         body = pb.Frame(goodbye=goodbye).SerializeToString()
-        farewells = [asyncio.create_task(session.farewell(body)) for session in list(self.port.live)]
-        if farewells:
-            await asyncio.wait(farewells, timeout=FAREWELL_SECONDS)
+        goodbyes = [asyncio.create_task(session.say_goodbye(body)) for session in list(self.port.live)]
+        if goodbyes:
+            await asyncio.wait(goodbyes, timeout=GOODBYE_SECONDS)
         with contextlib.suppress(OSError):
             sys.stderr.flush()

@@ -1,4 +1,4 @@
-"""``spyker serve --check``: whether a server could start here. Nothing is changed, and nobody is connected to."""
+"""``spyker serve --check``: checks whether a server could start, without changes and without connections."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from spyker.net.server_config import ServerConfig, check_insecure, shares_port
 
 
 def check_start(config: ServerConfig, *, insecure: bool) -> None:
-    """Refuse certificates, addresses and folders with which a server cannot start.
+    """Check the certificates, addresses and folders of a server.
 
     Args:
-        config: the server's configuration, as it was read.
-        insecure: the server is to speak plaintext: certificates and credentials are not looked at.
+        config: the server's configuration.
+        insecure: whether the server will use plaintext; certificates and credentials are then ignored.
 
     Raises:
-        UsageError: names the key, what is wrong with it and the remedy.
+        UsageError: the server could not start.
 
     """
     deploy = config.deploy
@@ -45,25 +45,25 @@ def check_start(config: ServerConfig, *, insecure: bool) -> None:
         check_free(deploy.metrics, "deploy.metrics")
 
 
-def check_writable(folder: Path, what: str) -> None:
-    """Refuse a folder in which no file can be made; one that does not exist yet counts as the nearest above it."""
-    there = next(each for each in (folder.absolute(), *folder.absolute().parents) if each.exists())
+def check_writable(folder: Path, key: str) -> None:
+    """Raise a ``UsageError`` if no file can be created in a folder or, if it does not exist, in its nearest parent."""
+    existing = next(each for each in (folder.absolute(), *folder.absolute().parents) if each.exists())
     try:
-        with tempfile.TemporaryFile(dir=there):  # it has no name, and nobody sees it
+        with tempfile.TemporaryFile(dir=existing):
             pass
     except OSError as error:
-        problem = f"cannot write to {there} ({error.strerror})"
-        raise UsageError(what, problem, "Name a folder that this user may write to") from None
+        problem = f"cannot write to {existing} ({error.strerror})"
+        raise UsageError(key, problem, "Give a folder that this user may write to") from None
 
 
-def check_free(address: str, what: str) -> None:
-    """Refuse an address at which this process cannot listen."""
+def check_free(address: str, key: str) -> None:
+    """Raise a ``UsageError`` if this process cannot listen at an address."""
     host, _, port = address.rpartition(":")
     try:
         family, _, _, _, place = socket.getaddrinfo(host.strip("[]"), int(port), type=socket.SOCK_STREAM)[0]
         socket.create_server(place[:2], family=family).close()
     except OSError as error:
-        remedy = "Choose an address of this machine that is free"
+        remedy = "Choose a free address of this machine"
         if error.errno == errno.EADDRINUSE:
             remedy = "Stop the server that listens there, or choose another port"
-        raise UsageError(what, f"cannot listen on {address} ({error.strerror})", remedy) from None
+        raise UsageError(key, f"cannot listen on {address} ({error.strerror})", remedy) from None

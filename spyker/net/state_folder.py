@@ -1,4 +1,4 @@
-"""The state folder of a server: what the server may resume from."""
+"""The state folder of a server, from which the server resumes."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from spyker.net.identity import Identity, compare, read_identity
 from spyker.net.server_config import ServerConfig
 
 
-class RestartAsNewMember(Exception):  # noqa: N818 - no error: it will go on as somebody else
+class RestartAsNewMember(Exception):  # noqa: N818 - not an error
     """The state of this server is outdated: it must restart as a new member."""
 
 
@@ -24,7 +24,7 @@ class OpenedState(NamedTuple):
     checkpoint: Checkpoint | None
 
     @property
-    def anew(self) -> bool:
+    def reset(self) -> bool:
         """Whether the server was reset earlier, has never saved a checkpoint, and is not readmitted yet."""
         return self.checkpoint is None and self.known is not None and bool(self.known.former)
 
@@ -61,7 +61,7 @@ def _found(
         raise UsageError(
             "deploy.state",
             f"{checkpoints.folder} holds checkpoints",
-            "Add --resume to go on from the last, or name another folder",
+            "Add --resume to continue from the last one, or give another folder",
         )
     check_owner(checkpoint, server, known, checkpoints.folder)
     refuse_rollback(checkpoint, alone=alone)
@@ -69,9 +69,9 @@ def _found(
 
 
 def refuse_rollback(checkpoint: Checkpoint, *, alone: bool) -> None:
-    """Other servers may know of what a damaged checkpoint held: go on from what they have, and not from an older one.
+    """Raise ``RestartAsNewMember`` if a newer checkpoint is damaged: other servers may depend on its content.
 
-    A server that is alone goes on from what it has.
+    A single server resumes from the older checkpoint.
     """
     if checkpoint.damaged and not alone:
         problems = "\n".join(checkpoint.damaged)

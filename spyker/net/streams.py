@@ -1,4 +1,4 @@
-"""Reading of streams, and how they end."""
+"""Reading of streams, and the exceptions with which they end."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from spyker.net.frames import split
 from spyker.node.rejection import Rejection
 
 
-class StreamEnded(Exception):  # noqa: N818 - no error: every stream ends some day
+class StreamEnded(Exception):  # noqa: N818 - not an error
     """The other side ended the stream."""
 
     def __init__(self, code: grpc.StatusCode, details: str) -> None:
@@ -50,7 +50,7 @@ async def read_body(stream: Any, kind: str) -> Any:
     return getattr(frame, kind)
 
 
-def why(error: BaseException) -> tuple[grpc.StatusCode, str]:
+def end_status(error: BaseException) -> tuple[grpc.StatusCode, str]:
     """Return the status and the reason with which the other side ended the connection."""
     if isinstance(error, grpc.aio.AioRpcError):
         return error.code(), str(error.details())

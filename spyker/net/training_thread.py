@@ -1,4 +1,4 @@
-"""Where the clients of a process train."""
+"""Training for the clients of a process."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from spyker.engines.divergence import explain_divergence
 from spyker.engines.engine import InProcessEngine, TrainJob
 from spyker.errors import TaskError
 from spyker.protocol.messages import Train
+from spyker.tasks.evaluation_schedule import EvaluationSchedule
 from spyker.tasks.task import Task
 from spyker.vectors import is_finite
 
@@ -18,22 +19,33 @@ from spyker.vectors import is_finite
 class TrainingThread:
     """Trains for all clients of a process, one training at a time. More processes use more cores."""
 
-    def __init__(self, task: Task, delays: Sequence[float] | None = None) -> None:
-        """``delays`` say how long the training of each client takes at least, if it is to be paced."""
+    def __init__(
+        self, task: Task, delays: Sequence[float] | None = None, evaluation_interval: float | None = None
+    ) -> None:
+        """Create the thread.
+
+        Args:
+            task: the task of the clients.
+            delays: minimum durations of the clients' trainings in seconds.
+            evaluation_interval: each client evaluates the received model once in this many seconds; ``None``: never.
+
+        """
         self.task, self.delays = task, delays
-        self._states: dict[int, bytes | None] = {}  # what clients keep from one training to the next
+        self._schedule = EvaluationSchedule(evaluation_interval)
+        self._states: dict[int, bytes | None] = {}  # client states between trainings
         self._engine = InProcessEngine(task)
         self._thread = ThreadPoolExecutor(1, "training")
 
     @property
     def at_once(self) -> bool:
-        """Whether a training is over before anybody could wait for it."""
+        """Whether training takes no noticeable time, so that no thread is needed."""
         return self.task.trivial and self.delays is None
 
     async def train(self, client: int, order: Train) -> TrainJob:
-        """Train, without stopping the streams of this process. What is cancelled leaves its client as it was."""
+        """Train without blocking the event loop. If the call is cancelled, the client's state does not change."""
         began = time.monotonic()
-        job = TrainJob(client, order.weights, order.rate, order.step, self._states.get(client), order.age)
+        evaluate = self._schedule.due(client, began)
+        job = TrainJob(client, order.weights, order.rate, order.step, self._states.get(client), order.age, evaluate)
         if self.task.trivial:
             self._do(job)
         else:
@@ -45,6 +57,6 @@ class TrainingThread:
         return job
 
     def _do(self, job: TrainJob) -> None:
-        """Train, and say what happened if no server would take the result."""
+        """Train; raise a ``TaskError`` that explains the divergence if the result is not finite."""
         if not is_finite(self._engine.trained(job)):
-            raise TaskError(f"numbers ceased to be finite {explain_divergence(job, self.task)}")
+            raise TaskError(f"the weights are not finite {explain_divergence(job, self.task)}")

@@ -26,7 +26,7 @@ from websockets.exceptions import (
     InvalidStatus,
 )
 
-from spyker.net.channels import GREETING_SECONDS
+from spyker.net.channels import HANDSHAKE_SECONDS
 from spyker.net.frames import FRAME_LIMIT
 from spyker.net.streams import StreamEnded
 
@@ -48,7 +48,7 @@ def limits(keepalive: float) -> dict[str, Any]:
         "compression": None,
         "ping_interval": keepalive,
         "ping_timeout": None,
-        "open_timeout": GREETING_SECONDS,
+        "open_timeout": HANDSHAKE_SECONDS,
         "close_timeout": CLOSE_SECONDS,
         "max_size": FRAME_LIMIT + (1 << 16),  # as for gRPC: what is a little too long we refuse ourselves
         "max_queue": (1, 0),

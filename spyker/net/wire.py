@@ -89,7 +89,7 @@ class IncomingMessage:
         return len(self._shapes) == 1 and dtype == SINGLE and len(self._chunk or b"") == 4 * count > 0
 
     def now(self, max_norm: float | None = None, **echoed: Any) -> Message:
-        """The message, if it is whole; ``echoed`` is what its sender need not repeat."""
+        """Return the message, which must be whole; ``echoed`` are fields that the sender does not repeat."""
         arrays: list[Array] = []
         if self._shapes and self._chunk is not None:
             arrays.append(in_one_piece(self._chunk, max_norm))
@@ -100,9 +100,14 @@ class IncomingMessage:
     async def later(
         self, read: Read, vector: Callable[[], Vector], max_norm: float | None = None, **echoed: Any
     ) -> tuple[Message, int]:
-        """The message, once the rest of it has been read, and how many bytes that was.
+        """Read the rest of the message; return the message and the number of bytes read.
 
-        ``vector`` gives memory for what is as long as the model.
+        Args:
+            read: reads the next frame.
+            vector: returns a buffer for an array of the model's length.
+            max_norm: maximum norm of the weights.
+            **echoed: fields that the sender does not repeat.
+
         """
         arrays: list[Array] = [
             vector() if (dtype, count) == (SINGLE, self._sizes.parameters) else np.empty(count, dtype)

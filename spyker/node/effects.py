@@ -99,10 +99,10 @@ class MembershipChanged(NamedTuple):
 
 
 class StopProcess(NamedTuple):
-    """The process must end. With ``anew`` it may restart as a new member, under another lineage."""
+    """The process must end. With ``restart`` it may restart as a new member, under another lineage."""
 
-    why: str
-    anew: bool
+    reason: str
+    restart: bool
 
 
 class AcknowledgePeer(NamedTuple):

@@ -42,8 +42,8 @@ class MembershipOptions(msgspec.Struct, frozen=True):
     former: str
     new: bool
     suspect_after: float
-    renew_after: float
-    forget_after: float | None
+    renew_token_after: float
+    remove_after: float | None
 
     def make(self, clock: NodeClock) -> Membership:
         """Make the membership."""
@@ -56,8 +56,8 @@ class MembershipOptions(msgspec.Struct, frozen=True):
             former=self.former,
             new=self.new,
             suspect_after=self.suspect_after,
-            renew_after=self.renew_after,
-            forget_after=self.forget_after,
+            renew_token_after=self.renew_token_after,
+            remove_after=self.remove_after,
         )
 
 
@@ -94,6 +94,10 @@ class LogHeader(msgspec.Struct, frozen=True):
     """Time on the process's clock at which the node was made."""
     weights: LoggedArray
     """The initial model."""
+    rate: float
+    """The initial learning rate."""
+    buffers: int
+    """Number of buffers at the end of the model."""
     numbers: bytes | None = None
     """Numbers of the checkpoint from which the process started, as JSON."""
     vectors: dict[str, LoggedArray] = {}

@@ -10,9 +10,9 @@ from typing import Any, NamedTuple
 from spyker.protocol.messages import ClientMessage, PeerMessage
 
 MOST_DATA = 1 << 31  # data points of one client; in an average by size, more would outweigh all others
-BEGIN, SAVE, RETRY, BEAT, ASK = "begin", "save", "retry", "beat", "ask"  # timers of the node
+BEGIN, SAVE, RETRY, HEARTBEAT, ASK = "begin", "save", "retry", "beat", "ask"  # timers of the node
 AWAY, SERVERS = "away:", "server:"  # prefixes of timers: of an absent client, and of the algorithm
-VIEW, SUSPECTS, GIFT = "view", "suspects", "gift"  # membership changes that wait in the inbox
+VIEW, SUSPECTS, BOOTSTRAP = "view", "suspects", "bootstrap"  # membership changes that wait in the inbox
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,8 +28,8 @@ class NodeOptions:
     deployment: bytes = b""
     """Digest of the options that servers must share."""
     lineage: str = ""
-    """Random name of this server's state, made when the state was."""
-    wait_for: int = 0
+    """Random identifier of this server's state."""
+    min_clients: int = 0
     """Start with this many clients."""
     join_timeout: float = 60.0
     """Start after this many seconds with the clients that are connected, if there are any."""
@@ -41,8 +41,8 @@ class NodeOptions:
     """Take a checkpoint after this many seconds."""
     save_retry: float = 1.0
     """Seconds to wait after a checkpoint could not be written."""
-    beat: float = 0.0
-    """Seconds between two heartbeats; 0: none, and no server is ever suspected."""
+    heartbeat_interval: float = 0.0
+    """Seconds between heartbeats; 0: none, and no server is ever suspected."""
     most_data: int = MOST_DATA
     """Limit of a client's number of data points."""
 
@@ -119,7 +119,7 @@ class Inbox:
         self._keep(e for e in self._entries if not (e.peer and e.sender in servers))
 
     def _keep(self, entries: Iterable[QueuedEvent]) -> None:
-        kept = list(entries)
-        if self.handling and not (kept and kept[0] is self.head):
-            kept.insert(0, self.head)
-        self._entries = deque(kept)
+        remaining = deque(entries)
+        if self.handling and not (remaining and remaining[0] is self.head):
+            remaining.appendleft(self.head)
+        self._entries = remaining

@@ -49,13 +49,13 @@ class Membership:
         former: str = "",
         new: bool = False,
         suspect_after: float = 5.0,
-        renew_after: float = 10.0,
-        forget_after: float | None = None,
+        renew_token_after: float = 10.0,
+        remove_after: float | None = None,
     ) -> None:
         """``new``: this server has no state and is not a member yet; ``view`` is then what its configuration says."""
         self.id, self.lineage, self.former, self.new = id, lineage, former, new
         self.incarnation = incarnation or ProcessIncarnation()
-        self.renew_after, self.forget_after = renew_after, forget_after
+        self.renew_token_after, self.remove_after = renew_token_after, remove_after
         self.saves = 0  # checkpoints taken
         self.saved = 0  # and of these, on disk
         self.paxos = MembershipPaxos(id, view, self._agrees)
@@ -212,10 +212,10 @@ class Membership:
     def _agrees(self, prepare: Prepare) -> bool:
         """Return whether this server sees a reason for another server's proposal."""
         if prepare.why == RENEW:
-            return self.failure_detector.token_missed_for(self.view.epoch) > self.renew_after / 2
-        if prepare.why == SILENCE and self.forget_after is not None:
+            return self.failure_detector.token_missed_for(self.view.epoch) > self.renew_token_after / 2
+        if prepare.why == SILENCE and self.remove_after is not None:
             gone = self.view.members.keys() - prepare.view.members.keys()
-            return all(self.failure_detector.silent_for(j) > self.forget_after / 2 for j in gone)
+            return all(self.failure_detector.silent_for(j) > self.remove_after / 2 for j in gone)
         if prepare.why == ARRIVAL:
             after = prepare.view.members
             places = [j for j, now in self.view.members.items() if j in after and after[j].lineage != now.lineage]
@@ -258,11 +258,11 @@ class Membership:
                 self.paxos.propose(proposal or Proposal(FINISH))
         elif proposal is not None:
             self._propose(proposal, self.failure_detector.suspect_after)
-        elif uses_token and self.failure_detector.token_missed_for(self.view.epoch) > self.renew_after * turn:
+        elif uses_token and self.failure_detector.token_missed_for(self.view.epoch) > self.renew_token_after * turn:
             self._propose(Proposal(RENEW), pause)
-        elif self.forget_after is not None:
+        elif self.remove_after is not None:
             for j in self.view.voters:
-                if self.failure_detector.silent_for(j) > self.forget_after * turn and j != self.id:
+                if self.failure_detector.silent_for(j) > self.remove_after * turn and j != self.id:
                     self._propose(Proposal(SILENCE, MembershipChange(j, None)), pause)
                     break
         self._check_view()

@@ -57,7 +57,7 @@ from spyker.node.events import (
     TimerFired,
     UpdateReceived,
 )
-from spyker.node.inbox import ASK, AWAY, BEAT, BEGIN, RETRY, SAVE, SERVERS, VIEW, Inbox, NodeOptions, QueuedEvent
+from spyker.node.inbox import ASK, AWAY, BEGIN, HEARTBEAT, RETRY, SAVE, SERVERS, VIEW, Inbox, NodeOptions, QueuedEvent
 from spyker.node.membership import OPERATOR, Membership
 from spyker.node.node_clock import NodeClock
 from spyker.node.outbox import Outbox, OutboxEntry
@@ -307,8 +307,8 @@ class Node:
     def _on_start(self, event: Start) -> None:
         self._peers.start_heartbeats()
         if self._awaits_bootstrap:
-            self._effects.append(StartTimer(ASK, self.options.beat or 1.0))
-        elif self.options.wait_for == 0:
+            self._effects.append(StartTimer(ASK, self.options.heartbeat_interval or 1.0))
+        elif self.options.min_clients == 0:
             self._start()
         else:
             self._effects.append(StartTimer(BEGIN, self.options.join_timeout))
@@ -380,7 +380,7 @@ class Node:
             return
         self._sizes[client] = self._task_tokens.entry(client).size = event.size
         self._effects.append(WelcomeClient(session, keep=False, saved_version=self._saved_version))
-        if (len(self._sessions) >= self.options.wait_for or self._overdue) and not self._awaits_bootstrap:
+        if (len(self._sessions) >= self.options.min_clients or self._overdue) and not self._awaits_bootstrap:
             self._start()
 
     def _on_client_disconnected(self, event: ClientDisconnected) -> None:
@@ -428,7 +428,7 @@ class Node:
         timer = event.timer
         if self._peers.stopped:
             return
-        if timer == BEAT:
+        if timer == HEARTBEAT:
             self._peers.heartbeat()
         elif timer == ASK:
             self._peers.request_bootstrap()

@@ -18,7 +18,7 @@ from spyker.node.effects import (
     WriteFact,
 )
 from spyker.node.events import ControlReceived, PeerConnected, PeerHelloReceived, PeerMessageReceived
-from spyker.node.inbox import ASK, BEAT, GIFT, SUSPECTS, VIEW, Inbox, NodeOptions, QueuedEvent
+from spyker.node.inbox import ASK, BOOTSTRAP, HEARTBEAT, SUSPECTS, VIEW, Inbox, NodeOptions, QueuedEvent
 from spyker.node.membership import Membership
 from spyker.node.outbox import Outbox, OutdatedState
 from spyker.node.rejection import Rejection
@@ -95,8 +95,8 @@ class NodePeers:
 
     def start_heartbeats(self) -> None:
         """Start the heartbeat timer, if there are other servers."""
-        if self._options.beat > 0 and len(self.view.members) > 1:
-            self._effects.append(StartTimer(BEAT, self._options.beat))
+        if self._options.heartbeat_interval > 0 and len(self.view.members) > 1:
+            self._effects.append(StartTimer(HEARTBEAT, self._options.heartbeat_interval))
 
     # --- Connections -------------------------------------------------------------------------------------------------
 
@@ -201,14 +201,14 @@ class NodePeers:
         if isinstance(event.message, BootstrapRequest):
             if self._server is not None and event.server in self.outboxes:
                 self._requests.add(event.server)
-                self._inbox.append(QueuedEvent(self._id, change=GIFT))
+                self._inbox.append(QueuedEvent(self._id, change=BOOTSTRAP))
             return
         self.membership.receive(event.server, event.message, saves=self._server is not None)
         self.apply_membership()
 
     def heartbeat(self) -> None:
         """Send heartbeats, update the suspects, and propose a membership change if one is due."""
-        self._effects.append(StartTimer(BEAT, self._options.beat))
+        self._effects.append(StartTimer(HEARTBEAT, self._options.heartbeat_interval))
         server = self._server
         if server is not None and server.epoch != self.view.epoch:
             server = None  # it has not learnt of this epoch yet
@@ -222,7 +222,7 @@ class NodePeers:
     def request_bootstrap(self) -> None:
         """Ask the nearest of the other servers for a bootstrap state, and after five attempts the next one."""
         if self._server is None:
-            self._effects.append(StartTimer(ASK, self._options.beat or 1.0))
+            self._effects.append(StartTimer(ASK, self._options.heartbeat_interval or 1.0))
             membership = self.membership
             met = [j for j in membership.others if j in membership.lineages and j not in membership.suspected]
             met.sort(key=lambda j: membership.failure_detector.away.get(j, math.inf))
@@ -250,7 +250,7 @@ class NodePeers:
         self._control += later
         if (membership.fenced or membership.outdated) and not self.stopped:
             self.stopped = True
-            self._effects.append(StopProcess(membership.fenced or membership.outdated, anew=not membership.fenced))
+            self._effects.append(StopProcess(membership.fenced or membership.outdated, restart=not membership.fenced))
         if membership.paxos.changed and self._server is not None:
             self._save()
 
@@ -278,7 +278,7 @@ class NodePeers:
         assert server is not None
         if change == SUSPECTS:
             return lambda: server.suspect(suspected)
-        if change == GIFT:
+        if change == BOOTSTRAP:
             requests, self._requests = sorted(self._requests), set()
             return lambda: [ToServer(j, server.bootstrap_state()) for j in requests]
         if view.epoch == server.epoch or self._id not in view.members:

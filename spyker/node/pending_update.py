@@ -64,10 +64,11 @@ class PendingUpdate:
         weights: Vector,
         examples: int | None = None,
         metrics: Mapping[str, float] | None = None,
+        evaluation: Mapping[str, float] | None = None,
     ) -> None:
         """Keep the result of a training, unless its task was replaced meanwhile."""
         if task is self.task:
-            (action,) = self.client.trained(weights, examples, metrics)
+            (action,) = self.client.trained(weights, examples, metrics, evaluation)
             assert isinstance(action, ToServer)
             assert isinstance(action.message, ClientMessage)
             task.answer = action.message

@@ -32,13 +32,18 @@ class Client:
         return [Train(message.weights, message.rate, step, message.age)]
 
     def trained(
-        self, weights: Vector, examples: int | None = None, metrics: Mapping[str, float] | None = None
+        self,
+        weights: Vector,
+        examples: int | None = None,
+        metrics: Mapping[str, float] | None = None,
+        evaluation: Mapping[str, float] | None = None,
     ) -> list[Action]:
         """The end of LocalTraining: send (W_k, A_i) to server S_i."""
         received, self.received = self.received, None
         if received is None:
             raise RuntimeError(f"client {self.id}: trained() was called without a model")
-        return [ToServer(self.server, Update(weights, received.age, received.version, examples, metrics))]
+        update = Update(weights, received.age, received.version, examples, metrics, evaluation)
+        return [ToServer(self.server, update)]
 
 
 class DeltaClient(Client):
@@ -51,8 +56,12 @@ class DeltaClient(Client):
     difference = True
 
     def trained(
-        self, weights: Vector, examples: int | None = None, metrics: Mapping[str, float] | None = None
+        self,
+        weights: Vector,
+        examples: int | None = None,
+        metrics: Mapping[str, float] | None = None,
+        evaluation: Mapping[str, float] | None = None,
     ) -> list[Action]:
         """The end of a training: send (W_k − W, A)."""
         given = weights if self.received is None else self.received.weights
-        return super().trained(weights - given, examples, metrics)
+        return super().trained(weights - given, examples, metrics, evaluation)

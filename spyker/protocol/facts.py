@@ -162,6 +162,17 @@ class ClientReported(Fact):
 
 
 @dataclass(frozen=True, slots=True)
+class ClientEvaluated(Fact):
+    """``client`` evaluated a model of ``server`` on ``examples`` of its own; ``scores`` holds its metrics by name."""
+
+    kind: ClassVar[str] = "client-evaluation"
+    server: int
+    client: int
+    examples: int
+    scores: dict[str, float]
+
+
+@dataclass(frozen=True, slots=True)
 class RateHalved(Fact):
     """The median ``norm`` of the first updates was too large: ``server`` repeats them with this learning ``rate``."""
 

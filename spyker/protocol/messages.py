@@ -77,7 +77,8 @@ class Model(ServerMessage):
 class Update(ClientMessage):
     """The weights after training, with the age and version of the model that was trained.
 
-    A task may add the number of ``examples`` of this training and ``metrics`` of its own.
+    A task may add the number of ``examples`` of this training and ``metrics`` of its own. ``evaluation`` holds the
+    metrics of the received model on the client's test data, and under ``examples`` the number of test examples.
     """
 
     weights: Vector
@@ -85,6 +86,7 @@ class Update(ClientMessage):
     version: Annotated[int, ECHOED]
     examples: Count | None = None
     metrics: Mapping[str, float] | None = None
+    evaluation: Mapping[str, float] | None = None
 
 
 @dataclass(frozen=True, slots=True)

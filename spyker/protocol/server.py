@@ -13,7 +13,14 @@ import numpy as np
 from spyker.placement import Topology, following
 from spyker.protocol.client import Client
 from spyker.protocol.codec import Sizes
-from spyker.protocol.facts import ClientQuarantined, ClientReported, Fact, UpdateClipped, UpdateRejected
+from spyker.protocol.facts import (
+    ClientEvaluated,
+    ClientQuarantined,
+    ClientReported,
+    Fact,
+    UpdateClipped,
+    UpdateRejected,
+)
 from spyker.protocol.messages import (
     Action,
     BootstrapState,
@@ -61,7 +68,7 @@ class Setup:
     """Function that allocates the result of a mix; a driver may reuse memory."""
     now: Callable[[], float] = float
     """Monotonic clock in seconds, for algorithms that measure durations."""
-    bounds: FilterParameters | None = None
+    robust: FilterParameters | None = None
     """Parameters of the update filter; ``None``: updates are not filtered."""
     buffers: int = 0
     """Number of buffers at the end of the weights; see :mod:`~spyker.protocol.buffers`."""
@@ -77,6 +84,7 @@ class NoParameters:
 
 
 EPOCH_BITS = 32
+EXAMPLES, MOST_EXAMPLES = "examples", 1 << 53  # of a client's evaluation
 QUARANTINE = "quarantine:"  # prefix of the timer that ends a quarantine; the client's number follows
 
 
@@ -166,7 +174,7 @@ class Server(ABC):
         self.weights = Weights(setup.weights, setup.mix, setup.empty)
         self.age: float = 0.0
         self.version = 0
-        self.bounds = UpdateFilter(setup.bounds, roster)
+        self.update_filter = UpdateFilter(setup.robust, roster)
         self._roster = roster
         self._actions: list[Action] = []
         self._may_lead: Callable[[], bool] = lambda: True  # whether this server holds a majority lease
@@ -183,7 +191,7 @@ class Server(ABC):
     def start(self) -> Iterator[Action]:
         """Return the first actions: send W⁰ to every client. Called once, before any event."""
         model = self.model(self.rate)
-        if self.bounds.on:
+        if self.update_filter.on:
             self._actions += [ToClient(k, model) for k in self._roster]
             return iter(self._taken())
         return (ToClient(k, model) for k in self._roster)
@@ -210,14 +218,23 @@ class Server(ABC):
 
     def handle(self, sender: int, message: ClientMessage | PeerMessage) -> list[Action]:
         """Process a message and return the actions."""
-        if self.bounds.on and isinstance(message, ClientMessage) and not self.postpones(message):
+        if self.update_filter.on and isinstance(message, ClientMessage) and not self.postpones(message):
             self._filter(sender, message)
         else:
             self.receive(sender, message)
-        if type(message) is Update and message.metrics is not None:
-            report = ClientReported(self.id, sender, message.version, message.examples, dict(message.metrics))
-            self.record(report)
+        if type(message) is Update:
+            if message.metrics is not None:
+                report = ClientReported(self.id, sender, message.version, message.examples, dict(message.metrics))
+                self.record(report)
+            if message.evaluation is not None:
+                self._record_evaluation(sender, dict(message.evaluation))
         return self._taken()
+
+    def _record_evaluation(self, client: int, scores: dict[str, float]) -> None:
+        """Record a client's evaluation, unless the number of examples is missing or is no count."""
+        examples = scores.pop(EXAMPLES, 0.0)
+        if scores and 1 <= examples < MOST_EXAMPLES:
+            self.record(ClientEvaluated(self.id, client, int(examples), scores))
 
     def expire(self, timer: str) -> list[Action]:
         """Process the expiry of a timer and return the actions."""
@@ -229,11 +246,11 @@ class Server(ABC):
 
     def _taken(self) -> list[Action]:
         actions, self._actions = self._actions, []
-        if self.bounds.on:
+        if self.update_filter.on:
             for action in actions:
                 if isinstance(action, ToClient) and isinstance(action.message, Model):
                     model = action.message
-                    self.bounds.assigned(action.client, model.version, model.rate, model.weights)
+                    self.update_filter.assigned(action.client, model.version, model.rate, model.weights)
         return actions
 
     # --- Robust filtering ------------------------------------------------------------------------------------------
@@ -241,14 +258,14 @@ class Server(ABC):
     def _filter(self, k: int, message: ClientMessage) -> None:
         """Pass a client's message to the algorithm, unless its client is in quarantine or its update is rejected."""
         if isinstance(message, Join):
-            admitted = self.bounds.join(k, message.size)
+            admitted = self.update_filter.join(k, message.size)
         elif isinstance(message, Leave):
-            admitted = self.bounds.leave(k)
+            admitted = self.update_filter.leave(k)
         else:
-            admitted = self.bounds.admits(k)
+            admitted = self.update_filter.admits(k)
         if admitted and isinstance(message, Update):
             update, model, difference = message, self.weights.snapshot(), self.client.difference
-            verdict = self.bounds.check(k, update.weights, update.version, model, difference=difference)
+            verdict = self.update_filter.check(k, update.weights, update.version, model, difference=difference)
             self._apply(k, update, verdict)
         elif admitted:
             self.receive(k, message)
@@ -264,10 +281,10 @@ class Server(ABC):
             case FilterDecision.REJECTED:
                 self.record(UpdateRejected(self.id, k, verdict.norm, verdict.limit))
                 self.receive(k, Leave())
-                self.receive(k, Join(self.bounds.sizes.get(k, 1)))
+                self.receive(k, Join(self.update_filter.sizes.get(k, 1)))
             case FilterDecision.QUARANTINED:
-                assert self.bounds.parameters is not None
-                seconds = self.bounds.parameters.quarantine
+                assert self.update_filter.parameters is not None
+                seconds = self.update_filter.parameters.quarantine
                 reason = "sign-flipped" if verdict.sign_flipped else "norm"
                 self.record(ClientQuarantined(self.id, k, reason, seconds))
                 self.receive(k, Leave())
@@ -275,7 +292,7 @@ class Server(ABC):
 
     def _end_quarantine(self, k: int) -> None:
         """Let a client join whose quarantine is over, if it is still connected."""
-        size = self.bounds.end_quarantine(k)
+        size = self.update_filter.end_quarantine(k)
         if size is not None:
             self.receive(k, Join(size))
 

@@ -112,8 +112,8 @@ class ClusterSimulation(Simulation):
         super().__init__(len(places.servers), len(clients), **surroundings)
         self.build, self.sizes, self.places = build, sizes, places
         self.reconnect = 1.0
-        self.rules = NodeOptions(clients=len(clients), beat=1.0)
-        self.suspect_after, self.renew_after = 5.0, 10.0
+        self.rules = NodeOptions(clients=len(clients), heartbeat_interval=1.0)
+        self.suspect_after, self.renew_token_after = 5.0, 10.0
         self.first = first_view(places.learners, places.servers)
         self.stopped: list[tuple[int, str]] = []  # processes that must not go on, and why
         self.backups: dict[int, SimDisk] = {}
@@ -321,13 +321,13 @@ class ClusterSimulation(Simulation):
             former=disk.former,
             new=new,
             suspect_after=self.suspect_after,
-            renew_after=self.renew_after,
+            renew_token_after=self.renew_token_after,
         )
         node = Node(
             i,
             lambda roster: self.build(i, roster),
             TaskTokens(disk.secret, disk.incarnation),
-            replace(self.rules, lineage=disk.lineage, wait_for=len(self.places.clients_of(i))),
+            replace(self.rules, lineage=disk.lineage, min_clients=len(self.places.clients_of(i))),
             membership=membership,
             clock=clock,
         )
@@ -521,7 +521,7 @@ class ClusterSimulation(Simulation):
             arrival = self.links.up(self.clock.now, k, held.place, self._size(Leave()))
             self.clock.at(arrival, self._depart, k, None)
             return
-        self.holdings[k].trained(held, weights, job.examples, job.metrics)
+        self.holdings[k].trained(held, weights, job.examples, job.metrics, job.reported_evaluation)
         self._offer(k)
 
     def _depart(self, k: int, _b: None) -> None:

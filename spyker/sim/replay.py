@@ -22,7 +22,8 @@ from spyker.node.task_tokens import TaskTokens
 from spyker.protocol.codec import Sizes
 from spyker.protocol.messages import Action
 from spyker.protocol.server import Server, Setup
-from spyker.tasks.registry import rate_of, resolve, task_spec
+from spyker.tasks.registry import resolve
+from spyker.vectors import mix
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -88,20 +89,19 @@ def replay(path: Path, checkpoint: int | None = None) -> Replay:
 
 def make_node(header: LogHeader, scenario: Scenario) -> Node:
     """Make the node of the process that wrote a log, as it was before its first event."""
-    task = task_spec(scenario).make()
     clock = NodeClock(header.started_at)
     setup = Setup(
         len(scenario.placement().learners),
         scenario.client_count,
         header.weights.array(),
-        rate_of(scenario.training, task),
+        header.rate,
         scenario.parameters,
         scenario.seed,
-        task.mix,
+        mix,
         np.empty_like,
         clock.handling,
         scenario.robust.on(deployed=True),
-        task.buffers,
+        header.buffers,
     )
 
     def build(roster: Mapping[int, int]) -> Server:

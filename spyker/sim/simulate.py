@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeAlias
 
-from spyker.config.scenario import STOP, Scenario, latency_seconds
+from spyker.config.scenario import SERVERS, STOP, Scenario, latency_seconds
 from spyker.engines.engine import Engine
 from spyker.placement import Placement
 from spyker.protocol.server import Server, Setup, Work
@@ -100,7 +100,7 @@ def make_world(
         scenario.seed,
         task.mix,
         now=lambda: clock.now,
-        bounds=scenario.robust.on(deployed=False),
+        robust=scenario.robust.on(deployed=False),
         buffers=task.buffers,
     )
     clients = [scenario.chosen.client(k, home or 0) for k, home in enumerate(places.homes)]
@@ -117,17 +117,20 @@ def make_world(
         "sink": sink,
         "adversaries": Adversaries.of(scenario),
         "failures": failures,
+        "evaluation_interval": None if task.evaluated_by == SERVERS else scenario.evaluation.interval,
     }
+    sizes = engine.sizes(places.client_count) if task.local else None
+    size = task.size if sizes is None else sizes.__getitem__
 
     def build(i: int, roster: Mapping[int, int]) -> Server:
         return scenario.chosen.build(i, setup, roster)
 
     if hosted:
-        return ClusterSimulation(build, clients, task.size, places, **surroundings)
+        return ClusterSimulation(build, clients, size, places, **surroundings)
     rosters: dict[int, dict[int, int]] = {i: {} for i in places.servers}
     for k, home in enumerate(places.homes):
         if home is not None:
-            rosters[home][k] = task.size(k)
+            rosters[home][k] = size(k)
     return BareServerSimulation([build(i, roster) for i, roster in rosters.items()], clients, **surroundings)
 
 

@@ -35,6 +35,7 @@ from spyker.sim.client_failures import ClientFailure, ClientFailures
 from spyker.sim.clock import Clock
 from spyker.sim.links import Links
 from spyker.sim.processor import Processor, QueueServer
+from spyker.tasks.evaluation_schedule import EvaluationSchedule
 from spyker.vectors import Vector, is_finite
 
 Sink: TypeAlias = Callable[[float, Fact, int | None], None]
@@ -59,10 +60,13 @@ class Simulation(ABC):
         sink: Sink,
         adversaries: Adversaries | None = None,
         failures: ClientFailures | None = None,
+        evaluation_interval: float | None = None,
     ) -> None:
         """Clients that fail are added to ``failures`` and excluded. Without it the first exception ends the run, and
-        servers are sent weights that are not finite.
+        servers are sent weights that are not finite. With ``evaluation_interval``, each client evaluates the model that
+        it receives, at most once in this time.
         """
+        self.evaluation_schedule = EvaluationSchedule(evaluation_interval)
         self.adversaries, self.failures = adversaries, failures
         self.clock, self.links, self.engine, self.delays, self.sink = clock, links, engine, delays, sink
         self.costs = costs
@@ -108,7 +112,8 @@ class Simulation(ABC):
         """A client begins to train. The training is submitted now and its result awaited when it is due."""
         due = self.clock.now + self.delays[k]
         if due <= self.clock.end:
-            job = TrainJob(k, order.weights, order.rate, order.step, self.states.get(k), order.age)
+            evaluate = self.evaluation_schedule.due(k, self.clock.now)
+            job = TrainJob(k, order.weights, order.rate, order.step, self.states.get(k), order.age, evaluate)
             self.engine.submit(job, due)
             self.clock.at(due, ended, trainee, job)
 
@@ -196,7 +201,7 @@ class BareServerSimulation(Simulation):
         if weights is None:
             self._send_up(client.id, client.server, Leave())
             return
-        for action in client.trained(weights, job.examples, job.metrics):
+        for action in client.trained(weights, job.examples, job.metrics, job.reported_evaluation):
             if isinstance(action, ToServer):
                 self._send_up(client.id, action.server, action.message)
 

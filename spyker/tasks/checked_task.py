@@ -15,7 +15,7 @@ import cloudpickle
 import numpy as np
 
 from spyker.errors import ClientTrainingError, TaskError, UsageError
-from spyker.tasks.task import EvaluationResult, Task, TrainingResult
+from spyker.tasks.task import ClientEvaluation, EvaluationResult, Task, TrainingResult
 from spyker.vectors import Vector
 
 FLOAT32 = np.dtype(np.float32)
@@ -31,18 +31,30 @@ class CheckedTask:
 
     def __init__(self, task: Task) -> None:
         self.task = task
-        told = inspect.signature(task.train).parameters
-        self._stateful, self._aged = "state" in told, "age" in told
+        parameters = inspect.signature(task.train).parameters
+        self._stateful, self._takes_age = "state" in parameters, "age" in parameters
 
     def train(
-        self, client: int, weights: Vector, rate: float, step: int, state: bytes | None = None, age: float = 0.0
+        self,
+        client: int,
+        weights: Vector,
+        rate: float,
+        step: int,
+        state: bytes | None = None,
+        age: float = 0.0,
+        *,
+        evaluate: bool = False,
     ) -> Vector | TrainingResult:
-        """Train a model. The result is a :class:`TrainingResult`, with pickled state, unless it is only weights."""
+        """Train a model. The result is a :class:`TrainingResult`, with pickled state, unless it is only weights.
+
+        With ``evaluate``, the client first evaluates the received model on its own test data.
+        """
+        evaluation = self._evaluate_client(client, weights, state) if evaluate else None
         try:
-            more: dict[str, Any] = {"age": age} if self._aged else {}
+            optional: dict[str, Any] = {"age": age} if self._takes_age else {}
             if self._stateful:
-                more["state"] = None if state is None else pickle.loads(state)  # pickled below, in this run
-            answer: Any = self.task.train(client, weights, rate, step, **more)
+                optional["state"] = None if state is None else pickle.loads(state)  # pickled below, in this run
+            answer: Any = self.task.train(client, weights, rate, step, **optional)
         except Exception as error:
             self._fail_training(f"training client {client}", error)
         extended = isinstance(answer, TrainingResult)
@@ -53,7 +65,37 @@ class CheckedTask:
                 describe(trained),
                 f"Return a NumPy array of {weights.size} float32, or TrainingResult(weights=…) with such weights",
             )
-        return self._checked(client, answer) if extended else trained
+        if extended:
+            checked = self._checked(client, answer)
+            return checked if evaluation is None else replace(checked, evaluation=evaluation)
+        return trained if evaluation is None else TrainingResult(trained, evaluation=evaluation)
+
+    def _evaluate_client(self, client: int, weights: Vector, state: bytes | None) -> ClientEvaluation | None:
+        try:
+            known = None if state is None or not self._stateful else pickle.loads(state)  # pickled below, in this run
+            found = self.task.evaluate_client(client, weights, known)
+        except Exception as error:
+            self._fail_training(f"evaluating a model on the test data of client {client}", error)
+        if found is None:
+            return None
+        scores = {str(name): float(value) for name, value in found.scores.items()}
+        if self.task.metric.name not in scores or not all(map(math.isfinite, scores.values())) or found.examples < 1:
+            self._refuse(
+                client, f"the evaluation {found!r:.80}", f"Give finite numbers, among them {self.task.metric.name}"
+            )
+        return ClientEvaluation(int(found.examples), scores)
+
+    def size(self, client: int) -> int:
+        """Return the number of data points of a client."""
+        try:
+            size = self.task.size(client)
+        except UsageError as error:
+            raise TaskError(str(error)) from error
+        except Exception as error:
+            self._fail(f"counting the data of client {client}", error)
+        if isinstance(size, bool) or not isinstance(size, Integral) or size < 1:
+            raise TaskError(f"task {self.name}: client {client} has {size!r} examples. Give it some, or leave it out")
+        return int(size)
 
     def evaluate(self, weights: Vector, states: Mapping[int, bytes] | None = None) -> float | EvaluationResult:
         """Evaluate a model. The result is an :class:`EvaluationResult` if the task has several metrics."""
@@ -86,11 +128,9 @@ class CheckedTask:
             except UsageError:
                 raise
             except Exception as error:
-                self._fail(f"asked for the size of client {k}'s data", error)
+                self._fail(f"size of client {k}'s data", error)
             if isinstance(size, bool) or not isinstance(size, Integral) or size < 1:
-                raise UsageError(
-                    "task", f"client {k} has {size!r} examples", "Give it some, or have fewer clients (--clients)"
-                )
+                raise UsageError("task", f"client {k} has {size!r} examples", "Add examples, or set fewer --clients")
 
     def explain(self, client: int, weights: Vector, rate: float, step: int, state: bytes | None) -> str:
         """Return the task's explanation of a training whose result is not finite."""
@@ -99,7 +139,7 @@ class CheckedTask:
                 return self.task.explain(client, weights, rate, step)
             return self.task.explain(client, weights, rate, step, None if state is None else pickle.loads(state))
         except Exception as error:
-            return f"to repeat the training failed: {type(error).__name__}: {error}"
+            return f"repeating the training failed: {type(error).__name__}: {error}"
 
     def _checked(self, client: int, answer: TrainingResult) -> TrainingResult:
         examples, metrics = answer.examples, answer.metrics
@@ -118,7 +158,7 @@ class CheckedTask:
         if answer.state is None:
             return replace(answer, metrics=metrics)
         if not self._stateful:
-            self._refuse(client, "a state that train would not be given", "Declare train(…, step, state=None)")
+            self._refuse(client, "a state, and train has no parameter for it", "Declare train(…, step, state=None)")
         try:
             return replace(answer, metrics=metrics, state=cloudpickle.dumps(answer.state))
         except Exception as error:
@@ -129,12 +169,12 @@ class CheckedTask:
         raise ClientTrainingError(f"task {self.name}, training client {client}: {reason}", reason)
 
     def _fail_training(self, doing: str, error: Exception) -> NoReturn:
-        raise ClientTrainingError(self._told(doing, error), one_line(error)) from error
+        raise ClientTrainingError(self._message(doing, error), one_line(error)) from error
 
     def _fail(self, doing: str, error: Exception) -> NoReturn:
-        raise TaskError(self._told(doing, error)) from error
+        raise TaskError(self._message(doing, error)) from error
 
-    def _told(self, doing: str, error: Exception) -> str:
+    def _message(self, doing: str, error: Exception) -> str:
         return f"task {self.name}, {doing}:\n{own_traceback(error)}"
 
     @property

@@ -64,7 +64,7 @@ class InitialModelFile:
     def _part(self, name: str, shape: tuple[int, ...]) -> Vector:
         tensor = self.tensors.get(name)
         if tensor is None:
-            self._refuse(f"has no tensor {name}, only {', '.join(sorted(self.tensors)) or 'nothing':.200}")
+            self._refuse(f"has no tensor {name}; its tensors: {', '.join(sorted(self.tensors)) or 'none':.200}")
         if tuple(tensor["shape"]) != shape:
             self._refuse(f"has {name} in the shape {list(tensor['shape'])}; the task has it in {list(shape)}")
         if tensor["dtype"] != "F32":

@@ -49,12 +49,12 @@ class KernelFactory(Protocol):
 
 
 def find_kernel(name: str) -> KernelFactory:
-    """The kernel of this name, which is not PyTorch."""
+    """Return the factory of the kernel with this name, which is not PyTorch."""
     NAMES.check(name, "training.kernel")
     factory: KernelFactory = NAMES.find(name, "training.kernel")
     return factory
 
 
-def refused(kernel: str, problem: str, remedy: str) -> UsageError:
-    """The error of a kernel that cannot train a task."""
-    return UsageError("training.kernel", f"is {show(kernel)}, and {problem}", f'{remedy}, or write "torch"')
+def kernel_error(kernel: str, problem: str, remedy: str) -> UsageError:
+    """Return the error of a kernel that cannot train a task."""
+    return UsageError("training.kernel", f"{show(kernel)} is not allowed: {problem}", f'{remedy}, or write "torch"')

@@ -17,14 +17,14 @@ LIMITS = ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_by
 def check_memory(at_once: Sequence[Scenario]) -> None:
     """Raise a ``UsageError`` if the clients of concurrent runs exceed the memory, without counting models."""
     clients = sum(scenario.client_count for scenario in at_once)
-    needed, there = clients * CLIENT_BYTES, machine_bytes()
-    if needed > there:
-        runs = "" if len(at_once) == 1 else f" in {len(at_once)} runs at once"
+    needed, available = clients * CLIENT_BYTES, machine_bytes()
+    if needed > available:
+        runs = "" if len(at_once) == 1 else f" in {len(at_once)} concurrent runs"
         raise UsageError(
             "world.clients",
-            f"adds up to {clients:,}{runs}, which take at least {needed / 2**30:,.0f} GiB of memory, and this machine "
-            f"has {there / 2**30:,.1f} GiB",
-            f"Emulate at most {there // CLIENT_BYTES:,} clients at a time",
+            f"{clients:,} in total{runs} is not allowed: they need at least {needed / 2**30:,.0f} GiB of memory, and "
+            f"this machine has {available / 2**30:,.1f} GiB",
+            f"Emulate at most {available // CLIENT_BYTES:,} clients at a time",
         )
 
 
@@ -32,6 +32,6 @@ def machine_bytes() -> int:
     """Return the memory limit of this process."""
     sizes = [os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")]
     for limit in LIMITS:
-        with contextlib.suppress(OSError, ValueError):  # no such limit here, or "max"
+        with contextlib.suppress(OSError, ValueError):  # no such file, or "max"
             sizes.append(int(Path(limit).read_text("ascii")))
     return min(sizes)

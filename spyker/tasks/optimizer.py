@@ -21,7 +21,7 @@ from spyker.config.suggest import suggest
 from spyker.errors import UsageError
 
 SHORT: dict[str, tuple[str, dict[str, object]]] = {"momentum": ("SGD", {"momentum": 0.9})}
-ALIKE = ("ASGD", "Adadelta", "Adagrad", "Adam", "AdamW", "Adamax", "NAdam", "RAdam", "RMSprop", "Rprop", "SGD")
+ELEMENTWISE = ("ASGD", "Adadelta", "Adagrad", "Adam", "AdamW", "Adamax", "NAdam", "RAdam", "RMSprop", "Rprop", "SGD")
 NO_TEXT = ("LRScheduler", "LambdaLR", "MultiplicativeLR", "SequentialLR", "ChainedScheduler", "ReduceLROnPlateau")
 MOST_RATES = 64  # cached schedules, by initial rate
 
@@ -70,12 +70,12 @@ class OptimizerConfig:
     """The checked optimiser settings of ``[training]``."""
 
     def __init__(self, training: Training) -> None:
-        name, usual = SHORT.get(training.optimiser, (training.optimiser, {}))
+        name, defaults = SHORT.get(training.optimiser, (training.optimiser, {}))
         self.kind = chosen(name, OPTIMISERS, "training.optimiser", ("sgd", "momentum", "adam"))
         given = ("params", "lr", "foreach", "fused", "capturable", "differentiable", "maximize")
-        self.options = usual | arguments(training.optimiser_options, self.kind, "training.optimiser-options", given)
+        self.options = defaults | arguments(training.optimiser_options, self.kind, "training.optimiser-options", given)
         self.plain = self.kind is torch.optim.SGD and not self.options
-        self.alike = self.kind.__name__ in ALIKE
+        self.elementwise = self.kind.__name__ in ELEMENTWISE
         self.clip_norm, self.keeps = training.clip_norm, bool(training.keep_optimiser)
         self.schedule = None
         if training.schedule is not None:
@@ -85,19 +85,19 @@ class OptimizerConfig:
         elif training.schedule_options:
             raise UsageError("training.schedule-options", "is set without training.schedule", "Name the schedule")
 
-    def begin(self, whole: Tensor, parameters: Sequence[Tensor], rate: float, kept: Any = None) -> OptimizerSteps:
-        """Start a training. ``kept`` is the state that the client's last training returned."""
+    def begin(self, whole: Tensor, parameters: Sequence[Tensor], rate: float, state: Any = None) -> OptimizerSteps:
+        """Start a training. ``state`` is the optimiser state that the client's last training returned."""
         if self.plain:
             return OptimizerSteps(self, whole, None, rate)
         frozen = any(not parameter.requires_grad for parameter in parameters)
-        trained = [whole] if self.alike and not frozen else [p for p in parameters if p.requires_grad]
+        trained = [whole] if self.elementwise and not frozen else [p for p in parameters if p.requires_grad]
         try:
             optimiser = self.kind(trained, lr=rate, **self.options)
         except (TypeError, ValueError) as error:
             where = "training.optimiser-options" if self.options else "training.optimiser"
             raise UsageError(where, f"does not suit {self.kind.__name__}: {error}", "Fix the options") from None
-        if kept is not None:
-            optimiser.load_state_dict(kept)
+        if state is not None:
+            optimiser.load_state_dict(state)
         return OptimizerSteps(self, whole, optimiser, rate)
 
 
@@ -132,7 +132,7 @@ class OptimizerSteps:
             self.optimiser.step()
         return loss
 
-    def left(self) -> dict[str, Any] | None:
+    def state(self) -> dict[str, Any] | None:
         """Return the state for the client's next training, or ``None``."""
         return self.optimiser.state_dict() if self.descent.keeps and self.optimiser is not None else None
 

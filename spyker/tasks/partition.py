@@ -56,7 +56,7 @@ def deal(options: PartitionOptions, labels: npt.ArrayLike, clients: int, random:
 def iid(labels: npt.ArrayLike, clients: int, random: np.random.Generator, each: int | None = None) -> list[Indices]:
     """Give every client a random sample of ``each`` data points, or of an equal share."""
     count = np.asarray(labels).size
-    share = fewer(count // clients, each, count, clients)
+    share = piece_size(count // clients, each, count, clients)
     order = random.permutation(count)
     return [np.sort(order[i * share : (i + 1) * share]) for i in range(clients)]
 
@@ -85,21 +85,21 @@ def pathological(
     # Each client takes the labels taken least so far, with random tie-breaking, so that the numbers of clients per
     # label differ by at most one.
     taken = np.zeros(names.size, np.int64)
-    hands = np.empty((clients, labels_per_client), np.int64)
-    for hand in hands:
-        hand[:] = np.lexsort((random.random(names.size), taken))[:labels_per_client]
-        taken[hand] += 1
+    chosen = np.empty((clients, labels_per_client), np.int64)
+    for row in chosen:
+        row[:] = np.lexsort((random.random(names.size), taken))[:labels_per_client]
+        taken[row] += 1
     if grouped:
-        hands.sort(axis=1)
-        hands = hands[np.lexsort(hands.T[::-1])]
+        chosen.sort(axis=1)
+        chosen = chosen[np.lexsort(chosen.T[::-1])]
     share = int(min(counts[taken > 0] // taken[taken > 0]))
-    share = fewer(share, each, labels.size, clients, pieces=labels_per_client)
-    decks = [random.permutation(np.flatnonzero(labels == name)) for name in names]
+    share = piece_size(share, each, labels.size, clients, pieces=labels_per_client)
+    by_label = [random.permutation(np.flatnonzero(labels == name)) for name in names]
     used = np.zeros(names.size, np.int64)
     parts = []
-    for hand in hands:
-        parts.append(np.sort(np.concatenate([decks[i][used[i] : used[i] + share] for i in hand])))
-        used[hand] += share
+    for row in chosen:
+        parts.append(np.sort(np.concatenate([by_label[i][used[i] : used[i] + share] for i in row])))
+        used[row] += share
     return parts
 
 
@@ -116,13 +116,13 @@ def shard(
     """
     labels = np.asarray(labels)
     count = clients * shards_per_client
-    share = fewer(labels.size // count, each, labels.size, clients, pieces=shards_per_client)
+    share = piece_size(labels.size // count, each, labels.size, clients, pieces=shards_per_client)
     order = random.permutation(labels.size)
     order = order[np.argsort(labels[order], kind="stable")]
     # Shards are spread over all data even if they do not cover it.
     starts = np.arange(count) * labels.size // count
-    hands = random.permutation(starts).reshape(clients, shards_per_client)
-    return [np.sort(np.concatenate([order[start : start + share] for start in hand])) for hand in hands]
+    chosen = random.permutation(starts).reshape(clients, shards_per_client)
+    return [np.sort(np.concatenate([order[start : start + share] for start in row])) for row in chosen]
 
 
 def dirichlet(
@@ -134,22 +134,22 @@ def dirichlet(
     ``alpha``. A client without data gets one data point of the client with the most.
     """
     labels = np.asarray(labels)
-    total = fewer(labels.size // clients, each, labels.size, clients) * clients if each else labels.size
+    total = piece_size(labels.size // clients, each, labels.size, clients) * clients if each else labels.size
     if total < clients:
         raise too_few(labels.size, clients)
     order = random.permutation(labels.size)[:total]
-    hands: list[list[Indices]] = [[] for _ in range(clients)]
+    pieces: list[list[Indices]] = [[] for _ in range(clients)]
     for name in np.unique(labels):
-        deck = order[labels[order] == name]
-        cuts = np.cumsum(random.dirichlet(np.full(clients, alpha)))[:-1] * deck.size
-        for hand, cards in zip(hands, np.split(deck, np.rint(cuts).astype(np.int64)), strict=True):
-            hand.append(cards)
-    parts = [np.concatenate(hand) for hand in hands]
+        examples = order[labels[order] == name]
+        cuts = np.cumsum(random.dirichlet(np.full(clients, alpha)))[:-1] * examples.size
+        for client, piece in zip(pieces, np.split(examples, np.rint(cuts).astype(np.int64)), strict=True):
+            client.append(piece)
+    parts = [np.concatenate(client) for client in pieces]
     sizes = np.array([part.size for part in parts])
-    for poor in np.flatnonzero(sizes == 0):
-        rich = int(sizes.argmax())
-        parts[poor], parts[rich] = parts[rich][-1:], parts[rich][:-1]
-        sizes[poor], sizes[rich] = 1, sizes[rich] - 1
+    for empty in np.flatnonzero(sizes == 0):
+        largest = int(sizes.argmax())
+        parts[empty], parts[largest] = parts[largest][-1:], parts[largest][:-1]
+        sizes[empty], sizes[largest] = 1, sizes[largest] - 1
     return [np.sort(part) for part in parts]
 
 
@@ -159,21 +159,22 @@ def contiguous(count: int, clients: int, each: int | None = None, field: str = "
     if share == 0:
         raise too_few(count, clients)
     if each is not None and each > share:
-        raise UsageError(field, f"{each:,} is not allowed", f"With {clients} clients at most {share:,} are possible")
+        problem = f"{each:,} is not allowed: there are {count:,} for {clients} clients"
+        raise UsageError(field, problem, f"Give at most {share:,}")
     return share
 
 
-def fewer(share: int, each: int | None, count: int, clients: int, pieces: int = 1) -> int:
+def piece_size(share: int, each: int | None, count: int, clients: int, pieces: int = 1) -> int:
     """Return the size of a piece: ``share`` at most, or ``each`` per client divided by ``pieces``."""
     if share == 0:
         raise too_few(count, clients)
     if each is None:
         return share
-    field, value = "task.images-per-client", f"{each:,} is not allowed"
+    field, problem = "task.images-per-client", f"{each:,} is not allowed"
     if each % pieces:
-        raise UsageError(field, value, f"Give a multiple of {pieces}: a client has that many equal pieces")
+        raise UsageError(field, f"{problem}: a client has {pieces} equal pieces", f"Give a multiple of {pieces}")
     if each > share * pieces:
-        raise UsageError(field, value, f"With {clients} clients at most {share * pieces:,} are possible")
+        raise UsageError(field, f"{problem} with {clients} clients", f"Give at most {share * pieces:,}")
     return each // pieces
 
 
@@ -181,6 +182,6 @@ def too_few(count: int, clients: int) -> UsageError:
     """Return the error for too few data points."""
     return UsageError(
         "world.clients",
-        f"has {clients} clients for {count:,} training data points",
-        "Take fewer clients (--clients), fewer labels per client, or a larger task",
+        f"{clients} clients are too many for {count:,} training examples",
+        "Set fewer clients (--clients), fewer labels per client, or a larger task",
     )

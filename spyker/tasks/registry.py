@@ -11,9 +11,9 @@ import inspect
 import tomllib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, TypeGuard
 
-from spyker.config.scenario import Scenario, TaskChoice, Training
+from spyker.config.scenario import BOTH, CLIENTS, SERVERS, Evaluation, Scenario, TaskChoice, Training
 from spyker.config.sections import kebab, read, show, to_toml
 from spyker.config.suggest import suggest
 from spyker.errors import DataError, TaskError, UsageError
@@ -21,6 +21,10 @@ from spyker.own_code import code_digest, value_digest
 from spyker.tasks.by_value import ByValue
 from spyker.tasks.checked_task import CheckedTask, own_traceback
 from spyker.tasks.data.dataset import Array
+from spyker.tasks.federated_task import CLIENT_OPTIONS, ClientInfo, ClientRoster, FederatedTask
+from spyker.tasks.local_data import LocalClients
+from spyker.tasks.make_federated import make_federated
+from spyker.tasks.served_model import ModelSpec
 from spyker.tasks.task import Task
 from spyker.tasks.task_names import BUILT_IN, NAMES, WHERE, check_name
 
@@ -33,37 +37,89 @@ class TaskSpec:
     clients: int
     seed: int
     training: Training
+    evaluation: Evaluation = Evaluation()
+    names: tuple[str, ...] = ()
+    """Names of the clients, in the order of their numbers, if they have any."""
+    own: Mapping[int, ClientInfo] | None = None
+    """The clients of this process in a federation; ``None``: all clients of an emulation."""
 
     def make(self) -> Task:
-        """Create the task and check that its number of clients matches."""
-        task = self._made()
+        """Create the task, and check that its number of clients matches and that it can be evaluated as required."""
+        task = self._make()
+        task.evaluated_by = evaluated_by(self.evaluation, task)
+        if task.evaluated_by != SERVERS:
+            task.hold_out(self.evaluation.holdout)
+        if task.local:
+            return task
         CheckedTask(task).sizes(self.clients)
-        there = getattr(task, "clients", None) if hasattr(task, "client_tests") else None  # of a PyTorch task
-        if there is not None and len(there) > self.clients:
+        datasets = getattr(task, "clients", None) if hasattr(task, "client_tests") else None  # of a PyTorch task
+        if datasets is not None and len(datasets) > self.clients:
             raise UsageError(
                 "world.clients",
-                f"is {self.clients} in total, but the task has data for {len(there)} clients",
+                f"is {self.clients} in total, but the task has data for {len(datasets)} clients",
                 "Set --clients to that number, or give the task one dataset per client",
             )
         return task
 
-    def _made(self) -> Task:
+    def _make(self) -> Task:
         name, options, given = self.choice.name, self.choice.options, self.choice.given
         if given is None and name in BUILT_IN:
             task = importlib.import_module(BUILT_IN[name]).make(options, self.clients, self.seed, self.training)
         elif given is not None and isinstance(given.value, Task):
             return given.value
+        elif (definition := self._definition()) is not None:
+            roster = ClientRoster(self.clients, self.seed, self.names, self._client_options(), self.own)
+            return make_federated(LocalClients(definition, roster), self.training, self.seed)
         else:
-            function, named = self.call()
+            function, arguments = self.call()
             try:
-                task = function(**named)
+                task = function(**arguments)
             except (UsageError, DataError):
                 raise
             except Exception as error:
-                raise TaskError(f"task {name}, making it:\n{own_traceback(error)}") from error
+                raise TaskError(f"task {name}, creating it:\n{own_traceback(error)}") from error
         if not isinstance(task, Task):
             raise UsageError("task.name", f"{name} returned {type(task).__name__}", "Return a spyker Task")
         return task
+
+    def _definition(self) -> FederatedTask | None:
+        """Return the user's federated task, if the name or the object is one."""
+        found = self._found()
+        if isinstance(found, FederatedTask):
+            return found
+        if not is_definition(found):
+            return None
+        try:
+            return found(**self._definition_options(found))
+        except (UsageError, DataError):
+            raise
+        except Exception as error:
+            raise TaskError(f"task {self.choice.name}, making it:\n{own_traceback(error)}") from error
+
+    def _found(self) -> Any:
+        """Return what the task's name refers to, or the object that a program passed."""
+        return NAMES.find(self.choice.name, WHERE) if self.choice.given is None else self.choice.given.value
+
+    def _definition_options(self, definition: type[FederatedTask]) -> dict[str, Any]:
+        """Return the constructor's arguments; raise a ``UsageError`` if it does not accept them."""
+        options = {k.replace("-", "_"): value for k, value in self.choice.options.items() if k != CLIENT_OPTIONS}
+        check_options(definition, options, self.choice.name)
+        return options
+
+    def check(self) -> None:
+        """Raise a ``UsageError`` if a task that is not built in cannot be imported or does not accept its options."""
+        found = self._found()
+        if is_definition(found):
+            self._definition_options(found)
+        elif not isinstance(found, FederatedTask):
+            self.call()
+
+    def _client_options(self) -> dict[str, str]:
+        """Return the local options of emulated clients."""
+        options = self.choice.options.get(CLIENT_OPTIONS, {})
+        if not isinstance(options, Mapping):
+            raise UsageError(f"task.{CLIENT_OPTIONS}", f"{show(options)} is not allowed", "Write a table of strings")
+        return {str(key): str(value) for key, value in options.items()}
 
     def call(self) -> tuple[Callable[..., Task], dict[str, Any]]:
         """Return the factory of a task that is not built in, and its arguments.
@@ -72,27 +128,28 @@ class TaskSpec:
             UsageError: the factory does not accept the arguments.
 
         """
-        name, given = self.choice.name, self.choice.given
-        function = NAMES.find(name, WHERE) if given is None else given.value
+        name = self.choice.name
+        function = self._found()
         if not callable(function):
-            raise UsageError(WHERE, f"{name} is {type(function).__name__}", "Name a function that makes a task")
-        told = {"clients": self.clients, "seed": self.seed, "training": self.training}
+            raise UsageError(WHERE, f"{name} is {type(function).__name__}", "Name a function that returns a task")
+        standard = {"clients": self.clients, "seed": self.seed, "training": self.training}
         options = {key.replace("-", "_"): value for key, value in self.choice.options.items()}
         signature = inspect.signature(function)
         try:
-            signature.bind(**options, **told)
+            signature.bind(**options, **standard)
         except TypeError as error:
-            known = [kebab(key) for key in signature.parameters if key not in told]
+            own = [key for key in signature.parameters if key not in standard]
+            known = [kebab(key) for key in own]
             unknown = next((kebab(key) for key in options if kebab(key) not in known), None)
-            missing = [key for key in told if key not in signature.parameters]
+            missing = [key for key in standard if key not in signature.parameters]
             if missing:
-                every = ", ".join([*told, *(key for key in signature.parameters if key not in told)])
+                every = ", ".join([*standard, *own])
                 raise UsageError(
                     "task", f"{name} does not take {' and '.join(missing)}", f"Declare it as a function of ({every})"
                 ) from None
             remedy = "Fix [task]" if unknown is None else suggest(unknown, known, "Options of the function")
             raise UsageError("task", f"{name} does not take these options: {error}", remedy) from None
-        return function, options | told
+        return function, options | standard
 
     def guarded(self) -> CheckedTask:
         """Create the task in a worker; errors are raised as text."""
@@ -102,16 +159,45 @@ class TaskSpec:
             raise
         except Exception as error:
             name = self.choice.name
-            raise TaskError(f"task {name}, making it in a worker:\n{own_traceback(error)}") from error
+            raise TaskError(f"task {name}, creating it in a worker:\n{own_traceback(error)}") from error
 
 
-def choose(task: str | Callable[..., Task] | Task, options: Mapping[str, object] | None = None) -> TaskChoice:
+def check_options(task: type[FederatedTask], options: Mapping[str, object], name: str) -> None:
+    """Raise a ``UsageError`` if a federated task does not take these options."""
+    signature = inspect.signature(task)
+    try:
+        signature.bind(**options)
+    except TypeError as error:
+        known = [kebab(key) for key in signature.parameters]
+        unknown = next((kebab(key) for key in options if kebab(key) not in known), None)
+        remedy = "Fix [task]" if unknown is None else suggest(unknown, known, "Options of the task")
+        raise UsageError("task", f"{name} does not take these options: {error}", remedy) from None
+
+
+def is_definition(value: object) -> TypeGuard[type[FederatedTask]]:
+    """Return whether a value is a class of federated tasks."""
+    return isinstance(value, type) and issubclass(value, FederatedTask)
+
+
+def evaluated_by(evaluation: Evaluation, task: Task) -> str:
+    """Return who evaluates: as ``evaluation.by`` says, otherwise everybody who has test data."""
+    by = evaluation.by
+    if by is None:
+        return BOTH if task.has_test and task.evaluates_on_clients else SERVERS if task.has_test else CLIENTS
+    if by != CLIENTS and not task.has_test:
+        raise UsageError("evaluation.by", f"{by} is not allowed: the task has no central test data", "Write clients")
+    return by
+
+
+def choose(
+    task: str | Callable[..., Task] | Task | FederatedTask, options: Mapping[str, object] | None = None
+) -> TaskChoice:
     """Return the choice of a task given by name, factory or object."""
     keys = {kebab(key): value for key, value in (options or {}).items()}
     if isinstance(task, str):
         return TaskChoice(task, keys)
-    if isinstance(task, Task):
-        if keys:
+    if isinstance(task, Task | FederatedTask):
+        if keys.keys() - {CLIENT_OPTIONS}:
             raise UsageError("task", "options are not allowed: the task is an object", "Give a factory function")
         return TaskChoice(f"{type(task).__module__}.{type(task).__qualname__}", keys, ByValue(task))
     if not callable(task):
@@ -157,7 +243,7 @@ def check_option(key: str, value: object) -> None:
         ) from None
 
 
-def with_task_defaults(scenario: Scenario, task: Task) -> Scenario:
+def with_task_defaults(scenario: Scenario, task: Task | ModelSpec) -> Scenario:
     """Return the scenario with the task's learning rate and targets where the scenario sets none."""
     evaluation, training = scenario.evaluation, scenario.training
     if evaluation.targets is None:
@@ -165,7 +251,7 @@ def with_task_defaults(scenario: Scenario, task: Task) -> Scenario:
     return replace(scenario, evaluation=evaluation, training=replace(training, rate=rate_of(training, task)))
 
 
-def rate_of(training: Training, task: Task) -> float:
+def rate_of(training: Training, task: Task | ModelSpec) -> float:
     """Return the initial learning rate: the scenario's, the task's, or the default."""
     rate = training.rate or task.rate or Training().rate
     assert rate is not None
@@ -176,7 +262,7 @@ def check_code(scenario: Scenario) -> None:
     """Raise a ``UsageError`` if the task's code cannot be imported, before processes are started."""
     name = scenario.task.name
     if name not in BUILT_IN:
-        task_spec(scenario).call()
+        task_spec(scenario).check()
     elif (check := getattr(importlib.import_module(BUILT_IN[name]), "check", None)) is not None:
         check(scenario.task.options)
 
@@ -205,4 +291,5 @@ def code_of(choice: TaskChoice) -> str:
 
 def task_spec(scenario: Scenario) -> TaskSpec:
     """Return the specification of a scenario's task."""
-    return TaskSpec(scenario.task, scenario.client_count, scenario.seed, scenario.training)
+    names = scenario.world.client_names or ()
+    return TaskSpec(scenario.task, scenario.client_count, scenario.seed, scenario.training, scenario.evaluation, names)

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from spyker.errors import UsageError
 from spyker.vectors import Vector, mix
 
 
@@ -32,6 +33,14 @@ class EvaluationResult:
 
 
 @dataclass(frozen=True, slots=True)
+class ClientEvaluation:
+    """The metrics of a model on the test data of a client."""
+
+    examples: int
+    scores: Mapping[str, float]
+
+
+@dataclass(frozen=True, slots=True)
 class TrainingResult:
     """The result of a training with more than weights."""
 
@@ -42,6 +51,8 @@ class TrainingResult:
     """Metrics of the client, by name."""
     state: object | None = None
     """State for the client's next training: any picklable object."""
+    evaluation: ClientEvaluation | None = None
+    """Evaluation of the received model by the client; a task need not set it."""
 
 
 class Task(ABC):
@@ -67,6 +78,14 @@ class Task(ABC):
     """Initial learning rate if the scenario sets no ``training.rate``."""
     notes: Sequence[str] = ()
     """Notes for the user, shown before a run."""
+    local = False
+    """Whether the data of a client is loaded where it is first used; sizes are then asked of the workers."""
+    has_test = True
+    """Whether :meth:`evaluate` has test data."""
+    evaluates_on_clients = False
+    """Whether :meth:`evaluate_client` has test data."""
+    evaluated_by = "servers"
+    """``servers``, ``clients`` or ``both``: set from ``evaluation.by`` when the task is made."""
     evaluates_states = False
     """Whether :meth:`evaluate` takes a second argument: the clients' states, by client. Only emulations pass it; in a
     deployment the states stay with the clients."""
@@ -113,6 +132,19 @@ class Task(ABC):
             The metric, or with ``also`` a dictionary of all metrics.
 
         """
+
+    def hold_out(self, share: float) -> None:
+        """Hold out a part of each client's data for :meth:`evaluate_client`, unless clients have test data."""
+        if not self.evaluates_on_clients:
+            raise UsageError(
+                "evaluation.by",
+                f"clients is not allowed: {type(self).__name__} has no test data of clients",
+                "Define evaluate_client and set evaluates_on_clients, or write servers",
+            )
+
+    def evaluate_client(self, client: int, weights: Vector, state: Any = None) -> ClientEvaluation | None:
+        """Evaluate a model on the test data of a client; ``None`` if it has none."""
+        raise NotImplementedError
 
     def train_only(self) -> None:  # noqa: B027 - a task that keeps nothing else has nothing to do
         """Release memory that only other methods need.

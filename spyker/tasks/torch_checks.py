@@ -6,27 +6,30 @@ state of random generators. Errors that only training reveals are reported there
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
+from spyker.config.scenario import Training
 from spyker.errors import UsageError
 from spyker.tasks.torch_data import Batch, DataLoaderData, DataProblemError, DataSource, InMemoryData, shape
 
 TWO = "the model has BatchNorm layers that train on at least two examples at a time"
+DEFAULT_BATCH = Training().batch_size
 TRIAL = 2  # examples: with one alone, a sum over examples looks like one per example
 
 
-def refuse(whose: str, problem: str, remedy: str) -> UsageError:
+def data_error(dataset: str, problem: str, remedy: str) -> UsageError:
     """Return an error about a client's data or the test data."""
-    return UsageError("task", f"{whose}: {problem}", remedy)
+    return UsageError("task", f"{dataset}: {problem}", remedy)
 
 
-def looks(batch: Batch) -> str:
+def describe(batch: Batch) -> str:
     """Describe a batch."""
     parts = [*(f"inputs {shape(part)}" for part in batch.inputs)]
     parts += [f"{name} {shape(part)}" for name, part in batch.named.items()]
@@ -43,45 +46,54 @@ def check_alike(clients: Sequence[DataSource]) -> None:
             continue
         if other.parts.keys() != first.parts.keys():
             theirs, ours = ", ".join(other.parts), ", ".join(first.parts)
-            raise refuse(f"client {k}", f"has {theirs}, and client 0 {ours}", "Give all clients the same columns")
+            raise data_error(f"client {k}", f"has {theirs}, and client 0 {ours}", "Give all clients the same columns")
         for name, part in other.parts.items():
             model = first.parts[name]
             if part.shape[1:] != model.shape[1:] or part.dtype != model.dtype:
                 what = name.removesuffix(" 0")
-                raise refuse(
+                raise data_error(
                     f"client {k}",
                     f"{what} are {shape(part)}, and those of client 0 {shape(model)}",
                     "Give all clients examples of one shape and type, or TorchTask a collate_fn that makes them so",
                 )
 
 
-def check_classes(clients: Sequence[DataSource], classes: int) -> None:
+def check_classes(source: DataSource, classes: int, owner: str) -> None:
     """Check that in-memory labels are within the model's classes."""
-    for k, each in enumerate(clients):
-        targets = each.whole.targets if isinstance(each, InMemoryData) else None
-        if isinstance(targets, Tensor) and targets.dtype == torch.int64 and targets.numel():
-            low, high = int(targets.min()), int(targets.max())
-            if (low < 0 and low != -100) or high >= classes:  # -100 is what cross-entropy leaves out
-                wrong = high if high >= classes else low
-                raise refuse(
-                    f"client {k}",
-                    f"has a target {wrong}, and the model {classes} outputs, for the classes 0 to {classes - 1}",
-                    "Give the model as many outputs as there are classes, and count those from 0",
-                )
+    targets = source.whole.targets if isinstance(source, InMemoryData) else None
+    if isinstance(targets, Tensor) and targets.dtype == torch.int64 and targets.numel():
+        low, high = int(targets.min()), int(targets.max())
+        if (low < 0 and low != -100) or high >= classes:  # -100 is what cross-entropy leaves out
+            wrong = high if high >= classes else low
+            raise data_error(
+                owner,
+                f"has a target {wrong}, and the model {classes} outputs, for the classes 0 to {classes - 1}",
+                "Give the model as many outputs as there are classes, and count those from 0",
+            )
 
 
-def first_batch(source: DataSource, device: torch.device, whose: str) -> Batch:
+def check_batches(source: DataSource, size: int, owner: str) -> None:
+    """Check that ``training.batch-size`` does not contradict a DataLoader."""
+    if isinstance(source, DataLoaderData) and size not in (DEFAULT_BATCH, source.loader.batch_size):
+        raise UsageError(
+            "training.batch-size",
+            f"is {size}, and {owner} has a DataLoader with batches of {source.loader.batch_size}",
+            "Leave it out, or give TorchTask the dataset instead of the DataLoader",
+        )
+
+
+def first_batch(source: DataSource, device: torch.device, dataset: str) -> Batch:
     """Return a batch of two examples."""
     try:
         batch = next(source.open(device).in_order(TRIAL), None)
     except DataProblemError as problem:
-        raise refuse(whose, problem.problem, problem.remedy) from None
+        raise data_error(dataset, problem.problem, problem.remedy) from None
     if batch is None:
-        raise refuse(whose, "has no examples", "Add examples, or leave the client out")
+        raise data_error(dataset, "has no examples", "Add examples, or leave the client out")
     return batch
 
 
-def outputs_of(model: nn.Module, batch: Batch, whose: str) -> Any:
+def outputs_of(model: nn.Module, batch: Batch, dataset: str) -> Any:
     """Return the model's outputs for a batch; raise a ``UsageError`` that describes the batch if it fails."""
     try:
         return model(*batch.inputs, **batch.named)
@@ -93,7 +105,7 @@ def outputs_of(model: nn.Module, batch: Batch, whose: str) -> Any:
             remedy = "The model is in float64: write inputs.double(), or model.float()"
         elif not double and torch.float64 in given:
             remedy = "Write inputs.float()"
-        raise refuse(whose, f"the model does not take {looks(batch)} ({said(error)})", remedy) from error
+        raise data_error(dataset, f"the model does not take {describe(batch)} ({first_line(error)})", remedy) from error
 
 
 def logits_for(function: Callable[[Any, Any], Any], outputs: Any) -> Any:
@@ -114,7 +126,7 @@ def logits_of(outputs: Any) -> Any:
     return outputs.get("logits") if isinstance(outputs, Mapping) else getattr(outputs, "logits", None)
 
 
-def loss_of(loss: Callable[[Any, Any], Any], outputs: Any, batch: Batch, whose: str) -> Tensor:
+def loss_of(loss: Callable[[Any, Any], Any], outputs: Any, batch: Batch, dataset: str) -> Tensor:
     """Return the loss of a batch as one number."""
     given = f"outputs {shape(outputs)} and targets {shape(batch.targets)}"
     with warnings.catch_warnings(record=True) as caught:
@@ -127,15 +139,17 @@ def loss_of(loss: Callable[[Any, Any], Any], outputs: Any, batch: Batch, whose: 
             remedy = "Labels are integers: write targets.long()" if entropy else "Give TorchTask another loss=…"
             if not isinstance(outputs, Tensor) and logits_of(outputs) is not None:
                 remedy = "Compute the loss of outputs.logits"
-            raise refuse(whose, f"the loss does not take {given} ({said(error)})", remedy) from error
+            raise data_error(dataset, f"the loss does not take {given} ({first_line(error)})", remedy) from error
     if any("target size" in str(warning.message) for warning in caught):
-        raise refuse(
-            whose,
+        raise data_error(
+            dataset,
             f"the loss compares {given}, every output with every target",
             "Give both the same shape: targets.unsqueeze(1), or a model that ends with nn.Flatten(0)",
         )
     if not isinstance(found, Tensor) or found.numel() != 1:
-        raise refuse(whose, f"the loss of {given} is {shape(found)}, not one number", "Return the mean: loss.mean()")
+        raise data_error(
+            dataset, f"the loss of {given} is {shape(found)}, not one number", "Return the mean: loss.mean()"
+        )
     return found
 
 
@@ -157,41 +171,58 @@ def scores_of(score: Callable[[Any, Any], Any], name: str, outputs: Any, batch: 
     return found
 
 
-@torch.no_grad()
-def try_out(
-    model: nn.Module,
-    clients: Sequence[DataSource],
-    test: DataSource,
-    loss: Callable[[Any, Any], Any],
-    scores: Sequence[tuple[str, Callable[[Any, Any], Any]]],
-    device: torch.device,
-) -> Batch:
-    """Evaluate a few examples, and return those of the first client."""
+@contextlib.contextmanager
+def trial(model: nn.Module) -> Iterator[None]:
+    """Switch the model to evaluation mode, and restore it and the random generators afterwards."""
     mode = model.training
-    with torch.random.fork_rng(devices=[]):
+    with torch.random.fork_rng(devices=[]), torch.no_grad():
         model.train(mode=False)
         try:
-            batch = first_batch(clients[0], device, "client 0")
-            outputs = outputs_of(model, batch, "client 0")
-            logits = logits_for(loss, outputs)
-            if loss is nn.functional.cross_entropy and isinstance(logits, Tensor) and logits.dim() > 1:
-                check_classes(clients, logits.shape[1])
-            loss_of(loss, outputs, batch, "client 0")
-            judged = first_batch(test, device, "the test data")
-            said_of_test = outputs_of(model, judged, "the test data")
-            for name, score in scores:
-                try:
-                    scores_of(score, name, said_of_test, judged)
-                except UsageError:
-                    raise
-                except Exception as error:
-                    given = f"outputs {shape(said_of_test)} and targets {shape(judged.targets)}"
-                    raise refuse(
-                        "the test data", f"the score of {name} does not take {given} ({said(error)})", "Fix score=…"
-                    ) from error
+            yield
         finally:
             model.train(mode=mode)
+
+
+def try_out(
+    model: nn.Module,
+    train: DataSource,
+    loss: Callable[[Any, Any], Any],
+    device: torch.device,
+    owner: str,
+    labelled: Sequence[DataSource],
+) -> Batch:
+    """Compute the loss of a few examples, and return these. The labels of ``labelled`` must be the model's classes."""
+    with trial(model):
+        batch = first_batch(train, device, owner)
+        outputs = outputs_of(model, batch, owner)
+        logits = logits_for(loss, outputs)
+        if loss is nn.functional.cross_entropy and isinstance(logits, Tensor) and logits.dim() > 1:
+            for k, each in enumerate(labelled):
+                check_classes(each, logits.shape[1], owner if len(labelled) == 1 else f"client {k}")
+        loss_of(loss, outputs, batch, owner)
     return batch
+
+
+def try_scores(
+    model: nn.Module,
+    test: DataSource,
+    scores: Sequence[tuple[str, Callable[[Any, Any], Any]]],
+    device: torch.device,
+    owner: str,
+) -> None:
+    """Compute the scores of a few test examples."""
+    with trial(model):
+        batch = first_batch(test, device, owner)
+        outputs = outputs_of(model, batch, owner)
+        for name, score in scores:
+            try:
+                scores_of(score, name, outputs, batch)
+            except UsageError:
+                raise
+            except Exception as error:
+                given = f"outputs {shape(outputs)} and targets {shape(batch.targets)}"
+                problem = f"the score of {name} does not take {given} ({first_line(error)})"
+                raise data_error(owner, problem, "Fix score=…") from error
 
 
 @torch.no_grad()
@@ -222,16 +253,15 @@ def first(value: Any) -> Any:
     return type(value)(map(first, value)) if isinstance(value, tuple | list) else value
 
 
-def check_pairs(clients: Sequence[DataSource], size: int) -> None:
-    """Raise a ``UsageError`` for clients that never have two examples in a batch."""
-    for k, each in enumerate(clients):
-        if each.count == 1:
-            raise refuse(f"client {k}", f"has one example, and {TWO}", "Add examples, or leave the client out")
-        if isinstance(each, DataLoaderData):
-            if each.loader.batch_size == 1:
-                raise refuse(f"client {k}", f"has a DataLoader with batches of one, and {TWO}", "Make them larger")
-        elif size == 1:
-            raise UsageError("training.batch-size", f"1 is not allowed: {TWO}", "Write at least 2")
+def check_pairs(source: DataSource, size: int, owner: str) -> None:
+    """Raise a ``UsageError`` for a client that never has two examples in a batch."""
+    if source.count == 1:
+        raise data_error(owner, f"has one example, and {TWO}", "Add examples, or leave the client out")
+    if isinstance(source, DataLoaderData):
+        if source.loader.batch_size == 1:
+            raise data_error(owner, f"has a DataLoader with batches of one, and {TWO}", "Make them larger")
+    elif size == 1:
+        raise UsageError("training.batch-size", f"1 is not allowed: {TWO}", "Write at least 2")
 
 
 def precision(dtype: torch.dtype) -> str:
@@ -239,6 +269,6 @@ def precision(dtype: torch.dtype) -> str:
     return str(dtype).removeprefix("torch.")
 
 
-def said(error: Exception) -> str:
+def first_line(error: Exception) -> str:
     """Return the first line of an error."""
     return f"{type(error).__name__}: {str(error).strip().splitlines()[0] if str(error).strip() else ''}".rstrip(": ")

@@ -64,7 +64,7 @@ Data: TypeAlias = (
 
 
 class DataProblemError(Exception):
-    """A problem of a dataset and its remedy. The caller adds whose dataset it is."""
+    """A problem of a dataset and its remedy. The caller adds the name of the dataset."""
 
     def __init__(self, problem: str, remedy: str) -> None:
         super().__init__(f"{problem}. {remedy}")
@@ -196,13 +196,13 @@ class InMemoryData(DataSource, OpenDataset):
 class LazySource(DataSource):
     """A :class:`LazyDataset`."""
 
-    def __init__(self, reading: ExampleReader, later: LazyDataset) -> None:
-        super().__init__(later.count)
-        self.reading, self.later = reading, later
+    def __init__(self, reading: ExampleReader, lazy: LazyDataset) -> None:
+        super().__init__(lazy.count)
+        self.reading, self.lazy = reading, lazy
 
     def open(self, device: torch.device, step: int = 0) -> InMemoryData:
         """Read all examples."""
-        return columns(self.reading, self.later.read()).open(device)
+        return columns(self.reading, self.lazy.read()).open(device)
 
     def read(self) -> Examples:
         """Return all inputs and all targets."""

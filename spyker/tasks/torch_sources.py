@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import torch
 from torch import Tensor
-from torch.utils.data import DataLoader, Dataset, IterableDataset, TensorDataset, default_collate
+from torch.utils.data import DataLoader, Dataset, IterableDataset, Subset, TensorDataset, default_collate
 
 from spyker.errors import UsageError
 from spyker.tasks.torch_data import (
@@ -28,6 +28,8 @@ from spyker.tasks.torch_data import (
     is_iterable,
     shape,
 )
+
+HOLD_OUT = 0xE7A1  # distinguishes this use of the seed
 
 
 def as_source(data: Any, reading: ExampleReader, collate: Collate | None) -> DataSource:
@@ -160,7 +162,7 @@ def has_length(data: Any) -> bool:
 
 
 def sources(
-    data: Sequence[Any], reading: ExampleReader, collate: Collate | None, whose: Callable[[int], str]
+    data: Sequence[Any], reading: ExampleReader, collate: Collate | None, name: Callable[[int], str]
 ) -> list[DataSource]:
     """Convert datasets; raise a ``UsageError`` that names the one with a problem."""
     found = []
@@ -168,5 +170,58 @@ def sources(
         try:
             found.append(as_source(each, reading, collate))
         except DataProblemError as problem:
-            raise UsageError("task", f"{whose(i)} {problem.problem}", problem.remedy) from None
+            raise UsageError("task", f"{name(i)} {problem.problem}", problem.remedy) from None
     return found
+
+
+class SubsetSource(DataSource):
+    """Some examples of a dataset that is read as a whole."""
+
+    def __init__(self, source: LazySource, which: Tensor) -> None:
+        super().__init__(len(which))
+        self.source, self.which = source, which
+
+    def open(self, device: torch.device, step: int = 0) -> InMemoryData:
+        """Read all examples and select."""
+        return selected(self.source.open(device, step), self.which)
+
+
+def selected(data: InMemoryData, which: Tensor) -> InMemoryData:
+    """Return some examples of a dataset in memory."""
+    parts = {name: part[which.to(part.device)] for name, part in data.parts.items()}
+    return InMemoryData(data.reading, parts, by_name=data.by_name)
+
+
+def hold_out(
+    source: DataSource, share: float, seed: int, client: int, owner: str
+) -> tuple[DataSource, DataSource | None]:
+    """Split a client's data into training data and a held-out part for evaluation.
+
+    Args:
+        source: the client's data.
+        share: the part to hold out, at least one example. The only example of a client is not held out.
+        seed: seed of the random choice.
+        client: number of the client, which also determines the choice.
+        owner: whose data it is, for errors.
+
+    Raises:
+        UsageError: the data can only be read in its own order.
+
+    """
+    if source.count < 2:
+        return source, None
+    order = torch.from_numpy(np.random.default_rng((seed, client, HOLD_OUT)).permutation(source.count))
+    count = min(max(1, round(share * source.count)), source.count - 1)
+    test, train = order[:count].sort().values, order[count:].sort().values
+    if isinstance(source, InMemoryData):
+        return selected(source, train), selected(source, test)
+    if isinstance(source, LazySource):
+        return SubsetSource(source, train), SubsetSource(source, test)
+    if isinstance(source, MapStyleData):
+        train_set, test_set = (Subset(source.dataset, which.tolist()) for which in (train, test))
+        return tuple(MapStyleData(source.reading, each, source.collate) for each in (train_set, test_set))  # type: ignore[return-value]
+    raise UsageError(
+        "evaluation.by",
+        f"clients is not allowed: {owner} has a DataLoader or a stream, from which no part can be held out",
+        "Return the client's test data from client_test(), or give TorchTask client_tests",
+    )

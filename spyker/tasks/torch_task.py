@@ -12,6 +12,8 @@ import warnings
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
+from functools import cached_property
+from types import MethodType
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -22,16 +24,26 @@ from spyker.config.kernel_names import TORCH
 from spyker.config.scenario import Training
 from spyker.config.sections import show
 from spyker.errors import UsageError
-from spyker.tasks.kernels import Kernel, find_kernel, refused
+from spyker.tasks.federated_task import ClientInfo, FederatedTask
+from spyker.tasks.kernels import Kernel, find_kernel, kernel_error
 from spyker.tasks.layout import Layout
+from spyker.tasks.local_data import LocalClients, LocalDatasets
 from spyker.tasks.optimizer import OptimizerConfig
-from spyker.tasks.task import ACCURACY, Metric, Task, TrainingResult
-from spyker.tasks.torch_checks import check_alike, check_pairs, needs_two, precision, scores_of, try_out
+from spyker.tasks.task import ACCURACY, ClientEvaluation, Metric, Task, TrainingResult
+from spyker.tasks.torch_checks import (
+    check_alike,
+    check_batches,
+    check_pairs,
+    needs_two,
+    precision,
+    scores_of,
+    try_out,
+    try_scores,
+)
 from spyker.tasks.torch_data import (
     BatchedData,
     Collate,
     Data,
-    DataLoaderData,
     DataSource,
     ExampleReader,
     Examples,
@@ -39,7 +51,7 @@ from spyker.tasks.torch_data import (
     LazyDataset,
     StreamedDataset,
 )
-from spyker.tasks.torch_sources import sources
+from spyker.tasks.torch_sources import hold_out, sources
 from spyker.tasks.torch_training import Trainer
 from spyker.vectors import Vector
 
@@ -47,7 +59,6 @@ __all__ = ["Examples", "ExtraMetric", "LazyDataset", "StreamedDataset", "TorchTa
 
 Loss: TypeAlias = Callable[[Any, Any], Tensor]
 EVALUATION_BATCH = 256  # what a processor has in its cache; with 1,024, CIFAR-10 takes 1.7 times as long
-DEFAULT_BATCH = Training().batch_size
 warnings.filterwarnings("ignore", "The given NumPy array is not writable")  # and we do not write to it
 
 
@@ -77,16 +88,16 @@ class TorchTask(Task):
     ``loss(outputs, targets)`` is minimised. ``score(outputs, targets)`` returns one number per example, and the metric
     is ``finish`` of their mean; a score of your own needs a ``metric``, with its name and direction. ``also`` are
     further metrics. If outputs have ``logits``, as in Hugging Face models, PyTorch's losses and the accuracy get the
-    logits; your own functions get the outputs unchanged. With ``client_tests``, one dataset per client, each client
-    evaluates the received model on its own test data and reports the result. The model's weights are W⁰. A float64
+    logits; your own functions get the outputs unchanged. ``client_tests``, one dataset per client, are for evaluation
+    by clients; without them each client holds out a part of its data for it. The model's weights are W⁰. A float64
     model is trained in float64; servers store and send float32.
     """
 
     def __init__(
         self,
         model: nn.Module,
-        clients: Sequence[Data],
-        test: Data,
+        clients: Sequence[Data] | LocalClients,
+        test: Data | Callable[[], Data | None] | None,
         training: Training,
         *,
         seed: int = 0,
@@ -100,63 +111,120 @@ class TorchTask(Task):
         inputs: str | Sequence[str] | None = None,
         target: str | None = None,
     ) -> None:
+        """``clients`` are datasets, or the clients of a federation, whose data is loaded when it is needed."""
         self.dtype = check_model(model)
         self.device = device_of(training)
         self.model, self.loss = model, loss
         self.measures = [ExtraMetric(named(metric, score), score, finish), *also]
         self.metric, *others = [measure.metric for measure in self.measures]
         self.also = tuple(others)
-        self.training, self.seed = training, seed
-        reading = ExampleReader(inputs, target)
-        self.clients = sources(clients, reading, collate_fn, "client {}".format)
-        self.test = sources([test], reading, collate_fn, lambda _: "the test data")[0]
-        self.client_tests = sources(client_tests or (), reading, collate_fn, "the test data of client {}".format)
+        self.training, self.seed, self.holdout = training, seed, 0.0
+        self.reading, self.collate_fn = ExampleReader(inputs, target), collate_fn
+        self.clients: Sequence[DataSource] | LocalDatasets[DataSource]
+        self.client_tests: Sequence[DataSource | None] = ()
         self.descent = OptimizerConfig(training)
         if training.autocast is not None and self.dtype != torch.float32:
             problem = f"{show(training.autocast)} is not allowed: the model is in {precision(self.dtype)}"
             raise UsageError("training.autocast", problem, "Write model.float()")
-        self.lends = False
+        self.lends = self.needs_two = False
+        self._sizes: dict[int, int] = {}  # as servers know them
+        self.kernel: Kernel | None = None
         self._flatten()
         self._initial = self._shared()
-        if not self.clients:
-            raise UsageError("task", "has no client", "Give TorchTask one dataset per client")
-        self.kernel: Kernel | None = None
-        if training.kernel != TORCH:
-            make = find_kernel(training.kernel)
-            if self.dtype != torch.float32:
-                raise refused(training.kernel, f"the model is in {precision(self.dtype)}", "Write model.float()")
-            first = self.clients[0].open(self.device)
-            if not isinstance(first, InMemoryData) or len(first.whole.inputs) != 1 or self.client_tests:
-                problem, remedy = "the data is not one tensor of inputs", "Give TorchTask tensors, or a LazyDataset"
-                raise refused(training.kernel, problem, remedy)
-            self.kernel = make(model, first.whole.inputs[0].shape[1:], loss, training)
-        self._check(client_tests)
+        assert training.rate is not None  # only Flower apps may leave it unset
+        self.descent.begin(self.trained, self.parameters, training.rate)
+        if training.kernel != TORCH and self.dtype != torch.float32:
+            raise kernel_error(training.kernel, f"the model is in {precision(self.dtype)}", "Write model.float()")
+        self._test, self.has_test = test, test is not None
+        self.local = isinstance(clients, LocalClients)
+        if isinstance(clients, LocalClients):
+            self.clients = LocalDatasets(clients, self._load)
+            self.evaluates_on_clients = clients.definition.overrides("client_test")
+        else:
+            self._take(clients, client_tests)
+            self.evaluates_on_clients = len(self.client_tests) > 0
 
-    def _check(self, client_tests: Sequence[Data] | None) -> None:
-        """Check model, data, loss and scores before training."""
-        if client_tests is not None and len(self.client_tests) != len(self.clients):
+    @cached_property
+    def test(self) -> DataSource | None:
+        """Central test data, if there is any."""
+        data: Any = self._test() if isinstance(self._test, MethodType) else self._test
+        return None if data is None else self._source(data, "the test data")
+
+    def _source(self, data: Data, owner: str) -> DataSource:
+        """Convert data; ``owner`` says whose it is in errors."""
+        return sources([data], self.reading, self.collate_fn, lambda _: owner)[0]
+
+    def _take(self, clients: Sequence[Data], client_tests: Sequence[Data] | None) -> None:
+        """Check and keep one dataset per client."""
+        if not clients:
+            raise UsageError("task", "has no client", "Give TorchTask one dataset per client")
+        if client_tests is not None and len(client_tests) != len(clients):
             raise UsageError(
                 "task",
-                f"has data for {len(self.clients)} clients, and client_tests for {len(self.client_tests)}",
+                f"has data for {len(clients)} clients, and client_tests for {len(client_tests)}",
                 "Give every client test data of its own, or none",
             )
+        own = sources(clients, self.reading, self.collate_fn, "client {}".format)
+        check_alike(own)
+        if client_tests is not None:
+            of = "the test data of client {}".format
+            self.client_tests = sources(client_tests, self.reading, self.collate_fn, of)
+        self.clients = own
+        for k, each in enumerate(own):
+            check_batches(each, self.training.batch_size, f"client {k}")
+        first = "client 0"
+        self._make_kernel(own[0])
+        self._try_out(own[0], self.test, first, "the test data", own)
+        if self.needs_two:
+            for k, each in enumerate(own):
+                check_pairs(each, self.training.batch_size, f"client {k}")
+
+    def _load(self, definition: FederatedTask, info: ClientInfo) -> tuple[DataSource, DataSource | None]:
+        """Load and check the data of one client of a federation."""
+        owner = f"client {info.name}"
+        train = self._source(definition.data(info), owner)
+        own = definition.client_test(info) if self.evaluates_on_clients else None
+        test = None if own is None else self._source(own, f"the test data of {owner}")
+        if test is None and self.holdout:
+            train, test = hold_out(train, self.holdout, self.seed, info.number, owner)
         size = self.training.batch_size
-        for k, each in enumerate(self.clients):
-            if isinstance(each, DataLoaderData) and size not in (DEFAULT_BATCH, each.loader.batch_size):
-                raise UsageError(
-                    "training.batch-size",
-                    f"is {size}, and client {k} has a DataLoader with batches of {each.loader.batch_size}",
-                    "Leave it out, or give TorchTask the dataset instead of the DataLoader",
-                )
-        check_alike(self.clients)
-        assert self.training.rate is not None  # only Flower apps may leave it unset
-        self.descent.begin(self.trained, self.parameters, self.training.rate)
+        check_batches(train, size, owner)
+        self._make_kernel(train)
+        self._try_out(train, test, owner, f"the test data of {owner}", [train])
+        if self.needs_two:
+            check_pairs(train, size, owner)
+        return train, test
+
+    def hold_out(self, share: float) -> None:
+        """Hold out a part of each client's data for evaluation, unless clients have test data of their own."""
+        if self.evaluates_on_clients:
+            return
+        self.evaluates_on_clients, self.holdout = True, share
+        if not isinstance(self.clients, LocalDatasets):
+            split = [hold_out(each, share, self.seed, k, f"client {k}") for k, each in enumerate(self.clients)]
+            self.clients, self.client_tests = [train for train, _ in split], [test for _, test in split]
+
+    def _make_kernel(self, source: DataSource) -> None:
+        """Create the kernel of ``training.kernel``, which depends on the shape of the data."""
+        training = self.training
+        if training.kernel == TORCH or self.kernel is not None:
+            return
+        opened = source.open(self.device)
+        if not isinstance(opened, InMemoryData) or len(opened.whole.inputs) != 1 or self.client_tests:
+            problem, remedy = "the data is not one tensor of inputs", "Give TorchTask tensors, or a LazyDataset"
+            raise kernel_error(training.kernel, problem, remedy)
+        self.kernel = find_kernel(training.kernel)(self.model, opened.whole.inputs[0].shape[1:], self.loss, training)
+
+    def _try_out(
+        self, train: DataSource, test: DataSource | None, owner: str, test_owner: str, labelled: Sequence[DataSource]
+    ) -> None:
+        """Check that model, data, loss and scores fit together, with a few examples."""
         scores = [(measure.metric.name, measure.score) for measure in self.measures]
         with self.autocast():
-            batch = try_out(self.model, self.clients, self.test, self.loss, scores, self.device)
+            batch = try_out(self.model, train, self.loss, self.device, owner, labelled)
+            if test is not None:
+                try_scores(self.model, test, scores, self.device, test_owner)
             self.needs_two = needs_two(self.model, batch)
-        if self.needs_two:
-            check_pairs(self.clients, size)
 
     def _flatten(self) -> None:
         """Move the model into one vector."""
@@ -233,25 +301,24 @@ class TorchTask(Task):
                 f"is at least {client + 1} in total, but the task has data for {len(self.clients)} clients",
                 "Give TorchTask one dataset per client, or set fewer --clients",
             )
-        return self.clients[client].count
+        self._sizes[client] = count = self.clients[client].count
+        return count
 
     def train(self, client: int, weights: Vector, rate: float, step: int, state: Any = None) -> Vector | TrainingResult:
         """Train for some epochs, in an order that depends on the seed, the client and the step."""
         metrics = {}
-        if self.client_tests:
-            judged = self._judge(self.client_tests[client], weights)
-            metrics = {f"test {name}": value for name, value in judged.items()}
         trainer = Trainer(self, client, weights, rate, step, state)
         if self.kernel is not None:
             return trainer.with_kernel(self.kernel)
         trained = trainer.train()
-        if self.training.report_loss:
+        if self.training.report_loss and math.isfinite(trainer.loss):
             metrics["training loss"] = trainer.loss
-        metrics = {name: value for name, value in metrics.items() if math.isfinite(value)}
-        left, seen = trainer.steps.left(), trainer.seen
-        if not metrics and left is None and seen == self.clients[client].count:
+        new_state, seen = trainer.steps.state(), trainer.seen
+        known = self._sizes.get(client, self.clients[client].count)
+        examples = None if seen == known else seen
+        if not metrics and new_state is None and examples is None:
             return trained
-        return TrainingResult(trained, None if seen == self.clients[client].count else seen, metrics or None, left)
+        return TrainingResult(trained, examples, metrics or None, new_state)
 
     def explain(self, client: int, weights: Vector, rate: float, step: int, state: Any = None) -> str:
         """Repeat the training to find the first step whose numbers are not finite."""
@@ -271,12 +338,22 @@ class TorchTask(Task):
 
     def evaluate(self, weights: Vector) -> float | dict[str, float]:
         """Return the metric on the test data, or all metrics by name."""
-        found = self._judge(self.test, weights)
+        if self.test is None:
+            raise UsageError("evaluation.by", "servers is not allowed: the task has no test data", 'Write "clients"')
+        found, _ = self._judge(self.test, weights)
         return found if self.also else found[self.metric.name]
 
+    def evaluate_client(self, client: int, weights: Vector, state: Any = None) -> ClientEvaluation | None:
+        """Return the metrics of a model on a client's own test data."""
+        test = self.clients.of(client).test if isinstance(self.clients, LocalDatasets) else self.client_tests[client]
+        if test is None:
+            return None
+        scores, examples = self._judge(test, weights)
+        return ClientEvaluation(examples, scores)
+
     @torch.no_grad()
-    def _judge(self, source: DataSource, weights: Vector) -> dict[str, float]:
-        """Return all metrics of a model on some data."""
+    def _judge(self, source: DataSource, weights: Vector) -> tuple[dict[str, float], int]:
+        """Return all metrics of a model on some data, and the number of examples."""
         self.load(weights)
         self.model.train(mode=False)
         if isinstance(source, BatchedData):
@@ -291,7 +368,8 @@ class TorchTask(Task):
             count += batch.count
         if not count:
             raise UsageError("task", "the test data gives no example", "Add examples")
-        return {m.metric.name: m.finish(total / count) for m, total in zip(self.measures, totals, strict=True)}
+        found = {m.metric.name: m.finish(total / count) for m, total in zip(self.measures, totals, strict=True)}
+        return found, count
 
     def load(self, weights: Vector) -> None:
         """Load weights into the model, and reset its counters, such as BatchNorm's count of batches."""

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from spyker.errors import UsageError
 from spyker.tasks.kernels import Kernel
-from spyker.tasks.torch_checks import logits_for, looks
+from spyker.tasks.torch_checks import describe, logits_for
 from spyker.tasks.torch_data import Batch, InMemoryData
 from spyker.vectors import Vector
 
@@ -92,7 +92,7 @@ class Trainer:
                 loss = loss * share
             loss.backward()
         except Exception as error:
-            error.add_note(f"client {self.client}, its training number {self.step}: the batch is {looks(batch)}")
+            error.add_note(f"client {self.client}, its training number {self.step}: the batch is {describe(batch)}")
             raise
         return loss.detach()
 
@@ -105,7 +105,9 @@ class Trainer:
                     broken = any(not_finite(part) for part in [*batch.inputs, *batch.named.values()])
                     if broken or not_finite(batch.targets):
                         what = "an input" if broken else "a target"
-                        return f"{what} in its minibatch {number} is NaN or infinite ({looks(batch)}). Clean the data"
+                        return (
+                            f"{what} in its minibatch {number} is NaN or infinite ({describe(batch)}). Clean the data"
+                        )
                 remedy = "Lower training.rate" + ("" if task.descent.clip_norm else ", or set training.clip-norm")
                 return (
                     f"in its minibatch {number} the loss was {float(loss):.4g} and the gradient's norm "

@@ -32,7 +32,7 @@ def test_the_list_says_what_is_available_and_where(folder: str, capsys: pytest.C
     assert main(["data", "--data-dir", folder]) == 0
     text = capsys.readouterr().out
     assert "in the cache" in text
-    assert text.count("to be unpacked at first use") == 2
+    assert text.count("unpacked on first use") == 2
 
 
 def test_fetching_says_where_from_and_only_once(folder: str, capsys: pytest.CaptureFixture[str]) -> None:
@@ -53,7 +53,7 @@ def test_one_that_cannot_be_had_does_not_keep_the_others_away(
     assert main(["data", "fetch", "--data-dir", folder]) == 1
     done = capsys.readouterr()
     assert done.out.count("verified") == 2
-    assert "mnist cannot be had" in done.err
+    assert "mnist: download failed" in done.err
 
 
 def test_verifying_finds_what_is_wrong(folder: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -69,7 +69,7 @@ def test_verifying_finds_what_is_wrong(folder: str, tmp_path: Path, capsys: pyte
     assert main(["data", "verify", "mnist", "--data-dir", folder]) == 1
     text = capsys.readouterr().out
     assert text.count("verified") == 6
-    assert "removed, it will be made again" in text
+    assert "deleted from the cache" in text
     assert "t10k-labels-idx1-ubyte.gz is damaged" in text
 
 
@@ -79,7 +79,7 @@ def test_data_that_cannot_be_had_fails_with_1_and_starts_no_record(
     for command in (["data", "fetch", "mnist"], ["run", "--task", "mnist", "--out", "a"]):
         assert main(command) == 1
         message = capsys.readouterr().err
-        assert "mnist cannot be had" in message
+        assert "mnist: download failed" in message
         assert "--data-dir DIR" in message
     assert not (tmp_path / "a").exists()
 

@@ -16,7 +16,7 @@ import remembering_task
 from spyker.cli.main import main
 from spyker.config.scenario import TaskChoice, Training
 from spyker.engines.engine import Engine, EvaluateJob, InProcessEngine, TrainJob
-from spyker.engines.pool import LOSSES
+from spyker.engines.pool import MAX_LOSSES
 from spyker.engines.worker_processes import ProcessPoolEngine
 from spyker.errors import ClientTrainingError, TaskError, UsageError
 from spyker.tasks.registry import TaskSpec
@@ -100,7 +100,7 @@ class TestDigits:
         (_, process), _ = places(engine)
         assert digits.run(engine, mishap=lambda: os.kill(process, signal.SIGKILL)) == digits.right
         assert process not in [process for _, process in places(engine)]
-        assert capfd.readouterr().err.count("it is replaced") == 1
+        assert capfd.readouterr().err.count("a new worker replaces it") == 1
 
     def test_a_node_removed_in_mid_run_changes_no_byte_and_one_that_comes_is_used(
         self, engine: RayEngine, cluster: Any, digits: Any, capfd: pytest.CaptureFixture[str]
@@ -117,7 +117,7 @@ class TestDigits:
         finally:
             with contextlib.suppress(ProcessLookupError):  # Ray may have been faster
                 os.kill(process, signal.SIGKILL)
-        assert capfd.readouterr().err.count("it is replaced") == 1
+        assert capfd.readouterr().err.count("a new worker replaces it") == 1
         assert sum(worker.ready for worker in engine.workers) == 1  # the other waits for a processor
         cluster.add_node(num_cpus=1)
         assert len({node for node, _ in places(engine)}) == 2
@@ -159,7 +159,7 @@ def test_a_clients_state_comes_back_whoever_trains_it(cluster: Any, monkeypatch:
     [
         ({"raises": "the making"}, "the making is cursed"),
         ({"raises": "client 4"}, "client 4 is cursed"),
-        ({"dies": "client 4"}, f"{LOSSES} times"),
+        ({"dies": "client 4"}, f"{MAX_LOSSES} times"),
     ],
 )
 def test_a_task_that_always_fails_ends_the_run_with_its_own_error(

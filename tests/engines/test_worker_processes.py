@@ -8,7 +8,7 @@ import pytest
 
 from spyker.config.scenario import TaskChoice, Training, from_table
 from spyker.engines.engine import Engine, EvaluateJob, InProcessEngine, TrainJob
-from spyker.engines.pool import LOSSES, QueuedJob
+from spyker.engines.pool import MAX_LOSSES, QueuedJob
 from spyker.engines.start_engine import start_engine
 from spyker.engines.worker_processes import ProcessPoolEngine
 from spyker.errors import TaskError, WorkerCrashedError
@@ -68,7 +68,7 @@ def test_as_many_deaths_as_you_like_if_jobs_are_finished_in_between(fragile: Cal
     start_engine = np.zeros(3, np.float32)
     with ProcessPoolEngine(fragile(), start_engine.size, 1) as workers:
         assert isinstance(workers, ProcessPoolEngine)
-        for step in range(LOSSES + 1):
+        for step in range(MAX_LOSSES + 1):
             job = TrainJob(step, start_engine, 0.1, step)
             workers.submit(job, due=step)
             assert np.array_equal(workers.trained(job), np.full(3, step, np.float32))
@@ -81,7 +81,7 @@ def test_a_task_that_cannot_be_made_ends_the_run_at_once(
     with ProcessPoolEngine(fragile(raises="the making"), 3, 2) as workers:
         job = TrainJob(0, np.zeros(3, np.float32), 0.1, 0)
         workers.submit(job, due=0)
-        with pytest.raises(TaskError, match=r"^task fragile:make, making it:\n(.|\n)*Error: the making is cursed$"):
+        with pytest.raises(TaskError, match=r"^task fragile:make, creating it:\n(.|\n)*Error: the making is cursed$"):
             workers.trained(job)
     assert capfd.readouterr().err == ""
 
@@ -104,7 +104,7 @@ def test_a_worker_that_dies_again_and_again_ends_the_run(
         pytest.raises(WorkerCrashedError, match=r"was killed \(exit code -9.*fewer --workers.*3 times"),
     ):
         work(workers)
-    assert capfd.readouterr().err.count("it is replaced") in range(LOSSES - 1, count * LOSSES)
+    assert capfd.readouterr().err.count("a new worker replaces it") in range(MAX_LOSSES - 1, count * MAX_LOSSES)
 
 
 def test_a_training_that_fails_ends_the_run_with_its_own_error(

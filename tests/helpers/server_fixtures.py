@@ -11,7 +11,7 @@ from spyker.protocol.messages import ToServer, Update
 from spyker.protocol.server import Setup
 
 
-def build_servers(algorithm, sizes, initial=(0.0,), rate=0.05, seed=0, now=float, bounds=None, **parameters):
+def build_servers(algorithm, sizes, initial=(0.0,), rate=0.05, seed=0, now=float, robust=None, **parameters):
     """All servers of a deployment. ``sizes`` holds, for each server, the data points of each of its clients.
 
     Clients are numbered from 0 across all servers: with one client each, client i belongs to server i.
@@ -23,7 +23,7 @@ def build_servers(algorithm, sizes, initial=(0.0,), rate=0.05, seed=0, now=float
     entry = ALGORITHMS[algorithm]
     given = entry.Parameters(**parameters)
     weights = np.array(initial, np.float32)
-    setup = Setup(len(rosters), sum(map(len, rosters)), weights, rate, given, seed, now=now, bounds=bounds)
+    setup = Setup(len(rosters), sum(map(len, rosters)), weights, rate, given, seed, now=now, robust=robust)
     rosters += [{}] * (entry.topology is Topology.CLOUD)
     return [entry.build(id, setup, roster) for id, roster in enumerate(rosters)]
 

@@ -183,7 +183,7 @@ WRONG: dict[str, tuple[dict[str, Any] | bytes | None, list[str]]] = {
     "no file": (None, ["m.safetensors cannot be read (No such file or directory)"]),
     "a pickle": (b"\x80\x02}q\x00.", ["m.safetensors is not a safetensors file", "save_file"]),
     "no such part": ({"bias": floats(8)}, ["has a tensor bias, which the task does not know", "names and shapes"]),
-    "a part too few": ({}, ["has no tensor weights, only nothing", "names and shapes"]),
+    "a part too few": ({}, ["has no tensor weights; its tensors: none", "names and shapes"]),
     "a part too many": ({"weights": floats(8), "bias": floats(1)}, ["has a tensor bias, which the task does not"]),
     "another shape": ({"weights": floats(9)}, ["has weights in the shape [9]; the task has it in [8]"]),
     "another type": ({"weights": np.zeros(8)}, ["has weights as F64", "Save it as float32"]),

@@ -120,7 +120,7 @@ def test_numbers_that_json_cannot_hold_are_refused_and_nothing_is_left_that_coul
 
 
 def test_to_keep_nothing_is_refused(folder):
-    with pytest.raises(CheckpointError, match="keep is 0"):
+    with pytest.raises(CheckpointError, match="keep: 0"):
         Checkpoints(folder, keep=0)
 
 
@@ -235,7 +235,7 @@ def test_if_all_are_damaged_nothing_begins_silently_anew(folder):
     save(Checkpoints(folder, keep=2), range(2))
     for path in folder.glob("checkpoint-*/numbers.json"):
         path.write_text("{}")
-    with pytest.raises(CheckpointError, match="holds no checkpoint that can be read"):
+    with pytest.raises(CheckpointError, match="holds no readable checkpoint"):
         latest(folder)
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import grpc.aio
 import pytest
-from hosting import at_the_port, make_driver
+from node_fixtures import at_the_port, make_driver
 
 from spyker.net import spyker_pb2 as pb
 from spyker.net.client_port import ClientLimits
@@ -27,7 +27,7 @@ async def ending(stream: Any) -> str:
 @pytest.mark.parametrize(("size", "most"), [(0, None), (MOST_DATA + 1, None), (2**61, None), (101, 100)])
 def test_claims_of_data_beyond_measure_are_refused(tmp_path: Path, size: int, most: int | None) -> None:
     async def scene() -> None:
-        driver = make_driver(tmp_path, wait_for=2, most_data=most or MOST_DATA)
+        driver = make_driver(tmp_path, min_clients=2, most_data=most or MOST_DATA)
         async with at_the_port(driver, size=size) as stream:
             assert "FAILED_PRECONDITION mismatch" in await ending(stream)
         assert driver.node.sessions == {}
@@ -39,7 +39,7 @@ def test_claims_of_data_beyond_measure_are_refused(tmp_path: Path, size: int, mo
 @pytest.mark.parametrize(("size", "most"), [(MOST_DATA, None), (100, 100)])
 def test_claims_of_data_up_to_the_limit_are_believed(tmp_path: Path, size: int, most: int | None) -> None:
     async def scene() -> None:
-        driver = make_driver(tmp_path, wait_for=2, most_data=most or MOST_DATA)
+        driver = make_driver(tmp_path, min_clients=2, most_data=most or MOST_DATA)
         async with at_the_port(driver, size=size) as stream:
             assert pb.Frame.FromString(await stream.read()).HasField("welcome")
             assert driver.node.clients[0].size == size

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from deployment import table
-from hosting import make_driver
+from node_fixtures import make_driver
 
 from spyker.algorithms.builtin import ALGORITHMS
 from spyker.net import driver as module
@@ -60,7 +60,7 @@ def test_no_answer_with_a_large_model_is_worked_on_in_the_loop(
     threads: list[tuple[str, str]] = []
 
     async def scene() -> None:
-        driver = make_driver(tmp_path, table(algorithm), wait_for=3)
+        driver = make_driver(tmp_path, table(algorithm), min_clients=3)
         sessions = begin(driver)
         kind = type(driver.node.server)
         handle = kind.handle
@@ -88,7 +88,7 @@ def test_a_snapshot_waits_for_the_message_that_is_being_handled(
     monkeypatch.setattr(module, "IN_A_THREAD", 1)
 
     async def scene() -> None:
-        driver = make_driver(tmp_path, wait_for=3)
+        driver = make_driver(tmp_path, min_clients=3)
         sessions = begin(driver)
         answer(driver, 0, sessions[0])
         assert driver.node.handling
@@ -106,7 +106,7 @@ def test_who_waits_for_a_snapshot_is_told_if_the_server_fails_meanwhile(
     going_on = threading.Event()
 
     async def scene() -> None:
-        driver = make_driver(tmp_path, wait_for=3)
+        driver = make_driver(tmp_path, min_clients=3)
         sessions = begin(driver)
 
         def fails(server: Server, sender: int, message: object) -> None:
@@ -129,7 +129,7 @@ def test_who_waits_for_a_snapshot_is_told_if_the_server_fails_meanwhile(
 
 def test_a_full_disk_is_tried_again_when_the_timer_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     async def scene() -> int:
-        driver = make_driver(tmp_path, wait_for=3, save_retry=0.2)
+        driver = make_driver(tmp_path, min_clients=3, save_retry=0.2)
         tries = []
         save = driver.checkpoints.save
 

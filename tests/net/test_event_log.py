@@ -65,7 +65,7 @@ def header() -> LogHeader:
     weights: Vector = np.zeros(2, np.float32)
     view = first_view([0], [0])
     membership = MembershipOptions(0, view, "zero", ProcessIncarnation(1), "", False, 5.0, 10.0, None)
-    return LogHeader(FORMAT, "0", "", membership, NodeOptions(), b"secret", 0.0, LoggedArray.of(weights))
+    return LogHeader(FORMAT, "0", "", membership, NodeOptions(), b"secret", 0.0, LoggedArray.of(weights), 0.1, 0)
 
 
 def test_a_log_that_is_full_ends_with_a_whole_record_and_says_so(tmp_path: Path) -> None:

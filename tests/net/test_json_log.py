@@ -22,7 +22,7 @@ def spoken() -> Iterator[tuple[JsonLog, io.StringIO]]:
     root, stream = logging.getLogger(), io.StringIO()
     before = list(root.handlers)
     log = JsonLog(stream, server=3)
-    log.speak_for_all()
+    log.capture_all()
     yield log, stream
     logging.captureWarnings(False)
     root.handlers[:] = before

@@ -22,6 +22,7 @@ from spyker.net.server_config import layout_numbers
 from spyker.records import Evaluated, InitialModelLoaded, RecordError, RunRecord
 from spyker.records.merge import merge
 from spyker.tasks.registry import resolve, task_spec
+from spyker.tasks.served_model import ModelSpec
 
 SCENARIO = resolve(from_table(table("spyker", (2, 2))))
 SPYKER = [sys.executable, "-m", "spyker.cli.main"]
@@ -103,7 +104,11 @@ def test_a_model_that_does_not_fit_is_refused_before_anything_begins(
 
 def saved(folder: Path, server: int, value: float) -> Path:
     """A state folder with this model."""
-    numbers = {"id": server, "layout": layout_numbers(task_spec(SCENARIO).make()), "server": {"age": 1.0, "version": 1}}
+    numbers = {
+        "id": server,
+        "layout": layout_numbers(ModelSpec.of(task_spec(SCENARIO).make())),
+        "server": {"age": 1.0, "version": 1},
+    }
     checkpoints = Checkpoints(folder / f"state-{server}", keep=2)
     checkpoints.save(numbers, {"weights": np.full(8, value, np.float32)})
     checkpoints.close()

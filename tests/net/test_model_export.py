@@ -14,6 +14,7 @@ from spyker.config.scenario import Training, load
 from spyker.net.checkpoints import Checkpoints
 from spyker.net.server_config import layout_numbers
 from spyker.tasks.registry import resolve, task_spec
+from spyker.tasks.served_model import ModelSpec
 from spyker.tasks.torch_task import TorchTask
 
 
@@ -35,7 +36,7 @@ def save(tmp_path):
     def write(server, task, weights, version=3):
         numbers = {
             "id": server,
-            "layout": layout_numbers(task),
+            "layout": layout_numbers(ModelSpec.of(task)),
             "server": {"age": version + 0.5, "version": version, "weights": {"array": "weights"}},
         }
         folder = tmp_path / f"state-{server}"

@@ -12,7 +12,7 @@ import grpc.aio
 import numpy as np
 import pytest
 from deployment import table
-from hosting import PARAMETERS, make_driver
+from node_fixtures import PARAMETERS, make_driver
 
 from spyker.algorithms.spyker import Spyker
 from spyker.net import peer_link
@@ -153,8 +153,8 @@ def test_a_server_that_was_rolled_back_itself_learns_it_from_another_and_stops(t
         fill(driver, 5)
         async with linked(welcoming(6), driver), asyncio.timeout(120):
             order = await driver.stopped
-        assert order.anew
-        assert "state of this server is an older one" in order.why
+        assert order.restart
+        assert "state of this server is an older one" in order.reason
 
     asyncio.run(scene())
 

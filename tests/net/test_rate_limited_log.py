@@ -7,10 +7,10 @@ import json
 from pathlib import Path
 from typing import Any
 
-from hosting import make_driver
+from node_fixtures import make_driver
 
 from spyker.net.json_log import JsonLog
-from spyker.net.rate_limited_log import NAMES, WHILE_SECONDS, RateLimitedLog
+from spyker.net.rate_limited_log import MAX_SUBJECTS, WINDOW_SECONDS, RateLimitedLog
 from spyker.node.events import CheckpointRequested
 from spyker.node.rejection import Rejection
 
@@ -37,7 +37,7 @@ def test_the_same_refusal_is_said_once_and_then_counted() -> None:
     assert len(lines(stream)) == 3, "another reason and another client are news"
     limited_log.sum_up()
     assert len(lines(stream)) == 3, "it is not time yet"
-    clock.now += WHILE_SECONDS
+    clock.now += WINDOW_SECONDS
     limited_log.sum_up()
     said = lines(stream)[3:]
     assert [(entry["event"], entry["reason"], entry["repeated"]) for entry in said] == [("rejected", "credential", 999)]
@@ -50,9 +50,9 @@ def test_however_many_are_refused_the_log_stays_short() -> None:
     limited_log = RateLimitedLog(JsonLog(stream), clock)
     for client in range(10_000):
         limited_log.say("warning", "rejected", "mismatch", client)
-    assert len(lines(stream)) == NAMES
+    assert len(lines(stream)) == MAX_SUBJECTS
     limited_log.sum_up(all=True)
-    assert lines(stream)[-1]["repeated"] == 10_000 - NAMES
+    assert lines(stream)[-1]["repeated"] == 10_000 - MAX_SUBJECTS
 
 
 def test_a_server_counts_every_refusal_and_says_one(tmp_path: Path) -> None:
@@ -75,7 +75,7 @@ def test_a_full_disk_is_tried_no_more_often_than_it_should_be_and_named_once(tmp
     said = io.StringIO()
 
     async def scene() -> int:
-        driver = make_driver(tmp_path, said=said, wait_for=0, checkpoint_updates=1, save_retry=0.05)
+        driver = make_driver(tmp_path, said=said, min_clients=0, checkpoint_updates=1, save_retry=0.05)
         tries: list[float] = []
         enough = asyncio.Event()
 

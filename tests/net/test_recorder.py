@@ -17,14 +17,14 @@ from spyker.net.recorder import Recorder
 from spyker.protocol.facts import ClientReported, UpdateApplied
 from spyker.records import FACTS, Evaluated, MetricEvaluated, RunRecord, line, read
 from spyker.tasks.registry import resolve, task_spec
+from spyker.tasks.served_model import ModelSpec
 from spyker.tasks.task import EvaluationResult, Metric
 
 
 def make_recorder(folder: Path, *, resume: bool = False, said: io.StringIO | None = None) -> Recorder:
     scenario = resolve(from_table(table(evaluation={"interval": 0.25, "targets": [0.5, 0.1]})))
-    return Recorder(
-        scenario, task_spec(scenario).make(), 0, folder, resume=resume, log=JsonLog(said or io.StringIO(), server=0)
-    )
+    model = ModelSpec.of(task_spec(scenario).make())
+    return Recorder(scenario, model, 0, folder, resume=resume, log=JsonLog(said or io.StringIO(), server=0))
 
 
 def applied(version: int) -> UpdateApplied:
@@ -67,7 +67,7 @@ def test_a_restart_costs_no_more_after_a_long_life(tmp_path: Path) -> None:
 def test_evaluations_leave_what_the_summary_needs_and_no_more(tmp_path: Path) -> None:
     recorder = make_recorder(tmp_path / "record")
     recorder.begin(1.0)
-    higher = recorder.task.metric.higher_is_better
+    higher = recorder.model.metric.higher_is_better
     for t, score in ((1.0, 0.3), (2.0, 0.05), (3.0, 0.7)):
         recorder.evaluated(t, int(10 * t), score)
     size = len(json.dumps(recorder.numbers()))

@@ -161,8 +161,7 @@ def test_an_address_that_is_taken_is_named_with_its_key(certs: Path, taken: str,
         configured(certs, **{"listen_clients": "127.0.0.1:0", "listen_peers": "127.0.0.1:0", key: taken})
     )
     assert said == (
-        f"spyker: deploy.{key.replace('_', '-')}: cannot listen on {taken}. "
-        "Choose an address of this machine that is free"
+        f"spyker: deploy.{key.replace('_', '-')}: cannot listen on {taken}. Choose a free address of this machine"
     )
 
 
@@ -181,7 +180,7 @@ def test_a_check_finds_what_is_wrong_and_changes_nothing(
     assert said(listen_peers=taken).startswith(f"spyker: deploy.listen-peers: cannot listen on {taken} (")
     assert said(metrics="192.0.2.1:7000").startswith("spyker: deploy.metrics: ")  # an address that nobody has
     assert said(state="/proc/spyker").startswith("spyker: deploy.state: cannot write to /proc (")
-    assert said(credentials="nobody.json").endswith("Name the clients.json that spyker certs made\n")
+    assert said(credentials="nobody.json").endswith("Give the clients.json that spyker certs created\n")
     assert "is not the key of" in said(key=str(certs / "server-1" / "key.pem"))
     (certs / "server-0" / "key.pem").chmod(0o644)
     assert "can be read by all users" in said()

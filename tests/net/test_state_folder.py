@@ -17,11 +17,12 @@ from test_server_process import WentOnError, begin, state  # noqa: F401
 from spyker.config.scenario import from_table
 from spyker.errors import CheckpointError, DeploymentError, StateFolderError, UsageError
 from spyker.net.checkpoints import Checkpoints, latest
-from spyker.net.identity import begin_life, read_identity
+from spyker.net.identity import read_identity, start_incarnation
 from spyker.net.recorder import Recorder
 from spyker.net.server_config import DeploymentOptions, learning_digest, write_config
 from spyker.net.state_folder import RestartAsNewMember
 from spyker.tasks.registry import resolve, task_spec
+from spyker.tasks.served_model import ModelSpec
 
 SPYKER = [sys.executable, "-m", "spyker.cli.main"]
 
@@ -100,25 +101,25 @@ def test_a_damaged_identity_is_named(tmp_path: Path, state: Path, damage: bytes 
 def test_an_identity_must_be_that_of_the_checkpoint(tmp_path: Path, state: Path) -> None:  # noqa: F811
     (state / "identity.json").unlink()
     refused(tmp_path, "identity.json is missing")
-    begin_life(state)
+    start_incarnation(state)
     refused(tmp_path, "is of another server than checkpoint 3: lineage")
 
 
 def test_an_identity_must_not_be_older_than_the_checkpoint(tmp_path: Path, state: Path) -> None:  # noqa: F811
     old = (state / "identity.json").read_bytes()
-    later = begin_life(state)
+    later = start_incarnation(state)
     Checkpoints(state, 3).save({"id": 0, "identity": later.numbers}, {"weights": np.ones(8, np.float32)})
     with pytest.raises(WentOnError):
         begin(tmp_path, (1, 1))
     (state / "identity.json").write_bytes(old)
-    refused(tmp_path, "is older than checkpoint 4: it knows of 1 lives, and that was saved in life 2")
+    refused(tmp_path, "is older than checkpoint 4: incarnation 1, and the checkpoint is of incarnation 2")
 
 
 def test_an_identity_is_read_as_it_was_written(tmp_path: Path) -> None:
     assert read_identity(tmp_path) is None
-    first = begin_life(tmp_path)
+    first = start_incarnation(tmp_path)
     assert read_identity(tmp_path) == first
-    second = begin_life(tmp_path)
+    second = start_incarnation(tmp_path)
     assert (second.lineage, second.secret, second.incarnation) == (first.lineage, first.secret, 2)
 
 
@@ -174,7 +175,9 @@ def test_a_record_of_another_scenario_is_left_alone(tmp_path: Path) -> None:
     ):
         other = resolve(from_table(table(**changes)))
         with pytest.raises(UsageError, match=f"another scenario, whose {named}"):
-            Recorder(other, task_spec(other).make(), 0, tmp_path / "record", resume=True, log=recorder._log)
+            Recorder(
+                other, ModelSpec.of(task_spec(other).make()), 0, tmp_path / "record", resume=True, log=recorder._log
+            )
     assert everything(tmp_path) == before
 
 

@@ -150,7 +150,7 @@ def test_connections_beyond_the_limit_are_closed_and_their_places_are_given_agai
 
 
 def test_who_never_greets_is_sent_away(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(channels, "GREETING_SECONDS", 0.3)
+    monkeypatch.setattr(channels, "HANDSHAKE_SECONDS", 0.3)
 
     async def scene() -> None:
         async with listening(2) as port, asyncio.timeout(DEADLINE):

@@ -12,7 +12,7 @@ from typing import Any
 
 import grpc
 import pytest
-from hosting import PARAMETERS, make_driver
+from node_fixtures import PARAMETERS, make_driver
 from websockets.asyncio.client import connect
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 

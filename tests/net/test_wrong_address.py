@@ -9,7 +9,7 @@ from pathlib import Path
 import grpc
 import pytest
 from deployment import Deployed, deployed, table, until
-from hosting import PARAMETERS, make_driver
+from node_fixtures import PARAMETERS, make_driver
 from test_peer_link import TWO, fill, linked
 from test_peer_link import until as soon
 

@@ -33,7 +33,7 @@ def make_node(incarnation: int = 1) -> Node:
     setup = Setup(1, 1, np.zeros(2, np.float32), 0.1, fedasync.Parameters())
     tokens = TaskTokens(b"secret", incarnation)
     return Node(
-        0, lambda roster: fedasync.build(0, setup, roster), tokens, NodeOptions(checkpoint_updates=2, wait_for=1)
+        0, lambda roster: fedasync.build(0, setup, roster), tokens, NodeOptions(checkpoint_updates=2, min_clients=1)
     )
 
 

@@ -9,7 +9,7 @@ from spyker.algorithms.builtin import ALGORITHMS
 from spyker.node.control_messages import Decided, Heartbeat, PeerHandshake, Prepare, ProcessIncarnation
 from spyker.node.effects import SendControl
 from spyker.node.events import CheckpointSaved, ControlReceived, PeerConnected, PeerHelloReceived, Start, TimerFired
-from spyker.node.inbox import ASK, BEAT, NodeOptions
+from spyker.node.inbox import ASK, HEARTBEAT, NodeOptions
 from spyker.node.membership import ARRIVAL, Membership
 from spyker.node.node import Node
 from spyker.node.node_clock import NodeClock
@@ -30,7 +30,7 @@ def begun() -> Driven:
         0,
         lambda roster: spyker.build(0, setup, roster),
         TaskTokens(b"secret", 1),
-        NodeOptions(beat=1.0),
+        NodeOptions(heartbeat_interval=1.0),
         membership=Membership(0, FIRST, clock, lineage="zero", suspect_after=2.0),
         clock=clock,
     )
@@ -137,7 +137,7 @@ def test_a_state_that_was_put_back_is_let_in_when_its_process_before_is_silent()
     with pytest.raises(Rejection, match="another one than the one known here"):
         driven.tell(PeerHelloReceived, put_back(1), b"", b"")
     driven.time = 3.0
-    driven.tell(TimerFired, BEAT)
+    driven.tell(TimerFired, HEARTBEAT)
     with pytest.raises(Rejection, match="voting on server 1"):
         driven.tell(PeerHelloReceived, put_back(1), b"", b"")
 
@@ -151,7 +151,7 @@ def test_a_copy_is_not_let_in_when_the_original_is_silent_for_a_while() -> None:
         driven.time = at
         if echo is not None:
             driven.tell(ControlReceived, 1, Heartbeat(0, at, echo, True, None))
-        driven.tell(TimerFired, BEAT)
+        driven.tell(TimerFired, HEARTBEAT)
         with pytest.raises(Rejection, match="another one than the one known here"):
             driven.tell(PeerHelloReceived, put_back(1), b"", b"")
     assert 1 in node.membership.suspected
@@ -169,7 +169,7 @@ def test_nobody_votes_for_another_one_in_the_place_of_a_server_that_it_hears(sil
     driven.tell(ControlReceived, 2, Heartbeat(0, 3.0, 3.0, True, None))
     if not silent:
         driven.tell(ControlReceived, 1, Heartbeat(0, 3.0, 3.0, True, None))
-    driven.tell(TimerFired, BEAT)
+    driven.tell(TimerFired, HEARTBEAT)
     view = FIRST.following(2, MembershipChange(1, Member("anew")))
     driven.tell(ControlReceived, 2, Prepare(0, (1 << 16) + 2, view, ARRIVAL))
     assert node.membership.paxos.grants is not silent
@@ -187,7 +187,7 @@ def test_who_is_new_asks_the_nearest_for_a_model_and_then_the_next() -> None:
         0,
         lambda roster: pytest.fail("it has no model yet"),
         TaskTokens(b"secret", 1),
-        NodeOptions(beat=1.0),
+        NodeOptions(heartbeat_interval=1.0),
         membership=membership,
         clock=clock,
     )

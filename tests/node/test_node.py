@@ -108,7 +108,7 @@ def of(effects: list[Effect], kind: type) -> list[Any]:
 
 def begun(**rules: Any) -> tuple[Driver, SaveCheckpoint]:
     """A host with clients 0 and 1 whose first checkpoint is under way."""
-    driver = Driver(wait_for=2, **rules)
+    driver = Driver(min_clients=2, **rules)
     driver.tell(Start)
     driver.come(0, "zero")
     effects = driver.come(1, "one")
@@ -135,7 +135,7 @@ def checkpoint(driver: Driver) -> SaveCheckpoint:
 
 
 def test_it_begins_when_enough_clients_are_there() -> None:
-    driver = Driver(wait_for=2)
+    driver = Driver(min_clients=2)
     driver.tell(Start)
     assert driver.take() == [StartTimer(BEGIN, 60.0)]
     assert NodeStarted not in kinds(driver.come(0, "zero"))
@@ -146,7 +146,7 @@ def test_it_begins_when_enough_clients_are_there() -> None:
 
 
 def test_it_waits_no_longer_than_it_is_told_to() -> None:
-    driver = Driver(wait_for=3, join_timeout=5.0)
+    driver = Driver(min_clients=3, join_timeout=5.0)
     driver.tell(Start)
     driver.tell(TimerFired, BEGIN)
     assert NodeStarted not in kinds(driver.go()), "nobody is there"
@@ -154,7 +154,7 @@ def test_it_waits_no_longer_than_it_is_told_to() -> None:
 
 
 def test_a_client_that_went_before_the_beginning_is_not_counted() -> None:
-    driver = Driver(wait_for=2)
+    driver = Driver(min_clients=2)
     driver.tell(Start)
     driver.come(0, "zero")
     driver.tell(ClientDisconnected, 0, "zero")

@@ -45,7 +45,7 @@ PARAMETERS = {
     "fedavgm": {"fraction": 0.6},
     "hierfavgm": {"fraction": 0.6, "edge_rounds": 2},
 }
-STRICT = {"bounds": FilterParameters(clip=1.01, reject=1.02, strikes=2)}
+STRICT = {"robust": FilterParameters(clip=1.01, reject=1.02, strikes=2)}
 NEWCOMERS = 3
 STEPS = st.lists(st.tuples(st.integers(0, 11), st.integers(0, 50), st.integers(-4, 4)), min_size=1, max_size=90)
 
@@ -208,7 +208,12 @@ def test_histories_like_these_reach_the_states_that_matter(build, algorithm, see
 
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
 def test_histories_like_these_interrupt_quarantines(build, algorithm):
-    assert walk(build, algorithm, lambda s: s.bounds.out and s.bounds.strikes and s.bounds.sign_flips.before, **STRICT)
+    assert walk(
+        build,
+        algorithm,
+        lambda s: s.update_filter.out and s.update_filter.strikes and s.update_filter.sign_flips.before,
+        **STRICT,
+    )
 
 
 @pytest.mark.parametrize("crowd", [8, 1])

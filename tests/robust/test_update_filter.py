@@ -34,7 +34,7 @@ class Region:
         self, build: Any, algorithm: str, liar: Any = None, clients: int = CLIENTS, goal: float = 1.0, **parameters: Any
     ) -> None:
         parameters |= {"every": 10**6} if algorithm == "stride" else {}
-        self.server = build(algorithm, [[1] * clients], [0.0] * 16, rate=0.3, bounds=RULES, **parameters)[0]
+        self.server = build(algorithm, [[1] * clients], [0.0] * 16, rate=0.3, robust=RULES, **parameters)[0]
         self.goals = np.random.default_rng(7).normal(goal, 0.5, (clients, 16)).astype(np.float32)
         self.liar = liar
         self.facts: list[Any] = []
@@ -117,7 +117,7 @@ def test_after_the_quarantine_it_is_tried_again_and_one_strike_is_enough(build: 
     region.liar = None
     region.go_on(10 * CLIENTS)
     assert len(region.of(ClientQuarantined)) == 2
-    assert not region.server.bounds.strikes, "whoever behaves is forgiven"
+    assert not region.server.update_filter.strikes, "whoever behaves is forgiven"
 
 
 def test_who_leaves_in_quarantine_is_not_let_in_when_it_ends(build: Any) -> None:
@@ -260,7 +260,7 @@ def test_where_others_will_answer_an_update_that_cannot_be_compared_yet_does_not
     for _ in range(10):
         region.answer(0)
     assert len(region.of(UpdateRejected)) == 10
-    assert not region.server.bounds.strikes
+    assert not region.server.update_filter.strikes
 
 
 def test_a_clipped_update_is_no_offence(build: Any) -> None:
@@ -268,7 +268,7 @@ def test_a_clipped_update_is_no_offence(build: Any) -> None:
     region = Region(build, "fedasync", far)
     region.go_on(100)
     assert region.of(UpdateClipped)
-    assert not region.server.bounds.strikes
+    assert not region.server.update_filter.strikes
 
 
 def test_if_trainings_become_longer_a_fast_client_is_not_quarantined_before_slow_ones_can_show_it() -> None:
@@ -300,11 +300,11 @@ def test_a_restart_from_an_older_checkpoint_is_not_held_against_clients(build: A
         state = region.server.state()
         region.server.weights.replace(region.server.weights.snapshot() + np.float32(100))
         region.go_on(CLIENTS)
-        region.server = build("spyker", [[1] * CLIENTS], [0.0] * 16, rate=0.3, bounds=RULES)[0]
+        region.server = build("spyker", [[1] * CLIENTS], [0.0] * 16, rate=0.3, robust=RULES)[0]
         region.server.restore(state)
         region.go_on(CLIENTS)
     assert region.of(ClientQuarantined) == []
-    assert not region.server.bounds.strikes
+    assert not region.server.update_filter.strikes
 
 
 def test_a_client_that_trains_the_same_model_again_is_not_judged_by_that(build: Any) -> None:

@@ -27,7 +27,7 @@ In a trace, ``0 <- 1: …`` says that server 0 handles a message of server 1. Wh
 ``-> 1: …`` is a message sent, ``fact: …`` one recorded, ``state: …`` what became of its model. Numbers are rounded to
 four decimals. A command may go on in the next line after a backslash.
 
-A script that begins with ``hosts`` in place of ``servers`` moves whole server processes; see ``hosted.py``.
+A script that begins with ``nodes`` in place of ``servers`` moves whole server processes; see ``node_scripts.py``.
 """
 
 from __future__ import annotations
@@ -89,10 +89,10 @@ def run(script: str) -> str:
 def stage_for(script: str) -> Stage:
     """Bare servers or, if the first command wants them, whole processes."""
     first = next((line for line in script.splitlines() if line.strip() and not line.startswith("#")), "")
-    if first.startswith("hosts"):
-        from hosted import HostedStage  # it is a kind of Stage
+    if first.startswith("nodes"):
+        from node_scripts import NodeStage  # it is a kind of Stage
 
-        return HostedStage()
+        return NodeStage()
     return Stage()
 
 

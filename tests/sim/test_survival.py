@@ -41,8 +41,8 @@ class Played:
         def arranged(world: ClusterSimulation) -> None:
             worlds.append(world)
             world.reconnect = 0.1
-            world.rules = replace(world.rules, beat=0.2, client_timeout=2.0)
-            world.suspect_after, world.renew_after = 1.0, 2.5
+            world.rules = replace(world.rules, heartbeat_interval=0.2, client_timeout=2.0)
+            world.suspect_after, world.renew_token_after = 1.0, 2.5
             faults(world)
 
         self.facts, self.summary = emulate(table, arranged)

@@ -158,7 +158,7 @@ def test_perplexity_is_that_of_a_uniform_guess_when_all_is_zero() -> None:
 
 @pytest.mark.usefixtures("small_data")
 def test_sequences_longer_than_the_text_are_refused() -> None:
-    with pytest.raises(UsageError, match=r"task.sequence-length: is 900 for 840 characters. Choose at most 839"):
+    with pytest.raises(UsageError, match=r"900 is not allowed: there are 840 characters. Give at most 839"):
         make("wikitext2", 3, **{"sequence-length": 900})
 
 

@@ -66,7 +66,7 @@ def test_a_job_holds_what_a_training_left_besides_weights() -> None:
         (TrainingResult(START, metrics=0.5), "metrics = 0.5"),  # type: ignore[arg-type]
         (
             TrainingResult(START, state=1),
-            r"a state that train would not be given. Declare train\(…, step, state=None\)",
+            r"a state, and train has no parameter for it. Declare train\(…, step, state=None\)",
         ),
     ],
 )

@@ -21,8 +21,8 @@ def test_a_world_that_cannot_fit_is_refused_before_anything_is_lost(
     capsys.readouterr()
     assert main([*command, FAR_TOO_MANY]) == 2
     assert re.search(
-        r"world.clients: adds up to 1,000,000,000,000, which take at least 745,058 GiB of memory, and this machine has "
-        r"[\d.,]+ GiB\. Emulate at most [\d,]+ clients at a time",
+        r"world.clients: 1,000,000,000,000 in total is not allowed: they need at least 745,058 GiB of memory, and "
+        r"this machine has [\d.,]+ GiB\. Emulate at most [\d,]+ clients at a time",
         capsys.readouterr().err,
     )
     assert (out / "facts.jsonl").read_bytes() == before
@@ -31,7 +31,7 @@ def test_a_world_that_cannot_fit_is_refused_before_anything_is_lost(
 def test_a_sweep_of_them_is_refused_as_well(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     command = ["sweep", "--task", "quadratic", "--vary", "seed=1,2", "--jobs", "2", "--out", str(tmp_path / "s")]
     assert main([*command, "--clients", FAR_TOO_MANY]) == 2
-    assert "in 2 runs at once" in capsys.readouterr().err
+    assert "in 2 concurrent runs" in capsys.readouterr().err
     assert not (tmp_path / "s").exists()
 
 

@@ -182,7 +182,7 @@ def losses(outputs: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
     return nn.functional.cross_entropy(outputs, targets, reduction="none")
 
 
-def test_training_loss_and_each_clients_own_test_are_reported() -> None:
+def test_training_loss_and_each_clients_own_test_are_measured() -> None:
     also = [ExtraMetric(Metric("loss", higher_is_better=False), losses)]
     training = Training(report_loss=True, epochs=3)
     task = TorchTask(model(), [(X, Y)] * 2, (X, Y), training, also=also, client_tests=[(X, Y), (X[:5], Y[:5])])
@@ -193,8 +193,11 @@ def test_training_loss_and_each_clients_own_test_are_reported() -> None:
         own = losses(model()(X[:5]), Y[:5]).mean()
     assert answer.metrics is not None
     assert answer.metrics["training loss"] == pytest.approx(float(expected))  # at the rate 0, that of the model
-    assert answer.metrics["test loss"] == pytest.approx(float(own))
-    assert 0 <= answer.metrics["test accuracy"] <= 1
+    found = task.evaluate_client(1, task.initial())
+    assert found is not None
+    assert found.examples == 5
+    assert found.scores["loss"] == pytest.approx(float(own))
+    assert 0 <= found.scores["accuracy"] <= 1
     assert task.evaluate(task.initial()) == {
         "accuracy": pytest.approx(0.5, abs=0.5),
         "loss": pytest.approx(float(expected)),

@@ -135,7 +135,7 @@ def test_the_seed_decides_and_fewer_images_can_be_asked_for(kind: str) -> None:
 def test_what_does_not_go_round_is_refused(kind: str) -> None:
     labels, random = np.repeat(np.arange(10), 10), np.random.default_rng(0)
     for wrong, message in (
-        (12, "task.images-per-client: 12 is not allowed. With 10 clients at most 10"),
+        (12, "task.images-per-client: 12 is not allowed with 10 clients. Give at most 10"),
         (7, "multiple"),
     ):
         if wrong == 12 or kind in ("pathological", "shard"):
@@ -169,7 +169,7 @@ def test_options_out_of_range_are_refused() -> None:
 def test_text_is_cut_into_equal_parts() -> None:
     assert contiguous(103, 10) == 10
     assert contiguous(103, 10, each=4) == 10
-    with pytest.raises(UsageError, match=r"characters-per-client: 11 is not allowed. With 10 clients at most 10"):
+    with pytest.raises(UsageError, match=r"11 is not allowed: there are 103 for 10 clients. Give at most 10"):
         contiguous(103, 10, each=11)
     with pytest.raises(UsageError, match="fewer clients"):
         contiguous(9, 10)

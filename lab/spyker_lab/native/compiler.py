@@ -70,4 +70,4 @@ def run(*command: str) -> str:
 
 def refused(problem: str, remedy: str) -> UsageError:
     """The error of a task that the native kernels cannot train."""
-    return kernels.refused("native", problem, remedy)
+    return kernels.kernel_error("native", problem, remedy)

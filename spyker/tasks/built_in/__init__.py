@@ -1,1 +1,1 @@
-"""The tasks that come with Spyker, one file each, and what they are made of."""
+"""The built-in tasks, one file each, and their models."""

@@ -1,4 +1,4 @@
-"""``cifar10``: CIFAR-10, 32 × 32 photographs of ten kinds of things, and a small CNN."""
+"""``cifar10``: CIFAR-10, 32 × 32 photographs of ten classes, with a small CNN."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ class Options(ImageOptions):
 
 
 def make(options: Any, clients: int, seed: int, training: Training) -> Task:
-    """The task for so many clients."""
+    """Create the task."""
     from spyker.tasks.built_in.models import cifar10_cnn
 
     return make_images("cifar10", cifar10_cnn, MEAN, DEVIATION, options, clients, seed, training)
 
 
 def client_labels(options: Any, clients: int, seed: int) -> list[Array]:
-    """The labels that each client has."""
+    """Return the labels of each client."""
     return labels_of("cifar10", options, clients, seed)

@@ -1,6 +1,6 @@
-"""``digits``: 1,797 handwritten digits of 8 × 8 pixels that come with scikit-learn, and a small CNN.
+"""``digits``: the 1,797 handwritten digits of 8 × 8 pixels in scikit-learn, with a small CNN.
 
-It needs no download. A fifth of the images, the same for every seed, is kept for evaluation.
+The task needs no download. A fifth of the images, the same for every seed, is the test data.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class Options(PartitionOptions):
 
 
 def make(options: Any, clients: int, seed: int, training: Training) -> Task:
-    """The task for so many clients."""
+    """Create the task."""
     import torch
 
     from spyker.tasks.built_in.models import digits_cnn
@@ -42,21 +42,21 @@ def make(options: Any, clients: int, seed: int, training: Training) -> Task:
 
 
 def client_labels(options: Any, clients: int, seed: int) -> list[Array]:
-    """The labels that each client has."""
+    """Return the labels of each client."""
     _, labels, held_out = read()
     labels = labels[held_out:]
     return [labels[part] for part in parts(labels, options, clients, seed)]
 
 
 def read() -> tuple[Array, Array, int]:
-    """Images and labels in a fixed order, and how many at their beginning are for evaluation."""
+    """Return images and labels in a fixed order, and the number of test images, which come first."""
     images, labels = stored()
     order = np.random.default_rng(0).permutation(len(labels))
     return images[order], labels[order], len(order) // 5
 
 
 def stored() -> tuple[Array, Array]:
-    """What ``load_digits`` returns, read from the same file: to import scikit-learn takes longer than a short run."""
+    """Return the data of ``load_digits``, read from its file: importing scikit-learn takes longer than a short run."""
     package = find_spec("sklearn")
     folders = (package.submodule_search_locations if package else None) or ()
     for file in (Path(folder, "datasets", "data", "digits.csv.gz") for folder in folders):
@@ -64,7 +64,7 @@ def stored() -> tuple[Array, Array]:
             table = np.loadtxt(file, delimiter=",")
             return table[:, :-1].reshape(-1, 8, 8), table[:, -1].astype(int)
 
-    from sklearn.datasets import load_digits  # of a version that keeps it elsewhere
+    from sklearn.datasets import load_digits  # a version that stores the file elsewhere
 
     data = load_digits()
     return data.images, data.target

@@ -1,7 +1,7 @@
-"""What the tasks with pictures in the cache have in common.
+"""Image classification tasks with datasets from the cache.
 
-The pictures stay where they are, memory-mapped bytes that all processes share; the few hundred of a client become
-numbers whenever the client trains, which costs next to nothing beside the training.
+Images stay memory-mapped bytes that all processes share. A client's images are converted to floats whenever the client
+trains, which takes little time compared with the training.
 """
 
 from __future__ import annotations
@@ -28,15 +28,19 @@ if TYPE_CHECKING:
 class ImageOptions(PartitionOptions):
     """The options of ``mnist`` and ``cifar10``."""
 
-    training_images: int | None = parameter(None, "deal out the first so many training images; unset: all", at_least=1)
-    test_images: int | None = parameter(None, "evaluate on the first so many test images; unset: on all", at_least=1)
+    training_images: int | None = parameter(
+        None, "number of training images to partition, from the first; unset: all", at_least=1
+    )
+    test_images: int | None = parameter(
+        None, "number of test images to evaluate on, from the first; unset: all", at_least=1
+    )
     validation_images: int = parameter(
-        0, "keep so many training images from the clients and evaluate on them instead of on test images", at_least=0
+        0, "number of training images to hold out and evaluate on, instead of on test images", at_least=0
     )
 
 
 def parts(labels: Array, options: PartitionOptions, clients: int, seed: int) -> list[Indices]:
-    """Which images each client has."""
+    """Return the indices of each client's images."""
     return deal(options, labels, clients, np.random.default_rng((seed, 0xDA7A)))
 
 
@@ -50,7 +54,19 @@ def make_images(
     seed: int,
     training: Training,
 ) -> Task:
-    """A task of classifying images; ``mean`` and ``deviation`` of each colour, of 1, are those of the training data."""
+    """Create an image classification task.
+
+    Args:
+        dataset: name of the dataset.
+        model: function that returns a new model.
+        mean: mean of each channel of the training images, whose pixels are scaled to 0 to 1.
+        deviation: standard deviation of each channel.
+        options: options of the task, an ``ImageOptions``.
+        clients: number of clients.
+        seed: seed of the partition, the initial weights and the training.
+        training: settings of ``[training]``.
+
+    """
     import torch
 
     from spyker.tasks.torch_task import Examples, LazyDataset, TorchTask
@@ -65,31 +81,31 @@ def make_images(
         labels = torch.from_numpy(data[f"{split}-labels"][which].astype(np.int64))
         return pixels.view(len(which), len(mean), *pixels.shape[-2:]).float().mul_(factor).add_(offset), labels
 
-    def later(split: str, which: Indices) -> LazyDataset:
+    def lazy(split: str, which: Indices) -> LazyDataset:
         return LazyDataset(len(which), lambda: read(split, which))
 
-    everybody, kept = data["train-labels"], options.validation_images
-    train = [later("train", which) for which in parts(clients_labels(everybody, options), options, clients, seed)]
+    labels, held_out = data["train-labels"], options.validation_images
+    train = [lazy("train", which) for which in parts(training_labels(labels, options), options, clients, seed)]
     count = len(data["test-labels"])
-    test = later("test", np.arange(min(options.test_images or count, count)))
-    if kept:
-        test = later("train", np.arange(len(everybody) - kept, len(everybody)))
+    test = lazy("test", np.arange(min(options.test_images or count, count)))
+    if held_out:
+        test = lazy("train", np.arange(len(labels) - held_out, len(labels)))
     torch.manual_seed(seed)
     return TorchTask(model(), train, test, training, seed=seed)
 
 
-def clients_labels(labels: Array, options: Any) -> Array:
-    """The labels of those training images that clients may have: the first, without those that are kept back."""
+def training_labels(labels: Array, options: Any) -> Array:
+    """Return the labels of the training images to partition, without held-out images."""
     if options.validation_images >= len(labels):
         raise UsageError(
             "task.validation-images",
-            f"{options.validation_images:,} is not allowed",
-            f"There are {len(labels):,} training images",
+            f"{options.validation_images:,} is not allowed: there are {len(labels):,} training images",
+            f"Give at most {len(labels) - 1:,}",
         )
     return labels[: len(labels) - options.validation_images][: options.training_images]
 
 
 def labels_of(dataset: str, options: Any, clients: int, seed: int) -> list[Array]:
-    """The labels that each client has."""
-    labels = clients_labels(load(dataset)["train-labels"], options)
+    """Return the labels of each client."""
+    labels = training_labels(load(dataset)["train-labels"], options)
     return [labels[part] for part in parts(labels, options, clients, seed)]

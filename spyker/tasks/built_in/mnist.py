@@ -1,4 +1,4 @@
-"""``mnist``: MNIST, 28 × 28 handwritten digits, and the CNN of the paper."""
+"""``mnist``: MNIST, 28 × 28 handwritten digits, with the CNN of the paper."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ class Options(ImageOptions):
 
 
 def make(options: Any, clients: int, seed: int, training: Training) -> Task:
-    """The task for so many clients."""
+    """Create the task."""
     from spyker.tasks.built_in.models import mnist_cnn
 
     return make_images("mnist", mnist_cnn, MEAN, DEVIATION, options, clients, seed, training)
 
 
 def client_labels(options: Any, clients: int, seed: int) -> list[Array]:
-    """The labels that each client has."""
+    """Return the labels of each client."""
     return labels_of("mnist", options, clients, seed)

@@ -6,7 +6,7 @@ from torch import Tensor, nn
 
 
 def digits_cnn() -> nn.Module:
-    """For 8 × 8 grey images: 1,370 parameters."""
+    """Return a CNN with 1,370 parameters for 8 × 8 grey images."""
     return nn.Sequential(
         nn.Conv2d(1, 8, 3, padding=1),
         nn.MaxPool2d(2),
@@ -17,7 +17,7 @@ def digits_cnn() -> nn.Module:
 
 
 def mnist_cnn() -> nn.Module:
-    """The paper's for 28 × 28 grey images: 21,840 parameters."""
+    """Return the paper's CNN with 21,840 parameters for 28 × 28 grey images."""
     return nn.Sequential(
         nn.Conv2d(1, 10, 5),
         nn.MaxPool2d(2),
@@ -33,7 +33,7 @@ def mnist_cnn() -> nn.Module:
 
 
 def cifar10_cnn() -> nn.Module:
-    """Three convolutions and two fully connected layers for 32 × 32 colour images: 122,570 parameters."""
+    """Return a CNN with 122,570 parameters for 32 × 32 colour images."""
     return nn.Sequential(
         nn.Conv2d(3, 32, 3, padding=1),
         nn.MaxPool2d(2),
@@ -52,7 +52,7 @@ def cifar10_cnn() -> nn.Module:
 
 
 class CharacterLSTM(nn.Module):
-    """What the next character is, after each of a sequence: embedding, LSTM, fully connected layer."""
+    """A model that predicts the next character: embedding, LSTM, fully connected layer."""
 
     def __init__(self, vocabulary: int, embedding: int = 32, hidden: int = 128) -> None:
         super().__init__()
@@ -61,7 +61,7 @@ class CharacterLSTM(nn.Module):
         self.output = nn.Linear(hidden, vocabulary)
 
     def forward(self, characters: Tensor) -> Tensor:
-        """From (sequences, length) to (sequences, vocabulary, length), as cross-entropy wants it."""
+        """Map (sequences, length) to logits of (sequences, vocabulary, length), as cross-entropy expects."""
         states, _ = self.lstm(self.embedding(characters))
         logits: Tensor = self.output(states)
         return logits.transpose(1, 2)

@@ -1,7 +1,7 @@
-"""``wikitext2``: what is the next character? Articles of Wikipedia, an LSTM, and perplexity to judge it by.
+"""``wikitext2``: next-character prediction on Wikipedia articles with an LSTM; the metric is perplexity.
 
-The text is cut into contiguous parts of equal length, one per client. A perplexity of P says that the model is as
-uncertain as if it had to choose among P equally likely characters; it starts near the size of the vocabulary, 283.
+The text is cut into contiguous parts of equal length, one per client. A model with perplexity P is as uncertain as a
+choice among P equally likely characters; the initial perplexity is near the size of the vocabulary, 283.
 """
 
 from __future__ import annotations
@@ -26,20 +26,22 @@ class Options:
 
     sequence_length: int = parameter(64, "characters per training example", at_least=1)
     characters_per_client: int | None = parameter(
-        None, "how much of its part of the text a client has; unset: all", at_least=2
+        None, "characters per client, from the start of its part; unset: all", at_least=2
     )
-    evaluation_characters: int = parameter(20_000, "evaluate on so much of the test text, from its start", at_least=2)
-    embedding: int = parameter(32, "numbers that stand for a character", at_least=1)
+    evaluation_characters: int = parameter(
+        20_000, "number of characters of the test text to evaluate on, from its start", at_least=2
+    )
+    embedding: int = parameter(32, "size of a character's embedding", at_least=1)
     hidden: int = parameter(128, "size of the LSTM's state", at_least=1)
 
 
 def perplexity(loss: float) -> float:
-    """Exp of the mean loss, as long as that is a finite number."""
+    """Return exp of the mean loss, which is limited so that the result is finite."""
     return math.exp(loss if loss < 700 else 700)
 
 
 def make(options: Any, clients: int, seed: int, training: Training) -> Task:
-    """The task for so many clients."""
+    """Create the task."""
     import torch
     from torch import Tensor
     from torch.nn.functional import cross_entropy
@@ -52,13 +54,12 @@ def make(options: Any, clients: int, seed: int, training: Training) -> Task:
     share = contiguous(len(data["train"]), clients, options.characters_per_client)
     used = share if options.characters_per_client is None else options.characters_per_client
 
-    def later(split: str, start: int, size: int) -> LazyDataset:
-        """Sequences, and for each of their characters the one that follows."""
+    def lazy(split: str, start: int, size: int) -> LazyDataset:
+        """Return sequences, with the next character of each of their characters as targets."""
         count = (size - 1) // length
         if count == 0:
-            raise UsageError(
-                "task.sequence-length", f"is {length} for {size:,} characters", f"Choose at most {size - 1:,}"
-            )
+            problem = f"{length} is not allowed: there are {size:,} characters"
+            raise UsageError("task.sequence-length", problem, f"Give at most {size - 1:,}")
 
         def read() -> Examples:
             text = torch.from_numpy(data[split][start : start + count * length + 1].astype(np.int64))
@@ -69,8 +70,8 @@ def make(options: Any, clients: int, seed: int, training: Training) -> Task:
     def losses(outputs: Tensor, targets: Tensor) -> Tensor:
         return cross_entropy(outputs, targets, reduction="none").mean(1)
 
-    train = [later("train", client * share, used) for client in range(clients)]
-    test = later("test", 0, min(options.evaluation_characters, len(data["test"])))
+    train = [lazy("train", client * share, used) for client in range(clients)]
+    test = lazy("test", 0, min(options.evaluation_characters, len(data["test"])))
     torch.manual_seed(seed)
     return TorchTask(
         CharacterLSTM(len(data["vocabulary"]), options.embedding, options.hidden),

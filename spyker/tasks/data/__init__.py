@@ -1,1 +1,1 @@
-"""Where data comes from: one loader for all datasets, with several sources, one cache, and nothing unverified."""
+"""Datasets: sources, verification against checksums, and a cache."""

@@ -1,7 +1,7 @@
-"""The cache: prepared arrays as ``.npy`` files, verified before they are stored, memory-mapped ever after.
+"""The cache of prepared arrays: verified ``.npy`` files, which processes memory-map.
 
-All processes of this machine share one copy of them, in the page cache. A file appears under its name only when it is
-complete, and its name contains its checksum, so neither a kill nor another version can leave something wrong there.
+All processes of a machine share one copy in the page cache. Files are renamed into place when they are complete, and
+their names contain their checksums, so neither a killed process nor another version leaves a wrong array.
 """
 
 from __future__ import annotations
@@ -19,23 +19,23 @@ from spyker.errors import DataError
 from spyker.tasks.data.dataset import Array, Dataset, PreparedArray
 
 VARIABLE = "SPYKER_CACHE"
-PARTIAL = ".partial-"  # how the names of folders begin in which something is being fetched
+PARTIAL = ".partial-"  # prefix of temporary download folders
 STALE_SECONDS = 24 * 3600
 
 
 def cache_folder() -> Path:
-    """The folder of the cache: ``$SPYKER_CACHE``, or where the platform keeps such things."""
+    """Return the cache folder: ``$SPYKER_CACHE``, or the platform's default."""
     chosen = os.environ.get(VARIABLE)
     return Path(chosen) if chosen else Path(platformdirs.user_cache_dir("spyker", appauthor=False))
 
 
 def path_of(dataset: Dataset, prepared: PreparedArray) -> Path:
-    """Where an array is, or would be."""
+    """Return the path of an array in the cache, whether it exists or not."""
     return cache_folder() / dataset.name / f"{prepared.name}-{prepared.sha256[:12]}.npy"
 
 
 def open_arrays(dataset: Dataset) -> dict[str, Array] | None:
-    """All arrays of a dataset, memory-mapped and read-only, or None unless all are there and whole."""
+    """Return all arrays of a dataset, memory-mapped and read-only, or ``None`` if one is missing or damaged."""
     arrays = {}
     for prepared in dataset.arrays:
         try:
@@ -49,22 +49,22 @@ def open_arrays(dataset: Dataset) -> dict[str, Array] | None:
 
 
 def make_folder(dataset: Dataset) -> Path:
-    """The dataset's folder in the cache, made if need be and swept."""
+    """Create the dataset's folder in the cache, and delete stale downloads."""
     folder = cache_folder() / dataset.name
     try:
         folder.mkdir(parents=True, exist_ok=True)
         if not os.access(folder, os.W_OK):
-            raise PermissionError(None, "no permission to write")
-        for left in folder.glob(f"{PARTIAL}*"):  # by somebody who was killed
-            if time.time() - left.stat().st_mtime > STALE_SECONDS:
-                shutil.rmtree(left, ignore_errors=True)
+            raise PermissionError(None, "permission denied")
+        for partial in folder.glob(f"{PARTIAL}*"):  # of killed processes
+            if time.time() - partial.stat().st_mtime > STALE_SECONDS:
+                shutil.rmtree(partial, ignore_errors=True)
     except OSError as error:
         raise unwritable(error) from None
     return folder
 
 
 def store(dataset: Dataset, arrays: Mapping[str, Array]) -> None:
-    """Keep verified arrays."""
+    """Write verified arrays to the cache."""
     make_folder(dataset)
     for prepared in dataset.arrays:
         path = path_of(dataset, prepared)
@@ -81,8 +81,8 @@ def store(dataset: Dataset, arrays: Mapping[str, Array]) -> None:
 
 
 def unwritable(error: OSError) -> DataError:
-    """The cache takes nothing."""
+    """Return the error of a failed write to the cache."""
     return DataError(
-        f"the cache {cache_folder()} cannot be written ({error.strerror}). "
-        f"Set {VARIABLE} to a folder with some 250 MB to spare"
+        f"cannot write the cache {cache_folder()} ({error.strerror}). "
+        f"Set {VARIABLE} to a writable folder with 250 MB of free space"
     )

@@ -1,4 +1,4 @@
-"""All datasets by name."""
+"""The datasets by name."""
 
 from __future__ import annotations
 

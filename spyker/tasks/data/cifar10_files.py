@@ -1,4 +1,4 @@
-"""CIFAR-10: 50,000 photographs of ten kinds of things to train on and 10,000 to test with, 32 × 32 colour pixels."""
+"""CIFAR-10: 32 × 32 colour photographs of ten classes, 50,000 for training and 10,000 for testing."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ RECORD = 1 + 3 * 32 * 32
 
 
 def parse(content: Mapping[str, bytes]) -> dict[str, Array]:
-    """The binary version: records of a label and 3 × 32 × 32 pixels, one plane of a colour after the other."""
+    """Parse the binary version: records of a label and 3 × 32 × 32 pixels, channels first."""
     arrays = {}
     for split, batches in (("train", TRAIN), ("test", TEST)):
         rows = np.concatenate([np.frombuffer(content[f"{b}.bin"], np.uint8).reshape(-1, RECORD) for b in batches])
@@ -25,7 +25,7 @@ def parse(content: Mapping[str, bytes]) -> dict[str, Array]:
 SIZE = 10_000 * RECORD
 CIFAR10 = Dataset(
     "cifar10",
-    "CIFAR-10, 50,000 + 10,000 photographs of ten kinds of things",
+    "CIFAR-10, 50,000 + 10,000 photographs of ten classes",
     (
         RawFile("data_batch_1.bin", SIZE, "cee916563c9f80d84e3cc88e17fdc0941787f1244f00a67874d45b261883ada5"),
         RawFile("data_batch_2.bin", SIZE, "a591ca11fa1708a91ee40f54b3da4784ccd871ecf2137de63f51ada8b3fa57ed"),

@@ -1,4 +1,4 @@
-"""What is known of a dataset: its files, the arrays made of them, their checksums, and who has them."""
+"""The description of a dataset: its files, the arrays made from them, their checksums, and the download address."""
 
 from __future__ import annotations
 
@@ -12,26 +12,27 @@ import numpy.typing as npt
 
 Array: TypeAlias = npt.NDArray[Any]
 Report: TypeAlias = Callable[[str, int, int], None]
-"""Told what is being done, how many bytes of it are done, and of how many (0: not known)."""
+"""Progress callback: current action, bytes done, bytes in total (0: unknown)."""
 
 
 class SourceError(Exception):
-    """One source does not have the data, for this reason. The next one may."""
+    """A source cannot provide the dataset. The loader tries the next source."""
 
 
 @dataclass(frozen=True, slots=True)
 class RawFile:
-    """A file of the dataset as its authors published it, unpacked. ``also`` are other names that it goes by."""
+    """A file of the dataset as published, uncompressed."""
 
     name: str
     size: int
     sha256: str
-    also: tuple[str, ...] = ()
+    aliases: tuple[str, ...] = ()
+    """Other names of the file."""
 
 
 @dataclass(frozen=True, slots=True)
 class PreparedArray:
-    """An array that is made from the files and kept in the cache; the checksum is that of its bytes."""
+    """An array made from the files and stored in the cache. ``sha256`` is the checksum of its bytes."""
 
     name: str
     dtype: str
@@ -39,11 +40,9 @@ class PreparedArray:
     sha256: str
 
     def check(self, array: Array) -> None:
-        """Refuse an array that is not this one to the bit."""
+        """Raise a ``SourceError`` unless type, shape and checksum of the array match."""
         if array.dtype.str != self.dtype or array.shape != self.shape:
-            raise SourceError(
-                f"{self.name} is {array.dtype.str} {array.shape}, which ought to be {self.dtype} {self.shape}"
-            )
+            raise SourceError(f"{self.name} is {array.dtype.str} {array.shape}, expected {self.dtype} {self.shape}")
         found = hashlib.sha256(np.ascontiguousarray(array).reshape(-1).view(np.uint8).data).hexdigest()
         if found != self.sha256:
             raise SourceError(f"{self.name} has the wrong checksum: sha256 {found}, expected {self.sha256}")
@@ -51,11 +50,10 @@ class PreparedArray:
 
 @dataclass(frozen=True, slots=True)
 class Dataset:
-    """One dataset.
+    """A dataset.
 
-    ``url`` is the public address of an archive, or of each file if it contains ``{name}``. ``checksums`` are those of
-    what is downloaded, by file name, as pooch writes them; that of an archive has no name. What is unpacked is verified
-    in any case.
+    ``url`` is the address of an archive, or of each file if it contains ``{name}``. ``checksums`` are the checksums of
+    downloads by file name, in pooch's notation; the name of an archive is empty. Unpacked files are always verified.
     """
 
     name: str

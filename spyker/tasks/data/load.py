@@ -1,7 +1,7 @@
-"""The loader: a dataset's arrays from the first source that has them.
+"""The loader, which returns a dataset's arrays from the first source that has them.
 
-The order: the cache, a folder that the user names, the public address. Whatever the source, the same bytes arrive,
-which checksums make sure of; so what the cache holds need not be unpacked again.
+The sources are, in this order: the cache, the user's data folder, the public address. Checksums ensure that all
+sources give the same bytes.
 """
 
 from __future__ import annotations
@@ -23,39 +23,61 @@ from spyker.tasks.data.sources import from_folder, from_url
 VARIABLE = "SPYKER_DATA"
 
 
-def silent(what: str, done: int, total: int) -> None:
-    """Report to nobody."""
+def no_report(action: str, done: int, total: int) -> None:
+    """Ignore progress."""
 
 
 def find(name: str) -> Dataset:
-    """A dataset by its name."""
+    """Return the dataset with this name.
+
+    Raises:
+        UsageError: the name is unknown.
+
+    """
     if name not in DATASETS:
         raise UsageError("dataset", f"{show(name)} is unknown", suggest(name, DATASETS))
     return DATASETS[name]
 
 
 def load(name: str) -> dict[str, Array]:
-    """The arrays of a dataset, memory-mapped; fetched first if they are not in the cache."""
+    """Return the arrays of a dataset, memory-mapped, after fetching them if necessary.
+
+    Raises:
+        DataError: no source has the dataset, or the cache cannot be written.
+
+    """
     dataset = find(name)
     fetch(dataset)
     arrays = cache.open_arrays(dataset)
     if arrays is None:
-        raise DataError(f"{name} vanished from the cache {cache.cache_folder()}. Try again")
+        raise DataError(f"{name} was removed from the cache {cache.cache_folder()} meanwhile. Try again")
     return arrays
 
 
 def data_folder() -> Path | None:
-    """The folder that the user named, if any."""
+    """Return the data folder that the user chose, if any."""
     chosen = os.environ.get(VARIABLE)
     if not chosen:
         return None
     if not Path(chosen).is_dir():
-        raise UsageError(f"--data-dir ({VARIABLE})", f"{show(chosen)} is no folder", "Name an existing one")
+        raise UsageError(f"--data-dir ({VARIABLE})", f"{show(chosen)} is not a folder", "Give an existing folder")
     return Path(chosen)
 
 
-def fetch(dataset: Dataset, report: Report = silent) -> str | None:
-    """See to it that the cache holds a dataset. Returns the source it came from, or None if it was there."""
+def fetch(dataset: Dataset, report: Report = no_report) -> str | None:
+    """Store a dataset in the cache.
+
+    Args:
+        dataset: the dataset.
+        report: progress callback.
+
+    Returns:
+        The source, or ``None`` if the cache already had the dataset.
+
+    Raises:
+        DataError: no source has the dataset, or the cache cannot be written.
+
+    """
     folder = data_folder()
     if cache.open_arrays(dataset) is not None:
         return None
@@ -66,22 +88,22 @@ def fetch(dataset: Dataset, report: Report = silent) -> str | None:
                 arrays = get(report)
                 for prepared in dataset.arrays:
                     if prepared.name not in arrays:
-                        raise SourceError(f"has no {prepared.name}")
+                        raise SourceError(f"the array {prepared.name} is missing")
                     prepared.check(arrays[prepared.name])
             except SourceError as error:
                 tried.append(f"{source}: {error}")
-                report(f"not from {tried[-1]}", 0, 0)
+                report(f"failed: {tried[-1]}", 0, 0)
                 continue
             cache.store(dataset, arrays)
             return source
     if folder is None:
-        tried.insert(0, f"a folder of yours: none was named (--data-dir or {VARIABLE})")
-    tried.insert(1, f"cache {cache.cache_folder()}: not there yet")
+        tried.insert(0, f"data folder: none is set (--data-dir or {VARIABLE})")
+    tried.insert(1, f"cache {cache.cache_folder()}: not found")
     names = ", ".join(file.name for file in dataset.files)
     raise DataError(
-        f"{dataset.name} cannot be had. Tried:\n"
+        f"{dataset.name}: download failed. Tried:\n"
         + "".join(f"  - {attempt}\n" for attempt in tried)
-        + f"To supply it by hand, put {names} (as they are, or packed as .gz or .xz) into DIR/{dataset.name}/ "
+        + f"To provide it yourself, put {names} (plain, .gz or .xz) into DIR/{dataset.name}/ "
         f"and give --data-dir DIR, or set {VARIABLE}=DIR"
     )
 
@@ -89,26 +111,32 @@ def fetch(dataset: Dataset, report: Report = silent) -> str | None:
 def sources(
     dataset: Dataset, folder: Path | None, scratch: Path
 ) -> Iterator[tuple[str, Callable[[Report], dict[str, Array]]]]:
-    """Who may have a dataset, in the order in which they are asked, the cache excepted."""
+    """Yield the sources of a dataset other than the cache, with names, in order."""
     if folder is not None:
         yield f"folder {folder}", partial(from_folder, dataset, folder)
     yield dataset.url, partial(from_url, dataset, scratch)
 
 
-def whereabouts(dataset: Dataset) -> tuple[bool, str]:
-    """Whether a dataset can be used without any network, and where it is."""
+def location(dataset: Dataset) -> tuple[bool, str]:
+    """Return whether a dataset is available offline, and a description of where it is."""
     if cache.open_arrays(dataset) is not None:
         return True, f"in the cache, {cache.cache_folder() / dataset.name}"
     folder = data_folder()
     if folder is not None and all(unpack.find(folder / dataset.name, file) for file in dataset.files):
-        return True, f"in {folder / dataset.name}, to be unpacked at first use"
-    return False, f"not here; to get it: spyker data fetch {dataset.name}"
+        return True, f"in {folder / dataset.name}, unpacked on first use"
+    return False, f"not downloaded; run: spyker data fetch {dataset.name}"
 
 
-def verify(dataset: Dataset, report: Report = silent) -> list[tuple[str, str | None]]:
-    """Compare everything that is here of a dataset with its checksums: what was looked at, and what is wrong with it.
+def verify(dataset: Dataset, report: Report = no_report) -> list[tuple[str, str | None]]:
+    """Verify the local files of a dataset against their checksums, and delete damaged arrays from the cache.
 
-    An array that fails is removed from the cache, for it can be made again.
+    Args:
+        dataset: the dataset.
+        report: progress callback.
+
+    Returns:
+        The path of each file that was checked, with the problem or ``None``.
+
     """
     results: list[tuple[str, str | None]] = []
     folder = data_folder()
@@ -127,15 +155,15 @@ def verify(dataset: Dataset, report: Report = silent) -> list[tuple[str, str | N
         if wrong is not None:
             try:
                 path.unlink(missing_ok=True)
-                wrong += "; removed, it will be made again"
+                wrong += "; deleted from the cache"
             except OSError as error:
-                wrong += f"; remove it ({error.strerror})"
+                wrong += f"; cannot delete it ({error.strerror})"
         results.append((str(path), wrong))
     return results
 
 
 def problem(check: Callable[[], object]) -> str | None:
-    """What a check complains about."""
+    """Return the ``SourceError`` of a check, as text, or ``None``."""
     try:
         check()
     except SourceError as error:

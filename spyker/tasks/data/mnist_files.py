@@ -1,4 +1,4 @@
-"""MNIST: 60,000 handwritten digits to train on and 10,000 to test with, 28 × 28 grey pixels."""
+"""MNIST: 28 × 28 grey images of handwritten digits, 60,000 for training and 10,000 for testing."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ FILES = {
 
 
 def parse(content: Mapping[str, bytes]) -> dict[str, Array]:
-    """The four files as arrays."""
+    """Parse the four files."""
     return {name: idx(content[file]) for name, file in FILES.items()}
 
 
 def idx(content: bytes) -> Array:
-    """A file in the idx format with unsigned bytes in it."""
+    """Parse a file in the idx format whose elements are unsigned bytes."""
     if content[:3] != b"\0\0\x08" or len(content) < 4:
         raise SourceError("is not an idx file of unsigned bytes")
     rank = content[3]

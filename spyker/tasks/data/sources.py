@@ -1,4 +1,4 @@
-"""The sources of data, each a function that returns arrays or says in a SourceError why it cannot."""
+"""Sources of datasets: functions that return arrays or raise a ``SourceError``."""
 
 from __future__ import annotations
 
@@ -9,15 +9,16 @@ from urllib.parse import urlsplit
 from spyker.tasks.data import unpack
 from spyker.tasks.data.dataset import Array, Dataset, Report, SourceError
 
-CONNECT_SECONDS, SILENCE_SECONDS = 5.0, 20.0  # a server that says nothing for so long is given up
+CONNECT_TIMEOUT, READ_TIMEOUT = 5.0, 20.0  # seconds
 
 
 def from_folder(dataset: Dataset, folder: Path, report: Report) -> dict[str, Array]:
-    """Files that somebody put into a folder."""
+    """Read a dataset from the user's data folder."""
     found = {file: unpack.find(folder / dataset.name, file) for file in dataset.files}
     missing = [file.name for file, path in found.items() if path is None]
     if missing:
-        raise SourceError(f"has no {', no '.join(f'{dataset.name}/{name}' for name in missing)} (.gz, .xz or neither)")
+        names = ", ".join(f"{dataset.name}/{name}" for name in missing)
+        raise SourceError(f"file not found: {names} (also not as .gz or .xz)")
     content: dict[str, bytes] = {}
     done, total = 0, sum(file.size for file in dataset.files)
     for file, path in found.items():
@@ -29,10 +30,9 @@ def from_folder(dataset: Dataset, folder: Path, report: Report) -> dict[str, Arr
 
 
 def from_url(dataset: Dataset, scratch: Path, report: Report) -> dict[str, Array]:
-    """The open internet."""
-    content: dict[str, bytes]
+    """Download a dataset."""
+    content: dict[str, bytes] = {}
     if "{name}" in dataset.url:
-        content = {}
         for file in dataset.files:
             path = download(dataset.url.format(name=file.name), dataset.checksums.get(file.name), scratch, report)
             content[file.name] = unpack.read(path, file)
@@ -44,23 +44,23 @@ def from_url(dataset: Dataset, scratch: Path, report: Report) -> dict[str, Array
 
 
 class DownloadBar:
-    """What pooch wants of a progress bar."""
+    """A progress bar with the methods that pooch calls."""
 
-    def __init__(self, what: str, report: Report) -> None:
-        self.what, self.report = what, report
+    def __init__(self, action: str, report: Report) -> None:
+        self.action, self.report = action, report
         self.total, self.done = 0, 0
 
     def update(self, count: int) -> None:
-        """So many bytes more."""
+        """Add downloaded bytes."""
         self.done += count
-        self.report(self.what, self.done, int(self.total or 0))
+        self.report(self.action, self.done, int(self.total or 0))
 
     def reset(self) -> None:
-        """Pooch counts the whole file once more at its end."""
+        """Start from zero: pooch counts the whole file again at the end."""
         self.done = 0
 
     def close(self) -> None:
-        """Nothing to do."""
+        """Do nothing."""
 
 
 def download(url: str, checksum: str | None, scratch: Path, report: Report) -> Path:
@@ -69,21 +69,21 @@ def download(url: str, checksum: str | None, scratch: Path, report: Report) -> P
     import requests
 
     pooch.get_logger().setLevel(logging.ERROR)
-    what = f"downloading {url}"
-    report(what, 0, 0)
-    downloader = pooch.HTTPDownloader(progressbar=DownloadBar(what, report), timeout=(CONNECT_SECONDS, SILENCE_SECONDS))
+    action = f"downloading {url}"
+    report(action, 0, 0)
+    downloader = pooch.HTTPDownloader(progressbar=DownloadBar(action, report), timeout=(CONNECT_TIMEOUT, READ_TIMEOUT))
     name, host = urlsplit(url).path.rpartition("/")[2], urlsplit(url).netloc
     try:
         return Path(pooch.retrieve(url, checksum, fname=name, path=scratch, downloader=downloader))
     except requests.Timeout:
-        raise SourceError(f"{host} does not answer") from None
+        raise SourceError(f"{host}: the connection timed out") from None
     except requests.HTTPError as error:
         raise SourceError(str(error)) from None
-    except requests.exceptions.ChunkedEncodingError:  # what requests calls an answer that ends too early
-        raise SourceError(f"{host}: the download broke off") from None
+    except requests.exceptions.ChunkedEncodingError:  # a response that ends too early
+        raise SourceError(f"{host}: the download was interrupted") from None
     except requests.ConnectionError:
         raise SourceError(f"{host}: no connection") from None
     except (requests.RequestException, OSError) as error:
         raise SourceError(f"{host}: {error}") from None
-    except ValueError:  # pooch's word for it
-        raise SourceError(f"{host} sent {name} with the wrong checksum") from None
+    except ValueError:  # pooch raises it for a wrong checksum
+        raise SourceError(f"{host}: {name} has the wrong checksum") from None

@@ -1,4 +1,4 @@
-"""WikiText-2: two megawords of Wikipedia articles, here as a sequence of characters."""
+"""WikiText-2: two million words of Wikipedia articles, as sequences of characters."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ UNICODE = 0x110000  # code points
 
 
 def parse(content: Mapping[str, bytes]) -> dict[str, Array]:
-    """Each text as the numbers of its characters in the vocabulary: the characters of the training text, in order."""
+    """Encode each text as indices into the vocabulary, which is the sorted characters of the training text."""
     try:
         train, test = (
             np.frombuffer(content[f"{split}.txt"].decode("utf-8").encode("utf-32-le"), "<u4")
@@ -21,16 +21,12 @@ def parse(content: Mapping[str, bytes]) -> dict[str, Array]:
     except UnicodeDecodeError as error:
         raise SourceError(f"is not UTF-8 ({error})") from None
     vocabulary = np.flatnonzero(np.bincount(train)).astype("<u4")
-    number = np.zeros(UNICODE, "<u2")
-    number[vocabulary] = np.arange(vocabulary.size)
+    index = np.zeros(UNICODE, "<u2")
+    index[vocabulary] = np.arange(vocabulary.size)
     unknown = np.setdiff1d(test, vocabulary)
     if unknown.size:
-        raise SourceError(f"the test text has characters that the training text has not, such as {chr(unknown[0])!r}")
-    return {
-        "vocabulary": vocabulary,
-        "train": number[train],
-        "test": number[test],
-    }
+        raise SourceError(f"the test text has characters that the training text lacks, such as {chr(unknown[0])!r}")
+    return {"vocabulary": vocabulary, "train": index[train], "test": index[test]}
 
 
 WIKITEXT2 = Dataset(

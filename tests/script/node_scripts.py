@@ -1,8 +1,8 @@
 """A stage on which a script moves whole server processes by hand: they have disks, and are killed.
 
-A script that begins with ``hosts`` instead of ``servers`` has these commands, next to ``deliver`` and ``state``:
+A script that begins with ``nodes`` instead of ``servers`` has these commands, next to ``deliver`` and ``state``:
 
-``hosts 2 algorithm=spyker clients=1,1 h-inter=2``
+``nodes 2 algorithm=spyker clients=1,1 h-inter=2``
     Begin anew, with the words that ``servers`` understands. Clients come to their servers, and servers to each other.
 ``update client=0 weights=[1]``
     Client 0 has trained what it holds, and answers if its server is there. Otherwise it keeps the answer.
@@ -73,12 +73,12 @@ class Connection:
         self.client, self.server = client, server
 
 
-class HostedStage(scripted.Stage):
+class NodeStage(scripted.Stage):
     """Hosts, their disks, clients with what they hold, and the messages in flight."""
 
     def command(self, verb: str, plain: list[str], named: dict[str, str]) -> bool:
         match verb, plain:
-            case "hosts", [count]:
+            case "nodes", [count]:
                 self.begin(int(count), **named)
             case (("save" | "fail" | "crash" | "restart"), [server]):
                 getattr(self, verb)(self.number(server), **named)
@@ -101,8 +101,8 @@ class HostedStage(scripted.Stage):
         self.build = build
         self.homes = {k: i for i, roster in enumerate(rosters) for k in roster}
         self.points = {k: size for roster in rosters for k, size in roster.items()}
-        self.rules = [NodeOptions(len(self.homes), lineage=str(i), wait_for=len(r)) for i, r in enumerate(rosters)]
-        self.hosts: list[Node | None] = [None] * len(rosters)
+        self.rules = [NodeOptions(len(self.homes), lineage=str(i), min_clients=len(r)) for i, r in enumerate(rosters)]
+        self.nodes: list[Node | None] = [None] * len(rosters)
         self.lives = [0] * len(rosters)
         self.disks: list[tuple[str, dict[str, Any]] | None] = [None] * len(rosters)
         self.saving: list[SaveCheckpoint | None] = [None] * len(rosters)
@@ -164,7 +164,7 @@ class HostedStage(scripted.Stage):
         self.go_on(i)
 
     def crash(self, i: int) -> None:
-        self.hosts[i], self.saving[i] = None, None
+        self.nodes[i], self.saving[i] = None, None
         self.timers[i].clear()
         for k in [k for k, connection in self.connections.items() if connection.server == i]:
             del self.connections[k]
@@ -194,7 +194,7 @@ class HostedStage(scripted.Stage):
         self.link_all()
 
     def state(self) -> None:
-        for i, node in enumerate(self.hosts):
+        for i, node in enumerate(self.nodes):
             if node is None:
                 self.trace.append(f"{self.name(i)}: down")
                 continue
@@ -216,15 +216,15 @@ class HostedStage(scripted.Stage):
         return self.count if name == "cloud" else int(name)
 
     def node(self, i: int) -> Node:
-        node = self.hosts[i]
+        node = self.nodes[i]
         assert node is not None, f"server {i} is down"
         return node
 
     def new_life(self, i: int) -> Node:
         self.lives[i] += 1
-        peers = [j for j in range(len(self.hosts)) if j != i]
+        peers = [j for j in range(len(self.nodes)) if j != i]
         secret = TaskTokens(str(i).encode(), self.lives[i])
-        node = self.hosts[i] = Node(i, lambda roster: self.build(i, roster), secret, self.rules[i], peers)
+        node = self.nodes[i] = Node(i, lambda roster: self.build(i, roster), secret, self.rules[i], peers)
         self.effects[i] = []
         return node
 
@@ -261,7 +261,7 @@ class HostedStage(scripted.Stage):
             self.go_on(connection.server)
 
     def link_all(self) -> None:
-        up = [i for i, node in enumerate(self.hosts) if node is not None]
+        up = [i for i, node in enumerate(self.nodes) if node is not None]
         for i, j in ((i, j) for i in up for j in up if i != j and (i, j) not in self.linked):
             self.tell_node(j, PeerHelloReceived, self.node(i).handshake(j), b"", b"")
             received = self.node(j).received.get(i, 0)

@@ -30,6 +30,7 @@ from spyker.protocol.codec import Sizes
 from spyker.protocol.messages import Update
 from spyker.protocol.server import Setup
 from spyker.tasks.registry import resolve, task_spec
+from spyker.tasks.served_model import ModelSpec
 
 PARAMETERS = 8  # of the task of table()
 
@@ -57,7 +58,7 @@ def make_driver(
         layout={},
         identity={},
         checkpoints=Checkpoints(folder / "state", 3),
-        recorder=Recorder(resolved, task, server, folder / "record", resume=False, log=log),
+        recorder=Recorder(resolved, ModelSpec.of(task), server, folder / "record", resume=False, log=log),
         metrics=Metrics(server, resolved.algorithm),
         log=log,
     )

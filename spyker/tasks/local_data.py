@@ -1,0 +1,64 @@
+"""Datasets of clients that are loaded where they are first used."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Generic, TypeVar
+
+from spyker.tasks.federated_task import ClientInfo, ClientRoster, FederatedTask
+
+D = TypeVar("D")
+
+
+@dataclass(frozen=True, slots=True)
+class LocalData(Generic[D]):
+    """The data of a client: for training and, if clients evaluate, for evaluation."""
+
+    train: D
+    test: D | None
+    version: object
+
+
+@dataclass(frozen=True, slots=True)
+class LocalClients:
+    """A federated task and the clients whose data this process may load."""
+
+    definition: FederatedTask
+    roster: ClientRoster
+
+
+class LocalDatasets(Generic[D]):
+    """The data of all clients of this process, by number, each loaded when it is first needed.
+
+    In a federation the data of a client is loaded again when its :meth:`~FederatedTask.data_version` has changed.
+    """
+
+    def __init__(
+        self,
+        clients: LocalClients,
+        load: Callable[[FederatedTask, ClientInfo], tuple[D, D | None]],
+    ) -> None:
+        self.definition, self.roster, self._load = clients.definition, clients.roster, load
+        self._loaded: dict[int, LocalData[D]] = {}
+
+    def __len__(self) -> int:
+        return self.roster.count
+
+    def __iter__(self) -> Iterator[D]:
+        return (self[k] for k in range(len(self)))
+
+    def __getitem__(self, client: int) -> D:
+        return self.of(client).train
+
+    def of(self, client: int) -> LocalData[D]:
+        """Return the data of a client."""
+        known = self._loaded.get(client)
+        if known is not None and not self.roster.local:
+            return known
+        info = self.roster.client(client)
+        version = self.definition.data_version(info) if self.roster.local else None
+        if known is None or known.version != version:
+            train, test = self._load(self.definition, info)
+            known = self._loaded[client] = LocalData(train, test, version)
+        return known
