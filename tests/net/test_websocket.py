@@ -266,7 +266,7 @@ HELLO = pb.Frame(hello=pb.Hello(protocol=PROTOCOL, client=0, size=1)).SerializeT
 )
 def test_what_is_wrong_is_refused_as_over_grpc(tmp_path: Path, messages: list[Any], code: str, details: str) -> None:
     async def scene() -> None:
-        driver = make_driver(tmp_path, wait_for=2)
+        driver = make_driver(tmp_path, min_clients=2)
         status = await at_the_clients_port(driver, *messages)
         assert status["code"] == code
         assert status["details"].startswith(details)
@@ -278,7 +278,7 @@ def test_what_is_wrong_is_refused_as_over_grpc(tmp_path: Path, messages: list[An
 
 def test_a_message_beyond_all_limits_is_not_even_taken_in(tmp_path: Path) -> None:
     async def scene() -> None:
-        driver = make_driver(tmp_path, wait_for=2)
+        driver = make_driver(tmp_path, min_clients=2)
         assert await at_the_clients_port(driver, HELLO, bytes(FRAME_LIMIT + (1 << 17))) == {"code": 1009}
         driver.close()
 
