@@ -17,8 +17,8 @@ from spyker.records import write_atomically
 
 FILE, CHECKSUM = "identity.json", "checksum"
 TO_RESET = (
-    "To start without a state, give another folder; among other servers, run spyker members replace at one of them, and "
-    "add --join"
+    "To start without a state, give another folder; among other servers, run spyker members replace at one of them, "
+    "and add --join"
 )
 
 

@@ -46,7 +46,7 @@ def make_driver(
         len(places.learners), places.client_count, task.initial(), resolved.training.rate, resolved.parameters
     )
     log = JsonLog(said or io.StringIO(), server=server)
-    behaviour = NodeOptions(**{"clients": 3, "wait_for": 1} | rules)
+    behaviour = NodeOptions(**{"clients": 3, "min_clients": 1} | rules)
     peers = [j for j in places.servers if j != server]
     node = Node(
         server, lambda roster: resolved.chosen.build(server, setup, roster), TaskTokens(b"s" * 32, 1), behaviour, peers

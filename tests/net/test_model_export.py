@@ -161,7 +161,7 @@ def test_a_folder_above_records_says_which_there_are(tmp_path, capsys):
 def test_a_server_that_has_not_saved_yet_is_told_from_a_folder_of_something_else(tmp_path, capsys):
     Checkpoints(tmp_path / "state", 2).close()
     assert main(["export", str(tmp_path / "state"), "--out", str(tmp_path / "model")]) == 2
-    assert "state holds no checkpoint. Name the state folder of a server that has saved" in capsys.readouterr().err
+    assert "state holds no checkpoint. Give the state folder of a server that has saved one" in capsys.readouterr().err
 
 
 def test_servers_that_do_not_belong_together_are_refused(task, save, tmp_path, capsys):
@@ -172,4 +172,4 @@ def test_servers_that_do_not_belong_together_are_refused(task, save, tmp_path, c
     assert main(["export", folders[0], folders[0], "--out", str(tmp_path / "model")]) == 2
     assert "both server 0's" in capsys.readouterr().err
     assert main(["export", *folders, "--server", "5", "--out", str(tmp_path / "model")]) == 2
-    assert "none of these folders is server 5's. Name one of [0, 1]" in capsys.readouterr().err
+    assert "none of these folders is server 5's. Choose one of [0, 1]" in capsys.readouterr().err

@@ -192,7 +192,7 @@ def test_a_folder_that_cannot_be_used_is_named_with_its_key(certs: Path, key: st
     (certs.parent / "notes.txt").write_text("mine")
     said = refused_process(configured(certs, **{key: place}))
     assert said.startswith(f"spyker: deploy.{key}: ")
-    assert "Name a folder that this user may write to" in said
+    assert "Give a folder that this user may write to" in said
     assert (certs.parent / "notes.txt").read_text() == "mine"
     shutil.rmtree(certs.parent / "state", ignore_errors=True)
 
@@ -202,4 +202,4 @@ def test_a_state_that_another_process_uses_is_named_with_its_key(certs: Path) ->
     said = refused_process(configured(certs))
     used.close()
     assert said.startswith("spyker: deploy.state: ")
-    assert said.endswith("is in use by another process. Stop it, or name another folder")
+    assert said.endswith("is in use by another process. Stop it, or give another folder")

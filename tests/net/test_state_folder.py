@@ -57,7 +57,7 @@ def test_a_newest_checkpoint_that_vanished_is_missed(tmp_path: Path, state: Path
 def test_checkpoints_that_all_vanished_are_no_new_beginning(tmp_path: Path, state: Path) -> None:  # noqa: F811
     for folder in state.glob("checkpoint-*"):
         shutil.rmtree(folder)
-    with pytest.raises(RestartAsNewMember, match="holds no checkpoint that can be read"):
+    with pytest.raises(RestartAsNewMember, match="holds no readable checkpoint"):
         begin(tmp_path, (1, 1))
 
 
@@ -67,7 +67,7 @@ def test_nothing_that_can_be_read_is_no_end_where_others_have_what_it_held(
 ) -> None:
     for weights in state.glob("checkpoint-*/*.safetensors"):
         weights.write_bytes(b"damage")
-    with pytest.raises(RestartAsNewMember, match="holds no checkpoint that can be read"):
+    with pytest.raises(RestartAsNewMember, match="holds no readable checkpoint"):
         begin(tmp_path, (1, 1))
 
 
@@ -170,11 +170,11 @@ def test_a_record_of_another_scenario_is_left_alone(tmp_path: Path) -> None:
     recorder.close(None)
     before = everything(tmp_path)
     for changes, named in (
-        ({"clients": (4,)}, "clients is 3 and not 4"),
-        ({"algorithm": "fedbuff"}, "algorithm is fedasync and not fedbuff"),
+        ({"clients": (4,)}, "clients is 3, not 4"),
+        ({"algorithm": "fedbuff"}, "algorithm is fedasync, not fedbuff"),
     ):
         other = resolve(from_table(table(**changes)))
-        with pytest.raises(UsageError, match=f"another scenario, whose {named}"):
+        with pytest.raises(UsageError, match=f"another scenario: its {named}"):
             Recorder(
                 other, ModelSpec.of(task_spec(other).make()), 0, tmp_path / "record", resume=True, log=recorder._log
             )
