@@ -11,13 +11,9 @@ AUTHORITY = (
     "the server's certificate was not issued by this client's authority, or does not contain the host of --server: "
     "compare ca.pem on both sides, and the names that spyker certs was given with --host"
 )
-HTTP2 = (
-    "no HTTP/2 there: set deploy.listen-websocket on the server, and give --transport auto or websocket"
-)
+HTTP2 = "no HTTP/2 there: set deploy.listen-websocket on the server, and give --transport auto or websocket"
 PROXY_REFUSES = "HTTP proxy returned response code 407"
-PROXY_CREDENTIALS = (
-    "the HTTP proxy requires a valid user and password (407): check --proxy, or https_proxy"
-)
+PROXY_CREDENTIALS = "the HTTP proxy requires a valid user and password (407): check --proxy, or https_proxy"
 PROXY_FORBIDS = "the HTTP proxy forbids the connection (403): its configuration must allow CONNECT to --server"
 
 
