@@ -1,4 +1,4 @@
-"""What the first bytes of a connection ask for: who listens behind a port that several share."""
+"""The service that the first bytes of a connection ask for, where several listeners share a port."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from spyker.net.certificates import SERVER
 
 CLIENTS, PEERS, WEBSOCKET = "clients", "peers", "websocket"
 HTTP2 = b"PRI * HTTP/2.0\r\n"
-MOST = 1 << 16  # bytes that may be looked at
+MOST = 1 << 16  # bytes to inspect
 HANDSHAKE, CLIENT_HELLO, SERVER_NAME, ALPN = 22, 1, 0, 16  # numbers of TLS
 
 
@@ -17,10 +17,10 @@ class Unreadable(Exception):  # noqa: N818 - not an error
 
 
 def service_of(data: bytes) -> str | None:
-    """Return for whom a connection is that begins like this; None: more bytes are needed.
+    """Return the service of a connection that starts with these bytes, or ``None`` if more bytes are needed.
 
-    TLS for the name of a server comes from another server. HTTP/2, offered in TLS or begun in plaintext, is gRPC of
-    clients; everything else is taken for HTTP/1.1, of which WebSockets are made.
+    TLS with the name of a server (``server-I.spyker``) comes from another server. HTTP/2, offered in TLS or in
+    plaintext, is gRPC of clients. Everything else is HTTP/1.1, for WebSockets.
 
     Raises:
         Unreadable: if it is neither TLS nor HTTP.
@@ -46,7 +46,7 @@ def service_of(data: bytes) -> str | None:
 
 
 def client_hello(data: bytes) -> tuple[str, list[bytes]] | None:
-    """Return the server's name and the protocols that a ClientHello asks for; None: more bytes are needed."""
+    """Return the server name and the ALPN protocols of a ClientHello, or ``None`` if more bytes are needed."""
     message, start = b"", 0
     while len(message) < 4 or len(message) < 4 + int.from_bytes(message[1:4]):
         if len(data) < start + 5:
@@ -67,7 +67,7 @@ def client_hello(data: bytes) -> tuple[str, list[bytes]] | None:
 
 
 def read_extensions(body: bytes) -> tuple[str, list[bytes]]:
-    """The server's name and the protocols in the body of a ClientHello."""
+    """Return the server name and the ALPN protocols in the body of a ClientHello."""
     name, protocols = "", list[bytes]()
     start = 2 + 32  # version and random
     for width in (1, 2, 1):  # session, cipher suites, compression
@@ -84,7 +84,7 @@ def read_extensions(body: bytes) -> tuple[str, list[bytes]]:
 
 
 def extensions(data: bytes) -> Iterator[tuple[int, bytes]]:
-    """The extensions of a ClientHello."""
+    """Iterate over the extensions of a ClientHello."""
     start, end = 2, 2 + int.from_bytes(data[:2])
     while start + 4 <= min(end, len(data)):
         length = int.from_bytes(data[start + 2 : start + 4])

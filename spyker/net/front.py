@@ -1,17 +1,18 @@
-"""One port for several listeners: a process that passes each connection on, by its first bytes.
+"""A process that shares one port among several listeners: it forwards each connection according to its first bytes.
 
-gRPC owns the sockets that it listens on, so what else is to be reached at the same port needs somebody in front. The
-front is a process of its own: in the server's it would take time from the thread that everything there waits for.
-TLS is not ended here. The listeners are Unix sockets in a private folder.
+gRPC owns the sockets that it listens on, so another listener can only share its port behind a forwarder. The front is a
+separate process, because the event loop of the server process is the bottleneck of a deployment. It does not terminate
+TLS. The listeners are Unix sockets in a private folder.
 
-``python -m spyker.net.front FD MOST NAME=PATH …`` accepts connections from the socket FD, at most MOST at once, until
-its standard input ends, which it does with the process that started it.
+``python -m spyker.net.front FD MOST SERVICE=PATH …`` accepts connections from the listening socket FD, at most MOST at
+once, until its standard input is closed. That happens when the server process ends, however it ends.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import signal
 import socket
 import sys
 from collections.abc import Mapping, Sequence
@@ -21,45 +22,45 @@ from spyker.errors import DeploymentError
 from spyker.net.first_bytes import CLIENTS, MOST, Unreadable, service_of
 
 HANDSHAKE_SECONDS = 10.0
-BUFFER = 1 << 20  # bytes of a connection that are held for whoever reads too slowly
+BUFFER = 1 << 20  # bytes of a connection that wait for a slow reader
 
 
 class Side(asyncio.Protocol):
-    """One side of a connection that is passed on."""
+    """One side of a forwarded connection."""
 
     def __init__(self) -> None:
         self.transport: asyncio.Transport
         self.other: Side | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """The connection is there."""
+        """Start."""
         assert isinstance(transport, asyncio.Transport)
         transport.set_write_buffer_limits(BUFFER)
         self.transport = transport
 
     def data_received(self, data: bytes) -> None:
-        """Pass bytes on."""
+        """Forward bytes."""
         if self.other is not None:
             self.other.transport.write(data)
 
     def pause_writing(self) -> None:
-        """Whoever reads here is slower: wait for it."""
+        """Stop reading from the other side: this one reads too slowly."""
         if self.other is not None:
             self.other.transport.pause_reading()
 
     def resume_writing(self) -> None:
-        """Go on."""
+        """Continue to read from the other side."""
         if self.other is not None:
             self.other.transport.resume_reading()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """End the other side, too, once it has got everything."""
+        """Close the other side once everything is sent."""
         if self.other is not None:
             self.other.transport.close()
 
 
 class Caller(Side):
-    """The side of whoever connects, until it is known what it wants."""
+    """The accepted side of a connection, which is not forwarded until its service is known."""
 
     def __init__(self, front: Front) -> None:
         super().__init__()
@@ -68,7 +69,7 @@ class Caller(Side):
         self._linking: asyncio.Task[None] | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Wait for the first bytes, but not for long."""
+        """Wait for the first bytes, with a deadline."""
         super().connection_made(transport)
         self.front.callers.add(self)
         if len(self.front.callers) > self.front.most:
@@ -76,7 +77,7 @@ class Caller(Side):
         self._deadline = asyncio.get_running_loop().call_later(HANDSHAKE_SECONDS, self.transport.abort)
 
     def data_received(self, data: bytes) -> None:
-        """Look at the first bytes, or pass them on."""
+        """Inspect the first bytes, and forward the rest."""
         if self.other is not None:
             self.other.transport.write(data)
             return
@@ -89,7 +90,7 @@ class Caller(Side):
             self.transport.abort()
             return
         if service is not None:
-            path = self.front.paths.get(service, self.front.paths[CLIENTS])  # which says that it does not serve this
+            path = self.front.paths.get(service, self.front.paths[CLIENTS])  # gRPC reports what it does not serve
             self._linking = asyncio.ensure_future(self._link(path))
             self.transport.pause_reading()
         elif len(self._first) > MOST:
@@ -111,21 +112,21 @@ class Caller(Side):
         self.transport.resume_reading()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """End the other side, too."""
+        """Close the other side."""
         self._deadline.cancel()
         self.front.callers.discard(self)
         super().connection_lost(exc)
 
 
 class Front:
-    """Passes connections on."""
+    """Forwards connections."""
 
     def __init__(self, paths: Mapping[str, str], most: int) -> None:
         self.paths, self.most = paths, most
         self.callers: set[Caller] = set()
 
     async def run(self, listening: socket.socket) -> None:
-        """Accept connections until standard input ends."""
+        """Accept connections until standard input is closed."""
         loop = asyncio.get_running_loop()
         reader = asyncio.StreamReader()
         await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), sys.stdin)
@@ -135,7 +136,7 @@ class Front:
 
 
 class FrontProcess:
-    """The front as a process beside the server's."""
+    """The front process, as seen by the server process."""
 
     def __init__(self, listening: socket.socket) -> None:
         self._socket = listening
@@ -143,7 +144,7 @@ class FrontProcess:
         self._process: asyncio.subprocess.Process
 
     async def start(self, paths: Mapping[str, Path], most: int) -> None:
-        """Begin to accept connections."""
+        """Start to accept connections."""
         number = self._socket.fileno()
         self._process = await asyncio.create_subprocess_exec(
             sys.executable,
@@ -155,17 +156,16 @@ class FrontProcess:
             stdin=asyncio.subprocess.PIPE,
             stdout=asyncio.subprocess.DEVNULL,
             pass_fds=(number,),
-            start_new_session=True,  # Ctrl-C is for the server, which ends this one last
         )
         self._socket.close()
 
     async def watch(self) -> None:
-        """Fail when the process ends: nobody could connect any more."""
+        """Raise an error when the process ends: no connection is accepted any more."""
         code = await self._process.wait()
         raise DeploymentError(f"the process in front of the clients' port ended with exit code {code}")
 
     async def stop(self) -> None:
-        """End it."""
+        """Stop the process."""
         assert self._process.stdin is not None
         with contextlib.suppress(OSError):
             self._process.stdin.close()
@@ -173,11 +173,12 @@ class FrontProcess:
 
 
 def main(arguments: Sequence[str]) -> None:
-    """Be the front."""
+    """Run the front."""
     number, most, *paths = arguments
+    for stop in (signal.SIGTERM, signal.SIGINT):  # systemd sends them to the front, too, while the server drains
+        signal.signal(stop, signal.SIG_IGN)
     front = Front(dict(each.split("=", 1) for each in paths), int(most))
-    with contextlib.suppress(KeyboardInterrupt):
-        asyncio.run(front.run(socket.socket(fileno=int(number))))
+    asyncio.run(front.run(socket.socket(fileno=int(number))))
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""How a client reaches its servers: over gRPC or WebSocket, directly or through an HTTP proxy."""
+"""How a client connects to servers: over gRPC or WebSocket, directly or through an HTTP proxy."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ GRPC, WEBSOCKET, AUTO = "grpc", "websocket", "auto"
 TRANSPORTS = (AUTO, GRPC, WEBSOCKET)
 REMEMBERED = "transports.json"
 
-# The server itself has spoken, so the transport works; another one would be told the same.
+# Sent by the server itself, so the transport works.
 FROM_THE_SERVER = {
     grpc.StatusCode.UNAUTHENTICATED,
     grpc.StatusCode.FAILED_PRECONDITION,
@@ -32,8 +32,8 @@ FROM_THE_SERVER = {
     grpc.StatusCode.ABORTED,
     grpc.StatusCode.OK,
 }
-# No transport would get any further: nobody listens, the host is unknown, the certificate is wrong, the proxy refuses
-# us, or a reverse proxy finds no server behind it.
+# Errors that are the same for all transports: nothing listens, the host is unknown, the certificate is wrong, the HTTP
+# proxy rejects the client, or a reverse proxy cannot reach the server.
 NOT_THE_TRANSPORT = re.compile(
     r"[Rr]efused|DNS|Name or service|No route|unreachable|CERTIFICATE_(VERIFY_FAILED|REQUIRED)"
     r"|No match found for server|HTTP proxy returned|[Ss]tatus:? 50[234]"
@@ -42,39 +42,39 @@ NOT_THE_TRANSPORT = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class NetworkOptions:
-    """How the clients of a process reach servers."""
+    """Transport and proxy of the clients of a process."""
 
     keepalive: float
-    """Seconds between two pings."""
+    """Seconds between pings."""
     transport: str = AUTO
     """``grpc``, ``websocket``, or ``auto``: gRPC first, then WebSocket."""
     proxy: str | None = None
-    """URL of an HTTP proxy; None: as the environment says."""
+    """URL of an HTTP proxy; ``None``: that of the environment."""
     state: Path | None = None
-    """Folder that remembers which transport works."""
+    """Folder in which ``auto`` remembers the transport of each address."""
 
 
 class TransportChoice:
-    """Which transport works at which address; all clients of a process share what they find out."""
+    """The transport that works at each address, shared by the clients of a process."""
 
     def __init__(self, setting: str, folder: Path | None = None) -> None:
-        """``setting`` is one of :data:`TRANSPORTS`; with ``auto`` the choice is kept in the folder."""
+        """``setting`` is one of :data:`TRANSPORTS`; ``auto`` remembers its choices in the folder."""
         self._setting = setting
         self._file = None if folder is None or setting != AUTO else folder / REMEMBERED
         self._next: dict[str, str] = {}
         self._remembered: dict[str, str] = {}
         if self._file is not None:
-            with contextlib.suppress(OSError, ValueError, AttributeError):  # it is only a hint
+            with contextlib.suppress(OSError, ValueError, AttributeError):  # start without memory
                 found = json.loads(self._file.read_text("utf-8"))
                 self._remembered = {a: t for a, t in found.items() if t in (GRPC, WEBSOCKET)}
                 self._next |= self._remembered
 
     def of(self, address: str) -> str:
-        """The transport to use for the next connection."""
+        """Return the transport for the next connection."""
         return self._next.get(address, GRPC) if self._setting == AUTO else self._setting
 
     def worked(self, address: str, transport: str) -> None:
-        """A server has answered over this transport."""
+        """Remember that a server has answered over this transport."""
         if self._setting != AUTO or self._remembered.get(address) == transport:
             return
         self._next[address] = self._remembered[address] = transport
@@ -84,7 +84,7 @@ class TransportChoice:
                 self._file.write_text(json.dumps(self._remembered, indent=2) + "\n", "utf-8")
 
     def failed(self, address: str, transport: str, code: grpc.StatusCode, said: str) -> bool:
-        """A connection ended before the server answered; return whether the other transport is tried next."""
+        """Note that a connection ended before the server answered; return whether the other transport is next."""
         if self._setting != AUTO or code in FROM_THE_SERVER or NOT_THE_TRANSPORT.search(said):
             return False
         self._next[address] = WEBSOCKET if transport == GRPC else GRPC
@@ -92,13 +92,13 @@ class TransportChoice:
 
 
 class Connections:
-    """One client's connections by address.
+    """A client's connections by address.
 
-    Clients of one process do not share any: what is large and slow on the way to one would hold up all the others.
+    Clients of a process do not share connections, so that a slow transfer to one does not delay the others.
     """
 
     def __init__(self, options: NetworkOptions, choice: TransportChoice, authority: bytes | None) -> None:
-        """``authority`` has issued the servers' certificates; None: plaintext."""
+        """``authority`` is the certificate of the servers' authority; ``None``: plaintext."""
         self._options, self._choice = options, choice
         self._credentials = None if authority is None else grpc.ssl_channel_credentials(authority)
         self._tls: ssl.SSLContext | None = None if authority is None else client_tls(authority)
@@ -106,7 +106,7 @@ class Connections:
         self._used: dict[str, str] = {}
 
     async def open(self, address: str, method: str, metadata: Sequence[tuple[str, str]] = ()) -> Any:
-        """Begin a stream of raw frames with the methods of gRPC's streams."""
+        """Open a stream of frames, which has the methods of gRPC's streams."""
         options = self._options
         self._used[address] = self._choice.of(address)
         if self._used[address] == WEBSOCKET:
@@ -119,30 +119,30 @@ class Connections:
         return open_stream(self._channels[address], method, metadata)
 
     def worked(self, address: str) -> str:
-        """The server has answered; return over which transport."""
+        """Note that the server has answered, and return the transport."""
         self._choice.worked(address, self._used[address])
         return self._used[address]
 
     def failed(self, address: str, code: grpc.StatusCode, said: str) -> bool:
-        """The connection ended before the server answered; return whether another transport is tried next."""
+        """Note that the connection ended before the server answered; return whether another transport is next."""
         used = self._used.get(address)
         return used is not None and self._choice.failed(address, used, code, said)
 
     async def close(self) -> None:
-        """Close all of them."""
+        """Close all connections."""
         for each in self._channels.values():
             await each.close()
 
 
 def websocket_proxy(proxy: str | None, address: str) -> str | Literal[True] | None:
-    """The proxy for a WebSocket as gRPC would choose it: ``no_proxy`` counts for one that was named, too."""
+    """Return the proxy for a WebSocket. As in gRPC, ``no_proxy`` also applies to an explicit proxy."""
     if proxy is None:
-        return True  # as the environment says
+        return True  # that of the environment
     return None if urllib.request.proxy_bypass(address) else proxy
 
 
 def check_proxy(proxy: str) -> str:
-    """Check the URL of an HTTP proxy and return it. Errors never contain its password."""
+    """Check the URL of an HTTP proxy and return it; error messages do not contain the password."""
     remedy = 'Write "http://user:password@host:port", with special characters as %40; the user may be left out'
     try:
         url = urllib.parse.urlsplit(proxy)
@@ -159,5 +159,5 @@ def check_proxy(proxy: str) -> str:
 
 
 def without_password(proxy: str) -> str:
-    """The URL of a proxy, as it may be shown."""
+    """Return the URL of a proxy without user and password."""
     return re.sub(r"//[^@/]*@", "//***@", proxy)

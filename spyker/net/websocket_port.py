@@ -1,4 +1,4 @@
-"""The server's end of WebSockets: the same streams of frames as at the gRPC port, for the same handlers."""
+"""The server's side of WebSockets: it serves the same streams of frames with the same handlers as the gRPC port."""
 
 from __future__ import annotations
 
@@ -31,13 +31,13 @@ class HeardServerConnection(Heard, ServerConnection):
 
 
 class WebSocketContext:
-    """What a handler is given: the methods of gRPC's context that handlers use."""
+    """A stream for a handler, with the methods of gRPC's context that handlers use."""
 
     def __init__(self, connection: ServerConnection) -> None:
         self._connection = connection
 
     def invocation_metadata(self) -> list[tuple[str, str]]:
-        """The headers of the request."""
+        """Return the headers of the request."""
         request = self._connection.request
         return [] if request is None else [(name.lower(), value) for name, value in request.headers.raw_items()]
 
@@ -48,11 +48,11 @@ class WebSocketContext:
         except ConnectionClosed:
             return grpc.aio.EOF
         if isinstance(data, str):
-            raise Rejection("malformed", "a text message of a WebSocket, which only servers may send")
+            raise Rejection("malformed", "a text message; clients send binary messages only")
         return data
 
     async def write(self, frame: bytes) -> None:
-        """Send a frame; awaits while the client takes nothing."""
+        """Send a frame; wait while the client reads nothing."""
         try:
             await self._connection.send(frame)
         except ConnectionClosed:
@@ -67,17 +67,17 @@ class WebSocketContext:
 
 
 class WebSocketPort:
-    """Accepts WebSockets, and serves each with the handler of its method."""
+    """Accepts WebSockets and runs the handler of each one's method."""
 
     def __init__(self, handlers: Mapping[str, Handler], keepalive: float, most: int, log: JsonLog) -> None:
-        """``most`` connections may be open at once."""
+        """``most`` is the maximum number of connections, handshakes included."""
         self._handlers = {f"{PREFIX}{method}": handler for method, handler in handlers.items()}
         self._keepalive, self._most, self._log = keepalive, most, log
         self._open = 0
         self._server: Server | None = None
 
     async def listen(self, address: str, tls: ssl.SSLContext | None, key: str) -> int:
-        """Listen on ``host:port``, as the configuration says under ``key``, and return the port."""
+        """Listen on ``host:port`` and return the port; ``key`` is the option's name in error messages."""
         listening = bind(address, key)
         self._server = await serve(self._serve, sock=listening, ssl=tls, **self._options())
         return int(listening.getsockname()[1])
@@ -87,7 +87,7 @@ class WebSocketPort:
         self._server = await unix_serve(self._serve, str(path), ssl=tls, **self._options())
 
     async def stop(self, grace: float) -> None:
-        """Accept nothing more, and end all connections."""
+        """Accept no more connections, and close the open ones."""
         if self._server is not None:
             self._server.close()
             with contextlib.suppress(TimeoutError):
@@ -98,7 +98,7 @@ class WebSocketPort:
         port = self
 
         class Counted(HeardServerConnection):
-            """Counts from the first byte: a handshake takes a place, too."""
+            """A connection that counts from its first byte."""
 
             def connection_made(self, transport: asyncio.BaseTransport) -> None:
                 port._open += 1
@@ -146,7 +146,7 @@ class WebSocketPort:
 
 
 def server_tls(certificate: Path, key: Path) -> ssl.SSLContext:
-    """TLS with a server's certificate, for HTTP/1.1."""
+    """Return the TLS options of a server with this certificate, for HTTP/1.1."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(certificate, key)
     context.set_alpn_protocols(["http/1.1"])

@@ -1,8 +1,8 @@
-"""WebSocket as a transport for frames: what both ends share, and the client's end.
+"""WebSocket as a transport for frames: what both sides share, and the client's side.
 
-One binary message is one frame. A text message is the status with which the server ends the stream, as gRPC's trailers
-are: the reason in a WebSocket's close frame may have 123 bytes only. A path is a prefix and
-gRPC's name of the method, so that a reverse proxy can tell the transports apart.
+A binary message is a frame. A text message is the status with which the server ends the stream, like gRPC's trailers:
+the close frame of a WebSocket has no room for it, because its reason is limited to 123 bytes. The path is a prefix, by
+which reverse proxies distinguish the transports, and gRPC's method name.
 """
 
 from __future__ import annotations
@@ -31,18 +31,18 @@ from spyker.net.frames import FRAME_LIMIT
 from spyker.net.streams import StreamEnded
 
 PREFIX = "/websocket"
-CLOSE_SECONDS = 2.0  # for the other side to confirm the end
-SILENT = 1.5  # × keepalive without a single byte, and the other side is gone
+CLOSE_SECONDS = 2.0  # for the closing handshake
+SILENCE = 1.5  # × keepalive: close a connection on which nothing arrives for so long
 CODES = {code.name: code for code in grpc.StatusCode}
 
 QUIET = logging.getLogger("spyker.websocket")
-QUIET.setLevel(logging.CRITICAL)  # strangers decide how often a handshake fails; our own log says what matters
+QUIET.setLevel(logging.CRITICAL)  # anybody can make handshakes fail; what matters is in the JSON log
 
 
 def limits(keepalive: float) -> dict[str, Any]:
-    """For both ends of every connection.
+    """Return the options of both sides of a connection.
 
-    A pong may wait behind a model on a slow link, so a late one is no reason to disconnect: see :func:`end_if_silent`.
+    There is no timeout for pongs: on a slow link a pong waits behind a model. See :func:`end_if_silent`.
     """
     return {
         "compression": None,
@@ -50,7 +50,8 @@ def limits(keepalive: float) -> dict[str, Any]:
         "ping_timeout": None,
         "open_timeout": HANDSHAKE_SECONDS,
         "close_timeout": CLOSE_SECONDS,
-        "max_size": FRAME_LIMIT + (1 << 16),  # as for gRPC: what is a little too long we refuse ourselves
+        "max_size": FRAME_LIMIT
+        + (1 << 16),  # as for gRPC; frames that are a little too long are rejected with a reason
         "max_queue": (1, 0),
         "write_limit": 1 << 18,
         "logger": QUIET,
@@ -58,40 +59,40 @@ def limits(keepalive: float) -> dict[str, Any]:
 
 
 class Heard(Connection):
-    """A connection that knows when the other side was last heard."""
+    """A connection that knows when it last received anything."""
 
     heard = 0.0
 
     def data_received(self, data: bytes) -> None:
-        """Take bytes from the network."""
+        """Receive bytes."""
         self.heard = self.loop.time()
         super().data_received(data)
 
 
 class HeardClientConnection(Heard, ClientConnection):
-    """The client's end."""
+    """The client's side of a connection."""
 
 
 async def end_if_silent(connection: Heard, keepalive: float) -> None:
-    """End a connection from which nothing is heard. Both sides send pings, so there is always something to hear."""
+    """Abort a connection on which nothing arrives although both sides send pings."""
     connection.heard = connection.loop.time()
     while True:
         await asyncio.sleep(keepalive / 2)
         now = connection.loop.time()
         if not connection.transport.is_reading():
-            connection.heard = now  # it is we who do not read
-        elif now - connection.heard > SILENT * keepalive:
+            connection.heard = now  # the pings wait in the socket
+        elif now - connection.heard > SILENCE * keepalive:
             connection.transport.abort()
             return
 
 
 def write_status(code: grpc.StatusCode, details: str) -> str:
-    """The text message that ends a stream."""
+    """Return the text message for a status."""
     return json.dumps({"code": code.name, "details": details})
 
 
 def read_status(text: str) -> tuple[grpc.StatusCode, str]:
-    """What such a message says."""
+    """Return the status in a text message."""
     try:
         said = json.loads(text)
         return CODES[said["code"]], str(said["details"])
@@ -100,7 +101,7 @@ def read_status(text: str) -> tuple[grpc.StatusCode, str]:
 
 
 class WebSocketStream:
-    """A client's stream, with the methods of gRPC's."""
+    """A client's stream, with the methods of gRPC's streams."""
 
     def __init__(self, connection: HeardClientConnection, keepalive: float) -> None:
         self._connection = connection
@@ -130,7 +131,7 @@ class WebSocketStream:
         return grpc.aio.EOF
 
     async def write(self, frame: bytes) -> None:
-        """Send a frame; awaits while the other side takes nothing."""
+        """Send a frame; wait while the server reads nothing."""
         try:
             await self._connection.send(frame)
         except ConnectionClosed:
@@ -139,18 +140,18 @@ class WebSocketStream:
             raise StreamEnded(await self.code(), await self.details()) from None
 
     async def done_writing(self) -> None:
-        """Nothing to send: the last frame is a goodbye, and the server ends the stream."""
+        """Do nothing: the server ends the stream after a goodbye."""
 
     async def code(self) -> grpc.StatusCode:
-        """The status of the stream, once it has ended."""
+        """Return the status, once the stream has ended."""
         return (await self._final())[0]
 
     async def details(self) -> str:
-        """What the server said about it."""
+        """Return the reason, once the stream has ended."""
         return (await self._final())[1]
 
     def cancel(self) -> None:
-        """End the connection at once."""
+        """Abort the connection."""
         self._cancelled = True
         self._watch.cancel()
         self._connection.transport.abort()
@@ -158,7 +159,7 @@ class WebSocketStream:
     async def _final(self) -> tuple[grpc.StatusCode, str]:
         while self._status is None:
             if self._reading:
-                await self._ended.wait()  # whoever reads finds the end
+                await self._ended.wait()  # the reader finds it
             else:
                 await self.read()
         return self._status
@@ -170,7 +171,7 @@ class WebSocketStream:
 
 
 def client_tls(authority: bytes) -> ssl.SSLContext:
-    """TLS to a server whose certificate this authority has issued."""
+    """Return the TLS options for servers with certificates of this authority."""
     context = ssl.create_default_context(cadata=authority.decode())
     context.set_alpn_protocols(["http/1.1"])
     return context
@@ -185,7 +186,7 @@ async def open_websocket(
     tls: ssl.SSLContext | None,
     proxy: str | Literal[True] | None,
 ) -> WebSocketStream:
-    """Begin a stream of raw frames. Whatever prevents it ends it with the status UNAVAILABLE."""
+    """Open a stream; raise :class:`~spyker.net.streams.StreamEnded` with the status UNAVAILABLE if that fails."""
     uri = f"{'ws' if tls is None else 'wss'}://{address}{PREFIX}{method}"
     try:
         connection = await connect(
@@ -208,5 +209,5 @@ async def open_websocket(
 
 
 def unavailable(said: str) -> StreamEnded:
-    """The end of a stream that never began."""
+    """Return the exception for a stream that could not be opened."""
     return StreamEnded(grpc.StatusCode.UNAVAILABLE, said)

@@ -13,6 +13,7 @@ from deployment import Deployed, deployed, table, until
 from proxies import configuration, haproxy, nginx, squid
 
 from spyker.net.local_cluster import free_ports
+from spyker.net.server_config import load_config
 
 pytestmark = pytest.mark.slow  # three to six seconds each
 
@@ -121,7 +122,7 @@ def passing(deployment: Deployed, port: int, peers: str = "127.0.0.1:7100") -> s
     changes = {
         "bind :443": f"bind 127.0.0.1:{port}",
         "127.0.0.1:7000": deployment.addresses[0],
-        "127.0.0.1:7001": deployment.websocket,  # type: ignore[attr-defined]
+        "127.0.0.1:7001": getattr(deployment, "websocket", "127.0.0.1:7001"),
         "127.0.0.1:7100": peers,
     }
     return configuration("haproxy: TLS passes through", changes)
@@ -135,6 +136,21 @@ def test_haproxy_passes_tls_through(tmp_path: Path, transport: str) -> None:
         haproxy(tmp_path / "haproxy", port, passing(deployment, port)),
     ):
         trains(deployment, f"127.0.0.1:{port}", transport, "--transport", transport)
+
+
+def test_other_servers_connect_through_the_same_port(tmp_path: Path) -> None:
+    (port,) = free_ports(1)
+    with deployed(table("spyker", (1, 1)), tmp_path / "deployed") as deployment:
+        first, second = (deployment.folder / f"server-{i}" / "config.toml" for i in range(2))
+        theirs = load_config(second).deploy.listen_peers
+        first.write_text(first.read_text("utf-8").replace(theirs, f"127.0.0.1:{port}"), "utf-8")
+        deployment.up(0)
+        deployment.up(1)
+        assert not deployment.log("server-0", "link-up"), "nothing listens there yet"
+        deployment.addresses[0] = deployment.addresses[1]
+        with haproxy(tmp_path / "haproxy", port, passing(deployment, port, theirs)):
+            (up,) = until(lambda: deployment.log("server-0", "link-up"))
+            assert up["address"] == f"127.0.0.1:{port}"
 
 
 @pytest.fixture
