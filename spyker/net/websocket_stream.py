@@ -50,8 +50,7 @@ def limits(keepalive: float) -> dict[str, Any]:
         "ping_timeout": None,
         "open_timeout": HANDSHAKE_SECONDS,
         "close_timeout": CLOSE_SECONDS,
-        "max_size": FRAME_LIMIT
-        + (1 << 16),  # as for gRPC; frames that are a little too long are rejected with a reason
+        "max_size": FRAME_LIMIT + (1 << 16),  # as for gRPC
         "max_queue": (1, 0),
         "write_limit": 1 << 18,
         "logger": QUIET,
