@@ -1,1 +1,1 @@
-"""Benchmarks: each a ratio, taken side by side in one run."""
+"""Benchmarks. Each measures a ratio of two alternating measurements, so that noise affects both."""

@@ -32,7 +32,7 @@ TIMES = 5
 def main(revision: str, names: list[str]) -> int:
     unknown = [name for name in names if name not in PROGRAMS]
     if unknown:
-        print(f"there is no {unknown[0]!r}; choose from {', '.join(PROGRAMS)}", file=sys.stderr)
+        print(f"{unknown[0]!r} is not allowed; choose from {', '.join(PROGRAMS)}", file=sys.stderr)
         return 2
     theirs = RESULTS / f"tree-{revision[:12]}"
     RESULTS.mkdir(parents=True, exist_ok=True)
@@ -48,7 +48,7 @@ def main(revision: str, names: list[str]) -> int:
 
 
 def compare(name: str, program: str, theirs: Path) -> Result:
-    """Both trees, in turn."""
+    """Measure both trees alternately and print the ratio."""
     pairs = [(measured(program, ROOT), measured(program, theirs)) for _ in range(TIMES)]
     ours, before = (statistics.median(side) for side in zip(*pairs, strict=True))
     ratios = sorted(a / b for a, b in pairs)
@@ -58,7 +58,7 @@ def compare(name: str, program: str, theirs: Path) -> Result:
 
 
 def measured(program: str, tree: Path) -> float:
-    """What a program prints last, run with the code of a tree."""
+    """Run a program with the code of a tree; return the number that it prints last."""
     environment = os.environ | {"PYTHONPATH": str(tree)}
     done = subprocess.run(
         [sys.executable, "-c", program], cwd=tree, env=environment, check=True, stdout=subprocess.PIPE, text=True

@@ -1,4 +1,4 @@
-"""Local training as anybody would write it in plain PyTorch, on one thread: nothing but the training itself."""
+"""Local training in plain PyTorch on one thread, without any framework."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from spyker.tasks.torch_task import TorchTask
 def main() -> None:
     overrides, updates, warm_up = json.loads(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3])
     torch.set_num_threads(1)
-    keep_memory()  # as the engine does; without it two loops side by side lose a sixth to page faults
+    keep_memory()  # as the engine does; without it two concurrent loops lose a sixth to page faults
     scenario = resolve(load(None, overrides, clients=CLIENTS))
     task = task_spec(scenario).make()
     assert isinstance(task, TorchTask)

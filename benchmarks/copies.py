@@ -30,7 +30,7 @@ SAMPLE_SECONDS = 0.02
 
 @dataclass(frozen=True)
 class Cost:
-    """What a process and all that it started took."""
+    """Resource usage of a process and its descendants."""
 
     peak: int
     """Bytes."""
@@ -40,7 +40,7 @@ class Cost:
 
 
 def tree(root: int) -> list[int]:
-    """A process and its descendants."""
+    """Return a process and its descendants."""
     try:
         children = Path(f"/proc/{root}/task/{root}/children").read_text().split()
     except OSError:
@@ -49,7 +49,7 @@ def tree(root: int) -> list[int]:
 
 
 def resident(process: int) -> int:
-    """The bytes in memory that belong to a process, and its share of those that it has in common with others."""
+    """Return the proportional set size of a process in bytes."""
     try:
         text = Path(f"/proc/{process}/smaps_rollup").read_text()
     except OSError:
@@ -58,7 +58,7 @@ def resident(process: int) -> int:
 
 
 def cost(*arguments: str) -> Cost:
-    """Start one side, and watch what it takes until it ends."""
+    """Run one side, and measure its resource usage."""
     peak = 0
     with tempfile.TemporaryFile() as output:
         process = subprocess.Popen([sys.executable, "-m", "benchmarks.copies_side", *arguments], stdout=output)
@@ -74,7 +74,7 @@ def cost(*arguments: str) -> Cost:
 
 
 def bare(task: str, options: str, trainings: int, evaluations: int) -> float:
-    """Processor seconds of bare loops that share some work, side by side."""
+    """Return the processor seconds of concurrent bare loops that share the work."""
     shares = [
         ("bare", task, options, *(str(n // WORKERS + (i < n % WORKERS)) for n in (trainings, evaluations)))
         for i in range(WORKERS)
@@ -84,7 +84,7 @@ def bare(task: str, options: str, trainings: int, evaluations: int) -> float:
 
 
 def compare(task: str, large: dict[str, Any], tiny: dict[str, Any], duration: float) -> dict[str, float]:
-    """A run and bare loops with the same work, less what both take with a tiny model."""
+    """Measure a run and bare loops with the same work, minus their usage with a tiny model."""
     little = cost("run", task, json.dumps(tiny), str(duration))
     run = cost("run", task, json.dumps(large), str(duration))
     trainings, evaluations, parameters = map(int, run.said.split())

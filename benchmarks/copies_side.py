@@ -1,4 +1,4 @@
-"""The two sides of the benchmark ``copies``, each in a process of its own.
+"""The two sides of the benchmark ``copies``, each in its own process.
 
 python -m benchmarks.copies_side run TASK OPTIONS DURATION: prints trainings, evaluations and parameters
 python -m benchmarks.copies_side bare TASK OPTIONS TRAININGS EVALUATIONS: the same work in a bare loop
@@ -31,7 +31,7 @@ WORLD: dict[str, Any] = {
 
 
 def wide(clients: int, seed: int, training: Training, width: int) -> TorchTask:
-    """Fully connected layers, nearly all of whose parameters are in one matrix."""
+    """Return fully connected layers with nearly all parameters in one matrix."""
     torch.manual_seed(seed)
     model = nn.Sequential(nn.Linear(INPUTS, width), nn.ReLU(), nn.Linear(width, width), nn.ReLU(), nn.Linear(width, 10))
     inputs, targets = torch.randn((clients + 1) * EXAMPLES, INPUTS), torch.arange((clients + 1) * EXAMPLES) % 10
@@ -45,7 +45,7 @@ def scenario_of(task: str, options: dict[str, Any], duration: float) -> Scenario
 
 
 def run(task: str, options: dict[str, Any], duration: float) -> None:
-    """A run with its record."""
+    """Run Spyker with a record."""
     with tempfile.TemporaryDirectory() as folder:
         scenario = scenario_of(task, options, duration)
         done = spyker.run(scenario, workers=WORKERS, progress=False, out=Path(folder, "run"))
@@ -54,7 +54,7 @@ def run(task: str, options: dict[str, Any], duration: float) -> None:
 
 
 def bare(task: str, options: dict[str, Any], trainings: int, evaluations: int) -> None:
-    """What anybody would write in plain PyTorch, on one thread, for the same model and data."""
+    """Train the same model and data in plain PyTorch on one thread."""
     torch.set_num_threads(1)
     keep_memory()  # as the engine does
     scenario = scenario_of(task, options, 1.0)

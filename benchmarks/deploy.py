@@ -27,7 +27,7 @@ from spyker.net.local_cluster import LocalCluster
 from spyker.records import RunRecord
 from spyker.tasks.registry import resolve
 
-WARM_UP = 0.2  # of the time
+WARM_UP = 0.2  # share of the time
 # parameters: (name, clients, seconds, rounds of Flower, bar over the echo, bar over Flower)
 SIZES = {
     21_840: ("87 kB", 8, 8.0, 100, 0.6, 3.0),
@@ -35,12 +35,12 @@ SIZES = {
     100_000_000: ("400 MB", 2, 30.0, 2, 0.8, 3.0),
 }
 TIMES, FLOWER_TIMES = 3, 1
-PATIENCE = 150.0  # for Flower's rounds; one that does not get through them is taken to be as fast as if it just had
+PATIENCE = 150.0  # timeout of Flower's rounds; a slower server counts as if it had finished then
 
 
 @contextlib.contextmanager
 def scratch() -> Iterator[Path]:
-    """A folder on the disk of the results, gone afterwards: checkpoints may be large."""
+    """Yield a temporary folder on the disk of the results, because checkpoints may be large."""
     RESULTS.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=RESULTS, prefix="deploy-") as folder:
         yield Path(folder)
@@ -49,7 +49,7 @@ def scratch() -> Iterator[Path]:
 def spyker_rate(
     parameters: int, clients: int, seconds: float, settings: Mapping[str, object] = MappingProxyType({})
 ) -> float:
-    """Of ``spyker serve``, from the update facts in its record."""
+    """Return the rate of ``spyker serve``, from the update facts in its record."""
     overrides: dict[str, Any] = {
         "algorithm": "spyker",
         "task.name": "benchmarks.idle:make",
@@ -68,7 +68,7 @@ def spyker_rate(
 
 
 def rate(times: list[float], clients: int) -> float:
-    """Per second, without the warm-up and at least the first answer of every client."""
+    """Return the updates per second without the warm-up, which contains at least each client's first update."""
     first = max(clients, int(WARM_UP * len(times)))
     if len(times) < first + 2:
         raise RuntimeError(f"only {len(times)} updates of {clients} clients: too few for a rate")
@@ -76,7 +76,7 @@ def rate(times: list[float], clients: int) -> float:
 
 
 def echo_rate(parameters: int, clients: int, seconds: float) -> float:
-    """Of the bare echo."""
+    """Return the rate of the bare echo."""
     size = 4 * parameters
     program = [sys.executable, "-m", "benchmarks.echo"]
     with scratch() as folder, ended(certified(folder), [*program, "server", folder, size]) as server:
@@ -90,7 +90,7 @@ def echo_rate(parameters: int, clients: int, seconds: float) -> float:
 
 
 def flower_rate(parameters: int, clients: int, rounds: int) -> float:
-    """Of Flower's server."""
+    """Return the rate of Flower's server."""
     program = [environment(), Path(__file__).with_name("flower_server.py")]
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
@@ -98,7 +98,7 @@ def flower_rate(parameters: int, clients: int, rounds: int) -> float:
     with contextlib.ExitStack() as stack:
         folder = certified(stack.enter_context(scratch()))
         server = stack.enter_context(ended(folder, [*program, "server", folder, port, clients, parameters, rounds]))
-        wait_until_listening(port, server)  # Flower's clients do not try twice
+        wait_until_listening(port, server)  # Flower's clients do not retry
         stack.enter_context(ended(folder, [*program, "clients", folder, port, clients]))
         try:
             words, _ = server.communicate(timeout=PATIENCE)
@@ -108,7 +108,7 @@ def flower_rate(parameters: int, clients: int, rounds: int) -> float:
 
 
 def wait_until_listening(port: int, server: subprocess.Popen[bytes]) -> None:
-    """Return when somebody takes connections there."""
+    """Wait until a server listens on the port."""
     deadline = time.monotonic() + PATIENCE
     while server.poll() is None and time.monotonic() < deadline:
         with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port)):
@@ -118,7 +118,7 @@ def wait_until_listening(port: int, server: subprocess.Popen[bytes]) -> None:
 
 
 def certified(folder: Path) -> Path:
-    """Put a server's certificate into a folder, as ``spyker certs`` makes them."""
+    """Create a server's certificate in a folder, as ``spyker certs`` does."""
     make_deployment(folder / "certs", 1, 0)
     for name in ("ca.pem", "cert.pem", "key.pem"):
         (folder / name).write_bytes((folder / "certs" / "server-0" / name).read_bytes())
@@ -127,7 +127,7 @@ def certified(folder: Path) -> Path:
 
 @contextlib.contextmanager
 def ended(folder: Path, command: list[Any]) -> Iterator[subprocess.Popen[bytes]]:
-    """A process that is ended at the end; what it complains of is in the folder until then."""
+    """Run a process within the context; its standard error is in the folder."""
     with (folder / "errors.log").open("ab") as log:
         process = subprocess.Popen([*map(str, command)], stdout=subprocess.PIPE, stderr=log)
     try:

@@ -19,7 +19,7 @@ import grpc.aio
 
 METHOD = "/benchmarks.Echo/Attend"
 PIECE = 1 << 20
-WARM_UP = 0.2  # of the time
+WARM_UP = 0.2  # share of the time
 
 
 class Handler(grpc.GenericRpcHandler):
@@ -58,7 +58,7 @@ async def attend(folder: Path, port: int, clients: int, size: int, seconds: floa
     deadline = time.perf_counter() + seconds
 
     async def client() -> None:
-        # a connection each, as clients on machines of their own would have
+        # one connection each, like clients on different machines
         options = [("grpc.use_local_subchannel_pool", 1)]
         async with grpc.aio.secure_channel(f"localhost:{port}", credentials, options) as channel:
             stream = channel.stream_stream(METHOD)()

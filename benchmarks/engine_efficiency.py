@@ -1,4 +1,4 @@
-"""What of the machine's training speed is left when Spyker drives it.
+"""The share of the machine's training speed that Spyker achieves.
 
 Client updates per second of a Spyker run on MNIST (100 clients with 600 images each, batches of 32, one epoch) over
 those of bare PyTorch loops in as many processes as Spyker has workers: the same model, data, batch size and layout.

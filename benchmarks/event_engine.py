@@ -25,7 +25,7 @@ from spyker.tasks.registry import resolve
 
 CLIENTS = (10_000, 100_000, 1_000_000)
 SERVERS = 4
-SCALE = (1_000_000, 100)  # clients, servers: it runs, and this is what it takes
+SCALE = (1_000_000, 100)  # clients, servers
 UPDATES = 300_000  # at least; the virtual duration is chosen accordingly
 TIMES = 1
 
@@ -47,7 +47,7 @@ def measure() -> list[Result]:
 
 
 def in_a_process(clients: int, servers: int) -> dict[str, float]:
-    """Measure one size in a process of its own."""
+    """Measure one size in a new process."""
     command = [sys.executable, "-m", "benchmarks.event_engine", str(clients), str(servers)]
     measured: dict[str, float] = json.loads(subprocess.run(command, check=True, stdout=subprocess.PIPE).stdout)
     return measured
@@ -95,7 +95,7 @@ def one(clients: int, servers: int) -> dict[str, float]:
 
 
 def peak_mb() -> float:
-    """The most memory this process ever had; getrusage would count that of the process it was forked from."""
+    """Return the peak memory of this process; getrusage would include that of the process it was forked from."""
     status = Path("/proc/self/status")
     if status.exists():
         return int(status.read_text().partition("VmHWM:")[2].split()[0]) / 1024

@@ -29,7 +29,7 @@ TARGET, SECONDS = 0.7, 20.0
 
 
 class Count:
-    """Stands in for the world's own count of messages, and keeps what had been sent when each exchange began."""
+    """Replaces the simulation's count of messages, and stores the counts at the start of each exchange."""
 
     def __init__(self) -> None:
         self.models = self.bytes = self.exchange = 0
@@ -48,7 +48,7 @@ class Count:
         return size
 
     def per_exchange(self) -> tuple[float, float]:
-        """Models and bytes."""
+        """Return models and bytes per exchange."""
         (models, size), (last_models, last_size) = self.begun[0], self.begun[-1]
         exchanges = len(self.begun) - 1
         return (last_models - models) / exchanges, (last_size - size) / exchanges

@@ -34,7 +34,7 @@ TIMES, FEW_TIMES = 2, 3
 
 
 def environment() -> Path:
-    """The Python that has Flower."""
+    """Return the Python interpreter with Flower."""
     python = RESULTS / "flower" / "bin" / "python"
     if not (RESULTS / "flower" / "installed").exists():
         subprocess.run([sys.executable, "-m", "venv", RESULTS / "flower"], check=True)
@@ -45,14 +45,14 @@ def environment() -> Path:
 
 
 def scenario_keys(images: int) -> dict[str, object]:
-    """What Spyker runs for so many images per client."""
+    """Return the scenario for a number of images per client."""
     if not images:
         return {"task.name": "benchmarks.idle:make"}
     return {"task.name": "mnist", "task.partition": "iid", "task.images-per-client": images}
 
 
 def export(images: int) -> Path:
-    """Write down the clients' datasets as Spyker has them, for Flower."""
+    """Write Spyker's client datasets to files for Flower."""
     folder = RESULTS / f"flower-data-{images}"
     folder.mkdir(parents=True, exist_ok=True)
     inputs, labels = np.zeros((CLIENTS, 0)), np.zeros((CLIENTS, 0), np.int64)
@@ -67,7 +67,7 @@ def export(images: int) -> Path:
 
 
 def flower_rate(images: int, rounds: int, *, channels_last: bool = False) -> float:
-    """Updates per second of Flower, with PyTorch's default layout of images or with Spyker's."""
+    """Return Flower's updates per second, with PyTorch's default layout of images or with Spyker's."""
     folder = export(images)
     here = Path(__file__).parent
     settings = {"BENCH_FOLDER": folder, "BENCH_ROUNDS": rounds, "BENCH_CORES": available_cores(), "PYTHONPATH": here}
@@ -97,7 +97,7 @@ def measure() -> list[Result]:
             details = {"spyker_updates_per_s": us, "flower_updates_per_s": them}
             if images:
                 details["flower_channels_last_updates_per_s"] = flower_rate(images, rounds, channels_last=True)
-                # what the cores can do at most, with nothing but training
+                # upper bound: training without a framework
                 details["bare_updates_per_s"] = bare_rate(keys, available_cores(), updates, updates // 5)
             results.append(Result(f"{algorithm} / Flower, {what}", us / them, bar, details=details))
     flower = {
@@ -108,7 +108,7 @@ def measure() -> list[Result]:
 
 
 def few_images(algorithm: str, flower: dict[str, float]) -> Result:
-    """What is left of the machine's training speed where a training is one batch."""
+    """Measure the share of the machine's training speed if a training is one batch."""
     keys = scenario_keys(FEW) | {"algorithm": algorithm}
     us, bare = in_turn(
         lambda: spyker_rate(keys, available_cores(), FEW_UPDATES, FEW_UPDATES // 5),

@@ -1,4 +1,4 @@
-"""Flower's side of the comparison; runs in an environment of its own, with Flower and without Spyker.
+"""Flower's side of the comparison; runs in its own environment, with Flower and without Spyker.
 
 FedAvg in Flower's Ray simulation, all clients in every round, data in memory, the training loop as Flower's own
 PyTorch examples write it; with BENCH_CHANNELS_LAST it lays out images as Spyker's engine does. The environment says

@@ -1,4 +1,4 @@
-"""Flower's side of the comparison of servers; runs in an environment of its own, with Flower and without Spyker.
+"""Flower's side of the comparison of servers; runs in its own environment, with Flower and without Spyker.
 
 ``server FOLDER PORT CLIENTS PARAMETERS ROUNDS`` is Flower's gRPC server with FedAvg over all clients and no evaluation,
 and prints the client updates per second of the rounds after the first. ``clients FOLDER PORT CLIENTS`` is so many

@@ -1,4 +1,4 @@
-"""Count the honest clients that the bounds quarantine: emulations of many settings in which nobody lies.
+"""Count the honest clients that the update filter quarantines, in simulations of many settings without adversaries.
 
 python -m benchmarks.honest_clients [--first N] [--count N] [--family quadratic|digits|faults]
 
@@ -44,7 +44,7 @@ def choose(random: np.random.Generator, options: Any) -> Any:
 
 
 def setting(number: int, family: str) -> tuple[str, dict[str, Any], Fate | None]:
-    """The task, the keys of the scenario and the faults of setting ``number``."""
+    """Return task, scenario keys and faults of setting ``number``."""
     random = np.random.default_rng((number, FAMILIES.index(family)))
     regions = REGIONS[: int(random.integers(1, 5))]
     clients = [choose(random, CLIENTS)] * len(regions)
@@ -77,7 +77,7 @@ def setting(number: int, family: str) -> tuple[str, dict[str, Any], Fate | None]
 
 
 def digits(random: np.random.Generator) -> dict[str, Any]:
-    """Keys that only the digits have."""
+    """Return keys of the task digits."""
     optimiser = choose(random, OPTIMISERS)
     rates = {"sgd": (0.02, 0.05, 0.2), "momentum": (0.01, 0.05, 0.1), "adam": (0.001, 0.003, 0.01)}
     return {
@@ -94,7 +94,7 @@ def digits(random: np.random.Generator) -> dict[str, Any]:
 
 
 def faults(random: np.random.Generator, duration: float) -> Fate:
-    """Servers are killed and restarted, from their disk or from a backup of it, and regions are cut off."""
+    """Schedule crashes, restarts from disk or backup, and partitions of regions."""
     at, happens = 3.0, []
     while at < duration - 10:
         happens.append((at, choose(random, ("kill", "kill", "back up", "isolate")), int(random.integers(12))))
@@ -120,7 +120,7 @@ def faults(random: np.random.Generator, duration: float) -> Fate:
 
 
 def held(task: str, said: dict[str, Any], faults: Fate | None) -> tuple[Counter[str], int]:
-    """What was held against clients in one emulation, and how many updates were applied."""
+    """Count rejections and quarantines, and applied updates, in one simulation."""
     counts: Counter[str] = Counter()
 
     def sink(t: float, fact: Fact, queue: int | None) -> None:
@@ -136,7 +136,7 @@ def held(task: str, said: dict[str, Any], faults: Fate | None) -> tuple[Counter[
 
 
 def main() -> int:
-    """Run the settings and print what happened in each that was not clean, and the totals."""
+    """Run the settings; print the totals and each setting with a rejection or quarantine."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--first", type=int, default=0)
     parser.add_argument("--count", type=int, default=80, help="settings of each family")

@@ -1,4 +1,4 @@
-"""A task without any training, as large as the MNIST model or as large as one likes: what is left is all the rest."""
+"""A task without training and with a model of any size, to measure the overhead of everything else."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ PARAMETERS = 21_840
 
 
 class Idle(Task):
-    """Clients answer with what they received."""
+    """A task whose clients return the model that they received."""
 
     def __init__(self, parameters: int, trivial: bool) -> None:
         self.parameters, self.trivial = parameters, trivial
 
-    mix = TorchTask.mix  # it stands for a model of PyTorch
+    mix = TorchTask.mix  # as for a PyTorch model
 
     def initial(self) -> Vector:
         return np.zeros(self.parameters, np.float32)
@@ -34,5 +34,5 @@ class Idle(Task):
 
 
 def make(clients: int, seed: int, training: Training, parameters: int = PARAMETERS, trivial: bool = False) -> Task:
-    """``trivial`` tells engines and clients that no worker is needed for it."""
+    """Make the task; ``trivial`` means that engines and clients use no worker for it."""
     return Idle(parameters, trivial)

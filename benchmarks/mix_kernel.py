@@ -31,7 +31,7 @@ def measure() -> list[Result]:
 
 
 def measure_size(parameters: int, kernel: Mix, name: str, bar: float | None) -> Result:
-    # As in a deployed server: what was handed out is not written again, and results go where an older model was.
+    # As in a deployed server: snapshots are not overwritten, and results go to the buffer of an older model.
     memory = itertools.cycle([np.zeros(parameters, np.float32), np.zeros(parameters, np.float32)])
     weights = Weights(np.zeros(parameters, np.float32), kernel, lambda _: writable(next(memory)))
     update = np.ones(parameters, np.float32)
@@ -59,6 +59,6 @@ def measure_size(parameters: int, kernel: Mix, name: str, bar: float | None) -> 
 
 
 def writable(vector: Vector) -> Vector:
-    """A vector of which a snapshot was taken, used again."""
+    """Make a vector writable again after a snapshot was taken of it."""
     vector.flags.writeable = True
     return vector

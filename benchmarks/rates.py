@@ -18,8 +18,8 @@ CLIENTS = 100
 
 
 def spyker_rate(overrides: dict[str, Any], workers: int, updates: int, warm_up: int) -> float:
-    """Updates per wall-clock second of a run, from its ``warm_up``-th update to its ``updates``-th at least."""
-    # Judged at the start only, which is over before the warm-up is.
+    """Return the updates per second of real time in a run, from update ``warm_up`` to at least ``updates``."""
+    # The only evaluation is at the start, before the end of the warm-up.
     base = {"algorithm": "spyker", "duration": 1e6, "evaluation.interval": 1e6}
     scenario = resolve(load(None, base | overrides, clients=CLIENTS))
     task, engine = start_engine(scenario, workers)
@@ -40,7 +40,7 @@ def spyker_rate(overrides: dict[str, Any], workers: int, updates: int, warm_up: 
 
 
 def bare_rate(overrides: dict[str, Any], processes: int, updates: int, warm_up: int) -> float:
-    """Updates per second of plain PyTorch loops on the same data, so many processes side by side, added up."""
+    """Return the total updates per second of concurrent plain PyTorch loops on the same data."""
     arguments = [json.dumps(overrides), str(updates // processes), str(warm_up // processes)]
     started = [
         subprocess.Popen(
@@ -48,7 +48,7 @@ def bare_rate(overrides: dict[str, Any], processes: int, updates: int, warm_up: 
         )
         for _ in range(processes)
     ]
-    for process in started:  # all have loaded their data before any begins
+    for process in started:  # wait until all have loaded their data
         assert process.stdout is not None
         assert process.stdout.readline() == b"ready\n"
     for process in started:

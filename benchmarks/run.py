@@ -32,7 +32,7 @@ NAMES = (
 def main(names: list[str]) -> int:
     unknown = [name for name in names if name not in NAMES]
     if unknown:
-        print(f"there is no benchmark {unknown[0]!r}; choose from {', '.join(NAMES)}", file=sys.stderr)
+        print(f"{unknown[0]!r} is not allowed; choose from {', '.join(NAMES)}", file=sys.stderr)
         return 2
     results: list[Result] = []
     for name in names or NAMES:

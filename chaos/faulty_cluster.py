@@ -98,12 +98,12 @@ class FaultyCluster(ClusterSimulation):
         if (link.sender.node.id, link.receiver.node.id) not in self._holes:
             super()._control_arrives(link, message)
 
-    def _told(self, link: SimPeerConnection, posted: OutboxEntry) -> None:
+    def _peer_message_arrives(self, link: SimPeerConnection, posted: OutboxEntry) -> None:
         pair = link.sender.node.id, link.receiver.node.id
         if pair in self._holes:
             self._stalled.setdefault(pair, []).append((link, posted))
         else:
-            super()._told(link, posted)
+            super()._peer_message_arrives(link, posted)
 
     def _acknowledged(self, link: SimPeerConnection, sequence: int) -> None:
         if (link.receiver.node.id, link.sender.node.id) not in self._holes:
@@ -129,7 +129,7 @@ class FaultyCluster(ClusterSimulation):
         """Let it pass again; what a connection has kept comes through now."""
         self._holes.discard((a, b))
         for link, posted in self._stalled.pop((a, b), []):
-            super()._told(link, posted)
+            super()._peer_message_arrives(link, posted)
 
     def reset(self, a: int, b: int) -> None:
         """Connections between two servers break, with what is on its way, and are made anew."""
@@ -262,7 +262,7 @@ class FaultyCluster(ClusterSimulation):
         token, answer = offered
         whim = int(self._random.integers(4))
         if whim == 0:
-            self.refused["not-finite"] += 1
+            self.rejected["not-finite"] += 1
             session.open = False
             self._step(session.process, ClientDisconnected(session.client, session, now=session.process.now()))
             self._connect_soon([session.client])
@@ -277,7 +277,7 @@ class FaultyCluster(ClusterSimulation):
     def strike(self, fault: Fault) -> None:
         """Something happens. Numbers stand for whoever they fall on."""
         live = [i for i in self.places.servers if i not in self._gone]
-        n, k = len(live), fault.b % len(self.holdings)
+        n, k = len(live), fault.b % len(self.pending)
         learner = self.places.learners[fault.a % len(self.places.learners)]
         a = live[fault.a % n]
         b = live[(fault.a % n + 1 + fault.b % (n - 1)) % n] if n > 1 else a

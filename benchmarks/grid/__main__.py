@@ -1,4 +1,4 @@
-"""Run the grid, or what is missing of it, and write its table."""
+"""Run the missing cells of the grid, and write its table."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from spyker.api.interrupts import interrupts
 from spyker.sweeps.runner import locked_folder, run_watched
 
 SEEDS = (1, 2, 3)
-"""Every cell is run with the first; those that miss a bar are repeated with all, and their mean counts."""
+"""Every cell is run with the first seed; cells below a limit are repeated with all seeds, and their mean counts."""
 
 
 def main() -> int:
-    """Run cells; 1 if a bar is missed."""
+    """Run cells; return 1 if a limit is missed."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.grid", description=__doc__)
     parser.add_argument("--cells", type=int, default=306, help="how many cells to sample; default: 306")
     parser.add_argument("--out", type=Path, default=Path("runs/grid"), help="finished runs here are not repeated")

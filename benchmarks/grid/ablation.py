@@ -1,4 +1,4 @@
-"""Stride without one of its safety rules each, on a part of the grid: ``python -m benchmarks.grid.ablation``."""
+"""Ablation of Stride's safety rules on a part of the grid: ``python -m benchmarks.grid.ablation``."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ ROOT = Path(__file__).resolve().parents[2]
 
 
 class Unbounded(Reach):
-    """Steps may be of any length."""
+    """A reach that does not limit the norm of steps."""
 
     def observe(self, *args: Any) -> None:
         super().observe(*args)
@@ -32,7 +32,7 @@ class Unbounded(Reach):
 
 
 class Trusting(Consensus):
-    """Own progress always counts in full."""
+    """A consensus that always applies a server's own progress in full."""
 
     def expect(self, agreement: float, share: float) -> None:
         pass
@@ -42,13 +42,13 @@ class Trusting(Consensus):
 
 
 class Unextended(Consensus):
-    """A steady common model is not extended."""
+    """A consensus that does not extend a steady common model."""
 
     extension = 1.0
 
 
 class Built(Stride):
-    """A variant for few servers."""
+    """Base class of the variants, for few servers."""
 
     section = Stride.section
 

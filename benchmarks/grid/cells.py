@@ -35,8 +35,8 @@ MODELS = {
     "logistic": f"{OWN}logistic",
     "fixed rate": f"{OWN}fixed_rate",
 }
-FLOWER = "flower app"  # beside the sample: it has its own data, optimiser and rate
-DIGITS = 1438  # training images of digits, of all clients together
+FLOWER = "flower app"  # not part of the sample: it has its own data, optimiser and rate
+DIGITS = 1438  # training images of digits
 MOST = {
     "mnist cnn": 2_400,
     "digits": 60_000,
@@ -45,7 +45,7 @@ MOST = {
     "logistic": 12_000,
     "fixed rate": 12_000,
 }
-"""Images that all clients together train on in a round, at most: what a cell may cost."""
+"""Maximum number of training images per round of all clients, which limits the cost of a cell."""
 NATIVE_MOST = 30_000  # with the native kernels
 
 
@@ -54,7 +54,7 @@ class Cell:
     """One configuration."""
 
     clients: int
-    """Per region."""
+    """Clients per region."""
     partition: str
     images: int
     epochs: int
@@ -64,7 +64,7 @@ class Cell:
 
     @property
     def native(self) -> bool:
-        """Whether the native kernels can train it."""
+        """Whether the native kernels can train the model."""
         return self.model in ("mnist cnn", "digits") and self.optimiser == "sgd"
 
     @property
@@ -74,14 +74,14 @@ class Cell:
 
     @property
     def possible(self) -> bool:
-        """Whether there is enough data, and time to run it."""
+        """Whether there is enough data, and the cost is within the limit."""
         of_digits = DIGITS * (0.8 if self.partition == "two labels" else 1)
         if self.model == "digits" and 4 * self.clients * self.images > of_digits:
             return False
         return self.cost <= (NATIVE_MOST if self.native else MOST[self.model])
 
     def scenario(self, algorithm: str, seed: int, duration: float = DURATION) -> Scenario:
-        """The run of an algorithm in this cell."""
+        """Return the scenario of an algorithm in this cell."""
         settings: dict[str, object] = {
             "algorithm": algorithm,
             "seed": seed,
@@ -122,7 +122,7 @@ class Cell:
 
 
 def sample(count: int, seed: int = 0) -> list[Cell]:
-    """Distinct cells, equally many of each model, in which values of the other axes are about equally frequent.
+    """Return distinct cells, equally many of each model, with about equally frequent values on the other axes.
 
     A cell that is not possible is drawn again, so that large ones are rarer.
     """
@@ -142,11 +142,11 @@ def sample(count: int, seed: int = 0) -> list[Cell]:
 
 
 def flower_cells() -> list[Cell]:
-    """The Flower app, which ignores the learning rate that it is told."""
+    """Return the cells of the Flower app, which ignores the server's learning rate."""
     return [Cell(clients, "iid", 0, epochs, "momentum", 0.0, FLOWER) for clients in (1, 2, 5) for epochs in (1, 2, 5)]
 
 
 def decks(values: Sequence[T], random: np.random.Generator) -> Iterator[T]:
-    """All values in random order, again and again."""
+    """Yield all values in random order, repeatedly."""
     while True:
         yield from (values[i] for i in random.permutation(len(values)))

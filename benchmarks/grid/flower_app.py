@@ -1,4 +1,4 @@
-"""A Flower app that trains with its own optimiser and learning rate, and ignores the rate that it is told."""
+"""A Flower app with its own optimiser and learning rate, which ignores the server's rate."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def arrays(model: nn.Module) -> list[np.ndarray]:
 
 
 class Digits(NumPyClient):
-    """A client with its part of the digits, of which it keeps a fifth for evaluation."""
+    """Return a client with its part of the digits, a fifth of it for evaluation."""
 
     def __init__(self, part: int, parts: int, epochs: int) -> None:
         images, labels, _ = read()

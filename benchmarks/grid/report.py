@@ -1,4 +1,4 @@
-"""What the grid's runs say: a row per cell, the bars, and the document."""
+"""The report of the grid: one row per cell, and the limits."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from spyker.records import Evaluated
 from spyker.sweeps.runner import run_of
 
 ALGORITHMS = ("fedavg", "hierfavg", "stride")
-MOST, OFTEN, SHARE = 0.02, 0.01, 0.95  # below the better rival: in no cell, and in so many cells
+MOST, OFTEN, SHARE = 0.02, 0.01, 0.95  # limits of the deficit to the better rival: in all cells, in a share of cells
 CHANCE, LEARNT = 0.15, 0.25  # an accuracy up to the first is chance, one from the second on is not
-LAST = 0.25  # of the run, over which scores are averaged
+LAST = 0.25  # share of the run over which scores are averaged
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,18 +31,18 @@ class Row:
 
     @property
     def margin(self) -> float:
-        """How far Stride is ahead."""
+        """The lead of Stride over the better rival."""
         return self.scores["stride"] - self.rival
 
 
 def row_of(cell: Cell, root: Path, seeds: Sequence[int]) -> Row:
-    """What an algorithm's runs in a cell came to. One that diverged has the score 0."""
+    """Return the mean score of an algorithm's runs in a cell; a diverged run scores 0."""
     scores = {a: statistics.fmean(final(cell, a, seed, root) for seed in seeds) for a in ALGORITHMS}
     return Row(scores, len(seeds))
 
 
 def final(cell: Cell, algorithm: str, seed: int, root: Path) -> float:
-    """The mean of the servers' scores over the last quarter of a run."""
+    """Return the mean over servers and over the last quarter of a run."""
     record = run_of(cell.scenario(algorithm, seed), root)
     if record is None:
         return 0.0
@@ -52,12 +52,12 @@ def final(cell: Cell, algorithm: str, seed: int, root: Path) -> float:
 
 
 def missed(row: Row) -> bool:
-    """Whether Stride is more than a point behind."""
+    """Return whether Stride is more than a point behind."""
     return row.margin < -OFTEN
 
 
 def verdict(rows: Mapping[Cell, Row]) -> str:
-    """Whether all bars are met, in a line."""
+    """Describe in one line whether all limits are met."""
     behind = [cell for cell, row in rows.items() if row.margin < -MOST]
     within = sum(not missed(row) for row in rows.values())
     chance = [c for c, row in rows.items() if row.scores["stride"] <= CHANCE and row.rival >= LEARNT]
@@ -70,7 +70,7 @@ def verdict(rows: Mapping[Cell, Row]) -> str:
 
 
 def report(rows: Mapping[Cell, Row]) -> str:
-    """The document."""
+    """Return the report as Markdown."""
     parts = [
         "# The regression grid\n",
         "Stride, the default, must learn wherever FedAvg or HierFAVG learns with the same data, learning rate and "
@@ -98,7 +98,7 @@ def report(rows: Mapping[Cell, Row]) -> str:
 
 
 def summary(rows: Mapping[Cell, Row]) -> str:
-    """A line per model."""
+    """Return one line per model."""
     lines = ["| model | cells | > 1 point behind | > 2 points behind | mean margin |", "|---|---:|---:|---:|---:|"]
     for model in dict.fromkeys(cell.model for cell in rows):
         some = [row for cell, row in rows.items() if cell.model == model]
@@ -109,7 +109,7 @@ def summary(rows: Mapping[Cell, Row]) -> str:
 
 
 def table(rows: Mapping[Cell, Row]) -> str:
-    """A line per cell."""
+    """Return one line per cell."""
     if not rows:
         return "None."
     lines = ["| cell | FedAvg | HierFAVG | Stride | margin | seeds |", "|---|---:|---:|---:|---:|---:|"]

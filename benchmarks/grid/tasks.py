@@ -53,7 +53,7 @@ def resnet_model() -> nn.Module:
 
 
 class Transformer(nn.Module):
-    """The rows of an image are its tokens."""
+    """A transformer whose tokens are the rows of an image."""
 
     def __init__(self, width: int = 32) -> None:
         super().__init__()
@@ -70,7 +70,7 @@ class Transformer(nn.Module):
 
 
 def logistic_model() -> nn.Module:
-    """Logistic regression whose weights are zero at first."""
+    """Return a logistic regression with zero initial weights."""
     model = nn.Sequential(nn.Flatten(), nn.Linear(SIDE * SIDE, 10))
     for parameter in model.parameters():
         nn.init.zeros_(parameter)
@@ -116,7 +116,7 @@ def logistic(clients: int, seed: int, training: Any, **options: Any) -> spyker.T
 
 
 class FixedRate(spyker.TorchTask):
-    """Trains with the rate of the scenario, whatever the server says: as a program does that ignores it."""
+    """A task that trains with the scenario's rate and ignores the server's."""
 
     def train(self, client: int, weights: Any, rate: float, step: int, state: Any = None) -> Any:
         return super().train(client, weights, self.training.rate or rate, step, state)

@@ -1,7 +1,7 @@
-"""Runs that depend on those before them: each chain is one after the other, several chains are side by side.
+"""Chains of runs: within a chain each run depends on earlier ones; several chains run concurrently.
 
-Like single runs, those of a chain are made once and for all: a chain that begins anew is told what finished runs found,
-in no time, and goes on from there. So it must decide by what it is told alone.
+Finished runs are reused: a restarted chain receives their results and continues from there. A chain must therefore be
+a deterministic function of these results.
 """
 
 from __future__ import annotations
@@ -19,23 +19,23 @@ from spyker.sweeps.runner import RunWorker, folder_of, is_diverged, is_finished
 
 T = TypeVar("T")
 Steps: TypeAlias = Generator[Scenario, RunRecord | None, T]
-"""Asks for one run after the other, is given each, or ``None`` if its training diverged, and returns what it found."""
+"""A generator that yields scenarios, receives the run of each (``None`` if it diverged) and returns a result."""
 
 
 class Chain(Generic[T]):
-    """A chain of runs in the folder ``root``, as far as they are finished."""
+    """A chain of runs in the folder ``root``, advanced as far as runs are finished."""
 
     def __init__(self, steps: Steps[T], root: Path) -> None:
         self.steps, self.root = steps, root
         self.made = 0
-        """How many of its runs there are."""
+        """Number of finished runs."""
         self.next: tuple[Path, Scenario] | None = None
-        """The run that has to be made; none when the chain has ended."""
+        """The next run, or ``None`` at the end of the chain."""
         self.result: T | None = None
         self._advance(None)
 
     def go_on(self) -> None:
-        """The next run was made: see what has to be made after it."""
+        """Advance the chain after its next run has finished."""
         assert self.next is not None
         self._advance(self._made(self.next[0]))
 
@@ -62,28 +62,28 @@ def run_chains(
     report: Callable[[], None] = lambda: None,
     stop: StopRequest | None = None,
 ) -> None:
-    """Make all runs of some chains, ``jobs`` chains at a time; ``report`` is called after every run."""
+    """Execute some chains, ``jobs`` at a time; ``report`` is called after every run."""
     stop = stop or StopRequest()
     waiting = [chain for chain in chains if chain.next is not None]
-    hands: dict[RunWorker, Chain[Any] | None] = {}
+    workers: dict[RunWorker, Chain[Any] | None] = {}
     try:
-        while (waiting or any(hands.values())) and not stop.requested:
-            while waiting and len(hands) < (jobs or available_cores()):
-                hands[RunWorker()] = None
-            for hand, chain in hands.items():
+        while (waiting or any(workers.values())) and not stop.requested:
+            while waiting and len(workers) < (jobs or available_cores()):
+                workers[RunWorker()] = None
+            for worker, chain in workers.items():
                 if chain is None and waiting:
-                    hands[hand] = chain = waiting.pop(0)
-                if chain is not None and hand.folder is None:
+                    workers[worker] = chain = waiting.pop(0)
+                if chain is not None and worker.folder is None:
                     assert chain.next is not None
-                    hand.give(*chain.next)
-            by_pipe: dict[Any, RunWorker] = {hand.pipe: hand for hand in hands if hand.folder}
+                    worker.submit(*chain.next)
+            by_pipe: dict[Any, RunWorker] = {worker.pipe: worker for worker in workers if worker.folder}
             for pipe in multiprocessing.connection.wait(by_pipe, timeout=1):
-                hand, chain = by_pipe[pipe], hands[by_pipe[pipe]]
-                hand.listen(lambda _: None)
-                if hand.folder is None and chain is not None:
+                worker, chain = by_pipe[pipe], workers[by_pipe[pipe]]
+                worker.receive(lambda _: None)
+                if worker.folder is None and chain is not None:
                     chain.go_on()
                     report()
-                    hands[hand] = chain if chain.next else None
+                    workers[worker] = chain if chain.next else None
     finally:
-        for hand in hands:
-            hand.end()
+        for worker in workers:
+            worker.end()

@@ -20,7 +20,7 @@ from spyker.api.run_checks import warn_before
 from spyker.api.sweep import check_counts
 from spyker.engines.start_engine import start_engine
 from spyker.errors import Interrupted, UsageError
-from spyker.plots.run_groups import RunGroups, together
+from spyker.plots.run_groups import RunGroups, group_runs
 from spyker.plots.table import as_markdown, rows
 from spyker.records import find_runs, write_atomically
 from spyker.records.lock import locked
@@ -53,7 +53,7 @@ class Comparison(Mapping[str, Run]):
     @cached_property
     def shown(self) -> RunGroups:
         """The runs grouped into the lines of a table or figure; runs that differ only in the seed form one line."""
-        return together([run.record for run in self.values()])
+        return group_runs([run.record for run in self.values()])
 
     @cached_property
     def table(self) -> DataFrame:

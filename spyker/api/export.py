@@ -28,8 +28,8 @@ def find_model(folders: Sequence[Path], server: int | None = None) -> tuple[Mode
     """
     if len(folders) == 1 and is_record(folders[0]):
         model = read_model(folders[0], server)
-        told = ("algorithm", "task", "seed", "time", "server")
-        return model, [", ".join(f"{key} {model.about[key]}" for key in told if key in model.about)]
+        keys = ("algorithm", "task", "seed", "time", "server")
+        return model, [", ".join(f"{key} {model.about[key]}" for key in keys if key in model.about)]
     for folder in folders:
         if is_record(folder):
             raise RecordError(f"{folder} is a run record with its own model. Give it as the only folder")

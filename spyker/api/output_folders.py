@@ -78,14 +78,14 @@ class OutputFolder:
         for folder in reversed(missing):
             folder.mkdir()
             self._made.append(folder)
-        page = self.folder / f".try.{os.getpid()}"
+        probe = self.folder / f".try.{os.getpid()}"
         try:
-            with page.open("wb") as file:
+            with probe.open("wb") as file:
                 file.write(bytes(4096))
                 file.flush()
                 os.fsync(file.fileno())
         finally:
-            page.unlink(missing_ok=True)
+            probe.unlink(missing_ok=True)
 
     def _undo(self) -> None:
         for folder in reversed(self._made):

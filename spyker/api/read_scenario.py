@@ -60,11 +60,11 @@ def read_scenario(
         source = Path(source)
     name = None if algorithm is None else algorithm_name(algorithm)
     direct = {"algorithm": name, "duration": duration, "seed": seed}
-    said = {key: value for key, value in direct.items() if value is not None}
-    overrides = {**(settings or {}), **said, **(varied or {})}
-    called = None if task is None else choose(task).name
-    beside = [algorithm_name(other) for other in others]
-    scenario = load(source, overrides, task=called, clients=clients, preset=preset, others=beside)
+    given = {key: value for key, value in direct.items() if value is not None}
+    overrides = {**(settings or {}), **given, **(varied or {})}
+    task_name = None if task is None else choose(task).name
+    other_names = [algorithm_name(other) for other in others]
+    scenario = load(source, overrides, task=task_name, clients=clients, preset=preset, others=other_names)
     if task is not None:
         scenario = replace(scenario, task=choose(task, scenario.task.options))
     return resolve(scenario)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from spyker import records
 from spyker.plots.curves import Curve, curve, other_curves, targets
-from spyker.plots.run_groups import RunGroups, together
+from spyker.plots.run_groups import RunGroups, group_runs
 from spyker.plots.table import rows
 from spyker.protocol.facts import KINDS
 from spyker.records import Evaluated
@@ -161,7 +161,7 @@ class Run:
             The Matplotlib figure.
 
         """
-        shown = together([self.record])
+        shown = group_runs([self.record])
         return plotted(shown if metric is None else shown.of(metric), path, against)
 
     def __repr__(self) -> str:
@@ -177,7 +177,7 @@ class Run:
         )
 
     def _repr_html_(self) -> str:
-        return as_html(*rows(together([self.record])))
+        return as_html(*rows(group_runs([self.record])))
 
 
 def as_row(stated: records.RecordedFact[Any]) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""What is known of a run before it begins: problems that the scenario causes, and memory that this machine lacks."""
+"""Checks before a run: expected problems of the scenario, and memory."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from spyker.sim.round_times import WEIGHT_BYTES, round_durations, round_times
 from spyker.tasks.memory_check import CLIENT_BYTES, machine_bytes
 from spyker.tasks.task import Task
 
-MODELS_PER_CLIENT = 0.5  # under way at the same time, at least: measured 0.6 to 0.95 without workers
+MODELS_PER_CLIENT = 0.5  # lower bound of models in memory at the same time: measured 0.6 to 0.95 without workers
 
 
 def warn_before(scenarios: Sequence[Scenario], task: Task) -> None:
-    """Print the task's notes and the problems to expect of its runs; refuse what does not fit into memory."""
+    """Print the task's notes and expected problems; raise a ``UsageError`` if the models do not fit into memory."""
     for note in task.notes:
         print(f"spyker: {note}", file=sys.stderr)
     parameters = task.initial().size
@@ -28,28 +28,28 @@ def warn_before(scenarios: Sequence[Scenario], task: Task) -> None:
 
 
 def expected_problems(scenario: Scenario, parameters: int) -> list[str]:
-    """Why little or nothing will be learnt, as far as the scenario and the size of the model tell."""
+    """Return warnings about runs that will learn little, derived from the scenario and the size of the model."""
     times, rounds = round_times(scenario, parameters), scenario.duration / round_durations(scenario, parameters)
     found = [str(warning) for warning in slow_links(times)]
     late, count = int((rounds < 1).sum()), scenario.client_count
     if late > count / 2:
-        who = "no client finishes" if late == count else f"{late:,} of {count:,} clients do not finish"
+        clients = "no client finishes" if late == count else f"{late:,} of {count:,} clients do not finish"
         need = scenario.duration / float(np.median(rounds))
         found.append(
-            f"{scenario.chosen.title}: {who} a single round in {scenario.duration:g} s, because a round takes "
+            f"{scenario.chosen.title}: {clients} a single round in {scenario.duration:g} s, because a round takes "
             f"{need:,.3g} s. Run at least {np.ceil(10 * need):,.0f} s (--duration)."
         )
     return found
 
 
 def check_models(clients: int, parameters: int) -> None:
-    """Refuse more models at once than this machine can hold."""
+    """Raise a ``UsageError`` if the models of all clients do not fit into this machine's memory."""
     each = CLIENT_BYTES + MODELS_PER_CLIENT * parameters * WEIGHT_BYTES
-    there = machine_bytes()
-    if clients * each > there:
+    memory = machine_bytes()
+    if clients * each > memory:
         raise UsageError(
             "world.clients",
             f"adds up to {clients:,}, whose models of {parameters:,} parameters take at least "
-            f"{clients * each / 2**30:,.1f} GiB of memory, and this machine has {there / 2**30:,.1f} GiB",
-            f"Emulate at most {int(there / each):,} of them",
+            f"{clients * each / 2**30:,.1f} GiB of memory, and this machine has {memory / 2**30:,.1f} GiB",
+            f"Emulate at most {int(memory / each):,} of them",
         )

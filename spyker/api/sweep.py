@@ -16,7 +16,7 @@ from spyker.api.result import as_frame, as_html
 from spyker.api.run import short
 from spyker.engines.start_engine import available_cores
 from spyker.errors import Interrupted, UsageError
-from spyker.plots.run_groups import about, written
+from spyker.plots.run_groups import about, format_value
 from spyker.plots.samples import sample
 from spyker.records import RunRecord, write_atomically
 from spyker.sweeps.runner import check_folder, folder_of, locked_folder, run_watched, with_seeds
@@ -56,7 +56,7 @@ class Sweep:
         """The summary of each run, by its varied values; ``None`` where training diverged."""
         found: dict[str, dict[str, Any] | None] = {}
         for each in self.rows:
-            values = [f"{key.rpartition('.')[2]}={written(value)}" for key, value in each.values.items()]
+            values = [f"{key.rpartition('.')[2]}={format_value(value)}" for key, value in each.values.items()]
             for seed, folder in zip(each.seeds, each.folders, strict=True):
                 name = [*values, f"seed={seed}"] if len(each.seeds) > 1 else values
                 found[" ".join(name)] = RunRecord(self.folder / folder).summary
@@ -166,7 +166,7 @@ def sweep(
         with interrupts() as stop, locked_folder(folder / "runs"):
             runs = run_watched("sweep", scenarios, folder / "runs", jobs, stop, progress=progress)
     if stop.interrupted:
-        raise Interrupted(f"stopped; to go on: the same again with --out {folder} and --resume")
+        raise Interrupted(f"stopped; to continue: the same command with --out {folder} and --resume")
     folders = [folder_of(scenario, Path("runs")).as_posix() for scenario in scenarios]
     seeded = [slice(i * seeds, (i + 1) * seeds) for i in range(len(points))]
     rows = [row(point, runs[its], folders[its]) for point, its in zip(points, seeded, strict=True)]

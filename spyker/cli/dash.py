@@ -150,7 +150,7 @@ class Dashboard:
 
     def __init__(self, wanted: bool) -> None:
         self._wanted = wanted
-        self._beside: Any = None
+        self._process: Any = None
         if wanted:
             require_page()
 
@@ -163,26 +163,26 @@ class Dashboard:
             return
         from spyker.dashboard.child_process import DashboardProcess
 
-        port = PORT if self._beside is None else self._beside.port
+        port = PORT if self._process is None else self._process.port
         self._end()
-        self._beside = DashboardProcess(folders, port)
-        print(f"page: {self._beside.url}", file=sys.stderr, flush=True)
+        self._process = DashboardProcess(folders, port)
+        print(f"page: {self._process.url}", file=sys.stderr, flush=True)
 
     def stay(self, *folders: Path) -> None:
         """Keep the page open after the run; ``folders`` are the final places of the records."""
-        if self._beside is not None and sys.stdin.isatty() and sys.stdout.isatty():
+        if self._process is not None and sys.stdin.isatty() and sys.stdout.isatty():
             if folders:
                 self.show(*folders)
-            print(f"page: {self._beside.url}  ·  Ctrl-C stops it", flush=True)
+            print(f"page: {self._process.url}  ·  Ctrl-C stops it", flush=True)
             try:
-                self._beside.wait()
+                self._process.wait()
             except KeyboardInterrupt:
                 print()
 
     def _end(self) -> None:
-        if self._beside is not None:
-            self._beside.close()
-            self._beside = None
+        if self._process is not None:
+            self._process.close()
+            self._process = None
 
     def __exit__(self, *error: object) -> None:
         self._end()

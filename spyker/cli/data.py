@@ -12,7 +12,7 @@ from spyker.api.datasets import data_from, prepare_data
 from spyker.api.read_scenario import read_scenario
 from spyker.cli.codes import FAILED
 from spyker.cli.help import examples
-from spyker.cli.options import add_data_dir, add_set, said
+from spyker.cli.options import add_data_dir, add_set, scenario_arguments
 from spyker.cli.output import add_json
 from spyker.errors import DataError, UsageError
 from spyker.plots.fetch_progress import FetchProgress
@@ -119,7 +119,7 @@ def draw(args: argparse.Namespace) -> int:
     from spyker.plots.label_plot import count_labels, plot_labels  # Matplotlib is slow to import
 
     varied = {} if args.partition is None else {"task.partition": args.partition}
-    scenario = read_scenario(**said(args), varied=varied)
+    scenario = read_scenario(**scenario_arguments(args), varied=varied)
     prepare_data([scenario], progress=not args.quiet)
     labels = client_labels(scenario)
     world, task = scenario.world, scenario.task

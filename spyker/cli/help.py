@@ -38,7 +38,7 @@ class Parser(argparse.ArgumentParser):
 
     def _check_value(self, action: argparse.Action, value: Any) -> None:
         if value == []:
-            return  # of nargs="*", without a word: some versions of Python check the list itself
+            return  # nargs="*" without arguments: some versions of Python check the list itself
         try:
             super()._check_value(action, value)
         except argparse.ArgumentError as error:

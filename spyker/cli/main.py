@@ -37,7 +37,7 @@ COMMANDS = {
 }
 INSTALLED = "spyker.commands"
 """The group of entry points with which other packages add commands. A built-in command cannot be replaced."""
-TO_BE_READ = ("scenario", "serve", "join")  # their output is their purpose: no --quiet
+WITHOUT_QUIET = ("scenario", "serve", "join")  # their output is their purpose
 
 
 def parser(wanted: str | None = None) -> Parser:
@@ -69,7 +69,7 @@ def parser(wanted: str | None = None) -> Parser:
             getattr(importlib.import_module(module), add)(commands)
         else:
             names.find(name, "COMMAND")(commands)
-        if name not in TO_BE_READ:
+        if name not in WITHOUT_QUIET:
             add_quiet(commands.choices[name])
     return root
 
@@ -100,15 +100,15 @@ def perform(argv: Sequence[str], *, program: bool) -> int:
     """Run a command and print errors."""
     from spyker.cli.failures import BAD, FAILURES, FINAL
     from spyker.cli.help import parse
-    from spyker.cli.output import give_answer, speaking
+    from spyker.cli.output import limited_output, print_json
 
     try:
         args = parse(parser(argv[0] if argv else None), argv)
         if program:
             signal.signal(signal.SIGINT, signal.default_int_handler)
-        with speaking(args):
+        with limited_output(args):
             code: int = args.command(args)
-        give_answer(args)
+        print_json(args)
         sys.stdout.flush()
     except BAD as error:
         print(f"spyker: {error}", file=sys.stderr)

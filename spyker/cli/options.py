@@ -57,7 +57,7 @@ def add_engine(parser: argparse.ArgumentParser) -> None:
     add_models(parser)
     parser.add_argument(
         "--callback", action="append", default=[], metavar="C[=ARGUMENT]",
-        help="tell a callback, too: module:function, or the name of an entry point; may be repeated",
+        help="a callback: module:function, or the name of an entry point; may be repeated",
     )  # fmt: skip
     parser.add_argument("--workers", type=int, metavar="N", help="training processes; default: one per core")
     parser.add_argument("--engine", choices=ENGINES, default="local", help="where training runs; default: local")
@@ -99,13 +99,13 @@ def read_settings(texts: Sequence[str]) -> dict[str, object]:
     return settings
 
 
-def said(args: argparse.Namespace) -> dict[str, Any]:
+def scenario_arguments(args: argparse.Namespace) -> dict[str, Any]:
     """Return the scenario arguments as keywords of the API."""
     names = ("algorithm", "task", "clients", "duration", "seed", "preset")
-    return {name: getattr(args, name) for name in names if hasattr(args, name)} | what_is_learnt(args)
+    return {name: getattr(args, name) for name in names if hasattr(args, name)} | task_arguments(args)
 
 
-def what_is_learnt(args: argparse.Namespace) -> dict[str, Any]:
+def task_arguments(args: argparse.Namespace) -> dict[str, Any]:
     """Return the settings, and the task if ``--flower`` is given."""
     settings, app = read_settings(args.settings), getattr(args, "flower", None)
     if app is None:
@@ -115,7 +115,7 @@ def what_is_learnt(args: argparse.Namespace) -> dict[str, Any]:
     return {"task": FLOWER, "settings": {"task.app": app} | settings}
 
 
-def where(args: argparse.Namespace) -> dict[str, Any]:
+def run_arguments(args: argparse.Namespace) -> dict[str, Any]:
     """Return the arguments about files, engine and output as keywords of the API."""
     names = (
         "out",

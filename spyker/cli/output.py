@@ -25,13 +25,13 @@ def add_json(parser: argparse.ArgumentParser) -> None:
 
 def add_quiet(parser: Parser) -> None:
     """Add ``--quiet``."""
-    said = "errors and the output of --json" if "--json" in parser.options else "errors"
-    parser.add_argument("--quiet", action="store_true", help=f"print only {said}")
+    output = "errors and the output of --json" if "--json" in parser.options else "errors"
+    parser.add_argument("--quiet", action="store_true", help=f"print only {output}")
     parser.set_defaults(quiet=False)
 
 
 @contextlib.contextmanager
-def speaking(args: argparse.Namespace) -> Iterator[None]:
+def limited_output(args: argparse.Namespace) -> Iterator[None]:
     """Suppress standard output while a command runs with ``--json`` or ``--quiet``."""
     if not getattr(args, "json", False) and not getattr(args, "quiet", False):
         yield
@@ -40,7 +40,7 @@ def speaking(args: argparse.Namespace) -> Iterator[None]:
         yield
 
 
-def give_answer(args: argparse.Namespace) -> None:
+def print_json(args: argparse.Namespace) -> None:
     """Print the JSON document, if requested. NaN and infinity become ``null``."""
     if getattr(args, "json", False) and args.answer is not None:
         print(msgspec.json.format(msgspec.json.encode(args.answer, enc_hook=str), indent=2).decode())

@@ -33,7 +33,7 @@ def add_replay(commands: Any) -> None:
 def command_replay(args: argparse.Namespace) -> int:
     """Replay, and compare if a checkpoint is given. Exit code 1 means that the states differ."""
     from spyker.errors import CheckpointError, RecordError
-    from spyker.net.checkpoints import read  # only now: the other commands need none of it
+    from spyker.net.checkpoints import read  # slow to import
     from spyker.sim.replay import differences, replay
 
     numbers: dict[str, Any] = {}
@@ -42,7 +42,7 @@ def command_replay(args: argparse.Namespace) -> int:
         try:
             numbers, vectors = read(args.checkpoint)
         except (OSError, ValueError, KeyError) as error:
-            raise CheckpointError(f"{args.checkpoint}: cannot be read ({error}). Name a checkpoint folder") from None
+            raise CheckpointError(f"{args.checkpoint}: cannot read it ({error}). Name a checkpoint folder") from None
     wanted = numbers["membership"]["checkpoints"] if numbers else None
     done = replay(args.log, wanted)
     node, server = done.node, done.node.server

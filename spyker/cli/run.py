@@ -20,13 +20,13 @@ from spyker.api.run import short
 from spyker.cli.codes import INTERRUPTED
 from spyker.cli.dash import Dashboard, add_dashboard
 from spyker.cli.help import examples
-from spyker.cli.options import add_scenario_options, said, where
+from spyker.cli.options import add_scenario_options, run_arguments, scenario_arguments
 from spyker.cli.output import add_json
 from spyker.errors import Interrupted
 from spyker.plots.run_dicts import as_dict
-from spyker.plots.run_groups import RunGroups, together
+from spyker.plots.run_groups import RunGroups, group_runs
 from spyker.plots.table import print_table, rows
-from spyker.plots.warning_lines import notes
+from spyker.plots.warning_lines import warning_lines
 from spyker.records.model_files import model_path
 
 
@@ -76,7 +76,7 @@ def command_run(args: argparse.Namespace) -> int:
         if args.dashboard:
             page.show(folder_for(args))
         try:
-            run, code = spyker.run(args.scenario, **said(args), **where(args)), 0
+            run, code = spyker.run(args.scenario, **scenario_arguments(args), **run_arguments(args)), 0
         except Interrupted as stop:
             run, code = stop.result, INTERRUPTED
         show_run(run)
@@ -89,7 +89,9 @@ def folder_for(args: argparse.Namespace, algorithm: str | None = None) -> Path:
     """Return the folder of the record or records before the run starts."""
     if args.out is None:
         with data_from(args.data_dir):
-            chosen = read_scenario(args.scenario, **said(args) | ({"algorithm": algorithm} if algorithm else {}))
+            chosen = read_scenario(
+                args.scenario, **scenario_arguments(args) | ({"algorithm": algorithm} if algorithm else {})
+            )
         args.out = new_folder(f"{'compare' if algorithm else chosen.chosen.name}-{short(chosen)}")
     found: Path = args.out
     return found
@@ -97,7 +99,7 @@ def folder_for(args: argparse.Namespace, algorithm: str | None = None) -> Path:
 
 def show_run(run: Run) -> None:
     """Print the results of a run and the place of its record."""
-    show_table(together([run.record]))
+    show_table(group_runs([run.record]))
     show_notes({str(run.folder): run.summary})
     print(f"record: {run.folder}/  ·  plot: spyker plot {run.folder}")
     if model_path(run.folder).exists():
@@ -112,7 +114,7 @@ def command_compare(args: argparse.Namespace) -> int:
         if args.dashboard:
             page.show(folder_for(args, (names or COMPARED)[0]))
         try:
-            runs, code = spyker.compare(names, args.scenario, **said(args), **where(args)), 0
+            runs, code = spyker.compare(names, args.scenario, **scenario_arguments(args), **run_arguments(args)), 0
         except Interrupted as stop:
             runs, code = stop.result, INTERRUPTED
         args.answer = {
@@ -143,7 +145,7 @@ def show_comparison(runs: Comparison, args: argparse.Namespace, code: int, began
 
 def show_notes(summaries: Mapping[str, Mapping[str, Any] | None]) -> None:
     """Print the warnings of runs."""
-    for note in notes(summaries):
+    for note in warning_lines(summaries):
         print(note)
 
 

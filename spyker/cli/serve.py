@@ -6,7 +6,7 @@ import argparse
 import asyncio
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from spyker.api.datasets import data_from, prepare_data
 from spyker.api.read_scenario import read_scenario
@@ -14,13 +14,10 @@ from spyker.cli.codes import INTERRUPTED
 from spyker.cli.dash import Dashboard, add_dashboard
 from spyker.cli.help import examples
 from spyker.cli.numbers import above_zero, zero_or_more
-from spyker.cli.options import add_data_dir, add_flower, add_set, what_is_learnt
+from spyker.cli.options import add_data_dir, add_flower, add_set, task_arguments
 from spyker.config.scenario import Scenario
 from spyker.errors import UsageError
 from spyker.tasks.initial_model import InitialModelFile
-
-if TYPE_CHECKING:
-    pass
 
 MOST_CLIENTS = 1_000_000
 EXTRA = "Install it: pip install 'spyker-fl[net]'"
@@ -162,7 +159,7 @@ def command_join(args: argparse.Namespace) -> int:
     proxy = None if args.proxy is None else check_proxy(args.proxy)
     network = NetworkOptions(args.keepalive, args.transport, proxy, args.state)
     with data_from(args.data_dir):
-        scenario = read_scenario(args.scenario, **what_is_learnt(args))
+        scenario = read_scenario(args.scenario, **task_arguments(args))
         clients = read_clients(args.clients)
         scenario = with_more_clients(scenario, clients[-1] + 1)
         prepare_data([scenario])

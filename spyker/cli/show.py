@@ -13,7 +13,7 @@ from spyker.cli.run import show_table
 from spyker.config.pings import read_pings
 from spyker.config.scenario import dump, load
 from spyker.plots.run_dicts import as_dict
-from spyker.plots.run_groups import together
+from spyker.plots.run_groups import group_runs
 from spyker.records import find_runs
 from spyker.tasks.registry import resolve
 
@@ -38,7 +38,7 @@ def command_plot(args: argparse.Namespace) -> int:
     from spyker.plots.run_plots import plot_all  # Matplotlib is slow to import
 
     runs = [run for folder in args.runs for run in find_runs(folder)]
-    shown = together(runs)
+    shown = group_runs(runs)
     with OutputFolder(args.out or args.runs[0]) as place:
         place.keep()
         pictures = plot_all(shown, place.folder)

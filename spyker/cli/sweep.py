@@ -9,7 +9,7 @@ import spyker
 from spyker.api.sweep import PICTURE
 from spyker.cli.codes import INTERRUPTED
 from spyker.cli.help import examples
-from spyker.cli.options import add_scenario_options, said, where
+from spyker.cli.options import add_scenario_options, run_arguments, scenario_arguments
 from spyker.cli.output import add_json
 from spyker.cli.run import show_notes
 from spyker.config.scenario import parse_value
@@ -57,7 +57,7 @@ def command_sweep(args: argparse.Namespace) -> int:
             raise UsageError("--vary", f"{key} occurs twice", "Give all values of a key in one option")
         vary[key] = values
     try:
-        done = spyker.sweep(args.scenario, vary=vary, **said(args), **where(args))
+        done = spyker.sweep(args.scenario, vary=vary, **scenario_arguments(args), **run_arguments(args))
     except Interrupted as stop:
         print(stop)
         return INTERRUPTED

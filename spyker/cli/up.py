@@ -28,7 +28,7 @@ from spyker.cli.options import (
     add_flower,
     add_models,
     add_set,
-    said,
+    scenario_arguments,
 )
 from spyker.cli.output import add_json
 from spyker.cli.run import show_run
@@ -89,7 +89,7 @@ def command_up(args: argparse.Namespace) -> int:
     with contextlib.ExitStack() as stack:
         page = stack.enter_context(Dashboard(args.dashboard))
         stack.enter_context(data_from(args.data_dir))
-        scenario = read_scenario(args.scenario, **said(args))
+        scenario = read_scenario(args.scenario, **scenario_arguments(args))
         check_memory([scenario])
         out: Path = args.out or new_folder(f"up-{scenario.chosen.name}-{short(scenario)}")
         if args.keep is not None and args.keep.exists() and any(args.keep.iterdir()):

@@ -1,18 +1,16 @@
-"""The live page and the report: a run as something to watch, made from its record alone.
+"""The dashboard and the report: views of runs, made from run records only.
 
 Theory of operation
 -------------------
-The page never holds a whole run. A :class:`~spyker.dashboard.watched_run.WatchedRun` reads the record's facts once, in
-order, and keeps three things of them, each of bounded size however long the run is: *series* for the charts, thinned to
-a few hundred points; the *newest state* (who holds the token, how old each model is, who was given what); and some
-hundred *keyframes*, copies of the state with the place in the file where they hold.
+A :class:`~spyker.dashboard.watched_run.WatchedRun` reads the facts of a record once, in order, and keeps a bounded
+amount of data: *series* for the charts, thinned to a few hundred points; the *latest state* (token holder, ages,
+counts); and a few hundred *keyframes*, copies of the state with their offsets in the file.
 
-What a person looks at is a moment. The state at any time follows from the keyframe before it and the facts after that,
-which are read again from the file: a *window* is the state at its beginning, the events in it and the messages under
-way. An event says what changed (its *patch*), so that the browser can play it back and forth and needs to know no
-protocol. Records have no facts about sending; :mod:`~spyker.dashboard.flights` says how messages under way follow from
-those that there are.
+The state at any time is the preceding keyframe plus the facts after it, which are read again from the file. A *window*
+is the state at its start, its events and the messages in flight. An event contains the changed values, so the browser
+can play events forwards and backwards without knowing the protocol. Records contain no facts about sending;
+:mod:`~spyker.dashboard.flights` derives the messages in flight from other facts.
 
-``server.py`` serves this to browsers, ``report.py`` writes it into one file; both run the same JavaScript, whose data
-come over the network or from the file. It stands in ``static``, as people wrote it.
+``http_server.py`` serves this data to browsers, ``report.py`` writes it into one file. Both use the same JavaScript in
+``static``, which gets its data over the network or from the file. It is not compiled or minified.
 """

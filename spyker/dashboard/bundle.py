@@ -1,4 +1,4 @@
-"""The files of the page, and how the report, which is one file, has all of them."""
+"""The static files of the dashboard, and their bundle for the report."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ SCRIPTS = (
     "transport.js",
     "app.js",
 )
-"""Each imports only from those before it."""
+"""In order: each imports only from earlier ones."""
 STYLE = "style.css"
 STATIC = frozenset((*SCRIPTS, STYLE, "index.html", "icon.svg"))
 KINDS = {"js": "text/javascript", "css": "text/css", "html": "text/html", "svg": "image/svg+xml"}
@@ -30,17 +30,17 @@ EXPORT = re.compile(r"^export (?=(?:async function|function|const|class) (\w+))"
 
 
 def text(name: str) -> str:
-    """One file of the page."""
+    """Return a static file."""
     return files("spyker.dashboard").joinpath("static", name).read_text("utf-8")
 
 
 def script() -> str:
-    """All modules as one, each a function that returns what it exports."""
+    """Return all modules as one script, in which each is a function that returns its exports."""
     return "\n".join(module(name.removesuffix(".js"), text(name)) for name in SCRIPTS)
 
 
 def module(name: str, source: str) -> str:
-    """One of them."""
+    """Return a module as such a function."""
     exported = ", ".join(EXPORT.findall(source))
     body = EXPORT.sub("", IMPORT.sub(r"const \1 = module_\2;", source))
     return f"const module_{name} = (() => {{\n{body}\nreturn {{ {exported} }};\n}})();\n"

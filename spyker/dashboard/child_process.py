@@ -1,6 +1,6 @@
-"""A page as a process beside a command. It ends with the command, however that ends: a pipe between them breaks then.
+"""The dashboard as a child process of a command: ``python -m spyker.dashboard.child_process PORT FOLDER…``.
 
-``python -m spyker.dashboard.child_process PORT FOLDER…`` is that process.
+The child ends when the pipe to its parent is closed, so it never outlives the command.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ END_SECONDS = 10.0
 
 
 class DashboardProcess:
-    """The process, seen from the command that started it."""
+    """The parent's handle of the child process."""
 
     def __init__(self, folders: Sequence[Path], port: int) -> None:
-        """On this port, or on any other if it is taken."""
+        """Start the process on this port, or on any free port if it is taken."""
         self._process = subprocess.Popen(
             [
                 sys.executable,
@@ -31,21 +31,21 @@ class DashboardProcess:
             ],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
-            start_new_session=True,  # Ctrl-C is for the command
+            start_new_session=True,  # Ctrl-C must not reach the child
             env=os.environ | {"PYTHONUNBUFFERED": "1"},
         )
         assert self._process.stdout is not None
         self.url = self._process.stdout.readline().decode().strip()
         if not self.url:
-            raise RuntimeError(f"the page did not start (exit code {self._process.wait()})")
+            raise RuntimeError(f"the dashboard did not start (exit code {self._process.wait()})")
         self.port = int(self.url.rstrip("/").rpartition(":")[2])
 
     def wait(self) -> None:
-        """Until it ends, which it does not by itself."""
+        """Wait until the process ends; it does not end by itself."""
         self._process.wait()
 
     def close(self) -> None:
-        """End it."""
+        """End the process."""
         for pipe in (self._process.stdin, self._process.stdout):
             if pipe is not None:
                 with contextlib.suppress(OSError):
@@ -58,7 +58,7 @@ class DashboardProcess:
 
 
 def main(argv: Sequence[str]) -> int:
-    """Serve a page on a port until standard input ends."""
+    """Serve the dashboard on a port until standard input is closed."""
     from spyker.dashboard.http_server import DashboardServer
 
     signal.signal(signal.SIGINT, signal.SIG_IGN)

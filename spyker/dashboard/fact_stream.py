@@ -1,7 +1,7 @@
-"""The facts of one run in order, from one record or from those of the servers of a deployment, each with its own clock.
+"""Ordered facts of a run, from one record or merged from the records of a deployment's servers.
 
-A place in such a reading is a byte for each record. A server writes an evaluation when its score is there, later than
-the moment it counts for; it is told where it stands.
+A position in the merged stream is one byte offset per record. A server writes an evaluation when its score is known,
+later than its time; evaluations keep their position in the file.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from typing import NamedTuple
 
 from spyker.records import Evaluated, Fact, Follower, RecordedFact, RunStarted
 
-PATIENCE = 2.0  # real seconds that the others wait for a server that writes nothing
+PATIENCE = 2.0  # real seconds to wait for a record without new facts
 
 
 class TimedFact(NamedTuple):
-    """A fact on the clock of the whole run, and, in a deployment, whose record it is in."""
+    """A fact with its time on the run's common clock and the server whose record contains it."""
 
     t: float
     fact: Fact
@@ -29,7 +29,7 @@ class TimedFact(NamedTuple):
 
 @dataclass(slots=True)
 class RecordPart:
-    """One record, and how many seconds after the first of them it began."""
+    """A record, and the seconds between the first record's start and its own."""
 
     folder: Path
     server: int = 0
@@ -37,7 +37,7 @@ class RecordPart:
 
 
 class FactStream:
-    """One record's facts, of which the next is looked at before it is taken."""
+    """The facts of one record, with a lookahead of one."""
 
     def __init__(self, index: int, part: RecordPart, offset: int) -> None:
         self.index, self.part, self.offset = index, part, offset
@@ -45,10 +45,10 @@ class FactStream:
         self._news: Iterator[RecordedFact[Fact]] = iter(())
         self.head: TimedFact | None = None
         self.order = -math.inf
-        self.heard = time.monotonic()
+        self.last_read = time.monotonic()
 
-    def look(self) -> bool:
-        """Whether there is a next fact."""
+    def peek(self) -> bool:
+        """Read the next fact into ``head``; return whether there is one."""
         if self.head is not None:
             return True
         stated = next(self._news, None)
@@ -60,44 +60,44 @@ class FactStream:
         t = stated.t + self.part.ahead
         if not isinstance(stated.fact, Evaluated):
             self.order = max(self.order, t)
-        self.head, self.heard = TimedFact(t, stated.fact, stated.queue, self.part.server), time.monotonic()
+        self.head, self.last_read = TimedFact(t, stated.fact, stated.queue, self.part.server), time.monotonic()
         return True
 
     def take(self) -> TimedFact:
-        """The next fact."""
-        told, self.head = self.head, None
-        assert told is not None
+        """Return the next fact and remove it."""
+        head, self.head = self.head, None
+        assert head is not None
         self.offset = self._follower.offset
-        return told
+        return head
 
 
 class MergedFacts:
-    """All parts of a run, from some place on."""
+    """The facts of all records of a run, from given offsets on."""
 
     def __init__(self, parts: Sequence[RecordPart], offsets: Sequence[int] | None = None) -> None:
         self._streams = [FactStream(i, part, offsets[i] if offsets else 0) for i, part in enumerate(parts)]
 
     @property
     def offsets(self) -> list[int]:
-        """The place after everything that was told."""
+        """The offsets after all returned facts."""
         return [stream.offset for stream in self._streams]
 
     def facts(self, *, wait: bool) -> Iterator[TimedFact]:
-        """What is there. With ``wait``, only as far as no record can have an earlier fact to come."""
+        """Yield the available facts; with ``wait``, stop where another record may still get an earlier fact."""
         streams = self._streams
         while True:
-            there = [stream for stream in streams if stream.look()]
-            if not there:
+            ready = [stream for stream in streams if stream.peek()]
+            if not ready:
                 return
-            if wait and len(there) < len(streams):
-                silent = [stream for stream in streams if stream.head is None]
-                if any(time.monotonic() - stream.heard < PATIENCE for stream in silent):
-                    return
-            yield min(there, key=lambda stream: (stream.order, stream.index)).take()
+            if wait and any(
+                time.monotonic() - stream.last_read < PATIENCE for stream in streams if stream.head is None
+            ):
+                return
+            yield min(ready, key=lambda stream: (stream.order, stream.index)).take()
 
 
 def parts_of(folders: Sequence[Path], starts: Sequence[RunStarted]) -> list[RecordPart]:
-    """The records of one run, by server."""
+    """Return the records of one run, ordered by server."""
     first = min((start.began for start in starts if start.began is not None), default=0.0)
     parts = [
         RecordPart(folder, start.server or 0, (start.began or first) - first)

@@ -1,4 +1,4 @@
-"""Facts in words, for the event log. A kind that nobody here knows is told with all its fields."""
+"""Descriptions of facts for the event log. Unknown kinds are shown with all their fields."""
 
 from __future__ import annotations
 
@@ -36,19 +36,19 @@ RELIEFS = frozenset({PeerTrusted.kind, ModelRestored.kind})
 LONGEST = 400  # characters
 
 
-def fact_words(world: RunTopology, fact: Fact) -> str:
-    """One line about a fact."""
+def describe(world: RunTopology, fact: Fact) -> str:
+    """Describe a fact in one line."""
     name = world.server_name
     match fact:
         case UpdateApplied():
             stale = f"staleness {fact.staleness:.3g}, " if fact.staleness else ""
-            return f"{name(fact.server)} took client {fact.client}’s update ({stale}weight {fact.weight:.3g})"
+            return f"{name(fact.server)} applied client {fact.client}’s update ({stale}weight {fact.weight:.3g})"
         case AgeAnnounced():
-            return f"{name(fact.server)} told all its age, {fact.age:.4g}"
+            return f"{name(fact.server)} announced its age, {fact.age:.4g}"
         case TokenArrived():
-            return f"the token reached {name(fact.server)}, to start exchange {fact.bid}"
+            return f"{name(fact.server)} received the token for exchange {fact.bid}"
         case SyncStarted() | EarlySyncStarted():
-            return f"{name(fact.server)} started exchange {fact.bid} and sent its model to all"
+            return f"{name(fact.server)} started exchange {fact.bid} and sent its model to all servers"
         case Merged():
             return (
                 f"{name(fact.server)} merged {name(fact.peer)}’s model (exchange {fact.bid}, weight {fact.weight:.3g})"
@@ -69,14 +69,14 @@ def fact_words(world: RunTopology, fact: Fact) -> str:
         case RunStarted():
             return f"{fact.title} on {fact.task}: {fact.clients} clients, {len(fact.servers)} servers, seed {fact.seed}"
         case InitialModelLoaded():
-            return f"began from the model in {fact.model}"[:LONGEST]
-    return other_words(fact)
+            return f"initial model: {fact.model}"[:LONGEST]
+    return describe_fields(fact)
 
 
-def other_words(fact: Fact) -> str:
-    """A fact of somebody else's, or of a later version."""
-    said: dict[str, Any] = fields(fact)
+def describe_fields(fact: Fact) -> str:
+    """Describe a fact by its kind and fields."""
+    values: dict[str, Any] = fields(fact)
     words = ", ".join(
-        f"{key} {value:.4g}" if isinstance(value, float) else f"{key} {value}" for key, value in said.items()
+        f"{key} {value:.4g}" if isinstance(value, float) else f"{key} {value}" for key, value in values.items()
     )
     return f"{fact.kind}: {words}"[:LONGEST] if words else fact.kind

@@ -1,14 +1,14 @@
-"""Messages under way, as they follow from facts: records tell what arrived and what was decided, not what was sent.
+"""Messages in flight, derived from facts: records contain arrivals and decisions, not sends.
 
-- The *token* was sent by its last holder, one latency before it arrived.
-- A *model* of a peer was sent when its server first took part in that exchange, by a ``sync`` or a ``merge`` with its
-  number; where that is not known, one latency before it was merged.
-- *Ages* leave with ``announce`` and take one latency.
-- A client's *update* arrives when it is counted (at the end of a round, where there are rounds) and its *answer* leaves
-  then; both take the latency between the client's region and its server's.
-- HierFAVG's edges send to the *cloud* when they end a round, and hear from it one latency after it has averaged.
+- The *token* was sent by its last holder, one latency before its arrival.
+- A peer's *model* was sent when that server first took part in the exchange (``sync`` or ``merge`` with its number); if
+  this is unknown, one latency before it was merged.
+- *Ages* are sent at ``announce`` and take one latency.
+- A client's *update* arrives when it is applied (at the end of a round, if there are rounds), and the server's *answer*
+  is sent at that time; both take the latency between the regions of client and server.
+- HierFAVG's edges send to the *cloud* at the end of a round, and receive from it one latency after it has averaged.
 
-Latencies are those of the scenario: in a deployment they are what its author expected.
+Latencies are those of the scenario; in a deployment they are estimates.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from spyker.dashboard.topology import RunTopology
 from spyker.protocol.facts import AgeAnnounced, CloudRoundEnded, Merged, RoundEnded, TokenArrived, UpdateApplied
 from spyker.records import Fact
 
-NEAR = 0.01  # seconds: what is faster than this cannot be seen travelling
-FEWEST, MOST = 1e-4, 30.0  # seconds that anything is shown under way
+NEAR = 0.01  # seconds; faster client messages are not shown
+SHORTEST, LONGEST = 1e-4, 30.0  # seconds a message is shown
 
 
 class Flight(NamedTuple):
-    """A message: its kind, who sent it to whom (``s2`` is a server, ``r0`` a region's clients), and when."""
+    """A message in flight; ``s2`` is server 2 and ``r0`` are the clients of region 0."""
 
     kind: str
     sender: str
@@ -35,12 +35,12 @@ class Flight(NamedTuple):
     arrived: float
 
     def payload(self) -> list[Any]:
-        """As a browser is told it."""
+        """Return the JSON for the browser."""
         return [self.kind, self.sender, self.receiver, round(self.left, 6), round(self.arrived, 6)]
 
 
 def flights(world: RunTopology, state: RunState, t: float, fact: Fact, first_holder: int | None) -> Iterator[Flight]:
-    """The messages that a fact tells of; ``state`` is the one before it."""
+    """Yield the messages derived from a fact; ``state`` is the state before it."""
     match fact:
         case TokenArrived():
             holder = first_holder if state.token is None else state.token
@@ -72,6 +72,6 @@ def flights(world: RunTopology, state: RunState, t: float, fact: Fact, first_hol
 
 
 def server_flight(kind: str, sender: int, receiver: int, left: float, arrived: float) -> Flight:
-    """A message between servers, shown for a while that can be seen."""
-    left = max(left, arrived - MOST)
-    return Flight(kind, f"s{sender}", f"s{receiver}", min(left, arrived - FEWEST), arrived)
+    """Return a message between servers, with a limited duration."""
+    left = max(left, arrived - LONGEST)
+    return Flight(kind, f"s{sender}", f"s{receiver}", min(left, arrived - SHORTEST), arrived)

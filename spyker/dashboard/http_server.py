@@ -1,4 +1,4 @@
-"""The page's server: what a browser asks for, and who may ask."""
+"""The HTTP server of the dashboard, with access control."""
 
 from __future__ import annotations
 
@@ -39,19 +39,19 @@ HEADERS = {
     "cross-origin-resource-policy": "same-origin",
     "cache-control": "no-store",
 }
-LOOK_SECONDS, TELL_SECONDS, ALIVE_SECONDS = 0.25, 0.25, 10.0
+POLL_SECONDS, PUSH_SECONDS, KEEPALIVE_SECONDS = 0.25, 0.25, 10.0
 COOKIE = "spyker-page"
 LOOPBACK = ["127.0.0.1", "localhost", "[::1]", "::1"]
 
 
 class AccessControl:
-    """Adds the headers to every answer and, where there is a token, lets only those in who know it."""
+    """Middleware that adds security headers and, if there is a token, requires it."""
 
     def __init__(self, app: ASGIApp, token: str | None) -> None:
         self.app, self.token = app, token
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer, or let the page answer."""
+        """Handle a request."""
         if scope["type"] != "http":
             await self.app(scope, receive, send)
             return
@@ -61,73 +61,72 @@ class AccessControl:
                 message["headers"] += [(key.encode(), value.encode()) for key, value in HEADERS.items()]
             await send(message)
 
-        app = self.app if self.token is None else self._judge(Request(scope), self.token)
+        app = self.app if self.token is None else self._authorize(Request(scope), self.token)
         await app(scope, receive, with_headers)
 
-    def _judge(self, request: HTTPConnection, token: str) -> ASGIApp:
-        """A browser comes with the token in the address once, and with a cookie from then on."""
-        said = request.query_params.get("token")
-        if said is not None and same(said, token):
-            answer = RedirectResponse(request.url.path, 303)
-            answer.set_cookie(COOKIE, token, httponly=True, samesite="strict", path="/")
-            return answer
+    def _authorize(self, request: HTTPConnection, token: str) -> ASGIApp:
+        """Check the token: in the URL, which sets a cookie, in the cookie, or as a bearer token."""
+        given = request.query_params.get("token")
+        if given is not None and same(given, token):
+            redirect = RedirectResponse(request.url.path, 303)
+            redirect.set_cookie(COOKIE, token, httponly=True, samesite="strict", path="/")
+            return redirect
         bearer = request.headers.get("authorization", "").removeprefix("Bearer ")
         if same(request.cookies.get(COOKIE, ""), token) or same(bearer, token):
             return self.app
-        return PlainTextResponse("This page asks for its token: add ?token=… to the address.\n", 401)
+        return PlainTextResponse("Access token required: add ?token=… to the address.\n", 401)
 
 
-def same(said: str, token: str) -> bool:
-    """Whether a token is the right one, in a time that does not tell how much of it is."""
-    return hmac.compare_digest(said.encode(), token.encode())
+def same(given: str, token: str) -> bool:
+    """Compare tokens in constant time."""
+    return hmac.compare_digest(given.encode(), token.encode())
 
 
 class DashboardApp:
-    """Runs, read on by a thread of their own, and the answers about them."""
+    """The request handlers, and a thread that reads the records."""
 
     def __init__(self, folders: Sequence[Path]) -> None:
         self.run_list = RunList(folders)
-        self.life = secrets.token_hex(4)  # of this server: a browser that meets another begins anew
+        self.life = secrets.token_hex(4)  # identifies this server: a browser reloads its data after a restart
         self._ended = threading.Event()
-        self._thread = threading.Thread(target=self._look, name="spyker-page", daemon=True)
+        self._thread = threading.Thread(target=self._poll, name="spyker-page", daemon=True)
         self.problem: str | None = None
 
     def start(self) -> None:
-        """Begin to read."""
+        """Start reading."""
         self._thread.start()
 
     def end(self) -> None:
-        """Read no more."""
+        """Stop reading."""
         self._ended.set()
         self._thread.join()
 
-    def _look(self) -> None:
+    def _poll(self) -> None:
         while not self._ended.is_set():
             try:
-                self.run_list.look()
+                self.run_list.refresh()
                 while self.run_list.advance() and not self._ended.is_set():
                     pass
                 self.problem = None
-            except Exception as error:  # a record that is being replaced, or cannot be read: the page says so
+            except Exception as error:  # such as a record that is being replaced; shown on the page
                 self.problem = f"{type(error).__name__}: {error}"
-            self._ended.wait(LOOK_SECONDS)
+            self._ended.wait(POLL_SECONDS)
 
-    # --- Answers -----------------------------------------------------------------------------------------------------
-
+    # --- Request handlers --------------------------------------------------------------------------------------------
     def runs(self, request: Request) -> Response:
-        """Which runs there are."""
+        """Return the list of runs."""
         return JSONResponse({"life": self.life, "changes": self.run_list.changes, "runs": self.run_list.payload()})
 
     def timeline(self, request: Request) -> Response:
-        """A whole run, thinned."""
+        """Return the thinned series of a run and its latest state."""
         return self._of_run(request, lambda run: run.timeline() | {"state": run.present()})
 
     def state(self, request: Request) -> Response:
-        """A run at a time."""
+        """Return the state of a run at a time."""
         return self._of_run(request, lambda run: run.at(number(request, "t", 0.0)))
 
     def window(self, request: Request) -> Response:
-        """What happened in a stretch of time; in the last events before a time; or in the next ones after it."""
+        """Return the events of an interval, or a number of events before or after a time."""
 
         def answer(run: WatchedRun) -> dict[str, Any]:
             limit = int(number(request, "limit", EVENTS))
@@ -141,17 +140,17 @@ class DashboardApp:
     def _of_run(self, request: Request, answer: Callable[[WatchedRun], dict[str, Any]]) -> Response:
         run = self.run_list.runs.get(request.path_params["run"])
         if run is None:
-            return PlainTextResponse("There is no such run.\n", 404)
+            return PlainTextResponse("Run not found.\n", 404)
         try:
             return JSONResponse(answer(run))
         except ValueError as error:
             return PlainTextResponse(f"{error}\n", 400)
 
     async def events(self, request: Request) -> Response:
-        """Tell a browser, as long as it listens, how far each run is."""
-        return StreamingResponse(self._news(request), media_type="text/event-stream")
+        """Stream the progress of all runs as server-sent events."""
+        return StreamingResponse(self._changes(request), media_type="text/event-stream")
 
-    async def _news(self, request: Request) -> AsyncIterator[str]:
+    async def _changes(self, request: Request) -> AsyncIterator[str]:
         before, silent = "", 0.0
         yield "retry: 1000\n\n"
         while not self._ended.is_set() and not await request.is_disconnected():
@@ -159,22 +158,22 @@ class DashboardApp:
                 number: [run.changes, round(run.state.t, 6), run.finished]
                 for number, run in list(self.run_list.runs.items())
             }
-            news = json.dumps(
+            message = json.dumps(
                 {"life": self.life, "changes": self.run_list.changes, "runs": runs, "problem": self.problem},
                 separators=(",", ":"),
             )
-            silent += TELL_SECONDS
-            if news != before:
-                yield f"data: {news}\n\n"
-                before, silent = news, 0.0
-            elif silent >= ALIVE_SECONDS:
-                yield ": still here\n\n"
+            silent += PUSH_SECONDS
+            if message != before:
+                yield f"data: {message}\n\n"
+                before, silent = message, 0.0
+            elif silent >= KEEPALIVE_SECONDS:
+                yield ": keepalive\n\n"
                 silent = 0.0
-            await asyncio.sleep(TELL_SECONDS)
+            await asyncio.sleep(PUSH_SECONDS)
 
 
 def number(request: Request, key: str, default: float) -> float:
-    """A number that a browser asks with."""
+    """Return a numeric query parameter."""
     try:
         found = float(request.query_params.get(key, default))
     except ValueError:
@@ -185,17 +184,17 @@ def number(request: Request, key: str, default: float) -> float:
 
 
 def static(request: Request) -> Response:
-    """A file of the page."""
+    """Return a static file."""
     name = request.path_params.get("name", "index.html")
     if name not in STATIC:
-        return PlainTextResponse("There is no such file.\n", 404)
+        return PlainTextResponse("File not found.\n", 404)
     return Response(
         files("spyker.dashboard").joinpath("static", name).read_bytes(), media_type=KINDS[name.split(".")[-1]]
     )
 
 
 def application(page: DashboardApp, host: str, token: str | None) -> Starlette:
-    """The page as an application. On a loopback address it answers to its own names only, whoever sends browsers."""
+    """Return the ASGI application. On a loopback address it checks the Host header, against DNS rebinding."""
     guards = [Middleware(AccessControl, token=token), Middleware(GZipMiddleware, minimum_size=1000)]
     if host in LOOPBACK:
         guards.insert(0, Middleware(TrustedHostMiddleware, allowed_hosts=LOOPBACK))
@@ -214,7 +213,7 @@ def application(page: DashboardApp, host: str, token: str | None) -> Starlette:
 
 
 class DashboardServer:
-    """A page on a port, served by a thread of its own, as a context."""
+    """The dashboard on a port, served by a thread, as a context manager."""
 
     def __init__(self, folders: Sequence[Path], host: str, port: int, token: str | None = None) -> None:
         self.page = DashboardApp(folders)
@@ -237,7 +236,7 @@ class DashboardServer:
 
     @property
     def url(self) -> str:
-        """Where it is."""
+        """The URL of the dashboard."""
         name = f"[{self.host}]" if ":" in self.host else self.host
         return f"http://{name}:{self.port}/"
 

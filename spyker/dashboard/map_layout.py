@@ -1,4 +1,4 @@
-"""Where regions stand on the map: as far from each other as messages take, as well as a plane allows."""
+"""Layout of regions on the map: distances approximate latencies."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ import numpy as np
 import numpy.typing as npt
 
 Points: TypeAlias = npt.NDArray[np.float64]
-CLOSEST = 0.42  # of the mean distance: no two regions are nearer on the map
-ROUNDS = 60  # of pushing apart those that are
+CLOSEST = 0.42  # minimum distance of two regions, as a share of the mean distance
+ROUNDS = 60  # iterations that enforce it
 
 
 def place(latency: Sequence[Sequence[float]]) -> list[tuple[float, float]]:
-    """A point in the unit square for each region, by classical scaling of the latencies; they touch its left and right.
+    """Return a point in the unit square for each region, by classical multidimensional scaling of the latencies.
 
-    Regions that are all as far from each other stand on a circle, the first at the top.
+    Equidistant regions are on a circle, with the first at the top.
     """
     count = len(latency)
     if count == 1:
@@ -32,7 +32,7 @@ def place(latency: Sequence[Sequence[float]]) -> list[tuple[float, float]]:
     centre = np.eye(count) - 1 / count
     values, vectors = np.linalg.eigh(-0.5 * centre @ (far**2) @ centre)
     points = vectors[:, [-1, -2]] * np.sqrt(np.maximum(values[[-1, -2]], 0.0))
-    for axis in (0, 1):  # of two mirrored maps always the same one: the first region is left, and above
+    for axis in (0, 1):  # choose one of the mirror images: the first region is at the top left
         if points[0, axis] > 0:
             points[:, axis] *= -1
     points = spread(points)
@@ -42,13 +42,13 @@ def place(latency: Sequence[Sequence[float]]) -> list[tuple[float, float]]:
 
 
 def circle(count: int) -> list[tuple[float, float]]:
-    """Points on a circle, clockwise from the top."""
+    """Return points on a circle, clockwise from the top."""
     turns = [2 * math.pi * i / count for i in range(count)]
     return [(0.5 + 0.5 * math.sin(turn), 0.5 - 0.5 * math.cos(turn)) for turn in turns]
 
 
 def spread(points: Points) -> Points:
-    """Push those apart that are too close to be told apart."""
+    """Push regions apart that are too close to each other."""
     apart = np.linalg.norm(points[:, None] - points[None], axis=2)
     closest = CLOSEST * apart[np.triu_indices(len(points), 1)].mean()
     for _ in range(ROUNDS):

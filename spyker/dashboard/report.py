@@ -1,4 +1,4 @@
-"""A report: one file about some runs, which opens without a network and can be sent to a colleague."""
+"""The report: one self-contained HTML file about some runs."""
 
 from __future__ import annotations
 
@@ -14,58 +14,67 @@ from typing import Any
 from spyker.dashboard.bundle import STYLE, script, text
 from spyker.dashboard.run_list import RunList
 from spyker.dashboard.watched_run import EVENTS, WatchedRun
-from spyker.plots.run_groups import RunGroups, together
+from spyker.plots.run_groups import RunGroups, group_runs
 from spyker.plots.table import rows
 from spyker.protocol.facts import SyncStarted, TokenArrived
 from spyker.records import SCENARIO, InitialModelLoaded, RecordError
 
-MOMENTS = 80  # of each run that the slider can go to
-HOPS = 2  # of the token that the replay shows, if nothing else is asked for
-LEAD = 0.15  # seconds before the first exchange where the replay begins
+MOMENTS = 80  # states of each run for the slider
+HOPS = 2  # token moves in the default replay
+LEAD = 0.15  # seconds before the first exchange at which the default replay starts
 
 
 def report(folders: Sequence[Path], window: tuple[float, float] | None = None) -> str:
-    """The report on the runs in some folders; ``window`` is the stretch of time that can be replayed event by event."""
+    """Return the report on the runs in some folders.
+
+    Args:
+        folders: run records, or folders of run records.
+        window: interval that can be replayed event by event; default: the first exchanges.
+
+    Raises:
+        RecordError: a run has no facts yet, or consists of several records.
+
+    """
     run_list = RunList(folders)
-    run_list.look()
-    runs = {number: finished(run) for number, run in run_list.runs.items()}
+    run_list.refresh()
+    runs = {number: read_all(run) for number, run in run_list.runs.items()}
     if not runs:
-        raise RecordError(f"{folders[0]} has no facts yet. Let it run a little longer")
+        raise RecordError(f"{folders[0]}: no facts yet. Let it run longer")
     for run in runs.values():
         if len(run.parts) > 1:
             places = " ".join(shlex.quote(str(part.folder)) for part in run.parts)
-            raise RecordError(f"a report is of one record. Make one of these first: spyker merge {places} --out DIR")
-    shown = together([run.records[0] for run in runs.values()])
-    stretch = window or first_exchanges(next(iter(runs.values())))
+            raise RecordError(f"a report needs one record per run. Merge them: spyker merge {places} --out DIR")
+    shown = group_runs([run.records[0] for run in runs.values()])
+    interval = window or first_exchanges(next(iter(runs.values())))
     infos = run_list.payload()
     for info in infos:
-        info["folder"] = Path(info["folder"]).name  # where it was on this machine is nobody's business
+        info["folder"] = Path(info["folder"]).name  # do not publish paths of this machine
     data = {
         "runs": infos,
         "timelines": {number: run.timeline() | {"state": run.present()} for number, run in runs.items()},
         "moments": {number: moments(run) for number, run in runs.items()},
-        "windows": {number: run.window(*stretch) for number, run in runs.items()},
+        "windows": {number: run.window(*interval) for number, run in runs.items()},
     }
     titles = {info["id"]: str(info["label"]) for info in infos}
-    repeats = "".join(repeat(titles[number], run) for number, run in runs.items())
-    return page(shown, data, repeats)
+    commands = "".join(reproduction(titles[number], run) for number, run in runs.items())
+    return page(shown, data, commands)
 
 
-def finished(run: WatchedRun) -> WatchedRun:
-    """A run, read to its end, or as far as it is."""
+def read_all(run: WatchedRun) -> WatchedRun:
+    """Read all facts of a run."""
     while run.advance():
         pass
     return run
 
 
 def moments(run: WatchedRun) -> list[dict[str, Any]]:
-    """Some states of a run, the last among them."""
+    """Return evenly spaced states of a run, and the last one."""
     end = run.state.t
     return [run.at(end * i / MOMENTS) for i in range(MOMENTS)] + [run.present()]
 
 
 def first_exchanges(run: WatchedRun) -> tuple[float, float]:
-    """The stretch to replay, if none is asked for: the first exchange and the token's next moves, or the beginning."""
+    """Return the default interval to replay: the first exchange and the next token moves, or the start of the run."""
     start, hops, end = None, 0, None
     for t, fact, _ in run.records[0].facts(SyncStarted, TokenArrived):
         if start is None and isinstance(fact, SyncStarted):
@@ -79,37 +88,37 @@ def first_exchanges(run: WatchedRun) -> tuple[float, float]:
     return start, min(most, end or most)
 
 
-def repeat(title: str, run: WatchedRun) -> str:
-    """The command that makes a run again, and the scenario that it needs."""
+def reproduction(title: str, run: WatchedRun) -> str:
+    """Return the commands that reproduce a run, and its scenario."""
     start, record = run.world.start, run.records[0]
     lines = [f"pip install {shlex.quote(f'spyker-fl=={start.spyker}')}"]
     if start.began is None:
         command = ["spyker", "run", SCENARIO]
-        begun = next(record.facts(InitialModelLoaded), None)
-        if begun is not None:
-            command += ["--initial-model", begun.fact.model]
-            lines.insert(0, f"# its first model is {begun.fact.model}, with SHA-256 {begun.fact.sha256}")
+        loaded = next(record.facts(InitialModelLoaded), None)
+        if loaded is not None:
+            command += ["--initial-model", loaded.fact.model]
+            lines.insert(0, f"# initial model: {loaded.fact.model}, SHA-256 {loaded.fact.sha256}")
     else:
         command = ["spyker", "up", SCENARIO]
-        lines.insert(0, "# this run was deployed, in real time: another one will be like it, not the same")
+        lines.insert(0, "# a deployment in real time: another run will be similar, not identical")
     lines.append(shlex.join(command))
     scenario = (record.folder / SCENARIO).read_text("utf-8", "replace")
-    said = html.escape("\n".join(lines))
+    commands = html.escape("\n".join(lines))
     return (
         f"<h3>{html.escape(title)}</h3>\n<p>Save the scenario below as <code>{SCENARIO}</code>, then:</p>\n"
-        f"<pre>{said}</pre>\n<details><summary>{SCENARIO}, everything resolved</summary>\n"
+        f"<pre>{commands}</pre>\n<details><summary>{SCENARIO}, resolved</summary>\n"
         f"<pre>{html.escape(scenario)}</pre></details>\n"
     )
 
 
-def page(shown: RunGroups, data: dict[str, Any], repeats: str) -> str:
-    """The file. What may run in it is named by its digest, and nothing may be fetched."""
+def page(shown: RunGroups, data: dict[str, Any], commands: str) -> str:
+    """Return the HTML. Its content security policy allows only its own script and style, and no requests."""
     code, style = script(), text(STYLE)
     policy = (
         f"default-src 'none'; script-src {digest(code)}; style-src {digest(style)}; img-src data:; "
         "base-uri 'none'; form-action 'none'"
     )
-    held = json.dumps(data, separators=(",", ":"), allow_nan=False).replace("<", "\\u003c")
+    embedded = json.dumps(data, separators=(",", ":"), allow_nan=False).replace("<", "\\u003c")
     heads, body = rows(shown)
     return f"""<!doctype html>
 <html lang="en">
@@ -137,11 +146,11 @@ def page(shown: RunGroups, data: dict[str, Any], repeats: str) -> str:
 <p class="prose replayed">{html.escape(replayed(data))}</p>
 <main id="runs" tabindex="-1"></main>
 <section class="prose">
-<h2>To repeat it</h2>
-{repeats}</section>
+<h2>Reproduce</h2>
+{commands}</section>
 <footer id="transport" tabindex="-1"></footer>
 <div id="announcer" class="visually-hidden" aria-live="polite"></div>
-<script type="application/json" id="data">{held}</script>
+<script type="application/json" id="data">{embedded}</script>
 <script>{code}</script>
 </body>
 </html>
@@ -149,31 +158,31 @@ def page(shown: RunGroups, data: dict[str, Any], repeats: str) -> str:
 
 
 def replayed(data: dict[str, Any]) -> str:
-    """Which stretch can be watched closely."""
+    """Describe the interval that can be replayed."""
     found = {(max(0.0, window["from"]), window["to"]) for window in data["windows"].values()}
-    stretches = " and ".join(f"{start:.2f} to {end:.2f} s" for start, end in sorted(found))
-    return f"Play, step or slide below. Every event can be seen from {stretches}; the rest in {MOMENTS} moments."
+    intervals = " and ".join(f"{start:.2f} to {end:.2f} s" for start, end in sorted(found))
+    return f"Play, step or slide below. Single events are available from {intervals}; otherwise {MOMENTS} states."
 
 
 def digest(content: str) -> str:
-    """What a policy calls a script or a style that stands in the page itself."""
+    """Return the hash of an inline script or style for the content security policy."""
     return f"'sha256-{base64.b64encode(hashlib.sha256(content.encode()).digest()).decode()}'"
 
 
 def summary(shown: RunGroups) -> str:
-    """A few sentences."""
-    first, said = shown.first, []
+    """Describe the results in a few sentences."""
+    first, results = shown.first, []
     for label, curves in shown.lines.items():
         scores = [curve.mean[-1] for curve in curves]
         score = sum(scores) / len(scores)
         seeds = f", mean of {len(curves)} seeds" if len(curves) > 1 else ""
-        said.append(f"{label} ended with {first.metric} {score:.3f} after {curves[0].time[-1]:g} s{seeds}")
-    what = "virtual" if first.virtual else "real"
-    return f"{'; '.join(said)}. Times are {what} seconds; {first.metric} is the mean over the servers."
+        results.append(f"{label} ended with {first.metric} {score:.3f} after {curves[0].time[-1]:g} s{seeds}")
+    unit = "virtual" if first.virtual else "real"
+    return f"{'; '.join(results)}. Times are {unit} seconds; {first.metric} is the mean over servers."
 
 
 def table(heads: Sequence[str], body: Sequence[Sequence[str]]) -> str:
-    """A table of words and numbers."""
+    """Return an HTML table."""
     top = "".join(f'<th scope="col">{html.escape(head)}</th>' for head in heads)
     lines = "".join(
         f'<tr><th scope="row">{html.escape(cells[0])}</th>'

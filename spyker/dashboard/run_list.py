@@ -1,4 +1,4 @@
-"""The runs that a page shows: those in some folders, whose number may grow while it is open."""
+"""The runs on the dashboard: all in some folders, including those that are started later."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from spyker.plots.styles import BLACK, line_styles
 from spyker.records import RecordError, RunRecord, RunStarted, first_fact, is_record
 from spyker.records.reader import no_record
 
-MOST = 12  # runs side by side
+MOST = 12  # maximum number of runs
 
 
 class RunList:
-    """Runs by number. A number stands for the same run as long as the page is open."""
+    """Runs by number. The number of a run does not change while the dashboard is open."""
 
     def __init__(self, folders: Sequence[Path]) -> None:
         self.folders = list(folders)
@@ -25,12 +25,12 @@ class RunList:
         self._labels: dict[int, tuple[str, str]] = {}
         self.changes = 0
 
-    def look(self) -> None:
-        """See which runs are there now."""
+    def refresh(self) -> None:
+        """Find new runs, and drop deleted or replaced ones."""
         found = grouped([record for folder in self.folders for record in records_in(folder)])
         keys = {tuple(sorted(folder for folder, _ in group)): group for group in found[:MOST]}
         for key, number in list(self._known.items()):
-            if key not in keys or self.runs[number].gone():
+            if key not in keys or self.runs[number].replaced():
                 del self.runs[number], self._known[key]
                 self.changes += 1
         for key, group in keys.items():
@@ -40,28 +40,28 @@ class RunList:
                 self._known[key], self.runs[number] = number, run
                 self.changes += 1
         if set(self._labels) != set(self.runs):
-            self._labels = self._named()
+            self._labels = self._make_labels()
 
-    def _named(self) -> dict[int, tuple[str, str]]:
-        """The runs' labels and colours."""
+    def _make_labels(self) -> dict[int, tuple[str, str]]:
+        """Return label and colour of each run."""
         if not self.runs:
             return {}
         records = [run.records[0] for run in self.runs.values()]
         found = [settings(record) for record in records]
         names = labels(records, found, differences(found))
-        shades = [str(look["color"]) for look in line_styles(names)]
+        colours = [str(style["color"]) for style in line_styles(names)]
         return {
-            number: (name, "ink" if shade == BLACK else shade)
-            for number, name, shade in zip(self.runs, names, shades, strict=True)
+            number: (name, "ink" if colour == BLACK else colour)
+            for number, name, colour in zip(self.runs, names, colours, strict=True)
         }
 
     def advance(self) -> bool:
-        """Let every run read on. Whether any did."""
-        news = [run.advance() for run in list(self.runs.values()) if not run.finished]
-        return any(news)
+        """Read new facts of all runs; return whether there were any."""
+        advanced = [run.advance() for run in list(self.runs.values()) if not run.finished]
+        return any(advanced)
 
     def payload(self) -> list[dict[str, Any]]:
-        """What a browser is told of the runs."""
+        """Return the JSON for the browser."""
         return [
             {
                 "id": number,
@@ -77,7 +77,7 @@ class RunList:
 
 
 def records_in(folder: Path) -> list[Path]:
-    """The records in a folder: itself, those directly below it, or those of the servers of a deployment."""
+    """Return the records in a folder: itself, those directly below it, or those of a deployment's servers."""
     if is_record(folder) and (folder / "facts.jsonl").exists():
         return [folder]
     places = ("[!.]*", "runs/[!.]*", "[!.]*/record")
@@ -85,7 +85,7 @@ def records_in(folder: Path) -> list[Path]:
 
 
 def grouped(folders: Sequence[Path]) -> list[list[tuple[Path, RunStarted]]]:
-    """Records that belong to one run: those of several servers of one deployment, which have one scenario."""
+    """Group records by run: the servers of a deployment have the same scenario."""
     groups: list[list[tuple[Path, RunStarted]]] = []
     deployments: dict[str, list[tuple[Path, RunStarted]]] = {}
     for folder in dict.fromkeys(folders):
@@ -108,7 +108,7 @@ def grouped(folders: Sequence[Path]) -> list[list[tuple[Path, RunStarted]]]:
 
 
 def check_runs(folders: Sequence[Path]) -> None:
-    """Refuse folders without any run, before anything is begun."""
+    """Raise a ``RecordError`` for a folder without a run."""
     for folder in folders:
         found = records_in(folder)
         if not found:

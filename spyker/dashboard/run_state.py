@@ -1,4 +1,4 @@
-"""What is so at a moment of a run, and how each fact changes it."""
+"""The state of a run at a time, and its update by facts."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from spyker.dashboard.fact_text import CONCERNS, RELIEFS, fact_words
+from spyker.dashboard.fact_text import CONCERNS, RELIEFS, describe
 from spyker.dashboard.topology import RunTopology
 from spyker.protocol.facts import (
     CloudRoundEnded,
@@ -21,14 +21,14 @@ from spyker.protocol.facts import (
 )
 from spyker.records import Evaluated, Fact, ServerResumed, UnknownFact, fields
 
-BUCKETS = 18  # of staleness: 0, up to 1, up to 2, up to 4, …
-COLUMNS = 24  # of the histogram of updates per client
+BUCKETS = 18  # staleness: 0, up to 1, up to 2, up to 4, …
+COLUMNS = 24  # histogram of updates per client
 CONCERNS_KEPT, BIDS_KEPT = 100, 6
 
 
 @dataclass(slots=True)
 class ServerStatus:
-    """A server as the last facts about it left it."""
+    """The state of a server."""
 
     age: float = 0.0
     queue: int = 0
@@ -38,17 +38,17 @@ class ServerStatus:
     score: float | None = None
 
     def payload(self) -> list[Any]:
-        """As a browser is told it; the order is that of its ``SERVER`` in ``run.js``."""
+        """Return the JSON for the browser, in the order that the JavaScript expects."""
         return [round(self.age, 3), self.queue, self.updates, self.round, self.syncs, rounded(self.score)]
 
 
 @dataclass(slots=True)
 class RunState:
-    """Everything that changes. What it holds does not grow with the number of facts."""
+    """The state of a run; its size does not grow with the number of facts."""
 
     servers: list[ServerStatus]
     clients: array[int]
-    """Updates of each."""
+    """Number of updates of each client."""
     t: float = 0.0
     facts: int = 0
     token: int | None = None
@@ -59,22 +59,22 @@ class RunState:
     mean: float | None = None
     averaged: float | None = None
     part_bytes: dict[int, int] = field(default_factory=dict)
-    """By server, where each has its own record."""
+    """Sent bytes by server, if each has its own record."""
     staleness: list[int] = field(default_factory=lambda: [0] * BUCKETS)
     links: dict[tuple[str, int, int], int] = field(default_factory=dict)
     """Messages with a model: up (region, server), down (server, region) and peer (server, server)."""
     calls: dict[int, dict[int, float]] = field(default_factory=dict)
-    """By number of a synchronisation, when each server sent its model to all."""
+    """When each server sent its model, by number of the exchange."""
     concerns: dict[str, tuple[float, str, str]] = field(default_factory=dict)
-    """By whom it is about: since when, what, and all that was said."""
+    """Time, text and description of the latest concern, by client or server."""
 
     @classmethod
     def first(cls, world: RunTopology) -> RunState:
-        """Before anything has happened."""
+        """Return the initial state."""
         return cls([ServerStatus() for _ in world.start.servers], array("I", bytes(4 * max(0, world.start.clients))))
 
     def copy(self) -> RunState:
-        """The same, for itself."""
+        """Return an independent copy."""
         return replace(
             self,
             servers=[replace(server) for server in self.servers],
@@ -87,7 +87,7 @@ class RunState:
         )
 
     def server(self, id: int) -> ServerStatus:
-        """A server, also one that the first fact did not name; at most a few hundred of those."""
+        """Return the state of a server, which may have been added during the run."""
         while not 0 <= id < len(self.servers) and 0 <= id < 1024:
             self.servers.append(ServerStatus())
         return self.servers[id] if 0 <= id < len(self.servers) else ServerStatus()
@@ -98,7 +98,7 @@ class StateReducer:
 
     def __init__(self, world: RunTopology) -> None:
         self.world = world
-        self._how: dict[type[Fact], Callable[[RunState, float, Any, int | None, int], None]] = {
+        self._handlers: dict[type[Fact], Callable[[RunState, float, Any, int | None, int], None]] = {
             UpdateApplied: self._update,
             TokenArrived: self._token,
             SyncStarted: self._sync,
@@ -112,12 +112,12 @@ class StateReducer:
         self._edges = [s.id for s in world.start.servers if s.clients is not None]
 
     def apply(self, state: RunState, t: float, fact: Fact, queue: int | None = None, by: int = 0) -> None:
-        """Take note of a fact; ``by`` is the server in whose record it stands, where each has its own."""
+        """Apply a fact; ``by`` is the server whose record contains it, if each has its own."""
         state.facts += 1
         state.t = max(state.t, t)
-        how = self._how.get(type(fact))
-        if how is not None:
-            how(state, t, fact, queue, by)
+        handler = self._handlers.get(type(fact))
+        if handler is not None:
+            handler(state, t, fact, queue, by)
         elif fact.kind in CONCERNS or fact.kind in RELIEFS:
             self._concern(state, t, fact)
 
@@ -176,7 +176,7 @@ class StateReducer:
                 state.server(id).score = score
             state.mean, state.averaged, state.bytes = fact.mean, fact.averaged, fact.bytes
             return
-        state.server(by).score = fact.mean  # a server of a deployment has judged its own model
+        state.server(by).score = fact.mean  # a server of a deployment evaluates only its own model
         state.part_bytes[by] = fact.bytes
         state.bytes = sum(state.part_bytes.values())
         known = [s.score for s in state.servers if s.score is not None]
@@ -189,29 +189,29 @@ class StateReducer:
         self._concern(state, t, fact)
 
     def _concern(self, state: RunState, t: float, fact: Fact) -> None:
-        """Who is suspected, refused, quarantined, …, until a fact says otherwise."""
-        said = fields(fact)
-        whom = next((f"{key} {said[key]}" for key in ("client", "peer", "server") if said.get(key) is not None), "")
-        state.concerns.pop(whom, None)
+        """Set or clear the concern about a client or server."""
+        values = fields(fact)
+        node = next((f"{key} {values[key]}" for key in ("client", "peer", "server") if values.get(key) is not None), "")
+        state.concerns.pop(node, None)
         if fact.kind in CONCERNS:
-            state.concerns[whom] = (t, CONCERNS[fact.kind], fact_words(self.world, fact))
+            state.concerns[node] = (t, CONCERNS[fact.kind], describe(self.world, fact))
             while len(state.concerns) > CONCERNS_KEPT:
                 del state.concerns[next(iter(state.concerns))]
 
 
 def known_server(fact: Fact) -> int | None:
-    """Which server a fact is about."""
+    """Return the server that a fact is about, or ``None``."""
     found = fact.fields.get("server") if isinstance(fact, UnknownFact) else getattr(fact, "server", None)
     return found if isinstance(found, int) and not isinstance(found, bool) else None
 
 
 def rounded(score: float | None) -> float | None:
-    """A number that JSON knows."""
+    """Round a score for JSON; ``None`` if it is not finite."""
     return None if score is None or not math.isfinite(score) else round(score, 6)
 
 
 def state_payload(state: RunState, world: RunTopology) -> dict[str, Any]:
-    """A state as a browser is told it."""
+    """Return the JSON of a state for the browser."""
     models = sum(state.links.values())
     size = state.bytes / models if models else 0.0
     names = world.server_name
@@ -239,13 +239,13 @@ def state_payload(state: RunState, world: RunTopology) -> dict[str, Any]:
         "counts": counts_payload(state, world),
         "links": links[:400],
         "concerns": [
-            {"who": who, "t": t, "what": what, "text": text} for who, (t, what, text) in state.concerns.items()
+            {"who": node, "t": t, "what": what, "text": text} for node, (t, what, text) in state.concerns.items()
         ],
     }
 
 
 def counts_payload(state: RunState, world: RunTopology) -> dict[str, Any]:
-    """How many clients had how many updates, by region."""
+    """Return the histogram of updates per client, by region."""
     counts = state.clients
     low, high = (min(counts), max(counts)) if counts else (0, 0)
     step = max(1, math.ceil((high - low + 1) / COLUMNS))

@@ -1,4 +1,4 @@
-"""Series for charts that stay small however long a run is: where there are too many points, they get coarser."""
+"""Series for charts, of bounded size: longer runs have coarser points."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ POINTS, BINS, MARKS = 600, 512, 300
 
 
 class ThinnedSeries(Generic[T]):
-    """Every n-th of what was added, and the last; n doubles whenever there are more than twice the points wanted."""
+    """Every n-th point and the last; n doubles when there are more than twice the wanted number of points."""
 
     def __init__(self, points: int) -> None:
         self._points, self._every, self._count = points, 1, 0
@@ -20,7 +20,7 @@ class ThinnedSeries(Generic[T]):
         self._last: T | None = None
 
     def add(self, point: T) -> None:
-        """One more."""
+        """Add a point."""
         if self._count % self._every == 0:
             self._kept.append(point)
             self._last = None
@@ -32,35 +32,35 @@ class ThinnedSeries(Generic[T]):
 
     @property
     def last(self) -> T | None:
-        """What was added last."""
+        """The last point."""
         return self._kept[-1] if self._last is None and self._kept else self._last
 
     def replace(self, point: T) -> None:
-        """Something else in its place."""
+        """Replace the last point."""
         if self._last is None and self._kept:
             self._kept[-1] = point
         else:
             self._last = point
 
     def points(self) -> list[T]:
-        """What is left."""
+        """Return the points."""
         return [*self._kept, *([] if self._last is None else [self._last])]
 
 
 class TimeBins:
-    """Ages, queues and their like over equal stretches of time, which double when the run outgrows them."""
+    """Ages, queues and counts in time bins of equal width, which doubles when there are too many bins."""
 
     def __init__(self, servers: int, learners: Sequence[int], width: float) -> None:
-        """The ages of ``learners`` alone count in how far they are apart: a cloud has none."""
+        """Create empty bins; the spread of ages covers only ``learners``, because a cloud has no age."""
         self.width, self._servers, self._learners = width, servers, learners
-        self.ages: list[list[float]] = []  # at the end of each
-        self.queues: list[list[int]] = []  # the longest
-        self.spreads: list[float] = []  # the largest
+        self.ages: list[list[float]] = []  # at the end of each bin
+        self.queues: list[list[int]] = []  # maximum
+        self.spreads: list[float] = []  # maximum
         self.bytes: list[int] = []
         self.updates: list[int] = []
 
     def note(self, state: RunState) -> None:
-        """Take note of a state that has just changed."""
+        """Append bins up to the time of the state."""
         at = int(state.t / self.width)
         while at >= 2 * BINS:
             self._halve()
@@ -73,7 +73,7 @@ class TimeBins:
             self.updates.append(state.updates)
 
     def server(self, state: RunState, server: int) -> None:
-        """What a fact about one server may have changed."""
+        """Update the current bin after a fact about a server."""
         self.note(state)
         if not 0 <= server < self._servers:
             return
@@ -99,7 +99,7 @@ class TimeBins:
         self.bytes, self.updates = self.bytes[1::2], self.updates[1::2]
 
     def payload(self, now: float) -> dict[str, Any]:
-        """By series; the last bin ends at the present."""
+        """Return the JSON for the browser; the last bin ends at ``now``."""
         count = len(self.spreads)
         return {
             "t": [round(min((i + 1) * self.width, max(now, i * self.width)), 6) for i in range(count)],
@@ -112,10 +112,10 @@ class TimeBins:
 
 
 def pairs(column: list[T]) -> list[tuple[T, T]]:
-    """Neighbours, two by two."""
+    """Return consecutive pairs."""
     return list(zip(column[::2], column[1::2], strict=True))
 
 
 def score_point(state: RunState, t: float) -> list[Any]:
-    """One evaluation: time, mean, mean of the weights, and each server."""
+    """Return an evaluation: time, mean score, score of the averaged model, and score of each server."""
     return [round(t, 6), rounded(state.mean), rounded(state.averaged), *(rounded(s.score) for s in state.servers)]

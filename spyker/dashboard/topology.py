@@ -1,4 +1,4 @@
-"""What does not change in a run: its regions, servers and clients, and how far they are from each other."""
+"""The topology of a run: regions, servers, clients and latencies."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from typing import Any
 from spyker.dashboard.map_layout import place
 from spyker.records import RunStarted
 
-USUAL_LATENCY = 0.05  # seconds, where a record does not say
+DEFAULT_LATENCY = 0.05  # seconds, if unknown
 
 
 class RunTopology:
-    """The world of a run, from its first fact and its scenario, neither of which need be as we would write them."""
+    """The topology of a run, from its first fact and its scenario, which may come from another version."""
 
     def __init__(self, start: RunStarted, scenario: Mapping[str, Any]) -> None:
         self.start, self.scenario = start, scenario
@@ -33,17 +33,17 @@ class RunTopology:
         return found if isinstance(found, dict) else {}
 
     def _clients(self) -> list[int]:
-        """How many clients live in each region."""
-        said = self._section("world").get("clients")
-        if isinstance(said, list) and len(said) == len(self.regions) and all(isinstance(n, int) for n in said):
-            return list(said)
+        """Return the number of clients by region."""
+        found = self._section("world").get("clients")
+        if isinstance(found, list) and len(found) == len(self.regions) and all(isinstance(n, int) for n in found):
+            return list(found)
         counts = [0] * len(self.regions)
         for server, region in zip(self.start.servers, self.server_regions, strict=True):
             counts[region] += server.clients or 0
         return counts
 
     def _latency(self) -> list[list[float]]:
-        """Seconds between regions, one way."""
+        """Return the one-way latencies between regions in seconds."""
         world, count = self._section("world"), len(self.regions)
         matrix = world.get("latency-ms")
         try:
@@ -51,7 +51,7 @@ class RunTopology:
         except (TypeError, ValueError):
             seconds = []
         if len(seconds) != count or any(len(row) != count for row in seconds):
-            return [[0.0 if a == b else USUAL_LATENCY for b in range(count)] for a in range(count)]
+            return [[0.0 if a == b else DEFAULT_LATENCY for b in range(count)] for a in range(count)]
         if world.get("uniform-latency"):
             mean = math.fsum(map(math.fsum, seconds)) / count**2
             return [[mean] * count for _ in seconds]
@@ -59,24 +59,24 @@ class RunTopology:
 
     @property
     def h_inter(self) -> float | None:
-        """The spread of ages at which servers synchronise, if this algorithm has one."""
+        """The spread of ages that triggers an exchange, if the algorithm has this parameter."""
         found = self._section(self.start.algorithm).get("h-inter")
         return float(found) if isinstance(found, int | float) else None
 
     @property
     def edge_rounds(self) -> int:
-        """After how many of its rounds a server turns to the cloud, if there is one."""
+        """Number of a server's rounds between two cloud rounds."""
         found = self._section(self.start.algorithm).get("edge-rounds")
         return found if isinstance(found, int) and found > 0 else 1
 
     @property
     def duration(self) -> float | None:
-        """How long the run is to last; an emulated one, of which that is known."""
+        """Planned duration of a simulation; ``None`` for a deployment."""
         found = self.scenario.get("duration")
         return float(found) if isinstance(found, int | float) and self.start.began is None else None
 
     def server_name(self, server: int) -> str:
-        """A server as people call it."""
+        """Return the display name of a server."""
         if not 0 <= server < len(self.server_regions):
             return f"server {server}"
         region = self.regions[self.server_regions[server]]
@@ -86,21 +86,21 @@ class RunTopology:
         return region if len(same) == 1 else f"{region} {server}"
 
     def client_region(self, client: int, server: int) -> int:
-        """Where a client lives; one that came later, where its server is."""
+        """Return the region of a client; for a client that was added later, the region of its server."""
         if 0 <= client < self._ends[-1]:
             return bisect_right(self._ends, client)
         return self.server_region(server)
 
     def server_region(self, server: int) -> int:
-        """Where a server stands."""
+        """Return the region of a server."""
         return self.server_regions[server] if 0 <= server < len(self.server_regions) else 0
 
     def between(self, sender: int, receiver: int) -> float:
-        """Seconds from one server to another."""
+        """Return the latency between two servers in seconds."""
         return self.latency[self.server_region(sender)][self.server_region(receiver)]
 
     def payload(self) -> dict[str, Any]:
-        """What a browser is told of it."""
+        """Return the JSON for the browser."""
         start, points = self.start, place(self.latency)
         return {
             "algorithm": start.title,

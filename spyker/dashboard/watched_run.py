@@ -1,4 +1,4 @@
-"""One run, finished or not, as the page watches it: read once, and looked up again wherever somebody looks."""
+"""A run on the dashboard, finished or in progress: series, states and windows of events."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from spyker.dashboard.fact_stream import MergedFacts, TimedFact, parts_of
-from spyker.dashboard.fact_text import CONCERNS, fact_words
+from spyker.dashboard.fact_text import CONCERNS, describe
 from spyker.dashboard.flights import flights
 from spyker.dashboard.run_state import RunState, StateReducer, known_server, state_payload
 from spyker.dashboard.series import BINS, MARKS, POINTS, ThinnedSeries, TimeBins, score_point
@@ -20,13 +20,13 @@ from spyker.protocol.facts import SyncStarted, TokenArrived, UpdateApplied
 from spyker.records import FACTS, SUMMARY, Evaluated, RunRecord, RunStarted
 
 KEYFRAMES, FACTS_BETWEEN = 256, 400
-EVENTS, FLIGHTS = 1500, 1200  # that a window has, at most
-AHEAD = 0.5  # seconds beyond a window that are looked at for messages which left in it, at least
+EVENTS, FLIGHTS = 1500, 1200  # limits of a window
+AHEAD = 0.5  # minimum seconds after a window that are searched for arrivals of messages sent in it
 JUST_BEFORE = 1e-9
 
 
 class Keyframe(NamedTuple):
-    """The state at a place of the record."""
+    """The state at some offsets of the records."""
 
     t: float
     offsets: list[int]
@@ -34,12 +34,12 @@ class Keyframe(NamedTuple):
 
 
 class WatchedRun:
-    """A run. ``advance`` is called by one thread, everything else by any."""
+    """A run. ``advance`` is called by one thread, all other methods by any thread."""
 
     def __init__(self, folders: Sequence[Path], starts: Sequence[RunStarted]) -> None:
         self.parts = parts_of(folders, starts)
         self.records = [RunRecord(part.folder) for part in self.parts]
-        start = max(starts, key=lambda each: len(each.servers))  # of a server that was added, if there is one
+        start = max(starts, key=lambda each: len(each.servers))  # servers that were added know of all
         self.world = RunTopology(start, self.records[0].scenario)
         self._identity = self._identities()
         self._fold, self._lock = StateReducer(self.world), threading.Lock()
@@ -52,10 +52,10 @@ class WatchedRun:
         self._scores: ThinnedSeries[list[Any]] = ThinnedSeries(POINTS)
         self._marks: ThinnedSeries[tuple[float, str]] = ThinnedSeries(MARKS)
         self.first_holder: int | None = None
-        self._starter: int | None = None  # of the first exchange
+        self._starter: int | None = None  # the server that started the first exchange
         self.finished, self.changes = False, 0
 
-    # --- Reading on --------------------------------------------------------------------------------------------------
+    # --- Reading -----------------------------------------------------------------------------------------------------
 
     def _identities(self) -> list[tuple[int, int]]:
         found = []
@@ -64,8 +64,8 @@ class WatchedRun:
             found.append((stat.st_dev, stat.st_ino))
         return found
 
-    def gone(self) -> bool:
-        """Whether its records are no more, or others in their place."""
+    def replaced(self) -> bool:
+        """Return whether the records were deleted or replaced."""
         try:
             sizes = [(part.folder / FACTS).stat().st_size for part in self.parts]
             return self._identities() != self._identity or any(
@@ -75,12 +75,12 @@ class WatchedRun:
             return True
 
     def advance(self, facts: int = 20_000) -> bool:
-        """Read on, at most so many facts. Whether there were any, or the run has ended."""
+        """Read at most ``facts`` new facts; return whether there were any."""
         ended = all((part.folder / SUMMARY).exists() for part in self.parts)
         with self._lock:
             before = self.state.facts
-            for told in self._reading.facts(wait=not ended):
-                self._note(told)
+            for timed in self._reading.facts(wait=not ended):
+                self._note(timed)
                 if self.state.facts - before >= facts:
                     break
             else:
@@ -90,20 +90,20 @@ class WatchedRun:
             self.changes += self.state.facts > before
             return self.state.facts > before
 
-    def _note(self, told: TimedFact) -> None:
-        state, fact = self.state, told.fact
+    def _note(self, timed: TimedFact) -> None:
+        state, fact = self.state, timed.fact
         if isinstance(fact, TokenArrived):
             if self.first_holder is None:
                 servers = len(self.world.server_regions)
                 self.first_holder = (fact.server - 1) % servers if self._starter is None else self._starter
-            self._marks.add((round(told.t, 6), "token"))
+            self._marks.add((round(timed.t, 6), "token"))
         elif isinstance(fact, SyncStarted) and state.token is None:
             self._starter = fact.server
         elif fact.kind in CONCERNS:
-            self._marks.add((round(told.t, 6), "concern"))
-        self._fold.apply(state, told.t, fact, told.queue, told.server)
+            self._marks.add((round(timed.t, 6), "concern"))
+        self._fold.apply(state, timed.t, fact, timed.queue, timed.server)
         if isinstance(fact, Evaluated):
-            self._score(score_point(state, told.t))
+            self._score(score_point(state, timed.t))
             self._bins.note(state)
         else:
             server = known_server(fact)
@@ -116,9 +116,9 @@ class WatchedRun:
             self._next = state.facts + self._between
 
     def _score(self, point: list[Any]) -> None:
-        """One more score, or, where each server judges its own model, the same evaluation with one server's more.
+        """Add a score; in a deployment, scores of different servers within half an interval are one evaluation.
 
-        Servers begin at different moments, and tell a score when they have it, so that times come in any order.
+        Servers start at different times and write a score when it is known, so times are not ordered.
         """
         last = self._scores.last
         if len(self.parts) > 1 and last is not None and point[0] < last[0] + 0.5 * self.world.start.interval:
@@ -126,10 +126,10 @@ class WatchedRun:
         else:
             self._scores.add(point)
 
-    # --- Looking -----------------------------------------------------------------------------------------------------
+    # --- Queries -----------------------------------------------------------------------------------------------------
 
     def timeline(self) -> dict[str, Any]:
-        """The whole run, for the charts and the slider."""
+        """Return the series of the whole run."""
         with self._lock:
             now, state = self.state.t, self.state
             return {
@@ -144,23 +144,22 @@ class WatchedRun:
             }
 
     def present(self) -> dict[str, Any]:
-        """The newest state."""
+        """Return the latest state."""
         with self._lock:
             return self._payload(self.state)
 
     def at(self, t: float) -> dict[str, Any]:
-        """The state at a time, with everything in it that happened then."""
+        """Return the state at a time, including the facts at that time."""
         keyframe = self._before(t)
         state = keyframe.state.copy()
-        for told in self._facts(keyframe, t):
-            self._fold.apply(state, told.t, told.fact, told.queue, told.server)
+        for timed in self._facts(keyframe, t):
+            self._fold.apply(state, timed.t, timed.fact, timed.queue, timed.server)
         return self._payload(state) | {"t": t}
 
     def window(self, start: float, end: float | None = None, limit: int = EVENTS) -> dict[str, Any]:
-        """What happened after ``start``, up to ``end`` or, without one, as many events as are wanted.
+        """Return state, events and messages in flight after ``start``, up to ``end`` or ``limit`` events.
 
-        Where there are more events than wanted before ``end``, every n-th update stands for all: its patch says how
-        many there were.
+        If there are more than ``limit`` events before ``end``, only every n-th update is included.
         """
         limit, world = max(1, min(limit, EVENTS)), self.world
         newest = math.inf if self.finished else self.state.t
@@ -170,68 +169,67 @@ class WatchedRun:
         base: dict[str, Any] | None = None
         events, under_way = ThinnedList(limit), ThinnedList(FLIGHTS)
         stop = end
-        for told in self._facts(keyframe, None):
-            if base is None and told.t > start:
+        for timed in self._facts(keyframe, None):
+            if base is None and timed.t > start:
                 base = self._payload(state) | {"t": start}
-            if stop is None and len(events) >= limit and told.t > state.t:
+            if stop is None and len(events) >= limit and timed.t > state.t:
                 stop = state.t
-            if stop is not None and told.t > stop + reach:
+            if stop is not None and timed.t > stop + reach:
                 break
-            for flight in flights(world, state, told.t, told.fact, self.first_holder):
+            for flight in flights(world, state, timed.t, timed.fact, self.first_holder):
                 if flight.arrived > start and (stop is None or flight.left <= stop):
                     under_way.add(flight, flight.kind in ("update", "answer"))
-            self._fold.apply(state, told.t, told.fact, told.queue, told.server)
-            if base is not None and (stop is None or told.t <= stop):
-                crowd = end is not None and isinstance(told.fact, UpdateApplied)
-                events.add(self._event(told, state), crowd)
+            self._fold.apply(state, timed.t, timed.fact, timed.queue, timed.server)
+            if base is not None and (stop is None or timed.t <= stop):
+                events.add(self._event(timed, state), end is not None and isinstance(timed.fact, UpdateApplied))
         base = base or (self._payload(state) | {"t": start})
         return {
             "from": start,
             "to": max(start, min(newest, max(state.t, end or 0.0) if stop is None else stop)),
             "state": base,
-            "events": events.kept,
+            "events": events.items,
             "every": events.every,
-            "flights": [flight.payload() for flight in under_way.kept if stop is None or flight.left <= stop],
+            "flights": [flight.payload() for flight in under_way.items if stop is None or flight.left <= stop],
         }
 
     def before(self, t: float, count: int) -> dict[str, Any]:
-        """A window with the last events before a time."""
+        """Return a window with the last ``count`` events before a time."""
         keyframe, times = self._before(t), deque[float](maxlen=max(1, min(count, EVENTS)))
-        for told in self._facts(keyframe, t - JUST_BEFORE):
-            times.append(told.t)
+        for timed in self._facts(keyframe, t - JUST_BEFORE):
+            times.append(timed.t)
         if not times:
             return self.window(max(0.0, t - JUST_BEFORE), t)
         return self.window(min(times) - JUST_BEFORE, t)
 
     def _before(self, t: float) -> Keyframe:
-        """The last keyframe before a time."""
+        """Return the last keyframe before a time."""
         with self._lock:
             return self._keyframes[max(0, bisect_left(self._keyframes, t, key=lambda k: k.t) - 1)]
 
     def _facts(self, keyframe: Keyframe, until: float | None) -> Iterator[TimedFact]:
-        """What the record has after a keyframe, but no more than was read already."""
+        """Yield the facts after a keyframe that were already read by :meth:`advance`."""
         with self._lock:
             left = self.state.facts - keyframe.state.facts
-        for told in MergedFacts(self.parts, keyframe.offsets).facts(wait=False):
-            if left <= 0 or (until is not None and told.t > until):
+        for timed in MergedFacts(self.parts, keyframe.offsets).facts(wait=False):
+            if left <= 0 or (until is not None and timed.t > until):
                 return
             left -= 1
-            yield told
+            yield timed
 
     def _payload(self, state: RunState) -> dict[str, Any]:
-        """With the place of the token before it ever moved, once that is known."""
+        """Return the JSON of a state, with the first token holder if the token has not moved."""
         found = state_payload(state, self.world)
         if state.token is None:
             found["token"] = self.first_holder
         return found
 
-    def _event(self, told: TimedFact, state: RunState) -> dict[str, Any]:
-        """A fact as a browser is told it: the words, and what is different from now on."""
-        fact = told.fact
+    def _event(self, timed: TimedFact, state: RunState) -> dict[str, Any]:
+        """Return the JSON of an event: its description and the changed values."""
+        fact = timed.fact
         event: dict[str, Any] = {
-            "t": round(told.t, 9),
+            "t": round(timed.t, 9),
             "kind": fact.kind,
-            "text": fact_words(self.world, fact),
+            "text": describe(self.world, fact),
             "sums": [state.updates, state.syncs, state.bytes],
         }
         server = known_server(fact)
@@ -244,34 +242,34 @@ class WatchedRun:
         if isinstance(fact, TokenArrived):
             event["token"] = fact.server
         if isinstance(fact, Evaluated):
-            event["scores"] = score_point(state, told.t)
+            event["scores"] = score_point(state, timed.t)
         return event
 
 
 class ThinnedList:
-    """A list of at most about so many; where it is a crowd that makes it longer, every n-th of the crowd is kept."""
+    """A list of approximately limited length, of whose optional items only every n-th is kept."""
 
     def __init__(self, limit: int) -> None:
-        self.kept: list[Any] = []
+        self.items: list[Any] = []
         self.every = 1
-        self._limit, self._seen, self._crowd = limit, 0, deque[bool]()
+        self._limit, self._seen, self._optional = limit, 0, deque[bool]()
 
     def __len__(self) -> int:
-        return len(self.kept)
+        return len(self.items)
 
-    def add(self, item: Any, crowd: bool) -> None:
-        """One more."""
-        if crowd:
+    def add(self, item: Any, optional: bool) -> None:
+        """Add an item."""
+        if optional:
             self._seen += 1
             if self._seen % self.every:
                 return
-        self.kept.append(item)
-        self._crowd.append(crowd)
-        if len(self.kept) > 2 * self._limit and sum(self._crowd) > self._limit:
+        self.items.append(item)
+        self._optional.append(optional)
+        if len(self.items) > 2 * self._limit and sum(self._optional) > self._limit:
             self.every *= 2
             number, chosen = 0, []
-            for item, crowded in zip(self.kept, self._crowd, strict=True):
-                number += crowded
-                if not crowded or number % 2 == 0:
-                    chosen.append((item, crowded))
-            self.kept, self._crowd = [item for item, _ in chosen], deque(crowded for _, crowded in chosen)
+            for item, optional in zip(self.items, self._optional, strict=True):
+                number += optional
+                if not optional or number % 2 == 0:
+                    chosen.append((item, optional))
+            self.items, self._optional = [item for item, _ in chosen], deque(optional for _, optional in chosen)

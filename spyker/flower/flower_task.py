@@ -6,6 +6,7 @@ import pickle
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from functools import cached_property
+from pathlib import Path
 from typing import Any
 
 import cloudpickle
@@ -24,6 +25,7 @@ from spyker.flower.initial_arrays import as_arrays
 from spyker.flower.learning_rate import KEYS, AppLearningRate, find_rate, rate_entries
 from spyker.flower.project import find_project, read_pairs
 from spyker.flower.server_app import ServerAppSetup, ask, ask_client
+from spyker.flower.setup_file import read_setup, write_setup
 from spyker.tasks.task import Metric, Task, TrainingResult
 from spyker.vectors import Vector
 
@@ -52,7 +54,10 @@ def make(options: Any, clients: int, seed: int, set_rate: float | None) -> Task:
     """Create the task, which runs the ServerApp. ``set_rate`` is the scenario's learning rate, if set."""
     caller = make_caller(options, clients, seed)
     server = options.server or find_project(options.app).server
-    told = ServerAppSetup() if server is None else ask(find(server, "task.server", ServerApp), caller)
+    if options.setup is not None:
+        told = read_setup(Path(options.setup))
+    else:
+        told = ServerAppSetup() if server is None else ask(find(server, "task.server", ServerApp), caller)
     return FlowerTask(options, caller, told, first_model(options, caller, told), set_rate)
 
 
@@ -132,6 +137,10 @@ class FlowerTask(Task):
     def _evaluators(self) -> int:
         """Number of clients that evaluate."""
         return min(self.options.evaluate_clients or self.caller.clients, self.caller.clients)
+
+    def write_setup(self, path: Path) -> None:
+        """Write what a client needs of the ServerApp's results."""
+        write_setup(path, self.told, dict(self.arrays.first))
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickle the ServerApp's results; the ClientApp is imported again by name."""

@@ -28,6 +28,9 @@ class Options:
     model: str | None = parameter(
         None, "package.module:function that returns the initial model, in place of the ServerApp's"
     )
+    setup: str | None = parameter(
+        None, "file with the results of the ServerApp, as spyker federation create writes it; unset: the ServerApp runs"
+    )
     run_config: str = parameter("", "changes of the app's run config, such as 'local-epochs=2 batch-size=16'")
     node_config: str = parameter(
         "", "additional entries of the app's node config on this machine, such as 'data=\"/data/a.csv\"'"

@@ -250,7 +250,7 @@ def learning_digest(scenario: Scenario) -> bytes:
     training = {key: value for key, value in training.items() if key != "kernel" and value is not None}
     options = scenario.task.options
     options = options if isinstance(options, dict) else asdict(options)
-    options = {key: value for key, value in options.items() if key != "node_config"}  # of a Flower app
+    options = {key: value for key, value in options.items() if key not in ("node_config", "setup")}  # of a Flower app
     answers = scenario.chosen.client.__qualname__  # with models, or with differences
     return digest([scenario.task.name, options, scenario.seed, training, answers])
 

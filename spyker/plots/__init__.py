@@ -1,1 +1,1 @@
-"""What people look at: live progress, tables and plots. All of it is made from run records."""
+"""Live progress, tables and plots, made from run records."""

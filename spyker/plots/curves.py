@@ -1,4 +1,4 @@
-"""Run records as curves: what tables and plots have in common."""
+"""Learning curves from run records, for tables and plots."""
 
 from __future__ import annotations
 
@@ -27,16 +27,16 @@ class Curve:
     synchronisations: int
     finished: bool
     virtual: bool = True
-    """Whether its time is that of an emulated world."""
-    of: str = "server"
-    """Whose scores these are."""
+    """Whether times are virtual (simulation) rather than real (deployment)."""
+    scored: str = "server"
+    """Which nodes the scores belong to: ``server`` or ``client``."""
 
     def good(self, score: float, target: float) -> bool:
-        """Whether a score is at least as good as ``target``."""
+        """Return whether a score is at least as good as ``target``."""
         return score >= target if self.higher_is_better else score <= target
 
     def reached(self, target: float, scores: Sequence[float] | None = None) -> tuple[float, int] | None:
-        """Time and updates at the first evaluation whose mean, or other score, was as good as ``target``."""
+        """Return time and updates of the first evaluation that reached ``target``; ``scores`` default to the means."""
         scores = self.mean if scores is None else scores
         for t, updates, score in zip(self.time, self.updates, scores, strict=True):
             if self.good(score, target):
@@ -44,7 +44,7 @@ class Curve:
         return None
 
     def held(self, target: float, scores: Sequence[float] | None = None) -> tuple[float, int] | None:
-        """Time and updates at the first evaluation from which on every score was as good as ``target``."""
+        """Return time and updates of the first evaluation after which no score fell below ``target``."""
         scores = self.mean if scores is None else scores
         hit = None
         for t, updates, score in zip(self.time[::-1], self.updates[::-1], scores[::-1], strict=True):
@@ -55,15 +55,20 @@ class Curve:
 
 
 def targets(runs: Sequence[RunRecord]) -> list[float]:
-    """The scores that the runs were meant to reach, each once."""
+    """Return the distinct target scores of some runs."""
     return list(dict.fromkeys(target for run in runs for target in run.start.targets))
 
 
 def curve(run: RunRecord) -> Curve:
-    """Read the evaluations of a run. A run that was killed has them as well."""
+    """Read the evaluations of a run, finished or not.
+
+    Raises:
+        RecordError: the run has no evaluation.
+
+    """
     points: list[RecordedFact[Evaluated]] = list(run.facts(Evaluated))
     if not points:
-        raise RecordError(f"{run.folder} has no evaluation. Let it run longer, or run it again if it has ended")
+        raise RecordError(f"{run.folder}: no evaluation yet. Let it run longer, or run it again if it has ended")
     scores, summary = [p.fact for p in points], run.summary or {}
     return Curve(
         run.start.metric,
@@ -82,13 +87,12 @@ def curve(run: RunRecord) -> Curve:
 
 
 def other_curves(run: RunRecord) -> dict[str, Curve]:
-    """What else was measured, by name: in evaluations, and by clients, of whose last reports there is the mean."""
+    """Read the further metrics of a run, by name: of evaluations, and the mean of the clients' last reports."""
     main, found = curve(run), dict[str, Curve]()
     if not (run.summary or {"metrics": True}).keys() & {"metrics", "reported"}:
-        return found  # which saves reading the record once more
+        return found  # do not read the record again
     row, last = 0, dict[str, dict[int, float]]()
-    for stated in run.facts(Evaluated, MetricEvaluated, ClientReported):
-        fact = stated.fact
+    for _, fact, _ in run.facts(Evaluated, MetricEvaluated, ClientReported):
         if isinstance(fact, MetricEvaluated):
             point = CurvePoint(fact.mean, fact.worst, fact.best, fact.averaged)
             add(found, fact.name, fact.higher_is_better, main, row - 1, point, "server")
@@ -102,11 +106,11 @@ def other_curves(run: RunRecord) -> dict[str, Curve]:
                 worst, best = (low, high) if higher else (high, low)
                 add(found, name, higher, main, row, CurvePoint(mean, worst, best, mean), "client")
             row += 1
-    return dict(sorted(found.items(), key=lambda item: item[1].of != "server"))  # what was evaluated comes first
+    return dict(sorted(found.items(), key=lambda item: item[1].scored != "server"))  # evaluated metrics first
 
 
 class CurvePoint(NamedTuple):
-    """Scores of one evaluation."""
+    """The scores of one evaluation."""
 
     mean: float
     worst: float
@@ -114,11 +118,11 @@ class CurvePoint(NamedTuple):
     averaged: float
 
 
-def add(found: dict[str, Curve], name: str, higher: bool, main: Curve, row: int, point: CurvePoint, of: str) -> None:
-    """Add a point to the curve of this name, at the time of an evaluation."""
+def add(found: dict[str, Curve], name: str, higher: bool, main: Curve, row: int, point: CurvePoint, node: str) -> None:
+    """Append a point to the curve of this name, at the time of evaluation ``row``."""
     if name not in found:
         ended = main.synchronisations, main.finished, main.virtual
-        found[name] = Curve(name, higher, [], [], [], [], [], [], [], *ended, of)
+        found[name] = Curve(name, higher, [], [], [], [], [], [], [], *ended, node)
     curve = found[name]
     for key in ("time", "updates", "bytes"):
         getattr(curve, key).append(getattr(main, key)[row])

@@ -1,4 +1,4 @@
-"""Says on standard error which clients fail while a run goes on."""
+"""Warnings on standard error about clients that fail during a run."""
 
 from __future__ import annotations
 
@@ -6,17 +6,17 @@ import sys
 
 from spyker.records import ClientFailed, Fact
 
-NAMED = 3  # failures that have a line of their own
+NAMED = 3  # failures reported individually
 
 
 class FailureLines:
-    """A line for each of the first clients that fail; the summary has all of them."""
+    """Prints one line for each of the first failed clients; the summary lists all of them."""
 
     def __init__(self) -> None:
         self.failed = 0
 
     def fact(self, t: float, fact: Fact) -> None:
-        """Take note of a fact."""
+        """Process a fact."""
         if not isinstance(fact, ClientFailed):
             return
         self.failed += 1

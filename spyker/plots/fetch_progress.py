@@ -1,4 +1,4 @@
-"""Progress of what takes its time before a run: downloads, unpacking, verifying."""
+"""Progress of data preparation: downloads, extraction, verification."""
 
 from __future__ import annotations
 
@@ -8,17 +8,17 @@ from spyker.plots.progress_bar import ProgressBar
 
 
 class FetchProgress(ProgressBar):
-    """Call it with what is being done, how many bytes are done, and of how many."""
+    """A progress callback, called with the current step, the bytes processed and the total."""
 
     def __init__(self, title: str, console: Console | None = None) -> None:
-        super().__init__(title, None, console, passing=True)
-        self._what = ""
+        super().__init__(title, None, console, transient=True)
+        self._step = ""
 
-    def __call__(self, what: str, done: int, total: int) -> None:
-        """Take note; what is new is said at once."""
-        if what != self._what or self.due():
-            if what != self._what:
+    def __call__(self, step: str, done: int, total: int) -> None:
+        """Show progress; a new step is shown immediately."""
+        if step != self._step or self.due():
+            if step != self._step:
                 self.restart()
-            self._what, self.total = what, total or None
+            self._step, self.total = step, total or None
             size = f" ({done / 1e6:.0f} of {total / 1e6:.0f} MB)" if total and done else ""
-            self.show(done, f"{what}{size}")
+            self.show(done, f"{step}{size}")

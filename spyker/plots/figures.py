@@ -1,4 +1,4 @@
-"""Figures styled for print: readable in greyscale, axes and units named, uncertainty over seeds shaded."""
+"""Figures for print: readable in greyscale, with labelled axes and units, and shaded variation over seeds."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullFormat
 
 from spyker.plots.curves import Curve
 from spyker.plots.samples import SeedSample
-from spyker.plots.styles import LOOKS, line_styles
+from spyker.plots.styles import STYLES, line_styles
 
 HATCHES = ("", "///", "...", "xxx", "\\\\\\", "ooo")
 GREYS = ("0.25", "0.55", "0.75", "0.88", "0.65", "0.45")
 PRINT: Any = {"font.size": 9, "pdf.fonttype": 42, "axes.spines.top": False, "axes.spines.right": False}
 POINTS = 400
-BARS = "Bars: mean over the seeds, with its standard deviation; dashed outlines: not reached, up to the bound known."
+BARS = "Bars: mean over seeds with standard deviation; dashed outlines: target not reached, up to the known bound."
 Array: TypeAlias = npt.NDArray[np.float64]
 
 
 def panels(count: int, height: float = 2.9) -> tuple[Figure, list[Axes]]:
-    """A figure with so many panels side by side."""
+    """Return a figure with ``count`` panels side by side."""
     with rc_context(PRINT):
         figure = Figure(figsize=(3.6 * count if count > 1 else 5.0, height), layout="constrained")
         axes = [figure.add_subplot(1, count, i + 1) for i in range(count)]
@@ -47,26 +47,25 @@ def lines(
     targets: Sequence[float],
     special: Mapping[str, dict[str, Any]] | None = None,
 ) -> None:
-    """One line per label, and a shade around it: :func:`meaning` says of what. Where lower is better, the axis is
-    logarithmic.
+    """Draw one line per label with a shaded band, explained by :func:`describe_lines`.
 
-    ``special`` are the looks of some runs, instead of those of their algorithms.
+    The axis is logarithmic if lower is better. ``special`` overrides the line styles of some labels.
     """
-    several = seeded(curves)
-    for (label, seeds), usual in zip(curves.items(), line_styles(list(curves), 1.4), strict=True):
+    several = seed_count(curves)
+    for (label, seeds), default in zip(curves.items(), line_styles(list(curves), 1.4), strict=True):
         known = [c for c in seeds if c is not None]
         if not known:
             continue
-        look = (special or {}).get(label) or usual
-        grid, values = on_one_grid(known, x, "mean")
-        axes.plot(grid, values.mean(0), label=label, **look)
+        style = (special or {}).get(label) or default
+        grid, values = resample(known, x, "mean")
+        axes.plot(grid, values.mean(0), label=label, **style)
         if len(known) > 1:
             low, high = values.min(0), values.max(0)
         elif several:
             continue
         else:
             low, high = np.asarray(known[0].worst), np.asarray(known[0].best)
-        axes.fill_between(grid, low, high, color=look["color"], alpha=0.15, linewidth=0)
+        axes.fill_between(grid, low, high, color=style["color"], alpha=0.15, linewidth=0)
     for target in targets:
         axes.axhline(target, color="0.5", linewidth=0.7, linestyle=":")
     axes.set_xlabel(xlabel)
@@ -77,26 +76,26 @@ def lines(
         logarithmic(axes, np.array([score for c in shown for score in (*c.mean, *c.worst, *c.best)]))
 
 
-def seeded(curves: Mapping[str, Sequence[Curve | None]]) -> int:
-    """How many seeds there are of a line, at most; none, if there is only one."""
+def seed_count(curves: Mapping[str, Sequence[Curve | None]]) -> int:
+    """Return the largest number of seeds per line, or 0 if it is 1."""
     most = max((len(seeds) for seeds in curves.values()), default=0)
     return most if most > 1 else 0
 
 
-def meaning(curves: Mapping[str, Sequence[Curve | None]], targets: Sequence[float]) -> str:
-    """What the lines, the shades and the dots of :func:`lines` are, in words."""
-    several = seeded(curves)
-    of = next((c.of for seeds in curves.values() for c in seeds if c is not None), "server")
-    whose = f"mean of the {of}s" if of == "server" else f"mean of what {of}s reported last"
-    lines = f"{whose} and of {several} seeds" if several else whose
-    shade = "the range over the seeds" if several else f"from the worst {of} to the best"
+def describe_lines(curves: Mapping[str, Sequence[Curve | None]], targets: Sequence[float]) -> str:
+    """Return a caption that explains lines, bands and target levels of :func:`lines`."""
+    several = seed_count(curves)
+    node = next((c.scored for seeds in curves.values() for c in seeds if c is not None), "server")
+    mean = "mean over servers" if node == "server" else "mean of the clients' last reports"
+    line = f"{mean} and {several} seeds" if several else mean
+    band = "range over seeds" if several else f"worst to best {node}"
     levels = f"target{'s' * (len(targets) > 1)} {' and '.join(f'{t:g}' for t in targets)}"
     dotted = f"; thin grey dotted: {levels}" if targets else ""  # an algorithm's own line may be dotted, too
-    return f"Lines: {lines}; shade: {shade}{dotted}."
+    return f"Lines: {line}; shade: {band}{dotted}."
 
 
-def on_one_grid(curves: Sequence[Curve], x: str, y: str) -> tuple[Array, Array]:
-    """The points of one run as they are; of several, on a grid that ends where the first of them ends."""
+def resample(curves: Sequence[Curve], x: str, y: str) -> tuple[Array, Array]:
+    """Return the points of one run unchanged; several runs are interpolated on a grid up to the earliest end."""
     if len(curves) == 1:
         return np.asarray(getattr(curves[0], x), float), np.asarray([getattr(curves[0], y)], float)
     grid = np.linspace(0, min(getattr(c, x)[-1] for c in curves), POINTS)
@@ -104,7 +103,7 @@ def on_one_grid(curves: Sequence[Curve], x: str, y: str) -> tuple[Array, Array]:
 
 
 def logarithmic(axes: Axes, scores: Array) -> None:
-    """A logarithmic axis with plain numbers on it, if the scores allow for it."""
+    """Set a logarithmic axis with plain tick labels if all scores are positive."""
     known = scores[np.isfinite(scores)]
     if known.size and known.min() > 0:
         axes.set_yscale("log")
@@ -115,9 +114,9 @@ def logarithmic(axes: Axes, scores: Array) -> None:
 
 
 def steps(axes: Axes, series: Mapping[str, tuple[Sequence[float], Sequence[float]]], xlabel: str, ylabel: str) -> None:
-    """One line per series of points."""
-    for (label, (x, y)), look in zip(series.items(), line_styles(list(series), 1.1), strict=True):
-        axes.plot(x, y, label=label, **look)
+    """Draw one line per series of points."""
+    for (label, (x, y)), style in zip(series.items(), line_styles(list(series), 1.1), strict=True):
+        axes.plot(x, y, label=label, **style)
     axes.set_xlabel(xlabel)
     axes.set_ylabel(ylabel)
     axes.set_xlim(left=0)
@@ -131,21 +130,21 @@ def bars(
     paper: Mapping[str, Sequence[float | None]],
     ylabel: str,
 ) -> None:
-    """Grouped bars, one per series in each group, with the spread over seeds; diamonds are the paper's figures.
+    """Draw grouped bars, one per series and group, with error bars over seeds and the paper's numbers as diamonds.
 
-    What is not known has no bar: the bound that is known, such as the time at which a run ended without reaching its
-    target, is a dashed outline, with a word.
+    A value that was not measured has a labelled dashed outline up to its known bound, such as the time at which a run
+    ended without reaching its target.
     """
     width = 0.8 / len(ours)
     for i, (label, samples) in enumerate(ours.items()):
         x = np.arange(len(groups)) + (i - (len(ours) - 1) / 2) * width
-        fill = filling(label, i)
+        fill = bar_style(label, i)
         heights = [math.nan if s.mean is None else s.mean for s in samples]
         spreads = [s.spread or 0.0 for s in samples]
         axes.bar(x, heights, width * 0.92, label=label, yerr=spreads if any(spreads) else None, **fill)
         for at, s in zip(x, samples, strict=True):
             if s.mean is None:
-                missing(axes, at, width * 0.92, s, fill["facecolor"])
+                draw_missing_bar(axes, at, width * 0.92, s, fill["facecolor"])
         theirs = paper.get(label)
         if theirs:
             known = [(a, b) for a, b in zip(x, theirs, strict=True) if b is not None]
@@ -157,16 +156,16 @@ def bars(
     axes.grid(visible=False, axis="x")
 
 
-def filling(label: str, number: int) -> dict[str, Any]:
-    """How a bar is filled: as its algorithm's line is coloured, or grey, with a hatch of its own."""
+def bar_style(label: str, number: int) -> dict[str, Any]:
+    """Return the fill of a bar: the colour of its algorithm or a grey, and a distinct hatch."""
     owner = label.partition(",")[0]
-    number = list(LOOKS).index(owner) if owner in LOOKS else number
-    colour = LOOKS[owner][0] if owner in LOOKS else GREYS[number % len(GREYS)]
+    number = list(STYLES).index(owner) if owner in STYLES else number
+    colour = STYLES[owner][0] if owner in STYLES else GREYS[number % len(GREYS)]
     return {"facecolor": colour, "hatch": HATCHES[number % len(HATCHES)], "edgecolor": "white"}
 
 
-def missing(axes: Axes, at: float, width: float, sample: SeedSample, colour: str) -> None:
-    """Where a bar would stand: an outline up to the bound that is known, and what is known in words."""
+def draw_missing_bar(axes: Axes, at: float, width: float, sample: SeedSample, colour: str) -> None:
+    """Draw a labelled outline up to the known bound, in place of a bar."""
     low, high = sample.mean_range
     bound = low if math.isfinite(low) else high if math.isfinite(high) else 0.0
     if not axes.get_autoscaley_on():
@@ -184,18 +183,19 @@ def dots(
     series: Mapping[str, tuple[Sequence[tuple[float, bool] | None], Mapping[str, Any]]],
     xlabel: str,
 ) -> None:
-    """One line per group from the top, on which every series has a dot in the colour of its look.
+    """Draw one row per group, from the top, with a dot per series.
 
-    A value comes with whether it is one: that of a target which was not reached is a bound, and its dot hollow.
+    A value is a number and whether it was measured. A bound, such as the time of a target that was not reached, is a
+    hollow dot.
     """
     rows = range(len(groups))
     for row in rows:
         known = [value[0] for values, _ in series.values() if (value := values[row]) is not None]
         if known:
             axes.plot([min(known), max(known)], [row, row], color="0.85", linewidth=2.5, zorder=1)
-    for label, (values, look) in series.items():
-        colour, marker = look["color"], look.get("marker", "o")
-        dot: Any = {"linestyle": "", "markersize": 6.5, "zorder": look.get("zorder", 3)}
+    for label, (values, style) in series.items():
+        colour, marker = style["color"], style.get("marker", "o")
+        dot: Any = {"linestyle": "", "markersize": 6.5, "zorder": style.get("zorder", 3)}
         axes.plot([], [], marker=marker, color=colour, markeredgecolor="white", label=label, **dot)
         for row, value in zip(rows, values, strict=True):
             if value is not None:
@@ -209,7 +209,7 @@ def dots(
 
 
 def kernel_density(values: Sequence[float], grid: Array | None = None) -> tuple[Array, Array]:
-    """How often values occur, smoothed by a Gaussian kernel of Silverman's width: where, and how often."""
+    """Return grid and density of a Gaussian kernel estimate with Silverman's bandwidth."""
     data = np.asarray(values, float)
     if grid is None:
         grid = np.linspace(data.min(), data.max(), POINTS)
@@ -220,12 +220,12 @@ def kernel_density(values: Sequence[float], grid: Array | None = None) -> tuple[
 
 
 def density(axes: Axes, samples: Mapping[str, Sequence[float]], xlabel: str) -> None:
-    """The densities of some samples, one line each."""
+    """Draw the kernel density of each sample."""
     low, high = min(min(s) for s in samples.values()), max(max(s) for s in samples.values())
     margin = 0.1 * (high - low) or 1.0
     grid = np.linspace(max(0.0, low - margin), high + margin, POINTS)
-    for (label, values), look in zip(samples.items(), line_styles(list(samples), 1.4), strict=True):
-        axes.plot(*kernel_density(values, grid), label=label, **look)
+    for (label, values), style in zip(samples.items(), line_styles(list(samples), 1.4), strict=True):
+        axes.plot(*kernel_density(values, grid), label=label, **style)
     axes.set_xlabel(xlabel)
     axes.set_ylabel("density")
     axes.set_xlim(grid[0], grid[-1])
@@ -233,18 +233,18 @@ def density(axes: Axes, samples: Mapping[str, Sequence[float]], xlabel: str) -> 
 
 
 def legend(axes: Axes, *, above: bool = False) -> None:
-    """A legend without a frame, where there is room, or above."""
+    """Draw a legend without a frame, inside the axes or above them."""
     place: Any = {"loc": "lower left", "bbox_to_anchor": (0, 1), "ncols": 3} if above else {}
     axes.legend(frameon=False, fontsize=8, **place)
 
 
 def caption(figure: Figure, text: str) -> None:
-    """Say under a figure what it shows, so that it can be understood wherever it ends up."""
+    """Add a caption below a figure, so that it can be understood out of context."""
     size = 7.0
     width, height = figure.get_size_inches()
-    said = textwrap.wrap(text, int(width * 72 / (0.56 * size)))
-    figure.set_size_inches(width, height + len(said) * 1.3 * size / 72)  # what is drawn stays as large as it was
-    figure.supxlabel("\n".join(said), x=0.01, ha="left", fontsize=size, color="0.3")
+    wrapped = textwrap.wrap(text, int(width * 72 / (0.56 * size)))
+    figure.set_size_inches(width, height + len(wrapped) * 1.3 * size / 72)  # the axes keep their size
+    figure.supxlabel("\n".join(wrapped), x=0.01, ha="left", fontsize=size, color="0.3")
 
 
 def save_figure(figure: Figure, path: Path) -> None:

@@ -1,4 +1,4 @@
-"""A picture of who has which data: the labels of each client, grouped by region."""
+"""Plot of the label distribution over clients, grouped by region."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from matplotlib.ticker import MaxNLocator
 
 
 def count_labels(clients: Sequence[npt.ArrayLike]) -> npt.NDArray[np.int64]:
-    """How often each client (row) has each label (column)."""
+    """Return the number of examples by client (row) and label (column)."""
     most = max(int(np.max(labels)) for labels in clients)
     return np.stack([np.bincount(np.asarray(labels), minlength=most + 1) for labels in clients])
 
@@ -21,9 +21,18 @@ def count_labels(clients: Sequence[npt.ArrayLike]) -> npt.NDArray[np.int64]:
 def plot_labels(
     counts: npt.NDArray[np.int64], regions: Sequence[tuple[str, int]], title: str, path: Path, *, what: str = "images"
 ) -> Path:
-    """Draw counts of labels per client: above how much each has, below of which labels.
+    """Draw the amount of data per client (upper panel) and its labels (lower panel).
 
-    ``regions`` names the regions and says how many clients each has, in the order of the rows.
+    Args:
+        counts: examples by client (row) and label (column).
+        regions: name and number of clients of each region, in the order of the rows.
+        title: title of the figure.
+        path: PNG file to write.
+        what: name of the examples, for axis labels.
+
+    Returns:
+        ``path``.
+
     """
     clients, labels = counts.shape
     figure = Figure(figsize=(max(7.2, min(16.0, clients / 12)), 4.8), layout="constrained")

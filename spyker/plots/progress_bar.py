@@ -1,4 +1,4 @@
-"""How far something is that takes a while: on a terminal and in a notebook a bar, elsewhere a line now and then."""
+"""Progress display: a bar on a terminal or in a notebook, otherwise periodic lines."""
 
 from __future__ import annotations
 
@@ -11,26 +11,23 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
 REFRESH_SECONDS = 0.2
-WIDE = 120  # columns; where there are fewer, there is no bar
-LINE_SECONDS = 5.0  # between two lines, where there is nothing to draw on
+WIDE = 120  # columns; a narrower terminal shows no bar
+LINE_SECONDS = 5.0  # between two lines without a terminal
 
 
 class ProgressBar:
-    """Shows how much of ``total`` is done. Writes to standard error, and nothing before there is something to say.
-
-    A ``passing`` bar leaves nothing behind on a terminal when it ends.
-    """
+    """Shows how much of ``total`` is done, on standard error; a ``transient`` bar is erased at the end."""
 
     def __init__(
-        self, title: str, total: float | None = None, console: Console | None = None, *, passing: bool = False
+        self, title: str, total: float | None = None, console: Console | None = None, *, transient: bool = False
     ) -> None:
-        self.title, self.total, self.passing = title, total, passing
+        self.title, self.total, self.transient = title, total, transient
         self.console = console or Console(stderr=True)
-        self.moves = self.console.is_terminal or self.console.is_jupyter
+        self.animated = self.console.is_terminal or self.console.is_jupyter
         self._began = self._shown = time.monotonic()
-        self._spoke = False
+        self._printed = False
         self._terminal: Progress | None = None
-        self._notebook: Any = None  # the handle of what IPython displays
+        self._notebook: Any = None  # IPython's display handle
 
     def __enter__(self) -> Self:
         return self
@@ -42,26 +39,26 @@ class ProgressBar:
             self._terminal.stop()
 
     def restart(self) -> None:
-        """Something else begins, which takes a time of its own."""
+        """Restart the estimate of the remaining time."""
         self._began = time.monotonic()
 
     def due(self) -> bool:
-        """Whether enough time has passed since something was shown."""
-        return time.monotonic() - self._shown >= (REFRESH_SECONDS if self.moves else LINE_SECONDS)
+        """Return whether the display should be refreshed."""
+        return time.monotonic() - self._shown >= (REFRESH_SECONDS if self.animated else LINE_SECONDS)
 
     def show(self, done: float, status: str, *, last: bool = False) -> None:
-        """So much is done, and this is to be said about it. What is ``last`` makes no line where none went before."""
+        """Show progress and status; without a terminal, the ``last`` status is omitted if it would be the only line."""
         self._shown = time.monotonic()
         if self.console.is_jupyter:
             self._display(done, status)
         elif self.console.is_terminal:
             self._draw(done, status)
-        elif self._spoke or not last:
-            text = f"{self.title}: {status}{self._left(done)}"
+        elif self._printed or not last:
+            text = f"{self.title}: {status}{self._remaining(done)}"
             self.console.print(text, highlight=False, markup=False, soft_wrap=True)
-        self._spoke = True
+        self._printed = True
 
-    def _left(self, done: float) -> str:
+    def _remaining(self, done: float) -> str:
         if not self.total or done <= 0:
             return ""
         seconds = (self._shown - self._began) * (self.total - done) / done
@@ -75,19 +72,19 @@ class ProgressBar:
                 *([BarColumn(bar_width=24)] if wide else []),
                 TimeRemainingColumn(compact=not wide),
                 TextColumn("left"),
-                TextColumn("{task.fields[status]}", markup=False),  # what has no room at the end of it is cut
+                TextColumn("{task.fields[status]}", markup=False),
                 console=self.console,
-                transient=self.passing,
+                transient=self.transient,
             )
             self._terminal.start()
             self._line = self._terminal.add_task(self.title, total=self.total, status=status)
         self._terminal.update(self._line, completed=done, total=self.total, status=status)
 
     def _display(self, done: float, status: str) -> None:
-        """IPython's own way to change what was displayed: it needs no widgets."""
-        from IPython.display import display  # there is one, in a notebook
+        """Update an IPython display, which needs no widgets."""
+        from IPython.display import display  # only available in notebooks
 
-        text = f"{status}{self._left(done)}"
+        text = f"{status}{self._remaining(done)}"
         share = f' value="{done:g}" max="{self.total:g}"' if self.total else ""
         data = {
             "text/plain": f"{self.title}: {text}",

@@ -1,4 +1,4 @@
-"""Runs as plain numbers and names, for programs: what a table says, unrounded, one entry per run."""
+"""Results of runs as plain dictionaries, unrounded, for programs."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from spyker.records.model_files import model_path
 
 
 def as_dict(run: RunRecord) -> dict[str, Any]:
-    """What run this is, how it went, and where it is."""
+    """Return description, results and folder of a run."""
     start, points = run.start, curve(run)
     model = model_path(run.folder)
     return {

@@ -1,4 +1,4 @@
-"""Live progress of a run, made from the facts as they are written."""
+"""Live progress of a run, from its facts."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from spyker.records import Evaluated, Fact, RunStarted
 
 
 class LiveProgress(ProgressBar):
-    """How far a run is, in virtual time."""
+    """Shows the progress of a run in virtual time."""
 
     def __init__(self, title: str, duration: float, metric: str, console: Console | None = None) -> None:
         super().__init__(title, duration, console)
@@ -25,11 +25,11 @@ class LiveProgress(ProgressBar):
         self.updates = self.syncs = 0
         self.score: float | None = None
         self.note = ""
-        if self.moves:
+        if self.animated:
             self.show(0.0, "starting")
 
     def fact(self, t: float, fact: Fact) -> None:
-        """Take note of a fact."""
+        """Process a fact."""
         if isinstance(fact, RunStarted):
             self.metric = fact.metric
         elif isinstance(fact, UpdateApplied):
@@ -41,14 +41,14 @@ class LiveProgress(ProgressBar):
         elif isinstance(fact, Evaluated):
             self.score = fact.mean
         elif isinstance(fact, RateHalved):
-            self.note = f" · first trainings ran away: rate {fact.rate:g}"
+            self.note = f" · first trainings diverged: rate {fact.rate:g}"
         elif isinstance(fact, ModelRestored):
             self.note = f" · diverged, last good model restored: gain {fact.gain:g}"
         if t >= self.duration or self.due():
             self.show(t, self.status(t), last=t >= self.duration)
 
     def status(self, t: float) -> str:
-        """Where the run stands."""
+        """Return time, counts and the latest score as text."""
         score = "–" if self.score is None else f"{self.score:.3f}"
         counts = f"{self.updates:,} updates · {self.metric} {score} · {self.syncs} syncs"
         return f"t {t:.1f}/{self.duration:g} s · {counts}{self.note}"

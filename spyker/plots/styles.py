@@ -1,6 +1,6 @@
-"""How runs are drawn: an algorithm has one colour and one kind of line, the same in every figure.
+"""Line styles: each algorithm has the same colour and dashes in all figures.
 
-The colours are distinguishable with any colour vision (Okabe and Ito), and lines by their dashes without any colour.
+The palette (Okabe and Ito) is suitable for colour-blind readers; dashes distinguish lines in greyscale.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import Any, TypeAlias
 Dash: TypeAlias = str | tuple[int, tuple[int, ...]]
 COLOURS = ("#D55E00", "#0072B2", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
 VERMILION, BLUE, GREEN, PURPLE, ORANGE, SKY, BLACK = COLOURS
-LOOKS: dict[str, tuple[str, Dash]] = {
+STYLES: dict[str, tuple[str, Dash]] = {
     "Stride": (VERMILION, "-"),
     "Spyker": (BLUE, "--"),
     "Sync-Spyker": (SKY, (0, (5, 1))),
@@ -25,38 +25,40 @@ LOOKS: dict[str, tuple[str, Dash]] = {
     "FedAvgM": (PURPLE, (0, (1, 1))),
     "HierFAVGM": (ORANGE, (0, (3, 1, 1, 1, 1, 1))),
 }
-"""By an algorithm's title; those with momentum have the colour of those without."""
+"""Colour and dashes by title of the algorithm; variants with server momentum share the colour of the original."""
 
 
 SHADES = (0.0, 0.5, -0.5, 0.25, -0.25, 0.65, -0.7)
-"""Of the runs of one algorithm: how far each is from its colour, towards white, or, below zero, towards black."""
+"""Shades of several runs of one algorithm: the share of white, or of black if negative."""
 
 
 def shade(colour: str, share: float) -> str:
-    """A colour, so far on its way to white or to black."""
+    """Mix a colour with a share of white, or of black if negative."""
     end = 255 if share > 0 else 0
     parts = [int(colour[i : i + 2], 16) for i in (1, 3, 5)]
     return "#" + "".join(f"{round(part + abs(share) * (end - part)):02X}" for part in parts)
 
 
 def line_styles(labels: Sequence[str], width: float = 1.8) -> list[dict[str, Any]]:
-    """What Matplotlib is told of each run. A label begins with an algorithm's title, or else gets a look that is free.
+    """Return Matplotlib's line properties for each label.
 
-    Several runs of an algorithm have shades of its colour and other dashes.
+    A label starts with the title of an algorithm; others get an unused style. Several runs of an algorithm have
+    different shades of its colour and different dashes.
     """
     owners = [label.partition(",")[0] for label in labels]
-    taken = {LOOKS[owner] for owner in owners if owner in LOOKS}
-    free = [look for look in LOOKS.values() if look not in taken]
+    taken = {STYLES[owner] for owner in owners if owner in STYLES}
+    free = [style for style in STYLES.values() if style not in taken]
     given: set[tuple[str, Dash]] = set()
     found: list[dict[str, Any]] = []
     for owner in owners:
         choices = free
-        if owner in LOOKS:
-            colour, _ = own = LOOKS[owner]
+        if owner in STYLES:
+            colour, _ = own = STYLES[owner]
             dashes = {dash for _, dash in taken}
-            choices = [own, *((colour, dash) for _, dash in LOOKS.values() if dash not in dashes)]
-        look = next((choice for choice in choices if choice not in given), (BLACK, "-"))
-        given.add(look)
+            choices = [own, *((colour, dash) for _, dash in STYLES.values() if dash not in dashes)]
+        style = next((choice for choice in choices if choice not in given), (BLACK, "-"))
+        given.add(style)
         before = sum(owner == other for other in owners[: len(found)])
-        found.append({"color": shade(look[0], SHADES[before % len(SHADES)]), "linestyle": look[1], "linewidth": width})
+        colour = shade(style[0], SHADES[before % len(SHADES)])
+        found.append({"color": colour, "linestyle": style[1], "linewidth": width})
     return found

@@ -1,4 +1,4 @@
-"""Tables of numbers, on a terminal, in a pipe and as Markdown. No number is ever cut."""
+"""Tables for terminals, pipes and Markdown. Numbers are never truncated."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from rich.text import Text
 from spyker.plots.run_groups import RunGroups
 from spyker.plots.samples import sample
 
-GAP, MARGIN = 2, 1  # columns of blanks between two columns of a table, and before it
+GAP, MARGIN = 2, 1  # characters between columns, and before the first
 UNLIMITED = 10_000
-SPREAD = "± is the standard deviation over the seeds."
+SPREAD = "± is the standard deviation over seeds."
 
 
 def rows(shown: RunGroups) -> tuple[list[str], list[list[str]]]:
-    """Headings and cells: when each target was reached, where it ended, what it cost; of several seeds the mean."""
+    """Return headings and cells: time and updates to each target, final scores and sent bytes, as means over seeds."""
     heads = ["algorithm"]
     for target in shown.targets:
         heads += [f"time to {target:g}", f"updates to {target:g}"]
@@ -41,53 +41,53 @@ def rows(shown: RunGroups) -> tuple[list[str], list[list[str]]]:
 
 
 def as_markdown(heads: Sequence[str], body: Sequence[Sequence[str]]) -> str:
-    """The table as Markdown, and what is to be said of its numbers."""
+    """Format a table as Markdown, with a note about ±."""
     rule = ["---"] + ["---:"] * (len(heads) - 1)
     table = "".join("| " + " | ".join(cells) + " |\n" for cells in [heads, rule, *body])
-    return f"{table}\n{SPREAD}\n" if spread_out(body) else table
+    return f"{table}\n{SPREAD}\n" if has_spread(body) else table
 
 
-def spread_out(body: Sequence[Sequence[str]]) -> bool:
-    """Whether numbers of several seeds come with how far those are apart."""
+def has_spread(body: Sequence[Sequence[str]]) -> bool:
+    """Return whether any cell has a standard deviation."""
     return any(" ± " in cell for cells in body for cell in cells)
 
 
 def print_table(
     heads: Sequence[str], body: Sequence[Sequence[str]], words: int = 1, console: Console | None = None
 ) -> None:
-    """Print a table whose first columns are ``words`` and whose others are numbers.
+    """Print a table whose first ``words`` columns are text and whose other columns are numbers.
 
-    On a terminal that is too narrow headings and words break into lines, and where that is not enough the columns of
-    numbers come in several tables, one below the other. A pipe is as wide as need be.
+    On a narrow terminal headings and text are wrapped; if that is not enough, the columns of numbers are split into
+    several tables. Output to a pipe is not wrapped.
     """
     if console is None:
         limited = sys.stdout.isatty() or "COLUMNS" in os.environ
         console = Console(width=None if limited else UNLIMITED)
     wide = widths(heads, body)
-    if len(pieces(wide, words, console.width)) > 1:
+    if len(split_columns(wide, words, console.width)) > 1:
         heads = [head.replace(" ", "\n", 1) if i >= words else head for i, head in enumerate(heads)]
         wide = widths(heads, body)
-    for numbers in pieces(wide, words, console.width):
+    for numbers in split_columns(wide, words, console.width):
         table = Table(box=box.SIMPLE_HEAD, header_style="bold", padding=(0, 1, 0, 0))
         for i, head in enumerate(heads[:words]):
             table.add_column(head, overflow="fold", min_width=min(wide[i], 8))
         for i in numbers:
             table.add_column(heads[i], justify="right", no_wrap=True, min_width=wide[i])
         for cells in body:
-            table.add_row(*map(Text, (*cells[:words], *(cells[i] for i in numbers))))  # brackets are no markup
+            table.add_row(*map(Text, (*cells[:words], *(cells[i] for i in numbers))))  # Text: brackets are not markup
         console.print(table)
-    if spread_out(body):
+    if has_spread(body):
         console.print(Text(SPREAD))
 
 
 def widths(heads: Sequence[str], body: Sequence[Sequence[str]]) -> list[int]:
-    """How wide each column is, if nothing in it is cut."""
+    """Return the width of each column."""
     columns = zip(heads, *body, strict=True)
     return [max(len(line) for text in column for line in text.split("\n")) for column in columns]
 
 
-def pieces(wide: Sequence[int], words: int, room: int) -> list[list[int]]:
-    """The columns of numbers, cut into tables that fit beside the words, which may take half of the room."""
+def split_columns(wide: Sequence[int], words: int, room: int) -> list[list[int]]:
+    """Split the columns of numbers into tables that fit ``room`` characters; text gets at most half of it."""
     left = min(sum(wide[:words]) + GAP * words, room // 2) + 2 * MARGIN
     found: list[list[int]] = [[]]
     used = left

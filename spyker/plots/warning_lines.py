@@ -1,19 +1,19 @@
-"""What the summaries of runs warn of, as lines below a table."""
+"""Warnings in the summaries of runs, as lines below a table."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from spyker.plots.run_groups import listed
+from spyker.plots.run_groups import join_words
 
-NAMED = 5  # clients, or runs, that a line names
+NAMED = 5  # maximum number of clients or runs named in a line
 
 
-def notes(summaries: Mapping[str, Mapping[str, Any] | None]) -> list[str]:
-    """Lines about runs by name: their warnings, and the clients that failed in them.
+def warning_lines(summaries: Mapping[str, Mapping[str, Any] | None]) -> list[str]:
+    """Return a line for each kind of warning, and for failed clients, in summaries by name of the run.
 
-    What several runs have in common is one line, with the figures of the first.
+    A line about several runs has the numbers of the first.
     """
     found: dict[str, list[tuple[str, str]]] = {}
     for name, summary in summaries.items():
@@ -27,7 +27,7 @@ def notes(summaries: Mapping[str, Mapping[str, Any] | None]) -> list[str]:
 
 
 def line(kind: str, concerned: Sequence[tuple[str, str]], runs: int) -> str:
-    """One line about the runs to which the same happened."""
+    """Return the line about one kind of warning."""
     name, text = concerned[0]
     if runs == 1:
         return f"warning ({kind}): {text}"
@@ -37,13 +37,13 @@ def line(kind: str, concerned: Sequence[tuple[str, str]], runs: int) -> str:
 
 
 def failed_clients(failed: Sequence[Mapping[str, Any]], clients: int) -> str:
-    """Which clients failed, when, and why the first of them did."""
+    """List the failed clients with times, and the reason of the first."""
     which = named([f"client {each['client']} at {each['time']:.4g} s" for each in failed])
     first = "" if len(failed) == 1 else "The first: "
     return f"{len(failed):,} of {clients:,} clients failed and left the run, {which}. {first}{failed[0]['reason']}"
 
 
 def named(names: Sequence[str]) -> str:
-    """Some of the names, and how many more there are."""
+    """Return the first names and the number of further ones."""
     more = len(names) - NAMED
-    return listed([*names[:NAMED], f"{more:,} more"] if more > 0 else names)
+    return join_words([*names[:NAMED], f"{more:,} more"] if more > 0 else names)

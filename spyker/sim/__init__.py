@@ -1,1 +1,1 @@
-"""The emulated world: regions, links, processors and clients in virtual time, repeatable to the bit."""
+"""The simulation: regions, links, processors and clients in virtual time, reproducible to the bit."""

@@ -39,5 +39,5 @@ class Adversaries:
             return job.weights - strength * (trained - job.weights)
         random = np.random.default_rng((self.seed, NOISE, job.client, job.step))
         noise = random.standard_normal(trained.size, np.float32)
-        far = length(trained - job.weights) / max(length(noise), 1e-12)
-        return job.weights + strength * np.float32(far) * noise
+        scale = length(trained - job.weights) / max(length(noise), 1e-12)
+        return job.weights + strength * np.float32(scale) * noise

@@ -44,15 +44,14 @@ class ClientFailures:
 
         ``before`` is an earlier such training whose result was sent to its server.
         """
-        why = explain_divergence(job, self.task if len(self.by_client) < EXPLAINED else None)
-        error = f"training diverged. First at client {job.client}, at t = {now:g} s, {why}"
+        cause = explain_divergence(job, self.task if len(self.by_client) < EXPLAINED else None)
+        error = f"training diverged. First at client {job.client}, at t = {now:g} s, {cause}"
         if before is not None and not self.by_client:
             t, first = before
-            why_first = explain_divergence(first, self.task)
-            error = f"training diverged. First at client {first.client}, at t = {t:g} s, {why_first}"
-        return self._add(
-            ClientFailure(job.client, now, f"its weights are not finite any more {why}", error, diverged=True)
-        )
+            first_cause = explain_divergence(first, self.task)
+            error = f"training diverged. First at client {first.client}, at t = {t:g} s, {first_cause}"
+        reason = f"its weights are not finite any more {cause}"
+        return self._add(ClientFailure(job.client, now, reason, error, diverged=True))
 
     def _add(self, failure: ClientFailure) -> ClientFailure:
         self.by_client[failure.client] = failure

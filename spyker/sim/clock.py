@@ -1,4 +1,4 @@
-"""Virtual time: a queue of things to happen. Ties are broken by the order in which they were scheduled."""
+"""Virtual time: a queue of events. Ties are broken by the order in which events were scheduled."""
 
 from __future__ import annotations
 
@@ -11,71 +11,65 @@ Event: TypeAlias = tuple[float, int, Callable[[Any, Any], None], Any, Any]
 
 
 class StopRequest:
-    """A wish to end a run early. Set ``requested``, from a signal handler for instance."""
+    """A request to stop a run early: set ``requested``, for example in a signal handler."""
 
     requested = False
 
 
 class Clock:
-    """Runs what was scheduled, in the order of time, up to an end. Nothing happens after the end.
+    """Executes events in the order of time, up to ``end``.
 
-    Time is cut into slices. Only what belongs to the present one, or was late, is kept in order; the rest lies in a
-    pile for each slice until its turn comes. So the order costs the same for few and for very many events, and the
-    memory that it touches stays small. ``crowd`` says how many nodes there are about, and only speed depends on it.
+    This is a calendar queue: time is divided into slices. Only events of the current slice are in a heap; later events
+    are in an unordered list per slice. The cost per event therefore hardly grows with their number.
+
+    Args:
+        end: virtual time at which the clock stops.
+        nodes: approximate number of nodes, which sets the width of slices; it only affects speed.
+
     """
 
-    __slots__ = (
-        "_per_second",
-        "_present",
-        "_scheduled",
-        "_slice",
-        "_slices",
-        "_turns",
-        "end",
-        "happened",
-        "now",
-    )
+    __slots__ = ("_current", "_numbers", "_per_second", "_scheduled", "_slice", "_slices", "end", "happened", "now")
 
-    def __init__(self, end: float, crowd: int = 100) -> None:
+    def __init__(self, end: float, nodes: int = 100) -> None:
         self.now = 0.0
         self.end = end
         self.happened = 0
-        self._per_second = max(1.0, crowd / 10)  # a node does something ten times a second, more or less
+        self._per_second = max(1.0, nodes / 10)  # a node has about ten events per second
         self._slice = 0
-        self._present: list[Event] = []  # a heap: everything up to the end of the present slice
-        self._slices: dict[int, list[Event]] = {}  # what comes later, in no order
-        self._turns: list[int] = []  # a heap: the numbers of these slices
+        self._current: list[Event] = []  # a heap: events up to the end of the current slice
+        self._slices: dict[int, list[Event]] = {}  # later events, unordered
+        self._numbers: list[int] = []  # a heap: the numbers of later slices
         self._scheduled = 0
 
     def at(self, time: float, do: Callable[[Any, Any], None], a: Any, b: Any) -> None:
-        """Have ``do(a, b)`` happen at a time that is not before now."""
+        """Schedule ``do(a, b)`` at a time that is not in the past."""
         if time <= self.end:
             self._scheduled = scheduled = self._scheduled + 1
             number = int(time * self._per_second)
             if number <= self._slice:
-                heapq.heappush(self._present, (time, scheduled, do, a, b))
+                heapq.heappush(self._current, (time, scheduled, do, a, b))
             elif number in self._slices:
                 self._slices[number].append((time, scheduled, do, a, b))
             else:
                 self._slices[number] = [(time, scheduled, do, a, b)]
-                heapq.heappush(self._turns, number)
+                heapq.heappush(self._numbers, number)
 
     def finish(self) -> None:
-        """Make now the end."""
+        """End now, and drop all scheduled events."""
         self.end = self.now
-        for queue in (self._present, self._slices, self._turns):
+        for queue in (self._current, self._slices, self._numbers):
             queue.clear()
 
     def run(self, stop: StopRequest) -> bool:
-        """Let everything happen. Returns whether the end was reached."""
-        present, pop = self._present, heapq.heappop
+        """Execute all events; return whether the end was reached."""
+        current, pop = self._current, heapq.heappop
         thresholds = gc.get_threshold()
-        gc.set_threshold(200_000, 100, 1000)  # or the collector would walk every client and event again and again
+        gc.set_threshold(200_000, 100, 1000)  # full collections visit every client and event, so make them rare
         try:
-            while present or self._turn():
+            while current or self._next_slice():
                 if stop.requested:
                     return False
-                self.now, _, do, a, b = pop(present)
+                self.now, _, do, a, b = pop(current)
                 self.happened += 1
                 do(a, b)
         finally:
@@ -83,11 +77,11 @@ class Clock:
         self.now = self.end
         return True
 
-    def _turn(self) -> bool:
-        """Go on to the next slice in which anything happens, if there is one."""
-        if not self._turns:
+    def _next_slice(self) -> bool:
+        """Proceed to the next slice with events; return whether there is one."""
+        if not self._numbers:
             return False
-        self._slice = heapq.heappop(self._turns)
-        self._present.extend(self._slices.pop(self._slice))
-        heapq.heapify(self._present)
+        self._slice = heapq.heappop(self._numbers)
+        self._current.extend(self._slices.pop(self._slice))
+        heapq.heapify(self._current)
         return True

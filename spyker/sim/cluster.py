@@ -1,15 +1,14 @@
-"""The emulated world with whole server processes: they crash and restart, and connections between nodes break.
+"""Simulation of complete server processes, which crash and restart, with connections that break.
 
 Each server is a :class:`~spyker.node.node.Node` and each client has a
-:class:`~spyker.node.pending_update.PendingUpdate`. As long as nothing fails and a disk is instant, the facts are those
-of :class:`~spyker.sim.world.BareServerSimulation`, to the bit: what nodes say beyond the protocol, greetings, sequence
-numbers and acknowledgements, takes a link's latency and none of its bandwidth. Only the order of two things that happen
-at the very same time may be another one: a node tells its clients first and other servers afterwards, when that is
-saved, where a bare server's messages leave in the order in which it sent them.
+:class:`~spyker.node.pending_update.PendingUpdate`. Without faults and with instant disks the facts are byte-identical
+to those of :class:`~spyker.sim.world.BareServerSimulation`: handshakes, sequence numbers and acknowledgements have the
+latency of their link and use no bandwidth. Only the order of simultaneous events may differ, because a node sends to
+its clients at once and to other servers after a checkpoint, and a bare server sends in the order of its actions.
 
-A connection is like one of TCP: in order, and when it breaks, both ends know at once, and whatever was on its way in
-either direction is lost. It breaks when a process at its end is killed, and when its path is cut. ``reconnect`` seconds
-after there is a process and a path again, it is made anew, handshake included.
+Connections behave like TCP: messages arrive in order, and a broken connection loses the messages in flight and is
+noticed by both ends at once. A connection breaks when a process at its end is killed or its path is cut. It is
+established again ``reconnect`` seconds after processes and path are back.
 """
 
 from __future__ import annotations
@@ -82,17 +81,17 @@ class SimSession:
 
 @dataclass(slots=True, eq=False)
 class SimPeerConnection:
-    """A server's connection to another, for the messages of the first and the acknowledgements of the second."""
+    """A connection between servers: messages of the sender, acknowledgements of the receiver."""
 
     sender: SimProcess
     receiver: SimProcess
     sent: int
-    """Number of the last message that was sent over it, or that the receiver had before."""
+    """Sequence number of the last message that was sent, or that the receiver had before."""
     open: bool = True
 
 
 class ClusterSimulation(Simulation):
-    """Server processes, clients and everything between them, and what may happen to them."""
+    """Server processes, clients, connections, and faults."""
 
     processors: list[SimProcess]
     process_kind = SimProcess
@@ -105,9 +104,15 @@ class ClusterSimulation(Simulation):
         places: Placement,
         **surroundings: Any,
     ) -> None:
-        """``build`` makes a server with its first clients, and ``sizes`` says how much data a client has.
+        """Create the simulation.
 
-        What surrounds them is that of every :class:`~spyker.sim.world.Simulation`.
+        Args:
+            build: makes a server, given its number and the data sizes of its first clients.
+            clients: all clients.
+            sizes: returns the number of data points of a client.
+            places: regions of servers and clients.
+            surroundings: arguments of :class:`~spyker.sim.world.Simulation`.
+
         """
         super().__init__(len(places.servers), len(clients), **surroundings)
         self.build, self.sizes, self.places = build, sizes, places
@@ -115,21 +120,21 @@ class ClusterSimulation(Simulation):
         self.rules = NodeOptions(clients=len(clients), heartbeat_interval=1.0)
         self.suspect_after, self.renew_token_after = 5.0, 10.0
         self.first = first_view(places.learners, places.servers)
-        self.stopped: list[tuple[int, str]] = []  # processes that must not go on, and why
+        self.stopped: list[tuple[int, str]] = []  # servers that stopped themselves, with the reason
         self.backups: dict[int, SimDisk] = {}
         self.disks = [SimDisk(i, seconds=0.0) for i in places.servers]
         self.processors = []
-        self.holdings = [PendingUpdate(client) for client in clients]
+        self.pending = [PendingUpdate(client) for client in clients]
         self.sessions: list[SimSession | None] = [None] * len(clients)
-        self.refused: Counter[str] = Counter()
+        self.rejected: Counter[str] = Counter()
         self._peer_links: dict[tuple[int, int], SimPeerConnection] = {}
         self._cuts: set[tuple[int, int]] = set()  # ordered pairs of servers
-        self._region_cuts: set[tuple[int, int]] = set()  # of a server and a region
+        self._region_cuts: set[tuple[int, int]] = set()  # pairs of a server and a region
         self._unsaved: list[deque[UpdateApplied]] = [deque() for _ in places.servers]
-        self._lives = itertools.count()  # no two processes are one, also if a disk was put back between them
+        self._nonces = itertools.count()  # every process has its own, also after its disk was restored from a backup
 
     def start(self) -> None:
-        """At time 0 every process begins, and its clients and all other servers are there."""
+        """Start and connect all processes and clients at time 0."""
         for i in self.places.servers:
             self.processors.append(self._process(i))
             self._step(self.processors[i], Start(now=self.processors[i].now()))
@@ -138,13 +143,13 @@ class ClusterSimulation(Simulation):
         self._link_all(self.places.servers, at=self.clock.now)
 
     def schedule(self, time: float, do: Callable[..., None], *arguments: Any) -> None:
-        """Have one of the methods below, or anything else, called at a time."""
+        """Call a function at a time."""
         self.clock.at(time, lambda _a, _b: do(*arguments), None, None)
 
-    # --- What may happen to servers ----------------------------------------------------------------------------------
+    # --- Faults of servers -------------------------------------------------------------------------------------------
 
     def crash(self, server: int, *, lose_disk: bool = False) -> None:
-        """Kill a process: what waits for it, what it knows and has not saved, and its connections are gone."""
+        """Kill a process: its inbox, unsaved state and connections are lost."""
         if self.processors[server].alive:
             self._kill(self.processors[server])
         if lose_disk:
@@ -159,19 +164,19 @@ class ClusterSimulation(Simulation):
             if process in (link.sender, link.receiver):
                 link.open = False
         if process is not self.processors[process.node.id]:
-            self._connect_soon(clients)  # there is another one
+            self._connect_soon(clients)  # to the other process of this server
 
     def back_up(self, server: int) -> None:
-        """Keep a copy of a server's disk."""
+        """Back up a server's disk."""
         self.backups[server] = self.disks[server].copied()
 
     def restore(self, server: int) -> None:
-        """Put a copy of a server's disk in its place, if there is one and no process uses the disk."""
+        """Restore a server's disk from its backup, if there is one and no process uses the disk."""
         if server in self.backups and not self.processors[server].alive:
             self.disks[server] = self.backups[server].copied()
 
     def copy(self, server: int) -> None:
-        """Somebody starts a second process, from a copy of the first one's disk."""
+        """Start a second process from a copy of the first one's disk."""
         first = self.processors[server]
         if not first.alive or self.disks[server].read() is None:
             return
@@ -182,16 +187,16 @@ class ClusterSimulation(Simulation):
         self._step(second, Resume(*checkpoint, now=second.now()))
         for link in self._peer_links.values():
             if first in (link.sender, link.receiver):
-                link.open = False  # whoever comes again is believed to have come back
+                link.open = False
         self._link_all([server], at=self.clock.now)
         for j in self.places.servers:
             if j != server:
-                self.clock.at(self.clock.now + self.reconnect, self._come_back, first, j)
+                self.clock.at(self.clock.now + self.reconnect, self._reconnect_copy, first, j)
 
-    def _come_back(self, process: SimProcess, j: int) -> None:
-        """The first of two copies finds that its connections broke, and tries again and again."""
+    def _reconnect_copy(self, process: SimProcess, j: int) -> None:
+        """Let the first of two copies try to connect to server ``j``, repeatedly."""
         i, receiver = process.node.id, self.processors[j]
-        if not process.alive or process.later(self._come_back, process, j):
+        if not process.alive or process.later(self._reconnect_copy, process, j):
             return
         if receiver.alive and receiver.backlog is None and (i, j) not in self._cuts:
             try:
@@ -199,30 +204,30 @@ class ClusterSimulation(Simulation):
             except Rejection as rejection:
                 self._reject_call(process, j, rejection)
             self._both_go_on(process, receiver)
-        self.clock.at(self.clock.now + self.reconnect, self._come_back, process, j)
+        self.clock.at(self.clock.now + self.reconnect, self._reconnect_copy, process, j)
 
     def restart(self, server: int, *, new: bool = False) -> None:
-        """Start a process anew, from the last checkpoint on its disk if there is one; ``new``: to join the others."""
+        """Restart a process from its last checkpoint, if there is one; ``new``: to join running servers."""
         before = self.processors[server]
         if before.alive:
             return
         checkpoint = self.disks[server].read()
-        self.disks[server].joins |= new  # also in a later life, if this one ends before it has saved anything
+        self.disks[server].joins |= new  # until a checkpoint is saved, also after another crash
         process = self.processors[server] = self._process(server, new=self.disks[server].joins and checkpoint is None)
         process.longest = before.longest
         if checkpoint is None:
-            self._forget(server, 0)
+            self._discard_unsaved(server, 0)
             process.step(Start(now=process.now()))
         else:
             process.step(Resume(*checkpoint, now=process.now()))
             version = process.server.version
-            self.sink(self.clock.now, ServerResumed(server, version, self._forget(server, version)), None)
+            self.sink(self.clock.now, ServerResumed(server, version, self._discard_unsaved(server, version)), None)
         process.go_on()
         self._connect_soon(self.places.clients_of(server))
         self._link_all([server], at=self.clock.now + self.reconnect)
 
     def change(self, by: int, server: int, *, remove: bool = False) -> None:
-        """Somebody tells a server that another one's place is vacant, or that there shall be none."""
+        """Request a membership change from server ``by``: replace a server, or remove it."""
         process = self.processors[by]
         before = process.node.view.members.get(server)
         if before is not None or not remove:
@@ -230,25 +235,25 @@ class ClusterSimulation(Simulation):
             process.step(MembershipChangeRequested(MembershipChange(server, member), before, now=process.now()))
 
     def replace(self, by: int, server: int) -> None:
-        """A server and its disk are gone for ever; somebody has it replaced, and starts another."""
+        """Lose a server with its disk, and replace it."""
         self.crash(server, lose_disk=True)
         self.change(by, server)
         self.restart(server, new=True)
 
     def cut(self, a: int, b: int) -> None:
-        """Let no message pass between two servers."""
+        """Cut the path between two servers."""
         for pair in ((a, b), (b, a)):
             self._cuts.add(pair)
             if pair in self._peer_links:
                 self._peer_links[pair].open = False
 
     def heal(self, a: int, b: int) -> None:
-        """Let messages pass between two servers again."""
+        """Restore the path between two servers."""
         self._cuts -= {(a, b), (b, a)}
         self._link_all([a, b], at=self.clock.now + self.reconnect)
 
     def cut_region(self, server: int, region: int) -> None:
-        """Let no message pass between a server and the clients in a region."""
+        """Cut the path between a server and the clients in a region."""
         self._region_cuts.add((server, region))
         for k, session in enumerate(self.sessions):
             if session is not None and session.open and (session.process.node.id, self._region(k)) == (server, region):
@@ -256,12 +261,12 @@ class ClusterSimulation(Simulation):
                 self._step(session.process, ClientDisconnected(k, session, now=session.process.now()))
 
     def heal_region(self, server: int, region: int) -> None:
-        """Let messages pass between a server and the clients in a region again."""
+        """Restore the path between a server and the clients in a region."""
         self._region_cuts.discard((server, region))
         self._connect_soon(k for k in self.places.clients_of(server) if self._region(k) == region)
 
     def isolate(self, region: int) -> None:
-        """Let no message pass between a region and the others; inside, life goes on."""
+        """Partition a region from all others."""
         servers, clients = self._across(region)
         for pair in servers:
             self.cut(*pair)
@@ -269,7 +274,7 @@ class ClusterSimulation(Simulation):
             self.cut_region(*pair)
 
     def rejoin(self, region: int) -> None:
-        """Let messages pass between a region and the others again."""
+        """End the partition of a region."""
         servers, clients = self._across(region)
         for pair in servers:
             self.heal(*pair)
@@ -277,7 +282,7 @@ class ClusterSimulation(Simulation):
             self.heal_region(*pair)
 
     def _across(self, region: int) -> tuple[list[tuple[int, int]], list[tuple[int, int]]]:
-        """Pairs of servers, and of a server and a region, between which lies the border of a region."""
+        """Return the pairs of servers, and of a server and a region, that a partition of this region separates."""
         inside = {i: self.places.server_regions[i] == region for i in self.places.servers}
         regions = sorted(set(self.places.client_regions))
         return (
@@ -285,25 +290,25 @@ class ClusterSimulation(Simulation):
             [(i, other) for i in inside for other in regions if inside[i] != (other == region)],
         )
 
-    # --- What may happen to clients ----------------------------------------------------------------------------------
+    # --- Changes of clients ------------------------------------------------------------------------------------------
 
     def leave(self, client: int) -> None:
-        """A client says goodbye, if its server can hear it, and drops what it holds."""
+        """Remove a client, which drops its pending update and tells its server if it is connected."""
         self.places.move_client(client, None)
-        self.holdings[client].drop()
+        self.pending[client].drop()
         session, self.sessions[client] = self.sessions[client], None
         if session is not None and session.open:
             session.open = False
             self._step(session.process, ClientLeft(client, session, now=session.process.now()))
 
     def come(self, client: int, server: int) -> None:
-        """A client that belongs to nobody comes to a server."""
+        """Assign a client without a server to a server."""
         self.places.move_client(client, server)
         self.links.renew(client)
         self._connect_soon([client])
 
     def move(self, client: int, server: int) -> None:
-        """A client turns to another server."""
+        """Move a client to another server."""
         self.leave(client)
         self.come(client, server)
 
@@ -317,7 +322,7 @@ class ClusterSimulation(Simulation):
             self.first,
             clock,
             lineage=disk.lineage,
-            incarnation=ProcessIncarnation(disk.incarnation, f"{next(self._lives):08}"),
+            incarnation=ProcessIncarnation(disk.incarnation, f"{next(self._nonces):08}"),
             former=disk.former,
             new=new,
             suspect_after=self.suspect_after,
@@ -334,11 +339,11 @@ class ClusterSimulation(Simulation):
         return self.process_kind(self, node, disk, self.build(i, {}))
 
     def now_at(self, server: int) -> Callable[[], float]:
-        """The clock of a server."""
+        """Return the clock of a server."""
         return lambda: self.clock.now
 
-    def _forget(self, server: int, version: int) -> int:
-        """Updates after a version are lost: count them no more, and return how many these are."""
+    def _discard_unsaved(self, server: int, version: int) -> int:
+        """Subtract the updates after ``version``, which are lost, from all counts; return their number."""
         lost = [fact for fact in self._unsaved[server] if fact.version > version]
         self._unsaved[server].clear()
         for fact in lost:
@@ -348,7 +353,7 @@ class ClusterSimulation(Simulation):
         return len(lost)
 
     def _step(self, process: SimProcess, event: Event) -> None:
-        """Pass an event to a process's node, and carry out what follows."""
+        """Pass an event to a process, and carry out the resulting effects."""
         process.step(event)
         process.go_on()
 
@@ -361,10 +366,10 @@ class ClusterSimulation(Simulation):
                 self.clock.at(arrival, self._task_arrives, session, effect)
             case WriteFact(fact, queue):
                 if isinstance(fact, UpdateApplied):
-                    self._note(process, fact)
+                    self._note_unsaved(process, fact)
                 self._record(fact, queue)
             case SendPeer(peer):
-                self._tell(i, peer)
+                self._send_outbox(i, peer)
             case AcknowledgePeer(peer, sequence):
                 link = self._peer_links.get((peer, i))
                 if link is not None and link.open and link.receiver is process:
@@ -378,18 +383,18 @@ class ClusterSimulation(Simulation):
                     if i in (a, b) and strangers & {a, b}:
                         link.open = False
                 self._link_all([i], at=now + self.reconnect)
-            case StopProcess(why, anew):
-                self.stopped.append((i, why))
+            case StopProcess(reason, anew):
+                self.stopped.append((i, reason))
                 self.clock.at(now, self._stop, process, anew)
             case WelcomeClient(session, keep):
                 self.clock.at(self.links.down(now, i, session.client, 0), self._welcomed, session, keep)
             case CloseSession(session):
                 session.open = False
             case ClientRejected(_, rejection):
-                self.refused[rejection.reason] += 1
+                self.rejected[rejection.reason] += 1
 
     def _stop(self, process: SimProcess, anew: bool) -> None:
-        """A process that must not go on ends; one whose state is too old begins anew."""
+        """Stop a process; with ``anew``, restart it without its outdated state."""
         i = process.node.id
         if process.alive:
             self._kill(process)
@@ -397,8 +402,8 @@ class ClusterSimulation(Simulation):
                 self.disks[i].begin_anew()
                 self.restart(i, new=True)
 
-    def _note(self, process: SimProcess, fact: UpdateApplied) -> None:
-        """Remember updates that a crash would take back."""
+    def _note_unsaved(self, process: SimProcess, fact: UpdateApplied) -> None:
+        """Remember an update that is lost if the process crashes before the next checkpoint."""
         unsaved = self._unsaved[fact.server]
         while unsaved and unsaved[0].version <= process.node.saved_version:
             unsaved.popleft()
@@ -407,14 +412,14 @@ class ClusterSimulation(Simulation):
     # --- Servers and servers -----------------------------------------------------------------------------------------
 
     def _link_all(self, servers: Sequence[int], at: float) -> None:
-        """Connect these servers with all others, in both directions; also one that is gone and may not know."""
+        """Connect these servers with all others, in both directions; removed servers must learn of their removal."""
         for i in range(len(self.processors)):
             for j in range(len(self.processors)):
                 if i != j and (i in servers or j in servers):
                     self.clock.at(at, self._link, i, j)
 
     def _link(self, i: int, j: int, hello: PeerHandshake | None = None) -> None:
-        """One server connects to another and goes on with what the other has not; it may have greeted before."""
+        """Connect a server to another, and send what the other has not received; ``hello`` may be an earlier one."""
         sender, receiver, before = self.processors[i], self.processors[j], self._peer_links.get((i, j))
         if not (sender.alive and receiver.alive) or (i, j) in self._cuts or (before is not None and before.open):
             return None
@@ -434,14 +439,14 @@ class ClusterSimulation(Simulation):
             else:
                 sender.step(PeerAcknowledged(j, receiver.node.acknowledged.get(i, 0), now=now))
                 self._peer_links[i, j] = SimPeerConnection(sender, receiver, received)
-                self._tell(i, j)
+                self._send_outbox(i, j)
                 return self._both_go_on(sender, receiver)
         self.clock.at(self.clock.now + self.reconnect, self._link, i, j)
         return self._both_go_on(sender, receiver)
 
     def _reject_call(self, process: SimProcess, by: int, rejection: Rejection) -> None:
-        """Count the rejection of a process by another server, and let the process know of it."""
-        self.refused[rejection.reason] += 1
+        """Count the rejection of a process by another server, and tell the process."""
+        self.rejected[rejection.reason] += 1
         process.step(RejectedByPeer(by, rejection.reason, rejection.detail, now=process.now()))
 
     def _both_go_on(self, sender: SimProcess, receiver: SimProcess) -> None:
@@ -454,23 +459,23 @@ class ClusterSimulation(Simulation):
             receiver = link.receiver
             self._step(receiver, ControlReceived(link.sender.node.id, message, now=receiver.now()))
 
-    def _tell(self, i: int, j: int) -> None:
+    def _send_outbox(self, i: int, j: int) -> None:
         link = self._peer_links.get((i, j))
         if link is None or not link.open:
             return
         while (posted := link.sender.node.next_for(j, link.sent)) is not None:
             link.sent = posted.sequence
             arrival = self.links.between(self.clock.now, i, j, self._size(posted.message))
-            self.clock.at(arrival, self._told, link, posted)
+            self.clock.at(arrival, self._peer_message_arrives, link, posted)
 
-    def _told(self, link: SimPeerConnection, posted: OutboxEntry) -> None:
-        if link.open and not link.receiver.later(self._told, link, posted):
+    def _peer_message_arrives(self, link: SimPeerConnection, posted: OutboxEntry) -> None:
+        if link.open and not link.receiver.later(self._peer_message_arrives, link, posted):
             i, j, epoch = link.sender.node.id, link.receiver.node.id, link.sender.node.view.epoch
             now = link.receiver.now()
             try:
                 link.receiver.step(PeerMessageReceived(i, posted.sequence, posted.message, epoch, now=now))
             except Rejection as rejection:
-                self.refused[rejection.reason] += 1
+                self.rejected[rejection.reason] += 1
                 link.open = False
                 self.clock.at(self.clock.now + self.reconnect, self._link, i, j)
             link.receiver.go_on()
@@ -489,27 +494,27 @@ class ClusterSimulation(Simulation):
             self.clock.at(self.clock.now + self.reconnect, self._connect, k, None)
 
     def _connect(self, k: int, _b: None) -> None:
-        """A client comes to its server with what it holds, if it can."""
+        """Connect a client to its server, if it is reachable, with its pending update."""
         home, before = self.places.homes[k], self.sessions[k]
         if home is None or (before is not None and before.open) or (home, self._region(k)) in self._region_cuts:
             return
         process = self.processors[home]
         if process.alive and not process.later(self._connect, k, None):
             session = self.sessions[k] = SimSession(k, process)
-            held_token = self.holdings[k].connect(home)
+            held_token = self.pending[k].connect(home)
             self._step(process, ClientConnected(k, session, self.sizes(k), held_token, now=process.now()))
             self._depart(k, None)
 
     def _welcomed(self, session: SimSession, keep: bool) -> None:
         if session.open:
             session.welcomed = True
-            self.holdings[session.client].welcomed(session.process.node.id, keep=keep)
+            self.pending[session.client].welcomed(session.process.node.id, keep=keep)
             self._offer(session.client)
 
     def _task_arrives(self, session: SimSession, task: SendTask) -> None:
         k = session.client
         if session.open and not self.excluded(k):
-            held = self.holdings[k].assigned(session.process.node.id, task.task_token, task.message)
+            held = self.pending[k].assigned(session.process.node.id, task.task_token, task.message)
             self._train(k, held.order, self._training_ends, (k, held))
 
     def _training_ends(self, trainee: tuple[int, PendingTask], job: TrainJob) -> None:
@@ -521,21 +526,21 @@ class ClusterSimulation(Simulation):
             arrival = self.links.up(self.clock.now, k, held.place, self._size(Leave()))
             self.clock.at(arrival, self._depart, k, None)
             return
-        self.holdings[k].trained(held, weights, job.examples, job.metrics, job.reported_evaluation)
+        self.pending[k].trained(held, weights, job.examples, job.metrics, job.reported_evaluation)
         self._offer(k)
 
     def _depart(self, k: int, _b: None) -> None:
-        """A client that failed says goodbye, if its server can hear it; otherwise when it is connected again."""
+        """Remove a failed client if it is connected; otherwise this happens when it reconnects."""
         session = self.sessions[k]
         if self.excluded(k) and session is not None and session.open:
             self.leave(k)
 
     def _offer(self, k: int) -> None:
-        """A client answers, if there is a connection and something to answer."""
+        """Send a client's pending update, if there is one and the client is connected."""
         session = self.sessions[k]
         if session is None or not (session.open and session.welcomed):
             return
-        offered = self.holdings[k].offer()
+        offered = self.pending[k].offer()
         if offered is not None:
             _, answer = offered
             arrival = self.links.up(self.clock.now, k, session.process.node.id, self._size(answer))
@@ -550,5 +555,5 @@ class ClusterSimulation(Simulation):
             number = process.node.verify_token(k, token).number
             process.step(UpdateReceived(k, number, update, now=process.now()))
         except Rejection as rejection:
-            self.refused[rejection.reason] += 1
+            self.rejected[rejection.reason] += 1
         process.go_on()

@@ -1,7 +1,7 @@
-"""Evaluation at fixed virtual times, without ever making the world wait for it.
+"""Evaluation at fixed virtual times, concurrent with the simulation.
 
-The models are snapshots, so their scores may be computed while the world goes on. Facts that come after an evaluation
-are held back until its scores are there: the record stays in the order of time.
+Models are snapshots, so their scores are computed while the simulation continues. Facts after an evaluation are
+buffered until its scores are known, which keeps the record ordered by time.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from spyker.sim.world import Simulation, Sink
 from spyker.tasks.task import Task
 from spyker.vectors import average, is_finite
 
-ROUNDING = 1e-9  # seconds, of times that are sums
+ROUNDING = 1e-9  # seconds
 
 
 class Evaluator:
@@ -35,24 +35,24 @@ class Evaluator:
     ) -> None:
         self.clock, self.engine, self.start, self.plan, self.sink = clock, engine, start, plan, sink
         self.task = task
-        self.measured: list[MetricEvaluated] = []  # in the last evaluation, besides the metric
+        self.measured: list[MetricEvaluated] = []  # further metrics of the last evaluation
         self.history: list[tuple[float, Evaluated]] = []
         self.turn = 0
         self._plateau, self._seen = Plateau(higher_is_better=start.higher_is_better), 0
         self._pending: tuple[float, int, int, list[EvaluateJob]] | None = None
-        self._held: list[tuple[float, Fact, int | None]] = []
+        self._buffer: list[tuple[float, Fact, int | None]] = []
 
     def fact(self, t: float, fact: Fact, queue: int | None) -> None:
-        """Pass a fact on, or hold it back behind an evaluation whose scores are not there yet."""
+        """Write a fact, or buffer it while an evaluation is pending."""
         if self._pending is not None:
             if any(job.result is None for job in self._pending[3]):
-                self._held.append((t, fact, queue))
+                self._buffer.append((t, fact, queue))
                 return
             self.settle()
         self.sink(t, fact, queue)
 
     def evaluate(self, world: Simulation, servers: Sequence[int]) -> None:
-        """Begin an evaluation of these servers' models now and see to the next one."""
+        """Start an evaluation of these servers' models, and schedule the next one."""
         self.settle()
         models = [world.processors[i].server.weights.snapshot() for i in servers]
         for i, model in zip(servers, models, strict=True):
@@ -68,8 +68,7 @@ class Evaluator:
             self.engine.submit(job, self.clock.now)
         self._pending = self.clock.now, world.updates, world.links.total_bytes, jobs
         self.turn += 1
-        # Whether to stop is decided one evaluation late, when the scores of the last one are surely there: so it does
-        # not depend on how fast they were computed.
+        # The decision to stop uses the previous evaluation, whose scores are known: it must not depend on real time.
         if self.plan.stop_at is not None and self.stayed(self.plan.stop_at, self.plan.stop_after):
             self.clock.finish()
             return
@@ -81,7 +80,7 @@ class Evaluator:
             self.clock.at(following, self.evaluate, world, servers)
 
     def settle(self) -> None:
-        """Wait for the scores of the evaluation under way, and let go of what was held back."""
+        """Wait for the scores of the pending evaluation, and write the buffered facts."""
         if self._pending is None:
             return
         t, updates, size, jobs = self._pending
@@ -94,12 +93,12 @@ class Evaluator:
         for other in self.measured:
             self.sink(t, other, None)
         self._pending = None
-        for held in self._held:
-            self.sink(*held)
-        self._held.clear()
+        for buffered in self._buffer:
+            self.sink(*buffered)
+        self._buffer.clear()
 
     def _others(self, jobs: Sequence[EvaluateJob]) -> list[MetricEvaluated]:
-        """What was measured besides the metric."""
+        """Return the further metrics."""
         found = []
         for metric in self.task.also if self.task is not None else ():
             scores = [(job.also or {})[metric.name] for job in jobs]
@@ -108,7 +107,7 @@ class Evaluator:
         return found
 
     def stayed(self, target: float, seconds: float) -> bool:
-        """Whether the mean of the servers has been as good as ``target`` for so long, up to the last evaluation."""
+        """Return whether the servers' mean has been at least ``target`` for ``seconds`` up to the last evaluation."""
         since = None
         for t, result in reversed(self.history):
             if not self.start.good(result.mean, target):
@@ -117,14 +116,14 @@ class Evaluator:
         return since is not None and self.history[-1][0] - since >= seconds - ROUNDING
 
     def stalled(self) -> float:
-        """For how long the mean of the servers has not become better, up to the last evaluation."""
+        """Return the seconds without an improvement of the servers' mean, up to the last evaluation."""
         for t, result in self.history[self._seen :]:
             self._plateau.tell(t, result.mean)
         self._seen = len(self.history)
         return self.history[-1][0] - self._plateau.since if self.history else 0.0
 
     def reached(self, target: float) -> tuple[float, int] | None:
-        """Time and updates when the mean of the servers first was as good as ``target``."""
+        """Return time and updates of the first evaluation at which the servers' mean reached ``target``."""
         for t, result in self.history:
             if self.start.good(result.mean, target):
                 return t, result.updates

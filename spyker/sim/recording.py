@@ -1,4 +1,4 @@
-"""A run and its record: the one place where an emulated run is written down as it happens."""
+"""Simulation of a scenario with a run record."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from spyker.tasks.task import Task
 from spyker.vectors import Vector
 
 Watch: TypeAlias = Callable[[float, Fact], object]
-"""Is told every fact and its time, once it is written. ``True`` ends the run."""
+"""Called with the time and the fact after each fact is written. ``True`` stops the run."""
 
 
 def record_run(
@@ -34,10 +34,24 @@ def record_run(
     initial_model: InitialModel | None = None,
     models: bool = False,
 ) -> dict[str, Any]:
-    """Run a scenario and return its summary. Whatever happens, a record that can be read is left in ``folder``.
+    """Run a scenario and write its record, which is readable even if the run fails.
 
-    With ``models`` a run that ends in good order, be it early, leaves the models that it led to. Who makes thousands of
-    runs for a table has no use for them.
+    Args:
+        scenario: the resolved scenario.
+        task: its task.
+        engine: executes trainings and evaluations.
+        folder: folder of the run record.
+        watches: called with every fact.
+        stop: request to stop early.
+        initial_model: the initial model; default: the task's.
+        models: write the final models; not if the run fails.
+
+    Returns:
+        The summary.
+
+    Raises:
+        RecordWriteError: the record cannot be written.
+
     """
     stop = stop or StopRequest()
     writer, summary = RecordWriter(folder, dump(with_task_defaults(scenario, task))), None
@@ -47,13 +61,13 @@ def record_run(
             writer.write(t, fact, queue)
         except OSError as error:
             raise record_write_error(folder, error) from None
-        for tell in watches:
-            if tell(t, fact) is True:
+        for watch in watches:
+            if watch(t, fact) is True:
                 stop.requested = True
 
-    def leave(t: float, left: Sequence[Vector]) -> None:
+    def save_models(t: float, final: Sequence[Vector]) -> None:
         try:
-            by_server = dict(zip(scenario.placement().learners, left, strict=True))
+            by_server = dict(zip(scenario.placement().learners, final, strict=True))
             write_models(folder, scenario, layout_of(task), layout_digest(task).hex(), t, by_server)
         except OSError as error:
             raise record_write_error(folder, error) from None
@@ -66,7 +80,7 @@ def record_run(
             sink,
             stop,
             initial_model=initial_model,
-            leave=leave if models else None,
+            on_end=save_models if models else None,
         )
     finally:
         try:
@@ -79,6 +93,6 @@ def record_run(
 def record_write_error(folder: Path, error: OSError) -> RecordWriteError:
     """Return the error for a record that cannot be written."""
     return RecordWriteError(
-        f"{folder}: cannot write run record ({error.strerror}); what facts.jsonl holds can be read. "
+        f"{folder}: cannot write run record ({error.strerror}); the facts written so far are readable. "
         "Free disk space, or choose another --out"
     )

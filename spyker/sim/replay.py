@@ -28,14 +28,14 @@ from spyker.vectors import mix
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Replay:
-    """What an event log leads to."""
+    """The result of replaying an event log."""
 
     header: LogHeader
     node: Node
     """The node after the last event."""
     events: int
     checkpoint: SaveCheckpoint | None
-    """The checkpoint that was asked for, or the last one that the process reported as saved."""
+    """The requested checkpoint, or the last one that the process reported as saved."""
     torn: int
     """Bytes of an incomplete record at the end, which were ignored."""
 

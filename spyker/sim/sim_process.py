@@ -1,4 +1,4 @@
-"""One life of an emulated server process, and the disk that outlives it."""
+"""A simulated server process and its disk, which survives it."""
 
 from __future__ import annotations
 
@@ -21,60 +21,60 @@ ENCODER = json.JSONEncoder(allow_nan=False, check_circular=False)
 
 
 class SimDisk:
-    """What a server has on its disk: who it is, and the last checkpoint."""
+    """The disk of a server: its identity and last checkpoint."""
 
     def __init__(self, server: int, seconds: float) -> None:
         self.server = server
         self.seconds = seconds
-        """How long a checkpoint takes."""
+        """Duration of writing a checkpoint."""
         self.full = False
         self.incarnation = 0
         self.former = ""
         self.joins = False
-        """Whether what begins here is new among others, and must be given a model."""
+        """Whether the server joins running servers and needs a model from them."""
         self._losses = 0
         self._checkpoint: tuple[str, dict[str, Array]] | None = None
 
     @property
     def lineage(self) -> str:
-        """A name for the states that follow from each other here."""
+        """The lineage of the server's state."""
         return f"{self.server}.{self._losses}"
 
     @property
     def secret(self) -> bytes:
-        """Nobody looks for it here, so it need not be hard to guess."""
+        """The secret of the task tokens; it need not be random in a simulation."""
         return self.lineage.encode()
 
     def write(self, checkpoint: SaveCheckpoint) -> None:
-        """Keep a checkpoint in place of the last: text and copies, so that it shares nothing with the process."""
+        """Replace the checkpoint; the copy shares no memory with the process."""
         numbers = ENCODER.encode(checkpoint.numbers)
         self._checkpoint = numbers, {name: array.copy() for name, array in checkpoint.vectors.items()}
 
     def read(self) -> tuple[dict[str, Any], dict[str, Array]] | None:
-        """The last checkpoint, if there is one."""
+        """Return the last checkpoint, or ``None``."""
         if self._checkpoint is None:
             return None
         numbers, vectors = self._checkpoint
         return json.loads(numbers), {name: array.copy() for name, array in vectors.items()}
 
     def lose(self) -> None:
-        """Everything on it is gone. The server will be another one under the same number."""
+        """Lose all data; the server gets a new lineage."""
         self._checkpoint, self.former, self.joins = None, "", False
         self._losses += 1
 
     def copied(self) -> SimDisk:
-        """A copy of it, as a backup makes one."""
-        return copy.copy(self)  # a checkpoint is never written to
+        """Return a copy of the disk."""
+        return copy.copy(self)  # checkpoints are immutable
 
     def begin_anew(self) -> None:
-        """What is on it is an older state than others know of: go on under another name, knowing the old one."""
+        """Drop an outdated state, and start a new lineage that remembers the former one."""
         former = self.lineage
         self.lose()
         self.former, self.joins = former, True
 
 
 class ProcessEnvironment(Protocol):
-    """What a process needs of its world."""
+    """The interface of a simulation to its processes."""
 
     clock: Clock
     costs: Mapping[Work, float]
@@ -87,22 +87,22 @@ class ProcessEnvironment(Protocol):
 
 
 class SimProcess(QueueServer, NodeDriver):
-    """Drives a node in virtual time, until it is killed."""
+    """Drives a node in virtual time until it is killed."""
 
     def __init__(self, world: ProcessEnvironment, node: Node, disk: SimDisk, blank: Server) -> None:
-        """``blank`` stands for the server while it waits for its first clients."""
+        """Create the process; ``blank`` replaces the server while it waits for its first clients."""
         QueueServer.__init__(self, world.clock, world.costs)
         NodeDriver.__init__(self, node)
         self.world, self.disk = world, disk
         self._now = world.now_at(node.id)
         self.alive = True
-        self.backlog: list[tuple[Callable[..., None], tuple[Any, ...]]] | None = None  # of one that was stopped
+        self.backlog: list[tuple[Callable[..., None], tuple[Any, ...]]] | None = None  # calls while it is paused
         self.timers = SimTimers(world.clock, self._ring)
         self._blank = blank
 
     @property
     def server(self) -> Server:
-        """The server as it is, or was when the process was killed."""
+        """The server, in its last state if the process was killed."""
         return self.node.server or self._blank
 
     def now(self) -> float:
@@ -110,30 +110,30 @@ class SimProcess(QueueServer, NodeDriver):
         return self._now()
 
     def kill(self) -> None:
-        """Nothing happens here any more."""
+        """Kill the process."""
         self.alive = False
         self.timers.stop_all()
 
     def stop(self) -> None:
-        """Do nothing for a while, as if the machine had stopped: what arrives waits."""
+        """Pause the process, as if its machine were suspended; calls are queued."""
         if self.backlog is None:
             self.backlog = []
 
     def wake(self) -> None:
-        """Go on, with everything that has arrived meanwhile, in its order."""
+        """Resume the process with the queued calls, in order."""
         backlog, self.backlog = self.backlog or [], None
         for do, arguments in backlog:
             if self.alive and self.backlog is None:
                 do(*arguments)
 
     def later(self, do: Callable[..., None], *arguments: Any) -> bool:
-        """Whether this must wait, because the process is stopped."""
+        """Queue a call if the process is paused; return whether it was queued."""
         if self.backlog is not None:
             self.backlog.append((do, arguments))
         return self.backlog is not None
 
     def go_on(self) -> None:
-        """Carry out the node's effects and handle what waits in its inbox."""
+        """Carry out the node's effects and process its inbox."""
         if self.later(self.go_on):
             return
         self.longest = max(self.longest, self.node.waiting)
@@ -156,7 +156,7 @@ class SimProcess(QueueServer, NodeDriver):
         self.carry_out()
 
     def done(self, _a: None, _b: None) -> None:
-        """The cost of the first message has elapsed, if the process is still there."""
+        """Process the first message after its cost has elapsed, unless the process was killed."""
         if self.alive and not self.later(self.done, None, None):
             super().done(None, None)
 
@@ -169,13 +169,13 @@ class SimProcess(QueueServer, NodeDriver):
         self.timers.stop(timer)
 
     def perform(self, effect: Effect) -> None:
-        """Leave it to the simulation."""
+        """Pass an effect to the simulation."""
         self.world.carry_out(self, effect)
 
     # --- Checkpoints -------------------------------------------------------------------------------------------------
 
     def save(self, checkpoint: SaveCheckpoint) -> None:
-        """Write a checkpoint, which takes as long as the disk says."""
+        """Write a checkpoint, which takes ``disk.seconds``."""
         if self.disk.seconds > 0:
             self.clock.at(self.clock.now + self.disk.seconds, self._written, checkpoint, None)
         else:

@@ -1,4 +1,4 @@
-"""One run: a scenario goes in, facts come out as they happen, and a summary at the end."""
+"""Simulation of one scenario: yields facts during the run and a summary at the end."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ from spyker.tasks.registry import rate_of, with_task_defaults
 from spyker.tasks.task import Task
 from spyker.vectors import Vector
 
-Leave: TypeAlias = Callable[[float, Sequence[Vector]], None]
-"""Is given the servers' models at the end, and the time of it."""
+OnEnd: TypeAlias = Callable[[float, Sequence[Vector]], None]
+"""Called with the final time and the servers' final models."""
 
 
 def simulate(
@@ -38,13 +38,24 @@ def simulate(
     stop: StopRequest | None = None,
     faults: Callable[[ClusterSimulation], None] | None = None,
     initial_model: InitialModel | None = None,
-    leave: Leave | None = None,
+    on_end: OnEnd | None = None,
 ) -> dict[str, Any]:
-    """Run a resolved scenario, tell ``sink`` every fact, and return the summary.
+    """Simulate a scenario.
 
-    A run that ``stop`` ends early has a summary of what happened until then. With ``faults``, or an outage in the
-    scenario, servers are whole processes, and ``faults`` may arrange what happens to them before they begin. They begin
-    from the task's own W⁰, or from an ``initial_model``.
+    Args:
+        scenario: the resolved scenario.
+        task: its task.
+        engine: executes trainings and evaluations.
+        sink: called with every fact.
+        stop: request to stop early; the summary then covers the time until the stop.
+        faults: schedules faults before the start. With it, or with an outage in the scenario, complete server
+            processes are simulated.
+        initial_model: the initial model; default: the task's.
+        on_end: called with the final models.
+
+    Returns:
+        The summary.
+
     """
     scenario = with_task_defaults(scenario, task)
     places = scenario.placement()
@@ -73,8 +84,8 @@ def simulate(
         failures.check(ended=finished)
     finally:
         engine.cancel()
-    if leave is not None:
-        leave(clock.now, [world.processors[i].server.weights.snapshot() for i in places.learners])
+    if on_end is not None:
+        on_end(clock.now, [world.processors[i].server.weights.snapshot() for i in places.learners])
     return summarise(started, count(scenario, initial_model, world, evaluator, places, finished))
 
 
@@ -90,7 +101,7 @@ def make_world(
     *,
     hosted: bool,
 ) -> Simulation:
-    """The world of a scenario, of bare servers or of whole processes."""
+    """Create the simulation of a scenario, with bare servers or complete processes (``hosted``)."""
     setup = Setup(
         len(places.learners),
         places.client_count,
@@ -142,7 +153,7 @@ def count(
     places: Placement,
     finished: bool,
 ) -> Totals:
-    """The totals of a run."""
+    """Return the totals of a run."""
     parameters = world.processors[0].server.weights.snapshot().size
     failed = () if world.failures is None else world.failures.by_client.values()
     for failure in failed:

@@ -8,29 +8,29 @@ from spyker.sim.clock import Clock
 
 
 class SimTimers:
-    """Those that run. ``ring`` is called with the name of one that has run out."""
+    """Active timers by name. ``expired`` is called with the name of each timer that expires."""
 
-    __slots__ = ("_marks", "clock", "ring")
+    __slots__ = ("_marks", "clock", "expired")
 
-    def __init__(self, clock: Clock, ring: Callable[[str], None]) -> None:
-        self.clock, self.ring = clock, ring
+    def __init__(self, clock: Clock, expired: Callable[[str], None]) -> None:
+        self.clock, self.expired = clock, expired
         self._marks: dict[str, object] = {}
 
     def start(self, timer: str, seconds: float) -> None:
-        """Let a timer run, from now."""
-        self._marks[timer] = mark = object()  # of no use once the timer was stopped, or started anew
+        """Start or restart a timer."""
+        self._marks[timer] = mark = object()  # identifies this start; a later start or stop invalidates it
         self.clock.at(self.clock.now + seconds, self.due, timer, mark)
 
     def stop(self, timer: str) -> None:
-        """Let it be."""
+        """Cancel a timer."""
         self._marks.pop(timer, None)
 
     def stop_all(self) -> None:
-        """Let all of them be."""
+        """Cancel all timers."""
         self._marks.clear()
 
     def due(self, timer: str, mark: object) -> None:
-        """A timer on the clock has run out."""
+        """Report an expired timer, unless it was cancelled or restarted."""
         if self._marks.get(timer) is mark:
             del self._marks[timer]
-            self.ring(timer)
+            self.expired(timer)

@@ -1,4 +1,4 @@
-"""The world: drives the protocol's nodes over links and processors in virtual time."""
+"""Simulation of servers and clients over links and processors in virtual time."""
 
 from __future__ import annotations
 
@@ -39,11 +39,11 @@ from spyker.tasks.evaluation_schedule import EvaluationSchedule
 from spyker.vectors import Vector, is_finite
 
 Sink: TypeAlias = Callable[[float, Fact, int | None], None]
-"""Takes a fact: its time, the fact itself and, for an update, the length of the server's queue."""
+"""Called with time, fact and, for an update, the length of the server's queue."""
 
 
 class Simulation(ABC):
-    """What happens between nodes, whatever they are made of. ``sink`` is told every fact."""
+    """Common parts of the simulations: counts, trainings and failures of clients."""
 
     processors: Sequence[QueueServer]
 
@@ -62,19 +62,21 @@ class Simulation(ABC):
         failures: ClientFailures | None = None,
         evaluation_interval: float | None = None,
     ) -> None:
-        """Clients that fail are added to ``failures`` and excluded. Without it the first exception ends the run, and
-        servers are sent weights that are not finite. With ``evaluation_interval``, each client evaluates the model that
-        it receives, at most once in this time.
+        """Create a simulation.
+
+        Failed clients are added to ``failures`` and excluded. Without ``failures`` the first exception ends the run,
+        and weights that are not finite are sent to servers.
+        With ``evaluation_interval``, each client evaluates the model that it receives, at most once in this time.
         """
         self.evaluation_schedule = EvaluationSchedule(evaluation_interval)
         self.adversaries, self.failures = adversaries, failures
         self.clock, self.links, self.engine, self.delays, self.sink = clock, links, engine, delays, sink
         self.costs = costs
-        self.states: dict[int, bytes | None] = {}  # of those clients that keep one
-        self.reports: dict[int, dict[str, float]] = {}  # what clients reported last
-        self.broken: tuple[float, TrainJob] | None = None  # the first training that led to what is not finite
+        self.states: dict[int, bytes | None] = {}  # of clients with a state
+        self.reports: dict[int, dict[str, float]] = {}  # last reported metrics by client
+        self.broken: tuple[float, TrainJob] | None = None  # the first training whose weights were not finite
         self.messages: Counter[str] = Counter()
-        self._sizes: dict[type[Message], int] = {}  # of those kinds of messages that are all of one size
+        self._sizes: dict[type[Message], int] = {}  # of message types with a fixed size
         self.updates = 0
         self.updates_per_client = array("q", bytes(8 * clients))
         self.updates_per_server = [0] * servers
@@ -82,7 +84,7 @@ class Simulation(ABC):
 
     @abstractmethod
     def start(self) -> None:
-        """At time 0 every server does what it does first."""
+        """Start all servers at time 0."""
 
     def _size(self, message: Message) -> int:
         """Count a message and return its size in bytes."""
@@ -96,7 +98,7 @@ class Simulation(ABC):
         return size
 
     def _record(self, fact: Fact, queue: int) -> None:
-        """Count a fact and hand it on. So many messages wait at its server."""
+        """Count a fact and pass it to ``sink``; ``queue`` is the number of messages waiting at its server."""
         if isinstance(fact, UpdateApplied):
             self.updates += 1
             self.updates_per_client[fact.client] += 1
@@ -109,7 +111,7 @@ class Simulation(ABC):
         self.sink(self.clock.now, fact, None)
 
     def _train(self, k: int, order: Train, ended: Callable[[Any, TrainJob], None], trainee: Any) -> None:
-        """A client begins to train. The training is submitted now and its result awaited when it is due."""
+        """Start a client's training: submit it now, and wait for the result when the client's delay has passed."""
         due = self.clock.now + self.delays[k]
         if due <= self.clock.end:
             evaluate = self.evaluation_schedule.due(k, self.clock.now)
@@ -118,9 +120,9 @@ class Simulation(ABC):
             self.clock.at(due, ended, trainee, job)
 
     def _trained(self, job: TrainJob, server: Server) -> Vector | None:
-        """What came of a training, which is an answer for ``server``; none if it failed and its client is excluded.
+        """Return the weights to send to ``server``, or ``None`` if the training failed and the client is excluded.
 
-        What its client keeps for the next one stays here.
+        The client's state is stored for its next training.
         """
         try:
             weights = self.engine.trained(job)
@@ -130,7 +132,7 @@ class Simulation(ABC):
             self._exclude(server, self.failures.raised(self.clock.now, job, error))
             return None
         if not is_finite(weights):
-            # If the server's own model is not finite, that is no fault of the client: the next evaluation says so.
+            # If the model was not finite before training, the client is not at fault; the next evaluation reports it.
             passed_on = server.handles_nonfinite or not is_finite(job.weights)
             if self.failures is not None and not passed_on:
                 self._exclude(server, self.failures.diverged(self.clock.now, job, self.broken))
@@ -143,34 +145,34 @@ class Simulation(ABC):
         return weights if self.adversaries is None else self.adversaries.answer(job, weights)
 
     def _exclude(self, server: Server, failure: ClientFailure) -> None:
-        """Go on without a client that failed, if there is another left."""
+        """Record a failed client; raise its error if no client is left."""
         self.sink(self.clock.now, ClientFailed(server.id, failure.client, failure.reason), None)
         if self.failures is not None:
             self.failures.check()
 
     def excluded(self, client: int) -> bool:
-        """Whether a client has failed."""
+        """Return whether a client has failed."""
         return self.failures is not None and client in self.failures.by_client
 
 
 class BareServerSimulation(Simulation):
-    """Servers that never die, their clients, and connections that never break."""
+    """Simulation of servers and connections without faults."""
 
     processors: Sequence[Processor]
 
     def __init__(self, servers: Sequence[Server], clients: Sequence[Client], **surroundings: Any) -> None:
-        """What surrounds them is that of every :class:`Simulation`."""
+        """Create the simulation; ``surroundings`` are arguments of :class:`Simulation`."""
         super().__init__(len(servers), len(clients), **surroundings)
         self.clients = clients
         self.processors = [Processor(server, self.clock, self.costs, self._perform) for server in servers]
 
     def start(self) -> None:
-        """At time 0 every server does what it does first."""
+        """Start all servers at time 0."""
         for processor in self.processors:
             self._perform(processor, processor.server.start())
 
     def _perform(self, processor: Processor, actions: Iterable[Action]) -> None:
-        """Do what a server asked for."""
+        """Carry out a server's actions."""
         now, clock, me = self.clock.now, self.clock, processor.id
         for action in actions:
             if isinstance(action, ToClient):
@@ -187,16 +189,16 @@ class BareServerSimulation(Simulation):
                 processor.stop_timer(action.timer)
 
     def model_arrives(self, k: int, model: Model) -> None:
-        """A client does what its server asks for."""
+        """Deliver a model to a client, which starts to train."""
         if self.excluded(k):
-            return  # its departure is still on its way
+            return  # its Leave message is still in flight
         client = self.clients[k]
         for action in client.handle(client.server, model):
             if isinstance(action, Train):
                 self._train(k, action, self.training_ends, client)
 
     def training_ends(self, client: Client, job: TrainJob) -> None:
-        """A client answers its server, or leaves it, if its training failed."""
+        """Send a client's update to its server, or ``Leave`` if its training failed."""
         weights = self._trained(job, self.processors[client.server].server)
         if weights is None:
             self._send_up(client.id, client.server, Leave())

@@ -1,8 +1,7 @@
-"""Runs many scenarios, side by side, each once and for all.
+"""Concurrent execution of many scenarios; finished runs are reused.
 
-A run's folder is named after a digest of what the run depends on. So a scenario that several experiments ask for is
-run once, and one that has finished, in this call or before a kill, is never run again. Each run has one process to
-itself: that keeps all cores busy without any run waiting for another, and results do not depend on it.
+The folder of a run is named by a digest of everything the run depends on. A scenario requested several times is
+therefore run once, and a finished run is never repeated. Each run has its own process.
 """
 
 from __future__ import annotations
@@ -42,7 +41,7 @@ LOCK = ".lock"
 
 @dataclass(frozen=True, slots=True)
 class RunProgress:
-    """How far the run in ``folder`` is: ``done`` of its duration, in virtual seconds; ``finished`` comes once."""
+    """Progress of the run in ``folder``: ``done`` virtual seconds, and once ``finished``."""
 
     folder: Path
     done: float
@@ -50,13 +49,13 @@ class RunProgress:
 
 
 def essence(scenario: Scenario) -> Scenario:
-    """The scenario without the parameters of algorithms that do not run."""
+    """Return the scenario without the parameters of other algorithms."""
     section = scenario.chosen.section
     return replace(scenario, algorithms={section: scenario.algorithms[section]})
 
 
 def folder_of(scenario: Scenario, root: Path) -> Path:
-    """Where the run of a scenario belongs."""
+    """Return the folder of a scenario's run, named by a digest of everything the run depends on."""
     code = code_of(scenario.task) + algorithm_code(scenario.algorithm)
     depends = f"{__version__} {FORMAT}\n{dump(essence(scenario))}{code}"
     digest = hashlib.sha256(depends.encode()).hexdigest()[:12]
@@ -64,7 +63,7 @@ def folder_of(scenario: Scenario, root: Path) -> Path:
 
 
 def is_finished(folder: Path) -> bool:
-    """Whether a run got to its end. The summary is written last, in one step."""
+    """Return whether a run has finished; its summary is written last, atomically."""
     return (folder / "summary.json").exists() and bool((RunRecord(folder).summary or {}).get("finished"))
 
 
@@ -77,10 +76,19 @@ def run_all(
     *,
     in_order: bool = False,
 ) -> list[RunRecord | None]:
-    """Run what has not been run yet, ``jobs`` at a time; one run per scenario, in their order.
+    """Run the scenarios that have no finished run yet in ``root``.
 
-    The longest are run first, so that no core is idle at the end, unless those that come first are to be done first.
-    ``None`` stands for a run whose training diverged, and for those that a ``stop`` kept from ending.
+    Args:
+        scenarios: the scenarios.
+        root: folder of the run records.
+        jobs: number of concurrent runs; default: one per core.
+        report: callback for progress.
+        stop: request to stop early.
+        in_order: start runs in the given order; otherwise the longest first, which keeps all cores busy.
+
+    Returns:
+        A record for each scenario; ``None`` if the training diverged or the run was stopped.
+
     """
     wanted = list(scenarios)
     stop = stop or StopRequest()
@@ -94,47 +102,47 @@ def run_all(
     waiting = list(missing.items())
     if not in_order:
         waiting.sort(key=lambda item: -expected_cost(item[1]))
-    hands: list[RunWorker] = []
+    workers: list[RunWorker] = []
     try:
-        while (waiting or any(hand.folder for hand in hands)) and not stop.requested:
-            while waiting and len(hands) < min(jobs or available_cores(), len(missing)):
-                hands.append(RunWorker())
-            for hand in hands:
-                if hand.folder is None and waiting:
-                    hand.give(*waiting.pop(0))
-            by_pipe: dict[Any, RunWorker] = {hand.pipe: hand for hand in hands if hand.folder}
+        while (waiting or any(worker.folder for worker in workers)) and not stop.requested:
+            while waiting and len(workers) < min(jobs or available_cores(), len(missing)):
+                workers.append(RunWorker())
+            for worker in workers:
+                if worker.folder is None and waiting:
+                    worker.submit(*waiting.pop(0))
+            by_pipe: dict[Any, RunWorker] = {worker.pipe: worker for worker in workers if worker.folder}
             for pipe in multiprocessing.connection.wait(by_pipe, timeout=1):
-                by_pipe[pipe].listen(report)
+                by_pipe[pipe].receive(report)
     finally:
-        for hand in hands:
-            hand.end()
+        for worker in workers:
+            worker.end()
     return [run_of(scenario, root) for scenario in wanted]
 
 
 def run_of(scenario: Scenario, root: Path) -> RunRecord | None:
-    """The finished run of a scenario."""
+    """Return the finished run of a scenario, or ``None``."""
     folder = folder_of(scenario, root)
     return RunRecord(folder) if is_finished(folder) else None
 
 
 def ended(scenario: Scenario, root: Path) -> bool:
-    """Whether there is nothing left to run of a scenario."""
+    """Return whether the run of a scenario has finished or diverged."""
     folder = folder_of(scenario, root)
     return is_finished(folder) or is_diverged(folder)
 
 
 def expected_cost(scenario: Scenario) -> float:
-    """Which of two runs will take longer, roughly: by the number of trainings."""
+    """Estimate the relative cost of a run by its number of trainings."""
     return scenario.duration * scenario.client_count * scenario.training.epochs
 
 
 def is_diverged(folder: Path) -> bool:
-    """Whether a run ended because its training diverged. It would do so again."""
+    """Return whether a run diverged; it is not repeated, because it would diverge again."""
     return (folder / "diverged.txt").exists()
 
 
 class RunWorker:
-    """A process that makes one run after the other."""
+    """A process that executes one run after the other."""
 
     def __init__(self) -> None:
         context = multiprocessing.get_context("spawn")
@@ -145,43 +153,44 @@ class RunWorker:
         self.folder: Path | None = None
         self.scenario: Scenario | None = None
 
-    def give(self, folder: Path, scenario: Scenario) -> None:
-        """Have a run made in a folder; what an interrupted one left there goes."""
+    def submit(self, folder: Path, scenario: Scenario) -> None:
+        """Start a run in a folder; remains of an interrupted run are deleted."""
         if folder.exists():
             shutil.rmtree(folder)
         self.folder, self.scenario = folder, scenario
         self.pipe.send((str(folder), scenario))
 
-    def listen(self, report: Callable[[RunProgress], None]) -> None:
-        """Take one piece of news."""
+    def receive(self, report: Callable[[RunProgress], None]) -> None:
+        """Receive one message of the process."""
         assert self.folder is not None
         assert self.scenario is not None
         try:
-            news = self.pipe.recv()
+            message = self.pipe.recv()
         except (EOFError, OSError):
             self.process.join(5)
             raise RunFailedError(
                 f"the process that ran {self.folder} ended (exit code {self.process.exitcode}); finished runs are "
                 "kept. If memory ran out, use fewer --jobs"
             ) from None
-        if isinstance(news, str):
-            raise RunFailedError(f"{self.folder}: {news}")
-        report(RunProgress(self.folder, self.scenario.duration if news is None else news, finished=news is None))
-        if news is None:
+        if isinstance(message, str):
+            raise RunFailedError(f"{self.folder}: {message}")
+        finished = message is None
+        report(RunProgress(self.folder, self.scenario.duration if finished else message, finished=finished))
+        if finished:
             self.folder = self.scenario = None
 
     def end(self) -> None:
-        """Stop, also in the middle of a run."""
+        """Terminate the process."""
         self.pipe.close()
         self.process.terminate()
         self.process.join()
 
 
 def _work(pipe: Connection) -> None:
-    """The process's side. A parent that is gone ends it at the next report."""
+    """Execute runs in the process. It ends at the next report after its parent has ended."""
     allow_processes()
     keep_memory()
-    made: tuple[object, Task] | None = None  # the last task, for runs that differ in their algorithm alone
+    made: tuple[object, Task] | None = None  # the last task, reused if the next run has the same
     while True:
         try:
             folder, scenario = pipe.recv()
@@ -195,13 +204,14 @@ def _work(pipe: Connection) -> None:
             pipe.send(None)
         except ConnectionError:
             return
-        except Exception as error:  # the parent says so
+        except Exception as error:  # reported by the parent
             pipe.send(f"{type(error).__name__}: {error}")
 
 
 def _run(place: Path, scenario: Scenario, task: Task, pipe: Connection) -> None:
-    """Make a run under a name of this process's own, and rename it when it is done: a process that outlives its parent
-    for a moment does not get in the way of whoever resumes.
+    """Execute a run in a temporary folder and rename it at the end.
+
+    The temporary name is unique, because a process may briefly outlive its parent while the sweep is resumed.
     """
     folder, reported = place.with_name(f".{place.name}-{os.getpid()}"), 0.0
 
@@ -220,20 +230,20 @@ def _run(place: Path, scenario: Scenario, task: Task, pipe: Connection) -> None:
 
 
 def check_folder(out: Path, *, resume: bool) -> None:
-    """Go on in a folder that has runs only when asked to."""
+    """Raise a ``UsageError`` unless the folder is empty, or holds runs and ``resume`` is set."""
     if out.exists() and not out.is_dir():
-        raise UsageError("--out", f"{out} is a file", "Choose another")
+        raise UsageError("--out", f"{out} is a file", "Choose another folder")
     if out.exists() and any(out.iterdir()):
         if not resume:
-            raise UsageError("--out", f"{out} exists already", "Add --resume to go on there, or choose another")
+            raise UsageError("--out", f"{out} exists already", "Add --resume to continue it, or choose another folder")
         runs = out / "runs"
         if not runs.is_dir() or not all(is_record(child) for child in runs.iterdir() if child.name[0] != "."):
-            raise UsageError("--out", f"{out} holds no runs to go on with", "Choose another")
+            raise UsageError("--out", f"{out} has no runs to continue", "Choose another folder")
 
 
 @contextlib.contextmanager
 def locked_folder(root: Path) -> Iterator[None]:
-    """Have a folder of runs to oneself: two commands at once would write into each other's runs."""
+    """Lock a folder of runs, so that two commands do not write into it concurrently."""
     root.mkdir(parents=True, exist_ok=True)
     try:
         held = lock(root / LOCK, required=False)
@@ -242,13 +252,13 @@ def locked_folder(root: Path) -> Iterator[None]:
             "--out", f"{root.parent} is in use by another command", "Wait for it, or choose another folder"
         ) from None
     with held:
-        for leftover in root.glob(".*/"):  # of runs that a kill interrupted
+        for leftover in root.glob(".*/"):  # interrupted runs
             shutil.rmtree(leftover)
         yield
 
 
 def with_seeds(scenario: Scenario, seeds: int) -> Sequence[Scenario]:
-    """The scenario with so many seeds, counted from its own."""
+    """Return the scenario with ``seeds`` consecutive seeds, starting with its own."""
     return [replace(scenario, seed=scenario.seed + i) for i in range(seeds)]
 
 
@@ -262,18 +272,18 @@ def run_watched(
     progress: bool = True,
     in_order: bool = False,
 ) -> list[RunRecord | None]:
-    """Run scenarios and show how far they are, by the expected cost of those that are still to be run."""
+    """Run scenarios with a progress bar, weighted by expected cost."""
     plans = {folder_of(scenario, root): scenario for scenario in scenarios}
     finished = {folder for folder in plans if is_finished(folder)}
     work = {folder: expected_cost(scenario) for folder, scenario in plans.items() if folder not in finished}
     shares = dict.fromkeys(work, 0.0)
     with ProgressBar(title, sum(work.values())) if progress else contextlib.nullcontext() as bar:
 
-        def report(news: RunProgress) -> None:
-            if news.folder in work:
-                shares[news.folder] = work[news.folder] * min(1.0, news.done / plans[news.folder].duration)
-            if news.finished:
-                finished.add(news.folder)
+        def report(run: RunProgress) -> None:
+            if run.folder in work:
+                shares[run.folder] = work[run.folder] * min(1.0, run.done / plans[run.folder].duration)
+            if run.finished:
+                finished.add(run.folder)
             if bar is not None and bar.due():
                 bar.show(sum(shares.values()), f"{len(finished)} of {len(plans)} runs")
 

@@ -1,4 +1,4 @@
-"""Sweeps: one scenario, some keys with several values each, all combinations."""
+"""The points of a sweep: all combinations of values of some keys."""
 
 from __future__ import annotations
 
@@ -25,28 +25,28 @@ class SweepPoint:
 
 
 def combinations(vary: Mapping[str, Sequence[object]]) -> list[dict[str, object]]:
-    """All combinations of the values of some keys, the last key varying fastest."""
+    """Return all combinations of values by key, the last key varying fastest."""
     if not vary:
         raise UsageError("--vary", "is missing", "Write --vary section.key=a,b,c")
     for key, values in vary.items():
         if isinstance(values, str) or not isinstance(values, Sequence) or not values:
-            raise UsageError(f"--vary {key}", f"is {show(values)}", "Give a list of values")
+            raise UsageError(f"--vary {key}", f"{show(values)} is not allowed", "Give a list of values")
     return [dict(zip(vary, values, strict=True)) for values in itertools.product(*vary.values())]
 
 
 @dataclass(frozen=True, slots=True)
 class SweepRow:
-    """What came of one combination, one number per seed; no measures at all if every run diverged."""
+    """The results of one combination, with one number per seed; empty measures if all runs diverged."""
 
     values: Mapping[str, object]
     seeds: Sequence[int]
     folders: Sequence[str]
-    """Where each seed's run is."""
+    """The run record of each seed."""
     measures: Mapping[str, SeedSample]
 
 
 def row(point: SweepPoint, runs: Sequence[RunRecord | None], folders: Sequence[str]) -> SweepRow:
-    """Measure the runs of one combination, one per seed, which are in these folders."""
+    """Measure the runs of one combination, one per seed, with their folders."""
     measures: dict[str, SeedSample] = {}
     drawn = [None if run is None else curve(run) for run in runs]
     metric = next((c.metric for c in drawn if c is not None), None)
@@ -63,12 +63,12 @@ def row(point: SweepPoint, runs: Sequence[RunRecord | None], folders: Sequence[s
 
 
 def all_measures(rows: Sequence[SweepRow]) -> list[str]:
-    """What any of the combinations has; tasks and targets may differ."""
+    """Return the names of all measures; combinations with different tasks or targets have different ones."""
     return list(dict.fromkeys(measure for r in rows for measure in r.measures))
 
 
 def lines(rows: Sequence[SweepRow]) -> tuple[list[str], list[list[object]]]:
-    """All numbers, one line per combination and seed, and what stands above them."""
+    """Return headings and one line per combination and seed, with all numbers."""
     keys = [key for key in rows[0].values if key != "seed"]
     measures = all_measures(rows)
     body: list[list[object]] = []
@@ -80,7 +80,7 @@ def lines(rows: Sequence[SweepRow]) -> tuple[list[str], list[list[object]]]:
 
 
 def as_csv(rows: Sequence[SweepRow]) -> str:
-    """All numbers as a CSV file."""
+    """Return all numbers as a CSV file."""
     file = io.StringIO()
     writer = csv.writer(file, lineterminator="\n")
     heads, body = lines(rows)
@@ -92,12 +92,12 @@ def as_csv(rows: Sequence[SweepRow]) -> str:
 
 
 def main_measures(rows: Sequence[SweepRow]) -> list[str]:
-    """The measures that people are shown, which are not all."""
+    """Return the names of the measures in tables and figures."""
     return [m for m in all_measures(rows) if not m.startswith("updates") and "averaged" not in m]
 
 
 def cells(rows: Sequence[SweepRow]) -> tuple[list[str], list[list[str]]]:
-    """What a table for people has: a line per combination, means over the seeds."""
+    """Return headings and one line of text per combination, with means over seeds."""
     shown = main_measures(rows)
     body = []
     for r in rows:

@@ -95,7 +95,7 @@ def test_plot_warns_of_runs_of_other_worlds_and_cuts_no_number(
         capsys.readouterr()
         assert main(["plot", "first", "second", "--out", "both"]) == 0
         texts[columns], err = capsys.readouterr()
-        assert err == "spyker: not comparable as they stand: they differ in world.clients\n"
+        assert err == "spyker: not comparable: the runs differ in world.clients\n"
     assert "Stride, 200 clients" in texts[None]
     assert all("…" not in text for text in texts.values())
     numbers = [set(re.findall(r"[\d.,]+ s|\d,\d+", text)) for text in texts.values()]

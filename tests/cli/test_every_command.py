@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from spyker.cli.help import Parser, examples_of, parse
-from spyker.cli.main import COMMANDS, INSTALLED, TO_BE_READ, main, parser
+from spyker.cli.main import COMMANDS, INSTALLED, WITHOUT_QUIET, main, parser
 from spyker.records import Evaluated, RunRecord
 
 WITHOUT_A_TABLE = {
@@ -64,7 +64,7 @@ def test_the_program_itself_has_some(root: Parser) -> None:
 def test_who_prints_a_table_has_json_and_all_can_be_quiet(root: Parser, name: str) -> None:
     options = root.commands[name].options
     assert ("--json" in options) == (name not in WITHOUT_A_TABLE), "call spyker.cli.output.add_json"
-    assert ("--quiet" in options) == (name not in TO_BE_READ)
+    assert ("--quiet" in options) == (name not in WITHOUT_QUIET)
     (quiet,) = [each for each in root.commands[name].arguments if "--quiet" in each.option_strings] or [None]
     assert quiet is None or ("--json" in str(quiet.help)) == ("--json" in options)
     if "--json" in options:
@@ -132,9 +132,9 @@ def test_sweeps_and_lists_speak_json(
 
 
 def test_what_is_no_number_is_null(capsys: pytest.CaptureFixture[str]) -> None:
-    from spyker.cli.output import give_answer
+    from spyker.cli.output import print_json
 
-    give_answer(argparse.Namespace(json=True, answer={"a": float("nan"), "b": Path("c")}))
+    print_json(argparse.Namespace(json=True, answer={"a": float("nan"), "b": Path("c")}))
     assert json.loads(capsys.readouterr().out) == {"a": None, "b": "c"}
 
 

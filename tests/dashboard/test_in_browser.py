@@ -215,13 +215,13 @@ def test_a_student_steps_from_event_to_event(browser: Browser, ring: str) -> Non
         said = "document.querySelector('#announcer').textContent"
         told.append(browser.until(f"{said} !== {before!r} && {said}"))
     assert [text.split(": ")[1].split(" (")[0] for text in told] == [
-        "there took client 6’s update",
-        "the token reached there, to start exchange 2",
+        "there applied client 6’s update",
+        "there received the token for exchange 2",
         "accuracy 0.3000, 0.200 to 0.400 after 10 updates",
     ]
     browser.press(Keys.ARROW_LEFT)
     browser.press(Keys.ARROW_LEFT)
-    browser.until("document.querySelector('#announcer').textContent.startsWith('took back: the token reached')")
+    browser.until("document.querySelector('#announcer').textContent.startsWith('undone: there received the token')")
     browser.until("document.querySelector('.log li:not([hidden]) span').textContent.includes('client 6’s update')")
 
 

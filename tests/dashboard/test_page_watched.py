@@ -169,12 +169,12 @@ def test_a_run_that_goes_on_is_read_on(tmp_path: Path) -> None:
 
 def test_a_record_that_was_replaced_is_noticed(tmp_path: Path) -> None:
     run = watched(write_ring(tmp_path / "run"))
-    assert not run.gone()
+    assert not run.replaced()
     (tmp_path / "run" / FACTS).unlink()
-    assert run.gone()
+    assert run.replaced()
     write_ring(tmp_path / "other")
     (tmp_path / "other" / FACTS).rename(tmp_path / "run" / FACTS)
-    assert run.gone()
+    assert run.replaced()
 
 
 def test_kinds_of_facts_that_nobody_knows_are_told(tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ from spyker.records import RecordError
 
 def looked(*folders: Path) -> RunList:
     run_list = RunList(folders)
-    run_list.look()
+    run_list.refresh()
     return run_list
 
 
@@ -22,10 +22,10 @@ def test_a_folder_of_runs_grows_while_it_is_watched(tmp_path: Path) -> None:
     run_list = looked(tmp_path)
     assert run_list.payload() == []
     write_ring(tmp_path / "a")
-    run_list.look()
+    run_list.refresh()
     assert [run["label"] for run in run_list.payload()] == ["Spyker"]
     write_ring(tmp_path / "b", title="Stride", algorithm="stride")
-    run_list.look()
+    run_list.refresh()
     assert [run["label"] for run in run_list.payload()] == ["Spyker", "Stride"]
     assert run_list.changes == 2
 
@@ -51,7 +51,7 @@ def test_a_run_that_is_no_more_is_shown_no_more(tmp_path: Path) -> None:
     run_list = looked(tmp_path)
     for file in folder.iterdir():
         file.unlink()
-    run_list.look()
+    run_list.refresh()
     assert run_list.payload() == []
 
 

@@ -297,3 +297,20 @@ def test_statistics_of_a_normalisation_stand_last() -> None:
     assert arrays.layout.names == ("0.weight", "0.running_var", "0.running_mean")
     assert arrays.buffers == 6
     np.testing.assert_array_equal(arrays.vector(rows), [0, 0, 0, 0, 0, 0, 1, 1, 1, 0, 0, 0])
+
+
+def test_a_client_needs_the_file_and_not_the_server_app(tmp_path: Path) -> None:
+    """The clients of a federation do not run the ServerApp, which may need data that they do not have."""
+    task = make()
+    task.write_setup(tmp_path / "setup")
+    alone = make(server="tiny_apps:no_such_server", setup=str(tmp_path / "setup"))
+    np.testing.assert_array_equal(alone.initial(), task.initial())
+    alone.train(2, alone.initial(), 0.125, 6, 17.5)
+    assert tiny_apps.heard["config"]["sum"] == 0 + 1 + 2 + 3
+
+
+@pytest.mark.parametrize("content", [b"", b"\xff" * 20])
+def test_a_damaged_setup_file_is_refused(tmp_path: Path, content: bytes) -> None:
+    (tmp_path / "setup").write_bytes(content)
+    with pytest.raises(UsageError, match=r"task\.setup.*federation create"):
+        make(setup=str(tmp_path / "setup"))

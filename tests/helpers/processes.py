@@ -37,7 +37,7 @@ def arrange(world: ClusterSimulation, faults: list[Fault], save_seconds: float =
     """Have these things happen, and everything mended in the end. Numbers stand for whoever they fall on."""
     n = len(world.places.learners)
     everybody = len(world.places.servers)
-    clients = len(world.holdings)
+    clients = len(world.pending)
     world.reconnect = 0.1
     world.rules = replace(
         world.rules, client_timeout=0.3, checkpoint_updates=3, checkpoint_seconds=0.2, save_retry=0.05, join_timeout=0.3

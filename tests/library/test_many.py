@@ -42,7 +42,7 @@ def test_a_comparison_over_seeds_has_a_run_for_each_and_a_line_for_all() -> None
     assert {label: len(seeds) for label, seeds in runs.shown.lines.items()} == {"Spyker": 2, "FedAvg": 2}
     assert list(runs.table.groupby("algorithm")["seed"].count()) == [2, 2]
     assert "| Spyker | " in Path("c/table.md").read_text()
-    assert "± is the standard deviation over the seeds" in Path("c/table.md").read_text()
+    assert "± is the standard deviation over seeds" in Path("c/table.md").read_text()
     alone = spyker.run(algorithm="fedavg", seed=5, **QUICK)
     assert alone.summary == runs["fedavg-seed-5"].summary  # its data are those of its seed
     with pytest.raises(UsageError, match="--seeds"):

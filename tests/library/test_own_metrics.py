@@ -12,8 +12,8 @@ from spyker.api.read_scenario import read_scenario
 from spyker.cli.main import main
 from spyker.engines.engine import EvaluateJob
 from spyker.engines.worker_processes import ProcessPoolEngine
-from spyker.plots.figures import meaning
-from spyker.plots.run_groups import together
+from spyker.plots.figures import describe_lines
+from spyker.plots.run_groups import group_runs
 from spyker.plots.table import rows
 from spyker.records import Evaluated, MetricEvaluated, RecordError
 from spyker.tasks.registry import resolve, task_spec
@@ -73,9 +73,9 @@ def test_frames_and_plots_have_them(measured: spyker.Run, tmp_path: Path) -> Non
     assert measured.metrics["accuracy"].iloc[-1] == measured.summary["metrics"]["accuracy"]["mean"]  # type: ignore[index]
     assert measured.reports["training loss"].notna().all()
     measured.plot(tmp_path / "a.png", metric="training loss")
-    said = meaning(together([measured.record]).of("training loss").lines, ())
-    assert said == "Lines: mean of what clients reported last; shade: from the worst client to the best."
-    with pytest.raises(RecordError, match=r"'f1' was not measured in all of these runs\. There is loss, accuracy"):
+    said = describe_lines(group_runs([measured.record]).of("training loss").lines, ())
+    assert said == "Lines: mean of the clients' last reports; shade: worst to best client."
+    with pytest.raises(RecordError, match=r"'f1' is not in all of these runs\. Choose loss, accuracy"):
         measured.plot(metric="f1")
     assert main(["plot", str(measured.folder), "--out", str(tmp_path / "p")]) == 0
     drawn = {path.name for path in (tmp_path / "p").iterdir()}
@@ -83,7 +83,7 @@ def test_frames_and_plots_have_them(measured: spyker.Run, tmp_path: Path) -> Non
 
 
 def test_the_table_has_a_column_for_each(measured: spyker.Run) -> None:
-    heads, (cells,) = rows(together([measured.record]))
+    heads, (cells,) = rows(group_runs([measured.record]))
     assert heads[3:6] == ["final loss", "worst server", "final accuracy"]
     assert float(cells[5]) > 0.8
     assert float(cells[4]) >= float(cells[3])  # the worst server has the larger loss

@@ -12,8 +12,8 @@ from spyker.plots.curves import Curve
 from spyker.plots.figures import bars, caption, dots, panels
 from spyker.plots.run_groups import RunGroups
 from spyker.plots.run_plots import plot
-from spyker.plots.samples import SeedSample, beyond, sample
-from spyker.plots.styles import LOOKS
+from spyker.plots.samples import SeedSample, greater_than, sample
+from spyker.plots.styles import STYLES
 from spyker.plots.sweep_figure import plot_settings
 
 
@@ -32,10 +32,10 @@ def said(figure: Figure) -> str:
 def test_a_figure_says_what_it_shows_and_what_keeps_runs_from_being_compared() -> None:
     shown = RunGroups({"Spyker": [curve([0.1, 0.5])]}, [0.8, 0.9], "digits, 100 clients, seed 1", ["world.clients"])
     assert said(plot(shown)) == (
-        "digits, 100 clients, seed 1. Lines: mean of the servers; shade: from the worst server to the best; "
-        "thin grey dotted: targets 0.8 and 0.9. Not comparable as they stand: they differ in world.clients."
+        "digits, 100 clients, seed 1. Lines: mean over servers; shade: worst to best server; "
+        "thin grey dotted: targets 0.8 and 0.9. Not comparable: the runs differ in world.clients."
     )
-    assert "all that was sent" in said(plot(shown, "bytes"))
+    assert "bytes sent so far" in said(plot(shown, "bytes"))
 
 
 def test_targets_are_drawn_as_the_caption_says() -> None:
@@ -54,7 +54,7 @@ def test_of_several_seeds_the_mean_and_the_range_are_drawn() -> None:
     (band,) = axes.collections  # who has one seed has no range of seeds
     heights = band.get_paths()[0].vertices[:, 1]  # type: ignore[index]
     assert heights.max() == pytest.approx(0.6)
-    assert "mean of the servers and of 2 seeds; shade: the range over the seeds" in said(figure)
+    assert "mean over servers and 2 seeds; shade: range over seeds" in said(figure)
 
 
 @pytest.mark.parametrize(
@@ -87,24 +87,24 @@ def drawn_bars(samples: dict[str, list[SeedSample]]) -> Any:
 
 def test_what_was_not_reached_is_no_bar_of_zero_but_an_outline_and_a_word() -> None:
     axes = drawn_bars(
-        {"Spyker": [sample([20.0, 22.0])], "FedAsync": [sample([beyond(40.0)] * 2)], "FedAvg": [sample([None])]}
+        {"Spyker": [sample([20.0, 22.0])], "FedAsync": [sample([greater_than(40.0)] * 2)], "FedAvg": [sample([None])]}
     )
     solid = {to_hex(p.get_facecolor()): p.get_height() for p in axes.patches if p.get_facecolor()[3]}
-    assert solid[LOOKS["Spyker"][0].lower()] == 21
+    assert solid[STYLES["Spyker"][0].lower()] == 21
     assert 0 not in solid.values()
     outlines = [p for p in axes.patches if not p.get_facecolor()[3]]
     assert [(to_hex(p.get_edgecolor()), p.get_height()) for p in outlines] == [
-        (LOOKS["FedAsync"][0].lower(), 40),
-        (LOOKS["FedAvg"][0].lower(), 0),
+        (STYLES["FedAsync"][0].lower(), 40),
+        (STYLES["FedAvg"][0].lower(), 0),
     ]
     assert [text.get_text() for text in axes.texts] == ["> 40", "not reached"]
 
 
 def test_bars_have_the_colours_of_their_algorithms_wherever_they_stand() -> None:
-    alone, beside = drawn_bars({"FedAsync": [sample([1.0])]}), drawn_bars({a: [sample([1.0])] for a in LOOKS})
+    alone, beside = drawn_bars({"FedAsync": [sample([1.0])]}), drawn_bars({a: [sample([1.0])] for a in STYLES})
     colours = [to_hex(patch.get_facecolor()) for patch in beside.patches]
-    assert colours == [colour.lower() for colour, _ in LOOKS.values()]
-    assert to_hex(alone.patches[0].get_facecolor()) == colours[list(LOOKS).index("FedAsync")]
+    assert colours == [colour.lower() for colour, _ in STYLES.values()]
+    assert to_hex(alone.patches[0].get_facecolor()) == colours[list(STYLES).index("FedAsync")]
 
 
 def test_a_dot_that_is_only_a_bound_is_hollow() -> None:
@@ -141,14 +141,14 @@ def test_a_sweep_over_numbers_is_a_line_with_a_band_and_crosses_where_nothing_wa
     spyker, fedasync = (line for line in axes.lines if line.get_marker() == "o")
     assert list(spyker.get_xdata()) == [0.01, 0.1, 1.0]  # type: ignore[arg-type]
     assert list(spyker.get_ydata())[1:] == [3.0, 1.0]  # type: ignore[arg-type]
-    assert [line.get_color() for line in (spyker, fedasync)] == [LOOKS["Spyker"][0], LOOKS["FedAsync"][0]]
+    assert [line.get_color() for line in (spyker, fedasync)] == [STYLES["Spyker"][0], STYLES["FedAsync"][0]]
     (left, height, mine), (right, same, theirs) = crosses(axes)
-    assert (mine, theirs) == (LOOKS["Spyker"][0], LOOKS["FedAsync"][0])
+    assert (mine, theirs) == (STYLES["Spyker"][0], STYLES["FedAsync"][0])
     assert height == same > axes.bbox.y1  # in a band of their own, above all numbers
     assert left < axes.transData.transform((0.01, 1))[0] < right
     assert {text.get_text() for text in axes.texts} == {"not reached", "1 of 2"}
     assert axes.get_xscale() == "log"
-    assert "×: not reached by all of them, or diverged; beside it: by how many of them." in said(figure)
+    assert "×: not reached by all seeds, or diverged; next to it: number of seeds that reached it." in said(figure)
 
 
 def test_no_line_of_a_sweep_leads_across_what_was_not_reached_and_a_point_alone_has_a_bar() -> None:
@@ -163,7 +163,7 @@ def test_no_line_of_a_sweep_leads_across_what_was_not_reached_and_a_point_alone_
     assert bar.get_segments()[0].tolist() == [[0.2, 2.0], [0.2, 4.0]]
     assert [text.get_text() for text in final.texts] == ["diverged"]
     assert list(final.get_yticks()) == []
-    assert said(figure).startswith("Stride, a test. Lines: mean over the seeds; shades and bars: their range")
+    assert said(figure).startswith("Stride, a test. Lines: mean over seeds; shades and bars: range")
 
 
 @pytest.mark.parametrize("keys", [("training.rate",), ("training.rate", "spyker.decay"), ("a", "b", "c")])

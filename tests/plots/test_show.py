@@ -8,7 +8,7 @@ from rich.console import Console
 
 from spyker.plots import progress_bar
 from spyker.plots.curves import Curve, curve
-from spyker.plots.run_groups import RunGroups, together
+from spyker.plots.run_groups import RunGroups, group_runs
 from spyker.plots.run_plots import plot_all
 from spyker.plots.run_progress import LiveProgress
 from spyker.plots.table import as_markdown, print_table, rows
@@ -97,7 +97,7 @@ def test_of_several_seeds_the_table_has_means_and_deviations() -> None:
     assert cells[5] == "0.950 ± 0.036"
 
 
-NOTE = "± is the standard deviation over the seeds"
+NOTE = "± is the standard deviation over seeds"
 
 
 def test_a_table_with_deviations_says_that_they_are() -> None:
@@ -117,7 +117,7 @@ def test_a_run_without_any_evaluation_cannot_be_drawn(tmp_path: Path) -> None:
     with pytest.raises(RecordError, match="no evaluation"):
         curve(RunRecord(write(tmp_path / "a", started(), [])))
     with pytest.raises(RecordError, match="no facts yet"):
-        together([RunRecord(write(tmp_path / "b", None, []))])
+        group_runs([RunRecord(write(tmp_path / "b", None, []))])
 
 
 def test_a_run_that_was_killed_is_shown_as_what_it_is(tmp_path: Path) -> None:
@@ -125,7 +125,7 @@ def test_a_run_that_was_killed_is_shown_as_what_it_is(tmp_path: Path) -> None:
     killed = RunRecord(
         write(tmp_path / "a", start, [(float(t), judged(t, score)) for t, score in ((0, 120.0), (1, 80.0))])
     )
-    drawn = together([killed])
+    drawn = group_runs([killed])
     assert (list(drawn.lines), drawn.first.metric, drawn.first.reached(90.0)) == (["Spyker"], "perplexity", (1.0, 1))
     heads, [cells] = rows(drawn)
     assert "final perplexity" in heads
@@ -136,7 +136,7 @@ def test_a_run_that_was_killed_is_shown_as_what_it_is(tmp_path: Path) -> None:
 def test_a_run_whose_score_is_not_a_number_is_shown(tmp_path: Path) -> None:
     nan = float("nan")
     facts = [(0.0, judged(0, 0.25)), (1.0, judged(10, nan)), (2.0, judged(20, nan))]
-    drawn = together([RunRecord(write(tmp_path / "a", started(), facts))])
+    drawn = group_runs([RunRecord(write(tmp_path / "a", started(), facts))])
     assert [None if math.isnan(score) else score for score in drawn.first.mean] == [0.25, None, None]
     assert "nan" in as_markdown(*rows(drawn))
     assert drawn.first.reached(0.5) is None

@@ -2,12 +2,12 @@
 
 from every_algorithm import ALGORITHMS
 
-from spyker.plots.styles import LOOKS, line_styles
+from spyker.plots.styles import STYLES, line_styles
 
 
 def test_every_algorithm_has_a_look_of_its_own() -> None:
-    assert {algorithm.title for algorithm in ALGORITHMS.values()} <= LOOKS.keys()
-    assert len({dash for _, dash in LOOKS.values()}) == len(LOOKS), "also without colours"
+    assert {algorithm.title for algorithm in ALGORITHMS.values()} <= STYLES.keys()
+    assert len({dash for _, dash in STYLES.values()}) == len(STYLES), "also without colours"
 
 
 def test_an_algorithm_looks_the_same_whoever_stands_beside_it() -> None:
@@ -29,6 +29,6 @@ def test_others_get_what_is_free() -> None:
     shown = line_styles(["mine", "yours", "Spyker"])
     assert len({(look["color"], str(look["linestyle"])) for look in shown}) == 3
     assert shown[2] == line_styles(["Spyker"])[0]
-    assert len(line_styles([*LOOKS, "mine", "yours"])) == len(LOOKS) + 2, (
+    assert len(line_styles([*STYLES, "mine", "yours"])) == len(STYLES) + 2, (
         "and if nothing is, they are drawn all the same"
     )

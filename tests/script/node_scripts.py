@@ -108,7 +108,7 @@ class NodeStage(scripted.Stage):
         self.saving: list[SaveCheckpoint | None] = [None] * len(rosters)
         self.timers: list[set[str]] = [set() for _ in rosters]
         self.shown: dict[tuple[int, int], int] = {}  # messages that a server keeps, up to which they were shown
-        self.holdings = {k: PendingUpdate(self.client(k, home)) for k, home in self.homes.items()}
+        self.pending = {k: PendingUpdate(self.client(k, home)) for k, home in self.homes.items()}
         self.connections: dict[int, Connection] = {}
         self.linked: dict[tuple[int, int], int] = {}  # the last message that was sent over each connection
         self.effects: list[list[Effect]] = [[] for _ in rosters]
@@ -124,14 +124,14 @@ class NodeStage(scripted.Stage):
 
     def update(self, *, client: str, weights: str) -> None:
         k = int(client)
-        task = self.holdings[k].task
+        task = self.pending[k].task
         assert task is not None, f"client {k} has nothing to train"
-        self.holdings[k].trained(task, vector(weights))
+        self.pending[k].trained(task, vector(weights))
         self.offer(k)
 
     def leave(self, *, client: str) -> None:
         self.disconnect(int(client), ClientLeft)
-        self.holdings[int(client)].drop()
+        self.pending[int(client)].drop()
 
     def part(self, *, client: str) -> None:
         self.disconnect(int(client), ClientDisconnected)
@@ -206,7 +206,7 @@ class NodeStage(scripted.Stage):
         for sender, receiver, posted in self.in_flight:
             what = f"{describe(posted.message)} (#{posted.sequence})"
             self.trace.append(f"in flight {self.name(sender)}->{self.name(receiver)}: {what}")
-        for k, holding in self.holdings.items():
+        for k, holding in self.pending.items():
             if holding.task is not None and holding.task.answer is not None:
                 self.trace.append(f"client {k} holds: {describe(holding.task.answer)}")
 
@@ -237,7 +237,7 @@ class NodeStage(scripted.Stage):
     def connect(self, k: int) -> None:
         home = self.homes[k]
         self.connections[k] = Connection(k, home)
-        self.tell_node(home, ClientConnected, k, self.connections[k], self.points[k], self.holdings[k].connect(home))
+        self.tell_node(home, ClientConnected, k, self.connections[k], self.points[k], self.pending[k].connect(home))
 
     def disconnect(self, k: int, how: type[Event]) -> None:
         connection = self.connections.pop(k)
@@ -246,7 +246,7 @@ class NodeStage(scripted.Stage):
 
     def offer(self, k: int) -> None:
         """A client sends what it has to say, if it can."""
-        connection, holding = self.connections.get(k), self.holdings[k]
+        connection, holding = self.connections.get(k), self.pending[k]
         if connection is None:
             self.trace.append(f"client {k} keeps its answer")
             return
@@ -331,13 +331,13 @@ class NodeStage(scripted.Stage):
     def one(self, i: int, effect: Effect, moved: list[int]) -> None:
         match effect:
             case WelcomeClient(connection, keep):
-                holding = self.holdings[connection.client]
+                holding = self.pending[connection.client]
                 if holding.task is not None:
                     self.trace.append(f"  -> client {connection.client}: {'go on' if keep else 'forget that'}")
                 holding.welcomed(i, keep=keep)
                 moved += [connection.client] * keep
             case SendTask(connection, ticket, message):
-                self.holdings[connection.client].assigned(i, ticket, message)
+                self.pending[connection.client].assigned(i, ticket, message)
                 self.trace.append(f"  -> client {connection.client}: {describe(message)}")
             case WriteFact(fact):
                 self.trace.append(f"  fact: {describe(fact, fact.kind, leave_out='server')}")

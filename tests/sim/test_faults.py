@@ -68,7 +68,7 @@ def test_each_answer_counts_once_and_everybody_is_told_once_in_order(
     marks: list[list[int]] = []
     world.schedule(3.0, lambda: marks.extend(list(process.server.applied) for process in world.processors))
     play(world)
-    assert not world.refused["lineage"]
+    assert not world.rejected["lineage"]
     everything = [answer for process in world.processors for answer in process.server.applied]
     assert len(everything) == len(set(everything)), "nor does one count at two servers"
     assert world.updates == len(everything)
@@ -137,7 +137,7 @@ def test_every_algorithm_goes_on_after_everything_is_mended(
 
     facts, summary = emulate(table, watched)
     (world,) = worlds
-    assert not world.refused["lineage"]
+    assert not world.rejected["lineage"]
     late = [fact for fact in facts if fact["t"] > PEACE + 1.3]
     assert {fact["client"] for fact in late if fact["kind"] == "update"} == set(range(5)), "everybody trains on"
     if ALGORITHMS[algorithm].topology is not Topology.SINGLE:
@@ -178,7 +178,7 @@ def test_a_process_that_was_killed_before_its_first_checkpoint_begins_anew() -> 
     play(world)
     assert not [fact for _, fact in facts if isinstance(fact, ServerResumed)]
     assert updates(facts, 0.6, server=0)[0].version == 1
-    assert not world.refused["lineage"]
+    assert not world.rejected["lineage"]
     assert world.processors[1].server.heard[0], "nobody had heard of what was lost"
 
 
@@ -188,7 +188,7 @@ def test_a_server_that_lost_its_disk_learns_it_from_the_others_and_waits_to_be_l
     world.schedule(1.0, lambda: world.crash(0, lose_disk=True))
     world.schedule(1.5, world.restart, 0)
     play(world)
-    assert world.refused["lineage"] >= 2, "in both directions, again and again"
+    assert world.rejected["lineage"] >= 2, "in both directions, again and again"
     assert [(i, why.partition(":")[0]) for i, why in world.stopped] == [(0, "outdated")]
     assert not updates(facts, 1.8, server=0), "what its clients would train now would be lost"
     assert len(world.processors[1].server.heard[0]) <= len(updates(facts, 0.0, 1.0, server=0))

@@ -88,7 +88,7 @@ def test_an_old_folder_is_gone_on_with_only_when_asked(tmp_path: Path, capsys: p
     assert main(arguments) == 2
     assert "--resume" in capsys.readouterr().err
     assert main([*arguments, "--resume"]) == 2
-    assert "holds no runs" in capsys.readouterr().err
+    assert "has no runs" in capsys.readouterr().err
     assert [p.name for p in tmp_path.iterdir()] == ["notes.txt"]
 
 
@@ -111,7 +111,7 @@ def test_folders_that_hold_something_else_are_refused(tmp_path: Path, capsys: py
     (tmp_path / "file").write_text("kept")
     (tmp_path / "other" / "runs").mkdir(parents=True)
     (tmp_path / "other" / "runs" / "notes.txt").write_text("kept")
-    for place, complaint in (("file", "is a file"), ("other", "holds no runs to go on with")):
+    for place, complaint in (("file", "is a file"), ("other", "has no runs to continue")):
         assert main([*QUICK, "--vary", "training.rate=0.1", "--out", str(tmp_path / place), "--resume"]) == 2
         assert complaint in capsys.readouterr().err
     assert (tmp_path / "other" / "runs" / "notes.txt").read_text() == "kept"

@@ -43,9 +43,9 @@ def add_race(commands: Any) -> None:
     parser = commands.add_parser(
         "race",
         help="all algorithms, tuned alike, in many worlds",
-        description="Search every algorithm's settings with the same number of trials, race them in many worlds, and "
-        "write down who was when where, with confidence intervals. Runs that finished are never repeated. It takes "
-        "hours; what is finished is written down after every stage.",
+        description="Tune every algorithm with the same number of trials, run all in many worlds, and write a report "
+        "of the times to the target with confidence intervals. Finished runs are not repeated. A race takes hours; the "
+        "report is updated after every stage.",
     )
     parser.add_argument("--quick", action="store_true", help="a smoke test of a few minutes")
     worlds = list(FULL.worlds)
@@ -54,22 +54,22 @@ def add_race(commands: Any) -> None:
     parser.add_argument("--trials", type=int, metavar="N", help=f"of each search; default: {FULL.trials}")
     parser.add_argument("--seeds", type=int, metavar="K", help="in every world; default: 5 in the paper's, 3 elsewhere")
     parser.add_argument("--out", type=Path, metavar="DIR", help="default: runs/race, or runs/race-quick")
-    parser.add_argument("--document", type=Path, metavar="FILE", help="also write the document there, with its figure")
-    parser.add_argument("--readme", type=Path, metavar="FILE", help="also fill in figure and table between its marks")
-    parser.add_argument("--report", action="store_true", help="run nothing: write down what is finished in --out")
+    parser.add_argument("--document", type=Path, metavar="FILE", help="also write the report to FILE, with its figure")
+    parser.add_argument("--readme", type=Path, metavar="FILE", help="also write figure and table between its markers")
+    parser.add_argument("--report", action="store_true", help="run nothing; write the report of finished runs")
     add_many_options(parser)
     add_data_dir(parser)
     examples(
         parser,
-        "spyker race --quick  # to see how it works",
+        "spyker race --quick  # a smoke test",
         "spyker race --only uneven outage --algorithms stride fedasync --trials 4",
-        "spyker race --report  # what is finished, without running anything",
+        "spyker race --report  # report of the finished runs",
     )
     parser.set_defaults(command=command_race)
 
 
 def command_race(args: argparse.Namespace) -> int:
-    """Search, race and tell."""
+    """Run the searches and the race, and write the report."""
     from spyker_lab.race.lineup import Race
 
     course = QUICK if args.quick else FULL
@@ -81,7 +81,7 @@ def command_race(args: argparse.Namespace) -> int:
     check_places(args)
     if args.report:
         if not (out / "runs").is_dir():
-            raise UsageError("--out", f"{out} holds no race", "Name the folder of one")
+            raise UsageError("--out", f"{out} is not the folder of a race", "Name one")
         race = Race(course, worlds, algorithms, out / "runs", args.trials, args.seeds)
         write_down(race, out, args)
         return 0
@@ -96,42 +96,42 @@ def command_race(args: argparse.Namespace) -> int:
                 write_down(race, out, args)
     if stop.interrupted:
         write_down(race, out, args)
-        print(f"stopped; to go on: the same command with --out {out} --resume")
+        print(f"stopped; to continue: the same command with --out {out} --resume")
         return INTERRUPTED
     return 0
 
 
 def chosen(option: str, words: Sequence[str] | None, known: Iterable[str]) -> list[str]:
-    """What was named, or else everything that there is, in its own order."""
+    """Return the given names, or all known ones, in the order of the latter."""
     known = list(known)
     for word in words or ():
         if word not in known:
-            raise UsageError(option, f"{word!r} is unknown", suggest(word, known))
+            raise UsageError(option, f"{word!r} is not allowed", suggest(word, known))
     return [name for name in known if not words or name in words]
 
 
 def check_trials(trials: int | None) -> None:
-    """Refuse a search without trials."""
+    """Raise a ``UsageError`` for fewer than one trial."""
     if trials is not None and trials < 1:
         raise UsageError("--trials", f"{trials} is not allowed", "Give at least 1")
 
 
 def check_places(args: argparse.Namespace) -> None:
-    """Refuse files that could not be written, before hours have gone by."""
+    """Raise a ``UsageError`` if a file cannot be written, before the race starts."""
     from spyker_lab.race.race_document import around
 
     if args.document is not None and (args.document.is_dir() or not args.document.parent.is_dir()):
         raise UsageError("--document", f"{args.document} cannot be written", "Name a file in a folder that exists")
     if args.readme is not None:
         if args.document is None:
-            raise UsageError("--readme", "is given alone", "Add --document, to which it refers")
+            raise UsageError("--readme", "needs --document, which it links to", "Add --document")
         if args.quick:
-            raise UsageError("--readme", "is given with --quick", "A smoke test is nothing to show")
+            raise UsageError("--readme", "conflicts with --quick, a smoke test", "Leave one of them out")
         around(args.readme)
 
 
 def stages(race: Race, jobs: int | None, stop: StopRequest, *, progress: bool) -> Iterator[str]:
-    """Run one stage after the other, and say which has ended."""
+    """Run the stages in order; yield the name of each finished one."""
     chains = list(race.searches.values())
     before, total = sum(chain.made for chain in chains), race.trials * len(chains)
     with ProgressBar("search", total - before, Console(stderr=True, quiet=not progress)) as bar:
@@ -152,7 +152,7 @@ def stages(race: Race, jobs: int | None, stop: StopRequest, *, progress: bool) -
 
 
 def write_down(race: Race, out: Path, args: argparse.Namespace) -> None:
-    """Write what is finished into the race's folder, and wherever else it is wanted."""
+    """Write the report into the race's folder and to the requested files."""
     from spyker_lab.race.race_document import document, fill_in, write_all
 
     place = write_all(race, out)
@@ -165,9 +165,9 @@ def write_down(race: Race, out: Path, args: argparse.Namespace) -> None:
             root = args.readme.parent
             fill_in(args.readme, race, relative(pictures / "race.png", root), relative(args.document, root))
         place = args.document
-    print(f"what is finished: {place}")
+    print(f"report: {place}")
 
 
 def relative(path: Path, folder: Path) -> str:
-    """A path as a link in a document of a folder."""
+    """Return a path relative to a folder, for links."""
     return Path(os.path.relpath(path, folder)).as_posix()

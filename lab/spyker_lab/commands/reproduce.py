@@ -29,7 +29,7 @@ from spyker_lab.paper.profiles import PROFILES
 from spyker_lab.paper.reproduction import ItemPlan, count, plan, tell
 from spyker_lab.paper.reproduction_document import document
 
-WHY = "why"  # the folder of the figure that belongs to no item
+WHY = "why"  # folder of the figure of the explanation
 
 GROUPS = {"paper": [item.name for item in PAPER], "all": list(ITEMS)}
 
@@ -38,9 +38,9 @@ def add_reproduce(commands: Any) -> None:
     """``spyker reproduce``."""
     parser = commands.add_parser(
         "reproduce",
-        help="the paper's tables and figures, with what became of its claims",
-        description="Run the paper's experiments. Each leaves a figure (PNG and PDF), its numbers (CSV) and a section "
-        "that sets the paper's claims beside what was measured. Runs that finished are never repeated.",
+        help="reproduce the paper's tables and figures, and check its claims",
+        description="Run the paper's experiments. Each writes a figure (PNG and PDF), its numbers (CSV) and a section "
+        "that compares the paper's claims with measurements. Finished runs are not repeated.",
     )
     parser.add_argument(
         "items",
@@ -49,15 +49,15 @@ def add_reproduce(commands: Any) -> None:
         metavar="ITEM",
         help=f"paper (all of its items), all, or some of: {', '.join(ITEMS)}",
     )
-    parser.add_argument("--list", action="store_true", help="say what each item shows and how long it takes")
+    parser.add_argument("--list", action="store_true", help="list the items with content and duration")
     parser.add_argument("--profile", choices=list(PROFILES), default="quick", help="default: quick, a smoke test")
-    parser.add_argument("--seeds", type=int, metavar="K", help="so many seeds each; default: the profile's")
+    parser.add_argument("--seeds", type=int, metavar="K", help="number of seeds; default: the profile's")
     parser.add_argument("--out", type=Path, metavar="DIR", help="default: runs/reproduce-PROFILE")
-    parser.add_argument("--document", type=Path, metavar="FILE", help="also write the whole as one Markdown document")
+    parser.add_argument("--document", type=Path, metavar="FILE", help="also write the whole report to a Markdown file")
     parser.add_argument(
         "--tell",
         action="store_true",
-        help="run nothing: write down what the runs in --out show so far, also while they run",
+        help="run nothing; write the report of the finished runs in --out, also while others run",
     )
     add_many_options(parser)
     add_data_dir(parser)
@@ -66,14 +66,14 @@ def add_reproduce(commands: Any) -> None:
     examples(
         parser,
         "spyker reproduce --list",
-        "spyker reproduce latency queues  # a smoke test, which decides nothing",
+        "spyker reproduce latency queues  # a smoke test",
         "spyker reproduce all --profile standard --out runs/reproduce-standard --resume",
     )
     parser.set_defaults(command=command_reproduce)
 
 
 def command_reproduce(args: argparse.Namespace) -> int:
-    """Run items and tell what came of them."""
+    """Run items and write the report."""
     if args.list:
         return list_items(args)
     if not args.items:
@@ -90,7 +90,7 @@ def command_reproduce(args: argparse.Namespace) -> int:
     if args.tell:
         check_folder(out, resume=True)
         return write_down(plans, out, args)
-    # An item's runs together, so that what comes first is done first; the longest of them first.
+    # Item by item, so that the first items finish first; within an item the longest run first.
     scenarios = [s for p in plans for s in sorted(p.all(), key=expected_cost, reverse=True)]
     with data_from(args.data_dir):
         with OutputFolder(out / "runs", lambda: check_folder(out, resume=args.resume)) as folder:
@@ -100,13 +100,13 @@ def command_reproduce(args: argparse.Namespace) -> int:
         with interrupts() as stop, locked_folder(out / "runs"):
             run_watched("reproduce", scenarios, out / "runs", args.jobs, stop, in_order=True, progress=not args.quiet)
     if stop.interrupted:
-        print(f"stopped; to go on: the same command with --out {out} --resume; what there is: with --tell")
+        print(f"stopped; to continue: the same command with --out {out} --resume; for a report so far: with --tell")
         return INTERRUPTED
     return write_down(plans, out, args)
 
 
 def write_down(plans: Sequence[ItemPlan], out: Path, args: argparse.Namespace) -> int:
-    """Tell what came of the items whose runs have ended, and name the others."""
+    """Write the sections of finished items and the report, and name the unfinished items."""
     sections = {}
     args.answer = {"items": [], "document": None}
     for p in plans:
@@ -140,12 +140,12 @@ def write_down(plans: Sequence[ItemPlan], out: Path, args: argparse.Namespace) -
         place = f"images/{args.document.stem}"
         write_atomically(args.document, document(plans, sections, lambda name: f"{place}/{name}.png"))
     args.answer["document"] = args.document or whole
-    print(f"all of it: {args.document or whole}")
+    print(f"report: {args.document or whole}")
     return 0
 
 
 def list_items(args: argparse.Namespace) -> int:
-    """What there is, and what it takes."""
+    """List the items with their durations."""
     args.answer = [
         {"item": item.name, "paper": item.paper, "shows": item.shows, "minutes": item.minutes}
         for item in ITEMS.values()
@@ -154,13 +154,13 @@ def list_items(args: argparse.Namespace) -> int:
     for item in ITEMS.values():
         minutes = [duration(item.minutes[name]) if name in item.minutes else "–" for name in PROFILES]
         rows.append([item.name, item.paper, item.shows, *minutes])
-    print_table(["item", "in the paper", "what it shows", *PROFILES], rows, words=3)
-    print("Times are for two cores; those of full are estimates. Items share runs, so that together they take less.")
+    print_table(["item", "in the paper", "content", *PROFILES], rows, words=3)
+    print("Durations are for two cores; those of full are estimates. Items share runs, so all together take less.")
     for profile in PROFILES.values():
         print(f"{profile.name} ({count(profile.seeds, 'seed')}): {profile.says}")
     return 0
 
 
 def duration(minutes: float) -> str:
-    """Minutes for people."""
+    """Format minutes."""
     return f"{minutes:.0f} min" if minutes < 120 else f"{minutes / 60:.0f} h"

@@ -1,4 +1,4 @@
-"""The compiled kernels: made by the machine's own C compiler, for its own processor, and kept in the cache.
+"""The compiled kernels: built by the machine's C compiler for its processor, and cached.
 
 The name of the library contains a digest of all that it depends on: the source, the options, and what the compiler says
 of itself and of the processor. It appears under that name when it is complete, so processes may compile side by side.
@@ -27,9 +27,9 @@ COMPILERS = ("cc", "gcc", "clang")
 
 @functools.cache
 def compiled() -> ctypes.CDLL:
-    """The library, loaded once per process and compiled unless the cache has it."""
+    """Load the library, once per process; compile it if it is not cached."""
     compiler = find_compiler()
-    about = run(compiler, *OPTIONS, "-dM", "-E", "-x", "c", os.devnull)  # its version, and what the processor can do
+    about = run(compiler, *OPTIONS, "-dM", "-E", "-x", "c", os.devnull)  # compiler version and processor features
     source = [path.read_text("ascii") for path in (SOURCE, *HEADERS)]
     digest = hashlib.sha256("\0".join([*source, *OPTIONS, about]).encode()).hexdigest()
     path = cache_folder() / "native" / f"kernels-{digest[:16]}.so"
@@ -38,20 +38,20 @@ def compiled() -> ctypes.CDLL:
             build(compiler, path)
         return ctypes.CDLL(str(path))
     except OSError as error:
-        raise refused(f"{path} cannot be made or loaded ({error})", f"Set {VARIABLE} to another folder") from None
+        raise refused(f"cannot write or load {path} ({error})", f"Set {VARIABLE} to another folder") from None
 
 
 def find_compiler() -> str:
-    """The C compiler of this machine."""
+    """Return the C compiler of this machine."""
     names = [os.environ["CC"]] if os.environ.get("CC") else COMPILERS
     found = next((path for name in names if (path := shutil.which(name))), None)
     if found is None:
-        raise refused(f"there is no C compiler here ({', '.join(names)})", "Install gcc")
+        raise refused(f"no C compiler found ({', '.join(names)})", "Install gcc")
     return found
 
 
 def build(compiler: str, path: Path) -> None:
-    """Compile the kernels into a file of this name."""
+    """Compile the kernels into a file."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=path.parent, prefix=".partial-") as folder:
         made = Path(folder) / path.name
@@ -60,7 +60,7 @@ def build(compiler: str, path: Path) -> None:
 
 
 def run(*command: str) -> str:
-    """What the compiler prints, if it succeeds."""
+    """Run a command and return its output."""
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode:
         lines = done.stderr.strip().splitlines() or [f"exit code {done.returncode}"]
@@ -69,5 +69,5 @@ def run(*command: str) -> str:
 
 
 def refused(problem: str, remedy: str) -> UsageError:
-    """The error of a task that the native kernels cannot train."""
+    """Return the error for a task that the native kernels cannot train."""
     return kernels.kernel_error("native", problem, remedy)

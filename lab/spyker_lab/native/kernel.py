@@ -19,7 +19,7 @@ from spyker_lab.native.shapes import LayerShape, layer_shapes
 
 
 class Kernel:
-    """A model's shapes, the compiled library, and the memory in which it works. One thread uses it at a time."""
+    """The native kernels for one model, with their working memory. Not thread-safe."""
 
     def __init__(self, shapes: Sequence[LayerShape]) -> None:
         self.shapes = (LayerShape * len(shapes))(*shapes)
@@ -30,7 +30,7 @@ class Kernel:
         self._memory = np.zeros(self._kernels.spyker_memory(self.shapes, len(shapes)), np.uint8)
 
     def __reduce__(self) -> tuple[type[Kernel], tuple[list[LayerShape]]]:
-        """Another process loads the library for itself."""
+        """Pickle without the library, which another process loads itself."""
         return Kernel, (list(self.shapes),)
 
     def train(
@@ -42,7 +42,7 @@ class Kernel:
         rate: float,
         training: Training,
     ) -> Vector:
-        """Plain SGD in minibatches, through the examples once in each of the orders."""
+        """Run plain minibatch SGD, one epoch per order of the examples."""
         received, inputs, order = self._weights(weights), self._images(inputs), torch.cat(list(orders))
         if targets.dtype != torch.int64 or targets.dim() != 1 or not self._are_classes(targets):
             raise ValueError(f"the targets must be integers (int64) from 0 to {self.classes - 1}, one per example")
@@ -64,7 +64,7 @@ class Kernel:
         return trained
 
     def outputs(self, weights: Vector, inputs: Tensor) -> Tensor:
-        """What the model says of these inputs."""
+        """Return the outputs of the model."""
         weights, inputs, outputs = self._weights(weights), self._images(inputs), torch.empty(len(inputs), self.classes)
         self._kernels.spyker_outputs(
             *self._common(),
@@ -95,7 +95,7 @@ class Kernel:
 
 
 def kernel_for(model: nn.Module, example: Sequence[int], loss: Callable[..., Tensor], training: Training) -> Kernel:
-    """The kernel of a model, for examples of this shape; an error if there cannot be one."""
+    """Return the kernel of a model for examples of this shape; raise an error if it is not supported."""
     if key := beyond_sgd(training):
         value = getattr(training, key.replace("-", "_"))
         remedy = "Descend with sgd" if key == "optimiser" else f"Leave out training.{key}"
@@ -108,10 +108,10 @@ def kernel_for(model: nn.Module, example: Sequence[int], loss: Callable[..., Ten
 
 
 def address(memory: Vector | np.ndarray[tuple[int], np.dtype[np.uint8]] | Tensor) -> ctypes.c_void_p:
-    """Where its numbers begin."""
+    """Return the pointer to an array's data."""
     return ctypes.c_void_p(memory.data_ptr() if isinstance(memory, Tensor) else memory.ctypes.data)
 
 
 def strides(images: Tensor) -> ctypes.Array[ctypes.c_int64]:
-    """How far apart images, channels, rows and columns are."""
+    """Return the strides of images, channels, rows and columns."""
     return (ctypes.c_int64 * 4)(*images.stride())

@@ -1,4 +1,4 @@
-"""Which models the native kernels can train, and how the kernels are told of them.
+"""The models that the native kernels support, and their description for the kernels.
 
 A model is a sequence of stages: a convolution, perhaps with a 2 × 2 max-pool and a ReLU behind it in either order,
 which makes no difference; or, once the image is flattened, a fully connected layer, perhaps with a ReLU.
@@ -19,7 +19,7 @@ MOST_STAGES = 64  # as in kernels.c
 
 
 class LayerShape(ctypes.Structure):
-    """One stage, as ``kernels.c`` wants it. A fully connected layer is a convolution of 1 × 1 on one pixel."""
+    """One stage in the layout of ``kernels.c``. A fully connected layer is a 1 × 1 convolution on one pixel."""
 
     _fields_ = tuple(
         (name, ctypes.c_int32)
@@ -37,18 +37,18 @@ class LayerShape(ctypes.Structure):
 
     @property
     def result(self) -> tuple[int, int, int]:
-        """Channels, height and width of what it makes of an image."""
+        """Channels, height and width of the output."""
         grown, parts = 2 * self.padding - self.kernel + 1, 2 if self.pool else 1
         return self.outputs, (self.height + grown) // parts, (self.width + grown) // parts
 
     @property
     def parameters(self) -> int:
-        """The number of its weights."""
+        """The number of weights."""
         return self.outputs * (self.inputs * self.kernel**2 + self.bias)
 
 
 def layer_shapes(model: nn.Module, example: Sequence[int]) -> list[LayerShape]:
-    """The stages of a model that is given examples of this shape; an error if there is anything else in it."""
+    """Return the stages of a model for examples of this shape; raise an error for unsupported layers."""
     if type(model) is not nn.Sequential:
         raise unsuitable(type(model).__name__)
     shapes: list[LayerShape] = []
@@ -81,7 +81,7 @@ def layer_shapes(model: nn.Module, example: Sequence[int]) -> list[LayerShape]:
 
 
 def is_plain(layer: nn.Conv2d) -> bool:
-    """Whether it goes over an image pixel by pixel, with a square kernel and zeros around the image."""
+    """Return whether a convolution is supported: stride 1, square kernel, zero padding."""
     (height, width), padding = layer.kernel_size, layer.padding
     return (
         height == width
@@ -92,13 +92,13 @@ def is_plain(layer: nn.Conv2d) -> bool:
 
 
 def halves(layer: nn.MaxPool2d) -> bool:
-    """Whether it makes one pixel out of two by two, and nothing of an odd edge."""
+    """Return whether a pooling is supported: 2 × 2, an odd edge is dropped."""
     sides = {layer.kernel_size, layer.stride} <= {2, (2, 2)} and layer.padding in (0, (0, 0))
     return sides and layer.dilation in (1, (1, 1)) and not layer.ceil_mode and not layer.return_indices
 
 
 def unsuitable(part: str) -> UsageError:
-    """The model is not of the form that the kernels know."""
+    """Return the error for an unsupported model."""
     return refused(
         f"the model has {part}",
         "Use an nn.Sequential of Conv2d (square, step 1) with or without MaxPool2d(2) and ReLU, Flatten and Linear",

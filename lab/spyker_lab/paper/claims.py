@@ -1,12 +1,12 @@
-"""What the paper claims, set beside what was measured.
+"""The claims of the paper, compared with measurements.
 
-Most claims have a direction ("Spyker is faster"), and many a size ("by 61 %"). The direction holds if every seed shows
-it. The size holds if our effect is at least four fifths of the paper's: a larger one confirms it as well. Other claims
-state a level ("around 300 updates"), which holds if our mean is within a fifth of it, or a limit ("only 1.21 times as
-long"), which holds if our effect is at most five fourths of the paper's.
+Most claims have a direction ("Spyker is faster"), and many a size ("by 61 %"). The direction holds if it holds for
+every seed. The size holds if our effect is at least four fifths of the paper's. Other claims state a level ("around 300
+updates"), which holds if our mean is within a fifth of it, or a limit ("only 1.21 times as long"), which holds if our
+effect is at most five fourths of the paper's.
 
-What was measured may be a bound: a target that a run did not reach in 40 s takes longer than one that was reached in
-12 s. A claim is open only if the bounds do not decide it.
+A measurement may be a bound, such as the end of a run that did not reach its target. A claim is open only if the bounds
+do not decide it.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from spyker.plots.samples import Range, SeedSample, before, every, sample
+from spyker.plots.samples import Range, SeedSample, all_true, is_less, sample
 
 ENOUGH = 0.8
 NOT_REACHED = "a target was not reached"
 
 
 class ClaimVerdict(enum.Enum):
-    """What became of a claim."""
+    """Whether a claim holds."""
 
     HOLDS = "holds"
     DIRECTION = "holds in direction"
@@ -32,7 +32,7 @@ class ClaimVerdict(enum.Enum):
 
 
 class ClaimKind(enum.Enum):
-    """What a claim's number is."""
+    """The meaning of a claim's number."""
 
     EFFECT = "as large as the paper's, or larger"
     LEVEL = "about the paper's"
@@ -41,29 +41,29 @@ class ClaimKind(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """A sentence of the paper and the numbers on both sides. Without a size, ``paper`` is ``None``."""
+    """A sentence of the paper with its number (``None`` for a claim without a size) and our measurement."""
 
     sentence: str
     paper: float | None
     ours: SeedSample
     neutral: float = 0.0
-    """The number that would mean no effect; the effect is what lies above it."""
+    """The number without an effect; the effect is the difference from it."""
     unit: str = ""
     why: str = ""
-    """What explains a claim that does not hold."""
+    """Explanation, if the claim does not hold."""
     kind: ClaimKind = ClaimKind.EFFECT
     yes_or_no: bool = False
-    """Whether the numbers stand for true and false."""
+    """Whether the numbers are truth values."""
     measured: SeedSample | None = None
-    """For those, the numbers that were compared."""
+    """For truth values, the compared numbers."""
     undecided: str = NOT_REACHED
-    """Why a claim may remain open."""
+    """Explanation, if the claim is open."""
     again: bool = False
-    """Whether this is a second reading of a sentence that is judged already."""
+    """Whether this is a second reading of an earlier sentence."""
 
     @property
     def verdict(self) -> ClaimVerdict:
-        """Whether the claim holds here."""
+        """The verdict on the claim."""
         if not self.ours.ranges:
             return ClaimVerdict.OPEN
         low, high = self.ours.mean_range
@@ -72,7 +72,7 @@ class Claim:
         if self.paper is not None and self.kind is ClaimKind.LIMIT:
             most = self.neutral + (self.paper - self.neutral) / ENOUGH
             return decided(within((low, high), -math.inf, most))
-        direction = every(before((self.neutral, self.neutral), known) for known in self.ours.ranges)
+        direction = all_true(is_less((self.neutral, self.neutral), known) for known in self.ours.ranges)
         if direction is not True or self.paper is None:
             return decided(direction)
         return (
@@ -81,7 +81,7 @@ class Claim:
 
     @property
     def here(self) -> str:
-        """What was measured, for people: a size with its interval of 95 %."""
+        """Our measurement as text: a size with its 95 % interval."""
         if self.yes_or_no and self.ours.known:
             yes, seeds = sum(n > self.neutral for n in self.ours.known), len(self.ours.numbers)
             answer = "yes" if yes == seeds else "no" if self.ours.whole and not yes else f"in {yes} of {seeds} seeds"
@@ -94,28 +94,28 @@ class Claim:
 
     @property
     def there(self) -> str:
-        """The paper's number, for people."""
+        """The paper's number as text."""
         return "–" if self.paper is None else f"{self.paper:{form(self.paper)}}{self.unit}"
 
     def markdown(self) -> str:
-        """One row of a table."""
+        """Return the row of a table."""
         why = {ClaimVerdict.HOLDS: "", ClaimVerdict.OPEN: self.undecided}.get(self.verdict, self.why)
         return f"| {self.sentence} | {self.there} | {self.here} | {self.verdict.value} | {why} |\n"
 
 
 def decided(holds: bool | None) -> ClaimVerdict:
-    """The verdict on a claim that holds or does not."""
+    """Return the verdict on a claim without a size."""
     return ClaimVerdict.OPEN if holds is None else ClaimVerdict.HOLDS if holds else ClaimVerdict.FAILS
 
 
 def within(mean: Range, least: float, most: float) -> bool | None:
-    """Whether a mean lies between two numbers, which belong to the span; ``None`` where that is not known."""
+    """Return whether a mean is in a closed interval, or ``None`` if unknown."""
     low, high = mean
     return True if least <= low and high <= most else False if high < least or low > most else None
 
 
 def form(number: float | None) -> str:
-    """How a number is written."""
+    """Return the format of a number."""
     return ",.0f" if number is not None and abs(number) >= 1000 else ".3g"
 
 
@@ -128,7 +128,7 @@ def truth(
     *,
     again: bool = False,
 ) -> Claim:
-    """A claim that is either true or not, seed by seed."""
+    """Return a claim that is true or false for each seed."""
     numbers = sample(None if h is None else float(h) for h in holds)
     return Claim(
         sentence,
@@ -143,9 +143,9 @@ def truth(
     )
 
 
-def table(claims: Sequence[Claim], who: str = "the paper says") -> str:
-    """All claims as Markdown, and whose they are."""
+def table(claims: Sequence[Claim], heading: str = "the paper says") -> str:
+    """Return all claims as a Markdown table; ``heading`` is that of the first column."""
     if not claims:
         return ""
-    head = f"| {who} | there | here | verdict | why |\n| --- | ---: | ---: | --- | --- |\n"
+    head = f"| {heading} | there | here | verdict | why |\n| --- | ---: | ---: | --- | --- |\n"
     return head + "".join(claim.markdown() for claim in claims)

@@ -1,6 +1,4 @@
-"""Why the measured gains are what they are: the model of :mod:`spyker_lab.paper.speed` beside the runs, and what the
-thresholds for synchronisations decide.
-"""
+"""The explanation of the measured gains: the model of :mod:`spyker_lab.paper.speed`, and the effect of thresholds."""
 
 from __future__ import annotations
 
@@ -13,20 +11,22 @@ from spyker.plots.figures import caption, legend, panels
 from spyker_lab.paper.item import Section, Table
 from spyker_lab.paper.speed import Gain, ObservedPace
 
-RULE = """FedAsync and Spyker mix every answer in when it comes, `W += w(W_k − W)`. The answer was trained from the
-model that its client was handed a round trip ago, and so it drags the server back by what that has learnt since. Let Δ
+RULE = """\
+FedAsync and Spyker mix in every update when it arrives, `W += w(W_k − W)`. The update was trained from the model
+that its client received a round trip ago, so it partly undoes what the server has learnt since. Let Δ
 be the progress of one training, r the updates of a server per second and N its clients. Then a server moves at
 `v = r·w·Δ/(1 + w·N)`: at most Δ per round trip of a client, whatever the weights are. The speeds of several servers do
 not add up, since they average their models; Spyker is faster as far as its clients' round trips are shorter. The table
-has what clients did in these runs (Spyker's / FedAsync's), the gain that follows from it, the gain if Spyker's servers
-moved by a whole Δ per round trip, as they would with the largest weights, and what was measured as time to 90 %, with
-intervals of 95 %."""
-BEYOND = """The model knows neither of data nor of noise: a server that mixes a quarter of the clients is noisier than
-one that mixes all, and takes longer to an accuracy though it moves as fast."""
-THRESHOLDS = """**The thresholds decide nothing** with the paper's parameters in the paper's world: when the token
+shows the clients' updates and weights in these runs (Spyker / FedAsync), the predicted gain, the gain if Spyker's
+servers moved by a whole Δ per round trip, as with the largest weights, and the measured gain in time to 90 %, with
+95 % intervals."""
+BEYOND = """\
+The model ignores data and noise: a server that mixes the updates of a quarter of the clients is noisier than
+one that mixes all, and needs longer to an accuracy though it moves as fast."""
+THRESHOLDS = """**The thresholds have no effect** with the paper's parameters in the paper's world: when the token
 arrives, the condition on h_inter and h_intra holds already. Counted here:"""
 PACED = """The token's way round the ring paces the exchange, not the drift of the models
-([differences.md](../concepts/differences.md), 10)."""
+([differences](../concepts/differences.md), 10)."""
 CAPTION = (
     "Less time than FedAsync to 90 %, by the model and measured; on the line they agree. "
     "Diamonds are the paper's, whiskers intervals of 95 %."
@@ -34,12 +34,12 @@ CAPTION = (
 
 
 def gains(sections: Iterable[Section]) -> dict[str, Gain]:
-    """All comparisons of Spyker and FedAsync, by name."""
+    """Return all comparisons of Spyker and FedAsync, by name."""
     return {name: found for section in sections for name, found in section.gains.items()}
 
 
 def figure(found: Mapping[str, Gain]) -> Figure:
-    """Predicted against measured gains."""
+    """Draw predicted against measured gains."""
     drawn, (axes,) = panels(1, height=4.2)
     known = {name: gain for name, gain in found.items() if gain.predicted.mean is not None}
     measured = {name: gain for name, gain in known.items() if gain.measured.mean is not None}
@@ -63,12 +63,12 @@ def figure(found: Mapping[str, Gain]) -> Figure:
 
 
 def rates(paces: Sequence[ObservedPace], what: str, form: str) -> str:
-    """The mean over the seeds."""
+    """Format the mean over seeds."""
     return f"{statistics.fmean(getattr(p, what) for p in paces):{form}}" if paces else "–"
 
 
 def table(found: Mapping[str, Gain]) -> Table:
-    """What clients did, and what follows."""
+    """Return the table of observed rates, predictions and measurements."""
     heads = ["Spyker beside FedAsync", "updates of a client per s", "mean weight", "predicted", "at most", "measured"]
     rows = []
     for name, gain in found.items():
@@ -83,21 +83,21 @@ def table(found: Mapping[str, Gain]) -> Table:
 
 
 def paper(gain: Gain) -> str:
-    """The paper's number, for people."""
+    """Return the paper's number as text."""
     return "–" if gain.paper is None else f"{gain.paper:g} %"
 
 
 def beyond_rule(found: Mapping[str, Gain]) -> str:
-    """Which of the paper's gains its own rule cannot give, in words."""
-    said = []
+    """Name the paper's gains that exceed the limit of its own rule."""
+    excessive = []
     for name, gain in found.items():
         if gain.paper is not None and gain.limit.mean is not None and gain.limit.mean < gain.paper:
-            said.append(f"{gain.paper:g} % ({name}; at most {gain.limit.mean:.3g} %)")
-    return f"Beyond what the paper's own rule allows in its own world: {', '.join(said)}. " if said else ""
+            excessive.append(f"{gain.paper:g} % ({name}; at most {gain.limit.mean:.3g} %)")
+    return f"Beyond what the paper's own rule allows in its own world: {', '.join(excessive)}. " if excessive else ""
 
 
 def apart(found: Mapping[str, Gain]) -> str:
-    """How far predictions and measurements are apart, in words."""
+    """Describe the difference between predictions and measurements."""
     pairs = [(g.predicted.mean, g.measured.mean) for g in found.values()]
     off = [m - p for p, m in pairs if p is not None and m is not None]
     if not off:
@@ -109,22 +109,22 @@ def apart(found: Mapping[str, Gain]) -> str:
 
 
 def thresholds(sections: Iterable[Section]) -> str:
-    """What h_inter and h_intra decide, counted."""
+    """Describe how often the thresholds h_inter and h_intra delayed an exchange."""
     runs = {key: counts for section in sections for key, counts in section.tokens.items()}
-    said = []
+    counted = []
     for network in dict.fromkeys(network for network, _ in runs):
         counts = [count for (where, _), count in runs.items() if where == network]
         arrived, at_once = (sum(count[i] for count in counts) for i in (0, 1))
         if arrived:
-            said.append(
+            counted.append(
                 f"with {network} it arrived {arrived:,} times in {len(counts)} runs, and {at_once:,} times "
                 f"({at_once / arrived:.1%}) a synchronisation started in the same moment"
             )
-    return f"{THRESHOLDS} {'; '.join(said)}. {PACED}\n" if said else ""
+    return f"{THRESHOLDS} {'; '.join(counted)}. {PACED}\n" if counted else ""
 
 
 def section(sections: Sequence[Section], picture: str) -> str:
-    """The section of the document; nothing if nothing was compared."""
+    """Return the section of the report; empty without a comparison."""
     found, parts = gains(sections), []
     if found:
         parts = [RULE + "\n", table(found).markdown(), beyond_rule(found) + apart(found) + BEYOND + "\n"]

@@ -1,4 +1,4 @@
-"""How much a reproduction may cost: a smoke test, what decides the paper's claims, or the paper's own sizes."""
+"""Profiles of the reproduction: a smoke test, a size that decides the paper's claims, and the paper's own sizes."""
 
 from __future__ import annotations
 

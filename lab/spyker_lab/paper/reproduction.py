@@ -1,4 +1,4 @@
-"""The shared runner of the reproduction: makes the runs of some items and writes down what they say."""
+"""The runs of the reproduction's items, and their sections of the report."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from spyker_lab.paper.speed import tokens
 
 @dataclass(frozen=True, slots=True)
 class ItemPlan:
-    """The scenarios of an item: for every run one per seed."""
+    """The scenarios of an item, one per run and seed."""
 
     item: Item
     profile: Profile
@@ -34,13 +34,13 @@ class ItemPlan:
     scenarios: Mapping[str, Sequence[Scenario]]
 
     def all(self) -> Iterator[Scenario]:
-        """All of them."""
+        """Yield all scenarios."""
         for scenarios in self.scenarios.values():
             yield from scenarios
 
 
 def plan(item: Item, profile: Profile, seeds: int | None = None) -> ItemPlan:
-    """What an item wants to have run, with the profile's seeds or so many. Later layers override earlier ones."""
+    """Return the scenarios of an item, with the profile's number of seeds unless ``seeds`` is given."""
     settings = {}
     for label, special in item.runs.items():
         sizes = [profile.tasks.get(item.task, {}), profile.validation if item.validation else {}]
@@ -71,7 +71,7 @@ def tell(plan: ItemPlan, runs: Mapping[str, Sequence[RunRecord | None]], folder:
 
 
 def count_tokens(results: Results) -> dict[tuple[str, str], tuple[int, int]]:
-    """What the token did in the runs of Spyker with the paper's thresholds."""
+    """Count token arrivals and immediate exchanges in the runs of Spyker with the paper's thresholds."""
     found: dict[tuple[str, str], tuple[int, int]] = {}
     for label, settings in results.settings.items():
         if settings["algorithm"] == "spyker" and not {"spyker.h-inter", "spyker.h-intra"} & settings.keys():
@@ -82,7 +82,7 @@ def count_tokens(results: Results) -> dict[tuple[str, str], tuple[int, int]]:
 
 
 def numbers(section: Section) -> str:
-    """Everything measured: one line per run and measure, one column per seed."""
+    """Return all measurements as CSV: one line per run and measure, one column per seed."""
     file = io.StringIO()
     writer = csv.writer(file, lineterminator="\n")
     seeds = max((len(s.numbers) for s in section.numbers.values()), default=0)
@@ -93,7 +93,7 @@ def numbers(section: Section) -> str:
 
 
 def cell(known: Range) -> str:
-    """What is known of a number: itself, a bound or nothing."""
+    """Format a number, a bound, or nothing if unknown."""
     low, high = known
     if low == high:
         return f"{low:.6g}"
@@ -101,7 +101,7 @@ def cell(known: Range) -> str:
 
 
 def markdown(plan: ItemPlan, section: Section, picture: str) -> str:
-    """An item's section of the document."""
+    """Return an item's section of the report."""
     item = plan.item
     parts = [
         f"## {item.name}\n",
@@ -116,10 +116,10 @@ def markdown(plan: ItemPlan, section: Section, picture: str) -> str:
 
 
 def command(plans: Sequence[ItemPlan], items: str) -> str:
-    """What was typed to make these."""
+    """Return the command that produces these items."""
     profile = plans[0].profile
-    usual = all(p.seeds == profile.fewer_seeds.get(p.item.name, profile.seeds) for p in plans)
-    options = [] if usual else [f"--seeds {plans[0].seeds}"]
+    default = all(p.seeds == profile.fewer_seeds.get(p.item.name, profile.seeds) for p in plans)
+    options = [] if default else [f"--seeds {plans[0].seeds}"]
     options += [
         f"--set {key}={value if isinstance(value, str) else show(value)}" for key, value in profile.settings.items()
     ]
@@ -127,5 +127,5 @@ def command(plans: Sequence[ItemPlan], items: str) -> str:
 
 
 def count(number: int, noun: str) -> str:
-    """So many of something, in words that agree."""
+    """Return a number and a noun in singular or plural."""
     return f"{number} {noun}" + ("" if number == 1 else "s")

@@ -1,4 +1,4 @@
-"""The whole reproduction as one Markdown document. Every number in it comes from the runs."""
+"""The report of the reproduction in Markdown. All numbers come from the runs."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ from spyker_lab.paper.reproduction import ItemPlan, command, count, markdown
 
 
 def document(plans: Sequence[ItemPlan], sections: Mapping[str, Section], picture: Callable[[str], str]) -> str:
-    """All sections that there are, with a summary before them."""
-    told = [p for p in plans if p.item.name in sections]
+    """Return the report: a summary and the finished sections."""
+    finished = [p for p in plans if p.item.name in sections]
     missing = [p.item.name for p in plans if p.item.name not in sections]
     profile = plans[0].profile
     parts = [
         "# The paper, reproduced\n",
         *summary(sections),
-        *([f"Not finished, and not told here: {', '.join(missing)}.\n"] if missing else []),
+        *([f"Not finished, and not included: {', '.join(missing)}.\n"] if missing else []),
         f"Written by `{command(plans, words(plans))}`, version {__version__}. Profile {profile.name}: {profile.says}; "
-        f"{count(profile.seeds, 'seed')} where a section does not say otherwise. No number here is typed by hand.\n",
+        f"{count(profile.seeds, 'seed')} where a section does not say otherwise. All numbers come from the runs.\n",
         "Times are virtual seconds of the emulated world. Unless a table says otherwise the score is the mean of the "
         "servers' scores, a time is that of the first evaluation at which it reached a target, “and stays” is that of "
         "the first evaluation from which on it never fell below again, and “> 40 s” a target that was not reached when "
@@ -36,47 +36,47 @@ def document(plans: Sequence[ItemPlan], sections: Mapping[str, Section], picture
         OPEN + "\n",
         *searched(sections),
         reading_table(),
-        *(markdown(p, sections[p.item.name], picture(p.item.name)) for p in told),
+        *(markdown(p, sections[p.item.name], picture(p.item.name)) for p in finished),
     ]
     return "\n".join(part for part in parts if part)
 
 
 def words(plans: Sequence[ItemPlan]) -> str:
-    """The items as one would name them."""
+    """Return the items as arguments of the command."""
     names, covered = [p.item.name for p in plans], [n for n, i in ITEMS.items() if plans[0].profile.name in i.minutes]
     groups = {frozenset(covered): "all", frozenset(item.name for item in PAPER): "paper"}
     return groups.get(frozenset(names), " ".join(names))
 
 
 def summary(sections: Mapping[str, Section]) -> list[str]:
-    """Every claim of the paper in one line."""
+    """Return a table of all claims of the paper."""
     claims = [(item.name, c) for item in PAPER if item.name in sections for c in sections[item.name].claims]
     if not claims:
         return []
     rows = [f"| [{name}](#{name}) | {c.sentence} | {c.there} | {c.here} | {c.verdict.value} |\n" for name, c in claims]
     head = "| | the paper says | there | here | verdict |\n| --- | --- | ---: | ---: | --- |\n"
     first, second = [c for _, c in claims if not c.again], [c for _, c in claims if c.again]
-    said = f"Of {count(len(first), 'claim')} of the paper {tally(first)}."
-    again = f" Of {count(len(second), 'second reading')} {tally(second)}." if second else ""
-    return [f"{said}{again}\n", head + "".join(rows)]
+    result = f"Of {count(len(first), 'claim')} of the paper {count_verdicts(first)}."
+    again = f" Of {count(len(second), 'second reading')} {count_verdicts(second)}." if second else ""
+    return [f"{result}{again}\n", head + "".join(rows)]
 
 
-def tally(claims: Sequence[Claim]) -> str:
-    """How many hold, in words."""
-    said = {
+def count_verdicts(claims: Sequence[Claim]) -> str:
+    """Describe how many claims hold."""
+    texts = {
         ClaimVerdict.HOLDS: "hold",
         ClaimVerdict.DIRECTION: "hold in direction but not in size",
         ClaimVerdict.FAILS: "do not hold",
         ClaimVerdict.OPEN: "could not be decided",
     }
-    counts = {verdict: sum(claim.verdict is verdict for claim in claims) for verdict in said}
-    parts = [f"{n} {said[verdict]}" for verdict, n in counts.items() if n or verdict is not ClaimVerdict.OPEN]
+    counts = {verdict: sum(claim.verdict is verdict for claim in claims) for verdict in texts}
+    parts = [f"{n} {texts[verdict]}" for verdict, n in counts.items() if n or verdict is not ClaimVerdict.OPEN]
     return f"{', '.join(parts[:-1])} and {parts[-1]}"
 
 
 def searched(sections: Mapping[str, Section]) -> list[str]:
-    """What the items that try other readings found, if they ran."""
-    said = []
+    """Describe the results of the items that try other readings, if they ran."""
+    results = []
     for name, task, splits in (
         ("readings", "MNIST", {"IID": "with IID data", "l = 2": "with two labels per client"}),
         ("sensitivity", "digits", {"as it stands": "with IID data", "l = 2": "with two labels per client"}),
@@ -88,11 +88,13 @@ def searched(sections: Mapping[str, Section]) -> list[str]:
                 "by the average of the models)"
                 for split, words in splits.items()
             ]
-            said.append(f"On {task} (`{name}`) Spyker takes less time than FedAsync to 90 % by {' and '.join(each)}.")
-    return [" ".join(said) + "\n", SEARCH + "\n"] if said else []
+            results.append(
+                f"On {task} (`{name}`) Spyker takes less time than FedAsync to 90 % by {' and '.join(each)}."
+            )
+    return [" ".join(results) + "\n", SEARCH + "\n"] if results else []
 
 
 def reading_table() -> str:
-    """The settings of the reading, by task."""
+    """Return the settings of the reading, by task."""
     rows = [f"| {task} | `{key}` | `{value}` |\n" for task, keys in READING.items() for key, value in keys.items()]
     return "| task | key | value |\n| --- | --- | --- |\n" + "".join(rows) if rows else ""

@@ -1,8 +1,8 @@
-"""How fast rules that mix every answer in can be: a model, fed with what the runs did, and what it predicts.
+"""A model of the speed of rules that mix in every update, with rates observed in runs.
 
-Let a training move a model by Δ. A server that mixes answers in with weight w, ``W += w(W_k - W)``, gains w·Δ by each
-and loses w times what it learnt since it handed that client its model: after one round trip of the client it has moved
-on by its own speed v times that trip, and the answer pulls it back by as much. With r updates per second and N clients,
+Let a training move a model by Δ. A server that mixes in updates with weight w, ``W += w(W_k - W)``, gains w·Δ by each
+and loses w times its own progress since it sent the model to that client: during one round trip of the client it moves
+by its own speed v times that trip, and the update undoes w times as much. With r updates per second and N clients,
 whose round trips then last N/r, that leaves ``v = r·w·Δ/(1 + w·N)``, which is at most Δ per round trip, r/N times a
 second, whatever the weights are. Where clients differ, r·w is the sum of all weights of a second and w·N the sum over
 clients of each one's mean weight.
@@ -22,7 +22,7 @@ from spyker.records import RunRecord
 
 @dataclass(frozen=True, slots=True)
 class ObservedPace:
-    """What a run of Spyker or FedAsync did, the mean of its servers."""
+    """Observed rates of a run of Spyker or FedAsync, as means over servers."""
 
     trips: float
     """Updates of a client per second."""
@@ -34,19 +34,19 @@ class ObservedPace:
 
 @dataclass(frozen=True, slots=True)
 class Gain:
-    """How much less time than FedAsync Spyker takes, in per cent: by the model, at most, and measured."""
+    """The time that Spyker saves compared with FedAsync, in per cent: predicted, at most, and measured."""
 
     spyker: Sequence[ObservedPace]
     fedasync: Sequence[ObservedPace]
     predicted: SeedSample
     limit: SeedSample
-    """If Spyker's servers moved by a whole Δ per round trip: so it is with weights that are as large as can be."""
+    """If Spyker's servers moved by a whole Δ per round trip, as with the largest weights."""
     measured: SeedSample
     paper: float | None = None
 
 
 def observed_pace(run: RunRecord) -> ObservedPace | None:
-    """Count what a run did; nothing, if it ended too soon for that."""
+    """Return the observed rates of a run, or ``None`` if it is too short."""
     section = run.scenario[run.scenario["algorithm"]]
     scale, full = float(section["client-rate"]), float(run.scenario["training"]["rate"])
     weights: dict[int, dict[int, list[float]]] = defaultdict(lambda: defaultdict(list))
@@ -72,7 +72,7 @@ def observed_pace(run: RunRecord) -> ObservedPace | None:
 def gain(
     spyker: Sequence[RunRecord | None], fedasync: Sequence[RunRecord | None], measured: SeedSample, paper: float | None
 ) -> Gain:
-    """What the model says of runs that differ in their algorithm alone, seed by seed."""
+    """Compare runs that differ only in their algorithm, seed by seed."""
     pairs = [
         (mine and observed_pace(mine), theirs and observed_pace(theirs))
         for mine, theirs in zip(spyker, fedasync, strict=True)
@@ -93,7 +93,7 @@ def gain(
 
 
 def tokens(run: RunRecord) -> tuple[int, int]:
-    """How often the token arrived, and how often that started a synchronisation in the same moment."""
+    """Count the arrivals of the token, and those that started an exchange at the same time."""
     arrived = [(t, fact.server, fact.bid) for t, fact, _ in run.facts(TokenArrived)]
     started = {(t, fact.server, fact.bid) for t, fact, _ in run.facts(SyncStarted)}
     return len(arrived), sum(key in started for key in arrived)

@@ -1,6 +1,6 @@
-"""The race: every algorithm gets the same search for its settings, and then runs in many worlds, seed by seed.
+"""The race: a comparison of algorithms with tuned settings in many worlds, paired by seed.
 
-``worlds.py`` says where, ``spaces.py`` what is searched, ``search.py`` how; ``lineup.py`` has who runs where, and
-``board.py`` what came of it; ``bars.py`` holds that against what we want; ``tables.py``, ``figure.py`` and
-``document.py`` tell it.
+``worlds.py`` defines the worlds, ``spaces.py`` the search spaces, ``search.py`` the search, ``lineup.py`` the runs,
+``board.py`` their results and ``bars.py`` the goals; ``tables.py``, ``figure.py`` and ``race_document.py`` write the
+report.
 """

@@ -1,4 +1,4 @@
-"""What we promised, and whether it holds: five bars, each on tuned against tuned unless it says otherwise."""
+"""The goals of the race and whether they are met; all algorithms are tuned unless a goal says otherwise."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ PAPERS_SHARE, MOMENTUM_SHARE, ROOM_SHARE, DEFAULTS_SHARE, POINTS_LOST = 0.5, 0.8
 
 @dataclass(frozen=True, slots=True)
 class Criterion:
-    """A promise, and what was measured; whether it is met is open while runs are missing."""
+    """A goal and its measurement; ``met`` is ``None`` while runs are missing."""
 
     name: str
     promise: str
@@ -28,7 +28,7 @@ class Criterion:
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """Our place in one world; what is missing has not been run."""
+    """The results of Stride and its best rivals in one world; ``None`` if not run."""
 
     world: RaceWorld
     ours: Cell
@@ -41,7 +41,7 @@ class Standing:
 
     @property
     def rival(self) -> tuple[str, Cell] | None:
-        """The best rival of any kind."""
+        """The fastest rival of any kind."""
         known = [pair for pair in (self.papers, self.other) if pair is not None]
         if self.momentum is not None:
             known.append((HierFAVGM.title, self.momentum))
@@ -49,7 +49,7 @@ class Standing:
 
 
 def standing(race: Race, world: RaceWorld) -> Standing | None:
-    """Our place in a world, if we ran there."""
+    """Return the standing in a world, or ``None`` if Stride was not run there."""
     ours = race.cell(world, title(OURS))
     if ours is None:
         return None
@@ -71,7 +71,7 @@ def standing(race: Race, world: RaceWorld) -> Standing | None:
 
 
 def bars(race: Race) -> list[Criterion]:
-    """All bars."""
+    """Return all goals."""
     places = [place for world in race.worlds if (place := standing(race, world)) is not None]
     return [
         against_paper(places),
@@ -84,7 +84,7 @@ def bars(race: Race) -> list[Criterion]:
 
 
 def median_bar(name: str, promise: str, ratios: Sequence[IntervalEstimate], limit: float) -> Criterion:
-    """A bar on the median over worlds."""
+    """Return a goal for the median over worlds."""
     if not ratios:
         return Criterion(name, promise, "not run yet", None)
     middle = statistics.median(r.value for r in ratios)
@@ -92,24 +92,24 @@ def median_bar(name: str, promise: str, ratios: Sequence[IntervalEstimate], limi
 
 
 def count(ratios: Sequence[IntervalEstimate], limit: float) -> str:
-    """How many of some ratios are within a limit."""
+    """Describe how many ratios are within a limit."""
     return f"{sum(r.value <= limit for r in ratios)} of {len(ratios)}"
 
 
 def compact(places: Sequence[Standing]) -> list[Standing]:
-    """Those of the worlds that the median is taken over: all of the same task and size."""
+    """Return the standings that medians are taken over: worlds of the same task and size."""
     return [place for place in places if place.world.compact]
 
 
 def against_paper(places: Sequence[Standing]) -> Criterion:
-    """(a), its first half."""
+    """Return the first half of goal (a)."""
     promise = f"time to the target at most {PAPERS_SHARE:g} of the best of the paper's five, median over worlds"
     ratios = [ratio(place.ours.stays, place.papers[1].stays) for place in compact(places) if place.papers]
     return median_bar("a", promise, ratios, PAPERS_SHARE)
 
 
 def never_slower(places: Sequence[Standing]) -> Criterion:
-    """(a), its second half."""
+    """Return the second half of goal (a)."""
     promise = "in no world slower than the best rival of any kind, beyond the confidence interval"
     raced = [(place, *place.rival) for place in places if place.rival is not None]
     if not raced:
@@ -123,14 +123,14 @@ def never_slower(places: Sequence[Standing]) -> Criterion:
 
 
 def against_momentum(places: Sequence[Standing]) -> Criterion:
-    """(b)."""
+    """Return goal (b)."""
     promise = f"at most {MOMENTUM_SHARE:g} of {HierFAVGM.title}, HierFAVG with momentum, median over worlds"
     ratios = [ratio(place.ours.stays, place.momentum.stays) for place in compact(places) if place.momentum]
     return median_bar("b", promise, ratios, MOMENTUM_SHARE)
 
 
 def against_room(race: Race) -> Criterion:
-    """(c)."""
+    """Return goal (c)."""
     promise = f"with the paper's latencies at most {ROOM_SHARE:g} times the best algorithm in one room, two labels"
     world = next((world for world in race.worlds if world.name == TWO_LABELS), None)
     ours = None if world is None else race.cell(world, title(OURS))
@@ -145,7 +145,7 @@ def against_room(race: Race) -> Criterion:
 
 
 def best_in_room(race: Race) -> tuple[str, Cell] | None:
-    """The fastest algorithm where nobody is far: the limit."""
+    """Return the fastest algorithm in the world without latency, which is the limit."""
     room = next((world for world in race.worlds if world.name == ROOM), None)
     if room is None:
         return None
@@ -154,7 +154,7 @@ def best_in_room(race: Race) -> tuple[str, Cell] | None:
 
 
 def against_tuning(places: Sequence[Standing]) -> Criterion:
-    """(d)."""
+    """Return goal (d)."""
     promise = f"untuned defaults at most {DEFAULTS_SHARE:g} times our own tuned time, in every world"
     ratios = {p.world.title: ratio(p.defaults.stays, p.ours.stays) for p in places if p.defaults is not None}
     if not ratios:
@@ -165,7 +165,7 @@ def against_tuning(places: Sequence[Standing]) -> Criterion:
 
 
 def imbalance(race: Race) -> Criterion:
-    """(e)."""
+    """Return goal (e)."""
     promise = f"most clients in one region: at most {POINTS_LOST:g} point of final accuracy lost against an even split"
     known = {world.name: world for world in race.worlds}
     cells = [race.cell(known[name], end_label()) for name in (TWO_LABELS, IMBALANCE) if name in known]

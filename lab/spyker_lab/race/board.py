@@ -1,4 +1,4 @@
-"""What an entry did in a world, read from its finished runs."""
+"""The results of an entry in a world, read from its finished runs."""
 
 from __future__ import annotations
 
@@ -13,28 +13,28 @@ from spyker.sweeps.runner import folder_of, is_diverged, is_finished
 from spyker_lab.race.intervals import SeedTimes
 from spyker_lab.race.worlds import STAY, RaceWorld
 
-ROUNDING = 1e-9  # seconds, of times that are sums
+ROUNDING = 1e-9  # seconds
 
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """One entry in one world, seed by seed; where training diverged there is no curve."""
+    """The results of one entry in one world, by seed; the curve of a diverged run is ``None``."""
 
     seeds: tuple[int, ...]
     curves: tuple[Curve | None, ...]
     first: SeedTimes
-    """When the mean of the servers first reached the target."""
+    """When the mean over servers first reached the target."""
     stays: SeedTimes
-    """When it did so and stayed."""
+    """When it reached the target and stayed there."""
 
     @property
     def final(self) -> list[float | None]:
-        """The last scores."""
+        """The final scores."""
         return [None if c is None else c.mean[-1] for c in self.curves]
 
 
 def read_cell(scenarios: Sequence[Scenario], root: Path, world: RaceWorld) -> Cell | None:
-    """What came of an entry's runs; nothing if some are not there yet."""
+    """Read the results of an entry; ``None`` if runs are missing."""
     folders = [folder_of(scenario, root) for scenario in scenarios]
     if not all(is_finished(folder) or is_diverged(folder) for folder in folders):
         return None
@@ -49,9 +49,7 @@ def read_cell(scenarios: Sequence[Scenario], root: Path, world: RaceWorld) -> Ce
 
 
 def stays(c: Curve, target: float, seconds: float = STAY) -> float | None:
-    """The first evaluation that reaches a target below which no other falls for so many seconds; nothing if the run
-    ends before that is decided.
-    """
+    """Return the first time from which on the target holds for ``seconds``, or ``None``."""
     since: float | None = None
     for t, score in zip(c.time, c.mean, strict=True):
         if not c.good(score, target):

@@ -1,6 +1,6 @@
-"""Means and paired ratios with 95 % confidence intervals, by Student's t; for ratios on their logarithms.
+"""Means and paired ratios with 95 % confidence intervals by Student's t; for ratios on logarithms.
 
-A time that was not reached counts as the horizon. What is said then is a bound, and marked as one.
+If a target was not reached, the time counts with the horizon, and the estimate is marked as a bound.
 """
 
 from __future__ import annotations
@@ -17,23 +17,23 @@ CONFIDENCE = 0.95
 
 @dataclass(frozen=True, slots=True)
 class IntervalEstimate:
-    """A number and its confidence interval; with a single seed there is none."""
+    """A number and its confidence interval, which is ``None`` for a single seed."""
 
     value: float
     low: float | None
     high: float | None
     mark: str = ""
-    """``>`` or ``<`` where the truth lies beyond: somebody did not get there. ``?`` if that says nothing at all."""
+    """``>`` or ``<`` for a bound, if a target was not reached; ``?`` if neither side reached it."""
 
     def around(self, unit: str = "") -> str:
-        """For a table, as value ± half of the interval; a bound has none."""
+        """Format as value ± half of the interval; a bound has no interval."""
         if self.mark:
             return f"{self.mark} {self.value:.3g}{unit}"
         spread = "" if self.low is None else f" ± {self.value - self.low:.2g}"
         return f"{self.value:.3g}{spread}{unit}"
 
     def between(self) -> str:
-        """For a table, as value and interval; a bound has none."""
+        """Format as value and interval; a bound has no interval."""
         if self.mark == "?":
             return "?"
         if self.mark or self.low is None or self.high is None:
@@ -43,28 +43,28 @@ class IntervalEstimate:
 
 @dataclass(frozen=True, slots=True)
 class SeedTimes:
-    """A time once per seed, in the order of seeds; ``None`` where it was not reached within the horizon."""
+    """A time per seed; ``None`` if the target was not reached within the horizon."""
 
     numbers: tuple[float | None, ...]
     horizon: float
 
     @property
     def filled(self) -> list[float]:
-        """With the horizon for what was not reached."""
+        """The times, with the horizon for targets that were not reached."""
         return [self.horizon if n is None else n for n in self.numbers]
 
     @property
     def whole(self) -> bool:
-        """Whether every seed got there."""
+        """Whether all seeds reached the target."""
         return None not in self.numbers
 
     def mean(self) -> IntervalEstimate:
-        """The mean time."""
+        """Return the mean time."""
         return estimate(self.filled, "" if self.whole else ">")
 
 
 def interval(numbers: Sequence[float]) -> tuple[float, float | None]:
-    """The mean, and half of its confidence interval if there are several numbers."""
+    """Return the mean, and half of its confidence interval if there are several numbers."""
     mean = statistics.fmean(numbers)
     if len(numbers) < 2:
         return mean, None
@@ -73,7 +73,7 @@ def interval(numbers: Sequence[float]) -> tuple[float, float | None]:
 
 
 def estimate(numbers: Sequence[float], mark: str = "") -> IntervalEstimate:
-    """The mean with its confidence interval."""
+    """Return the mean with its confidence interval."""
     value, half = interval(numbers)
     return (
         IntervalEstimate(value, None, None, mark)
@@ -83,7 +83,7 @@ def estimate(numbers: Sequence[float], mark: str = "") -> IntervalEstimate:
 
 
 def ratio(ours: SeedTimes, theirs: SeedTimes) -> IntervalEstimate:
-    """How many times theirs our time is: the geometric mean over the seeds that both have."""
+    """Return ``ours / theirs``, the geometric mean over common seeds."""
     pairs = list(zip(ours.numbers, theirs.numbers, strict=False))
     logs = [math.log((ours.horizon if a is None else a) / (theirs.horizon if b is None else b)) for a, b in pairs]
     log = estimate(logs)
@@ -94,6 +94,6 @@ def ratio(ours: SeedTimes, theirs: SeedTimes) -> IntervalEstimate:
 
 
 def difference(ours: SeedTimes, theirs: SeedTimes) -> IntervalEstimate:
-    """By how many seconds our time is longer than theirs: the mean over the seeds that both have."""
+    """Return ``ours - theirs`` in seconds, the mean over common seeds."""
     pairs = list(zip(ours.filled, theirs.filled, strict=False))
     return estimate([a - b for a, b in pairs], ratio(ours, theirs).mark)

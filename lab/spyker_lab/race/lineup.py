@@ -1,4 +1,4 @@
-"""Who runs where: the searches, and then one run per entry, world and seed. What is finished is found on disk."""
+"""The runs of a race: the searches, and one run per entry, world and seed. Finished runs are read from disk."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from spyker_lab.race.board import Cell, read_cell
 from spyker_lab.race.search import Trial, best, search
 from spyker_lab.race.worlds import IMBALANCE, OURS, STAY, TWO_LABELS, Course, RaceWorld
 
-NEAR = 2.0  # how many times the best's time is near enough to take part beyond the paper's worlds
+NEAR = 2.0  # algorithms within this factor of the best time in a world of the paper also run in other worlds
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,27 +31,27 @@ class RaceEntry:
     algorithm: str
     settings: Settings
     to_the_end: bool = False
-    """Whether it runs up to the horizon, whatever it reaches."""
+    """Whether it runs up to the horizon instead of the target."""
 
 
 @cache
 def title(algorithm: str) -> str:
-    """An algorithm's name in tables."""
+    """Return the title of an algorithm in tables."""
     return find_algorithm(algorithm).title
 
 
 def defaults_label() -> str:
-    """Our algorithm as it comes."""
+    """Return the label of Stride with default settings."""
     return f"{title(OURS)}, defaults"
 
 
 def end_label() -> str:
-    """Our algorithm, judged by where it ends."""
+    """Return the label of Stride's runs up to the horizon."""
     return f"{title(OURS)}, to the end"
 
 
 class Race:
-    """A race in the folder ``root``, as far as it has come."""
+    """A race in the folder ``root``, finished or in progress."""
 
     def __init__(
         self,
@@ -62,7 +62,7 @@ class Race:
         trials: int | None = None,
         seeds: int | None = None,
     ) -> None:
-        """``trials`` and ``seeds`` are those of the course and its worlds unless given."""
+        """Create the race; ``trials`` and ``seeds`` override those of the course and its worlds."""
         self.course, self.worlds, self.algorithms, self.root = course, worlds, algorithms, root
         self.trials, self.seeds = trials or course.trials, seeds
         self.searches: dict[tuple[str, str], Chain[list[Trial]]] = {}
@@ -72,15 +72,15 @@ class Race:
                 self.searches[algorithm, where] = Chain(steps, root)
         self._cells: dict[tuple[str, str], Cell] = {}
 
-    # --- What is to be run -------------------------------------------------------------------------------------------
+    # --- Runs --------------------------------------------------------------------------------------------------------
 
     def tuned(self, algorithm: str, world: RaceWorld) -> Settings | None:
-        """The settings that won the search for a world; nothing while it goes on."""
+        """Return the best settings of the search for a world; ``None`` while it is in progress."""
         trials = self.searches[algorithm, world.takes].result
         return None if trials is None else best(trials).settings
 
     def entries(self, world: RaceWorld) -> dict[str, RaceEntry]:
-        """Who runs in a world, by label; those whose search goes on are not among them."""
+        """Return the entries in a world by label, without algorithms whose search is in progress."""
         found = {}
         for algorithm in self.field(world):
             settings = self.tuned(algorithm, world)
@@ -93,11 +93,11 @@ class Race:
         return found
 
     def field(self, world: RaceWorld) -> Sequence[str]:
-        """The algorithms that run in a world.
+        """Return the algorithms that run in a world.
 
-        All in the paper's, and where what is slow there may be fast; then those that were near the best in one of the
-        paper's; on other tasks ours, the best of the paper's five and the best of the other rivals. The rival with
-        momentum is always there. All, as long as that is not decided.
+        All algorithms run in the worlds of the paper and in those marked ``everybody``. In other worlds those run that
+        were near the best in a world of the paper; on other tasks Stride, the best of the paper's five and the best of
+        the other rivals. HierFAVGM always runs. While this is undecided, all algorithms are returned.
         """
         paper = [w for w in self.worlds if w.stage == "paper"]
         if world.stage == "paper" or world.everybody or not paper:
@@ -118,7 +118,7 @@ class Race:
         return [a for a in self.algorithms if a in there]
 
     def scenarios(self, world: RaceWorld, entry: RaceEntry) -> Sequence[Scenario]:
-        """The runs of an entry in a world, one per seed."""
+        """Return the scenarios of an entry in a world, one per seed."""
         ending: Settings = {"duration": world.horizon}
         if not entry.to_the_end:
             ending = {
@@ -131,7 +131,7 @@ class Race:
         return with_seeds(resolve(load(None, merged)), self.seeds or world.seeds)
 
     def stage(self, name: str) -> list[Scenario]:
-        """All runs of a stage."""
+        """Return all scenarios of a stage."""
         return [
             scenario
             for world in self.worlds
@@ -140,10 +140,10 @@ class Race:
             for scenario in self.scenarios(world, entry)
         ]
 
-    # --- What came of it ---------------------------------------------------------------------------------------------
+    # --- Results -----------------------------------------------------------------------------------------------------
 
     def cell(self, world: RaceWorld, label: str) -> Cell | None:
-        """What an entry did in a world, if all of its runs are there."""
+        """Return the results of an entry in a world; ``None`` if runs are missing."""
         key = world.name, label
         if key not in self._cells:
             entry = self._entry(world, label)
@@ -154,7 +154,7 @@ class Race:
         return self._cells[key]
 
     def _entry(self, world: RaceWorld, label: str) -> RaceEntry | None:
-        """An entry by its label, without asking who takes part, which depends on what entries did."""
+        """Return an entry by its label, without :meth:`field`, which itself depends on results."""
         if label == defaults_label():
             return RaceEntry(label, OURS, {})
         algorithm = OURS if label == end_label() else next((a for a in self.algorithms if title(a) == label), None)

@@ -1,9 +1,9 @@
-"""The search for an algorithm's settings in one world: Optuna's TPE, one trial after the other.
+"""The search for an algorithm's settings in one world, with Optuna's TPE sampler and sequential trials.
 
-A trial is one run on held-back data that ends at the target. Whoever is later than the best trial before it is not of
-interest: a trial is cut off a moment after that, which saves most of the cost, and everybody is treated alike. What a
-trial is worth is when it reached the target, between two evaluations by the straight line between them; of one that did
-not, when it was cut off and a penalty for what was missing, so that the sampler sees which of two failures was nearer.
+A trial is one run on held-out data that ends at the target. It is cut off shortly after the time of the best trial so
+far, which saves most of the cost. The value of a trial is the time at which it reached the target, interpolated
+linearly between evaluations. If it did not, the value is the time of the cut plus a penalty for the missing points, so
+that the sampler can rank failed trials.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ from spyker_lab.paper.item import Settings
 from spyker_lab.race.spaces import SPACES, STARTS
 from spyker_lab.race.worlds import INTERVAL, Course, RaceWorld
 
-SEED = 1000  # of the runs: none of the race's own
+SEED = 1000  # of the runs; not used in the race itself
 SAMPLER_SEED = 7
-RANDOM_TRIALS = 4  # before the sampler begins to model what it saw
+RANDOM_TRIALS = 4  # before the sampler uses its model
 MARGIN = INTERVAL
 PENALTY = 20.0  # seconds for an accuracy of 0 instead of 1
 
@@ -33,18 +33,18 @@ optuna.logging.set_verbosity(optuna.logging.WARNING)
 
 @dataclass(frozen=True, slots=True)
 class Trial:
-    """What was tried, and what came of it."""
+    """Settings and result of a trial."""
 
     settings: Settings
     value: float
     time: float | None
-    """When it reached the target, if it did."""
+    """When it reached the target, or ``None``."""
     limit: float
-    """When it would have been cut off."""
+    """Time of the cut."""
 
 
 def search(algorithm: str, world: RaceWorld, course: Course, trials: int) -> Steps[list[Trial]]:
-    """All trials of an algorithm in a world, in their order."""
+    """Run the trials of an algorithm in a world; a chain that returns them in order."""
     sampler = optuna.samplers.TPESampler(seed=SAMPLER_SEED, n_startup_trials=RANDOM_TRIALS)
     study = optuna.create_study(sampler=sampler)
     study.enqueue_trial(dict(STARTS[algorithm]))
@@ -54,20 +54,20 @@ def search(algorithm: str, world: RaceWorld, course: Course, trials: int) -> Ste
         settings = {key: rounded(value) for key, value in asked.params.items()}
         limit = min([world.horizon, *(trial.time + MARGIN for trial in done if trial.time is not None)])
         run = yield scenario(algorithm, settings, world, course, limit)
-        done.append(judged(settings, run, world.target, limit))
+        done.append(evaluate_trial(settings, run, world.target, limit))
         study.tell(asked, done[-1].value)
     return done
 
 
 def scenario(algorithm: str, settings: Settings, world: RaceWorld, course: Course, limit: float) -> Scenario:
-    """The run of a trial."""
+    """Return the scenario of a trial."""
     ending: Settings = {"evaluation.stop-at": world.target, "duration": limit, "seed": SEED}
     layers = [world.settings, course.held_back, {"algorithm": algorithm}, settings, ending]
     return resolve(load(None, {key: value for layer in layers for key, value in layer.items()}))
 
 
-def judged(settings: Settings, run: RunRecord | None, target: float, limit: float) -> Trial:
-    """What a trial is worth; a training that diverged has learnt nothing."""
+def evaluate_trial(settings: Settings, run: RunRecord | None, target: float, limit: float) -> Trial:
+    """Return the result of a trial; a diverged run counts with a score of 0."""
     if run is None:
         return Trial(settings, limit + PENALTY * target, None, limit)
     found = curve(run)
@@ -78,7 +78,7 @@ def judged(settings: Settings, run: RunRecord | None, target: float, limit: floa
 
 
 def crossing(found: Curve, target: float) -> float:
-    """When the straight lines between evaluations first reach a target that is reached."""
+    """Return the time at which the target was first reached, interpolated between evaluations."""
     points = list(zip(found.time, found.mean, strict=True))
     for (t, score), (later, higher) in pairwise(points):
         if higher >= target > score:
@@ -87,10 +87,10 @@ def crossing(found: Curve, target: float) -> float:
 
 
 def best(trials: list[Trial]) -> Trial:
-    """The trial that won; the first of equals."""
+    """Return the best trial; of ties, the first."""
     return min(trials, key=lambda trial: trial.value)
 
 
 def rounded(value: object) -> object:
-    """Three digits are enough, and can be read."""
+    """Round a setting to three digits."""
     return float(f"{value:.3g}") if isinstance(value, float) else value

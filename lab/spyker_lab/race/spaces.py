@@ -1,7 +1,6 @@
-"""What is searched for each algorithm: the training rate, and one to three parameters of its own.
+"""The search space of each algorithm: the learning rate, and one to three parameters of its own.
 
-``STARTS`` is what each search tries first: what is known to be good, from the search of the reproduction or from an
-algorithm's own paper.
+``STARTS`` are the first trials: good settings from the search of the reproduction, or from the algorithm's own paper.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The race as tables: in Markdown for people, and all numbers as CSV."""
+"""The tables of the race: Markdown, and all numbers as CSV."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 
 from spyker_lab.algorithms.hierfavgm import HierFAVGM
 from spyker_lab.paper.item import Settings, Table
-from spyker_lab.race.bars import Criterion, Standing, bars, standing
+from spyker_lab.race.bars import Standing, bars, standing
 from spyker_lab.race.board import Cell
 from spyker_lab.race.intervals import difference, ratio
 from spyker_lab.race.lineup import Race, title
@@ -21,13 +21,13 @@ VERDICTS = {True: "met", False: "**missed**", None: "open"}
 
 
 def summary(race: Race) -> Table:
-    """The table of the README: our time in every world, and who was nearest."""
+    """Return the table of the README: Stride's time and the best rivals in every world."""
     heads = ["world", title(OURS), "best of the paper's five", HierFAVGM.title, "best other rival"]
     return Table("", heads, [summary_row(world, standing(race, world)) for world in race.worlds])
 
 
 def summary_row(world: RaceWorld, place: Standing | None) -> list[str]:
-    """One world."""
+    """Return the row of a world."""
     if place is None:
         return [world.title, *[NOT_RUN] * 4]
 
@@ -49,18 +49,13 @@ def summary_row(world: RaceWorld, place: Standing | None) -> list[str]:
 
 
 def bar_table(race: Race) -> Table:
-    """What we promised, and whether it holds."""
-    rows = [row(bar) for bar in bars(race)]
-    return Table("", ["bar", "what we want", "measured", ""], rows, prose=True)
-
-
-def row(bar: Criterion) -> list[str]:
-    """One bar."""
-    return [f"({bar.name})", bar.promise, bar.measured, VERDICTS[bar.met]]
+    """Return the goals and whether they are met."""
+    rows = [[f"({bar.name})", bar.promise, bar.measured, VERDICTS[bar.met]] for bar in bars(race)]
+    return Table("", ["", "goal", "measured", ""], rows, prose=True)
 
 
 def ratio_table(race: Race) -> Table:
-    """Our time as a share of others', and what our defaults take, world by world."""
+    """Return the ratios of Stride's time to those of rivals, and of its defaults to tuned settings, by world."""
     rows = []
     for world in race.worlds:
         place = standing(race, world)
@@ -78,7 +73,7 @@ def ratio_table(race: Race) -> Table:
 
 
 def world_table(race: Race, world: RaceWorld) -> Table:
-    """Everybody in one world, the fastest first."""
+    """Return all entries in one world, the fastest first."""
     found = {label: race.cell(world, label) for label, e in race.entries(world).items() if not e.to_the_end}
     ours = found.get(title(OURS))
     there = sorted(
@@ -100,7 +95,7 @@ def world_table(race: Race, world: RaceWorld) -> Table:
 
 
 def winners(race: Race) -> Table:
-    """The settings that won each search, and what its first trial took."""
+    """Return the best settings of each search, and the time of its first trial."""
     rows = []
     for (algorithm, where), chain in race.searches.items():
         name = [title(algorithm), race.course.worlds[where].title]
@@ -116,17 +111,17 @@ def winners(race: Race) -> Table:
 
 
 def setting_list(settings: Settings) -> str:
-    """Settings in one line."""
+    """Format settings in one line."""
     return ", ".join(f"`{key} = {value}`" for key, value in settings.items())
 
 
 def starts(algorithms: Iterable[str]) -> Table:
-    """What each search tried first."""
+    """Return the first trial of each search."""
     return Table("", ["", "first trial"], [[title(a), setting_list(STARTS[a])] for a in algorithms], prose=True)
 
 
 def trials_csv(race: Race) -> str:
-    """Every trial of every search that has ended."""
+    """Return all trials of finished searches as CSV."""
     body: list[Sequence[object]] = []
     for (algorithm, where), chain in race.searches.items():
         for number, trial in enumerate(chain.result or (), 1):
@@ -137,7 +132,7 @@ def trials_csv(race: Race) -> str:
 
 
 def times_csv(race: Race) -> str:
-    """Every run of the race itself."""
+    """Return all runs of the race as CSV."""
     body: list[Sequence[object]] = []
     for world in race.worlds:
         for label in race.entries(world):
@@ -149,7 +144,7 @@ def times_csv(race: Race) -> str:
 
 
 def as_csv(heads: Sequence[str], body: Iterable[Sequence[object]]) -> str:
-    """Lines as a CSV file."""
+    """Return lines as a CSV file."""
     file = io.StringIO()
     writer = csv.writer(file, lineterminator="\n")
     writer.writerows([heads, *body])

@@ -1,6 +1,4 @@
-"""The worlds of the race: where it is run, on which data, to which target, and how long it may take there; and who is
-who in it.
-"""
+"""The worlds of the race: scenario, data, target and horizon."""
 
 from __future__ import annotations
 
@@ -17,30 +15,30 @@ from spyker_lab.paper.item import Settings
 OURS = Stride.name
 INTERVAL = 0.25  # virtual seconds between two evaluations
 STAY = 2.0  # virtual seconds for which a target must hold
-KERNEL: dict[str, object] = {"training.kernel": "native"}  # several times as fast as PyTorch on small pictures
+KERNEL: dict[str, object] = {"training.kernel": "native"}  # several times as fast as PyTorch on small images
 
 
 @dataclass(frozen=True, slots=True)
 class RaceWorld:
-    """One world, with the task that is learnt there."""
+    """One world with its task."""
 
     name: str
     """On the command line."""
     title: str
     """In tables."""
     says: str
-    """What it is, for the document."""
+    """Description for the report."""
     settings: Settings
     takes: str
-    """The world whose search gives the settings; one that is searched itself takes its own."""
+    """The world whose search gives the settings; itself, if it is searched."""
     stage: str = "others"
-    """One of ``STAGES``: when it is run, and who runs there."""
+    """One of ``STAGES``, which determine the order and the field."""
     seeds: int = 3
     target: float = 0.9
     horizon: float = 15.0
-    """Whoever is not there after so many virtual seconds has not reached the target."""
+    """Virtual seconds within which the target must be reached."""
     everybody: bool = False
-    """Whether all algorithms run there, though it is not of the paper: what is slow elsewhere may be fast here."""
+    """Whether all algorithms run, because otherwise slow algorithms may be fast here."""
 
     @property
     def searched(self) -> bool:
@@ -49,7 +47,7 @@ class RaceWorld:
 
     @property
     def compact(self) -> bool:
-        """Whether it is of the one task and size over which medians are taken."""
+        """Whether the world is part of the medians: all of the same task and size."""
         return self.stage in ("paper", "others")
 
 
@@ -61,11 +59,11 @@ class Course:
     says: str
     worlds: Mapping[str, RaceWorld]
     trials: int
-    """For every algorithm, in each world that is searched."""
+    """Trials per algorithm and searched world."""
     held_back: Settings = field(default_factory=dict)
-    """What makes a search judge by other data than the race does."""
+    """Settings with which a search evaluates on held-out data."""
     algorithms: tuple[str, ...] = ()
-    """Who takes part; nothing said: everybody."""
+    """The algorithms; empty: all."""
 
 
 STAGES = ("paper", "others", "size", "tasks")
@@ -216,8 +214,8 @@ FULL = Course(
 SMALL: dict[str, object] = {"task.name": "digits", "evaluation.interval": INTERVAL, "world.clients": [5, 5, 5, 5]}
 QUICK = Course(
     "quick",
-    "**A smoke test**: small pictures, few clients, an easy target, next to no search, and that on the images of the "
-    "race itself. It shows that everything runs, and nothing about algorithms.",
+    "**A smoke test**: small images, few clients, an easy target, and a minimal search on the images of the race "
+    "itself. It shows that everything runs, and nothing about algorithms.",
     {
         world.name: world
         for world in (

@@ -3,7 +3,7 @@
 import pytest
 
 from spyker.plots.curves import Curve
-from spyker.plots.samples import before, beyond, every, less, sample, times
+from spyker.plots.samples import all_true, greater_than, is_less, percent_less, ratio, sample
 from spyker_lab.paper.claims import Claim, ClaimKind, ClaimVerdict, table, truth
 from spyker_lab.paper.item import Results
 from spyker_lab.paper.items.accuracy import common_levels, first_of, last_of, not_behind
@@ -19,8 +19,8 @@ def test_a_mean_needs_every_seed() -> None:
 
 
 def test_comparisons_are_made_seed_by_seed() -> None:
-    assert less(sample([22.0, 30.0]), sample([55.0, 60.0])).numbers == (60.0, 50.0)
-    assert times(sample([22.0, None]), sample([11.0, 1.0])).numbers == (2.0, None)
+    assert percent_less(sample([22.0, 30.0]), sample([55.0, 60.0])).numbers == (60.0, 50.0)
+    assert ratio(sample([22.0, None]), sample([11.0, 1.0])).numbers == (2.0, None)
 
 
 @pytest.mark.parametrize(
@@ -45,38 +45,38 @@ def test_verdicts(ours: list[float | None], verdict: ClaimVerdict) -> None:
 @pytest.mark.parametrize(
     ("mine", "theirs", "verdict"),
     [
-        (12.0, beyond(40.0), ClaimVerdict.HOLDS),  # at least 70 % less time
-        (30.0, beyond(40.0), ClaimVerdict.DIRECTION),  # at least 25 %
-        (beyond(40.0), 40.0, ClaimVerdict.FAILS),
-        (beyond(40.0), beyond(40.0), ClaimVerdict.OPEN),
-        (beyond(20.0), 40.0, ClaimVerdict.OPEN),  # it may be 21 s or 41 s
+        (12.0, greater_than(40.0), ClaimVerdict.HOLDS),  # at least 70 % less time
+        (30.0, greater_than(40.0), ClaimVerdict.DIRECTION),  # at least 25 %
+        (greater_than(40.0), 40.0, ClaimVerdict.FAILS),
+        (greater_than(40.0), greater_than(40.0), ClaimVerdict.OPEN),
+        (greater_than(20.0), 40.0, ClaimVerdict.OPEN),  # it may be 21 s or 41 s
     ],
 )
 def test_a_time_beyond_the_end_of_a_run_decides_what_it_can(
     mine: float | tuple[float, float], theirs: float | tuple[float, float], verdict: ClaimVerdict
 ) -> None:
-    assert Claim("faster", 61.0, less(sample([mine]), sample([theirs]))).verdict is verdict
+    assert Claim("faster", 61.0, percent_less(sample([mine]), sample([theirs]))).verdict is verdict
 
 
 def test_one_seed_that_disagrees_decides_whatever_the_others_would_show() -> None:
-    gain = less(sample([beyond(40.0), beyond(40.0)]), sample([30.0, beyond(40.0)]))
+    gain = percent_less(sample([greater_than(40.0), greater_than(40.0)]), sample([30.0, greater_than(40.0)]))
     assert Claim("faster", 61.0, gain).verdict is ClaimVerdict.FAILS
     assert truth("first", [False, None]).verdict is ClaimVerdict.FAILS
 
 
 def test_bounds_are_shown() -> None:
-    assert sample([beyond(40.0)]).text(".3g", " s") == "> 40 s"
-    assert sample([beyond(40.0), 20.0]).text(".3g", " s") == "> 30 s (1 of 2 seeds)"
-    assert less(sample([beyond(40.0)]), sample([20.0])).text(".3g", " %") == "< -100 %"
+    assert sample([greater_than(40.0)]).text(".3g", " s") == "> 40 s"
+    assert sample([greater_than(40.0), 20.0]).text(".3g", " s") == "> 30 s (1 of 2 seeds)"
+    assert percent_less(sample([greater_than(40.0)]), sample([20.0])).text(".3g", " %") == "< -100 %"
 
 
 def test_which_is_smaller() -> None:
-    assert before((1.0, 1.0), (2.0, 2.0)) is True
-    assert before((2.0, 2.0), (2.0, 2.0)) is False  # a tie is not before
-    assert before((2.0, 2.0), beyond(2.0)) is True
-    assert before(beyond(2.0), (2.0, 2.0)) is False
-    assert before((3.0, 3.0), beyond(2.0)) is None
-    assert [every([True, None]), every([False, None]), every([True, True])] == [None, False, True]
+    assert is_less((1.0, 1.0), (2.0, 2.0)) is True
+    assert is_less((2.0, 2.0), (2.0, 2.0)) is False  # a tie is not before
+    assert is_less((2.0, 2.0), greater_than(2.0)) is True
+    assert is_less(greater_than(2.0), (2.0, 2.0)) is False
+    assert is_less((3.0, 3.0), greater_than(2.0)) is None
+    assert [all_true([True, None]), all_true([False, None]), all_true([True, True])] == [None, False, True]
 
 
 def test_a_size_has_its_interval() -> None:

@@ -93,7 +93,7 @@ def test_what_is_not_finished_is_named_and_the_rest_told(made: tuple[Path, list[
     _, plans, sections = made
     text = document(plans, {"queues": sections["queues"]}, lambda name: f"{name}.png")
     assert "## queues" in text
-    assert "Not finished, and not told here: latency, scalability," in text
+    assert "Not finished, and not included: latency, scalability," in text
 
 
 @pytest.mark.slow

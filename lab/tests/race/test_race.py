@@ -192,8 +192,8 @@ def test_a_report_runs_nothing_and_says_what_is_missing(
         (["--readme", "README.md"], "--document"),
         (["--quick", "--readme", "README.md", "--document", "x.md"], "smoke test"),
         (["--document", "x.md", "--readme", "no-such.md"], "--readme"),
-        (["--document", "x.md", "--readme", "LICENSE"], "no marks"),
-        (["--report"], "holds no race"),
+        (["--document", "x.md", "--readme", "LICENSE"], "no markers"),
+        (["--report"], "not the folder of a race"),
     ],
 )
 def test_bad_input_is_refused_before_anything_runs(

@@ -60,7 +60,7 @@ class App {
     const shown = this.panels.map((panel) => panel.node);
     const side = playbacks.length > 1 ? [el("div", { class: "side" }, ...shown)] : shown;
     if (playbacks.length > 1) {
-      this.compared = new LineChart(`${capital(playbacks[0].info.metric)}, mean of the servers`, {
+      this.compared = new LineChart(`${capital(playbacks[0].info.metric)}, mean over servers`, {
         log: playbacks[0].info.metric === "perplexity", seek,
       });
       this.compared.node.classList.add("compared");
@@ -119,11 +119,11 @@ class App {
 
   lost() {
     document.body.classList.add("lost");
-    this.say("The page’s server does not answer.", true);
+    this.say("The dashboard server does not respond.", true);
   }
 
   /** Without anything to say: what there is to wait for. */
-  say(text = this.playbacks.length ? "" : "No run yet: it is being prepared. This page shows it as soon as it begins.", bad = false) {
+  say(text = this.playbacks.length ? "" : "No run yet. It appears here as soon as it starts.", bad = false) {
     setText(this.status, text);
     this.status.hidden = !text;
     this.status.classList.toggle("bad", bad);
@@ -132,4 +132,4 @@ class App {
 
 const held = document.getElementById("data");
 const app = new App(held ? new FileSource(JSON.parse(held.textContent)) : new NetworkSource());
-app.start().catch((error) => app.say(`The page could not be shown: ${error.message}`, true));
+app.start().catch((error) => app.say(`The dashboard failed to load: ${error.message}`, true));

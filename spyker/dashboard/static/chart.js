@@ -242,7 +242,7 @@ export class LineChart {
       event.stopPropagation();
       this.draw();
     });
-    canvas.title = "Click: go to that time. Drag: look closer. Double click: everything.";
+    canvas.title = "Click: go to this time. Drag: zoom in. Double click: zoom out.";
   }
 
   #read(t) {

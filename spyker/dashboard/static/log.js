@@ -42,7 +42,7 @@ export class EventLog {
     this.note = el("p", { class: "note", hidden: true });
     this.node = el("section", { class: "panel log" },
       el("h3", {}, "Events", el("span", { class: "chips", role: "group", "aria-label": "Which events" }, ...chips)),
-      this.note, el("ol", { "aria-label": "Events before this moment, the newest first" }, ...this.rows.map((row) => row.node)));
+      this.note, el("ol", { "aria-label": "Events before this time, newest first" }, ...this.rows.map((row) => row.node)));
   }
 
   show(playback, again = false) {
@@ -52,7 +52,7 @@ export class EventLog {
     this.seen = window;
     this.index = playback.index;
     this.note.hidden = window.every === 1;
-    setText(this.note, window.every === 0 ? "The report tells events of the replayed stretch only." :
+    setText(this.note, window.every === 0 ? "The report contains the events of the replayed interval only." :
       `One update in ${window.every} is shown. Step, or play slower, to see all.`);
     let used = 0;
     for (let i = playback.index; i >= 0 && used < ROWS; i--) {

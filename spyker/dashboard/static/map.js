@@ -299,10 +299,10 @@ export class WorldMap {
     }
     const token = playback.token(t);
     const where = !token ? "" : token.at != null ? `The token is at ${this.names[token.at]}. ` :
-      `The token is on its way from ${this.names[token.from]} to ${this.names[token.to]}. `;
+      `The token is in flight from ${this.names[token.from]} to ${this.names[token.to]}. `;
     const ages = (playback.now?.servers ?? [])
       .map((server, i) => `${this.names[i] ?? `server ${i}`}: age ${valueText(server[SERVER.age])}`).join(", ");
-    this.node.setAttribute("aria-label", `Map at ${t.toFixed(2)} seconds. ${where}${this.node.dataset.flying ?? 0} messages are under way. ${ages}`);
+    this.node.setAttribute("aria-label", `Map at ${t.toFixed(2)} seconds. ${where}${this.node.dataset.flying ?? 0} messages are in flight. ${ages}`);
   }
 }
 

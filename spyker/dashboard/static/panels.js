@@ -32,10 +32,10 @@ export class RunPanels {
     if (info.servers.length < 2) delete this.tiles.spread;
     this.score = new LineChart(capital(metric), { log: metric === "perplexity", seek });
     this.ages = new LineChart("Ages", { zero: true, seek });
-    this.spread = new LineChart("Spread of ages", { zero: true, seek, about: "oldest model less youngest" });
+    this.spread = new LineChart("Spread of ages", { zero: true, seek, about: "highest age minus lowest" });
     this.queues = new Strips("Queues", seek, "longest; darker is longer");
-    this.staleness = new Columns("Staleness", "updates, by how old their model was");
-    this.counts = new Columns("Updates per client", "clients, by how many of their updates count");
+    this.staleness = new Columns("Staleness", "updates by staleness");
+    this.counts = new Columns("Updates per client", "clients by number of applied updates");
     this.links = new LinkRows();
     this.log = new EventLog(seek);
     this.servers = new ServerTable(info);
@@ -139,8 +139,8 @@ function legend(info) {
     token ? item("token", "token") : null,
     many ? item("model", "a server’s model") : item("update", "updates and answers"),
     token ? item("age", "its age") : null,
-    item("client", "client; lit when its update counts"),
-    el("li", { class: "hint" }, "near is fast: distance is latency"));
+    item("client", "client; lit when its update is applied"),
+    el("li", { class: "hint" }, "distance is latency"));
 }
 
 class ServerTable {

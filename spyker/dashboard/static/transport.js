@@ -18,8 +18,8 @@ export class Transport {
     this.following = live;
     this.busy = false;
     this.play = button("play", "Play", "space", () => this.toggle());
-    this.back = button("back", "One event back", "←", () => this.step(-1));
-    this.forward = button("forward", "One event on", "→", () => this.step(1));
+    this.back = button("back", "Previous event", "←", () => this.step(-1));
+    this.forward = button("forward", "Next event", "→", () => this.step(1));
     this.slider = el("input", {
       type: "range", min: 0, max: STEPS, value: 0, step: 1, "aria-label": "Time", class: "time",
       oninput: () => this.seek((this.slider.value / STEPS) * this.end),
@@ -28,7 +28,7 @@ export class Transport {
     this.clock = el("output", { class: "clock" }, timeText(0));
     this.rate = el("select", { "aria-label": "Speed", title: "Speed (+ and −)", onchange: () => (this.speed = Number(this.rate.value)) },
       ...SPEEDS.map((speed) => el("option", { value: speed, selected: speed === this.speed }, `${speed} ×`)));
-    this.live = el("button", { type: "button", class: "live-button", "aria-pressed": "false", title: "Newest moment (l)",
+    this.live = el("button", { type: "button", class: "live-button", "aria-pressed": "false", title: "Latest state (l)",
       onclick: () => this.follow() }, "live");
     this.live.hidden = !live;
     this.node = el("div", { class: "transport", role: "group", "aria-label": "Playback" },
@@ -100,7 +100,7 @@ export class Transport {
       else playback.back();
       this.t = playback.t;
       this.playbacks.forEach((other) => other !== playback && other.seek(this.t, 0));
-      announce(direction > 0 ? `${timeText(event.t)}: ${event.text}` : `took back: ${event.text}`);
+      announce(direction > 0 ? `${timeText(event.t)}: ${event.text}` : `undone: ${event.text}`);
     } finally {
       this.busy = false;
       this.#show();

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from spyker.plots.figures import legend, lines, meaning, panels
-from spyker.plots.samples import SeedSample, before, every, sample, times
+from spyker.plots.figures import describe_lines, legend, lines, panels
+from spyker.plots.samples import SeedSample, all_true, is_less, ratio, sample
 from spyker_lab.paper.claims import NOT_REACHED, truth
 from spyker_lab.paper.item import ALGORITHM_TITLES, Item, Results, Section, Table
 
@@ -44,14 +44,14 @@ def first_of(samples: dict[str, SeedSample], label: str) -> list[bool | None]:
     """For each seed, whether ``label`` is before all others; a tie is not."""
     others = [s.ranges for name, s in samples.items() if name != label]
     rows = zip(samples[label].ranges, *others, strict=True)
-    return [every(before(mine, theirs) for theirs in row) for mine, *row in rows]
+    return [all_true(is_less(mine, theirs) for theirs in row) for mine, *row in rows]
 
 
 def last_of(samples: dict[str, SeedSample], label: str) -> list[bool | None]:
     """For each seed, whether ``label`` is behind all others."""
     others = [s.ranges for name, s in samples.items() if name != label]
     rows = zip(samples[label].ranges, *others, strict=True)
-    return [every(before(theirs, mine) for theirs in row) for mine, *row in rows]
+    return [all_true(is_less(theirs, mine) for theirs in row) for mine, *row in rows]
 
 
 def not_behind(samples: dict[str, SeedSample], label: str, *, ahead: bool) -> str:
@@ -59,7 +59,7 @@ def not_behind(samples: dict[str, SeedSample], label: str, *, ahead: bool) -> st
     mine, found = samples[label].mean_range, []
     for name, theirs in samples.items():
         pair = (theirs.mean_range, mine) if ahead else (mine, theirs.mean_range)
-        if name != label and before(*pair) is False:
+        if name != label and is_less(*pair) is False:
             found.append(name)
     return f"{' and '.join(found)}: no {'earlier' if ahead else 'later'}" if found else "the seeds differ"
 
@@ -89,7 +89,7 @@ def tell(targets: Sequence[float], name: str, results: Results, least: float | N
         cells.append(updates[label].text(",.0f"))
         rows.append([*cells, results.final(label).text(".4g")])
     compared = {label: time[label] for label in (SPYKER, *BASELINES)}
-    more_updates = times(updates[SPYKER], updates["FedAsync"])
+    more_updates = ratio(updates[SPYKER], updates["FedAsync"])
     undecided = NOT_REACHED if least is None else f"nobody reached {least:g}"
     claims = [
         truth(
@@ -112,7 +112,7 @@ def tell(targets: Sequence[float], name: str, results: Results, least: float | N
             undecided,
         ),
     ]
-    caption = f"{name}: {metric} against time and against client updates. {meaning(curves, targets)}"
+    caption = f"{name}: {metric} against time and against client updates. {describe_lines(curves, targets)}"
     return Section(claims, [Table("", heads, rows)], figure, caption, {})
 
 

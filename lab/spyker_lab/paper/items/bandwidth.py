@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from spyker.plots.figures import legend, panels, steps
-from spyker.plots.samples import times
+from spyker.plots.samples import ratio
 from spyker_lab.paper.claims import Claim, truth
 from spyker_lab.paper.item import ALGORITHM_TITLES, Item, Results, Section, Table
 from spyker_lab.paper.items.queues import WITHOUT_DATA
@@ -35,7 +35,7 @@ def tell(results: Results) -> Section:
         Claim(
             "Spyker sends 28 × as much as FedAvg",
             PAPER["Spyker"] / PAPER["FedAvg"],
-            times(total["Spyker"], total["FedAvg"]),
+            ratio(total["Spyker"], total["FedAvg"]),
             neutral=1.0,
             unit=" ×",
             why=WHY,
@@ -43,7 +43,7 @@ def tell(results: Results) -> Section:
         Claim(
             "Spyker sends 2.6 × as much as FedAsync",
             PAPER["Spyker"] / PAPER["FedAsync"],
-            times(total["Spyker"], total["FedAsync"]),
+            ratio(total["Spyker"], total["FedAsync"]),
             neutral=1.0,
             unit=" ×",
             why="Spyker's clients answer about twice as often as FedAsync's, and models between servers add little",

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from spyker.plots.figures import legend, lines, meaning, panels
-from spyker.plots.samples import less
+from spyker.plots.figures import describe_lines, legend, lines, panels
+from spyker.plots.samples import percent_less
 from spyker_lab.paper.claims import Claim
 from spyker_lab.paper.item import Item, Results, Section, Table
 
@@ -21,7 +21,7 @@ HETEROGENEOUS = {
 def tell(results: Results) -> Section:
     """Two curves."""
     rows = [[label, *results.times(label, (TARGET,)), results.final(label).text(".4g")] for label in results.labels]
-    gain = less(results.time_to(WITH, TARGET), results.time_to(WITHOUT, TARGET))
+    gain = percent_less(results.time_to(WITH, TARGET), results.time_to(WITHOUT, TARGET))
     claims = [
         Claim(
             "learning rate decay makes Spyker converge faster (time to 90 %)",
@@ -37,7 +37,7 @@ def tell(results: Results) -> Section:
     legend(axes)
     heads = ["", *results.heads((TARGET,)), "accuracy at the end"]
     caption = "Spyker with and without learning rate decay; two labels per client, σ = 60 ms."
-    return Section(claims, [Table("", heads, rows)], figure, f"{caption} {meaning(curves, (TARGET,))}", {})
+    return Section(claims, [Table("", heads, rows)], figure, f"{caption} {describe_lines(curves, (TARGET,))}", {})
 
 
 DECAY = Item(

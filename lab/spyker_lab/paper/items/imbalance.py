@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import itertools
 
-from spyker.plots.figures import legend, lines, meaning, panels
-from spyker.plots.samples import before, every, less, times
+from spyker.plots.figures import describe_lines, legend, lines, panels
+from spyker.plots.samples import all_true, is_less, percent_less, ratio
 from spyker_lab.paper.claims import Claim, truth
 from spyker_lab.paper.item import Item, Results, Section, Table
 
@@ -35,13 +35,13 @@ def tell(results: Results) -> Section:
         cells = [run, scores[clients].text(".4g"), accuracy, averaged.text(".4g"), *results.times(run, (TARGET,))]
         rows.append([*cells, duration])
     in_order = itertools.pairwise(slow.values())
-    steps = [[before(a, b) for a, b in zip(one.ranges, two.ranges, strict=True)] for one, two in in_order]
-    rising = [every(seed) for seed in zip(*steps, strict=True)]
+    steps = [[is_less(a, b) for a, b in zip(one.ranges, two.ranges, strict=True)] for one, two in in_order]
+    rising = [all_true(seed) for seed in zip(*steps, strict=True)]
     claims = [
         Claim(
             "52 clients on one server cost 14.5 % of the accuracy",
             PAPER_LOSS,
-            less(scores[52], scores[25]),
+            percent_less(scores[52], scores[25]),
             unit=" %",
             why=WHY,
         ),
@@ -49,7 +49,7 @@ def tell(results: Results) -> Section:
         Claim(
             "70 clients on one server make it take 1.44 × as long",
             PAPER_SLOWDOWN,
-            times(slow[70], slow[25]),
+            ratio(slow[70], slow[25]),
             neutral=1.0,
             unit=" ×",
             why=WHY,
@@ -61,7 +61,7 @@ def tell(results: Results) -> Section:
     legend(axes)
     heads = ["", "accuracy", "paper", "averaged model", *results.heads((TARGET,)), "paper's duration"]
     notes = f"Accuracies are those when the first of the four runs ends, after {end.text('.3g', ' s')}."
-    caption = f"Spyker with an imbalanced number of clients per server. {meaning(curves, (TARGET,))}"
+    caption = f"Spyker with an imbalanced number of clients per server. {describe_lines(curves, (TARGET,))}"
     return Section(claims, [Table("", heads, rows)], figure, caption, {}, notes)
 
 

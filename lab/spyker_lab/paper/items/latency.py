@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from spyker.plots.figures import BARS, bars, legend, panels
-from spyker.plots.samples import less
+from spyker.plots.samples import percent_less
 from spyker_lab.paper.claims import Claim
 from spyker_lab.paper.item import Item, Results, Section, Table
 from spyker_lab.paper.speed import Gain, gain
@@ -53,8 +53,8 @@ def tell(results: Results) -> Section:
         spyker, fedasync = f"Spyker, {network}", f"FedAsync, {network}"
         cells = [network]
         for target, paper in zip(TARGETS, papers, strict=True):
-            measured = less(results.time_to(spyker, target), results.time_to(fedasync, target))
-            averaged = less(results.averaged_to(spyker, target), results.averaged_to(fedasync, target))
+            measured = percent_less(results.time_to(spyker, target), results.time_to(fedasync, target))
+            averaged = percent_less(results.averaged_to(spyker, target), results.averaged_to(fedasync, target))
             cells += [s.text(".3g", " %") for s in (measured, averaged)] + [f"{paper:g} %"]
             if target == TARGETS[0]:
                 gains[network] = gain(results.runs[spyker], results.runs[fedasync], measured, paper)

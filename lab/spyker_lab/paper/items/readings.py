@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from spyker.plots.figures import BARS, bars, legend, panels
-from spyker.plots.samples import SeedSample, less
+from spyker.plots.samples import SeedSample, percent_less
 from spyker_lab.paper.item import Item, Results, Section, Settings, Table
 from spyker_lab.paper.items.latency import NETWORKS
 from spyker_lab.paper.speed import gain
@@ -68,7 +68,7 @@ def compare(results: Results, readings: Mapping[str, tuple[str, str]], caption: 
         results.final(spyker), results.final(fedasync)  # for the CSV file
         theirs = results.time_to(fedasync, TARGET)
         mean, averaged = results.time_to(spyker, TARGET), results.averaged_to(spyker, TARGET)
-        gains[reading] = by_mean, by_average = less(mean, theirs), less(averaged, theirs)
+        gains[reading] = by_mean, by_average = percent_less(mean, theirs), percent_less(averaged, theirs)
         results.numbers[reading, BY_MEAN] = by_mean
         results.numbers[reading, BY_AVERAGE] = by_average
         cells = [theirs.text(".3g", " s"), mean.text(".3g", " s"), averaged.text(".3g", " s")]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import partial
 
 from spyker.plots.figures import BARS, bars, legend, panels
-from spyker.plots.samples import less, times
+from spyker.plots.samples import percent_less, ratio
 from spyker_lab.paper.claims import Claim, ClaimKind, truth
 from spyker_lab.paper.item import ALGORITHM_TITLES, Item, Results, Section, Table
 from spyker_lab.paper.items.accuracy import BASELINES, first_of, last_of, not_behind
@@ -45,7 +45,7 @@ def tell(results: Results, *, share: str, why: str, again: bool) -> Section:
         cells = [title, time[base].text(".3g", " s")]
         for i, clients in enumerate(CLIENTS[1:]):
             run = label(title, clients)
-            more_time, more_updates = times(time[run], time[base]), times(updates[run], updates[base])
+            more_time, more_updates = ratio(time[run], time[base]), ratio(updates[run], updates[base])
             grown[title, clients] = more_time
             results.numbers[run, "time over that with 100 clients"] = more_time
             results.numbers[run, "updates over those with 100 clients"] = more_updates
@@ -83,7 +83,7 @@ def tell(results: Results, *, share: str, why: str, again: bool) -> Section:
         Claim(
             f"FedAsync slows down twice as much as Spyker ({share})",
             PAPER["FedAsync"][0] / PAPER["Spyker"][0],
-            times(by_200["FedAsync"], by_200["Spyker"]),
+            ratio(by_200["FedAsync"], by_200["Spyker"]),
             neutral=1.0,
             unit=" ×",
             why=BUSY,
@@ -105,7 +105,7 @@ def tell(results: Results, *, share: str, why: str, again: bool) -> Section:
     gains = {}
     for clients in CLIENTS[1:]:
         spyker, fedasync = label("Spyker", clients), label("FedAsync", clients)
-        measured = less(time[spyker], time[fedasync])
+        measured = percent_less(time[spyker], time[fedasync])
         gains[f"{clients} clients, {share}"] = gain(results.runs[spyker], results.runs[fedasync], measured, None)
     notes = f"With more clients there are {share}."
     caption = f"Time to {TARGET:.0%} with more clients, {share}. {BARS} Diamonds: the paper's."

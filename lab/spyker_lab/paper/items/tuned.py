@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from functools import partial
 
 from spyker.config.presets import PRESETS
-from spyker.plots.figures import BARS, bars, legend, lines, meaning, panels
+from spyker.plots.figures import BARS, bars, describe_lines, legend, lines, panels
 from spyker.plots.samples import SeedSample
 from spyker_lab.paper.claims import NOT_REACHED, truth
 from spyker_lab.paper.item import ALGORITHM_TITLES, NOT_IN_PAPER, Item, Results, Section, Settings, Table
@@ -108,7 +108,7 @@ def tell_tuned(targets: Sequence[float], results: Results, least: float | None =
         axes.set_title("preset tuned" if ending else "preset paper", fontsize=9, loc="left")
     legend(left)
     drawn = {label: results.curves(label) for label in results.labels}
-    caption = f"The five algorithms with the paper's parameters and with tuned ones. {meaning(drawn, targets)}"
+    caption = f"The five algorithms with the paper's parameters and with tuned ones. {describe_lines(drawn, targets)}"
     return Section(claims, [Table("", heads, rows)], figure, caption, {})
 
 
