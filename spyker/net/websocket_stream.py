@@ -52,7 +52,7 @@ def limits(keepalive: float) -> dict[str, Any]:
         "close_timeout": CLOSE_SECONDS,
         "max_size": FRAME_LIMIT + (1 << 16),  # as for gRPC
         "max_queue": (1, 0),
-        "write_limit": 1 << 18,
+        "write_limit": 1 << 20,
         "logger": QUIET,
     }
 
