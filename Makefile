@@ -5,7 +5,7 @@ PROFILE ?= quick
 # The first of these that exists is used to make the environment.
 BASE := $(firstword $(shell command -v $(PYTHON) python3 python))
 
-.PHONY: demo test chromium proxies spin flower test-all chaos reproduce race grid grid-ablation bench against wan drill docs lint release-check clean
+.PHONY: demo test chromium proxies spin flower test-all chaos reproduce race grid grid-ablation bench against wan drill docs lint release-check wheel server-env clean
 
 demo: .venv/installed
 	$(BIN)/spyker compare examples/demo.toml --out runs/demo --overwrite
@@ -85,38 +85,61 @@ docs: .venv/installed-docs
 	@echo "site/index.html"
 
 # Build the sdist, build the wheel from it, install the wheel into an empty environment and run it on the embedded dataset.
+# Then install it for a server alone, without PyTorch.
 RELEASE := .venv/release
-release-check:
-	rm -rf $(RELEASE) dist && mkdir -p $(RELEASE)/work
-	$(BASE) -m venv $(RELEASE)/build && $(BASE) -m venv $(RELEASE)/empty
-	$(RELEASE)/build/bin/python -m pip install --quiet --disable-pip-version-check -c constraints.txt hatchling
-	$(RELEASE)/build/bin/hatchling build -t sdist -d dist
-	$(RELEASE)/build/bin/python -m pip wheel --quiet --disable-pip-version-check --no-deps --no-build-isolation -w dist dist/*.tar.gz
-	$(RELEASE)/empty/bin/python -m pip install --quiet --disable-pip-version-check -c constraints.txt dist/*.whl
+release-check: wheel server-env
+	rm -rf $(RELEASE)/empty $(RELEASE)/work && mkdir -p $(RELEASE)/work
+	$(BASE) -m venv $(RELEASE)/empty
+	$(RELEASE)/empty/bin/python -m pip install --quiet --disable-pip-version-check -c constraints.txt "$$(ls dist/*.whl)[simulation]"
 	cd $(RELEASE)/work && PYTHONPATH= ../empty/bin/spyker run --task digits --clients 8 --duration 5 --out run
 	cd $(RELEASE)/work && PYTHONPATH= ../empty/bin/spyker plot run --out plots && PYTHONPATH= ../empty/bin/spyker export run --out model
 	@ls -l dist
 
+wheel:
+	rm -rf $(RELEASE)/build dist && mkdir -p $(RELEASE)
+	$(BASE) -m venv $(RELEASE)/build
+	$(RELEASE)/build/bin/python -m pip install --quiet --disable-pip-version-check -c constraints.txt hatchling
+	$(RELEASE)/build/bin/hatchling build -t sdist -d dist
+	$(RELEASE)/build/bin/python -m pip wheel --quiet --disable-pip-version-check --no-deps --no-build-isolation -w dist dist/*.tar.gz
+
+# What a server machine installs: nothing large, and with it a server can start.
+LARGE := torch|scikit-learn|scipy|matplotlib|pandas|pooch|requests|ray|flwr
+MODEL := from pathlib import Path; from spyker.api.read_scenario import read_scenario; \
+  from spyker.tasks.registry import task_spec; from spyker.tasks.served_model import ServedModel, write_served_model; \
+  task = task_spec(read_scenario(task="quadratic")).make(); \
+  write_served_model(Path("model.safetensors"), ServedModel.of(task))
+server-env: wheel
+	rm -rf $(RELEASE)/server $(RELEASE)/serving && mkdir -p $(RELEASE)/serving
+	$(BASE) -m venv $(RELEASE)/server
+	$(RELEASE)/server/bin/python -m pip install --quiet --disable-pip-version-check -c constraints.txt "$$(ls dist/*.whl)[server]"
+	$(RELEASE)/server/bin/python -m pip list --disable-pip-version-check
+	! $(RELEASE)/server/bin/python -m pip list --disable-pip-version-check | grep -iE '^($(LARGE)) '
+	cd $(RELEASE)/serving && PYTHONPATH= ../server/bin/spyker --help > help.txt && \
+	  printf 'algorithm = "fedasync"\n[task]\nname = "mnist"\n' > scenario.toml && \
+	  printf 'scenario = "scenario.toml"\n[deploy]\nserver = 0\nlisten-clients = "127.0.0.1:0"\nmodel = "model.safetensors"\n' > server.toml && \
+	  PYTHONPATH= ../server/bin/python -c '$(MODEL)' && \
+	  PYTHONPATH= ../server/bin/spyker serve server.toml --check --insecure
+
 .venv/installed: pyproject.toml constraints.txt
 	@echo "Installing into .venv; the first time this takes a minute or two."
 	test -x $(BIN)/python || $(BASE) -m venv .venv
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e .
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[simulation]'
 	touch $@
 
 .venv/installed-deploy: .venv/installed
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[net]'
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[server,simulation]'
 	touch $@
 
 .venv/installed-lab: .venv/installed lab/pyproject.toml
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e . -e lab
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[simulation]' -e lab
 	touch $@
 
 .venv/installed-docs: .venv/installed
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[docs,net]'
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[docs,server,simulation]'
 	touch $@
 
 .venv/installed-dev: .venv/installed lab/pyproject.toml
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dashboard,dev,docs,net,pandas,ray]' -e lab
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[all,dev,docs]' -e lab
 	touch $@
 
 .venv/installed-flower: .venv/installed-dev constraints-flower.txt

@@ -118,7 +118,7 @@ def wait_until_listening(port: int, server: subprocess.Popen[bytes]) -> None:
 
 
 def certified(folder: Path) -> Path:
-    """Create a server's certificate in a folder, as ``spyker certs`` does."""
+    """Create a server's certificate in a folder."""
     make_deployment(folder / "certs", 1, 0)
     for name in ("ca.pem", "cert.pem", "key.pem"):
         (folder / name).write_bytes((folder / "certs" / "server-0" / name).read_bytes())

@@ -25,6 +25,7 @@ NAMES = (
     "flower",
     "deploy",
     "transports",
+    "server_memory",
     "bounds",
 )
 

@@ -12,7 +12,7 @@ import numpy.typing as npt
 Vector: TypeAlias = npt.NDArray[np.float32]
 
 SUMMED = 8_192  # elements that NumPy sums in one step when it converts to float64
-BLOCK = 65_536  # elements; blocks of target, source and scratch together fit in a second-level cache
+BLOCK = 65_536  # elements; blocks of three vectors together fit in a second-level cache
 
 
 def blocks(*vectors: Vector) -> Iterator[tuple[Vector, ...]]:
@@ -25,15 +25,11 @@ def blocks(*vectors: Vector) -> Iterator[tuple[Vector, ...]]:
 
 def mix(target: Vector, source: Vector, weight: float, out: Vector) -> None:
     """Write ``target + weight · (source − target)`` into ``out``, which may be ``target`` itself."""
-    factor = np.float32(weight)
-    if target.size <= BLOCK:
-        difference = np.subtract(source, target, None if out is target else out)
-        np.multiply(difference, factor, difference)
-        np.add(target, difference, out)
-        return
-    scratch = np.empty(BLOCK, np.float32)
-    for t, s, o in blocks(target, source, out):
-        difference = scratch[: t.size]
+    factor = np.array(weight, np.float32)  # a scalar would be converted again in each block
+    # The difference goes to out where it can: one array fewer in the cache.
+    scratch = np.empty(min(BLOCK, target.size), np.float32) if out is target else None
+    for t, s, o in blocks(target, source, out) if target.size > BLOCK else ((target, source, out),):
+        difference = o if scratch is None else scratch[: t.size]
         np.subtract(s, t, difference)
         np.multiply(difference, factor, difference)
         np.add(t, difference, o)

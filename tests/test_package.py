@@ -1,4 +1,4 @@
-"""The wheel: what it holds, what an index shows of it, and what it does where no extra is installed."""
+"""The wheel: what it holds, what an index shows of it, and what it does where extras are not installed."""
 
 import email
 import json
@@ -6,27 +6,39 @@ import os
 import re
 import subprocess
 import sys
+import tomllib
 import zipfile
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from email.message import Message
+from importlib.metadata import packages_distributions
 from pathlib import Path
+from subprocess import PIPE
 
 import pytest
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+
+from spyker.api.read_scenario import read_scenario
+from spyker.extras import EXTRAS
+from spyker.tasks.registry import task_spec
+from spyker.tasks.served_model import ServedModel, write_served_model
 
 ROOT = Path(__file__).parents[1]
 BUILD = "import sys, hatchling.build as b; print(b.build_wheel(sys.argv[1]))"
-EXTRAS = {
-    "net": ["cryptography", "google.protobuf", "grpc", "grpc_health", "prometheus_client"],
-    "flower": ["flwr"],
-    "flower-datasets": ["flwr_datasets"],
-    "dashboard": ["starlette", "uvicorn"],
-    "pandas": ["pandas"],
-    "ray": ["ray"],
-}
-"""What is imported of each extra. A new extra belongs here, and into the test of what is said without it."""
 FOR_DEVELOPERS = {"dev", "docs"}
-BLOCKED = [name for names in EXTRAS.values() for name in names]
+HEAVY = {"matplotlib", "pandas", "pooch", "requests", "scikit-learn", "torch"}
+HIDE = """
+import sys, importlib.machinery
+found = importlib.machinery.PathFinder.find_spec
+importlib.machinery.PathFinder.find_spec = lambda name, *more: None if name in {} else found(name, *more)
+"""
+SERVER = """
+scenario = "scenario.toml"
+[deploy]
+server = 0
+listen-clients = "127.0.0.1:0"
+"""
 
 
 @dataclass
@@ -34,16 +46,22 @@ class Wheel:
     folder: Path
     metadata: Message
 
-    def spyker(self, *args: str, cwd: Path) -> subprocess.CompletedProcess[str]:
-        """Run a command of the unpacked wheel where no extra can be imported."""
+    def spyker(self, *args: str, cwd: Path, extras: Sequence[str] = ()) -> subprocess.CompletedProcess[str]:
+        """Run a command of the unpacked wheel where only these extras can be imported."""
         code = f"from spyker.cli.main import main; sys.exit(main({list(args)!r}))"
-        return self.python(code, cwd=cwd)
+        return self.python(code, cwd=cwd, extras=extras)
 
-    def python(self, code: str, *, cwd: Path) -> subprocess.CompletedProcess[str]:
-        begin = f"import sys; sys.modules.update(dict.fromkeys({BLOCKED!r}))\n"
+    def python(self, code: str, *, cwd: Path, extras: Sequence[str] = ()) -> subprocess.CompletedProcess[str]:
+        with self.process(code, cwd=cwd, extras=extras) as process:
+            output, errors = process.communicate(timeout=110)
+        return subprocess.CompletedProcess(process.args, process.returncode, output, errors)
+
+    def process(self, code: str, *, cwd: Path, extras: Sequence[str] = ()) -> subprocess.Popen[str]:
+        installed = {module for extra in extras for module in EXTRAS[extra]}
+        hidden = {module for modules in EXTRAS.values() for module in modules} - installed
+        command = [sys.executable, "-c", HIDE.format(sorted(hidden)) + code]
         environment = {**os.environ, "PYTHONPATH": str(self.folder)}
-        command = [sys.executable, "-c", begin + code]
-        return subprocess.run(command, cwd=cwd, env=environment, capture_output=True, text=True, timeout=110)
+        return subprocess.Popen(command, cwd=cwd, env=environment, stdout=PIPE, stderr=PIPE, text=True)
 
 
 @pytest.fixture(scope="module")
@@ -98,44 +116,128 @@ def test_the_lab_is_a_wheel_of_its_own(wheel: Wheel, tmp_path: Path) -> None:
     assert {path.name for path in wheel.folder.iterdir() if path.suffix != ".dist-info"} == {"spyker"}
 
 
-def test_every_extra_is_looked_at(wheel: Wheel) -> None:
-    assert set(wheel.metadata.get_all("Provides-Extra", [])) - FOR_DEVELOPERS == set(EXTRAS)
+def installed_by(wheel: Wheel, extra: str) -> set[str]:
+    """The packages that an extra asks for, and those of the extras that it names."""
+    wanted = [Requirement(line) for line in wheel.metadata.get_all("Requires-Dist", [])]
+    chosen = [each for each in wanted if each.marker is None or each.marker.evaluate({"extra": extra})]
+    others = [other for each in chosen if each.name == "spyker-fl" for other in each.extras]
+    return {each.name for each in chosen} - {"spyker-fl"} | {
+        name for other in others for name in installed_by(wheel, other)
+    }
 
 
-@pytest.mark.parametrize("task", ["quadratic", "digits"])
-def test_it_runs_without_extras(wheel: Wheel, tmp_path: Path, task: str) -> None:
+def test_the_library_knows_which_extra_installs_a_package(wheel: Wheel) -> None:
+    assert set(wheel.metadata.get_all("Provides-Extra", [])) - FOR_DEVELOPERS - {"all"} == set(EXTRAS)
+    packages = packages_distributions()
+    for extra, modules in EXTRAS.items():
+        there = [module for module in modules if module in packages]  # Flower is not in every environment
+        assert all({canonicalize_name(name) for name in packages[m]} & installed_by(wheel, extra) for m in there), extra
+
+
+def test_a_server_needs_nothing_heavy(wheel: Wheel) -> None:
+    assert not installed_by(wheel, "server") & HEAVY
+    assert installed_by(wheel, "client") & HEAVY == {"torch"}
+
+
+def test_what_protoc_generated_runs_with_the_oldest_protobuf_that_is_allowed() -> None:
+    """Code that is newer than the library refuses to run, and other packages keep the library old: Flower below 7."""
+    generated = (ROOT / "spyker/net/spyker_pb2.py").read_text("utf-8")
+    (version,) = re.findall(r"Protobuf Python Version: ([\d.]+)", generated)
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]["optional-dependencies"]
+    assert f"protobuf>={version}" in extras["server"]
+
+
+def test_all_extras_but_those_of_flower_are_in_one(wheel: Wheel) -> None:
+    named = set().union(*(installed_by(wheel, extra) for extra in EXTRAS if not extra.startswith("flower")))
+    assert installed_by(wheel, "all") == named
+
+
+@pytest.mark.parametrize(("task", "extras"), [("quadratic", []), ("digits", ["simulation"])])
+def test_it_runs_with_what_the_task_needs(wheel: Wheel, tmp_path: Path, task: str, extras: list[str]) -> None:
     size = ["--clients", "8", "--duration", "2", "--workers", "0"]
-    done = wheel.spyker("run", "--task", task, *size, "--out", "a", "--json", "--quiet", cwd=tmp_path)
+    done = wheel.spyker("run", "--task", task, *size, "--out", "a", "--json", "--quiet", cwd=tmp_path, extras=extras)
     assert (done.returncode, done.stderr) == (0, "")
     assert json.loads(done.stdout)["finished"]
 
 
+def test_every_command_has_help_without_extras(wheel: Wheel, tmp_path: Path) -> None:
+    code = "from spyker.cli.main import COMMANDS, parser; print(*(parser(name).format_help() for name in COMMANDS))"
+    done = wheel.python(code, cwd=tmp_path)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_a_server_with_a_model_file_runs_without_torch(wheel: Wheel, tmp_path: Path) -> None:
+    """It has neither the task nor its data."""
+    model = ServedModel.of(task_spec(read_scenario(task="digits", clients=4)).make())
+    write_served_model(tmp_path / "model.safetensors", model)
+    (tmp_path / "scenario.toml").write_text('algorithm = "fedasync"\n[task]\nname = "mnist"\n')
+    (tmp_path / "server.toml").write_text(SERVER + 'model = "model.safetensors"\n')
+    checked = wheel.spyker("serve", "server.toml", "--check", "--insecure", cwd=tmp_path, extras=["server"])
+    assert (checked.returncode, checked.stdout, checked.stderr) == (0, "server 0 can start here\n", "")
+    code = "from spyker.cli.main import main; sys.exit(main(['serve', 'server.toml', '--insecure']))"
+    with wheel.process(code, cwd=tmp_path, extras=["server"]) as server:
+        assert server.stderr is not None
+        log = [json.loads(server.stderr.readline())["event"] for _ in range(2)]
+        server.terminate()
+    assert (log, server.returncode) == (["waiting", "listening"], 0)
+
+
+def test_a_server_without_a_model_file_says_that_it_needs_torch_for_the_task(wheel: Wheel, tmp_path: Path) -> None:
+    (tmp_path / "scenario.toml").write_text('algorithm = "fedasync"\n[task]\nname = "digits"\n')
+    (tmp_path / "server.toml").write_text(SERVER)
+    for more in ([], ["--check"]):
+        done = wheel.spyker("serve", "server.toml", "--insecure", *more, cwd=tmp_path, extras=["server"])
+        assert done.returncode == 2
+        assert done.stderr.endswith(
+            "task digits: needs sklearn, torch, which are not installed. "
+            "Install them: pip install 'spyker-fl[simulation]'\n"
+        )
+
+
+def test_without_torch_a_model_is_exported_as_safetensors(wheel: Wheel, tmp_path: Path) -> None:
+    wheel.spyker("run", "--task", "quadratic", "--clients", "4", "--duration", "1", "--out", "a", cwd=tmp_path)
+    done = wheel.spyker("export", "a", "--out", "model", cwd=tmp_path)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert {path.name for path in tmp_path.iterdir()} == {"a", "model.safetensors"}
+
+
 @pytest.mark.parametrize(
-    ("extra", "args"),
+    ("extra", "there", "args"),
     [
-        ("net", ["up", "--task", "quadratic"]),
-        ("net", ["certs", "x", "--servers", "1", "--clients", "1"]),
-        ("net", ["serve", "x.toml"]),
-        ("net", ["join", "--server", "127.0.0.1:1", "--clients", "0"]),
-        ("flower", ["run", "--flower", "app:app"]),
-        ("dashboard", ["dash", "x"]),
-        ("ray", ["run", "--engine", "ray", "--duration", "1"]),
+        ("simulation", "", "run --task digits --workers 0"),
+        ("simulation", "", "run --task own:make"),
+        ("simulation", "", "compare --task quadratic"),
+        ("simulation", "", "sweep --task quadratic --vary seed=1,2"),
+        ("simulation", "", "plot x"),
+        ("simulation", "", "data --task digits"),
+        ("server", "", "up --task quadratic"),
+        ("server", "", "certs x --servers 1 --clients 1"),
+        ("server", "", "serve x.toml"),
+        ("server", "simulation", "join --server 127.0.0.1:1 --clients 0"),
+        ("client", "server", "join --set task.name=own:make --server 127.0.0.1:1 --clients 0 --insecure"),
+        ("flower", "simulation", "run --flower app:app"),
+        ("flower,simulation", "", "run --flower app:app"),
+        ("dashboard", "", "dash x"),
+        ("dashboard", "", "run --task quadratic --dashboard"),
+        ("ray", "simulation", "run --engine ray --duration 1"),
     ],
-    ids=lambda value: value if isinstance(value, str) else value[0],
 )
-def test_who_needs_an_extra_is_told_what_to_install(wheel: Wheel, tmp_path: Path, extra: str, args: list[str]) -> None:
-    done = wheel.spyker(*args, cwd=tmp_path)
+def test_who_needs_an_extra_is_told_what_to_install(
+    wheel: Wheel, tmp_path: Path, extra: str, there: str, args: str
+) -> None:
+    (tmp_path / "own.py").write_text("import torch\n")
+    done = wheel.spyker(*args.split(), cwd=tmp_path, extras=there.split())
     assert done.returncode == 2
     assert done.stderr.count("\n") == 1
-    assert f"pip install 'spyker-fl[{extra}]'" in done.stderr
-    assert not list(tmp_path.iterdir())
+    assert done.stderr.endswith(f": pip install 'spyker-fl[{extra}]'\n")
+    assert not {path.name for path in tmp_path.iterdir()} - {"own.py", "__pycache__"}
 
 
 def test_and_so_is_who_needs_one_in_python(wheel: Wheel, tmp_path: Path) -> None:
     run = "import spyker; run = spyker.run(task='quadratic', clients=4, duration=1, progress=False); run.curve"
     done = wheel.python(run, cwd=tmp_path)
     assert done.returncode == 1
-    assert done.stderr.endswith("DataFrames need pandas. Install it: pip install 'spyker-fl[pandas]'\n")
+    assert done.stderr.endswith("needs pandas, which is not installed. Install it: pip install 'spyker-fl[pandas]'\n")
 
 
 def absolute() -> Callable[[str, str], str]:

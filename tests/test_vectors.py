@@ -5,13 +5,24 @@ import math
 import numpy as np
 import pytest
 
-from spyker.vectors import BLOCK, average, is_finite, length
+from spyker.vectors import BLOCK, average, is_finite, length, mix
 
 
 @pytest.mark.parametrize("size", [1, BLOCK, BLOCK + 1, 3 * BLOCK + 8_192 + 5])
 def test_blocks_change_no_bit_of_a_norm(size: int) -> None:
     vector = np.random.default_rng(size).standard_normal(size).astype(np.float32)
     assert length(vector) == math.sqrt(float(np.square(vector).sum(dtype=np.float64)))
+
+
+@pytest.mark.parametrize("size", [1, BLOCK, BLOCK + 1, 3 * BLOCK + 5])
+@pytest.mark.parametrize("in_place", [False, True])
+def test_blocks_change_no_bit_of_a_mix(size: int, in_place: bool) -> None:
+    """Records depend on it: difference, product and sum are rounded to float32 one by one."""
+    target, source = np.random.default_rng(size).standard_normal((2, size)).astype(np.float32)
+    expected = target + np.float32(0.37) * (source - target)
+    out = target if in_place else np.empty_like(target)
+    mix(target, source, 0.37, out)
+    assert np.array_equal(out, expected)
 
 
 @pytest.mark.parametrize("place", [0, BLOCK, 2 * BLOCK + 2])

@@ -13,6 +13,7 @@ from spyker.algorithms.builtin import ALGORITHMS
 from spyker.config.delays import Gaussian
 from spyker.config.scenario import SECTIONS, TOP, Scenario, load
 from spyker.config.sections import kebab, rule_of, to_toml
+from spyker.net.client_folder import ClientSection
 from spyker.net.server_config import DeploymentOptions
 from spyker.parameters import Rule
 from spyker.tasks.task_names import BUILT_IN
@@ -35,6 +36,7 @@ def every_parameter() -> str:
         if not any(part.startswith(f"## {title}\n") for part in parts) and algorithm.name == algorithm.section:
             parts.append(described(title, type(values), values, default.derived, algorithm.section))
     parts.append(described("[deploy]", DeploymentOptions))
+    parts.append(described("[client]", ClientSection))
     return "\n\n".join(parts)
 
 

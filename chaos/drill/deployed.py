@@ -32,6 +32,8 @@ from chaos.wan.network import Network
 from spyker.config.scenario import Scenario
 from spyker.errors import DeploymentError
 from spyker.net.admin_socket import send_command
+from spyker.net.certificate_authority import Authority
+from spyker.net.certificate_issuing import write_client, write_server
 from spyker.net.parent_death import die_with_parent
 from spyker.net.server_config import load_config, write_config
 
@@ -166,10 +168,13 @@ class Deployed:
         raise failure("server-0", self.folder, "and the others have had no token for a minute")
 
     def prepare_one_more(self, server: int, region: str) -> str:
-        """Certificate, configuration and credential for a server that is added, and a client; the server's address."""
+        """Certificates and configuration for a server that is added, and a client; the server's address."""
         place = server_place(server)
         host = self.network.address(place)
-        self.command("certs", "certs", "--renew", place, "--host", host)
+        certs = self.folder / "certs"
+        authority, client = Authority.load(certs), self.scenario.client_count
+        write_server(certs / place, server, authority, [host], 30)
+        write_client(certs / f"client-{client}", client, f"client-{client}", authority, 30)
         known = load_config(self.config(0)).deploy
         section = replace(
             known,

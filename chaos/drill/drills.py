@@ -245,7 +245,6 @@ def members(deployed: Deployed, report: Report) -> None:
     took = after(merged, added)
     report.add("members", "added, it and all others merge each other", seconds(took), "they do", merged is not None)
     client = deployed.scenario.client_count
-    deployed.command("clients", "add", "certs", str(client))
     counts = list(deployed.scenario.world.clients or ())
     counts[-1] += 1
     deployed.attend(new, str(client), [new], "--set", f"world.clients={counts}")

@@ -137,8 +137,7 @@ def prepare(scenario: Scenario, folder: Path, network: Network, **deploy: Any) -
     count = len(places.servers)
     addresses = [network.address(server_place(i)) for i in range(count)]
     (folder / "scenario.toml").write_text(dump(scenario), "utf-8")
-    hosts = [f"{i}={address}" for i, address in enumerate(addresses)]
-    make_deployment(folder / "certs", count, scenario.client_count, hosts)
+    make_deployment(folder / "certs", count, scenario.client_count, addresses)
     for i, address in enumerate(addresses):
         mine = len(places.clients_of(i))
         section = DeploymentOptions(
@@ -149,7 +148,7 @@ def prepare(scenario: Scenario, folder: Path, network: Network, **deploy: Any) -
             ca="certs/ca.pem",
             certificate=f"certs/server-{i}/cert.pem",
             key=f"certs/server-{i}/key.pem",
-            credentials="certs/clients.json",
+            revoked="certs/revoked.json",
             state=f"state-{i}",
             record=f"record-{i}",
             min_clients=mine,

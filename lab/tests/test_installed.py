@@ -71,4 +71,4 @@ def test_the_library_knows_what_to_name() -> None:
 
 def test_it_belongs_to_one_version_of_the_library() -> None:
     assert ABOUT["version"] == spyker.__version__
-    assert f"spyker-fl=={spyker.__version__}" in ABOUT["dependencies"]
+    assert f"spyker-fl[simulation]=={spyker.__version__}" in ABOUT["dependencies"]

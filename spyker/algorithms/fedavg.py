@@ -57,14 +57,14 @@ class FedAvg(Server):
             case Update() if sender in self.awaited and message.version != self.version:
                 self.send_client(sender, self.model(self.rate))  # the update is from another round
             case Update() if sender in self.awaited:
+                self.resize(sender, message.examples or self.sizes[sender])
                 self.awaited.remove(sender)
                 self.answered.append(sender)
-                self.sizes[sender] = message.examples or self.sizes[sender]  # for later rounds
                 self.average.add(message.weights, self.shares[sender])
                 if not self.awaited:
                     self.end_round()
             case Join():
-                self.sizes[sender] = message.size
+                self.resize(sender, message.size)
                 if self.idle:
                     self.begin_round()
                 elif sender in self.awaited:  # the client lost its task
@@ -82,6 +82,15 @@ class FedAvg(Server):
             case _:
                 ends = False
         return Work.AVERAGE if ends and self.awaited == {sender} else Work.NOTHING
+
+    def resize(self, k: int, size: int) -> None:
+        """Set a client's number of data points; if its update is awaited, the weights of this round follow."""
+        if k in self.awaited and size != self.sizes[k]:
+            share = self.shares[k] * size / self.sizes[k]
+            total = 1 - self.shares[k] + share
+            self.shares = {j: (share if j == k else other) / total for j, other in self.shares.items()}
+            self.average.scale(1 / total)
+        self.sizes[k] = size
 
     def departure(self, k: int) -> None:
         """Remove a client. An update that has arrived counts; a missing one is no longer awaited."""

@@ -20,6 +20,7 @@ from spyker.api.run_checks import warn_before
 from spyker.api.sweep import check_counts
 from spyker.engines.start_engine import start_engine
 from spyker.errors import Interrupted, UsageError
+from spyker.extras import require
 from spyker.plots.run_groups import RunGroups, group_runs
 from spyker.plots.table import as_markdown, rows
 from spyker.records import find_runs, write_atomically
@@ -150,6 +151,7 @@ def compare(
         KeyboardInterrupt: Ctrl-C stopped the comparison; finished runs are kept.
 
     """
+    require("compare", "matplotlib")
     audience = Callbacks(callbacks)
     check_counts(seeds=seeds)
     given = None if initial_model is None else InitialModelFile(Path(initial_model))

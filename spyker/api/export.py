@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from importlib.util import find_spec
 from pathlib import Path
 
 from spyker.net.checkpoints import LOCK, NEWEST, numbers_in
@@ -54,14 +55,16 @@ def check_state(folder: Path) -> None:
 
 
 def export(model: ModelFile, out: Path, *, overwrite: bool = False) -> list[Path]:
-    """Write ``OUT.safetensors`` and ``OUT.pt``, a PyTorch state dict, and return their paths."""
-    import torch  # slow to import
-
-    paths = [out.with_name(f"{out.name}.{ending}") for ending in ("safetensors", "pt")]
+    """Write ``OUT.safetensors`` and, if PyTorch is installed, the state dict ``OUT.pt``, and return their paths."""
+    endings = ("safetensors", "pt") if find_spec("torch") else ("safetensors",)
+    paths = [out.with_name(f"{out.name}.{ending}") for ending in endings]
     for path in paths:
         if path.exists() and not overwrite:
             raise RecordError(f"{path} exists already. Choose another --out, or add --overwrite to replace it")
     write_model(paths[0], model)
-    with replacing(paths[1]) as temporary:
-        torch.save({name: torch.from_numpy(part) for name, part in model.parts.items()}, temporary)
+    for path in paths[1:]:
+        import torch  # slow to import
+
+        with replacing(path) as temporary:
+            torch.save({name: torch.from_numpy(part) for name, part in model.parts.items()}, temporary)
     return paths

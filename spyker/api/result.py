@@ -9,11 +9,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from spyker import records
+from spyker.extras import require
 from spyker.plots.curves import Curve, curve, other_curves, targets
 from spyker.plots.run_groups import RunGroups, group_runs
 from spyker.plots.table import rows
 from spyker.protocol.facts import KINDS
-from spyker.records import Evaluated
+from spyker.records import Evaluated, EvaluatedByClients
 from spyker.records.model_files import read_model
 from spyker.records.run_warnings import RunWarning
 
@@ -78,8 +79,8 @@ class Run:
 
         ``mean``, ``worst`` and ``best`` are over the servers; ``averaged`` is the score of their averaged weights.
         """
-        frame = self.evaluations.set_index("t")
-        return frame[["updates", "bytes", "mean", "worst", "best", "averaged"]]
+        columns = ["updates", "bytes", "mean", "worst", "best", "averaged"]
+        return self.evaluations.set_index("t")[columns] if len(self.evaluations) else as_frame([])
 
     @cached_property
     def evaluations(self) -> DataFrame:
@@ -97,6 +98,24 @@ class Run:
         for name, other in other_curves(self.record).items():
             frame[name] = as_series(other)
         return frame
+
+    @cached_property
+    def client_curve(self) -> DataFrame:
+        """The metric as clients evaluate it (``evaluation.by``), indexed by time.
+
+        ``clients`` is the number of clients behind ``weighted_mean`` (by examples), ``mean`` and ``median``;
+        ``worst_decile`` is the mean over the worst tenth, of ``worst_decile_clients`` clients. Each region has a
+        column with its weighted mean, such as ``Paris``, and one with its number of clients, ``Paris clients``.
+        """
+        flat = []
+        for row in map(as_row, self.facts(EvaluatedByClients)):
+            regions, name = row.pop("regions"), row.pop("name")
+            del row["higher_is_better"]
+            for each in regions:
+                row |= {each.region: each.value, f"{each.region} clients": each.clients}
+            if name == self.record.start.metric:
+                flat.append(row)
+        return as_frame(flat).set_index("t") if flat else as_frame([])
 
     @cached_property
     def reports(self) -> DataFrame:
@@ -145,6 +164,7 @@ class Run:
             server: the server whose model to return; ``None``: the average of all servers.
 
         """
+        require("state_dict", "torch")
         import torch  # slow to import
 
         return {name: torch.from_numpy(part) for name, part in read_model(self.folder, server).parts.items()}
@@ -188,10 +208,9 @@ def as_row(stated: records.RecordedFact[Any]) -> dict[str, Any]:
 
 def as_frame(facts: list[dict[str, Any]]) -> DataFrame:
     """Return facts as a DataFrame."""
-    try:
-        import pandas as pd  # an extra
-    except ImportError:
-        raise ImportError("DataFrames need pandas. Install it: pip install 'spyker-fl[pandas]'") from None
+    require("a DataFrame", "pandas")
+    import pandas as pd
+
     return pd.DataFrame(facts)
 
 
@@ -211,6 +230,7 @@ def as_html(heads: Sequence[str], body: Sequence[Sequence[str]]) -> str:
 
 def plotted(shown: RunGroups, path: str | Path | None, against: str) -> Figure:
     """Plot runs and, if a path is given, write the figure to it."""
+    require("a plot", "matplotlib")
     from spyker.plots.run_plots import plot, save  # Matplotlib is slow to import
 
     figure = plot(shown, against)

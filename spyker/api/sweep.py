@@ -16,6 +16,7 @@ from spyker.api.result import as_frame, as_html
 from spyker.api.run import short
 from spyker.engines.start_engine import available_cores
 from spyker.errors import Interrupted, UsageError
+from spyker.extras import require
 from spyker.plots.run_groups import about, format_value
 from spyker.plots.samples import sample
 from spyker.records import RunRecord, write_atomically
@@ -138,6 +139,7 @@ def sweep(
         KeyboardInterrupt: Ctrl-C stopped the sweep; finished runs are kept.
 
     """
+    require("sweep", "matplotlib")
     check_counts(seeds=seeds, jobs=jobs)
     with data_from(data_dir):
         points = [

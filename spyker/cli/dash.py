@@ -7,7 +7,6 @@ import os
 import signal
 import sys
 import threading
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +14,7 @@ from spyker.api.output_folders import OutputFolder
 from spyker.cli.help import examples
 from spyker.dashboard.run_list import check_runs
 from spyker.errors import UsageError
+from spyker.extras import EXTRAS, require
 from spyker.records import write_atomically
 
 PORT = 8787
@@ -45,7 +45,7 @@ def add_dash(commands: Any) -> None:
 
 def command_dash(args: argparse.Namespace) -> int:
     """Serve the page until Ctrl-C."""
-    require_page()
+    require("dash", *EXTRAS["dashboard"])
     token = args.token or os.environ.get(TOKEN)
     check_token(args.host, token)
     if not 0 <= args.port <= 65535:
@@ -68,13 +68,6 @@ def command_dash(args: argparse.Namespace) -> int:
         except KeyboardInterrupt:
             print()
     return 0
-
-
-def require_page() -> None:
-    """Raise a ``UsageError`` if packages of the extra ``[dashboard]`` are missing."""
-    missing = [name for name in ("starlette", "uvicorn") if not find_spec(name)]
-    if missing:
-        raise UsageError("the page", f"needs {', '.join(missing)}", "Run pip install 'spyker-fl[dashboard]'")
 
 
 def check_token(host: str, token: str | None) -> None:
@@ -152,7 +145,7 @@ class Dashboard:
         self._wanted = wanted
         self._process: Any = None
         if wanted:
-            require_page()
+            require("--dashboard", *EXTRAS["dashboard"])
 
     def __enter__(self) -> Dashboard:
         return self

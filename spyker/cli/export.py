@@ -25,7 +25,7 @@ def add_export(commands: Any) -> None:
         type=Path,
         default=Path("model"),
         metavar="NAME",
-        help="write NAME.safetensors and NAME.pt; default: model",
+        help="write NAME.safetensors and, if PyTorch is installed, NAME.pt; default: model",
     )
     parser.add_argument("--server", type=int, metavar="I", help="only the model of server I")
     parser.add_argument("--overwrite", action="store_true", help="replace existing files")

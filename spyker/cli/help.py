@@ -66,6 +66,11 @@ class Parser(argparse.ArgumentParser):
         return found[0].choices if found else {}
 
     @property
+    def leaves(self) -> Sequence[Parser]:
+        """The parser itself or, if it has subcommands, theirs."""
+        return [leaf for command in self.commands.values() for leaf in command.leaves] or [self]
+
+    @property
     def arguments(self) -> Sequence[argparse.Action]:
         """All arguments and options."""
         return self._actions
@@ -84,7 +89,11 @@ def examples_of(parser: argparse.ArgumentParser) -> list[str]:
 
 def parse(root: Parser, argv: Sequence[str]) -> argparse.Namespace:
     """Parse a command line; suggest similar commands and options for unknown ones."""
-    command = root.commands.get(argv[0] if argv else "", root)
+    command = root
+    for word in argv:
+        if word not in command.commands:
+            break
+        command = command.commands[word]
     for option in (given.partition("=")[0] for given in argv if given.startswith("--")):
         if not any(known.startswith(option) for known in command.options):  # argparse accepts unique prefixes
             raise UsageError(option, "unrecognized argument", suggest(option, command.options))

@@ -27,11 +27,10 @@ COMMANDS = {
     "data": "spyker.cli.data:add_data",
     "merge": "spyker.cli.merge:add_merge",
     "up": "spyker.cli.up:add_up",
+    "federation": "spyker.cli.federation:add_federation",
     "serve": "spyker.cli.serve:add_serve",
     "join": "spyker.cli.serve:add_join",
-    "certs": "spyker.cli.certs:add_certs",
     "members": "spyker.cli.members:add_members",
-    "clients": "spyker.cli.clients:add_clients",
     "export": "spyker.cli.export:add_export",
     "replay": "spyker.cli.replay:add_replay",
 }
@@ -70,7 +69,8 @@ def parser(wanted: str | None = None) -> Parser:
         else:
             names.find(name, "COMMAND")(commands)
         if name not in WITHOUT_QUIET:
-            add_quiet(commands.choices[name])
+            for leaf in commands.choices[name].leaves:
+                add_quiet(leaf)
     return root
 
 
@@ -101,6 +101,7 @@ def perform(argv: Sequence[str], *, program: bool) -> int:
     from spyker.cli.failures import BAD, FAILURES, FINAL
     from spyker.cli.help import parse
     from spyker.cli.output import limited_output, print_json
+    from spyker.extras import explain
 
     try:
         args = parse(parser(argv[0] if argv else None), argv)
@@ -112,6 +113,12 @@ def perform(argv: Sequence[str], *, program: bool) -> int:
         sys.stdout.flush()
     except BAD as error:
         print(f"spyker: {error}", file=sys.stderr)
+        return BAD_INPUT
+    except ModuleNotFoundError as error:
+        explained = explain(argv[0], error)
+        if explained is None:
+            raise
+        print(f"spyker: {explained}", file=sys.stderr)
         return BAD_INPUT
     except FINAL as error:
         print(f"spyker: {error}", file=sys.stderr)

@@ -10,7 +10,6 @@ from typing import Any
 
 from spyker.cli.help import examples
 from spyker.cli.numbers import zero_or_more
-from spyker.cli.options import require_deploy
 from spyker.cli.output import add_json
 from spyker.errors import UsageError
 from spyker.plots.table import print_table
@@ -51,7 +50,6 @@ def add_members(commands: Any) -> None:
 
 def command_members(args: argparse.Namespace) -> int:
     """List the members, or request a change and wait for the vote."""
-    require_deploy()
     from spyker.errors import DeploymentError
     from spyker.net.admin_socket import send_command
     from spyker.net.server_config import check_address, load_config

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Sequence
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -134,12 +133,3 @@ def run_arguments(args: argparse.Namespace) -> dict[str, Any]:
     if hasattr(args, "callback"):
         given["callbacks"] = [find_callback(text) for text in args.callback]
     return given | {"progress": not args.quiet}
-
-
-def require_deploy() -> None:
-    """Raise a ``UsageError`` if packages of the extra ``[net]`` are missing."""
-    missing = [name for name in ("cryptography", "grpc", "prometheus_client", "websockets") if not find_spec(name)]
-    if missing:
-        raise UsageError(
-            "this command", f"needs {', '.join(missing)}, which are not installed", "Run pip install 'spyker-fl[net]'"
-        )

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from spyker.api.datasets import data_from, prepare_data
 from spyker.api.read_scenario import read_scenario
@@ -19,15 +20,27 @@ from spyker.config.scenario import Scenario
 from spyker.errors import UsageError
 from spyker.tasks.initial_model import InitialModelFile
 
+if TYPE_CHECKING:
+    from spyker.net.client_link import ClientOptions
+    from spyker.net.transports import NetworkOptions
+
 MOST_CLIENTS = 1_000_000
-EXTRA = "Install it: pip install 'spyker-fl[net]'"
 
 
 def add_serve(commands: Any) -> None:
     """``spyker serve``."""
     parser = commands.add_parser("serve", help="run a server of a deployment")
-    parser.add_argument("config", type=Path, metavar="CONFIG", help="TOML file with a scenario and a section [deploy]")
-    parser.add_argument("--resume", action="store_true", help="continue from the last checkpoint, if there is one")
+    parser.add_argument(
+        "config",
+        type=Path,
+        metavar="FOLDER",
+        help="folder of a server, written by spyker federation create; or a TOML file with a scenario and [deploy]",
+    )
+    parser.add_argument(
+        "--resume",
+        action="store_true",
+        help="continue from the last checkpoint, if there is one; a server of a FOLDER always does",
+    )
     parser.add_argument(
         "--join",
         action="store_true",
@@ -50,22 +63,21 @@ def add_serve(commands: Any) -> None:
     add_data_dir(parser)
     examples(
         parser,
-        "spyker serve paris.toml",
-        "spyker serve paris.toml --check  # could this server start here?",
+        "spyker serve server-paris",
+        "spyker serve server-paris --check  # could this server start here?",
+        "spyker serve server-paris --join  # after spyker members add or replace",
         "spyker serve paris.toml --resume  # from the last checkpoint",
-        "spyker serve paris.toml --join  # after spyker members add or replace",
     )
     parser.set_defaults(command=command_serve)
 
 
 def command_serve(args: argparse.Namespace) -> int:
     """Run a server until SIGTERM or until the configured duration has passed."""
-    try:
-        from spyker.net.server_config import load_config
-        from spyker.net.server_process import serve
-        from spyker.net.start_check import check_start
-    except ModuleNotFoundError as error:
-        raise UsageError("serve", f"needs {error.name}, which is not installed", EXTRA) from None
+    from spyker.net.identity import has_state
+    from spyker.net.server_config import load_config
+    from spyker.net.server_process import serve
+    from spyker.net.start_check import check_start
+
     config = load_config(args.config)
     if args.check:
         check_start(config, insecure=args.insecure)
@@ -73,26 +85,58 @@ def command_serve(args: argparse.Namespace) -> int:
         return 0
     with data_from(args.data_dir), Dashboard(args.dashboard) as page:
         given = None if args.initial_model is None else InitialModelFile(args.initial_model)
-        prepare_data([config.scenario])
+        if config.needs_task:
+            prepare_data([config.scenario])
         page.show(config.path(config.deploy.record))
-        serve(config, resume=args.resume, insecure=args.insecure, join=args.join, initial_model=given)
+        resume = args.resume or (args.config.is_dir() and has_state(config.path(config.deploy.state)))
+        serve(config, resume=resume, insecure=args.insecure, join=args.join, initial_model=given)
     return 0
 
 
 def add_join(commands: Any) -> None:
     """``spyker join``."""
-    parser = commands.add_parser("join", help="run one or more clients of a deployment")
-    parser.add_argument("scenario", nargs="?", type=Path, metavar="SCENARIO", help="the scenario of the servers")
+    parser = commands.add_parser(
+        "join",
+        help="run a client of a federation",
+        description="Run a client from its folder. Several clients in one process, for trials, are run from a scenario "
+        "file with --server, --clients and --certs or --insecure.",
+    )
     parser.add_argument(
-        "--server", action="append", required=True, metavar="HOST:PORT", dest="servers",
-        help="client address of a server; may be repeated: the nearest server is used",
+        "place",
+        type=Path,
+        metavar="FOLDER",
+        help="folder of a client, written by spyker federation create; or the scenario file of the servers",
+    )
+    parser.add_argument("--data", metavar="PATH", help="the client's data: the task's local option data")
+    parser.add_argument(
+        "--option",
+        action="append",
+        default=[],
+        metavar="KEY=VALUE",
+        dest="options",
+        help="local option of the task, which never leaves this machine; may be repeated",
+    )
+    parser.add_argument(
+        "--check",
+        action="store_true",
+        help="verify certificate, servers, code and data, train once, and end: with exit code 0 if this client could "
+        "take part, otherwise with 2 and what is wrong; changes nothing",
+    )
+    parser.add_argument(
+        "--allow-other-code",
+        action="store_true",
+        help="use the task's code on this machine even if it is not that of the federation",
+    )
+    parser.add_argument(
+        "--server", action="append", default=[], metavar="HOST:PORT", dest="servers",
+        help="scenario file: client address of a server; may be repeated: the nearest server is used",
     )  # fmt: skip
     parser.add_argument(
-        "--clients", required=True, metavar="K", help="number of the client, such as 7, or a range: 0-24"
+        "--clients", metavar="K", help="scenario file: number of the client, such as 7, or a range: 0-24"
     )
-    parser.add_argument("--certs", type=Path, metavar="DIR", help="folder with client-K/ca.pem and client-K/credential")
-    parser.add_argument("--ca", type=Path, metavar="FILE", help="the deployment's certificate authority")
-    parser.add_argument("--credential", type=Path, metavar="FILE", help="the client's credential")
+    parser.add_argument(
+        "--certs", type=Path, metavar="DIR", help="scenario file: folder with cert.pem, key.pem and ca.pem in client-K"
+    )
     parser.add_argument("--insecure", action="store_true", help="no TLS; loopback addresses only")
     parser.add_argument("--paced", action="store_true", help="delay trainings to at least training.delay-ms")
     parser.add_argument(
@@ -118,7 +162,6 @@ def add_join(commands: Any) -> None:
     parser.add_argument(
         "--transport",
         choices=("auto", "grpc", "websocket"),
-        default="auto",
         help="auto (the default): gRPC, or WebSocket where the network breaks HTTP/2",
     )
     parser.add_argument(
@@ -140,8 +183,8 @@ def add_join(commands: Any) -> None:
     add_set(parser)
     examples(
         parser,
-        "spyker join scenario.toml --server hk.example.org:7000 --server paris.example.org:7000 --clients 7 "
-        "--certs certs",
+        "spyker join client-charite --data /data/records.csv",
+        "spyker join client-charite --data /data/records.csv --check  # could this client take part?",
         "spyker join scenario.toml --server 127.0.0.1:7000 --clients 0-24 --insecure",
     )
     parser.set_defaults(command=command_join)
@@ -149,35 +192,108 @@ def add_join(commands: Any) -> None:
 
 def command_join(args: argparse.Namespace) -> int:
     """Run clients until the servers have finished or a signal arrives."""
-    try:
-        from spyker.net.client_link import ClientOptions
-        from spyker.net.client_process import join
-        from spyker.net.transports import NetworkOptions, check_proxy
-    except ModuleNotFoundError as error:
-        raise UsageError("join", f"needs {error.name}, which is not installed", EXTRA) from None
+    from spyker.net.client_folder import CLIENT_FILE
+    from spyker.net.client_link import ClientOptions
+    from spyker.net.client_process import join
+
     behaviour = ClientOptions(args.stall, args.patience, args.return_after, args.give_up)
-    proxy = None if args.proxy is None else check_proxy(args.proxy)
-    network = NetworkOptions(args.keepalive, args.transport, proxy, args.state)
+    options = read_options(args)
+    if args.place.is_dir() or args.place.name == CLIENT_FILE:
+        return join_folder(args, behaviour, options)
+    if args.check:
+        raise UsageError("--check", "needs the folder of a client", "Name one instead of a scenario file")
+    for option, value in (("--server", args.servers), ("--clients", args.clients)):
+        if not value:
+            raise UsageError(option, "is missing", "Give it, or name the folder of a client instead of a scenario file")
+    if args.insecure == (args.certs is not None):
+        raise UsageError("--certs", "is missing", "Give --certs or --insecure, not both; or name a client's folder")
     with data_from(args.data_dir):
-        scenario = read_scenario(args.scenario, **task_arguments(args))
         clients = read_clients(args.clients)
-        scenario = with_more_clients(scenario, clients[-1] + 1)
+        scenario = with_more_clients(read_scenario(args.place, **task_arguments(args)), clients[-1] + 1)
         prepare_data([scenario])
+        identities = None if args.certs is None else {k: args.certs / f"client-{k}" for k in clients}
         finished = asyncio.run(
             join(
                 scenario,
                 clients,
-                tuple(args.servers),
+                args.servers,
                 behaviour,
-                network,
-                certs=args.certs,
-                ca=args.ca,
-                credential=args.credential,
-                insecure=args.insecure,
+                network_options(args),
+                identities=identities,
+                options=options,
                 paced=args.paced,
             )
         )
     return 0 if finished else INTERRUPTED
+
+
+def network_options(args: argparse.Namespace, transport: str = "auto", proxy: str | None = None) -> NetworkOptions:
+    """Return how clients connect: as the arguments say, by default as given."""
+    from spyker.net.transports import NetworkOptions, check_proxy
+
+    if args.proxy is not None:
+        proxy = check_proxy(args.proxy, "--proxy")
+    return NetworkOptions(args.keepalive, args.transport or transport, proxy, args.state)
+
+
+def join_folder(args: argparse.Namespace, behaviour: ClientOptions, options: Mapping[str, str]) -> int:
+    """Run the client of a folder, or check whether it could run."""
+    from spyker.net.client_folder import load_client
+    from spyker.net.client_process import join
+    from spyker.net.join_check import check_join, check_servers
+
+    for option in ("servers", "clients", "certs", "insecure", "flower", "settings"):
+        if getattr(args, option):
+            name = {"servers": "--server", "settings": "--set"}.get(option, f"--{option}")
+            raise UsageError(
+                name, "is not allowed with the folder of a client", "Leave it out, or name a scenario file"
+            )
+    folder = load_client(args.place)
+    folder.check_code(allow=args.allow_other_code)
+    client = folder.client
+    network = network_options(args, client.transport, client.proxy)
+    scenario = with_more_clients(folder.scenario, client.number + 1)
+    folder = replace(folder, scenario=scenario, options=dict(folder.options) | dict(options))
+    with data_from(args.data_dir):
+        if args.check:
+            for address, seconds in check_servers(folder, network).items():
+                print(f"{address} accepts client {client.number} ({client.name}), {1000 * seconds:.0f} ms")
+            prepare_data([scenario])
+            report = check_join(folder)
+            peak = "" if report.peak_mb is None else f"; peak memory {report.peak_mb:,.0f} MB"
+            print(
+                f"{report.examples:,} examples, loaded in {report.load_seconds:.1f} s; one training took "
+                f"{report.train_seconds:.1f} s{peak}"
+            )
+            print(f"client {client.number} ({client.name}) can take part")
+            return 0
+        prepare_data([scenario])
+        finished = asyncio.run(
+            join(
+                scenario,
+                [client.number],
+                client.servers,
+                behaviour,
+                network,
+                identities={client.number: folder.path},
+                numbers=dict(zip(client.servers, client.numbers, strict=False)),
+                options=folder.options,
+                names={client.number: client.name},
+                paced=args.paced,
+            )
+        )
+    return 0 if finished else INTERRUPTED
+
+
+def read_options(args: argparse.Namespace) -> dict[str, str]:
+    """Parse ``--option`` and ``--data``."""
+    options = {}
+    for text in args.options:
+        key, equals, value = text.partition("=")
+        if not equals or not key:
+            raise UsageError(f"--option {text}", "has no value", "Write --option KEY=VALUE")
+        options[key.strip()] = value
+    return options if args.data is None else options | {"data": args.data}
 
 
 def with_more_clients(scenario: Scenario, count: int) -> Scenario:

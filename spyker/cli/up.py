@@ -32,7 +32,6 @@ from spyker.cli.options import (
 )
 from spyker.cli.output import add_json
 from spyker.cli.run import show_run
-from spyker.cli.serve import EXTRA
 from spyker.errors import UsageError
 from spyker.plots.run_dicts import as_dict
 from spyker.plots.run_progress import LiveProgress
@@ -81,10 +80,8 @@ def add_up(commands: Any) -> None:
 
 def command_up(args: argparse.Namespace) -> int:
     """Start servers and clients, monitor them, and print the results."""
-    try:
-        from spyker.net.local_cluster import LocalCluster
-    except ModuleNotFoundError as error:
-        raise UsageError("up", f"needs {error.name}, which is not installed", EXTRA) from None
+    from spyker.net.local_cluster import LocalCluster
+
     given = None if args.initial_model is None else InitialModelFile(args.initial_model)
     with contextlib.ExitStack() as stack:
         page = stack.enter_context(Dashboard(args.dashboard))

@@ -17,6 +17,7 @@ from typing import Any
 from spyker.config.sections import show
 from spyker.config.suggest import suggest
 from spyker.errors import UsageError
+from spyker.extras import explain
 from spyker.own_code import is_own
 
 LAB = {
@@ -78,6 +79,8 @@ class NameLookup:
         except Exception as error:
             if isinstance(error, ModuleNotFoundError) and f"{module}.".startswith(f"{error.name}."):
                 problem, remedy = f" ({error})", "Run from the folder that holds the module"
+            elif (missing := explain(f"{where} {show(name)}", error)) is not None:
+                raise missing from None
             else:
                 problem = f": {type(error).__name__}: {error} ({place_of(error)})"
                 remedy = "Fix that line, or install the missing module"

@@ -7,6 +7,7 @@ from typing import Any
 from spyker.dashboard.topology import RunTopology
 from spyker.protocol.facts import (
     AgeAnnounced,
+    ClientEvaluated,
     ClientQuarantined,
     ClientReported,
     CloudRoundEnded,
@@ -21,7 +22,16 @@ from spyker.protocol.facts import (
     UpdateApplied,
     UpdateRejected,
 )
-from spyker.records import ClientFailed, Evaluated, Fact, InitialModelLoaded, RunStarted, ServerResumed, fields
+from spyker.records import (
+    ClientFailed,
+    Evaluated,
+    EvaluatedByClients,
+    Fact,
+    InitialModelLoaded,
+    RunStarted,
+    ServerResumed,
+    fields,
+)
 
 CONCERNS = {
     PeerSuspected.kind: "suspected",
@@ -60,6 +70,12 @@ def describe(world: RunTopology, fact: Fact) -> str:
         case Evaluated():
             spread = f", {fact.worst:.3f} to {fact.best:.3f}" if len(fact.servers) > 1 else ""
             return f"{world.start.metric} {fact.mean:.4f}{spread} after {fact.updates:,} updates"
+        case EvaluatedByClients():
+            share = f"{fact.weighted_mean:.4f}, worst tenth {fact.worst_decile:.4f}"
+            return f"{fact.clients} clients evaluated {fact.name}: weighted mean {share}"[:LONGEST]
+        case ClientEvaluated():
+            numbers = ", ".join(f"{key} {value:.4g}" for key, value in fact.scores.items())
+            return f"client {fact.client} evaluated {name(fact.server)}’s model: {numbers}"[:LONGEST]
         case ServerResumed():
             lost = f"{fact.lost_updates} updates lost"
             return f"{name(fact.server)} resumed from a checkpoint at version {fact.version}; {lost}"

@@ -91,7 +91,8 @@ def first_exchanges(run: WatchedRun) -> tuple[float, float]:
 def reproduction(title: str, run: WatchedRun) -> str:
     """Return the commands that reproduce a run, and its scenario."""
     start, record = run.world.start, run.records[0]
-    lines = [f"pip install {shlex.quote(f'spyker-fl=={start.spyker}')}"]
+    extras = "simulation" if start.began is None else "server,simulation"
+    lines = [f"pip install {shlex.quote(f'spyker-fl[{extras}]=={start.spyker}')}"]
     if start.began is None:
         command = ["spyker", "run", SCENARIO]
         loaded = next(record.facts(InitialModelLoaded), None)
@@ -178,7 +179,8 @@ def summary(shown: RunGroups) -> str:
         seeds = f", mean of {len(curves)} seeds" if len(curves) > 1 else ""
         results.append(f"{label} ended with {first.metric} {score:.3f} after {curves[0].time[-1]:g} s{seeds}")
     unit = "virtual" if first.virtual else "real"
-    return f"{'; '.join(results)}. Times are {unit} seconds; {first.metric} is the mean over servers."
+    by = ", each the weighted mean of its clients' evaluations" if first.by_clients else ""
+    return f"{'; '.join(results)}. Times are {unit} seconds; {first.metric} is the mean over servers{by}."
 
 
 def table(heads: Sequence[str], body: Sequence[Sequence[str]]) -> str:

@@ -19,7 +19,8 @@ from spyker.protocol.facts import (
     TokenArrived,
     UpdateApplied,
 )
-from spyker.records import Evaluated, Fact, ServerResumed, UnknownFact, fields
+from spyker.records import Evaluated, EvaluatedByClients, Fact, ServerResumed, UnknownFact, fields
+from spyker.records.client_scores import combined_by_clients
 
 BUCKETS = 18  # staleness: 0, up to 1, up to 2, up to 4, …
 COLUMNS = 24  # histogram of updates per client
@@ -58,6 +59,8 @@ class RunState:
     bytes: int = 0
     mean: float | None = None
     averaged: float | None = None
+    by_clients: dict[int, EvaluatedByClients] = field(default_factory=dict)
+    """The clients' evaluations of the metric, by server where each has its own record."""
     part_bytes: dict[int, int] = field(default_factory=dict)
     """Sent bytes by server, if each has its own record."""
     staleness: list[int] = field(default_factory=lambda: [0] * BUCKETS)
@@ -79,6 +82,7 @@ class RunState:
             self,
             servers=[replace(server) for server in self.servers],
             clients=self.clients[:],
+            by_clients=dict(self.by_clients),
             part_bytes=dict(self.part_bytes),
             staleness=self.staleness[:],
             links=dict(self.links),
@@ -107,6 +111,7 @@ class StateReducer:
             RoundEnded: self._round,
             CloudRoundEnded: self._cloud,
             Evaluated: self._evaluation,
+            EvaluatedByClients: self._by_clients,
             ServerResumed: self._resumed,
         }
         self._edges = [s.id for s in world.start.servers if s.clients is not None]
@@ -182,6 +187,10 @@ class StateReducer:
         known = [s.score for s in state.servers if s.score is not None]
         state.mean, state.averaged = sum(known) / len(known), None
 
+    def _by_clients(self, state: RunState, t: float, fact: EvaluatedByClients, queue: int | None, by: int) -> None:
+        if fact.name == self.world.start.metric:
+            state.by_clients[by] = fact
+
     def _resumed(self, state: RunState, t: float, fact: ServerResumed, queue: int | None, by: int) -> None:
         server = state.server(fact.server)
         server.updates = max(0, server.updates - fact.lost_updates)
@@ -234,6 +243,7 @@ def state_payload(state: RunState, world: RunTopology) -> dict[str, Any]:
         "bytes": state.bytes,
         "mean": rounded(state.mean),
         "averaged": rounded(state.averaged),
+        "byClients": by_clients_payload(state),
         "servers": [server.payload() for server in state.servers],
         "staleness": list(state.staleness),
         "counts": counts_payload(state, world),
@@ -241,6 +251,21 @@ def state_payload(state: RunState, world: RunTopology) -> dict[str, Any]:
         "concerns": [
             {"who": node, "t": t, "what": what, "text": text} for node, (t, what, text) in state.concerns.items()
         ],
+    }
+
+
+def by_clients_payload(state: RunState) -> dict[str, Any] | None:
+    """Return the clients' evaluations as a browser is told them."""
+    if not state.by_clients:
+        return None
+    found = combined_by_clients([state.by_clients[by] for by in sorted(state.by_clients)])
+    return {
+        "clients": found.clients,
+        "weightedMean": rounded(found.weighted_mean),
+        "mean": rounded(found.mean),
+        "worstDecile": rounded(found.worst_decile),
+        "worstDecileClients": found.worst_decile_clients,
+        "regions": [[each.region, each.clients, rounded(each.value)] for each in found.regions],
     }
 
 

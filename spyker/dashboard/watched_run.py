@@ -13,11 +13,11 @@ from typing import Any, NamedTuple
 from spyker.dashboard.fact_stream import MergedFacts, TimedFact, parts_of
 from spyker.dashboard.fact_text import CONCERNS, describe
 from spyker.dashboard.flights import flights
-from spyker.dashboard.run_state import RunState, StateReducer, known_server, state_payload
+from spyker.dashboard.run_state import RunState, StateReducer, by_clients_payload, known_server, state_payload
 from spyker.dashboard.series import BINS, MARKS, POINTS, ThinnedSeries, TimeBins, score_point
 from spyker.dashboard.topology import RunTopology
 from spyker.protocol.facts import SyncStarted, TokenArrived, UpdateApplied
-from spyker.records import FACTS, SUMMARY, Evaluated, RunRecord, RunStarted
+from spyker.records import FACTS, SUMMARY, Evaluated, EvaluatedByClients, RunRecord, RunStarted
 
 KEYFRAMES, FACTS_BETWEEN = 256, 400
 EVENTS, FLIGHTS = 1500, 1200  # limits of a window
@@ -50,6 +50,7 @@ class WatchedRun:
         learners = [server.id for server in start.servers if server.clients is not None]
         self._bins = TimeBins(len(start.servers), learners, (self.world.duration or 0.1 * BINS) / BINS)
         self._scores: ThinnedSeries[list[Any]] = ThinnedSeries(POINTS)
+        self._client_scores: ThinnedSeries[list[Any]] = ThinnedSeries(POINTS)
         self._marks: ThinnedSeries[tuple[float, str]] = ThinnedSeries(MARKS)
         self.first_holder: int | None = None
         self._starter: int | None = None  # the server that started the first exchange
@@ -105,6 +106,8 @@ class WatchedRun:
         if isinstance(fact, Evaluated):
             self._score(score_point(state, timed.t))
             self._bins.note(state)
+        elif isinstance(fact, EvaluatedByClients):
+            self._by_client(timed, state)
         else:
             server = known_server(fact)
             if server is not None:
@@ -126,6 +129,18 @@ class WatchedRun:
         else:
             self._scores.add(point)
 
+    def _by_client(self, timed: TimedFact, state: RunState) -> None:
+        """Add the clients' evaluations, or replace the last if another server's clients evaluated at that time."""
+        found = by_clients_payload(state)
+        if found is None:
+            return
+        point = [round(timed.t, 6), found["weightedMean"], found["worstDecile"]]
+        last = self._client_scores.last
+        if len(self.parts) > 1 and last is not None and point[0] < last[0] + 0.5 * self.world.start.interval:
+            self._client_scores.replace([max(point[0], last[0]), *point[1:]])
+        else:
+            self._client_scores.add(point)
+
     # --- Queries -----------------------------------------------------------------------------------------------------
 
     def timeline(self) -> dict[str, Any]:
@@ -139,6 +154,7 @@ class WatchedRun:
                 "changes": self.changes,
                 "hasToken": self.first_holder is not None,
                 "scores": self._scores.points(),
+                "clientScores": self._client_scores.points(),
                 "marks": self._marks.points(),
                 **self._bins.payload(now),
             }
@@ -243,6 +259,8 @@ class WatchedRun:
             event["token"] = fact.server
         if isinstance(fact, Evaluated):
             event["scores"] = score_point(state, timed.t)
+        if isinstance(fact, EvaluatedByClients):
+            event["byClients"] = by_clients_payload(state)
         return event
 
 

@@ -10,6 +10,7 @@ from spyker.config.sections import show
 from spyker.engines.engine import Engine, InProcessEngine
 from spyker.engines.worker_processes import ProcessPoolEngine
 from spyker.errors import UsageError
+from spyker.extras import require
 from spyker.tasks.by_value import ByValue
 from spyker.tasks.memory_check import check_memory
 from spyker.tasks.registry import TaskSpec, task_spec
@@ -70,12 +71,7 @@ def check(workers: int | None, engine: str, ray_address: str | None) -> None:
 
 def start_ray(plan: TaskSpec, workers: int | None, address: str | None) -> Engine:
     """Start workers on a Ray cluster."""
-    try:
-        from spyker.engines.ray_engine import RayEngine  # needs the extra [ray]; slow to import
-    except ModuleNotFoundError as error:
-        if error.name != "ray":
-            raise
-        raise UsageError(
-            "--engine", "ray is not allowed: Ray is not installed", "Install it: pip install 'spyker-fl[ray]'"
-        ) from None
+    require("--engine ray", "ray")
+    from spyker.engines.ray_engine import RayEngine  # slow to import
+
     return RayEngine(plan, workers, address)

@@ -26,7 +26,7 @@ from spyker.flower.learning_rate import KEYS, AppLearningRate, find_rate, rate_e
 from spyker.flower.project import find_project, read_pairs
 from spyker.flower.server_app import ServerAppSetup, ask, ask_client
 from spyker.flower.setup_file import read_setup, write_setup
-from spyker.tasks.task import Metric, Task, TrainingResult
+from spyker.tasks.task import ClientEvaluation, Metric, Task, TrainingResult
 from spyker.vectors import Vector
 
 RATE, AGE, ROUND = "spyker-rate", "spyker-age", "server-round"
@@ -109,7 +109,7 @@ class FlowerTask(Task):
             raise UsageError("task.app", f"{options.app} is not allowed: {reason}", remedy) from None
         self.layout, self.buffers = self.arrays.layout, self.arrays.buffers
         self.judge = self._choose_judge()
-        self.evaluates_states = self.judge == "clients"
+        self.evaluates_states = self.evaluation_needs_clients = self.judge == "clients"
         server = options.server or find_project(options.app).server
         places = {f"the train config of {server}": told.train or {}, "the run config": caller.run_config}
         found = find_rate(options.rate_key, places)
@@ -156,18 +156,33 @@ class FlowerTask(Task):
 
     def _choose_judge(self) -> str:
         wanted = self.options.evaluate
-        app = self.caller.app
-        able = {
-            "server": self.told.judge is not None,
-            "clients": self.caller.legacy or "evaluate.default" in app._registered_funcs,
-            "none": True,
-        }
+        able = {"server": self.told.judge is not None, "clients": self._clients_can_evaluate, "none": True}
         if wanted == "auto":
             return next(name for name, possible in able.items() if possible)
         if not able[wanted]:
             remedy = "Give its strategy an evaluate_fn" if wanted == "server" else "Register one with @app.evaluate()"
             raise UsageError("task.evaluate", f"{wanted} is not allowed: the app has no such evaluation", remedy)
         return str(wanted)
+
+    @property
+    def _clients_can_evaluate(self) -> bool:
+        return self.caller.legacy or "evaluate.default" in self.caller.app._registered_funcs
+
+    def hold_out(self, share: float) -> None:
+        """Let clients evaluate. The app itself chooses the data for it."""
+        self.evaluates_on_clients = self._clients_can_evaluate
+        super().hold_out(share)
+
+    def evaluate_client(self, client: int, weights: Vector, state: bytes | None = None) -> ClientEvaluation | None:
+        """Evaluate a model with the app on a client's data; ``None`` for clients that do not evaluate."""
+        if client >= self._evaluators:
+            return None
+        reply = self._evaluate(client, self.arrays.arrays(weights), state)
+        self.__dict__.setdefault("metric", self._metric_among(reply.metrics))  # other clients' data may not be here
+        name = self.metric.name
+        if name not in reply.metrics:
+            raise self._metric_error(name, reply.metrics)
+        return ClientEvaluation(max(1, reply.examples or 1), {name: reply.metrics[name]})
 
     def initial(self) -> Vector:
         """Return the app's initial model."""
@@ -211,10 +226,13 @@ class FlowerTask(Task):
         numbers = self.numbers(weights, states or {})
         name = self._metric_among(numbers).name
         if name not in numbers:
-            raise UsageError(
-                "task.metric", f"{name!r} is not allowed", f"The app's evaluation has {', '.join(numbers) or 'nothing'}"
-            )
+            raise self._metric_error(name, numbers)
         return numbers[name]
+
+    def _metric_error(self, name: str, found: Iterable[str]) -> UsageError:
+        return UsageError(
+            "task.metric", f"{name!r} is not allowed", f"The app's evaluation has {', '.join(found) or 'nothing'}"
+        )
 
     def numbers(self, weights: Vector, states: Mapping[int, bytes]) -> Mapping[str, float]:
         """Return all metrics of an evaluation: the server's, or the clients' weighted average."""
@@ -232,8 +250,11 @@ class FlowerTask(Task):
     @cached_property
     def metric(self) -> Metric:  # type: ignore[override]
         """The metric; if it is not set, an evaluation of the initial model determines it."""
-        unknown = self.options.metric is None and self.judge != "none"
-        return self._metric_among(self.numbers(self.initial(), {}) if unknown else ())
+        if self.options.metric is not None or self.judge == "none":
+            return self._metric_among(())
+        if self.judge == "server":
+            return self._metric_among(self.numbers(self.initial(), {}))
+        return self._metric_among(self._evaluate(0, self.arrays.arrays(self.initial()), None).metrics)
 
     def _metric_among(self, names: Iterable[str]) -> Metric:
         name, higher = self.options.metric, self.options.higher_is_better

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import hashlib
 from dataclasses import dataclass
-from importlib.util import find_spec
 from typing import Any
 
 from spyker.config.scenario import Training
 from spyker.config.sections import show
 from spyker.errors import DataError, TaskError, UsageError
+from spyker.extras import require
 from spyker.flower.project import find_project
 from spyker.own_code import code_digest
 from spyker.parameters import parameter
@@ -60,10 +60,7 @@ def check(options: Any) -> None:
         raise UsageError("task.app", "is missing", "Name the ClientApp: --flower package.module:app")
     if ":" not in options.app:
         raise UsageError("task.app", f"{show(options.app)} is not allowed", "Write package.module:app")
-    if find_spec("flwr") is None:
-        raise UsageError(
-            "task.name", "flower is not allowed: Flower is not installed", "Install it: pip install 'spyker-fl[flower]'"
-        )
+    require("task flower", "flwr", "torch")
     from spyker.flower.flower_task import find_app
 
     find_app(options)

@@ -12,6 +12,7 @@ import numpy.typing as npt
 from spyker.config.sections import show
 from spyker.config.suggest import suggest
 from spyker.errors import UsageError
+from spyker.extras import require
 
 Indices = npt.NDArray[np.int64]
 WHERE = "task.partitioner"
@@ -52,14 +53,9 @@ def named(text: str, clients: int, seed: int) -> Any:
 
     The number of partitions, the column of the labels and the seed are filled in.
     """
-    try:
-        from flwr_datasets import partitioner as offered
-    except ModuleNotFoundError:
-        raise UsageError(
-            WHERE,
-            "needs Flower Datasets, which is not installed",
-            "Install it: pip install 'spyker-fl[flower-datasets]'",
-        ) from None
+    require(WHERE, "flwr_datasets")
+    from flwr_datasets import partitioner as offered
+
     name, given = read(text)
     kinds = [each for each in offered.__all__ if each != "Partitioner"]
     if name not in kinds:

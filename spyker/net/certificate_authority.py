@@ -8,16 +8,19 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import TypeAlias
 
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.asymmetric import ec, ed25519
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from spyker.errors import UsageError
-from spyker.net.certificates import CA, CA_KEY, server_name
+from spyker.net.certificates import CA, CA_KEY, client_name, server_name
+from spyker.net.client_identity import CLIENT_USAGE
 
 AUTHORITY_DAYS = 3650.0
+PrivateKey: TypeAlias = ec.EllipticCurvePrivateKey | ed25519.Ed25519PrivateKey
 HOST_NAME = re.compile(r"(\*\.)?([a-z0-9_]([a-z0-9_-]{0,61}[a-z0-9_])?\.)*[a-z0-9_]([a-z0-9_-]{0,61}[a-z0-9_])?", re.I)
 
 
@@ -43,13 +46,15 @@ class Authority:
 
     @classmethod
     def load(cls, folder: Path) -> Authority:
-        """Load the authority of a folder that ``spyker certs`` created."""
+        """Load the authority of a federation's folder."""
         try:
             certificate = x509.load_pem_x509_certificate((folder / CA).read_bytes())
             key = serialization.load_pem_private_key((folder / CA_KEY).read_bytes(), None)
         except (OSError, ValueError) as error:
             raise UsageError(
-                str(folder), f"holds no certificate authority ({error})", "Give a folder that spyker certs created"
+                str(folder),
+                f"holds no certificate authority ({error})",
+                "Name a folder that spyker federation create wrote",
             ) from None
         assert isinstance(key, ec.EllipticCurvePrivateKey)
         return cls(certificate, key)
@@ -71,32 +76,35 @@ class Authority:
 
         """
         key = ec.generate_private_key(ec.SECP256R1())
-        subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, server_name(server))])
         names = [x509.DNSName(server_name(server)), *map(general_name, dict.fromkeys(hosts))]
+        usage = [ExtendedKeyUsageOID.SERVER_AUTH, ExtendedKeyUsageOID.CLIENT_AUTH]
+        return self._sign(key, server_name(server), names, usage, days)
+
+    def issue_client(self, client: int, name: str, days: float) -> tuple[bytes, bytes]:
+        """A certificate for a client with this number and name, and its key, both as PEM."""
+        key = ed25519.Ed25519PrivateKey.generate()
+        return self._sign(key, name, [x509.DNSName(client_name(client))], [CLIENT_USAGE], days)
+
+    def _sign(
+        self,
+        key: PrivateKey,
+        common_name: str,
+        names: Sequence[x509.GeneralName],
+        usage: Sequence[x509.ObjectIdentifier],
+        days: float,
+    ) -> tuple[bytes, bytes]:
+        subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, common_name)])
         issuer = self.certificate.extensions.get_extension_for_class(x509.SubjectKeyIdentifier).value
         certificate = (
             begin(subject, self.certificate.subject, key, days)
             .add_extension(x509.SubjectAlternativeName(names), critical=False)
             .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
             .add_extension(key_usage(digital_signature=True), critical=True)
-            .add_extension(
-                x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH, ExtendedKeyUsageOID.CLIENT_AUTH]),
-                critical=False,
-            )
+            .add_extension(x509.ExtendedKeyUsage(usage), critical=False)
             .add_extension(x509.AuthorityKeyIdentifier.from_issuer_subject_key_identifier(issuer), critical=False)
             .sign(self.key, hashes.SHA256())
         )
         return certificate.public_bytes(serialization.Encoding.PEM), private_pem(key)
-
-
-def hosts_in(certificate: Path) -> list[str]:
-    """Return the names and addresses in a server's certificate."""
-    try:
-        content = x509.load_pem_x509_certificate(certificate.read_bytes())
-        names = content.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
-    except (OSError, ValueError, x509.ExtensionNotFound) as error:
-        raise UsageError(str(certificate), f"cannot be read ({error})", "Add --host for each of its names") from None
-    return [host for name in names if is_host(host := str(name.value))]
 
 
 def is_host(name: str) -> bool:
@@ -116,9 +124,7 @@ def general_name(host: str) -> x509.GeneralName:
         return x509.DNSName(host)
 
 
-def begin(
-    subject: x509.Name, issuer: x509.Name, key: ec.EllipticCurvePrivateKey, days: float
-) -> x509.CertificateBuilder:
+def begin(subject: x509.Name, issuer: x509.Name, key: PrivateKey, days: float) -> x509.CertificateBuilder:
     """Return a builder with the common fields. Certificates are valid from an hour ago, because clocks differ."""
     now = datetime.now(UTC)
     end = now + timedelta(days=days)
@@ -149,7 +155,7 @@ def key_usage(*, digital_signature: bool = False, key_cert_sign: bool = False, c
     )
 
 
-def private_pem(key: ec.EllipticCurvePrivateKey) -> bytes:
+def private_pem(key: PrivateKey) -> bytes:
     """Return a private key as PEM, unencrypted: the mode of its file protects it."""
     return key.private_bytes(
         serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()

@@ -31,17 +31,16 @@ def check_certificate(config: ServerConfig, now: datetime | None = None) -> None
     """
     deploy = config.deploy
     path, key_path, ca_path = (config.path(name) for name in (deploy.certificate, deploy.key, deploy.ca))
-    folder = f"server-{deploy.server}"
     own, *between = read_certificates(path, CERTIFICATE)
     authorities = read_authorities(ca_path, CA, now)
-    same = f"Take {CERTIFICATE}, {KEY} and {CA} from one folder {folder} that spyker certs made"
+    same = f"Take {CERTIFICATE}, {KEY} and {CA} from one folder of the federation"
     if not is_key_of(read_file(key_path, KEY), own):
         raise UsageError(KEY, f"{key_path} is not the key of {CERTIFICATE}, {path}", same)
     if server_name(deploy.server) not in (names := dns_names(own)):
         problem = f"{path} is for {', '.join(names) or 'nobody'}, and this is server {deploy.server}"
         raise UsageError(CERTIFICATE, problem, f"Take that of {server_name(deploy.server)}, or fix deploy.server")
     if wrong := out_of_time(own, now):
-        remedy = f"Renew it with spyker certs CERTS --renew {folder}, or set this machine's clock"
+        remedy = "Renew it with spyker federation renew, or set this machine's clock"
         raise UsageError(CERTIFICATE, f"{path} {wrong}", remedy)
     if not leads_to(own, between, authorities):
         raise UsageError(CERTIFICATE, f"{path} was not issued by {CA}, {ca_path}", same)
@@ -52,7 +51,7 @@ def read_authorities(path: Path, what: str, now: datetime | None = None) -> list
     found = read_certificates(path, what)
     valid = [each for each in found if not out_of_time(each, now)]
     if not valid:
-        remedy = "Create a new authority with spyker certs, or set this machine's clock"
+        remedy = "Create the federation again, or set this machine's clock"
         raise UsageError(what, f"{path} {out_of_time(found[0], now)}", remedy)
     return valid
 
@@ -62,7 +61,7 @@ def read_certificates(path: Path, what: str) -> list[x509.Certificate]:
     try:
         return x509.load_pem_x509_certificates(read_file(path, what))
     except ValueError:
-        raise UsageError(what, f"{path} holds no certificate", "spyker certs creates such files") from None
+        raise UsageError(what, f"{path} holds no certificate", "spyker federation create writes such files") from None
 
 
 def is_key_of(pem: bytes, certificate: x509.Certificate) -> bool:

@@ -129,7 +129,9 @@ def read_file(path: Path, key: str) -> bytes:
     try:
         return path.read_bytes()
     except OSError as error:
-        raise UsageError(key, f"{path} cannot be read ({error.strerror})", "spyker certs creates such files") from None
+        raise UsageError(
+            key, f"{path} cannot be read ({error.strerror})", "spyker federation create writes such files"
+        ) from None
 
 
 def is_loopback(address: str) -> bool:
@@ -150,5 +152,5 @@ def refuse_remote(addresses: Sequence[str]) -> None:
             raise UsageError(
                 "--insecure",
                 f"is not allowed with {address}: plaintext is only for loopback addresses",
-                "Create certificates: spyker certs",
+                "Use certificates: spyker federation create",
             )

@@ -9,6 +9,7 @@ import asyncio
 import contextlib
 import time
 import traceback
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -20,6 +21,7 @@ from spyker.net import spyker_pb2 as pb
 from spyker.net.backoff import Backoff
 from spyker.net.buffer_pool import BufferPool
 from spyker.net.channels import CLIENTS_CONNECT
+from spyker.net.client_identity import ClientIdentity, answer_challenge
 from spyker.net.connection_hints import PROXY_CREDENTIALS, PROXY_REFUSES, connection_hint
 from spyker.net.frames import PROTOCOL, send, split
 from spyker.net.json_log import JsonLog
@@ -70,6 +72,8 @@ class ClientContext:
     learning: bytes
     """Digest of the settings that clients and servers must share."""
     log: JsonLog
+    servers: Mapping[str, int] = field(default_factory=dict)
+    """The numbers of the servers at these addresses, as far as they are known."""
     known: set[str] = field(default_factory=set)
     """Servers that have answered, or for which a hint was logged."""
 
@@ -77,11 +81,13 @@ class ClientContext:
 class ClientLink:
     """Connects one client, and reconnects until the training is over."""
 
-    def __init__(self, client: Client, shared: ClientContext, connections: Connections, credential: str | None) -> None:
+    def __init__(
+        self, client: Client, shared: ClientContext, connections: Connections, identity: ClientIdentity | None
+    ) -> None:
         """Create the link; ``connections`` are this client's own."""
         self.id, self.shared, self.connections, self.log = client.id, shared, connections, shared.log
         self.pending = PendingUpdate(client)
-        self.metadata = () if credential is None else (("authorization", f"Bearer {credential}"),)
+        self.identity = identity
         self._validator = MessageValidator(client.receives, shared.sizes)
         self._seen = time.monotonic()  # last message of a server
         self._failure: TrainingFailedError | None = None
@@ -131,7 +137,7 @@ class ClientLink:
         code, details = end_status(error)
         fields: dict[str, Any] = {} if (hint := self._hint(address, code, details)) is None else {"hint": hint}
         self.log.warning("disconnected", client=self.id, address=address, code=code.name, error=details, **fields)
-        if not answered and self.connections.failed(address, code, details):
+        if not answered and self.connections.failed(address, error):
             self.log.info("other-transport", client=self.id, address=address)
         if PROXY_REFUSES in details:
             raise ClientRejectedError(self.id, PROXY_CREDENTIALS)
@@ -151,7 +157,7 @@ class ClientLink:
         """Return, once per address, a hint about a server that has never answered."""
         if address in self.shared.known:
             return None
-        hint = connection_hint(code, details, insecure=not self.metadata)
+        hint = connection_hint(code, details, insecure=self.identity is None)
         if hint is not None:
             self.shared.known.add(address)
         return hint
@@ -180,8 +186,8 @@ class ClientLink:
     # --- One connection --------------------------------------------------------------------------------------------
 
     async def _attend(self, address: str) -> bool:
-        """Run one stream, from Hello to its end. Return True if the training is over."""
-        stream = await self.connections.open(address, CLIENTS_CONNECT, self.metadata)
+        """Run one stream, from the challenge to its end. Return True if the training is over."""
+        stream = await self.connections.open(address, CLIENTS_CONNECT)
         answering: asyncio.Task[None] | None = None
         try:
             await self._handshake(stream, address)
@@ -205,7 +211,9 @@ class ClientLink:
             stream.cancel()
 
     async def _handshake(self, stream: Any, address: str) -> None:
-        """Send Hello, with the token of the pending task, and receive Welcome."""
+        """Answer the server's challenge with Hello and the token of the pending task, and receive Welcome."""
+        async with asyncio.timeout(WELCOME_SECONDS):
+            challenge = await read_body(stream, "challenge")
         held_token = self.pending.connect(address)
         if held_token is None:
             self._drop()
@@ -217,13 +225,12 @@ class ClientLink:
             learning=self.shared.learning,
             held_token=held_token or b"",
         )
+        answer_challenge(hello, challenge, self.identity, self.shared.servers.get(address))
         await stream.write(pb.Frame(hello=hello).SerializeToString())
         async with asyncio.timeout(WELCOME_SECONDS):
             welcome = await read_body(stream, "welcome")
         self._seen = time.monotonic()
         self.shared.known.add(address)
-        if welcome.protocol != PROTOCOL:
-            raise Rejection("protocol", f"the server speaks version {welcome.protocol}, not {PROTOCOL}")
         self.pending.welcomed(welcome.server, keep=welcome.keep)
         if not welcome.keep:
             self._drop()

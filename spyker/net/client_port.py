@@ -1,7 +1,8 @@
 """The port for clients: authentication and validation.
 
-A credential identifies a client. The client may send one update for its task, with finite weights of the agreed layout.
-Anything else is rejected with a reason, which is logged and counted, and ends the stream; the state does not change.
+A client shows its certificate and signs the server's challenge. It may send one update for its task, with finite
+weights of the agreed layout. Anything else is rejected with a reason, which is logged and counted, and ends the stream;
+the state does not change.
 """
 
 from __future__ import annotations
@@ -18,8 +19,7 @@ import grpc
 import grpc.aio
 
 from spyker.net import spyker_pb2 as pb
-from spyker.net.certificates import credential_digest
-from spyker.net.credentials import Credentials
+from spyker.net.client_identity import REASON, CertifiedClient, ClientVerifier, new_nonce
 from spyker.net.driver import Driver
 from spyker.net.frames import PROTOCOL, send, split
 from spyker.net.streams import STREAM_OVER
@@ -31,7 +31,7 @@ from spyker.protocol.codec import Array, Sizes
 from spyker.protocol.messages import ClientMessage, Message
 
 HELLO_SECONDS = 10.0
-CODES = {"credential": grpc.StatusCode.UNAUTHENTICATED, "mismatch": grpc.StatusCode.FAILED_PRECONDITION}
+CODES = {REASON: grpc.StatusCode.UNAUTHENTICATED, "mismatch": grpc.StatusCode.FAILED_PRECONDITION}
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,23 +54,32 @@ class ClientPort:
         driver: Driver,
         sizes: Sizes,
         answers: type[ClientMessage],
-        credentials: Credentials | None,
+        verifier: ClientVerifier | None,
         limits: ClientLimits,
     ) -> None:
-        """``credentials`` maps credentials to clients. If it is ``None``, clients are not authenticated."""
+        """If ``verifier`` is ``None``, clients are not authenticated."""
         self.driver, self.validator = driver, MessageValidator([answers], sizes)
-        self.credentials, self.limits = credentials, limits
+        self.verifier, self.limits = verifier, limits
         self.live: set[ClientSession] = set()
         self._numbers = itertools.count(1)
 
     async def attend(self, requests: object, context: Any) -> None:
-        """Serve one stream, from Hello to its end."""
+        """Serve one stream, from the challenge to its end."""
         driver, session, k = self.driver, None, None
         try:
-            k = self.identify(context)
-            hello = await self._hello(context, k)
+            nonce = b"" if self.verifier is None else new_nonce()
+            challenge = pb.Challenge(protocol=PROTOCOL, server=driver.node.id, nonce=nonce)
+            await context.write(pb.Frame(challenge=challenge).SerializeToString())
+            hello = await self._hello(context)
+            certified = self._identify(hello, nonce)
             k = hello.client
-            session = ClientSession(self, k, context, next(self._numbers))
+            driver.node.check_client(k, hello.size, hello.layout, hello.learning)
+            if hello.check:
+                welcome = pb.Welcome(protocol=PROTOCOL, server=driver.node.id)
+                await context.write(pb.Frame(welcome=welcome).SerializeToString())
+                return
+            session = ClientSession(self, k, context, next(self._numbers), certified)
+            self._warn_of_replacement(session)
             self.live.add(session)
             self._deliver(ClientConnected(k, session, hello.size, hello.held_token or None, now=driver.now()))
             await session.run()
@@ -87,18 +96,26 @@ class ClientPort:
         self.driver.deliver(event)
         self.driver.metrics.clients(len(self.driver.node.sessions))
 
-    def identify(self, context: Any) -> int | None:
-        """Return the client whose credential came with the call, or raise a rejection."""
-        if self.credentials is None:
+    def _identify(self, hello: pb.Hello, nonce: bytes) -> CertifiedClient | None:
+        """Return the client whose certificate and signature came with Hello, or raise a rejection."""
+        if self.verifier is None:
             return None
-        for key, value in context.invocation_metadata() or ():
-            if key == "authorization" and value.startswith("Bearer "):
-                client = self.credentials.owner(credential_digest(value.removeprefix("Bearer ")))
-                if client is not None:
-                    return client
-        raise Rejection("credential", "no credential of this deployment came with the call")
+        client = self.verifier.verify(hello.certificate, hello.signature, nonce, self.driver.node.id)
+        if hello.client != client.number:
+            raise Rejection(REASON, f"client {client.number} does not speak for client {hello.client}")
+        self.driver.names[client.number] = client.name
+        return client
 
-    async def _hello(self, context: Any, expected: int | None) -> pb.Hello:
+    def _warn_of_replacement(self, new: ClientSession) -> None:
+        """Warn if a client connects from another address while an older connection is open: its key may be stolen."""
+        for old in self.live:
+            if old.client == new.client and old.address != new.address:
+                self.driver.limited_log.say(
+                    "warning", "client-replaced", "another address", new.client, **self.driver.named(new.client),
+                    address=new.address, former_address=old.address,
+                )  # fmt: skip
+
+    async def _hello(self, context: Any) -> pb.Hello:
         try:
             async with asyncio.timeout(HELLO_SECONDS):
                 data = await context.read()
@@ -112,15 +129,10 @@ class ClientPort:
         hello = frame.hello
         if hello.protocol != PROTOCOL:
             raise Rejection("mismatch", f"this server speaks version {PROTOCOL} of the protocol, not {hello.protocol}")
-        if expected is not None and hello.client != expected:
-            raise Rejection(
-                "credential", f"the credential of client {expected} does not speak for client {hello.client}"
-            )
-        self.driver.node.check_client(hello.client, hello.size, hello.layout, hello.learning)
         return hello
 
     async def watch(self) -> None:
-        """Disconnect clients that have stalled, and clients whose credentials were revoked."""
+        """Disconnect clients that have stalled, and clients whose certificates were revoked."""
         stall = self.limits.stall
         while True:
             await asyncio.sleep(min(1.0, stall / 4))
@@ -130,30 +142,33 @@ class ClientPort:
                 problem = session.stalled(now, stall)
                 if problem is not None:
                     self.driver.metrics.rejected("stalled")
-                    self.driver.limited_log.say(
-                        "warning", "stalled", problem, session.client, client=session.client, detail=problem
-                    )
+                    fields = self.driver.named(session.client) | {"detail": problem}
+                    self.driver.limited_log.say("warning", "stalled", problem, session.client, **fields)
                     session.close(problem)
 
     def _revoke(self) -> None:
-        """Disconnect clients whose credentials were revoked or renewed."""
-        if self.credentials is None or not self.credentials.refresh(self.driver.log):
+        """Disconnect clients whose certificates were revoked."""
+        if self.verifier is None or not self.verifier.revocations.refresh(self.driver.log):
             return
         for session in list(self.live):
             try:
-                self.identify(session.context)
-            except Rejection:
-                self.driver.log.warning("revoked", client=session.client)
-                session.close("credential: it was taken back")
+                if session.certified is not None:
+                    self.verifier.check(session.certified)
+            except Rejection as rejection:
+                self.driver.log.warning("revoked", **self.driver.named(session.client))
+                session.close(str(rejection))
 
 
 class ClientSession:
     """A client's connection."""
 
-    def __init__(self, port: ClientPort, client: int, context: Any, number: int) -> None:
+    def __init__(
+        self, port: ClientPort, client: int, context: Any, number: int, certified: CertifiedClient | None
+    ) -> None:
         """``number`` stands for the session in the event log."""
         self.port, self.driver, self.client, self.context = port, port.driver, client, context
-        self.number = number
+        self.number, self.certified = number, certified
+        self.address = context.peer().rpartition(":")[0]  # without the port, which every connection has anew
         self._notes: deque[bytes] = deque()
         # A new task replaces an unsent one.
         self._assignment: tuple[bytes, Sequence[Array], str] | None = None
@@ -189,7 +204,7 @@ class ClientSession:
         """Close the stream if the sender failed, so that the client does not wait for ever."""
         error = None if sender.cancelled() else sender.exception()
         if error is not None:
-            self.driver.log.error("sender-failed", client=self.client, error=repr(error))
+            self.driver.log.error("sender-failed", **self.driver.named(self.client), error=repr(error))
             self.close("the server could not send")
 
     def end(self) -> None:

@@ -11,12 +11,13 @@ from dataclasses import replace
 from pathlib import Path
 
 from spyker.config.scenario import SERVERS, Scenario
+from spyker.config.sections import to_toml
 from spyker.engines.engine import keep_memory
-from spyker.errors import ClientError, DeploymentError, UsageError
+from spyker.errors import ClientError, DeploymentError
 from spyker.net.buffer_pool import BufferPool
-from spyker.net.certificate_check import read_authorities
-from spyker.net.certificates import CA, CREDENTIAL, load_credential
+from spyker.net.certificates import CA
 from spyker.net.channels import read_file, refuse_remote
+from spyker.net.client_identity import ClientIdentity, load_identity
 from spyker.net.client_link import ClientContext, ClientLink, ClientOptions
 from spyker.net.json_log import JsonLog
 from spyker.net.nearest_server import ServerRanking
@@ -24,13 +25,16 @@ from spyker.net.server_config import check_address, learning_digest
 from spyker.net.training_thread import TrainingThread
 from spyker.net.transports import Connections, NetworkOptions, TransportChoice
 from spyker.protocol.codec import Sizes
+from spyker.tasks.checked_task import CheckedTask
 from spyker.tasks.client_delays import delays
-from spyker.tasks.federated_task import ClientInfo, ClientRoster
+from spyker.tasks.federated_task import CLIENT_OPTIONS, ClientRoster
 from spyker.tasks.layout import layout_digest
-from spyker.tasks.registry import task_spec
+from spyker.tasks.registry import evaluated_by_deployed, task_spec
+from spyker.tasks.task import Task
 
 RECEIVE_MEMORY = 1 << 30  # bytes of buffers for incoming models
 WATCH_SECONDS = 1.0
+FLOWER = "flower"
 
 
 class ClientProcess:
@@ -111,34 +115,59 @@ def list_clients(clients: Sequence[int]) -> str:
     return f"clients {numbers}" if len(clients) > 1 else f"client {numbers}"
 
 
+def client_task(
+    scenario: Scenario, clients: Sequence[int], names: Mapping[int, str], options: Mapping[str, str]
+) -> Task:
+    """Make the task of some clients, with the data of no others.
+
+    Args:
+        scenario: the scenario.
+        clients: numbers of the clients.
+        names: names of the clients by number; default: those of the scenario, or ``client-K``.
+        options: local options of the task, over those of ``task.client-options``.
+
+    """
+    choice = scenario.task
+    if choice.name == FLOWER and options:  # an app reads its local options from the node config
+        pairs = " ".join(f"{key}={to_toml(value)}" for key, value in options.items())
+        node_config = f"{choice.options.node_config} {pairs}".strip()
+        scenario = replace(scenario, task=replace(choice, options=replace(choice.options, node_config=node_config)))
+    given = choice.options.get(CLIENT_OPTIONS) if isinstance(choice.options, Mapping) else None
+    shared = given if isinstance(given, Mapping) else {}
+    roster = ClientRoster(scenario.client_count, scenario.seed, scenario.world.client_names or (), shared)
+    own = {}
+    for k in clients:
+        client = roster.client(k)
+        own[k] = replace(client, name=names.get(k, client.name), options={**client.options, **options})
+    return replace(task_spec(scenario), own=own).make()
+
+
 async def join(
     scenario: Scenario,
     clients: Sequence[int],
-    servers: tuple[str, ...],
+    servers: Sequence[str],
     behaviour: ClientOptions,
     network: NetworkOptions,
     *,
-    certs: Path | None = None,
-    ca: Path | None = None,
-    credential: Path | None = None,
-    insecure: bool = False,
+    identities: Mapping[int, Path] | None,
+    numbers: Mapping[str, int] | None = None,
+    names: Mapping[int, str] | None = None,
+    options: Mapping[str, str] | None = None,
     paced: bool = False,
-    own: Mapping[int, ClientInfo] | None = None,
 ) -> bool:
     """Run clients of a scenario.
 
     Args:
         scenario: the scenario.
         clients: numbers of the clients.
-        servers: addresses of the servers.
+        servers: addresses of the servers; the nearest one is used.
         behaviour: options of the clients.
         network: transport and proxy.
-        certs: folder that ``spyker certs`` created, with the clients' credentials.
-        ca: certificate of the authority, in place of the one in ``certs``.
-        credential: credential of a single client, in place of ``certs``.
-        insecure: use plaintext, without credentials.
+        identities: a folder with certificate and key for each client; ``None``: plaintext, on this machine alone.
+        numbers: the number of the server at each address, if it is known: no other server is greeted there.
+        names: names of the clients; default: ``client-K``.
+        options: local options of the task, which never leave this process.
         paced: slow training down to the scenario's delays.
-        own: descriptions of the clients for a task whose data stays with its clients.
 
     Returns:
         False if the process was interrupted with Ctrl-C.
@@ -146,19 +175,22 @@ async def join(
     """
     for address in servers:
         check_address(address, "--server")
-    secrets: Mapping[int, str] = {}
+    known: Mapping[int, ClientIdentity] = {}
     authority = None
-    if insecure:
+    if identities is None:
         refuse_remote(servers)
     else:
-        secrets, authority = read_secrets(clients, certs, ca, credential)
+        known = {k: load_identity(identities[k], k) for k in clients}
+        path = identities[clients[0]] / CA
+        authority = read_file(path, str(path))
     log = JsonLog()
     log.capture_all()
     keep_memory()
-    names = scenario.world.client_names or ()
-    unnamed = ClientRoster(scenario.client_count, scenario.seed, names)
-    task = replace(task_spec(scenario), own=own or {k: unnamed.client(k) for k in clients}).make()
-    interval = None if task.evaluated_by == SERVERS else scenario.evaluation.interval
+    task = client_task(scenario, clients, names or {}, options or {})
+    for k in clients if task.local else ():
+        CheckedTask(task).size(k)  # data that cannot be loaded is reported before a server is called
+    by = evaluated_by_deployed(scenario.evaluation, task)
+    interval = None if by == SERVERS else scenario.evaluation.interval
     training = TrainingThread(task, delays(scenario) if paced else None, interval)
     gc.freeze()  # exclude long-lived objects from garbage collections
     parameters = task.initial().size
@@ -174,33 +206,12 @@ async def join(
         layout_digest(task),
         learning_digest(scenario),
         log,
+        numbers or {},
     )
     client = scenario.chosen.client
-    links = [ClientLink(client(k, 0), shared, own, secrets.get(k)) for k, own in connections.items()]
+    links = [ClientLink(client(k, 0), shared, own, known.get(k)) for k, own in connections.items()]
     try:
         return await ClientProcess(links, log).run()
     finally:
         for each in (*connections.values(), probes):
             await each.close()
-
-
-def read_secrets(
-    clients: Sequence[int], certs: Path | None, ca: Path | None, credential: Path | None
-) -> tuple[dict[int, str], bytes]:
-    """Return the clients' credentials, and the certificate of the authority that verifies servers."""
-    if certs is not None:
-        folders = {k: certs / f"client-{k}" for k in clients}
-        authority = ca or folders[clients[0]] / CA
-        secrets = {k: load_credential(folder / CREDENTIAL) for k, folder in folders.items()}
-        return secrets, read_authority(authority, "--certs" if ca is None else "--ca")
-    if ca is None or credential is None:
-        raise UsageError("--certs", "is missing", "Give the folder that spyker certs created, or --ca and --credential")
-    if len(clients) > 1:
-        raise UsageError("--credential", "is for one client", "Give --certs a folder with one client-K for each")
-    return {clients[0]: load_credential(credential)}, read_authority(ca, "--ca")
-
-
-def read_authority(path: Path, key: str) -> bytes:
-    """Return the certificate of an authority, after checking that it is valid now."""
-    read_authorities(path, key)
-    return read_file(path, key)

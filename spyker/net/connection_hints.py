@@ -5,11 +5,11 @@ from __future__ import annotations
 import grpc
 
 PORT = "--server must name the port for clients (deploy.listen-clients) and not the one for servers"
-PLAINTEXT = "this client uses plaintext: if the server has certificates, give --certs in place of --insecure"
+PLAINTEXT = "this client uses plaintext: if the server has certificates, leave out --insecure"
 TLS = "this client uses TLS: if the server was started with --insecure, start this client with --insecure, too"
 AUTHORITY = (
-    "the server's certificate was not issued by this client's authority, or does not contain the host of --server: "
-    "compare ca.pem on both sides, and the names that spyker certs was given with --host"
+    "the server's certificate was not issued by this client's authority, or does not contain the host of its address: "
+    "compare ca.pem on both sides, and the address that spyker federation create was given"
 )
 HTTP2 = "no HTTP/2 there: set deploy.listen-websocket on the server, and give --transport auto or websocket"
 PROXY_REFUSES = "HTTP proxy returned response code 407"

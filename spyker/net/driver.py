@@ -86,6 +86,7 @@ class Driver(NodeDriver):
         self.layout, self.identity = layout, identity
         self.recorder, self.metrics, self.log, self.event_log = recorder, metrics, log, event_log
         self.limited_log = RateLimitedLog(log)
+        self.names: dict[int, str] = {}  # of clients, as their certificates say
         self.loop = asyncio.get_running_loop()
         self.started = asyncio.Event()
         self.failed: asyncio.Future[None] = self.loop.create_future()
@@ -239,7 +240,7 @@ class Driver(NodeDriver):
             case PeerSuspected() | PeerTrusted():
                 self.log.warning(fact.kind, peer=fact.peer)
             case ClientQuarantined(client=client, reason=reason, seconds=seconds):
-                self.log.warning(fact.kind, client=client, reason=reason, seconds=seconds)
+                self.log.warning(fact.kind, **self.named(client), reason=reason, seconds=seconds)
             case RateHalved(norm=norm, rate=rate):
                 self.log.warning(fact.kind, norm=norm, rate=rate)
             case ModelRestored(norm=norm, good_norm=good_norm, gain=gain):
@@ -248,7 +249,14 @@ class Driver(NodeDriver):
     def refused(self, client: int | None, rejection: Rejection) -> None:
         """Log and count a rejection."""
         self.metrics.rejected(rejection.reason)
-        self.limited_log.say("warning", "rejected", rejection.reason, client, client=client, detail=str(rejection))
+        self.limited_log.say(
+            "warning", "rejected", rejection.reason, client, **self.named(client), detail=str(rejection)
+        )
+
+    def named(self, client: int | None) -> dict[str, Any]:
+        """Return the fields of a log line about a client: its number and, if it has shown a certificate, its name."""
+        name = None if client is None else self.names.get(client)
+        return {"client": client} if name is None else {"client": client, "name": name}
 
     def start_timer(self, timer: str, seconds: float) -> None:
         """Start or restart a timer."""

@@ -38,6 +38,11 @@ class Identity:
         return {"lineage": self.lineage, "incarnation": self.incarnation}
 
 
+def has_state(folder: Path) -> bool:
+    """Return whether a server has run with this state folder."""
+    return (folder / FILE).exists()
+
+
 def read_identity(folder: Path) -> Identity | None:
     """Return the identity of the last process, or ``None`` if there was none."""
     file = folder / FILE

@@ -19,11 +19,22 @@ from typing import Any
 from spyker.config.scenario import Scenario, dump
 from spyker.errors import LocalProcessError
 from spyker.net.certificate_issuing import make_deployment
-from spyker.net.certificates import CA, CERTIFICATE, CLIENTS, KEY
+from spyker.net.certificates import CA, CERTIFICATE, KEY, REVOKED
 from spyker.net.checkpoint_models import write_checkpoint_models
 from spyker.net.parent_death import die_with_parent
 from spyker.net.server_config import DeploymentOptions, write_config
-from spyker.records import Evaluated, Fact, Follower, RunRecord, RunStarted, evaluated, first_fact, read_back
+from spyker.records import (
+    Evaluated,
+    EvaluatedByClients,
+    Fact,
+    Follower,
+    RunRecord,
+    RunStarted,
+    evaluated,
+    first_fact,
+    read_back,
+)
+from spyker.records.client_scores import combined_by_clients
 from spyker.records.merge import merge
 
 PORTS = range(10_000, 32_768)  # below Linux's ephemeral ports, which outgoing connections could take meanwhile
@@ -84,7 +95,7 @@ class LocalCluster:
                 ca=f"../certs/{CA}",
                 certificate=f"../certs/server-{i}/{CERTIFICATE}",
                 key=f"../certs/server-{i}/{KEY}",
-                credentials=f"../certs/{CLIENTS}",
+                revoked=f"../certs/{REVOKED}",
                 min_clients=len(self.places.clients_of(i)),
                 duration=duration,
             )
@@ -174,6 +185,7 @@ class LocalCluster:
         followers = [Follower(self.record(i)) for i in range(len(self.servers))]
         start: RunStarted | None = None
         last: dict[int, Evaluated] = {}
+        by_clients: dict[str, dict[int, EvaluatedByClients]] = {}
         while True:
             ended = all(process.poll() is not None for process in self.servers)
             for i, follower in enumerate(followers):
@@ -187,6 +199,10 @@ class LocalCluster:
                         if start is None or len(last) < len(self.places.learners):
                             continue
                         fact = combined(start, [last[j] for j in sorted(last)])
+                    elif isinstance(fact, EvaluatedByClients):
+                        parts = by_clients.setdefault(fact.name, {})
+                        parts[i] = fact
+                        fact = combined_by_clients([parts[j] for j in sorted(parts)])
                     sink(t, fact)
             self._check()
             if ended:

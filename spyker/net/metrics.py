@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from threading import Thread
 from wsgiref.simple_server import WSGIServer
 
@@ -34,7 +34,7 @@ from spyker.protocol.facts import (
     UpdateClipped,
     UpdateRejected,
 )
-from spyker.records import Evaluated, Fact
+from spyker.records import Evaluated, EvaluatedByClients, Fact
 from spyker.records.run_warnings import COLLAPSED, NO_PROGRESS, NO_UPDATES
 
 STALENESS = (0, 1, 2, 5, 10, 20, 50, 100, 200, 500, 1000)
@@ -47,6 +47,12 @@ GAUGES = {
     "connected_clients": "clients connected now",
     "token_held": "1 on the server that holds the token",
     "saved_version": "model version in the last checkpoint",
+}
+CLIENT_SCORES = {
+    "weighted_mean": "mean of the clients' evaluations, weighted by their examples",
+    "mean": "mean of the clients' evaluations",
+    "median": "median of the clients' evaluations",
+    "worst_decile": "mean of the worst tenth of the clients' evaluations",
 }
 COUNTERS = {
     "updates": "client updates applied",
@@ -89,6 +95,13 @@ class Metrics:
         )
         self._gauges = {n: Gauge(f"spyker_{n}", doc, own, registry=registry).labels(me) for n, doc in GAUGES.items()}
         self._gauges["score"].set(math.nan)
+        metrics, self._evaluated = ["server", "metric"], set[str]()
+        self._client_scores = {
+            n: Gauge(f"spyker_client_score_{n}", doc, metrics, registry=registry) for n, doc in CLIENT_SCORES.items()
+        }
+        self._evaluating = Gauge(
+            "spyker_evaluating_clients", "clients whose evaluations count", metrics, registry=registry
+        )
         self._counters = {
             n: Counter(f"spyker_{n}", doc, own, registry=registry).labels(me) for n, doc in COUNTERS.items()
         }
@@ -141,6 +154,18 @@ class Metrics:
                 now = self._clock()
                 self._histograms["round_seconds"].observe(now - self._round_began)
                 self._round_began = now
+
+    def evaluated_by_clients(self, found: Sequence[EvaluatedByClients]) -> None:
+        """Set the clients' evaluations. Metrics that no client evaluates any more are removed."""
+        for fact in found:
+            for name, gauge in self._client_scores.items():
+                gauge.labels(self._server, fact.name).set(getattr(fact, name))
+            self._evaluating.labels(self._server, fact.name).set(fact.clients)
+        names = {fact.name for fact in found}
+        for gone in self._evaluated - names:
+            for gauge in (*self._client_scores.values(), self._evaluating):
+                gauge.remove(self._server, gone)
+        self._evaluated = names
 
     def token(self, *, held: bool) -> None:
         """Set whether the server holds the token. When it passes the token on, its synchronisation is over."""

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from grpc_health.v1 import health_pb2
 
 from spyker.net.health import CHECK
-from spyker.net.streams import CONNECTION_LOST, end_status, read_frame
+from spyker.net.streams import CONNECTION_LOST, read_frame
 from spyker.net.transports import Connections
 
 PROBES = 3  # the first includes the time to connect
@@ -44,26 +44,28 @@ class ServerRanking:
         """Return the shortest of a few round trips in seconds, or ``None`` if the server is not serving."""
         try:
             async with asyncio.timeout(PROBE_SECONDS):
-                return await self._measure(address)
+                return await round_trip(self.connections, address)
         except CONNECTION_LOST as error:
-            if not self.connections.failed(address, *end_status(error)):
+            if not self.connections.failed(address, error):
                 return None
         with contextlib.suppress(*CONNECTION_LOST):  # over another transport
             async with asyncio.timeout(PROBE_SECONDS):
-                return await self._measure(address)
+                return await round_trip(self.connections, address)
         return None
 
-    async def _measure(self, address: str) -> float | None:
-        times = []
-        for _ in range(PROBES):
-            stream = await self.connections.open(address, CHECK)
-            try:
-                began = time.perf_counter()
-                await stream.write(REQUEST)
-                answer = health_pb2.HealthCheckResponse.FromString(await read_frame(stream))
-                times.append(time.perf_counter() - began)
-            finally:
-                stream.cancel()
-            if answer.status != health_pb2.HealthCheckResponse.SERVING:
-                return None
-        return min(times)
+
+async def round_trip(connections: Connections, address: str) -> float | None:
+    """Return the shortest of a few round trips in seconds, or ``None`` if the server is not serving."""
+    times = []
+    for _ in range(PROBES):
+        stream = await connections.open(address, CHECK)
+        try:
+            began = time.perf_counter()
+            await stream.write(REQUEST)
+            answer = health_pb2.HealthCheckResponse.FromString(await read_frame(stream))
+            times.append(time.perf_counter() - began)
+        finally:
+            stream.cancel()
+        if answer.status != health_pb2.HealthCheckResponse.SERVING:
+            return None
+    return min(times)

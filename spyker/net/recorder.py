@@ -6,11 +6,11 @@ import math
 import time
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
-from spyker.config.scenario import Scenario, dump
+from spyker.config.scenario import CLIENTS, SERVERS, Scenario, dump
 from spyker.errors import UsageError
 from spyker.net.json_log import JsonLog
 from spyker.net.rate_limited_log import RateLimitedLog
@@ -21,6 +21,7 @@ from spyker.records import (
     SCENARIO,
     SUMMARY,
     Evaluated,
+    EvaluatedByClients,
     Fact,
     FactsDropped,
     InitialModelLoaded,
@@ -36,6 +37,7 @@ from spyker.records import (
     read_back,
     run_started,
 )
+from spyker.records.client_scores import ClientScores
 from spyker.records.run_warnings import NO_UPDATES, RunWarning, ScoreHistory, score_warnings
 from spyker.records.summary import WAYS, Hit, Totals, server_totals, summarise, synchronised, target_name
 from spyker.tasks.registry import with_task_defaults
@@ -125,6 +127,7 @@ class Recorder:
         limit: int | None = None,
         dropped: Callable[[int], None] = lambda facts: None,
         region: str | None = None,
+        evaluated_by: str = SERVERS,
     ) -> None:
         """Open the record of a server.
 
@@ -138,9 +141,12 @@ class Recorder:
             limit: maximum size of the record in bytes.
             dropped: called with the number of facts that were deleted or could not be written.
             region: region of a server that is not in the scenario.
+            evaluated_by: who evaluates: ``servers``, ``clients`` or ``both``.
 
         """
         scenario = with_task_defaults(scenario, model)
+        if evaluated_by != SERVERS:
+            scenario = replace(scenario, evaluation=replace(scenario.evaluation, by=evaluated_by))
         self.scenario, self.model, self.server, self.folder = scenario, model, server, folder
         self._log, self._region = log, region
         self._logged_not_finite = False
@@ -162,6 +168,9 @@ class Recorder:
         self.last_score: float | None = None
         self.measured: list[MetricEvaluated] = []  # further metrics of the last evaluation
         self.reports: dict[int, dict[str, float]] = {}  # the clients' last reports
+        self.client_scores: ClientScores | None = None  # unset until the run starts, or if no client evaluates
+        self.by_clients: list[EvaluatedByClients] = []  # the last aggregates of the clients' evaluations
+        self._evaluated_by = evaluated_by
         self.scores = ScoreHistory(higher_is_better=model.metric.higher_is_better)
         self.warned: frozenset[str] = frozenset()  # kinds of active warnings
         self._given = False  # whether the run started from a trained model
@@ -184,6 +193,9 @@ class Recorder:
                 self.start.servers.append(ServerPlace(self.server, self._region or "", 0))
             self._write_first()
         assert self.start.began is not None
+        if self._evaluated_by != SERVERS:
+            also = {metric.name: metric.higher_is_better for metric in self.model.also}
+            self.client_scores = ClientScores(self.start, self.scenario.world.clients or (), also)
         # The wall clock may have been set back.
         self._elapsed = max(time.time() - self.start.began, newest(self.folder))
         self._began = time.monotonic()
@@ -201,6 +213,8 @@ class Recorder:
             self._given |= isinstance(fact, InitialModelLoaded)
             if isinstance(fact, ClientReported) and fact.metrics:
                 self.reports[fact.client] = fact.metrics
+            if self.client_scores is not None:
+                self.client_scores.fact(self.now, fact)
             self.synchronisations = synchronised(self.synchronisations, fact)
             self._write(self.now, fact)
 
@@ -237,6 +251,30 @@ class Recorder:
         self._log.info("evaluation", score=self.last_score, updates=updates, t=round(t, 3))
         self.scores.add(float(score))
         self._warn(t, updates)
+        return fact
+
+    def evaluated_by_clients(self, clients: int) -> Evaluated | None:
+        """Write the aggregates of the clients' evaluations.
+
+        Args:
+            clients: number of clients that the server has.
+
+        Returns:
+            The evaluation that follows from them, if only clients evaluate and enough of them have done so.
+
+        """
+        if self.client_scores is None:
+            return None
+        t, fact = self.now, None
+        if self._evaluated_by == CLIENTS:
+            result = self.client_scores.evaluation(t, self.updates, 0, {self.server: clients})
+            if result is not None:
+                evaluation, others = result
+                also = {other.name: other.mean for other in others}
+                fact = self.evaluated(t, self.updates, EvaluationResult(evaluation.mean, also))
+        self.by_clients = self.client_scores.aggregate(t)
+        for aggregate in self.by_clients:
+            self._write(t, aggregate)
         return fact
 
     def _warn(self, t: float, updates: int) -> None:
@@ -317,6 +355,7 @@ class Recorder:
             "reached": dict(self.reached),
             "reports": list(self.reports.items()),
             "scores": self.scores.state(),
+            "client_scores": self.client_scores and self.client_scores.state(),
             "given": self._given,
             "longest_gap": self._longest_gap,
         }
@@ -334,6 +373,8 @@ class Recorder:
         self.reached = {target: (t, updates) for target, (t, updates) in numbers["reached"].items()}
         self.reports = dict(numbers["reports"])
         self.scores.restore(numbers["scores"])
+        if self.client_scores is not None and numbers["client_scores"]:
+            self.client_scores.restore(numbers["client_scores"])
         self._given, self._longest_gap = numbers["given"], numbers["longest_gap"]
 
     def close(self, summary: dict[str, Any] | None) -> None:
@@ -375,6 +416,7 @@ class Recorder:
                 )
             ],
             measured=self.measured,
+            by_clients=self.by_clients,
             reports=self.reports,
             scores=self.scores,
             given=self._given,

@@ -12,13 +12,15 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from spyker.config.scenario import Scenario, load
+from spyker.config.scenario import CLIENTS, Scenario, load
 from spyker.config.sections import convert, read, refuse_unknown, to_toml, write
 from spyker.errors import UsageError
 from spyker.net.channels import is_loopback, refuse_remote
 from spyker.parameters import Rule, parameter
 from spyker.tasks.registry import resolve
 from spyker.tasks.served_model import ModelSpec
+
+SERVER_FILE = "server.toml"
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +51,7 @@ class DeploymentOptions:
     ca: str = parameter("ca.pem", "file with the certificate of the deployment's certificate authority")
     certificate: str = parameter("cert.pem", "file with this server's certificate")
     key: str = parameter("key.pem", "file with this server's private key")
-    credentials: str = parameter("clients.json", "file with the digests of the clients' credentials")
+    revoked: str = parameter("revoked.json", "file with the revoked certificates of clients; reloaded when it changes")
     state: str = parameter("state", "folder for checkpoints and the server's secret")
     record: str = parameter("record", "folder for the run record")
     record_mb: float = parameter(
@@ -121,13 +123,19 @@ class ServerConfig:
     deploy: DeploymentOptions
     folder: Path
 
+    @property
+    def needs_task(self) -> bool:
+        """Whether the server creates the task: it has no model file, or it evaluates."""
+        return self.deploy.model is None or self.scenario.evaluation.by not in (None, CLIENTS)
+
     def path(self, name: str) -> Path:
         """Resolve a file or folder name relative to the configuration file."""
         return self.folder / name
 
 
 def load_config(path: Path) -> ServerConfig:
-    """Read and check a server's configuration."""
+    """Read and check a server's configuration: a TOML file, or a folder with ``server.toml``."""
+    path = path / SERVER_FILE if path.is_dir() else path
     try:
         table: dict[str, Any] = tomllib.loads(path.read_text(encoding="utf-8"))
     except OSError as error:

@@ -19,16 +19,16 @@ import grpc
 import grpc.aio
 import numpy as np
 
-from spyker.config.scenario import CLIENTS, dump
+from spyker.config.scenario import CLIENTS, SERVERS, dump
 from spyker.engines.engine import keep_memory, share_memory, single_threaded
 from spyker.errors import DeploymentError, FencedError, UsageError
 from spyker.net import spyker_pb2 as pb
 from spyker.net.admin_socket import serve_commands
 from spyker.net.buffer_pool import BufferPool
-from spyker.net.certificate_check import check_certificate
+from spyker.net.certificate_check import check_certificate, read_authorities
 from spyker.net.channels import CLIENTS_CONNECT, PEERS_CONNECT, guarded, handler, read_file
+from spyker.net.client_identity import ClientVerifier
 from spyker.net.client_port import ClientLimits, ClientPort
-from spyker.net.credentials import Credentials
 from spyker.net.driver import Driver
 from spyker.net.event_log import EventLog
 from spyker.net.health import CHECK, Health
@@ -41,6 +41,7 @@ from spyker.net.peer_port import PeerPort
 from spyker.net.ports import Ports
 from spyker.net.rate_limited_log import WINDOW_SECONDS
 from spyker.net.recorder import Recorder
+from spyker.net.revocations import Revocations
 from spyker.net.server_config import (
     ServerConfig,
     check_insecure,
@@ -67,9 +68,9 @@ from spyker.protocol.server import Server, Setup
 from spyker.tasks.checked_task import CheckedTask
 from spyker.tasks.initial_model import InitialModelFile
 from spyker.tasks.layout import layout_digest
-from spyker.tasks.registry import rate_of, task_spec
+from spyker.tasks.registry import evaluated_by_deployed, rate_of, task_spec
 from spyker.tasks.served_model import ServedModel, read_served_model
-from spyker.tasks.task import Task
+from spyker.tasks.task import Task, limits_by_name
 from spyker.vectors import Vector, mix
 from spyker.version import __version__
 
@@ -131,7 +132,7 @@ def load_model(config: ServerConfig) -> tuple[Task | None, ServedModel]:
         task = task_spec(scenario).make()
         return task, ServedModel.of(task)
     served = read_served_model(config.path(deploy.model))
-    if scenario.evaluation.by in (None, CLIENTS):
+    if not config.needs_task:
         return None, served
     task = task_spec(scenario).make()
     if layout_digest(task) != served.spec.digest:
@@ -176,6 +177,7 @@ class ServerProcess:
         self.metrics = Metrics(deploy.server, scenario.algorithm)
         for note in self.task.notes if self.task is not None else ():
             self.log.info("task", note=note)
+        self.evaluated_by = CLIENTS if self.task is None else evaluated_by_deployed(scenario.evaluation, self.task)
         self.recorder = self._begin_record(resume=resume or self._new)
         try:
             self.identity = start_incarnation(self.checkpoints.folder)
@@ -185,7 +187,7 @@ class ServerProcess:
                 f"{self.checkpoints.folder} cannot be written ({error.strerror})",
                 "Free space there, or give another folder",
             ) from None
-        central = self.task is not None and self.task.evaluated_by != CLIENTS
+        central = self.task is not None and self.evaluated_by != CLIENTS
         self.evaluation = CheckedTask(self.task) if central and self.task is not None else None
         self._evaluation_thread = ThreadPoolExecutor(1, "evaluation")
         self._tasks: list[asyncio.Task[None]] = []
@@ -204,6 +206,7 @@ class ServerProcess:
                 limit=int(deploy.record_mb * 1e6),
                 dropped=self.metrics.dropped,
                 region=deploy.region,
+                evaluated_by=self.evaluated_by,
             )
         except OSError as error:
             raise UsageError(
@@ -307,6 +310,7 @@ class ServerProcess:
                 clock.handling,
                 scenario.robust.on(deployed=True),
                 self.spec.buffers,
+                {} if self.evaluated_by == SERVERS else limits_by_name((self.spec.metric, *self.spec.also)),
             )
             return scenario.chosen.build(deploy.server, setup, roster)
 
@@ -386,14 +390,17 @@ class ServerProcess:
         node = self.driver.node
         if node.server is None:
             return None
-        members = sum(tasks.member for tasks in node.clients.values())
-        return self.recorder.summary(node.server, members, finished=finished)
+        return self.recorder.summary(node.server, self._members(), finished=finished)
+
+    def _members(self) -> int:
+        """Return the number of clients of this server."""
+        return sum(tasks.member for tasks in self.driver.node.clients.values())
 
     # --- Ports and links -------------------------------------------------------------------------------------------
 
     async def _open_ports(self) -> Ports:
         config, deploy, scenario = self.config, self.config.deploy, self.config.scenario
-        credentials = None
+        verifier = None
         mine = theirs = None
         self._credentials: grpc.ChannelCredentials | None = None
         if not self.insecure:
@@ -402,13 +409,14 @@ class ServerProcess:
                 read_file(config.path(deploy.certificate), "deploy.certificate"),
             )
             authority = read_file(config.path(deploy.ca), "deploy.ca")
-            credentials = Credentials(config.path(deploy.credentials))
+            authorities = read_authorities(config.path(deploy.ca), "deploy.ca")
+            verifier = ClientVerifier(authorities, Revocations(config.path(deploy.revoked)))
             if not deploy.plaintext_clients:
                 mine = grpc.ssl_server_credentials([chain])
             theirs = grpc.ssl_server_credentials([chain], root_certificates=authority, require_client_auth=True)
             self._credentials = grpc.ssl_channel_credentials(authority, *chain)
         limits = ClientLimits(deploy.stall_timeout, deploy.min_mbit, deploy.max_norm)
-        self.port = ClientPort(self.driver, self.sizes, scenario.chosen.answers, credentials, limits)
+        self.port = ClientPort(self.driver, self.sizes, scenario.chosen.answers, verifier, limits)
         self.health = Health()
         from_clients, from_peers = connections(config)
         ports = Ports(deploy, 2 * from_clients + from_peers, peers=bool(self.peers), insecure=self.insecure)
@@ -505,7 +513,7 @@ class ServerProcess:
         """Evaluate the model at a fixed interval; skip an evaluation while another one runs."""
         interval = self.config.scenario.evaluation.interval
         await self.driver.started.wait()
-        if not self.learns or self.evaluation is None:
+        if not self.learns:
             return  # the cloud is not evaluated
         while True:
             await self.evaluate()
@@ -513,10 +521,17 @@ class ServerProcess:
             await asyncio.sleep(interval - now % interval)
 
     async def evaluate(self) -> None:
-        """Evaluate the present model, in a thread."""
+        """Record the clients' evaluations and, with central test data, evaluate the present model in a thread."""
+        if self.evaluated_by != SERVERS:
+            by_clients = self.recorder.evaluated_by_clients(self._members())
+            self.metrics.evaluated_by_clients(self.recorder.by_clients)
+            if by_clients is not None:
+                self.metrics.fact(by_clients)
+                self.metrics.learning(self.recorder.warned)
+        if self.evaluation is None:
+            return
         weights = await self.driver.snapshot()
         t, updates = self.recorder.now, self.recorder.updates
-        assert self.evaluation is not None
         score = await asyncio.get_running_loop().run_in_executor(
             self._evaluation_thread, self.evaluation.evaluate, weights
         )
@@ -553,7 +568,7 @@ class ServerProcess:
         self.health.serving = False
         if node.server is not None:
             await self._settle()  # before the evaluation, which may fail
-            if finished and self.learns and self.evaluation is not None and not driver.failed.done():
+            if finished and self.learns and not driver.failed.done():
                 try:
                     await self.evaluate()
                 except Exception as error:

@@ -7,7 +7,7 @@ from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 DESCRIPTOR: _descriptor.FileDescriptor
 
 class Frame(_message.Message):
-    __slots__ = ("chunk", "hello", "welcome", "assignment", "update", "goodbye", "peer_hello", "peer_welcome", "peer", "ack", "control")
+    __slots__ = ("chunk", "hello", "welcome", "assignment", "update", "goodbye", "peer_hello", "peer_welcome", "peer", "ack", "control", "challenge")
     CHUNK_FIELD_NUMBER: _ClassVar[int]
     HELLO_FIELD_NUMBER: _ClassVar[int]
     WELCOME_FIELD_NUMBER: _ClassVar[int]
@@ -19,6 +19,7 @@ class Frame(_message.Message):
     PEER_FIELD_NUMBER: _ClassVar[int]
     ACK_FIELD_NUMBER: _ClassVar[int]
     CONTROL_FIELD_NUMBER: _ClassVar[int]
+    CHALLENGE_FIELD_NUMBER: _ClassVar[int]
     chunk: bytes
     hello: Hello
     welcome: Welcome
@@ -30,7 +31,8 @@ class Frame(_message.Message):
     peer: Peer
     ack: Ack
     control: Control
-    def __init__(self, chunk: _Optional[bytes] = ..., hello: _Optional[_Union[Hello, _Mapping]] = ..., welcome: _Optional[_Union[Welcome, _Mapping]] = ..., assignment: _Optional[_Union[Assignment, _Mapping]] = ..., update: _Optional[_Union[Update, _Mapping]] = ..., goodbye: _Optional[_Union[Goodbye, _Mapping]] = ..., peer_hello: _Optional[_Union[PeerHello, _Mapping]] = ..., peer_welcome: _Optional[_Union[PeerWelcome, _Mapping]] = ..., peer: _Optional[_Union[Peer, _Mapping]] = ..., ack: _Optional[_Union[Ack, _Mapping]] = ..., control: _Optional[_Union[Control, _Mapping]] = ...) -> None: ...
+    challenge: Challenge
+    def __init__(self, chunk: _Optional[bytes] = ..., hello: _Optional[_Union[Hello, _Mapping]] = ..., welcome: _Optional[_Union[Welcome, _Mapping]] = ..., assignment: _Optional[_Union[Assignment, _Mapping]] = ..., update: _Optional[_Union[Update, _Mapping]] = ..., goodbye: _Optional[_Union[Goodbye, _Mapping]] = ..., peer_hello: _Optional[_Union[PeerHello, _Mapping]] = ..., peer_welcome: _Optional[_Union[PeerWelcome, _Mapping]] = ..., peer: _Optional[_Union[Peer, _Mapping]] = ..., ack: _Optional[_Union[Ack, _Mapping]] = ..., control: _Optional[_Union[Control, _Mapping]] = ..., challenge: _Optional[_Union[Challenge, _Mapping]] = ...) -> None: ...
 
 class Content(_message.Message):
     __slots__ = ("kind", "fields", "lengths")
@@ -42,21 +44,37 @@ class Content(_message.Message):
     lengths: _containers.RepeatedScalarFieldContainer[int]
     def __init__(self, kind: _Optional[str] = ..., fields: _Optional[bytes] = ..., lengths: _Optional[_Iterable[int]] = ...) -> None: ...
 
+class Challenge(_message.Message):
+    __slots__ = ("protocol", "server", "nonce")
+    PROTOCOL_FIELD_NUMBER: _ClassVar[int]
+    SERVER_FIELD_NUMBER: _ClassVar[int]
+    NONCE_FIELD_NUMBER: _ClassVar[int]
+    protocol: int
+    server: int
+    nonce: bytes
+    def __init__(self, protocol: _Optional[int] = ..., server: _Optional[int] = ..., nonce: _Optional[bytes] = ...) -> None: ...
+
 class Hello(_message.Message):
-    __slots__ = ("protocol", "client", "size", "layout", "learning", "held_token")
+    __slots__ = ("protocol", "client", "size", "layout", "learning", "held_token", "certificate", "signature", "check")
     PROTOCOL_FIELD_NUMBER: _ClassVar[int]
     CLIENT_FIELD_NUMBER: _ClassVar[int]
     SIZE_FIELD_NUMBER: _ClassVar[int]
     LAYOUT_FIELD_NUMBER: _ClassVar[int]
     LEARNING_FIELD_NUMBER: _ClassVar[int]
     HELD_TOKEN_FIELD_NUMBER: _ClassVar[int]
+    CERTIFICATE_FIELD_NUMBER: _ClassVar[int]
+    SIGNATURE_FIELD_NUMBER: _ClassVar[int]
+    CHECK_FIELD_NUMBER: _ClassVar[int]
     protocol: int
     client: int
     size: int
     layout: bytes
     learning: bytes
     held_token: bytes
-    def __init__(self, protocol: _Optional[int] = ..., client: _Optional[int] = ..., size: _Optional[int] = ..., layout: _Optional[bytes] = ..., learning: _Optional[bytes] = ..., held_token: _Optional[bytes] = ...) -> None: ...
+    certificate: bytes
+    signature: bytes
+    check: bool
+    def __init__(self, protocol: _Optional[int] = ..., client: _Optional[int] = ..., size: _Optional[int] = ..., layout: _Optional[bytes] = ..., learning: _Optional[bytes] = ..., held_token: _Optional[bytes] = ..., certificate: _Optional[bytes] = ..., signature: _Optional[bytes] = ..., check: _Optional[bool] = ...) -> None: ...
 
 class Welcome(_message.Message):
     __slots__ = ("protocol", "server", "keep", "saved_version")

@@ -10,16 +10,18 @@ from pathlib import Path
 
 from spyker.errors import UsageError
 from spyker.net.certificate_check import check_certificate
-from spyker.net.certificates import load_credentials
+from spyker.net.revocations import load_revocations
 from spyker.net.server_config import ServerConfig, check_insecure, shares_port
+from spyker.tasks.registry import check_code
+from spyker.tasks.served_model import read_served_model
 
 
 def check_start(config: ServerConfig, *, insecure: bool) -> None:
-    """Check the certificates, addresses and folders of a server.
+    """Check the certificates, the model or task, the addresses and the folders of a server.
 
     Args:
         config: the server's configuration.
-        insecure: whether the server will use plaintext; certificates and credentials are then ignored.
+        insecure: whether the server will use plaintext; certificates are then ignored.
 
     Raises:
         UsageError: the server could not start.
@@ -33,7 +35,11 @@ def check_start(config: ServerConfig, *, insecure: bool) -> None:
         key = config.path(deploy.key)
         if stat.S_IMODE(key.stat().st_mode) & 0o007:
             raise UsageError("deploy.key", f"{key} can be read by all users", f"Run chmod o= {key}")
-        load_credentials(config.path(deploy.credentials))
+        load_revocations(config.path(deploy.revoked))
+    if deploy.model is not None:
+        read_served_model(config.path(deploy.model))
+    if config.needs_task:
+        check_code(config.scenario)
     check_writable(config.path(deploy.state), "deploy.state")
     check_writable(config.path(deploy.record), "deploy.record")
     check_free(deploy.listen_clients, "deploy.listen-clients")

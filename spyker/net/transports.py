@@ -8,7 +8,6 @@ import re
 import ssl
 import urllib.parse
 import urllib.request
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -18,7 +17,9 @@ import grpc.aio
 
 from spyker.errors import UsageError
 from spyker.net.channels import channel, open_stream
+from spyker.net.streams import end_status
 from spyker.net.websocket_stream import client_tls, open_websocket
+from spyker.node.rejection import Rejection
 
 GRPC, WEBSOCKET, AUTO = "grpc", "websocket", "auto"
 TRANSPORTS = (AUTO, GRPC, WEBSOCKET)
@@ -105,28 +106,28 @@ class Connections:
         self._channels: dict[str, grpc.aio.Channel] = {}
         self._used: dict[str, str] = {}
 
-    async def open(self, address: str, method: str, metadata: Sequence[tuple[str, str]] = ()) -> Any:
+    async def open(self, address: str, method: str) -> Any:
         """Open a stream of frames, which has the methods of gRPC's streams."""
         options = self._options
         self._used[address] = self._choice.of(address)
         if self._used[address] == WEBSOCKET:
             proxy = websocket_proxy(options.proxy, address)
-            return await open_websocket(
-                address, method, metadata, keepalive=options.keepalive, tls=self._tls, proxy=proxy
-            )
+            return await open_websocket(address, method, keepalive=options.keepalive, tls=self._tls, proxy=proxy)
         if address not in self._channels:
             self._channels[address] = channel(address, options.keepalive, self._credentials, proxy=options.proxy)
-        return open_stream(self._channels[address], method, metadata)
+        return open_stream(self._channels[address], method)
 
     def worked(self, address: str) -> str:
         """Note that the server has answered, and return the transport."""
         self._choice.worked(address, self._used[address])
         return self._used[address]
 
-    def failed(self, address: str, code: grpc.StatusCode, said: str) -> bool:
+    def failed(self, address: str, error: BaseException) -> bool:
         """Note that the connection ended before the server answered; return whether another transport is next."""
         used = self._used.get(address)
-        return used is not None and self._choice.failed(address, used, code, said)
+        if used is None or isinstance(error, Rejection):  # what is rejected has come from a server
+            return False
+        return self._choice.failed(address, used, *end_status(error))
 
     async def close(self) -> None:
         """Close all connections."""
@@ -141,20 +142,20 @@ def websocket_proxy(proxy: str | None, address: str) -> str | Literal[True] | No
     return None if urllib.request.proxy_bypass(address) else proxy
 
 
-def check_proxy(proxy: str) -> str:
-    """Check the URL of an HTTP proxy and return it; error messages do not contain the password."""
+def check_proxy(proxy: str, key: str) -> str:
+    """Check the URL of an HTTP proxy and return it; error messages name the option ``key``, but not the password."""
     remedy = 'Write "http://user:password@host:port", with special characters as %40; the user may be left out'
     try:
         url = urllib.parse.urlsplit(proxy)
         port = url.port
     except ValueError:
-        raise UsageError("--proxy", "is not a URL", remedy) from None
+        raise UsageError(key, "is not a URL", remedy) from None
     if url.scheme != "http":
-        raise UsageError("--proxy", f"{url.scheme or 'no scheme'} is not allowed: the scheme must be http", remedy)
+        raise UsageError(key, f"{url.scheme or 'no scheme'} is not allowed: the scheme must be http", remedy)
     if not url.hostname or port is None or url.path not in ("", "/") or url.query or url.fragment:
-        raise UsageError("--proxy", f"{without_password(proxy)} is not allowed", remedy)
+        raise UsageError(key, f"{without_password(proxy)} is not allowed", remedy)
     if url.username is not None and url.password is None:
-        raise UsageError("--proxy", f"has a user ({url.username}) without a password", remedy)
+        raise UsageError(key, f"has a user ({url.username}) without a password", remedy)
     return proxy
 
 

@@ -36,10 +36,13 @@ class WebSocketContext:
     def __init__(self, connection: ServerConnection) -> None:
         self._connection = connection
 
-    def invocation_metadata(self) -> list[tuple[str, str]]:
-        """Return the headers of the request."""
-        request = self._connection.request
-        return [] if request is None else [(name.lower(), value) for name, value in request.headers.raw_items()]
+    def peer(self) -> str:
+        """Return the client's address in gRPC's notation."""
+        address = self._connection.remote_address
+        if not isinstance(address, tuple):
+            return "unix:"
+        host, port = address[:2]
+        return f"ipv6:%5B{host}%5D:{port}" if ":" in host else f"ipv4:{host}:{port}"
 
     async def read(self) -> Any:
         """Return the next frame, or ``grpc.aio.EOF`` at the end of the stream."""

@@ -11,7 +11,6 @@ import asyncio
 import json
 import logging
 import ssl
-from collections.abc import Sequence
 from typing import Any, Literal
 
 import grpc
@@ -179,7 +178,6 @@ def client_tls(authority: bytes) -> ssl.SSLContext:
 async def open_websocket(
     address: str,
     method: str,
-    metadata: Sequence[tuple[str, str]],
     *,
     keepalive: float,
     tls: ssl.SSLContext | None,
@@ -191,7 +189,6 @@ async def open_websocket(
         connection = await connect(
             uri,
             ssl=tls,
-            additional_headers=list(metadata),
             user_agent_header=None,
             proxy=proxy,
             create_connection=HeardClientConnection,

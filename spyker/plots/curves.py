@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from spyker.protocol.facts import ClientReported
-from spyker.records import Evaluated, MetricEvaluated, RecordedFact, RecordError, RunRecord
+from spyker.records import Evaluated, EvaluatedByClients, MetricEvaluated, RecordedFact, RecordError, RunRecord
 from spyker.records.run_facts import EMULATED
 
 
@@ -29,7 +29,12 @@ class Curve:
     virtual: bool = True
     """Whether times are virtual (simulation) rather than real (deployment)."""
     scored: str = "server"
-    """Which nodes the scores belong to: ``server`` or ``client``."""
+    """Whose scores these are: of servers (``server``), of clients that report metrics (``client``), or the weighted
+    mean of clients that evaluate (``clients``)."""
+    by_clients: bool = False
+    """Whether the score of a server is the weighted mean of its clients' evaluations."""
+    central: list[float] | None = None
+    """Of clients that evaluate: the servers' mean on central test data at these times, if there is one."""
 
     def good(self, score: float, target: float) -> bool:
         """Return whether a score is at least as good as ``target``."""
@@ -83,17 +88,23 @@ def curve(run: RunRecord) -> Curve:
         summary.get("synchronisations", 0),
         bool(summary.get("finished")),
         run.start.world == EMULATED,
+        by_clients=run.evaluated_by == "clients",
     )
 
 
 def other_curves(run: RunRecord) -> dict[str, Curve]:
-    """Read the further metrics of a run, by name: of evaluations, and the mean of the clients' last reports."""
+    """Return the curves of further metrics by name: of evaluations, by clients, and means of the clients' reports."""
     main, found = curve(run), dict[str, Curve]()
-    if not (run.summary or {"metrics": True}).keys() & {"metrics", "reported"}:
+    if not (run.summary or {"metrics": True}).keys() & {"metrics", "reported", "evaluation_by_clients"}:
         return found  # do not read the record again
     row, last = 0, dict[str, dict[int, float]]()
-    for _, fact, _ in run.facts(Evaluated, MetricEvaluated, ClientReported):
-        if isinstance(fact, MetricEvaluated):
+    for _, fact, _ in run.facts(Evaluated, MetricEvaluated, EvaluatedByClients, ClientReported):
+        if isinstance(fact, EvaluatedByClients):
+            name = on_clients(fact.name)
+            if row and (name not in found or found[name].time[-1] < main.time[row - 1]):  # one point per evaluation
+                point = CurvePoint(fact.weighted_mean, fact.worst_decile, fact.weighted_mean, fact.mean)
+                add(found, name, fact.higher_is_better, main, row - 1, point, "clients")
+        elif isinstance(fact, MetricEvaluated):
             point = CurvePoint(fact.mean, fact.worst, fact.best, fact.averaged)
             add(found, fact.name, fact.higher_is_better, main, row - 1, point, "server")
         elif isinstance(fact, ClientReported):
@@ -102,11 +113,24 @@ def other_curves(run: RunRecord) -> dict[str, Curve]:
         else:
             for name, values in last.items():
                 mean, low, high = sum(values.values()) / len(values), min(values.values()), max(values.values())
-                higher = main.higher_is_better if name == f"test {main.metric}" else "loss" not in name
+                higher = "loss" not in name
                 worst, best = (low, high) if higher else (high, low)
                 add(found, name, higher, main, row, CurvePoint(mean, worst, best, mean), "client")
             row += 1
-    return dict(sorted(found.items(), key=lambda item: item[1].scored != "server"))  # evaluated metrics first
+    if run.evaluated_by == "both":
+        for name, central in {main.metric: main, **found}.items():
+            if central.scored == "server" and on_clients(name) in found:
+                scores, theirs = dict(zip(central.time, central.mean, strict=True)), found[on_clients(name)]
+                found[on_clients(name)] = replace(theirs, central=[scores[t] for t in theirs.time])
+    return dict(sorted(found.items(), key=lambda item: ORDER.index(item[1].scored)))
+
+
+def on_clients(metric: str) -> str:
+    """Return the name of the curve of a metric that clients evaluate."""
+    return f"{metric} on clients"
+
+
+ORDER = ("server", "clients", "client")  # evaluations come first, then reports
 
 
 class CurvePoint(NamedTuple):

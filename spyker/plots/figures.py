@@ -66,6 +66,8 @@ def lines(
         else:
             low, high = np.asarray(known[0].worst), np.asarray(known[0].best)
         axes.fill_between(grid, low, high, color=style["color"], alpha=0.15, linewidth=0)
+        if len(known) == 1 and known[0].central is not None:
+            axes.plot(grid, known[0].central, color=style["color"], linestyle="--", linewidth=0.9)
     for target in targets:
         axes.axhline(target, color="0.5", linewidth=0.7, linestyle=":")
     axes.set_xlabel(xlabel)
@@ -85,10 +87,18 @@ def seed_count(curves: Mapping[str, Sequence[Curve | None]]) -> int:
 def describe_lines(curves: Mapping[str, Sequence[Curve | None]], targets: Sequence[float]) -> str:
     """Return a caption that explains lines, bands and target levels of :func:`lines`."""
     several = seed_count(curves)
-    node = next((c.scored for seeds in curves.values() for c in seeds if c is not None), "server")
-    mean = "mean over servers" if node == "server" else "mean of the clients' last reports"
+    first = next((c for seeds in curves.values() for c in seeds if c is not None), None)
+    mean, band = "mean over servers", "worst to best server"
+    if first is not None and first.scored == "clients":
+        mean, band = "mean of the clients' evaluations, weighted by examples", "to the mean of the worst tenth"
+        if first.central is not None and not several:
+            band += "; dashed: mean over servers on central test data"
+    elif first is not None and first.scored == "client":
+        mean, band = "mean of the clients' last reports", "worst to best client"
+    elif first is not None and first.by_clients:
+        mean = "mean over servers, each the weighted mean of its clients' evaluations"
     line = f"{mean} and {several} seeds" if several else mean
-    band = "range over seeds" if several else f"worst to best {node}"
+    band = "range over seeds" if several else band
     levels = f"target{'s' * (len(targets) > 1)} {' and '.join(f'{t:g}' for t in targets)}"
     dotted = f"; thin grey dotted: {levels}" if targets else ""  # an algorithm's own line may be dotted, too
     return f"Lines: {line}; shade: {band}{dotted}."

@@ -37,6 +37,7 @@ def as_dict(run: RunRecord) -> dict[str, Any]:
             for target in targets([run])
             for hit in [points.reached(target)]
         ],
+        "evaluation_by_clients": (run.summary or {}).get("evaluation_by_clients"),
         "warnings": (run.summary or {}).get("warnings", []),
         "failed_clients": (run.summary or {}).get("failed_clients", []),
     }

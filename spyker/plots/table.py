@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from rich import box
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from spyker.plots.curves import Curve
 from spyker.plots.run_groups import RunGroups
 from spyker.plots.samples import sample
 
@@ -24,7 +25,10 @@ def rows(shown: RunGroups) -> tuple[list[str], list[list[str]]]:
     heads = ["algorithm"]
     for target in shown.targets:
         heads += [f"time to {target:g}", f"updates to {target:g}"]
-    heads += [f"final {shown.first.metric}", "worst server", *(f"final {name}" for name in shown.others), "sent MB"]
+    heads += [f"final {shown.first.metric}", "worst server"]
+    for name, other in shown.others.items():
+        heads += [f"final {name}"] + ["worst tenth"] * of_clients(other)
+    heads.append("sent MB")
     body = []
     for label, curves in shown.lines.items():
         cells = [label + ("" if all(c.finished for c in curves) else " (stopped early)")]
@@ -34,10 +38,18 @@ def rows(shown: RunGroups) -> tuple[list[str], list[list[str]]]:
             cells.append(sample(hit and hit[1] for hit in hits).text(",.0f"))
         cells.append(sample(c.mean[-1] for c in curves).text(".3f"))
         cells.append(sample(c.worst[-1] for c in curves).text(".3f"))
-        cells += [sample(c.mean[-1] for c in other[label]).text(".3f") for other in shown.others.values()]
+        for other in shown.others.values():
+            cells.append(sample(c.mean[-1] for c in other[label]).text(".3f"))
+            if of_clients(other):
+                cells.append(sample(c.worst[-1] for c in other[label]).text(".3f"))
         cells.append(sample(c.bytes[-1] / 1e6 for c in curves).text(",.1f"))
         body.append(cells)
     return heads, body
+
+
+def of_clients(lines: Mapping[str, Sequence[Curve]]) -> bool:
+    """Return whether curves are of clients that evaluate; the worst tenth of the clients then has a column."""
+    return all(c.scored == "clients" for curves in lines.values() for c in curves)
 
 
 def as_markdown(heads: Sequence[str], body: Sequence[Sequence[str]]) -> str:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import enum
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar
 
 import numpy as np
@@ -72,6 +73,9 @@ class Setup:
     """Parameters of the update filter; ``None``: updates are not filtered."""
     buffers: int = 0
     """Number of buffers at the end of the weights; see :mod:`~spyker.protocol.buffers`."""
+    client_metrics: Mapping[str, tuple[float, float]] = field(default_factory=dict)
+    """Metrics that clients evaluate, the main metric first, and the limits of their values; empty: evaluations by
+    clients are ignored."""
 
     def generator(self, server: int) -> np.random.Generator:
         """Return the random generator of a server."""
@@ -175,7 +179,7 @@ class Server(ABC):
         self.age: float = 0.0
         self.version = 0
         self.update_filter = UpdateFilter(setup.robust, roster)
-        self._roster = roster
+        self._roster, self._client_metrics = roster, setup.client_metrics
         self._actions: list[Action] = []
         self._may_lead: Callable[[], bool] = lambda: True  # whether this server holds a majority lease
 
@@ -227,13 +231,22 @@ class Server(ABC):
                 report = ClientReported(self.id, sender, message.version, message.examples, dict(message.metrics))
                 self.record(report)
             if message.evaluation is not None:
-                self._record_evaluation(sender, dict(message.evaluation))
+                self._record_evaluation(sender, message.evaluation)
         return self._taken()
 
-    def _record_evaluation(self, client: int, scores: dict[str, float]) -> None:
-        """Record a client's evaluation, unless the number of examples is missing or is no count."""
-        examples = scores.pop(EXAMPLES, 0.0)
-        if scores and 1 <= examples < MOST_EXAMPLES:
+    def _record_evaluation(self, client: int, evaluation: Mapping[str, float]) -> None:
+        """Record the known metrics of a client's evaluation that are within their limits.
+
+        An evaluation without the main metric or a number of examples, or of a client in quarantine, is ignored.
+        """
+        examples, limits = evaluation.get(EXAMPLES, 0.0), self._client_metrics
+        given = {name: evaluation.get(name, math.nan) for name in limits}
+        scores = {name: value for name, value in given.items() if limits[name][0] <= value <= limits[name][1]}
+        if (
+            next(iter(limits), None) in scores
+            and 1 <= examples < MOST_EXAMPLES
+            and client not in self.update_filter.out
+        ):
             self.record(ClientEvaluated(self.id, client, int(examples), scores))
 
     def expire(self, timer: str) -> list[Action]:

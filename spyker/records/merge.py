@@ -29,11 +29,13 @@ from typing import Any
 
 from spyker.errors import RecordError
 from spyker.protocol.facts import ClientReported, Fact, UpdateApplied
+from spyker.records.client_scores import ClientScores, clients_per_region
 from spyker.records.files import FACTS, SCENARIO, SUMMARY, contents, write_atomically
 from spyker.records.lines import RecordedFact, jsonable, line, parse
 from spyker.records.reader import Follower, RunRecord, read_back
 from spyker.records.run_facts import (
     Evaluated,
+    EvaluatedByClients,
     InitialModelLoaded,
     MetricEvaluated,
     RunStarted,
@@ -247,6 +249,10 @@ class Merger:
             name: {int(k): (up, math.nan if score is None else score) for k, (up, score) in of.items()}
             for name, of in state.get("others", {}).items()
         }
+        self.by_clients: list[EvaluatedByClients] = []  # at the last evaluation
+        self.client_scores = ClientScores(start, clients_per_region(parts[0].run.scenario))
+        if "client_scores" in state:
+            self.client_scores.restore(state["client_scores"])
         self.scores = ScoreHistory(higher_is_better=start.higher_is_better)
         if "scores" in state:
             self.scores.restore(state["scores"])
@@ -291,6 +297,10 @@ class Merger:
         if isinstance(fact, MetricEvaluated):
             self.others_of.setdefault(fact.name, {})[server] = fact.higher_is_better, fact.mean
             return
+        if isinstance(fact, EvaluatedByClients):  # of this server's clients alone
+            self.client_scores.higher_is_better[fact.name] = fact.higher_is_better
+            return
+        self.client_scores.fact(t, fact)
         self.given |= isinstance(fact, InitialModelLoaded)
         if isinstance(fact, ClientReported) and fact.metrics:
             self.reports[fact.client] = fact.metrics
@@ -315,6 +325,9 @@ class Merger:
                 others = [of[server][1] for server in sorted(self.last)]
                 self.others[name] = measured(name, others, None, higher_is_better=next(iter(of.values()))[0])
                 self.writer.write(t, self.others[name])
+        self.by_clients = self.client_scores.aggregate(t)
+        for aggregate in self.by_clients:
+            self.writer.write(t, aggregate)
         for target in self.start.targets:
             if self.start.good(self.final.mean, target):
                 self.reached.setdefault(target_name(target), (round(t, 9), updates))
@@ -335,6 +348,7 @@ class Merger:
             "final": self.final and line(0.0, self.final),
             "others": {name: dict(of) for name, of in self.others_of.items()},
             "reports": dict(self.reports),
+            "client_scores": self.client_scores.state(),
             "scores": self.scores.state(),
             "given": self.given,
         }
@@ -358,6 +372,7 @@ class Merger:
             messages={kind: sum(each["messages"].get(kind, 0) for each in own) for kind in kinds},
             servers=[each["servers"][0] for each, part in zip(own, self.parts, strict=True) if not part.cloud],
             measured=list(self.others.values()),
+            by_clients=self.by_clients,
             reports=self.reports,
             scores=self.scores,
             given=self.given,

@@ -187,6 +187,12 @@ class RunRecord:
             raise RecordError(f"{self.folder} has no facts yet. Let it run a little longer")
         return found
 
+    @property
+    def evaluated_by(self) -> str:
+        """Who evaluated: ``servers``, ``clients`` or ``both``."""
+        section = self.scenario.get("evaluation")
+        return str(section.get("by", "servers")) if isinstance(section, dict) else "servers"
+
     @overload
     def facts(self) -> Iterator[RecordedFact[Fact]]: ...
 

@@ -152,6 +152,38 @@ def measured(name: str, scores: Sequence[float], averaged: float | None, *, high
 
 
 @dataclass(frozen=True, slots=True)
+class RegionScore:
+    """The weighted mean of a metric over the clients of a region, and their number."""
+
+    region: str
+    clients: int
+    value: float
+
+
+@dataclass(frozen=True, slots=True)
+class EvaluatedByClients(Fact):
+    """The clients' latest evaluations of the metric ``name``, aggregated.
+
+    The weights are numbers of examples, limited to ten times their median. ``worst_decile`` is the mean over the worst
+    tenth of the clients.
+    """
+
+    kind: ClassVar[str] = "evaluation-by-clients"
+    name: str
+    higher_is_better: bool
+    clients: int
+    """Number of clients behind ``weighted_mean``, ``mean`` and ``median``."""
+    examples: int
+    """Sum of the weights."""
+    weighted_mean: float
+    mean: float
+    median: float
+    worst_decile: float
+    worst_decile_clients: int
+    regions: list[RegionScore]
+
+
+@dataclass(frozen=True, slots=True)
 class ClientFailed(Fact):
     """A client's training failed in an emulation; the run continues without the client."""
 

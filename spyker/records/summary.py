@@ -8,7 +8,7 @@ from typing import Any
 
 from spyker.protocol.facts import CloudRoundEnded, EarlySyncStarted, Fact, SyncStarted
 from spyker.protocol.server import Server
-from spyker.records.run_facts import Evaluated, MetricEvaluated, RunStarted
+from spyker.records.run_facts import Evaluated, EvaluatedByClients, MetricEvaluated, RunStarted
 from spyker.records.run_warnings import (
     RoundTimes,
     RunWarning,
@@ -62,6 +62,8 @@ class Totals:
     """Events of an emulation."""
     measured: Sequence[MetricEvaluated] = ()
     """Further metrics of the last evaluation."""
+    by_clients: Sequence[EvaluatedByClients] = ()
+    """The last aggregates of the clients' evaluations."""
     reports: Mapping[int, Mapping[str, float]] = field(default_factory=dict)
     """Last reported metrics, by client."""
     failed: Sequence[FailedClient] = ()
@@ -88,6 +90,7 @@ def summarise(start: RunStarted, totals: Totals) -> dict[str, Any]:
         "finished": totals.finished,
         "time": round(totals.time, 9),
         **known(events=totals.events, metrics=other_metrics(totals.measured), reported=reported(totals.reports)),
+        **known(evaluation_by_clients=by_clients(totals.by_clients)),
         "parameters": totals.parameters,
         "metric": {"name": start.metric, "higher_is_better": start.higher_is_better},
         "final": {key: final and getattr(final, key) for key in ("mean", "worst", "best", "averaged")},
@@ -124,6 +127,23 @@ def other_metrics(measured: Sequence[MetricEvaluated]) -> dict[str, Any] | None:
     """Return the further metrics by name."""
     keys = ("higher_is_better", "mean", "worst", "best", "averaged")
     return {each.name: {key: getattr(each, key) for key in keys} for each in measured} or None
+
+
+def by_clients(found: Sequence[EvaluatedByClients]) -> dict[str, Any] | None:
+    """Return the clients' evaluations by metric."""
+    return {
+        each.name: {
+            "higher_is_better": each.higher_is_better,
+            "clients": each.clients,
+            "weighted_mean": each.weighted_mean,
+            "mean": each.mean,
+            "median": each.median,
+            "worst_decile": each.worst_decile,
+            "worst_decile_clients": each.worst_decile_clients,
+            "regions": {region.region: {"clients": region.clients, "value": region.value} for region in each.regions},
+        }
+        for each in found
+    } or None
 
 
 def run_warnings(start: RunStarted, totals: Totals) -> list[RunWarning]:

@@ -7,18 +7,33 @@ buffered until its scores are known, which keeps the record ordered by time.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 
-from spyker.config.scenario import Evaluation
+from spyker.config.scenario import CLIENTS, Evaluation
 from spyker.engines.engine import Engine, EvaluateJob
-from spyker.records import Evaluated, Fact, MetricEvaluated, RunStarted, evaluated, measured
+from spyker.records import Evaluated, EvaluatedByClients, Fact, MetricEvaluated, RunStarted, evaluated, measured
+from spyker.records.client_scores import ClientScores
 from spyker.sim.clock import Clock
 from spyker.sim.nonfinite_model import divergence_error
 from spyker.sim.plateau import Plateau
 from spyker.sim.world import Simulation, Sink
 from spyker.tasks.task import Task
-from spyker.vectors import average, is_finite
+from spyker.vectors import Vector, average, is_finite
 
 ROUNDING = 1e-9  # seconds
+
+
+@dataclass(slots=True)
+class PendingEvaluation:
+    """An evaluation whose scores are not there yet, or not yet passed on."""
+
+    t: float
+    updates: int
+    size: int
+    jobs: list[EvaluateJob] = field(default_factory=list)
+    result: Evaluated | None = None
+    measured: list[MetricEvaluated] = field(default_factory=list)
+    by_clients: list[EvaluatedByClients] = field(default_factory=list)
 
 
 class Evaluator:
@@ -32,20 +47,26 @@ class Evaluator:
         plan: Evaluation,
         sink: Sink,
         task: Task | None = None,
+        client_scores: ClientScores | None = None,
     ) -> None:
+        """Create an evaluator; ``client_scores`` collects the clients' evaluations, if clients evaluate."""
         self.clock, self.engine, self.start, self.plan, self.sink = clock, engine, start, plan, sink
-        self.task = task
+        self.task, self.client_scores = task, client_scores
+        self.central = task is None or task.evaluated_by != CLIENTS
+        self.by_clients: list[EvaluatedByClients] = []  # at the last evaluation
         self.measured: list[MetricEvaluated] = []  # further metrics of the last evaluation
         self.history: list[tuple[float, Evaluated]] = []
         self.turn = 0
         self._plateau, self._seen = Plateau(higher_is_better=start.higher_is_better), 0
-        self._pending: tuple[float, int, int, list[EvaluateJob]] | None = None
+        self._pending: PendingEvaluation | None = None
         self._buffer: list[tuple[float, Fact, int | None]] = []
 
     def fact(self, t: float, fact: Fact, queue: int | None) -> None:
         """Write a fact, or buffer it while an evaluation is pending."""
+        if self.client_scores is not None:
+            self.client_scores.fact(t, fact)
         if self._pending is not None:
-            if any(job.result is None for job in self._pending[3]):
+            if any(job.result is None for job in self._pending.jobs):
                 self._buffer.append((t, fact, queue))
                 return
             self.settle()
@@ -58,15 +79,11 @@ class Evaluator:
         for i, model in zip(servers, models, strict=True):
             if not is_finite(model):
                 raise divergence_error(i, self.clock.now, world.broken, self.task)
-        states = None
-        if self.task is not None and self.task.evaluates_states:
-            states = {k: state for k, state in world.states.items() if state is not None}
-        jobs = [EvaluateJob(model, states) for model in models]
-        if len(models) > 1:
-            jobs.append(EvaluateJob(average(models), states))
-        for job in jobs:
-            self.engine.submit(job, self.clock.now)
-        self._pending = self.clock.now, world.updates, world.links.total_bytes, jobs
+        self._pending = PendingEvaluation(self.clock.now, world.updates, world.links.total_bytes)
+        if self.central:
+            self._submit(models, world)
+        if self.client_scores is not None:
+            self._ask_clients(self.client_scores, servers)
         self.turn += 1
         # The decision to stop uses the previous evaluation, whose scores are known: it must not depend on real time.
         if self.plan.stop_at is not None and self.stayed(self.plan.stop_at, self.plan.stop_after):
@@ -79,20 +96,46 @@ class Evaluator:
         if following > self.clock.now:
             self.clock.at(following, self.evaluate, world, servers)
 
+    def _submit(self, models: Sequence[Vector], world: Simulation) -> None:
+        """Submit evaluations of the servers' models and of their average."""
+        assert self._pending is not None
+        states = None
+        if self.task is not None and self.task.evaluates_states:
+            states = {k: state for k, state in world.states.items() if state is not None}
+        jobs = [EvaluateJob(model, states) for model in models]
+        if len(models) > 1:
+            jobs.append(EvaluateJob(average(models), states))
+        for job in jobs:
+            self.engine.submit(job, self.clock.now)
+        self._pending.jobs = jobs
+
+    def _ask_clients(self, client_scores: ClientScores, servers: Sequence[int]) -> None:
+        """Aggregate the clients' evaluations; without central test data they are the evaluation."""
+        pending = self._pending
+        assert pending is not None
+        pending.by_clients = client_scores.aggregate(pending.t)
+        if not self.central:
+            clients = {place.id: place.clients or 0 for place in self.start.servers if place.id in servers}
+            found = client_scores.evaluation(pending.t, pending.updates, pending.size, clients)
+            pending.result, pending.measured = (None, []) if found is None else found
+
     def settle(self) -> None:
         """Wait for the scores of the pending evaluation, and write the buffered facts."""
         if self._pending is None:
             return
-        t, updates, size, jobs = self._pending
-        scores = [self.engine.score(job) for job in jobs]
-        servers = scores[:-1] or scores
-        result = evaluated(updates, size, servers, scores[-1], higher_is_better=self.start.higher_is_better)
-        self.history.append((t, result))
-        self.sink(t, result, None)
-        self.measured = self._others(jobs)
-        for other in self.measured:
-            self.sink(t, other, None)
-        self._pending = None
+        pending, self._pending = self._pending, None
+        if pending.jobs:
+            scores = [self.engine.score(job) for job in pending.jobs]
+            servers, higher = scores[:-1] or scores, self.start.higher_is_better
+            pending.result = evaluated(pending.updates, pending.size, servers, scores[-1], higher_is_better=higher)
+            pending.measured = self._others(pending.jobs)
+        if pending.result is not None:
+            self.history.append((pending.t, pending.result))
+            self.sink(pending.t, pending.result, None)
+            self.measured = pending.measured
+        self.by_clients = pending.by_clients
+        for fact in (*pending.measured, *pending.by_clients):
+            self.sink(pending.t, fact, None)
         for buffered in self._buffer:
             self.sink(*buffered)
         self._buffer.clear()

@@ -10,6 +10,7 @@ from spyker.engines.engine import Engine
 from spyker.placement import Placement
 from spyker.protocol.server import Server, Setup, Work
 from spyker.records import run_started
+from spyker.records.client_scores import ClientScores
 from spyker.records.run_warnings import ScoreHistory
 from spyker.records.summary import WAYS, FailedClient, Totals, server_totals, summarise, target_name
 from spyker.sim.adversaries import Adversaries
@@ -23,7 +24,7 @@ from spyker.sim.world import BareServerSimulation, Simulation, Sink
 from spyker.tasks.client_delays import delays
 from spyker.tasks.initial_model import InitialModel
 from spyker.tasks.registry import rate_of, with_task_defaults
-from spyker.tasks.task import Task
+from spyker.tasks.task import Task, limits_by_name
 from spyker.vectors import Vector
 
 OnEnd: TypeAlias = Callable[[float, Sequence[Vector]], None]
@@ -61,7 +62,11 @@ def simulate(
     places = scenario.placement()
     clock = Clock(scenario.duration, places.client_count)
     started = run_started(scenario, task.metric.name, task.metric.higher_is_better)
-    evaluator = Evaluator(clock, engine, started, scenario.evaluation, sink, task)
+    client_scores = None
+    if task.evaluated_by != SERVERS:
+        also = {metric.name: metric.higher_is_better for metric in task.also}
+        client_scores = ClientScores(started, scenario.world.clients or (), also)
+    evaluator = Evaluator(clock, engine, started, scenario.evaluation, sink, task, client_scores)
     outage = scenario.world.outage
     initial = task.initial() if initial_model is None else initial_model.weights
     hosted = outage is not None or faults is not None
@@ -113,6 +118,7 @@ def make_world(
         now=lambda: clock.now,
         robust=scenario.robust.on(deployed=False),
         buffers=task.buffers,
+        client_metrics={} if task.evaluated_by == SERVERS else limits_by_name((task.metric, *task.also)),
     )
     clients = [scenario.chosen.client(k, home or 0) for k, home in enumerate(places.homes)]
     surroundings: dict[str, Any] = {
@@ -166,7 +172,7 @@ def count(
         finished=finished,
         time=world.clock.now,
         parameters=parameters,
-        final=evaluator.history[-1][1],
+        final=evaluator.history[-1][1] if evaluator.history else None,
         reached={target: hit for target, hit in reached.items() if hit is not None},
         updates_per_client=world.updates_per_client,
         synchronisations=world.synchronisations,
@@ -186,6 +192,7 @@ def count(
         duration=scenario.duration,
         events=world.clock.happened,
         measured=evaluator.measured,
+        by_clients=evaluator.by_clients,
         reports=world.reports,
         scores=scores,
         given=initial_model is not None,

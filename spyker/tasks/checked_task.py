@@ -9,6 +9,7 @@ import traceback
 from collections.abc import Mapping
 from dataclasses import replace
 from numbers import Integral, Real
+from types import TracebackType
 from typing import Any, NoReturn
 
 import cloudpickle
@@ -18,6 +19,7 @@ from spyker.errors import ClientTrainingError, TaskError, UsageError
 from spyker.tasks.task import ClientEvaluation, EvaluationResult, Task, TrainingResult
 from spyker.vectors import Vector
 
+PACKAGE = "spyker"
 FLOAT32 = np.dtype(np.float32)
 MOST_EXAMPLES, MOST_METRICS, LONGEST_NAME = 1 << 53, 256, 256  # what a message can carry
 LONGEST_REASON = 200  # characters of an error in a summary
@@ -179,8 +181,8 @@ class CheckedTask:
 
     @property
     def name(self) -> str:
-        """Name of the task's class."""
-        return type(self.task).__qualname__
+        """Name of the user's class."""
+        return type(getattr(self.task, "definition", self.task)).__qualname__
 
 
 def describe(answer: object) -> str:
@@ -202,5 +204,12 @@ def own_traceback(error: Exception) -> str:
     if isinstance(error, UsageError):
         return str(error)
     trace = error.__traceback__
-    below = trace.tb_next if trace is not None else None
-    return "".join(traceback.format_exception(type(error), error, below or trace)).rstrip()
+    while trace is not None and trace.tb_next is not None and is_ours(trace):
+        trace = trace.tb_next
+    return "".join(traceback.format_exception(type(error), error, trace)).rstrip()
+
+
+def is_ours(trace: TracebackType) -> bool:
+    """Return whether a frame of a traceback is in Spyker's own code."""
+    module = str(trace.tb_frame.f_globals.get("__name__"))
+    return module == PACKAGE or module.startswith(f"{PACKAGE}.")

@@ -17,6 +17,7 @@ from spyker.config.scenario import BOTH, CLIENTS, SERVERS, Evaluation, Scenario,
 from spyker.config.sections import kebab, read, show, to_toml
 from spyker.config.suggest import suggest
 from spyker.errors import DataError, TaskError, UsageError
+from spyker.extras import require
 from spyker.own_code import code_digest, value_digest
 from spyker.tasks.by_value import ByValue
 from spyker.tasks.checked_task import CheckedTask, own_traceback
@@ -26,7 +27,7 @@ from spyker.tasks.local_data import LocalClients
 from spyker.tasks.make_federated import make_federated
 from spyker.tasks.served_model import ModelSpec
 from spyker.tasks.task import Task
-from spyker.tasks.task_names import BUILT_IN, NAMES, WHERE, check_name
+from spyker.tasks.task_names import BUILT_IN, NAMES, PACKAGES, WHERE, check_name
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +65,7 @@ class TaskSpec:
     def _make(self) -> Task:
         name, options, given = self.choice.name, self.choice.options, self.choice.given
         if given is None and name in BUILT_IN:
+            require(f"task {name}", *PACKAGES.get(name, ()))
             task = importlib.import_module(BUILT_IN[name]).make(options, self.clients, self.seed, self.training)
         elif given is not None and isinstance(given.value, Task):
             return given.value
@@ -189,6 +191,11 @@ def evaluated_by(evaluation: Evaluation, task: Task) -> str:
     return by
 
 
+def evaluated_by_deployed(evaluation: Evaluation, task: Task) -> str:
+    """Return who evaluates a task in a deployment."""
+    return CLIENTS if evaluation.by is None and task.evaluation_needs_clients else task.evaluated_by
+
+
 def choose(
     task: str | Callable[..., Task] | Task | FederatedTask, options: Mapping[str, object] | None = None
 ) -> TaskChoice:
@@ -244,10 +251,15 @@ def check_option(key: str, value: object) -> None:
 
 
 def with_task_defaults(scenario: Scenario, task: Task | ModelSpec) -> Scenario:
-    """Return the scenario with the task's learning rate and targets where the scenario sets none."""
+    """Return the scenario with the task's learning rate and targets where the scenario sets none.
+
+    If the clients of a task evaluate by default, ``evaluation.by`` is set.
+    """
     evaluation, training = scenario.evaluation, scenario.training
     if evaluation.targets is None:
         evaluation = replace(evaluation, targets=task.metric.targets)
+    if isinstance(task, Task) and task.evaluated_by != SERVERS:
+        evaluation = replace(evaluation, by=task.evaluated_by)
     return replace(scenario, evaluation=evaluation, training=replace(training, rate=rate_of(training, task)))
 
 
@@ -261,6 +273,7 @@ def rate_of(training: Training, task: Task | ModelSpec) -> float:
 def check_code(scenario: Scenario) -> None:
     """Raise a ``UsageError`` if the task's code cannot be imported, before processes are started."""
     name = scenario.task.name
+    require(f"task {name}", *PACKAGES.get(name, ()))
     if name not in BUILT_IN:
         task_spec(scenario).check()
     elif (check := getattr(importlib.import_module(BUILT_IN[name]), "check", None)) is not None:

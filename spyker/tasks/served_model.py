@@ -72,7 +72,7 @@ class _Header(msgspec.Struct, rename="kebab", forbid_unknown_fields=True):
     names: list[str]
     digest: str
     buffers: int
-    metrics: list[tuple[str, bool, list[float]]]
+    metrics: list[tuple[str, bool, list[float], tuple[float, float] | None]]
     rate: Annotated[float, msgspec.Meta(gt=0)] | None = None
     code: str = ""
 
@@ -85,7 +85,7 @@ def write_served_model(path: Path, model: ServedModel) -> None:
         list(spec.layout.names),
         spec.digest.hex(),
         spec.buffers,
-        [(m.name, m.higher_is_better, list(m.targets)) for m in (spec.metric, *spec.also)],
+        [(m.name, m.higher_is_better, list(m.targets), m.limits) for m in (spec.metric, *spec.also)],
         spec.rate,
         spec.code,
     )
@@ -112,7 +112,7 @@ def read_served_model(path: Path, where: str = "deploy.model") -> ServedModel:
         content = path.read_bytes()
         tensors: dict[str, Any] = dict(deserialize(content))  # type: ignore[no-untyped-call]
         header = msgspec.json.decode(metadata(content)[KEY], type=_Header)
-        metric, *also = [Metric(name, better, tuple(targets)) for name, better, targets in header.metrics]
+        metric, *also = [Metric(name, better, tuple(t), limits) for name, better, t, limits in header.metrics]
         layout = Layout(tuple(header.names), tuple(tuple(tensors[name]["shape"]) for name in header.names))
         digest = bytes.fromhex(header.digest)
         spec = ModelSpec(layout, digest, header.buffers, metric, tuple(also), header.rate, header.code)

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from spyker.errors import UsageError
 from spyker.vectors import Vector, mix
+
+LARGEST = 1e100  # value of a metric without limits that a server accepts; sums of such values stay finite
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,9 +21,11 @@ class Metric:
     higher_is_better: bool = True
     targets: tuple[float, ...] = ()
     """Default targets, if the scenario sets none."""
+    limits: tuple[float, float] | None = None
+    """Smallest and largest possible value. Servers ignore evaluations by clients outside these limits."""
 
 
-ACCURACY = Metric("accuracy", targets=(0.9, 0.95))
+ACCURACY = Metric("accuracy", targets=(0.9, 0.95), limits=(0.0, 1.0))
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +42,11 @@ class ClientEvaluation:
 
     examples: int
     scores: Mapping[str, float]
+
+
+def limits_by_name(metrics: Iterable[Metric]) -> dict[str, tuple[float, float]]:
+    """Return the limits of the values that a server accepts from clients, by metric."""
+    return {metric.name: metric.limits or (-LARGEST, LARGEST) for metric in metrics}
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,6 +95,9 @@ class Task(ABC):
     """Whether :meth:`evaluate_client` has test data."""
     evaluated_by = "servers"
     """``servers``, ``clients`` or ``both``: set from ``evaluation.by`` when the task is made."""
+    evaluation_needs_clients = False
+    """Whether :meth:`evaluate` uses the data of all clients, as only an emulation can; in a deployment clients evaluate
+    unless ``evaluation.by`` says otherwise."""
     evaluates_states = False
     """Whether :meth:`evaluate` takes a second argument: the clients' states, by client. Only emulations pass it; in a
     deployment the states stay with the clients."""

@@ -10,6 +10,8 @@ BUILT_IN: dict[str, str] = {
     name: f"spyker.tasks.built_in.{name}" for name in ("digits", "mnist", "cifar10", "wikitext2", "quadratic")
 } | {"flower": "spyker.flower.options"}
 """Modules with a section ``Options`` and a function ``make(options, clients, seed, training)``."""
+PACKAGES = {"digits": ("sklearn", "torch"), "mnist": ("torch",), "cifar10": ("torch",), "wikitext2": ("torch",)}
+"""Modules that built-in tasks import."""
 NAMES = NameLookup(BUILT_IN, "spyker.tasks", "module:function")
 WHERE = "task.name"
 

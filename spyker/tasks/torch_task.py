@@ -138,6 +138,7 @@ class TorchTask(Task):
         self._test, self.has_test = test, test is not None
         self.local = isinstance(clients, LocalClients)
         if isinstance(clients, LocalClients):
+            self.definition = clients.definition
             self.clients = LocalDatasets(clients, self._load)
             self.evaluates_on_clients = clients.definition.overrides("client_test")
         else:

@@ -1,5 +1,7 @@
 """FedAvg as a state machine: a round lasts until the last of its clients has answered."""
 
+from dataclasses import replace
+
 import pytest
 from actions import stated, update
 
@@ -228,6 +230,15 @@ def test_a_newcomer_does_not_change_the_shares_of_the_round_under_way(started):
     server.handle(0, update(2))
     server.handle(1, update(6))
     assert server.weights.snapshot().tolist() == [4.0]
+
+
+def test_updates_are_weighted_by_the_examples_that_they_report_in_the_same_round(started):
+    # Equal sizes are assumed; 10, 10 and 20 examples are reported: 1/4 · 4 + 1/4 · 8 + 2/4 · 10 = 8
+    server, _ = started([1, 1, 1])
+    for client, trained, examples in ((0, 4, 10), (1, 8, 10), (2, 10, 20)):
+        actions = server.handle(client, replace(update(trained), examples=examples))
+    assert server.weights.snapshot().tolist() == pytest.approx([8.0])
+    assert [f.weight for f in stated(actions, UpdateApplied)] == pytest.approx([0.25, 0.25, 0.5])
 
 
 def test_the_shares_of_a_round_add_up_to_one_though_a_client_joins_again_with_another_size(started):

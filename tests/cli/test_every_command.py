@@ -21,15 +21,22 @@ WITHOUT_A_TABLE = {
     "merge",
     "serve",
     "join",
-    "certs",
     "export",
     "replay",
     "race",
     "dash",
     "report",
+    "federation add-client",
+    "federation remove-client",
+    "federation add-server",
+    "federation renew",
 }
 """Commands that print words, files or logs alone. Any other must have ``--json``."""
 EVERY = COMMANDS | {entry.name: entry.value for entry in entry_points(group=INSTALLED)}
+ACTIONS = {"federation": ("create", "add-client", "remove-client", "add-server", "list", "renew")}
+"""Commands with subcommands."""
+LEAVES = [(name, *action) for name in EVERY for action in ([(each,) for each in ACTIONS.get(name, ())] or [()])]
+"""All commands, and all subcommands of those that have some."""
 QUICK = ["--task", "quadratic", "--duration", "3"]
 
 
@@ -40,18 +47,29 @@ def root() -> Parser:
 
 def test_they_are_all_there(root: Parser) -> None:
     assert set(root.commands) == set(EVERY)
+    assert {name: tuple(found.commands) for name, found in root.commands.items() if found.commands} == ACTIONS
 
 
-@pytest.mark.parametrize("name", EVERY)
-def test_its_help_has_examples_that_it_understands(root: Parser, name: str, capsys: pytest.CaptureFixture[str]) -> None:
-    lines = examples_of(root.commands[name])
-    assert lines, f"spyker {name}: call spyker.cli.help.examples where its options are declared"
+def leaf(root: Parser, words: tuple[str, ...]) -> Parser:
+    """The parser of a command or a subcommand."""
+    for word in words:
+        root = root.commands[word]
+    return root
+
+
+@pytest.mark.parametrize("words", [*LEAVES, *((name,) for name in ACTIONS)], ids=" ".join)
+def test_its_help_has_examples_that_it_understands(
+    root: Parser, words: tuple[str, ...], capsys: pytest.CaptureFixture[str]
+) -> None:
+    lines = examples_of(leaf(root, words))
+    assert lines, f"spyker {' '.join(words)}: call spyker.cli.help.examples where its options are declared"
     for line in lines:
-        words = shlex.split(line.partition("  # ")[0].partition(" > ")[0])
-        assert words[:2] == ["spyker", name], line
-        assert parse(root, words[1:]).command is not None
+        typed = shlex.split(line.partition("  # ")[0].partition(" > ")[0])
+        assert typed[: 1 + len(words)] == ["spyker", *words], line
+        if "--help" not in typed:
+            assert parse(root, typed[1:]).command is not None
     with pytest.raises(SystemExit):
-        root.commands[name].parse_args(["--help"])
+        leaf(root, words).parse_args(["--help"])
     assert all(line in capsys.readouterr().out for line in lines[:1])
 
 
@@ -60,22 +78,23 @@ def test_the_program_itself_has_some(root: Parser) -> None:
     assert examples_of(root)
 
 
-@pytest.mark.parametrize("name", EVERY)
-def test_who_prints_a_table_has_json_and_all_can_be_quiet(root: Parser, name: str) -> None:
-    options = root.commands[name].options
+@pytest.mark.parametrize("words", LEAVES, ids=" ".join)
+def test_who_prints_a_table_has_json_and_all_can_be_quiet(root: Parser, words: tuple[str, ...]) -> None:
+    found, name = leaf(root, words), " ".join(words)
+    options = found.options
     assert ("--json" in options) == (name not in WITHOUT_A_TABLE), "call spyker.cli.output.add_json"
     assert ("--quiet" in options) == (name not in WITHOUT_QUIET)
-    (quiet,) = [each for each in root.commands[name].arguments if "--quiet" in each.option_strings] or [None]
+    (quiet,) = [each for each in found.arguments if "--quiet" in each.option_strings] or [None]
     assert quiet is None or ("--json" in str(quiet.help)) == ("--json" in options)
     if "--json" in options:
-        module = sys.modules[EVERY[name].partition(":")[0]]
-        assert "args.answer =" in inspect.getsource(module), "leave the numbers in args.answer"
+        command = found.get_default("command")
+        assert "args.answer =" in inspect.getsource(sys.modules[command.__module__]), "leave the numbers in args.answer"
 
 
-@pytest.mark.parametrize("name", EVERY)
-def test_every_option_is_explained(root: Parser, name: str) -> None:
-    for action in root.commands[name].arguments:
-        assert action.help, f"spyker {name} {action.option_strings or action.metavar}"
+@pytest.mark.parametrize("words", LEAVES, ids=" ".join)
+def test_every_option_is_explained(root: Parser, words: tuple[str, ...]) -> None:
+    for action in leaf(root, words).arguments:
+        assert action.help, f"spyker {' '.join(words)} {action.option_strings or action.metavar}"
         assert action.help is not argparse.SUPPRESS
 
 
@@ -86,7 +105,7 @@ def calls(path: Path) -> Iterator[str]:
 
 
 def test_nobody_prints_a_table_without_json() -> None:
-    for place in COMMANDS.values():
+    for place in (*COMMANDS.values(), "spyker.cli.federation_create"):
         module = sys.modules[place.partition(":")[0]]
         assert module.__file__ is not None
         found = set(calls(Path(module.__file__)))

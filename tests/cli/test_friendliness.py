@@ -220,17 +220,18 @@ def test_the_module_is_the_program(tmp_path: Path) -> None:
             "what: 'lst' is not allowed. Did you mean 'list'? Choose one of: list, add, remove, replace",
         ),
         (
-            ["clients", "lst", "certs"],
-            "what: 'lst' is not allowed. Did you mean 'list'? Choose one of: list, add, remove",
+            ["federation", "lst"],
+            "ACTION: 'lst' is not allowed. Did you mean 'list'? Choose one of: create, add-client, remove-client, "
+            "add-server, list, renew",
         ),
         (
             ["run", "--engine", "locl"],
             "--engine: 'locl' is not allowed. Did you mean 'local'? Choose one of: local, ray",
         ),
         (["members", "list"], "CONFIG: is missing. See spyker members --help"),
-        (["join"], "--server, --clients: are missing. See spyker join --help"),
-        (["certs", "c", "--servers", "some"], "--servers: some is not allowed. Give an integer"),
-        (["certs", "c", "--days", "some"], "--days: some is not allowed. Give a number"),
+        (["join"], "FOLDER: is missing. See spyker join --help"),
+        (["run", "--seed", "some"], "--seed: some is not allowed. Give an integer"),
+        (["federation", "renew", "a", "--days", "some"], "--days: some is not allowed. Give a number"),
         (["run", "--seed"], "--seed: expected one argument. See spyker run --help"),
         (["run", "a.toml", "b.toml"], "b.toml: unrecognized argument. See spyker --help"),
         ([], "COMMAND: is missing. See spyker --help"),

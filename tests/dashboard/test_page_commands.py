@@ -51,7 +51,7 @@ def test_bad_input_is_refused_by_name(tmp_path: Path, capsys: pytest.CaptureFixt
 def test_the_page_needs_its_extra(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("spyker.cli.dash.find_spec", lambda name: None)
+    monkeypatch.setattr("spyker.extras.find_spec", lambda name: None)
     assert main(["dash", str(write_ring(tmp_path / "run"))]) == 2
     assert "spyker-fl[dashboard]" in said(capsys)
 

@@ -16,11 +16,14 @@ from typing import Any, NamedTuple
 import grpc
 import grpc.aio
 import numpy as np
+from cryptography import x509
+from cryptography.hazmat.primitives import serialization
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from spyker.config.scenario import from_table
 from spyker.net import spyker_pb2 as pb
-from spyker.net.certificates import load_credential
 from spyker.net.channels import CLIENTS_CONNECT, channel, open_stream
+from spyker.net.client_identity import ClientIdentity, answer_challenge, certified_client, load_identity
 from spyker.net.frames import PROTOCOL, send, split
 from spyker.net.local_cluster import LocalCluster, free_ports
 from spyker.net.server_config import learning_digest
@@ -130,7 +133,7 @@ class Given(NamedTuple):
 class Speaker:
     """A client made by hand."""
 
-    def __init__(self, deployed: Deployed, client: int, stream: Any) -> None:
+    def __init__(self, deployed: Deployed, client: int, stream: Any, identity: ClientIdentity | None) -> None:
         task = task_spec(deployed.scenario).make()
         self.hello = pb.Hello(
             protocol=PROTOCOL,
@@ -139,7 +142,7 @@ class Speaker:
             layout=layout_digest(task),
             learning=learning_digest(deployed.scenario),
         )
-        self.stream, self.parameters = stream, task.initial().size
+        self.stream, self.parameters, self.identity = stream, task.initial().size, identity
 
     async def say(self, **body: Any) -> None:
         """Send a frame."""
@@ -159,9 +162,16 @@ class Speaker:
         assert frame.WhichOneof("body") == "assignment"
         return Given(frame.assignment.task_token)
 
+    async def greet(self) -> None:
+        """Answer the server's challenge with Hello."""
+        frame = await self.read()
+        assert frame.WhichOneof("body") == "challenge"
+        answer_challenge(self.hello, frame.challenge, self.identity, None)
+        await self.say(hello=self.hello)
+
     async def enter(self) -> Given:
         """Say Hello and receive a task."""
-        await self.say(hello=self.hello)
+        await self.greet()
         assert (await self.read()).WhichOneof("body") == "welcome"
         return await self.task()
 
@@ -182,22 +192,38 @@ class Speaker:
             with contextlib.suppress(grpc.aio.AioRpcError):
                 while (data := await self.stream.read()) is not grpc.aio.EOF:
                     _, frame = split(data)
-                    assert frame is None or frame.WhichOneof("body") == "welcome", "it went on"
+                    assert frame is None or frame.WhichOneof("body") in ("challenge", "welcome"), "it went on"
             return (await self.stream.code()).name, await self.stream.details()
+
+
+def load_client_pem(certificate: bytes, key: bytes) -> ClientIdentity:
+    """An identity that nobody checked."""
+    shown = x509.load_pem_x509_certificate(certificate)
+    client, own = certified_client(shown), serialization.load_pem_private_key(key, None)
+    assert client is not None
+    assert isinstance(own, Ed25519PrivateKey)
+    return ClientIdentity(client, shown.public_bytes(serialization.Encoding.DER), own)
+
+
+def client_in(folder: Path) -> int:
+    """The number of the client whose certificate is in a folder."""
+    certificate = certified_client(x509.load_pem_x509_certificate((folder / "cert.pem").read_bytes()))
+    assert certificate is not None
+    return certificate.number
 
 
 @contextlib.asynccontextmanager
 async def speaking(
-    deployed: Deployed, client: int = 0, *, certs: Path | None = None, credential: str | None = None, server: int = 0
+    deployed: Deployed, client: int = 0, *, certs: Path | None = None, identity: Path | None = None, server: int = 0
 ) -> AsyncIterator[Speaker]:
-    """A client made by hand, connected over TLS with its own credential or another one."""
+    """A client made by hand, connected over TLS with its own identity or that of another folder."""
     certs = certs or deployed.folder / "certs"
-    secret = credential or load_credential(deployed.folder / "certs" / f"client-{client}" / "credential")
+    own = identity or deployed.folder / "certs" / f"client-{client}"
     authority = grpc.ssl_channel_credentials((certs / "ca.pem").read_bytes())
     async with channel(deployed.addresses[server], 10.0, authority) as connection:
-        stream = open_stream(connection, CLIENTS_CONNECT, [("authorization", f"Bearer {secret}")])
+        stream = open_stream(connection, CLIENTS_CONNECT)
         try:
-            yield Speaker(deployed, client, stream)
+            yield Speaker(deployed, client, stream, load_identity(own, client_in(own)))
         finally:
             stream.cancel()
 

@@ -16,11 +16,15 @@ class Careless(Client):
     """One that forgets what it was given."""
 
     def trained(
-        self, weights: Vector, examples: int | None = None, metrics: Mapping[str, float] | None = None
+        self,
+        weights: Vector,
+        examples: int | None = None,
+        metrics: Mapping[str, float] | None = None,
+        evaluation: Mapping[str, float] | None = None,
     ) -> list[Action]:
         if self.id == 1:
             raise ArithmeticError("no difference can be taken")
-        return super().trained(weights, examples, metrics)
+        return super().trained(weights, examples, metrics, evaluation)
 
 
 class Fails(FedAsync):

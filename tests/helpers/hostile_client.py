@@ -30,11 +30,15 @@ def with_liars(algorithm: type[Server], kind: str) -> type[Server]:
 
     class Liar(algorithm.client):  # type: ignore[name-defined, misc]
         def trained(
-            self, weights: Vector, examples: int | None = None, metrics: Mapping[str, float] | None = None
+            self,
+            weights: Vector,
+            examples: int | None = None,
+            metrics: Mapping[str, float] | None = None,
+            evaluation: Mapping[str, float] | None = None,
         ) -> list[Action]:
             if self.id % 10 == 0 and isinstance(self, Client) and self.received is not None:
                 weights = lie(kind, self.received.weights, weights, self.step)
-            actions: list[Action] = super().trained(weights, examples, metrics)
+            actions: list[Action] = super().trained(weights, examples, metrics, evaluation)
             return actions
 
     title = f"{kind.title()}{algorithm.__name__}"

@@ -75,6 +75,7 @@ async def at_the_port(driver: Driver, limits: ClientLimits | None = None, **hell
     watch = asyncio.create_task(port.watch())
     async with channel(f"127.0.0.1:{number}", 10.0, None) as connection:
         stream = open_stream(connection, CLIENTS_CONNECT)
+        await stream.read()  # the challenge
         greeting = pb.Hello(**{"protocol": PROTOCOL, "client": 0, "size": 1} | hello)
         await stream.write(pb.Frame(hello=greeting).SerializeToString())
         try:

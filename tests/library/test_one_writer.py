@@ -122,7 +122,7 @@ def test_who_ends_takes_nobody_elses_mark_away() -> None:
 
 
 def test_a_deployment_writes_to_nobody_elses_folder(capsys: pytest.CaptureFixture[str]) -> None:
-    pytest.importorskip("grpc", reason="needs the extra [net]")
+    pytest.importorskip("grpc", reason="needs the extra [server]")
     with locked(Path("a")):
         assert main(["up", "--task", "quadratic", "--out", "a", "--overwrite", "--keep", "kept"]) == 2
         assert f"a: the run is in progress (process {os.getpid()})" in capsys.readouterr().err

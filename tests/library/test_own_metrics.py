@@ -32,7 +32,7 @@ def measured(tmp_path_factory: pytest.TempPathFactory) -> spyker.Run:
 
 
 def test_every_evaluation_is_followed_by_what_else_it_measured(measured: spyker.Run) -> None:
-    judged = [stated for stated in measured.facts() if isinstance(stated.fact, Evaluated | MetricEvaluated)]
+    judged = list(measured.facts(Evaluated, MetricEvaluated))
     assert [stated.fact.kind for stated in judged] == ["evaluation", "metric"] * 3
     assert all(a.t == b.t for a, b in zip(judged[::2], judged[1::2], strict=True))
     last = judged[-1].fact
@@ -45,15 +45,18 @@ def test_the_summary_has_them(measured: spyker.Run) -> None:
     assert measured.summary is not None
     assert measured.summary["metrics"]["accuracy"]["mean"] > 0.8
     reported = measured.summary["reported"]
-    assert list(reported) == ["test loss", "test accuracy", "training loss"]
+    assert list(reported) == ["training loss"]
     assert all(each["clients"] == 4 and each["least"] <= each["mean"] <= each["most"] for each in reported.values())
+    by_clients = measured.summary["evaluation_by_clients"]
+    assert list(by_clients) == ["loss", "accuracy"]
+    assert all(each["clients"] == 4 for each in by_clients.values())
 
 
 def test_a_run_that_measures_one_thing_is_written_as_ever(tmp_path: Path) -> None:
     plain = run(tmp_path / "r", task="quadratic", settings={})
     assert plain.summary is not None
-    assert not plain.summary.keys() & {"metrics", "reported"}
-    assert not list(plain.facts("metric", "report"))
+    assert not plain.summary.keys() & {"metrics", "reported", "evaluation_by_clients"}
+    assert not list(plain.facts("metric", "report", "client-evaluation", "evaluation-by-clients"))
 
 
 def test_less_is_better_where_the_task_says_so(measured: spyker.Run, tmp_path: Path) -> None:
@@ -69,7 +72,7 @@ def test_less_is_better_where_the_task_says_so(measured: spyker.Run, tmp_path: P
 
 
 def test_frames_and_plots_have_them(measured: spyker.Run, tmp_path: Path) -> None:
-    assert list(measured.metrics) == ["loss", "accuracy", "test loss", "test accuracy", "training loss"]
+    assert list(measured.metrics) == ["loss", "accuracy", "loss on clients", "accuracy on clients", "training loss"]
     assert measured.metrics["accuracy"].iloc[-1] == measured.summary["metrics"]["accuracy"]["mean"]  # type: ignore[index]
     assert measured.reports["training loss"].notna().all()
     measured.plot(tmp_path / "a.png", metric="training loss")
@@ -79,7 +82,7 @@ def test_frames_and_plots_have_them(measured: spyker.Run, tmp_path: Path) -> Non
         measured.plot(metric="f1")
     assert main(["plot", str(measured.folder), "--out", str(tmp_path / "p")]) == 0
     drawn = {path.name for path in (tmp_path / "p").iterdir()}
-    assert {"loss-time.png", "accuracy-time.png", "training-loss-time.png", "test-loss-time.png"} <= drawn
+    assert {"loss-time.png", "accuracy-time.png", "training-loss-time.png", "loss-on-clients-time.png"} <= drawn
 
 
 def test_the_table_has_a_column_for_each(measured: spyker.Run) -> None:

@@ -9,15 +9,19 @@ import grpc
 import grpc.aio
 import numpy as np
 import pytest
-from deployment import Deployed, Speaker, deployed, speaking, table, until
+from cryptography import x509
+from cryptography.hazmat.primitives import serialization
+from deployment import Deployed, Speaker, client_in, deployed, load_client_pem, speaking, table, until
 
-from spyker.cli.main import main
 from spyker.net import spyker_pb2 as pb
 from spyker.net.certificate_authority import Authority
-from spyker.net.certificate_issuing import make_deployment
+from spyker.net.certificate_issuing import make_deployment, write_client
 from spyker.net.channels import PEERS_CONNECT, channel, open_stream
+from spyker.net.client_identity import answer_challenge, load_identity
 from spyker.net.frames import FRAME_LIMIT, PROTOCOL
+from spyker.net.revocations import Revocation, write_revocations
 from spyker.node.control_messages import PeerHandshake, ProcessIncarnation, to_json
+from spyker.node.rejection import Rejection
 
 
 @pytest.fixture(scope="module")
@@ -68,7 +72,7 @@ def test_an_answer_is_taken_once(server: Deployed) -> None:
             assert server.metric("updates_total") == updates
         async with speaking(server, 2) as client:  # it comes back and offers the same thing again
             client.hello.held_token = task.token
-            await client.say(hello=client.hello)
+            await client.greet()
             assert not (await client.read()).welcome.keep
             again = await client.task()
             assert again.said.number > following.said.number
@@ -240,7 +244,7 @@ def test_a_frame_far_beyond_the_size_limit_is_not_even_read(server: Deployed) ->
 def test_another_layout(server: Deployed) -> None:
     async def other(client: Speaker) -> None:
         client.hello.layout = bytes(32)
-        await client.say(hello=client.hello)
+        await client.greet()
 
     refused(server, "mismatch", other, code="FAILED_PRECONDITION")
 
@@ -248,7 +252,7 @@ def test_another_layout(server: Deployed) -> None:
 def test_another_version_of_the_protocol(server: Deployed) -> None:
     async def newer(client: Speaker) -> None:
         client.hello.protocol += 1
-        await client.say(hello=client.hello)
+        await client.greet()
 
     refused(server, "mismatch", newer, code="FAILED_PRECONDITION")
 
@@ -256,44 +260,145 @@ def test_another_version_of_the_protocol(server: Deployed) -> None:
 def test_another_scenario(server: Deployed) -> None:
     async def other(client: Speaker) -> None:
         client.hello.learning = bytes(32)
-        await client.say(hello=client.hello)
+        await client.greet()
 
     refused(server, "mismatch", other, code="FAILED_PRECONDITION")
 
 
-def test_the_credential_of_another_client(server: Deployed) -> None:
+def test_a_client_does_not_speak_for_another(server: Deployed) -> None:
     async def impostor(client: Speaker) -> None:
         client.hello.client = 2
+        await client.greet()
+
+    refused(server, "identity", impostor, code="UNAUTHENTICATED")
+
+
+def stranger_is_refused(deployment: Deployed, why: str, identity: Path | None = None, **changes: bytes | int) -> None:
+    """Greet with another certificate, signature or challenge; it must be refused, for this reason."""
+
+    async def attack(client: Speaker) -> None:
+        challenge = (await client.read()).challenge
+        for key, value in changes.items():
+            setattr(challenge, key, value)
+        own = client.identity if identity is None else load_identity(identity, client_in(identity))
+        answer_challenge(client.hello, challenge, own, None)
         await client.say(hello=client.hello)
+        code, details = await client.rejection()
+        assert (code, why in details) == ("UNAUTHENTICATED", True), details
 
-    refused(server, "credential", impostor, code="UNAUTHENTICATED")
-
-
-def test_a_credential_that_nobody_has(server: Deployed) -> None:
     async def scene() -> None:
-        rejections = server.metric("rejections_total", reason="credential")
-        async with speaking(server, 0, credential="guess") as stranger:
-            code, _ = await stranger.rejection()
-            assert code == "UNAUTHENTICATED"
-        assert server.metric("rejections_total", reason="credential") == rejections + 1
+        rejections = deployment.metric("rejections_total", reason="identity")
+        async with speaking(deployment, 0) as stranger:
+            await attack(stranger)
+        until(lambda: deployment.metric("rejections_total", reason="identity") == rejections + 1)
 
     asyncio.run(scene())
 
 
-def test_a_credential_that_was_renewed_ends_the_connection_of_the_old_one(tmp_path: Path) -> None:
+def test_a_signature_of_another_nonce(server: Deployed) -> None:
+    stranger_is_refused(server, "the signature does not fit", nonce=bytes(32))
+
+
+def test_a_signature_that_was_made_for_another_server(server: Deployed) -> None:
+    """A server that a client has greeted cannot greet another one with what it was told."""
+    stranger_is_refused(server, "made for another server", server=7)
+
+
+def test_a_certificate_of_another_federation(server: Deployed, tmp_path: Path) -> None:
+    make_deployment(tmp_path / "other", 1, 1)
+    stranger_is_refused(server, "was not issued by this federation", tmp_path / "other" / "client-0")
+
+
+def test_a_certificate_that_expired(server: Deployed, tmp_path: Path) -> None:
+    certificate, key = Authority.load(server.folder / "certs").issue_client(0, "charite", -1)
+    identity = load_client_pem(certificate, key)
+
+    async def scene() -> None:
+        async with speaking(server, 0) as client:
+            client.identity = identity
+            await client.greet()
+            code, details = await client.rejection()
+            assert code == "UNAUTHENTICATED"
+            assert "the certificate of client 0 (charite) expired on " in details
+
+    asyncio.run(scene())
+
+
+@pytest.mark.parametrize("certificate", [b"", b"short", bytes(5000)])
+def test_bytes_that_are_no_certificate(server: Deployed, certificate: bytes) -> None:
+    async def scene() -> None:
+        async with speaking(server, 0) as client:
+            await client.read()
+            client.hello.certificate = certificate
+            await client.say(hello=client.hello)
+            assert (await client.rejection())[0] == "UNAUTHENTICATED"
+
+    asyncio.run(scene())
+
+
+def test_the_certificate_of_a_server_is_not_that_of_a_client(server: Deployed) -> None:
+    pem = (server.folder / "certs" / "server-0" / "cert.pem").read_bytes()
+
+    async def scene() -> None:
+        async with speaking(server, 0) as client:
+            await client.read()
+            shown = x509.load_pem_x509_certificate(pem)
+            client.hello.certificate = shown.public_bytes(serialization.Encoding.DER)
+            await client.say(hello=client.hello)
+            assert "not a client's certificate" in (await client.rejection())[1]
+
+    asyncio.run(scene())
+
+
+def test_a_check_verifies_a_client_and_registers_nothing(server: Deployed) -> None:
+    async def scene() -> None:
+        async with speaking(server, 2) as first:
+            await first.enter()
+            async with speaking(server, 2) as second:
+                second.hello.check = True
+                await second.greet()
+                assert (await second.read()).WhichOneof("body") == "welcome"
+                assert (await second.rejection())[0] == "OK"
+            await first.say(goodbye=pb.Goodbye())  # it was not replaced
+            assert (await first.rejection())[0] == "OK"
+
+    asyncio.run(scene())
+
+
+def test_a_client_greets_no_other_server_than_the_one_it_means(server: Deployed) -> None:
+    async def scene() -> None:
+        async with speaking(server, 0) as client:
+            challenge = (await client.read()).challenge
+            with pytest.raises(Rejection, match="server 0 answers where server 1 is expected"):
+                answer_challenge(client.hello, challenge, client.identity, 1)
+            assert not client.hello.signature
+
+    asyncio.run(scene())
+
+
+def test_a_revoked_certificate_ends_the_connection(tmp_path: Path) -> None:
     with deployed(table(), tmp_path) as server:
         server.up()
+        certs = tmp_path / "certs"
 
         async def scene() -> None:
             async with speaking(server, 0) as old, speaking(server, 1) as other:
                 await old.enter()
                 task = await other.enter()
-                assert main(["certs", str(tmp_path / "certs"), "--renew", "client-0"]) == 0
-                assert "credential: it was taken back" in (await old.rejection())[1]
+                assert old.identity is not None
+                serial = f"{old.identity.client.serial:x}"
+                write_revocations(certs / "revoked.json", [Revocation(0, "client-0", serial)])
+                assert "was revoked" in (await old.rejection())[1]
                 await other.answer(task.token)
                 await other.task()  # nobody else is sent away
+                async with speaking(server, 0) as again:
+                    await again.greet()
+                    assert (await again.rejection())[0] == "UNAUTHENTICATED"
+                write_client(certs / "client-0", 0, "client-0", Authority.load(certs), 1)
                 async with speaking(server, 0) as new:
                     await new.enter()
+                (line,) = server.log("server-0", "revoked")
+                assert (line["client"], line["name"]) == (0, "client-0")
 
         asyncio.run(scene())
 

@@ -1,9 +1,9 @@
-"""Certificates that real TLS accepts and refuses, credentials, and files that only their owner can read."""
+"""Certificates that real TLS accepts and refuses, identities of clients, and files that only their owner can read."""
 
 import asyncio
-import json
 import ssl
 import stat
+from datetime import UTC, datetime, timedelta
 
 import grpc
 import grpc.aio
@@ -11,17 +11,20 @@ import pytest
 from cryptography import x509
 from cryptography.x509.oid import ExtendedKeyUsageOID
 
-from spyker.cli.main import main
 from spyker.errors import UsageError
 from spyker.net.certificate_authority import Authority
-from spyker.net.certificate_issuing import LOOPBACK, make_deployment, renew, write_server
-from spyker.net.certificates import credential_digest, load_credential, load_credentials, server_of
+from spyker.net.certificate_issuing import LOOPBACK, make_deployment, write_server
+from spyker.net.certificates import server_of
+from spyker.net.client_identity import ClientVerifier, certified_client, load_identity, new_nonce
+from spyker.net.json_log import JsonLog
+from spyker.net.revocations import Revocation, Revocations, load_revocations, write_revocations
+from spyker.node.rejection import Rejection
 
 
 @pytest.fixture(scope="module")
 def deployment(tmp_path_factory):
     folder = tmp_path_factory.mktemp("certs") / "deployment"
-    make_deployment(folder, 3, 4, ["localhost", "127.0.0.1", "::1", "2=paris.example.org"])
+    make_deployment(folder, 3, 4)
     return folder
 
 
@@ -64,7 +67,7 @@ def meet(folder, ca=None, name="localhost"):
 
 def expire(folder, server):
     """Give a server a certificate whose time was over yesterday."""
-    write_server(folder, server, Authority.load(folder), LOOPBACK, -1)
+    write_server(folder / f"server-{server}", server, Authority.load(folder), LOOPBACK, -1)
 
 
 # --- Certificates -----------------------------------------------------------------------------------------------------
@@ -99,16 +102,13 @@ def test_a_server_can_be_renewed_and_expired_under_the_same_authority(tmp_path):
     expire(tmp_path / "d", 0)
     with pytest.raises(ssl.SSLCertVerificationError, match="certificate has expired"):
         meet(tmp_path / "d")
-    renew(tmp_path / "d", ["server-0"])
+    write_server(tmp_path / "d" / "server-0", 0, Authority.load(tmp_path / "d"), LOOPBACK, 1)
     meet(tmp_path / "d")
     assert (tmp_path / "d" / "ca.pem").read_bytes() == authority
 
 
-def test_a_host_with_a_number_is_in_that_servers_certificate_alone(deployment):
-    assert [names(deployment, i).get_values_for_type(x509.DNSName) for i in (0, 2)] == [
-        ["server-0.spyker", "localhost"],
-        ["server-2.spyker", "localhost", "paris.example.org"],
-    ]
+def test_a_certificate_names_its_server_and_its_hosts(deployment):
+    assert names(deployment, 2).get_values_for_type(x509.DNSName) == ["server-2.spyker", "localhost"]
     assert [str(a) for a in names(deployment, 0).get_values_for_type(x509.IPAddress)] == ["127.0.0.1", "::1"]
 
 
@@ -153,45 +153,84 @@ def test_who_carries_no_servers_name_is_no_server(names):
     assert server_of({}) is None
 
 
-# --- Credentials ------------------------------------------------------------------------------------------------------
+# --- Clients ----------------------------------------------------------------------------------------------------------
 
 
-def test_every_client_has_a_credential_whose_digest_the_servers_know(deployment):
-    known = load_credentials(deployment / "clients.json")
-    secrets = [load_credential(deployment / f"client-{k}" / "credential") for k in range(4)]
-    assert [known[credential_digest(secret)] for secret in secrets] == [0, 1, 2, 3]
-    assert len(set(secrets)) == 4
-    assert all(len(secret) >= 40 for secret in secrets)
-    assert not any(secret in (deployment / "clients.json").read_text() for secret in secrets)
+def test_a_client_is_known_by_number_and_name(deployment):
+    clients = [load_identity(deployment / f"client-{k}", k).client for k in range(4)]
+    assert [(each.number, each.name) for each in clients] == [(k, f"client-{k}") for k in range(4)]
+    assert len({each.serial for each in clients}) == 4
 
 
-@pytest.mark.parametrize(
-    ("content", "problem"),
-    [
-        ("nonsense", "is not a JSON object"),
-        ("[]", "is not a JSON object"),
-        ('{"x": "y"}', "is not a JSON object"),
-        ('{"0": "abc"}', "client 0: has no SHA-256 digest"),
-        ('{"0": 5}', "client 0: has no SHA-256 digest"),
-        (json.dumps({"0": "a" * 64, "1": "a" * 64}), "the same credential to two clients"),
-    ],
-)
-def test_a_wrong_list_of_clients_is_refused(tmp_path, content, problem):
-    (tmp_path / "clients.json").write_text(content)
-    with pytest.raises(UsageError, match=problem):
-        load_credentials(tmp_path / "clients.json")
+def test_a_client_certificate_is_not_for_tls(deployment):
+    """It proves who a client is to the port for clients, and nothing to any other."""
+    shown = x509.load_pem_x509_certificate((deployment / "client-0" / "cert.pem").read_bytes())
+    usage = shown.extensions.get_extension_for_class(x509.ExtendedKeyUsage).value
+    assert not {ExtendedKeyUsageOID.SERVER_AUTH, ExtendedKeyUsageOID.CLIENT_AUTH} & set(usage)
+    assert certified_client(certificate(deployment, 0)) is None
 
 
-def test_a_missing_credential_is_named(tmp_path):
-    with pytest.raises(UsageError, match=r"credential: cannot be read \(No such file or directory\)"):
-        load_credential(tmp_path / "credential")
+def test_an_identity_that_does_not_fit_is_refused(deployment, tmp_path):
+    def refused(number, **others):
+        folder = tmp_path / str(len(list(tmp_path.iterdir())))
+        folder.mkdir()
+        for name in ("ca.pem", "cert.pem", "key.pem"):
+            source = others.get(name.partition(".")[0], deployment / "client-0" / name)
+            (folder / name).write_bytes(source.read_bytes())
+        with pytest.raises(UsageError) as error:
+            load_identity(folder, number)
+        return str(error.value)
+
+    assert "is for client 0, and this is client 1" in refused(1)
+    assert "is not the key of" in refused(0, key=deployment / "client-1" / "key.pem")
+    assert "is not a private key" in refused(0, key=deployment / "ca.pem")
+    assert "is not a client's certificate" in refused(0, cert=deployment / "server-0" / "cert.pem")
+    make_deployment(tmp_path / "other", 1, 0)
+    assert "was not issued by" in refused(0, ca=tmp_path / "other" / "ca.pem")
+    with pytest.raises(UsageError, match=r"expired on .*spyker federation renew client-0"):
+        load_identity(deployment / "client-0", 0, datetime.now(UTC) + timedelta(days=366))
+
+
+def test_a_signature_is_for_one_nonce_and_one_server(deployment):
+    identity, nonce = load_identity(deployment / "client-0", 0), new_nonce()
+    authority = x509.load_pem_x509_certificate((deployment / "ca.pem").read_bytes())
+    verifier = ClientVerifier([authority], Revocations(deployment / "revoked.json"))
+    signature = identity.sign(nonce, 1)
+    assert verifier.verify(identity.certificate, signature, nonce, 1) == identity.client
+    for other, server in ((nonce, 2), (new_nonce(), 1)):
+        with pytest.raises(Rejection, match="the signature does not fit the certificate of client 0"):
+            verifier.verify(identity.certificate, signature, other, server)
+    with pytest.raises(Rejection, match="a challenge of 5 bytes"):
+        identity.sign(b"short", 1)
+
+
+@pytest.mark.parametrize("content", ["nonsense", "{}", '[{"client": "x", "name": "y"}]', '[{"client": 0, "x": 1}]'])
+def test_a_wrong_list_of_revocations_is_refused(tmp_path, content):
+    (tmp_path / "revoked.json").write_text(content)
+    with pytest.raises(UsageError, match="is not a list of revocations"):
+        load_revocations(tmp_path / "revoked.json")
+
+
+def test_one_certificate_is_revoked_or_all_of_a_client(tmp_path):
+    path = tmp_path / "revoked.json"
+    write_revocations(path, [Revocation(1, "charite", "ff"), Revocation(2, "mayo")])
+    revocations = Revocations(path)
+    assert [revocations.revoked(*each) for each in ((1, 255), (1, 254), (2, 7), (3, 7))] == [True, False, True, False]
+    log = JsonLog()
+    assert not revocations.refresh(log), "it has not changed"
+    write_revocations(path, [Revocation(3, "oslo")])
+    assert revocations.refresh(log)
+    assert revocations.revoked(3, 7)
+    path.write_text("nonsense")
+    assert not revocations.refresh(log)
+    assert revocations.revoked(3, 7), "what cannot be read changes nothing"
 
 
 # --- Files ------------------------------------------------------------------------------------------------------------
 
 
 def test_private_files_are_the_owners_alone(deployment):
-    private = [deployment / "ca.key", *deployment.glob("server-*/key.pem"), *deployment.glob("client-*/credential")]
+    private = [deployment / "ca.key", *deployment.glob("*-*/key.pem")]
     assert len(private) == 1 + 3 + 4
     assert {stat.S_IMODE(path.stat().st_mode) for path in private} == {0o600}
     folders = [*deployment.glob("server-*"), *deployment.glob("client-*")]
@@ -199,102 +238,5 @@ def test_private_files_are_the_owners_alone(deployment):
 
 
 def test_every_folder_holds_what_its_owner_needs(deployment):
-    assert sorted(p.name for p in (deployment / "server-1").iterdir()) == ["ca.pem", "cert.pem", "key.pem"]
-    assert sorted(p.name for p in (deployment / "client-3").iterdir()) == ["ca.pem", "credential"]
-
-
-# --- The command ------------------------------------------------------------------------------------------------------
-
-
-def test_the_command_makes_a_deployment(tmp_path, capsys):
-    out = tmp_path / "certs"
-    assert main(["certs", str(out), "--servers", "2", "--clients", "1", "--host", "0=a.example", "--host", "1=b"]) == 0
-    assert names(out, 1).get_values_for_type(x509.DNSName) == ["server-1.spyker", "b"]
-    assert "clients.json" in capsys.readouterr().out
-
-
-def test_what_exists_is_replaced_only_when_asked(tmp_path, capsys):
-    make = ["certs", str(tmp_path / "certs"), "--servers", "1", "--clients", "1"]
-    assert main(make) == 0
-    before = (tmp_path / "certs" / "ca.pem").read_bytes()
-    assert main(make) == 2
-    assert "exists already" in capsys.readouterr().err
-    assert (tmp_path / "certs" / "ca.pem").read_bytes() == before
-    assert main([*make, "--overwrite"]) == 0
-    assert (tmp_path / "certs" / "ca.pem").read_bytes() != before
-
-
-def test_what_is_not_ours_is_never_replaced(tmp_path, capsys):
-    (tmp_path / "precious").write_text("kept")
-    assert main(["certs", str(tmp_path), "--servers", "1", "--clients", "1", "--overwrite"]) == 2
-    assert "was not made by spyker certs" in capsys.readouterr().err
-    assert (tmp_path / "precious").read_text() == "kept"
-
-
-@pytest.mark.parametrize(
-    ("options", "problem"),
-    [
-        (["--servers", "0", "--clients", "1"], "--servers: 0 is not allowed"),
-        (["--servers", "1", "--clients", "-1"], "--clients: -1 is not allowed"),
-        (
-            ["--servers", "2", "--clients", "1", "--host", "2=a"],
-            '--host: "2=a" is not allowed. Before = stands a server, 0 to 1',
-        ),
-        (["--servers", "2", "--clients", "1", "--host", "a:7000"], '--host: "a:7000" is not allowed'),
-        (["--servers", "2", "--clients", "1", "--host", "server-1.spyker"], '--host: "server-1.spyker" is not allowed'),
-        (["--servers", "2", "--clients", "1", "--host", "*.spyker"], '--host: "*.spyker" is not allowed'),
-        (["--servers", "2", "--clients", "1", "--days", "nan"], "--days: nan is not allowed"),
-        (["--servers", "2", "--clients", "1", "--days", "0"], "--days: 0.0 is not allowed. Give more than 0"),
-        (["--servers", "2", "--clients", "1", "--days", "-5"], "--days: -5.0 is not allowed. Give more than 0"),
-    ],
-)
-def test_mistakes_are_refused_and_nothing_is_made(tmp_path, capsys, options, problem):
-    assert main(["certs", str(tmp_path / "certs"), *options]) == 2
-    assert problem in capsys.readouterr().err
-    assert not (tmp_path / "certs").exists()
-
-
-def test_a_renewed_server_keeps_its_names_unless_told_otherwise(tmp_path, capsys):
-    out = tmp_path / "certs"
-    make_deployment(out, 2, 0, ["1=paris.example.org", "1=2001:db8::1"])
-    before = (out / "server-1" / "cert.pem").read_bytes()
-    assert main(["certs", str(out), "--renew", "server-1"]) == 0
-    assert (out / "server-1" / "cert.pem").read_bytes() != before
-    assert names(out, 1).get_values_for_type(x509.DNSName) == ["server-1.spyker", "paris.example.org"]
-    assert [str(address) for address in names(out, 1).get_values_for_type(x509.IPAddress)] == ["2001:db8::1"]
-    assert main(["certs", str(out), "--renew", "server-1", "--host", "rome.example.org"]) == 0
-    assert names(out, 1).get_values_for_type(x509.DNSName) == ["server-1.spyker", "rome.example.org"]
-
-
-def test_a_renewed_credential_takes_the_place_of_the_old_one(tmp_path, capsys):
-    out = tmp_path / "certs"
-    make_deployment(out, 1, 3)
-    old = {k: load_credential(out / f"client-{k}" / "credential") for k in range(3)}
-    assert main(["certs", str(out), "--renew", "client-1"]) == 0
-    assert "clients.json" in capsys.readouterr().out
-    new = load_credential(out / "client-1" / "credential")
-    assert load_credentials(out / "clients.json") == {
-        credential_digest(secret): k for k, secret in (old | {1: new}).items()
-    }
-    assert new != old[1]
-    assert (out / "client-1" / "credential").stat().st_mode & 0o777 == 0o600
-
-
-@pytest.mark.parametrize(
-    ("options", "complaint"),
-    [
-        (["--renew", "server-0", "--renew", "server-7"], '--renew: "server-7" is not allowed'),
-        (["--renew", "../certs-1"], '--renew: "../certs-1" is not allowed'),
-        (["--renew", "server-0", "--servers", "1"], "Leave out --servers"),
-        (["--renew", "server-0", "--days", "1e9"], "--days"),
-        (["--renew", "server-0", "--days", "-5"], "--days: -5.0 is not allowed"),
-        (["--clients", "1"], "--servers: is missing"),
-    ],
-)
-def test_what_cannot_be_renewed_is_named_and_nothing_changes(tmp_path, capsys, options, complaint):
-    out = tmp_path / "certs"
-    make_deployment(out, 1, 1)
-    before = {path: path.read_bytes() for path in out.rglob("*") if path.is_file()}
-    assert main(["certs", str(out), *options]) == 2
-    assert complaint in capsys.readouterr().err
-    assert {path: path.read_bytes() for path in out.rglob("*") if path.is_file()} == before
+    for folder in ("server-1", "client-3"):
+        assert sorted(p.name for p in (deployment / folder).iterdir()) == ["ca.pem", "cert.pem", "key.pem"]

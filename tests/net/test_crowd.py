@@ -64,7 +64,7 @@ def read_nothing(deployment: Deployed, silent: int) -> None:
 
     async def say_hello_and_read_nothing(k: int) -> None:
         async with speaking(deployment, k) as client:
-            await client.say(hello=client.hello)
+            await client.greet()
             async with asyncio.timeout(DEADLINE):
                 while len(deployment.log("server-0", "stalled")) < silent:
                     await asyncio.sleep(0.05)

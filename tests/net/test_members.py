@@ -16,7 +16,10 @@ from deployment import Deployed, table, until
 
 from spyker.cli.codes import FENCED
 from spyker.cli.main import main
+from spyker.net.certificate_authority import Authority
+from spyker.net.certificate_issuing import write_client, write_server
 from spyker.net.local_cluster import free_ports
+from spyker.net.revocations import Revocation, write_revocations
 from spyker.net.server_config import DeploymentOptions, load_config, write_config
 from spyker.protocol.server import epoch_of
 
@@ -128,7 +131,9 @@ def test_a_server_is_added_and_another_removed(tmp_path: Path, capsys: Any) -> N
         clients, peers = free_ports(2)
         address = f"127.0.0.1:{peers}"
         known = load_config(Path(deployed.config(0))).deploy
-        assert main(["certs", str(tmp_path / "certs"), "--renew", "server-3", "--host", "127.0.0.1"]) == 0
+        certs = tmp_path / "certs"
+        authority = Authority.load(certs)
+        write_server(certs / "server-3", 3, authority, ["127.0.0.1"], 1)
         folder = tmp_path / "server-3"
         folder.mkdir()
         section = DeploymentOptions(
@@ -141,7 +146,7 @@ def test_a_server_is_added_and_another_removed(tmp_path: Path, capsys: Any) -> N
                 "ca": "../certs/ca.pem",
                 "certificate": "../certs/server-3/cert.pem",
                 "key": "../certs/server-3/key.pem",
-                "credentials": "../certs/clients.json",
+                "revoked": "../certs/revoked.json",
             }
             | QUICK
         )
@@ -152,7 +157,7 @@ def test_a_server_is_added_and_another_removed(tmp_path: Path, capsys: Any) -> N
         deployed.addresses.append(f"127.0.0.1:{clients}")
         deployed.up(3, "--join")
         deployed.merges_on(0, 3)
-        assert main(["clients", "add", str(tmp_path / "certs"), "3"]) == 0
+        write_client(certs / "client-3", 3, "oslo", authority, 1)
         deployed.attend("3", 3)  # one more than the scenario begins with
         until(lambda: deployed.facts("update", 3))
         now = members(capsys, "remove", deployed.config(0), "1")
@@ -162,7 +167,7 @@ def test_a_server_is_added_and_another_removed(tmp_path: Path, capsys: Any) -> N
         assert end["reason"].startswith(("membership: server 1 is not one of the servers", "server 1 was removed"))
         assert "`spyker members add` takes it in again" in end["reason"]
         deployed.merges_on(0, 2)
-        assert main(["clients", "remove", str(tmp_path / "certs"), "3"]) == 0
+        write_revocations(certs / "revoked.json", [Revocation(3, "oslo")])
         until(lambda: deployed.log("server-3", "revoked"))
 
 

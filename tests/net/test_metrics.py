@@ -10,7 +10,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from spyker.errors import UsageError
 from spyker.net.metrics import Metrics
 from spyker.protocol.facts import CloudRoundEnded, Merged, RoundEnded, SyncStarted, UpdateApplied
-from spyker.records import Evaluated
+from spyker.records import Evaluated, EvaluatedByClients
 
 
 class Watch:
@@ -151,3 +151,19 @@ def test_an_address_in_use_is_named():
         port = taken.getsockname()[1]
         with pytest.raises(UsageError, match=rf"cannot listen on 127.0.0.1:{port}"):
             Metrics(1, "spyker").serve("127.0.0.1", port)
+
+
+def test_clients_evaluations_have_a_series_per_metric_that_ends_with_them(scrape):
+    metrics = Metrics(1, "spyker")
+    accuracy = EvaluatedByClients("accuracy", True, 12, 90, 0.75, 0.7, 0.8, 0.25, 1, [])
+    loss = EvaluatedByClients("loss", False, 3, 9, 2.0, 2.5, 2.25, 4.0, 1, [])
+    metrics.evaluated_by_clients([accuracy, loss])
+    metrics.evaluated_by_clients([accuracy])
+    value = scrape(metrics)
+    assert value("client_score_weighted_mean", metric="accuracy") == 0.75
+    assert value("client_score_mean", metric="accuracy") == 0.7
+    assert value("client_score_median", metric="accuracy") == 0.8
+    assert value("client_score_worst_decile", metric="accuracy") == 0.25
+    assert value("evaluating_clients", metric="accuracy") == 12
+    with pytest.raises(KeyError):
+        value("client_score_mean", metric="loss")

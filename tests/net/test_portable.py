@@ -3,6 +3,7 @@
 import socket
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -28,16 +29,18 @@ def without_posix(program: str) -> str:
     return done.stdout
 
 
-@pytest.mark.parametrize("module", ["spyker.cli.main", "spyker.net.client_process"])
+@pytest.mark.parametrize("module", ["spyker.cli.main", "spyker.net.client_process", "spyker.net.join_check"])
 def test_what_a_client_runs_can_be_imported(module: str) -> None:
     assert without_posix(f"import {module}; print('imported')") == "imported\n"
 
 
-def test_the_command_runs_until_it_finds_no_server() -> None:
+def test_the_command_runs_until_it_finds_no_server(tmp_path: Path) -> None:
+    scenario = tmp_path / "scenario.toml"
+    scenario.write_text('[task]\nname = "quadratic"\n', "utf-8")
     with socket.socket() as nobody:  # bound, and nobody listens
         nobody.bind(("127.0.0.1", 0))
         address = f"127.0.0.1:{nobody.getsockname()[1]}"
-        words = ["join", "--set", "task.name=quadratic", "--server", address, "--clients", "0", "--insecure"]
+        words = ["join", str(scenario), "--server", address, "--clients", "0", "--insecure"]
         program = f"""
 from spyker.cli.main import main
 print(main({[*words, "--give-up", "0"]!r}))

@@ -30,18 +30,18 @@ def test_the_same_refusal_is_said_once_and_then_counted() -> None:
     stream, clock = io.StringIO(), Clock()
     limited_log = RateLimitedLog(JsonLog(stream), clock)
     for _ in range(1000):
-        limited_log.say("warning", "rejected", "credential", None, detail="no credential")
-    assert [entry["detail"] for entry in lines(stream)] == ["no credential"]
+        limited_log.say("warning", "rejected", "identity", None, detail="no certificate")
+    assert [entry["detail"] for entry in lines(stream)] == ["no certificate"]
     limited_log.say("warning", "rejected", "replayed", 3)
-    limited_log.say("warning", "rejected", "credential", 4)
+    limited_log.say("warning", "rejected", "identity", 4)
     assert len(lines(stream)) == 3, "another reason and another client are news"
     limited_log.sum_up()
     assert len(lines(stream)) == 3, "it is not time yet"
     clock.now += WINDOW_SECONDS
     limited_log.sum_up()
     said = lines(stream)[3:]
-    assert [(entry["event"], entry["reason"], entry["repeated"]) for entry in said] == [("rejected", "credential", 999)]
-    limited_log.say("warning", "rejected", "credential", None)
+    assert [(entry["event"], entry["reason"], entry["repeated"]) for entry in said] == [("rejected", "identity", 999)]
+    limited_log.say("warning", "rejected", "identity", None)
     assert len(lines(stream)) == 5, "after a while it is said again"
 
 
@@ -61,9 +61,9 @@ def test_a_server_counts_every_refusal_and_says_one(tmp_path: Path) -> None:
     async def scene() -> None:
         driver = make_driver(tmp_path, said=said)
         for _ in range(500):
-            driver.refused(None, Rejection("credential", "none"))
+            driver.refused(None, Rejection("identity", "none"))
         counted = driver.metrics.registry.get_sample_value(
-            "spyker_rejections_total", {"server": "0", "reason": "credential"}
+            "spyker_rejections_total", {"server": "0", "reason": "identity"}
         )
         assert counted == 500
 

@@ -41,7 +41,7 @@ def configured(certs: Path, **changes: str | int) -> Path:
     """The configuration of server 0, but for some changes."""
     own = certs / "server-0"
     keys = {"ca": own / "ca.pem", "certificate": own / "cert.pem", "key": own / "key.pem"}
-    paths = {key: str(path) for key, path in keys.items()} | {"credentials": str(certs / "clients.json")}
+    paths = {key: str(path) for key, path in keys.items()} | {"revoked": str(certs / "revoked.json")}
     peers = ("127.0.0.1:7100", "127.0.0.1:7101")
     config = certs.parent / "config.toml"
     write_config(config, "scenario.toml", DeploymentOptions(**{"peers": peers} | paths | changes))  # type: ignore[arg-type]
@@ -69,7 +69,7 @@ def test_the_key_of_another_certificate(certs: Path, capsys: pytest.CaptureFixtu
     said = refused_server(certs, capsys, key=str(certs / "server-1" / "key.pem"))
     assert said.startswith("spyker: deploy.key: ")
     assert "is not the key of deploy.certificate" in said
-    assert "from one folder server-0 that spyker certs made" in said
+    assert "from one folder of the federation" in said
 
 
 def test_the_certificate_of_another_server(certs: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -80,11 +80,11 @@ def test_the_certificate_of_another_server(certs: Path, capsys: pytest.CaptureFi
 
 
 def test_a_certificate_that_has_expired(certs: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    write_server(certs, 0, Authority.load(certs), LOOPBACK, -1)
+    write_server(certs / "server-0", 0, Authority.load(certs), LOOPBACK, -1)
     said = refused_server(certs, capsys)
     assert said.startswith("spyker: deploy.certificate: ")
     assert "cert.pem expired on " in said
-    assert "--renew server-0" in said
+    assert "spyker federation renew" in said
 
 
 def own(certs: Path) -> ServerConfig:
@@ -111,9 +111,9 @@ def test_a_certificate_of_another_authority(certs: Path, tmp_path: Path, capsys:
 
 @pytest.mark.parametrize("key", ["ca", "certificate"])
 def test_a_file_that_holds_no_certificate(certs: Path, capsys: pytest.CaptureFixture[str], key: str) -> None:
-    said = refused_server(certs, capsys, **{key: str(certs / "clients.json")})
+    said = refused_server(certs, capsys, **{key: str(certs / "revoked.json")})
     assert f"deploy.{key}: " in said
-    assert "clients.json holds no certificate" in said
+    assert "revoked.json holds no certificate" in said
 
 
 def test_an_issuer_in_between_may_stand_in_the_file(certs: Path, tmp_path: Path) -> None:
@@ -130,11 +130,9 @@ def test_a_client_without_an_authority_of_this_time(certs: Path, capsys: pytest.
     words = ["join", str(certs.parent / "scenario.toml"), "--server", "127.0.0.1:7000", "--clients", "0"]
     expired, _ = Authority.create(-1).pem()
     (certs / "client-0" / "ca.pem").write_bytes(expired)
-    assert "--certs: " in (said := refused([*words, "--certs", str(certs)], capsys))
+    assert "client-0/ca.pem: " in (said := refused([*words, "--certs", str(certs)], capsys))
     assert "ca.pem expired on " in said
-    credential = ["--credential", str(certs / "client-0" / "credential")]
-    said = refused([*words, "--ca", str(certs / "clients.json"), *credential], capsys)
-    assert said.startswith("spyker: --ca: ")
+    assert "--certs: is missing. Give --certs or --insecure" in refused(words, capsys)
 
 
 # --- Addresses and folders --------------------------------------------------------------------------------------------
@@ -180,7 +178,7 @@ def test_a_check_finds_what_is_wrong_and_changes_nothing(
     assert said(listen_peers=taken).startswith(f"spyker: deploy.listen-peers: cannot listen on {taken} (")
     assert said(metrics="192.0.2.1:7000").startswith("spyker: deploy.metrics: ")  # an address that nobody has
     assert said(state="/proc/spyker").startswith("spyker: deploy.state: cannot write to /proc (")
-    assert said(credentials="nobody.json").endswith("Give the clients.json that spyker certs created\n")
+    assert "Copy revoked.json from the folder of the federation" in said(revoked="nobody.json")
     assert "is not the key of" in said(key=str(certs / "server-1" / "key.pem"))
     (certs / "server-0" / "key.pem").chmod(0o644)
     assert "can be read by all users" in said()

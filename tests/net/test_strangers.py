@@ -1,4 +1,4 @@
-"""What somebody without any credential can do to a server's ports: little."""
+"""What somebody without any certificate can do to a server's ports: little."""
 
 import asyncio
 import re

@@ -96,7 +96,7 @@ def test_a_damaged_memory_is_no_memory(tmp_path: Path, text: str) -> None:
 )
 def test_a_wrong_proxy_is_refused_without_its_password(url: str) -> None:
     with pytest.raises(UsageError) as refused:
-        check_proxy(url)
+        check_proxy(url, "--proxy")
     assert str(refused.value).startswith("--proxy: ")
     assert "hidden" not in str(refused.value)
 

@@ -15,11 +15,12 @@ from recording import applied, judged, started, write
 
 from spyker.cli.main import main
 from spyker.plots.curves import curve
-from spyker.protocol.facts import ClientReported, CloudRoundEnded, Fact, UpdateApplied
+from spyker.protocol.facts import ClientEvaluated, ClientReported, CloudRoundEnded, Fact, UpdateApplied
 from spyker.records import (
     FACTS,
     SUMMARY,
     Evaluated,
+    EvaluatedByClients,
     MetricEvaluated,
     RecordError,
     RunRecord,
@@ -30,6 +31,7 @@ from spyker.records import (
     line,
     measured,
 )
+from spyker.records.client_scores import ClientScores
 from spyker.records.merge import Merger, merge
 
 CLOUD = {"servers": [ServerPlace(0, "here", 2), ServerPlace(1, "there", 2), ServerPlace(2, "here", None)]}
@@ -341,3 +343,38 @@ def test_what_else_was_measured_and_reported_is_merged_however_often(tmp_path: P
     assert run.summary is not None
     assert run.summary["metrics"]["loss"]["mean"] == 2.5
     assert run.summary["reported"] == {"training loss": {"mean": 1.5, "least": 1.0, "most": 2.0, "clients": 2}}
+
+
+def evaluating(server: int, *values: tuple[float, int, int, float]) -> list[tuple[float, Fact]]:
+    """A server's own record of clients that evaluate: time, client, examples, accuracy."""
+    facts: list[tuple[float, Fact]] = []
+    table = ClientScores(started(), [2, 2])
+    for t, client, examples, value in values:
+        told = ClientEvaluated(server, client, examples, {"accuracy": value})
+        table.fact(t, told)
+        facts += [(t, told), (t + 0.1, judged(1, value)), *((t + 0.1, each) for each in table.aggregate(t))]
+    return facts
+
+
+def test_the_clients_of_all_servers_are_aggregated_however_often(tmp_path: Path) -> None:
+    here = evaluating(0, (1.0, 0, 10, 0.5), (2.0, 1, 30, 0.9), (3.0, 0, 10, 0.7))
+    there = evaluating(1, (1.0, 2, 20, 0.2), (2.0, 3, 20, 0.4))
+    for i, facts in enumerate((here, there)):
+        write(tmp_path / "parts" / str(i), started(i, 1000.0), facts[: len(facts) // 2])
+    parts = [tmp_path / "parts" / "0", tmp_path / "parts" / "1"]
+    merge(parts, tmp_path / "often")
+    for i, facts in enumerate((here, there)):
+        shutil.rmtree(parts[i])
+        write(parts[i], started(i, 1000.0), facts, totals(1))
+    merge(parts, tmp_path / "often")
+    merge(parts, tmp_path / "once")
+    assert content(tmp_path / "often") == content(tmp_path / "once")
+    run = RunRecord(tmp_path / "once")
+    t, last, _ = list(run.facts(EvaluatedByClients))[-1]
+    assert t == pytest.approx(3.1)
+    assert (last.clients, last.examples) == (4, 80)
+    assert last.weighted_mean == pytest.approx((7 + 27 + 4 + 8) / 80)
+    assert last.worst_decile == 0.2, "of all clients, not of one server's"
+    assert [(each.region, each.clients) for each in last.regions] == [("here", 2), ("there", 2)]
+    assert run.summary is not None
+    assert run.summary["evaluation_by_clients"]["accuracy"]["clients"] == 4

@@ -40,6 +40,7 @@ export class RunPanels {
     this.log = new EventLog(seek);
     this.servers = new ServerTable(info);
     this.concerns = new Concerns();
+    this.byClients = new ClientEvaluations(info);
     this.badge = el("span", { class: "badge" });
     const swatch = el("span", { class: "swatch" });
     swatch.style.background = runColour(info);
@@ -52,7 +53,7 @@ export class RunPanels {
       el("section", { class: "panel map-panel" }, this.map.node, legend(info)),
       this.score.node,
       ...(info.servers.length > 1 ? [this.ages.node, this.spread.node] : [this.ages.node]),
-      this.servers.node, this.log.node, this.concerns.node,
+      this.servers.node, this.log.node, this.byClients.node, this.concerns.node,
       this.queues.node, this.staleness.node, this.counts.node, this.links.node);
     this.shownDetails = this.shownNumbers = this.shownLog = 0;
   }
@@ -73,6 +74,12 @@ export class RunPanels {
     scores.push({ name: learners.length > 1 ? "mean" : info.metric, colour: () => colour("ink"), width: 2.4, t: times, values: column(1) });
     if (learners.length > 1 && timeline.scores.some((point) => point[2] != null)) {
       scores.push({ name: "averaged model", colour: () => colour("ink"), dash: [5, 4], width: 1.4, t: times, values: column(2) });
+    }
+    if (timeline.clientScores.length) {
+      const theirs = timeline.clientScores.map((point) => point[0]);
+      const values = (i) => timeline.clientScores.map((point) => point[i]);
+      scores.push({ name: "clients, weighted mean", colour: () => colour("token"), width: 2, t: theirs, values: values(1) });
+      scores.push({ name: "clients, worst tenth", colour: () => colour("token"), dash: [3, 3], width: 1.4, t: theirs, values: values(2) });
     }
     const targets = info.targets.map((value) => ({ value, name: `target ${value}` }));
     const best = column(1).reduce((a, b) => (b == null ? a : Math.max(a, b)), 0);
@@ -106,6 +113,7 @@ export class RunPanels {
     const ages = this.info.servers.filter((server) => server.clients != null).map((server) => now.servers[server.id][SERVER.age]);
     this.tiles.spread?.set(valueText(Math.max(...ages) - Math.min(...ages)));
     this.servers.show(playback, own);
+    this.byClients.show(now.byClients);
     if (stamp - this.shownLog >= LOG_MS) {
       this.shownLog = stamp;
       this.log.show(playback);
@@ -171,6 +179,35 @@ class ServerTable {
       values.forEach((value, k) => setText(row.cells[k], value));
       row.node.classList.toggle("holder", token?.at === i);
     });
+  }
+}
+
+/** The metric as clients evaluate it: of all of them, of the worst tenth, and by region. */
+class ClientEvaluations {
+  constructor(info) {
+    this.body = el("tbody");
+    this.node = el("section", { class: "panel servers by-clients", hidden: true },
+      el("h3", {}, "Evaluation by clients", el("span", { class: "about" }, "means of regions are weighted by examples")),
+      el("div", { class: "scroll", tabindex: "0", role: "group", "aria-label": "Evaluation by clients" },
+        el("table", {}, el("thead", {}, el("tr", {}, ...["", info.metric, "clients"].map((head) => el("th", { scope: "col" }, head)))),
+          this.body)));
+    this.keys = new Map(info.regions.map((region, i) => [region.name, i]));
+    this.shown = null;
+  }
+
+  show(found) {
+    if (found === this.shown) return;
+    this.shown = found;
+    this.node.hidden = !found;
+    if (!found) return;
+    const row = (name, value, clients) => {
+      const head = el("th", { scope: "row" }, name);
+      head.style.setProperty("--key", this.keys.has(name) ? serverColour(this.keys.get(name)) : "transparent");
+      return el("tr", {}, head, el("td", {}, valueText(value)), el("td", {}, countText(clients)));
+    };
+    this.body.replaceChildren(
+      row("weighted mean", found.weightedMean, found.clients), row("mean", found.mean, found.clients),
+      row("worst tenth", found.worstDecile, found.worstDecileClients), ...found.regions.map((region) => row(region[0], region[2], region[1])));
   }
 }
 

@@ -99,6 +99,7 @@ export class Playback {
     [now.updates, now.syncs, now.bytes] = event.sums;
     if (event.now) now.servers[event.server] = event.now;
     if (event.token != null) now.token = event.token;
+    if (event.byClients) now.byClients = event.byClients;
     if (event.scores) {
       const [, mean, averaged, ...scores] = event.scores;
       Object.assign(now, { mean, averaged });
