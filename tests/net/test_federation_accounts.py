@@ -101,7 +101,14 @@ class Accounts:
             environment["PYTHONPATH"] += f":{REPOSITORY}"
         with (self.folder / f"{name}.log").open("ab") as log:
             process = subprocess.Popen(
-                [*program, *words], cwd=home, user=account, group=account, env=environment, stdout=log, stderr=log
+                [*program, *words],
+                cwd=home,
+                user=account,
+                group=account,
+                extra_groups=[],
+                env=environment,
+                stdout=log,
+                stderr=log,
             )
         self.running[name] = process
         return process
@@ -141,7 +148,20 @@ def reachable(folder: Path) -> bool:
     """Return whether another account can read the repository and its interpreter."""
     probe = [sys.executable, "-c", "import spyker, torch"]
     environment = {"PYTHONPATH": str(REPOSITORY), "HOME": str(folder)}
-    return subprocess.run(probe, user=FIRST_ACCOUNT, env=environment, capture_output=True, check=False).returncode == 0
+    try:
+        done = subprocess.run(
+            probe,
+            cwd="/",
+            user=FIRST_ACCOUNT,
+            group=FIRST_ACCOUNT,
+            extra_groups=[],
+            env=environment,
+            capture_output=True,
+            check=False,
+        )
+    except PermissionError:
+        return False
+    return done.returncode == 0
 
 
 def test_tables_that_only_their_owners_can_read(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
