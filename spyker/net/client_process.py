@@ -6,12 +6,9 @@ import asyncio
 import gc
 import signal
 import traceback
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-
-import grpc
-import grpc.aio
 
 from spyker.config.scenario import SERVERS, Scenario
 from spyker.config.sections import to_toml
@@ -19,7 +16,7 @@ from spyker.engines.engine import keep_memory
 from spyker.errors import ClientError, DeploymentError
 from spyker.net.buffer_pool import BufferPool
 from spyker.net.certificates import CA
-from spyker.net.channels import channel, read_file, refuse_remote
+from spyker.net.channels import read_file, refuse_remote
 from spyker.net.client_identity import ClientIdentity, load_identity
 from spyker.net.client_link import ClientContext, ClientLink, ClientOptions
 from spyker.net.client_state import ClientStates
@@ -28,6 +25,7 @@ from spyker.net.json_log import JsonLog
 from spyker.net.nearest_server import ServerRanking
 from spyker.net.server_config import check_address, learning_digest
 from spyker.net.training_thread import TrainingThread
+from spyker.net.transports import Connections, NetworkOptions, TransportChoice
 from spyker.protocol.codec import Sizes
 from spyker.tasks.checked_task import CheckedTask
 from spyker.tasks.client_delays import delays
@@ -39,26 +37,6 @@ from spyker.tasks.task import Task
 RECEIVE_MEMORY = 1 << 30  # bytes of buffers for incoming models
 WATCH_SECONDS = 1.0
 FLOWER = "flower"
-
-
-class Connections(dict[str, grpc.aio.Channel]):
-    """A client's connections by address, created on first use.
-
-    Clients of a process do not share connections, so that a slow transfer to one does not delay the others.
-    """
-
-    def __init__(self, keepalive: float, credentials: grpc.ChannelCredentials | None) -> None:
-        super().__init__()
-        self._keepalive, self._credentials = keepalive, credentials
-
-    def __missing__(self, address: str) -> grpc.aio.Channel:
-        self[address] = channel(address, self._keepalive, self._credentials)
-        return self[address]
-
-    async def close(self) -> None:
-        """Close all connections."""
-        for each in self.values():
-            await each.close()
 
 
 class ClientProcess:
@@ -86,8 +64,8 @@ class ClientProcess:
             self._interrupted = True
             stop.set()
 
-        loop.add_signal_handler(signal.SIGTERM, stop.set)
-        loop.add_signal_handler(signal.SIGINT, interrupt)
+        on_signal(loop, signal.SIGTERM, stop.set)
+        on_signal(loop, signal.SIGINT, interrupt)
         running = [asyncio.create_task(self._run(link)) for link in self.links]
         all_done = asyncio.gather(*running, return_exceptions=True)
         stopped = asyncio.create_task(stop.wait())
@@ -132,6 +110,14 @@ class ClientProcess:
         self._failures.setdefault(reason, []).append(client)
 
 
+def on_signal(loop: asyncio.AbstractEventLoop, number: signal.Signals, callback: Callable[[], None]) -> None:
+    """Call back in the event loop when a signal arrives."""
+    try:
+        loop.add_signal_handler(number, callback)
+    except NotImplementedError:  # on Windows
+        signal.signal(number, lambda *_: loop.call_soon_threadsafe(callback))
+
+
 def list_clients(clients: Sequence[int]) -> str:
     """Return the numbers of clients as text."""
     numbers = ", ".join(map(str, sorted(clients)))
@@ -170,6 +156,7 @@ async def join(
     clients: Sequence[int],
     servers: Sequence[str],
     behaviour: ClientOptions,
+    network: NetworkOptions,
     *,
     identities: Mapping[int, Path] | None,
     numbers: Mapping[str, int] | None = None,
@@ -186,6 +173,7 @@ async def join(
         clients: numbers of the clients.
         servers: addresses of the servers; the nearest one is used.
         behaviour: options of the clients.
+        network: transport and proxy.
         identities: a folder with certificate and key for each client; ``None``: plaintext, on this machine alone.
         numbers: the number of the server at each address, if it is known: no other server is greeted there.
         names: names of the clients; default: ``client-K``.
@@ -201,13 +189,13 @@ async def join(
     for address in servers:
         check_address(address, "--server")
     known: Mapping[int, ClientIdentity] = {}
-    verified = None
+    authority = None
     if identities is None:
         refuse_remote(servers)
     else:
         known = {k: load_identity(identities[k], k) for k in clients}
-        authority = identities[clients[0]] / CA
-        verified = grpc.ssl_channel_credentials(read_file(authority, str(authority)))
+        path = identities[clients[0]] / CA
+        authority = read_file(path, str(path))
     log = JsonLog()
     log.capture_all()
     keep_memory()
@@ -220,12 +208,13 @@ async def join(
     training = TrainingThread(task, delays(scenario) if paced else None, interval, states)
     gc.freeze()  # exclude long-lived objects from garbage collections
     parameters = task.initial().size
-    connections = {k: Connections(behaviour.keepalive, verified) for k in clients}
-    probes = Connections(behaviour.keepalive, verified)
+    choice = TransportChoice(network.transport, network.state)
+    connections = {k: Connections(network, choice, authority) for k in clients}
+    probes = Connections(network, choice, authority)
     shared = ClientContext(
         behaviour,
         training,
-        ServerRanking(servers, probes.__getitem__),
+        ServerRanking(servers, probes),
         BufferPool(parameters, max(RECEIVE_MEMORY, 4 * parameters * len(clients))),  # each client holds one model
         Sizes(parameters, len(scenario.placement().learners)),
         layout_digest(task),
@@ -239,7 +228,7 @@ async def join(
         if states is not None and discard:
             states.discard(k)
         client.step = training.restore(k)
-        links.append(ClientLink(client, shared, reach.__getitem__, known.get(k)))
+        links.append(ClientLink(client, shared, reach, known.get(k)))
     status = None if states is None else StatusFile(states.folder, [link.status for link in links])
     try:
         return await ClientProcess(links, log, status).run()
