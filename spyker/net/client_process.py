@@ -87,6 +87,8 @@ class ClientProcess:
         return not self._interrupted
 
     async def _watch(self) -> None:
+        if self.status is not None:
+            self.status.write()
         while True:  # cheaper than a timeout for every frame
             await asyncio.sleep(WATCH_SECONDS)
             for link in self.links:
