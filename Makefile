@@ -5,7 +5,7 @@ PROFILE ?= quick
 # The first of these that exists is used to make the environment.
 BASE := $(firstword $(shell command -v $(PYTHON) python3 python))
 
-.PHONY: demo test chromium spin flower test-all chaos reproduce race grid grid-ablation bench against wan drill docs lint release-check wheel server-env clean
+.PHONY: demo test chromium proxies spin flower test-all chaos reproduce race grid grid-ablation bench against wan drill docs lint release-check wheel server-env clean
 
 demo: .venv/installed
 	$(BIN)/spyker compare examples/demo.toml --out runs/demo --overwrite
@@ -16,7 +16,7 @@ test: lint chromium
 	$(BIN)/pytest -n 2 --dist loadfile --no-loadscope-reorder -m "not slow"
 
 # The slow tests as well: every item of the paper, all seeds of chaos, real networks.
-test-all: lint chromium spin
+test-all: lint chromium proxies spin
 	$(BIN)/pytest -n 2 --dist loadfile --no-loadscope-reorder
 
 # The browser that drives the page. Where it cannot be had, those tests are skipped and say so.
@@ -36,6 +36,13 @@ chaos: .venv/installed
 # The model checker for formal/; where it is not and cannot be had, its tests are skipped.
 spin:
 	@command -v spin >/dev/null || { test "$$(id -u)" = 0 && apt-get install -y -qq spin >/dev/null 2>&1; } || true
+
+# The proxies that docs/how-to/proxies.md configures; where they cannot be had, their tests are skipped and say so.
+proxies:
+	@for each in nginx haproxy squid; do command -v $$each >/dev/null || test -x /usr/sbin/$$each || \
+	{ test "$$(id -u)" = 0 && command -v apt-get >/dev/null && \
+	apt-get install --quiet --yes --no-install-recommends $$each >/dev/null 2>&1; } || \
+	echo "No $$each here: its tests are skipped."; done
 
 lint: .venv/installed-dev
 	$(BIN)/ruff check .

@@ -24,6 +24,7 @@ NAMES = (
     "copies",
     "flower",
     "deploy",
+    "transports",
     "server_memory",
     "bounds",
 )

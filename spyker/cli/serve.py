@@ -22,6 +22,7 @@ from spyker.tasks.initial_model import InitialModelFile
 
 if TYPE_CHECKING:
     from spyker.net.client_link import ClientOptions
+    from spyker.net.transports import NetworkOptions
 
 MOST_CLIENTS = 1_000_000
 
@@ -158,7 +159,25 @@ def add_join(commands: Any) -> None:
         metavar="S",
         help="exit after this number of seconds without a server; default: never",
     )
+    parser.add_argument(
+        "--transport",
+        choices=("auto", "grpc", "websocket"),
+        help="auto (the default): gRPC, or WebSocket where the network breaks HTTP/2",
+    )
+    parser.add_argument(
+        "--proxy",
+        metavar="URL",
+        help="HTTP proxy, such as http://user:password@proxy.example.org:3128; default: the variable https_proxy",
+    )
     parser.add_argument("--keepalive", type=above_zero, default=10.0, metavar="S", help="seconds between pings")
+    parser.add_argument(
+        "--state",
+        type=Path,
+        metavar="DIR",
+        help="folder for the clients' states and the transport that works, which survive a restart, and for "
+        "status.json; default: state in the client's FOLDER, and none for a scenario file",
+    )
+    parser.add_argument("--discard-state", action="store_true", help="begin without the saved states, and rename them")
     parser.add_argument(
         "--stall",
         type=above_zero,
@@ -184,7 +203,7 @@ def command_join(args: argparse.Namespace) -> int:
     from spyker.net.client_link import ClientOptions
     from spyker.net.client_process import join
 
-    behaviour = ClientOptions(args.keepalive, args.stall, args.patience, args.return_after, args.give_up)
+    behaviour = ClientOptions(args.stall, args.patience, args.return_after, args.give_up)
     options = read_options(args)
     if args.place.is_dir() or args.place.name == CLIENT_FILE:
         return join_folder(args, behaviour, options)
@@ -201,15 +220,36 @@ def command_join(args: argparse.Namespace) -> int:
         prepare_data([scenario])
         identities = None if args.certs is None else {k: args.certs / f"client-{k}" for k in clients}
         finished = asyncio.run(
-            join(scenario, clients, args.servers, behaviour, identities=identities, options=options, paced=args.paced)
+            join(
+                scenario,
+                clients,
+                args.servers,
+                behaviour,
+                network_options(args),
+                identities=identities,
+                options=options,
+                paced=args.paced,
+                state=args.state,
+                discard=args.discard_state,
+            )
         )
     return 0 if finished else INTERRUPTED
+
+
+def network_options(args: argparse.Namespace, transport: str = "auto", proxy: str | None = None) -> NetworkOptions:
+    """Return how clients connect: as the arguments say, by default as given."""
+    from spyker.net.transports import NetworkOptions, check_proxy
+
+    if args.proxy is not None:
+        proxy = check_proxy(args.proxy, "--proxy")
+    return NetworkOptions(args.keepalive, args.transport or transport, proxy, args.state)
 
 
 def join_folder(args: argparse.Namespace, behaviour: ClientOptions, options: Mapping[str, str]) -> int:
     """Run the client of a folder, or check whether it could run."""
     from spyker.net.client_folder import load_client
     from spyker.net.client_process import join
+    from spyker.net.client_state import STATE_FOLDER
     from spyker.net.join_check import check_join, check_servers
 
     for option in ("servers", "clients", "certs", "insecure", "flower", "settings"):
@@ -221,32 +261,38 @@ def join_folder(args: argparse.Namespace, behaviour: ClientOptions, options: Map
     folder = load_client(args.place)
     folder.check_code(allow=args.allow_other_code)
     client = folder.client
+    network = network_options(args, client.transport, client.proxy)
     scenario = with_more_clients(folder.scenario, client.number + 1)
     folder = replace(folder, scenario=scenario, options=dict(folder.options) | dict(options))
     with data_from(args.data_dir):
         if args.check:
-            for address, seconds in check_servers(folder).items():
+            for address, seconds in check_servers(folder, replace(network, state=None)).items():
                 print(f"{address} accepts client {client.number} ({client.name}), {1000 * seconds:.0f} ms")
             prepare_data([scenario])
             report = check_join(folder)
+            peak = "" if report.peak_mb is None else f"; peak memory {report.peak_mb:,.0f} MB"
             print(
                 f"{report.examples:,} examples, loaded in {report.load_seconds:.1f} s; one training took "
-                f"{report.train_seconds:.1f} s; peak memory {report.peak_mb:,.0f} MB"
+                f"{report.train_seconds:.1f} s{peak}"
             )
             print(f"client {client.number} ({client.name}) can take part")
             return 0
         prepare_data([scenario])
+        state = args.state or folder.path / STATE_FOLDER
         finished = asyncio.run(
             join(
                 scenario,
                 [client.number],
                 client.servers,
                 behaviour,
+                replace(network, state=state),
                 identities={client.number: folder.path},
                 numbers=dict(zip(client.servers, client.numbers, strict=False)),
                 options=folder.options,
                 names={client.number: client.name},
                 paced=args.paced,
+                state=state,
+                discard=args.discard_state,
             )
         )
     return 0 if finished else INTERRUPTED

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ipaddress
+import socket
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -70,16 +71,22 @@ def guarded(keepalive: float, connections: int, window: int | None = None) -> li
 
 
 def channel(
-    address: str, keepalive: float, credentials: grpc.ChannelCredentials | None, name: str | None = None
+    address: str,
+    keepalive: float,
+    credentials: grpc.ChannelCredentials | None,
+    name: str | None = None,
+    proxy: str | None = None,
 ) -> grpc.aio.Channel:
     """Return a connection to ``host:port``, in plaintext if there are no credentials.
 
-    The server's certificate must contain ``name``, by default the host.
+    The server's certificate must contain ``name``, by default the host. ``proxy`` is the URL of an HTTP proxy, by
+    default that of the environment.
     """
+    through = [] if proxy is None else [("grpc.http_proxy", proxy)]
     if credentials is None:
-        return grpc.aio.insecure_channel(address, options(keepalive))
+        return grpc.aio.insecure_channel(address, [*options(keepalive), *through])
     named = [] if name is None else [("grpc.ssl_target_name_override", name)]
-    return grpc.aio.secure_channel(address, credentials, [*options(keepalive), *named])
+    return grpc.aio.secure_channel(address, credentials, [*options(keepalive), *named, *through])
 
 
 def open_stream(channel: grpc.aio.Channel, method: str, metadata: Sequence[tuple[str, str]] = ()) -> Any:
@@ -100,6 +107,20 @@ def listen(server: grpc.aio.Server, address: str, credentials: grpc.ServerCreden
             return server.add_insecure_port(address)
         return server.add_secure_port(address, credentials)
     except RuntimeError:
+        raise UsageError(key, f"cannot listen on {address}", "Choose a free address of this machine") from None
+
+
+def bind(address: str, key: str) -> socket.socket:
+    """Return a socket that listens on ``host:port``; ``key`` is the option's name in error messages.
+
+    Like gRPC's, a socket on ``[::]`` accepts IPv4 as well.
+    """
+    host, _, port = address.rpartition(":")
+    try:
+        family, _, _, _, place = socket.getaddrinfo(host.strip("[]"), int(port), type=socket.SOCK_STREAM)[0]
+        dual = family == socket.AF_INET6 and place[0] == "::" and socket.has_dualstack_ipv6()
+        return socket.create_server(place[:2], family=family, backlog=1024, dualstack_ipv6=dual)
+    except OSError:
         raise UsageError(key, f"cannot listen on {address}", "Choose a free address of this machine") from None
 
 

@@ -11,6 +11,7 @@ from spyker.config.scenario import Scenario, load
 from spyker.config.sections import convert, read, refuse_unknown, to_toml, write
 from spyker.errors import UsageError
 from spyker.net.server_config import check_address
+from spyker.net.transports import AUTO, TRANSPORTS, check_proxy
 from spyker.parameters import Rule, parameter
 from spyker.tasks.registry import code_of, resolve
 
@@ -27,6 +28,10 @@ class ClientSection:
     numbers: tuple[int, ...] = parameter((), "numbers of these servers: no other server is greeted at their addresses")
     layout: str = parameter("", "digest of the model's layout")
     code: str = parameter("", "digest of the task's code on the operator's machine; empty for a built-in task")
+    transport: str = parameter(
+        AUTO, "grpc, websocket, or auto: gRPC, or WebSocket where HTTP/2 is blocked", choices=TRANSPORTS
+    )
+    proxy: str | None = parameter(None, "URL of an HTTP proxy, http://user:password@host:port; unset: https_proxy")
     allow_other_code: bool = parameter(False, "true: train with the code on this machine even if its digest differs")
 
 
@@ -88,6 +93,8 @@ def load_client(path: Path) -> ClientFolder:
         raise UsageError("client.numbers", problem, "Give one number per server, or none")
     for address in client.servers:
         check_address(address, "client.servers")
+    if client.proxy is not None:
+        check_proxy(client.proxy, "client.proxy")
     given = convert(table.get("options", {}), Mapping[str, object], Rule(""), "options")
     options = {key: convert(value, str, Rule(""), f"options.{key}") for key, value in given.items()}
     return ClientFolder(file.parent, resolve(load(file.parent / name)), client, options)

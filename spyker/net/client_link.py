@@ -9,25 +9,27 @@ import asyncio
 import contextlib
 import time
 import traceback
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 import grpc
 import grpc.aio
 
-from spyker.errors import ClientRejectedError, TrainingFailedError
+from spyker.errors import ClientRejectedError, ClientStateError, TrainingFailedError
 from spyker.net import spyker_pb2 as pb
 from spyker.net.backoff import Backoff
 from spyker.net.buffer_pool import BufferPool
-from spyker.net.channels import CLIENTS_CONNECT, open_stream
+from spyker.net.channels import CLIENTS_CONNECT
 from spyker.net.client_identity import ClientIdentity, answer_challenge
-from spyker.net.connection_hints import connection_hint
+from spyker.net.client_status import ClientStatus
+from spyker.net.connection_hints import PROXY_CREDENTIALS, PROXY_REFUSES, connection_hint
 from spyker.net.frames import PROTOCOL, send, split
 from spyker.net.json_log import JsonLog
 from spyker.net.nearest_server import ServerRanking
 from spyker.net.streams import CONNECTION_LOST, StreamEnded, end_status, read_body, read_frame
 from spyker.net.training_thread import TrainingThread
+from spyker.net.transports import Connections
 from spyker.net.wire import MessageValidator, fill
 from spyker.node.pending_update import PendingTask, PendingUpdate
 from spyker.node.rejection import Rejection
@@ -47,8 +49,6 @@ FINAL = (grpc.StatusCode.UNAUTHENTICATED, grpc.StatusCode.FAILED_PRECONDITION)  
 class ClientOptions:
     """Options of the clients of a process."""
 
-    keepalive: float
-    """Seconds between pings."""
     stall: float
     """Disconnect from a server that reads nothing for this many seconds."""
     patience: float
@@ -83,15 +83,12 @@ class ClientLink:
     """Connects one client, and reconnects until the training is over."""
 
     def __init__(
-        self,
-        client: Client,
-        shared: ClientContext,
-        connect: Callable[[str], grpc.aio.Channel],
-        identity: ClientIdentity | None,
+        self, client: Client, shared: ClientContext, connections: Connections, identity: ClientIdentity | None
     ) -> None:
-        """Create the link; ``connect`` returns this client's own connection to an address."""
-        self.id, self.shared, self.connect, self.log = client.id, shared, connect, shared.log
+        """Create the link; ``connections`` are this client's own."""
+        self.id, self.shared, self.connections, self.log = client.id, shared, connections, shared.log
         self.pending = PendingUpdate(client)
+        self.status = ClientStatus(client.id, trainings=client.step)
         self.identity = identity
         self._validator = MessageValidator(client.receives, shared.sizes)
         self._seen = time.monotonic()  # last message of a server
@@ -121,7 +118,7 @@ class ClientLink:
                     finished = await self._attend(address)
                     self._replaced = 0
                 except CONNECTION_LOST as error:
-                    self._lost(address, error)
+                    self._lost(address, error, answered=self._seen > seen)
                 if self._failure is not None:
                     raise self._failure
                 if not finished:
@@ -132,13 +129,22 @@ class ClientLink:
         finally:
             self._drop()
 
-    def _lost(self, address: str, error: BaseException) -> None:
-        """Log a lost connection; raise an error if a retry would fail, too."""
+    def _lost(self, address: str, error: BaseException, *, answered: bool) -> None:
+        """Log a lost connection; raise an error if a retry would fail, too.
+
+        ``answered`` says whether the server had answered over this connection.
+        """
         if self._failure is not None:
             return  # the client has left
         code, details = end_status(error)
+        self.status.address = None
+        self.status.failed(f"{address}: {code.name}: {details}")
         fields: dict[str, Any] = {} if (hint := self._hint(address, code, details)) is None else {"hint": hint}
         self.log.warning("disconnected", client=self.id, address=address, code=code.name, error=details, **fields)
+        if not answered and self.connections.failed(address, error):
+            self.log.info("other-transport", client=self.id, address=address)
+        if PROXY_REFUSES in details:
+            raise ClientRejectedError(self.id, PROXY_CREDENTIALS)
         if code in FINAL:
             raise ClientRejectedError(self.id, f"{address} refused it: {details}")
         self._replaced = self._replaced + 1 if REPLACED in details else 0
@@ -185,7 +191,7 @@ class ClientLink:
 
     async def _attend(self, address: str) -> bool:
         """Run one stream, from the challenge to its end. Return True if the training is over."""
-        stream = open_stream(self.connect(address), CLIENTS_CONNECT)
+        stream = await self.connections.open(address, CLIENTS_CONNECT)
         answering: asyncio.Task[None] | None = None
         try:
             await self._handshake(stream, address)
@@ -232,7 +238,15 @@ class ClientLink:
         self.pending.welcomed(welcome.server, keep=welcome.keep)
         if not welcome.keep:
             self._drop()
-        self.log.info("attending", client=self.id, address=address, server=welcome.server, kept=welcome.keep)
+        self.status.address, self.status.server = address, welcome.server
+        self.log.info(
+            "attending",
+            client=self.id,
+            address=address,
+            server=welcome.server,
+            kept=welcome.keep,
+            transport=self.connections.worked(address),
+        )
 
     async def _work(self, stream: Any, address: str) -> bool:
         """Receive tasks. Return True if the training is over."""
@@ -293,6 +307,9 @@ class ClientLink:
         try:
             job = await self.shared.training.train(self.id, held.order)
             assert job.result is not None
+            self.status.trainings = held.order.step + 1
+            if job.evaluation is not None:
+                self.status.scores = job.evaluation.scores
             self.pending.trained(held, job.result, job.examples, job.metrics, job.reported_evaluation)
         except Exception as error:
             self._fail(error)
@@ -300,10 +317,12 @@ class ClientLink:
     def _fail(self, error: Exception) -> None:
         """Leave because the training failed."""
         cause = error.__cause__ or error  # the task's own error
-        text = f"{type(cause).__name__}: {cause}"
-        self._failure = TrainingFailedError(self.id, f"its training failed ({text})")
+        stored = isinstance(error, ClientStateError)
+        text = str(error) if stored else f"{type(cause).__name__}: {cause}"
+        self._failure = TrainingFailedError(self.id, text if stored else f"its training failed ({text})")
+        self.status.failed(self._failure.reason)
         trace = "".join(traceback.format_exception(cause))
-        self.log.error("training-failed", client=self.id, error=text, traceback=trace)
+        self.log.error("state-not-saved" if stored else "training-failed", client=self.id, error=text, traceback=trace)
         self._wake.set()
 
     def _drop(self) -> None:
@@ -339,3 +358,4 @@ class ClientLink:
 
         async with self._sending:  # an update of a superseded task may still be being sent
             await send(write, body, arrays)
+        self.status.last_update = time.time()

@@ -6,12 +6,9 @@ import asyncio
 import gc
 import signal
 import traceback
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-
-import grpc
-import grpc.aio
 
 from spyker.config.scenario import SERVERS, Scenario
 from spyker.config.sections import to_toml
@@ -19,13 +16,16 @@ from spyker.engines.engine import keep_memory
 from spyker.errors import ClientError, DeploymentError
 from spyker.net.buffer_pool import BufferPool
 from spyker.net.certificates import CA
-from spyker.net.channels import channel, read_file, refuse_remote
+from spyker.net.channels import read_file, refuse_remote
 from spyker.net.client_identity import ClientIdentity, load_identity
 from spyker.net.client_link import ClientContext, ClientLink, ClientOptions
+from spyker.net.client_state import ClientStates
+from spyker.net.client_status import StatusFile
 from spyker.net.json_log import JsonLog
 from spyker.net.nearest_server import ServerRanking
 from spyker.net.server_config import check_address, learning_digest
 from spyker.net.training_thread import TrainingThread
+from spyker.net.transports import Connections, NetworkOptions, TransportChoice
 from spyker.protocol.codec import Sizes
 from spyker.tasks.checked_task import CheckedTask
 from spyker.tasks.client_delays import delays
@@ -39,31 +39,11 @@ WATCH_SECONDS = 1.0
 FLOWER = "flower"
 
 
-class Connections(dict[str, grpc.aio.Channel]):
-    """A client's connections by address, created on first use.
-
-    Clients of a process do not share connections, so that a slow transfer to one does not delay the others.
-    """
-
-    def __init__(self, keepalive: float, credentials: grpc.ChannelCredentials | None) -> None:
-        super().__init__()
-        self._keepalive, self._credentials = keepalive, credentials
-
-    def __missing__(self, address: str) -> grpc.aio.Channel:
-        self[address] = channel(address, self._keepalive, self._credentials)
-        return self[address]
-
-    async def close(self) -> None:
-        """Close all connections."""
-        for each in self.values():
-            await each.close()
-
-
 class ClientProcess:
     """The clients of a process. If one fails, the others continue."""
 
-    def __init__(self, links: Sequence[ClientLink], log: JsonLog) -> None:
-        self.links, self.log = links, log
+    def __init__(self, links: Sequence[ClientLink], log: JsonLog, status: StatusFile | None = None) -> None:
+        self.links, self.log, self.status = links, log, status
         self._interrupted = False
         self._failures: dict[str, list[int]] = {}  # the clients that failed, by reason
 
@@ -84,8 +64,8 @@ class ClientProcess:
             self._interrupted = True
             stop.set()
 
-        loop.add_signal_handler(signal.SIGTERM, stop.set)
-        loop.add_signal_handler(signal.SIGINT, interrupt)
+        on_signal(loop, signal.SIGTERM, stop.set)
+        on_signal(loop, signal.SIGINT, interrupt)
         running = [asyncio.create_task(self._run(link)) for link in self.links]
         all_done = asyncio.gather(*running, return_exceptions=True)
         stopped = asyncio.create_task(stop.wait())
@@ -98,6 +78,8 @@ class ClientProcess:
         await all_done
         stopped.cancel()
         watching.cancel()
+        if self.status is not None:
+            self.status.write(ended=True)
         if self._failures:
             count = sum(map(len, self._failures.values()))
             reasons = "; ".join(f"{list_clients(ids)}: {reason}" for reason, ids in self._failures.items())
@@ -109,6 +91,8 @@ class ClientProcess:
             await asyncio.sleep(WATCH_SECONDS)
             for link in self.links:
                 link.check_stalled()
+            if self.status is not None:
+                self.status.write()
 
     async def _run(self, link: ClientLink) -> None:
         try:
@@ -120,7 +104,16 @@ class ClientProcess:
 
     def _failed(self, client: int, reason: str) -> None:
         self.log.error("client-failed", client=client, error=reason)
+        next(link for link in self.links if link.id == client).status.failed(reason)
         self._failures.setdefault(reason, []).append(client)
+
+
+def on_signal(loop: asyncio.AbstractEventLoop, number: signal.Signals, callback: Callable[[], None]) -> None:
+    """Call back in the event loop when a signal arrives."""
+    try:
+        loop.add_signal_handler(number, callback)
+    except NotImplementedError:  # on Windows
+        signal.signal(number, lambda *_: loop.call_soon_threadsafe(callback))
 
 
 def list_clients(clients: Sequence[int]) -> str:
@@ -161,12 +154,15 @@ async def join(
     clients: Sequence[int],
     servers: Sequence[str],
     behaviour: ClientOptions,
+    network: NetworkOptions,
     *,
     identities: Mapping[int, Path] | None,
     numbers: Mapping[str, int] | None = None,
     names: Mapping[int, str] | None = None,
     options: Mapping[str, str] | None = None,
     paced: bool = False,
+    state: Path | None = None,
+    discard: bool = False,
 ) -> bool:
     """Run clients of a scenario.
 
@@ -175,11 +171,14 @@ async def join(
         clients: numbers of the clients.
         servers: addresses of the servers; the nearest one is used.
         behaviour: options of the clients.
+        network: transport and proxy.
         identities: a folder with certificate and key for each client; ``None``: plaintext, on this machine alone.
         numbers: the number of the server at each address, if it is known: no other server is greeted there.
         names: names of the clients; default: ``client-K``.
         options: local options of the task, which never leave this process.
         paced: slow training down to the scenario's delays.
+        state: folder in which the clients save their states; ``None``: states end with the process.
+        discard: begin without the saved states.
 
     Returns:
         False if the process was interrupted with Ctrl-C.
@@ -188,13 +187,13 @@ async def join(
     for address in servers:
         check_address(address, "--server")
     known: Mapping[int, ClientIdentity] = {}
-    verified = None
+    authority = None
     if identities is None:
         refuse_remote(servers)
     else:
         known = {k: load_identity(identities[k], k) for k in clients}
-        authority = identities[clients[0]] / CA
-        verified = grpc.ssl_channel_credentials(read_file(authority, str(authority)))
+        path = identities[clients[0]] / CA
+        authority = read_file(path, str(path))
     log = JsonLog()
     log.capture_all()
     keep_memory()
@@ -203,15 +202,17 @@ async def join(
         CheckedTask(task).size(k)  # data that cannot be loaded is reported before a server is called
     by = evaluated_by_deployed(scenario.evaluation, task)
     interval = None if by == SERVERS else scenario.evaluation.interval
-    training = TrainingThread(task, delays(scenario) if paced else None, interval)
+    states = None if state is None else ClientStates(state, task, scenario)
+    training = TrainingThread(task, delays(scenario) if paced else None, interval, states)
     gc.freeze()  # exclude long-lived objects from garbage collections
     parameters = task.initial().size
-    connections = {k: Connections(behaviour.keepalive, verified) for k in clients}
-    probes = Connections(behaviour.keepalive, verified)
+    choice = TransportChoice(network.transport, network.state)
+    connections = {k: Connections(network, choice, authority) for k in clients}
+    probes = Connections(network, choice, authority)
     shared = ClientContext(
         behaviour,
         training,
-        ServerRanking(servers, probes.__getitem__),
+        ServerRanking(servers, probes),
         BufferPool(parameters, max(RECEIVE_MEMORY, 4 * parameters * len(clients))),  # each client holds one model
         Sizes(parameters, len(scenario.placement().learners)),
         layout_digest(task),
@@ -219,10 +220,17 @@ async def join(
         log,
         numbers or {},
     )
-    client = scenario.chosen.client
-    links = [ClientLink(client(k, 0), shared, own.__getitem__, known.get(k)) for k, own in connections.items()]
+    links = []
+    for k, reach in connections.items():
+        client = scenario.chosen.client(k, 0)
+        if states is not None and discard:
+            states.discard(k)
+        client.step = training.restore(k)
+        links.append(ClientLink(client, shared, reach, known.get(k)))
+    status = None if states is None else StatusFile(states.folder, [link.status for link in links])
     try:
-        return await ClientProcess(links, log).run()
+        return await ClientProcess(links, log, status).run()
     finally:
+        training.close()
         for each in (*connections.values(), probes):
             await each.close()

@@ -3,28 +3,27 @@
 from __future__ import annotations
 
 import asyncio
-import resource
 import sys
 import time
 from collections.abc import Mapping
 from typing import NamedTuple
 
 import grpc
-import grpc.aio
-from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 from spyker.engines.engine import InProcessEngine, TrainJob
 from spyker.errors import DataError, TaskError, UsageError
 from spyker.net import spyker_pb2 as pb
 from spyker.net.certificates import CA
-from spyker.net.channels import CLIENTS_CONNECT, channel, open_stream, read_file
+from spyker.net.channels import CLIENTS_CONNECT, read_file
 from spyker.net.client_folder import ClientFolder
 from spyker.net.client_identity import ClientIdentity, answer_challenge, load_identity
 from spyker.net.client_process import client_task
 from spyker.net.connection_hints import connection_hint
 from spyker.net.frames import PROTOCOL
+from spyker.net.nearest_server import round_trip
 from spyker.net.server_config import learning_digest
 from spyker.net.streams import CONNECTION_LOST, end_status, read_body
+from spyker.net.transports import Connections, NetworkOptions, TransportChoice
 from spyker.tasks.checked_task import CheckedTask
 from spyker.tasks.layout import layout_digest
 from spyker.tasks.registry import rate_of
@@ -32,7 +31,6 @@ from spyker.tasks.task import Task
 from spyker.vectors import is_finite
 
 CONTACT_SECONDS = 15.0
-KEEPALIVE_SECONDS = 10.0
 
 
 class TrainingReport(NamedTuple):
@@ -41,11 +39,15 @@ class TrainingReport(NamedTuple):
     examples: int
     load_seconds: float
     train_seconds: float
-    peak_mb: float
+    peak_mb: float | None
 
 
-def check_servers(folder: ClientFolder) -> dict[str, float]:
+def check_servers(folder: ClientFolder, network: NetworkOptions) -> dict[str, float]:
     """Check a client's certificate and key, and that each server accepts it.
+
+    Args:
+        folder: the client's folder.
+        network: transport and proxy.
 
     Returns:
         The time of a health check for each address, in seconds.
@@ -55,33 +57,33 @@ def check_servers(folder: ClientFolder) -> dict[str, float]:
 
     """
     identity = load_identity(folder.path, folder.client.number)
-    return asyncio.run(_greet_all(folder, identity))
+    return asyncio.run(_greet_all(folder, identity, network))
 
 
-async def _greet_all(folder: ClientFolder, identity: ClientIdentity) -> dict[str, float]:
-    client = folder.client
-    verified = grpc.ssl_channel_credentials(read_file(folder.path / CA, str(folder.path / CA)))
+async def _greet_all(folder: ClientFolder, identity: ClientIdentity, network: NetworkOptions) -> dict[str, float]:
+    client, authority = folder.client, read_file(folder.path / CA, str(folder.path / CA))
     numbers: Mapping[str, int] = dict(zip(client.servers, client.numbers, strict=False))
+    connections = Connections(network, TransportChoice(network.transport, network.state), authority)
     seconds = {}
-    for address in client.servers:
-        hello = pb.Hello(
-            protocol=PROTOCOL,
-            client=client.number,
-            size=1,
-            layout=bytes.fromhex(client.layout),
-            learning=learning_digest(folder.scenario),
-            check=True,
-        )
-        async with channel(address, KEEPALIVE_SECONDS, verified) as connection:
+    try:
+        for address in client.servers:
+            hello = pb.Hello(
+                protocol=PROTOCOL,
+                client=client.number,
+                size=1,
+                layout=bytes.fromhex(client.layout),
+                learning=learning_digest(folder.scenario),
+                check=True,
+            )
             try:
-                async with asyncio.timeout(CONTACT_SECONDS):
-                    seconds[address] = await _measure(address, connection)
-                    await _greet(connection, hello, identity, numbers.get(address))
+                seconds[address] = await _contact(connections, address, hello, identity, numbers.get(address))
             except CONNECTION_LOST as error:
                 code, said = end_status(error)
                 said = f"no answer within {CONTACT_SECONDS:g} s" if isinstance(error, TimeoutError) else said
                 remedy = connection_hint(code, said, insecure=False) or REMEDIES.get(code, UNREACHABLE)
                 raise UsageError("client.servers", f"{address} refuses or does not answer: {said}", remedy) from None
+    finally:
+        await connections.close()
     return seconds
 
 
@@ -92,25 +94,34 @@ REMEDIES = {
 }
 
 
-async def _measure(address: str, connection: grpc.aio.Channel) -> float:
-    """Ask a server for its health, and return the time of the second answer: the first pays for the connection."""
-    stub = health_pb2_grpc.HealthStub(connection)
-    await stub.Check(health_pb2.HealthCheckRequest(), wait_for_ready=False)
-    began = time.perf_counter()
-    answer = await stub.Check(health_pb2.HealthCheckRequest())
-    if answer.status != health_pb2.HealthCheckResponse.SERVING:
-        raise UsageError("client.servers", f"{address} is stopping", "Try again when it has started")
-    return time.perf_counter() - began
-
-
-async def _greet(connection: grpc.aio.Channel, hello: pb.Hello, identity: ClientIdentity, server: int | None) -> None:
-    stream = open_stream(connection, CLIENTS_CONNECT)
+async def _contact(
+    connections: Connections, address: str, hello: pb.Hello, identity: ClientIdentity, server: int | None
+) -> float:
+    """Greet a server, over another transport if need be, and return the round-trip time."""
     try:
-        answer_challenge(hello, await read_body(stream, "challenge"), identity, server)
-        await stream.write(pb.Frame(hello=hello).SerializeToString())
-        await read_body(stream, "welcome")
-    finally:
-        stream.cancel()
+        return await _greet(connections, address, hello, identity, server)
+    except CONNECTION_LOST as error:
+        if not connections.failed(address, error):
+            raise
+    return await _greet(connections, address, hello, identity, server)
+
+
+async def _greet(
+    connections: Connections, address: str, hello: pb.Hello, identity: ClientIdentity, server: int | None
+) -> float:
+    async with asyncio.timeout(CONTACT_SECONDS):
+        seconds = await round_trip(connections, address)
+        if seconds is None:
+            raise UsageError("client.servers", f"{address} is stopping", "Try again when it has started")
+        stream = await connections.open(address, CLIENTS_CONNECT)
+        try:
+            answer_challenge(hello, await read_body(stream, "challenge"), identity, server)
+            await stream.write(pb.Frame(hello=hello).SerializeToString())
+            await read_body(stream, "welcome")
+        finally:
+            stream.cancel()
+    connections.worked(address)
+    return seconds
 
 
 def try_training(folder: ClientFolder, task: Task, began: float) -> TrainingReport:
@@ -135,8 +146,16 @@ def try_training(folder: ClientFolder, task: Task, began: float) -> TrainingRepo
     except (TaskError, DataError) as error:
         remedy = "Fix the data or the task's code; --data and --option name the data"
         raise UsageError("task", f"the training failed: {error}", remedy) from error
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / (1e6 if sys.platform == "darwin" else 1e3)
-    return TrainingReport(examples, loaded - began, time.perf_counter() - loaded, peak)
+    return TrainingReport(examples, loaded - began, time.perf_counter() - loaded, peak_memory())
+
+
+def peak_memory() -> float | None:
+    """Return the peak memory of this process in MB; ``None`` on Windows, where Python does not know it."""
+    try:
+        import resource
+    except ModuleNotFoundError:
+        return None
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / (1e6 if sys.platform == "darwin" else 1e3)
 
 
 def check_join(folder: ClientFolder) -> TrainingReport:

@@ -3,23 +3,27 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
-import grpc
-import grpc.aio
-from grpc_health.v1 import health_pb2, health_pb2_grpc
+from grpc_health.v1 import health_pb2
+
+from spyker.net.health import CHECK
+from spyker.net.streams import CONNECTION_LOST, read_frame
+from spyker.net.transports import Connections
 
 PROBES = 3  # the first includes the time to connect
 PROBE_SECONDS = 3.0
+REQUEST = health_pb2.HealthCheckRequest().SerializeToString()
 FRESH_SECONDS = 1.0  # one measurement serves all clients of a process that ask at the same time
 
 
 class ServerRanking:
     """Servers ranked by round-trip time, measured with the health service; a server that is not serving is left out."""
 
-    def __init__(self, addresses: Sequence[str], connect: Callable[[str], grpc.aio.Channel]) -> None:
-        self.addresses, self.connect = addresses, connect
+    def __init__(self, addresses: Sequence[str], connections: Connections) -> None:
+        self.addresses, self.connections = addresses, connections
         self.seconds: dict[str, float | None] = {}
         self._measured = float("-inf")
         self._turn = asyncio.Lock()
@@ -38,16 +42,30 @@ class ServerRanking:
 
     async def measure(self, address: str) -> float | None:
         """Return the shortest of a few round trips in seconds, or ``None`` if the server is not serving."""
-        stub = health_pb2_grpc.HealthStub(self.connect(address))
-        times = []
         try:
             async with asyncio.timeout(PROBE_SECONDS):
-                for _ in range(PROBES):
-                    began = time.perf_counter()
-                    answer = await stub.Check(health_pb2.HealthCheckRequest())
-                    times.append(time.perf_counter() - began)
-                    if answer.status != health_pb2.HealthCheckResponse.SERVING:
-                        return None
-        except (grpc.aio.AioRpcError, TimeoutError):
+                return await round_trip(self.connections, address)
+        except CONNECTION_LOST as error:
+            if not self.connections.failed(address, error):
+                return None
+        with contextlib.suppress(*CONNECTION_LOST):  # over another transport
+            async with asyncio.timeout(PROBE_SECONDS):
+                return await round_trip(self.connections, address)
+        return None
+
+
+async def round_trip(connections: Connections, address: str) -> float | None:
+    """Return the shortest of a few round trips in seconds, or ``None`` if the server is not serving."""
+    times = []
+    for _ in range(PROBES):
+        stream = await connections.open(address, CHECK)
+        try:
+            began = time.perf_counter()
+            await stream.write(REQUEST)
+            answer = health_pb2.HealthCheckResponse.FromString(await read_frame(stream))
+            times.append(time.perf_counter() - began)
+        finally:
+            stream.cancel()
+        if answer.status != health_pb2.HealthCheckResponse.SERVING:
             return None
-        return min(times)
+    return min(times)

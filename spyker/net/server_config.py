@@ -15,7 +15,7 @@ from typing import Any
 from spyker.config.scenario import CLIENTS, Scenario, load
 from spyker.config.sections import convert, read, refuse_unknown, to_toml, write
 from spyker.errors import UsageError
-from spyker.net.channels import refuse_remote
+from spyker.net.channels import is_loopback, refuse_remote
 from spyker.parameters import Rule, parameter
 from spyker.tasks.registry import resolve
 from spyker.tasks.served_model import ModelSpec
@@ -31,7 +31,15 @@ class DeploymentOptions:
         0, "number of this server; HierFAVG's cloud has the number after the last region's server", at_least=0
     )
     listen_clients: str = parameter("127.0.0.1:7000", "host:port that clients connect to")
-    listen_peers: str = parameter("127.0.0.1:7100", "host:port that other servers connect to")
+    listen_peers: str = parameter(
+        "127.0.0.1:7100", "host:port that other servers connect to; equal to listen-clients: both share one port"
+    )
+    listen_websocket: str | None = parameter(
+        None, "host:port for clients over WebSocket; equal to listen-clients: both share one port; unset: none"
+    )
+    plaintext_clients: bool = parameter(
+        False, "clients connect in plaintext: a reverse proxy on this machine terminates TLS; loopback addresses only"
+    )
     peers: tuple[str, ...] = parameter(
         (), "host:port of every server, in the order of their numbers; the same list on all servers"
     )
@@ -166,11 +174,31 @@ def check(config: ServerConfig) -> ServerConfig:
         if address in deploy.peers[:j]:
             other = deploy.peers.index(address)
             raise UsageError("deploy.peers", f"gives servers {other} and {j} one address, {address}", "Fix one of them")
-    for key in ("listen_clients", "listen_peers", "peers", "metrics"):
+    if deploy.listen_websocket is not None and deploy.listen_websocket == deploy.listen_peers != deploy.listen_clients:
+        raise UsageError(
+            "deploy.listen-websocket",
+            f"{deploy.listen_websocket} is not allowed: it is the address for other servers",
+            "Give it an address of its own, or that of deploy.listen-clients",
+        )
+    for key in ("listen_clients", "listen_peers", "listen_websocket", "peers", "metrics"):
         value = getattr(deploy, key)
         for address in (value,) if isinstance(value, str) else value or ():
             check_address(address, f"deploy.{key.replace('_', '-')}")
+    if deploy.plaintext_clients:
+        for key in ("listen_clients", "listen_websocket"):
+            if (address := getattr(deploy, key)) is not None and not is_loopback(address):
+                raise UsageError(
+                    "deploy.plaintext-clients",
+                    f"would take plaintext at {address}",
+                    f"Use a loopback address in deploy.{key.replace('_', '-')}, or let the proxy connect with TLS",
+                )
     return config
+
+
+def shares_port(deploy: DeploymentOptions, service: str) -> bool:
+    """Return whether a service (``clients``, ``peers`` or ``websocket``) is at the clients' port."""
+    address = deploy.listen_clients
+    return not address.endswith(":0") and getattr(deploy, f"listen_{service}") == address
 
 
 def check_address(address: str, where: str) -> str:
@@ -184,7 +212,8 @@ def check_address(address: str, where: str) -> str:
 def check_insecure(config: ServerConfig) -> None:
     """Raise a ``UsageError`` unless all addresses are local: plaintext is never sent to other machines."""
     deploy = config.deploy
-    refuse_remote([deploy.listen_clients, deploy.listen_peers, *deploy.peers])
+    websocket = () if deploy.listen_websocket is None else (deploy.listen_websocket,)
+    refuse_remote([deploy.listen_clients, deploy.listen_peers, *websocket, *deploy.peers])
 
 
 def min_clients(config: ServerConfig) -> int:

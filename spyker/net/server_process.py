@@ -26,7 +26,7 @@ from spyker.net import spyker_pb2 as pb
 from spyker.net.admin_socket import serve_commands
 from spyker.net.buffer_pool import BufferPool
 from spyker.net.certificate_check import check_certificate, read_authorities
-from spyker.net.channels import CLIENTS_CONNECT, PEERS_CONNECT, guarded, handler, listen, read_file
+from spyker.net.channels import CLIENTS_CONNECT, PEERS_CONNECT, guarded, handler, read_file
 from spyker.net.client_identity import ClientVerifier
 from spyker.net.client_port import ClientLimits, ClientPort
 from spyker.net.driver import Driver
@@ -38,6 +38,7 @@ from spyker.net.metrics import Metrics
 from spyker.net.peer_certificate import server_at
 from spyker.net.peer_link import PeerLink
 from spyker.net.peer_port import PeerPort
+from spyker.net.ports import Ports
 from spyker.net.rate_limited_log import WINDOW_SECONDS
 from spyker.net.recorder import Recorder
 from spyker.net.revocations import Revocations
@@ -51,6 +52,7 @@ from spyker.net.server_config import (
     min_clients,
 )
 from spyker.net.state_folder import RestartAsNewMember, open_state
+from spyker.net.websocket_port import WebSocketPort, server_tls
 from spyker.node.control_messages import ProcessIncarnation
 from spyker.node.effects import MembershipChanged
 from spyker.node.event_codec import FORMAT, LoggedArray, LogHeader, MembershipOptions
@@ -242,7 +244,7 @@ class ServerProcess:
         if deploy.metrics is not None:
             address, _, port = deploy.metrics.rpartition(":")
             self.log.info("metrics", port=self.metrics.serve(address, int(port)))
-        servers = await self._open_ports()
+        ports = await self._open_ports()
         self._links: dict[int, asyncio.Task[None]] = {}
         driver.members_changed = self._members_changed
         self._link(driver.node.view)
@@ -274,7 +276,7 @@ class ServerProcess:
             control.close()
             for task in (*self._tasks, *self._links.values()):
                 task.cancel()
-            await asyncio.gather(*(server.stop(GRACE_SECONDS) for server in servers))
+            await ports.stop(GRACE_SECONDS)
             self.recorder.close(self._summary(finished=finished))
             self.metrics.close()
             driver.close()
@@ -396,7 +398,7 @@ class ServerProcess:
 
     # --- Ports and links -------------------------------------------------------------------------------------------
 
-    async def _open_ports(self) -> list[grpc.aio.Server]:
+    async def _open_ports(self) -> Ports:
         config, deploy, scenario = self.config, self.config.deploy, self.config.scenario
         verifier = None
         mine = theirs = None
@@ -409,29 +411,35 @@ class ServerProcess:
             authority = read_file(config.path(deploy.ca), "deploy.ca")
             authorities = read_authorities(config.path(deploy.ca), "deploy.ca")
             verifier = ClientVerifier(authorities, Revocations(config.path(deploy.revoked)))
-            mine = grpc.ssl_server_credentials([chain])
+            if not deploy.plaintext_clients:
+                mine = grpc.ssl_server_credentials([chain])
             theirs = grpc.ssl_server_credentials([chain], root_certificates=authority, require_client_auth=True)
             self._credentials = grpc.ssl_channel_credentials(authority, *chain)
         limits = ClientLimits(deploy.stall_timeout, deploy.min_mbit, deploy.max_norm)
         self.port = ClientPort(self.driver, self.sizes, scenario.chosen.answers, verifier, limits)
         self.health = Health()
         from_clients, from_peers = connections(config)
+        ports = Ports(deploy, 2 * from_clients + from_peers, peers=bool(self.peers), insecure=self.insecure)
+        served = {CLIENTS_CONNECT: self.port.attend, CHECK: self.health.check}
         front = grpc.aio.server(options=guarded(deploy.keepalive, from_clients, deploy.client_window_kb << 10))
-        front.add_generic_rpc_handlers((handler(CLIENTS_CONNECT, self.port.attend), handler(CHECK, self.health.check)))
-        servers = [front]
-        port = listen(front, deploy.listen_clients, mine, "deploy.listen-clients")
-        back_port = None
+        front.add_generic_rpc_handlers(tuple(handler(method, serve) for method, serve in served.items()))
+        ports.add_clients(front, mine)
         if self.peers:
             kinds = lambda j: self._allowed_kinds(j, deploy.server)  # noqa: E731
             self.peer_port = PeerPort(self.driver, self.sizes, kinds, secure=bool(theirs))
-            back = grpc.aio.server(options=guarded(deploy.keepalive, from_peers))
+            back = front if ports.one_grpc else grpc.aio.server(options=guarded(deploy.keepalive, from_peers))
             back.add_generic_rpc_handlers((handler(PEERS_CONNECT, self.peer_port.link),))
-            back_port = listen(back, deploy.listen_peers, theirs, "deploy.listen-peers")
-            servers.append(back)
-        for server in servers:
-            await server.start()
-        self.log.info("listening", clients=port, peers=back_port, insecure=self.insecure)
-        return servers
+            ports.add_peers(back, theirs)
+        if deploy.listen_websocket is not None:
+            plaintext = self.insecure or deploy.plaintext_clients
+            tls = None if plaintext else server_tls(config.path(deploy.certificate), config.path(deploy.key))
+            await ports.add_websocket(WebSocketPort(served, deploy.keepalive, from_clients, self.log), tls)
+        await ports.start()
+        if ports.front is not None:
+            self._run_in_background(ports.front.watch)
+        listening: dict[str, Any] = {**ports.numbers, "insecure": self.insecure}
+        self.log.info("listening", **listening)
+        return ports
 
     def _allowed_kinds(self, sender: int, receiver: int) -> tuple[type[PeerMessage], ...]:
         chosen = self.config.scenario.chosen

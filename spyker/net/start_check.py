@@ -11,7 +11,7 @@ from pathlib import Path
 from spyker.errors import UsageError
 from spyker.net.certificate_check import check_certificate
 from spyker.net.revocations import load_revocations
-from spyker.net.server_config import ServerConfig, check_insecure
+from spyker.net.server_config import ServerConfig, check_insecure, shares_port
 from spyker.tasks.registry import check_code
 from spyker.tasks.served_model import read_served_model
 
@@ -43,7 +43,9 @@ def check_start(config: ServerConfig, *, insecure: bool) -> None:
     check_writable(config.path(deploy.state), "deploy.state")
     check_writable(config.path(deploy.record), "deploy.record")
     check_free(deploy.listen_clients, "deploy.listen-clients")
-    if len(deploy.peers) > 1:
+    if deploy.listen_websocket is not None and not shares_port(deploy, "websocket"):
+        check_free(deploy.listen_websocket, "deploy.listen-websocket")
+    if len(deploy.peers) > 1 and not shares_port(deploy, "peers"):
         check_free(deploy.listen_peers, "deploy.listen-peers")
     if deploy.metrics is not None:
         check_free(deploy.metrics, "deploy.metrics")

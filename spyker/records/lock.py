@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import fcntl
 import os
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,6 +15,11 @@ from typing import IO
 
 from spyker.errors import RecordError
 from spyker.records.files import LOCK
+
+try:
+    import fcntl
+except ModuleNotFoundError:  # not POSIX: as on a file system without locks
+    fcntl = None  # type: ignore[assignment]
 
 
 @contextlib.contextmanager
@@ -40,7 +44,7 @@ def check_unlocked(folder: Path) -> None:
     for path in (folder / LOCK, *folder.glob(f"*/{LOCK}")):
         with contextlib.suppress(FileNotFoundError, NotADirectoryError, PermissionError), path.open("rb") as file:
             try:
-                take(file, fcntl.LOCK_SH, required=False)
+                take(file, shared=True, required=False)
             except BlockingIOError as error:
                 raise in_progress(path.parent, error) from None
 
@@ -65,7 +69,7 @@ def lock(path: Path, *, required: bool = True) -> IO[bytes]:
     while True:
         file = path.open("a+b")  # without truncation: another process may hold it
         try:
-            take(file, fcntl.LOCK_EX, required=required)
+            take(file, shared=False, required=required)
             if is_at(file, path):
                 file.truncate(0)
                 file.write(f"{os.getpid()}\n".encode())
@@ -77,10 +81,12 @@ def lock(path: Path, *, required: bool = True) -> IO[bytes]:
         file.close()  # its owner has deleted it in between
 
 
-def take(file: IO[bytes], kind: int, *, required: bool) -> None:
+def take(file: IO[bytes], *, shared: bool, required: bool) -> None:
     """Lock an open file; raise a ``BlockingIOError`` if another process holds it."""
     try:
-        fcntl.flock(file, kind | fcntl.LOCK_NB)
+        if fcntl is None:
+            raise OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))
+        fcntl.flock(file, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | fcntl.LOCK_NB)
     except BlockingIOError:
         file.seek(0)
         process = file.read().decode("ascii", "replace").strip() or "unknown"
