@@ -29,7 +29,7 @@ from spyker.errors import UsageError
 from spyker.placement import Topology
 from spyker.plots.table import print_table
 from spyker.tasks.initial_model import InitialModelFile
-from spyker.tasks.registry import check_code, code_of, task_spec
+from spyker.tasks.registry import check_code, code_of, evaluated_by_deployed, task_spec
 from spyker.tasks.served_model import ModelSpec, ServedModel
 from spyker.tasks.task_names import BUILT_IN
 
@@ -198,14 +198,14 @@ def world_settings(regions: Sequence[str], clients: Sequence[str]) -> dict[str, 
 def served_model(scenario: Scenario, given: InitialModelFile | None) -> tuple[Scenario, ServedModel]:
     """Return the initial model of a scenario's task, or the given one, and the scenario with ``evaluation.by``.
 
-    Unless the scenario says otherwise, a task whose data stays with the clients is evaluated by them, and any other by
-    the servers, which make it.
+    Unless the scenario says otherwise, a task whose data stays with the clients is evaluated by them, and so is a
+    Flower app without an evaluation function for servers; any other task by the servers, which make it.
     """
     task = replace(task_spec(scenario), own={}).make()  # no data of any client is loaded
     spec = ModelSpec.of(task, code_of(scenario.task))
     by = scenario.evaluation.by
     if by is None and task.local and task.evaluated_by == SERVERS:
         task.hold_out(scenario.evaluation.holdout)  # raises an error if clients cannot evaluate
-    by = by or (CLIENTS if task.local else task.evaluated_by)
+    by = by or (CLIENTS if task.local else evaluated_by_deployed(scenario.evaluation, task))
     scenario = replace(scenario, evaluation=replace(scenario.evaluation, by=by))
     return scenario, ServedModel(spec, task.initial() if given is None else given.fit(spec.layout).weights)

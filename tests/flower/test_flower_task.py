@@ -9,6 +9,7 @@ import pytest
 
 import spyker
 from spyker.api.read_scenario import read_scenario
+from spyker.cli.federation_create import served_model
 from spyker.config.scenario import Evaluation, Scenario, dump
 from spyker.engines.engine import EvaluateJob, TrainJob
 from spyker.engines.start_engine import start_engine
@@ -334,3 +335,6 @@ def test_clients_evaluate_a_deployed_app_and_emulations_are_as_before() -> None:
     assert evaluated_by(unset, task) == "servers"
     assert evaluated_by_deployed(unset, task) == "clients"
     assert evaluated_by_deployed(Evaluation(by="servers"), task) == "servers"
+    federation, _ = served_model(scenario(clients=3), None)
+    assert federation.evaluation.by == "clients"
+    assert served_model(scenario(clients=3, evaluate="none"), None)[0].evaluation.by == "servers"
