@@ -58,8 +58,8 @@ def measure() -> list[Result]:
     results = []
     for n in SERVERS:
         runs = {
-            "tree": one(n, "stride", {"stride.crowd": 1}),
-            "all_to_all": one(n, "stride", {"stride.crowd": n}),
+            "tree": one(n, "stride", {"stride.tree-threshold": 1}),
+            "all_to_all": one(n, "stride", {"stride.tree-threshold": n}),
             "spyker": one(n, "spyker", {}),
         }
         tree, every, spyker = runs.values()

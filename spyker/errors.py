@@ -89,6 +89,10 @@ class TrainingFailedError(ClientError):
     """The task raised an error when it trained for this client."""
 
 
+class ClientStateError(DeploymentError):
+    """The state of a client cannot be written or read. Says which file, and why."""
+
+
 class LocalProcessError(DeploymentError):
     """A process of a local deployment ended unexpectedly."""
 

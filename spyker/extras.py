@@ -7,7 +7,7 @@ from importlib.util import find_spec
 
 from spyker.errors import UsageError
 
-SERVER = ("cryptography", "google", "grpc", "grpc_health", "prometheus_client")
+SERVER = ("cryptography", "google", "grpc", "grpc_health", "prometheus_client", "websockets")
 SIMULATION = ("matplotlib", "pooch", "requests", "sklearn", "torch")
 EXTRAS = {
     "server": SERVER,

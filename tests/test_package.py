@@ -211,10 +211,10 @@ def test_without_torch_a_model_is_exported_as_safetensors(wheel: Wheel, tmp_path
         ("simulation", "", "plot x"),
         ("simulation", "", "data --task digits"),
         ("server", "", "up --task quadratic"),
-        ("server", "", "certs x --servers 1 --clients 1"),
+        ("server", "", "federation create own:make --server a=127.0.0.1:1 --client b"),
         ("server", "", "serve x.toml"),
-        ("server", "simulation", "join --server 127.0.0.1:1 --clients 0"),
-        ("client", "server", "join --set task.name=own:make --server 127.0.0.1:1 --clients 0 --insecure"),
+        ("server", "simulation", "join x --server 127.0.0.1:1 --clients 0"),
+        ("client", "server", "join scenario.toml --server 127.0.0.1:1 --clients 0 --insecure"),
         ("flower", "simulation", "run --flower app:app"),
         ("flower,simulation", "", "run --flower app:app"),
         ("dashboard", "", "dash x"),
@@ -226,11 +226,12 @@ def test_who_needs_an_extra_is_told_what_to_install(
     wheel: Wheel, tmp_path: Path, extra: str, there: str, args: str
 ) -> None:
     (tmp_path / "own.py").write_text("import torch\n")
+    (tmp_path / "scenario.toml").write_text('[task]\nname = "own:make"\n')
     done = wheel.spyker(*args.split(), cwd=tmp_path, extras=there.split())
     assert done.returncode == 2
     assert done.stderr.count("\n") == 1
     assert done.stderr.endswith(f": pip install 'spyker-fl[{extra}]'\n")
-    assert not {path.name for path in tmp_path.iterdir()} - {"own.py", "__pycache__"}
+    assert not {path.name for path in tmp_path.iterdir()} - {"own.py", "scenario.toml", "__pycache__"}
 
 
 def test_and_so_is_who_needs_one_in_python(wheel: Wheel, tmp_path: Path) -> None:

@@ -39,6 +39,17 @@ STEADIEST = 0.9  # steps of the common model are never taken to be steadier than
 FULL_TRUST = 0.5  # an agreement of this or more is no reason for caution
 
 
+def agreement_of_regions(agreement: float, clients: int) -> float:
+    """Estimate how well regions agree from how well the updates of one region's clients agree.
+
+    From the agreement of N updates follows their mean pairwise cosine, and from that the cosine between means of N (the
+    Spearman-Brown formula). The fewer clients there are, the less they tell: one tells nothing.
+    """
+    n = clients
+    cosine = max(0.0, (n * agreement**2 - 1) / (n - 1)) if n > 1 else 0.0
+    return min(1.0, 2 * (n - 1) * cosine / (1 + (n - 1) * cosine))
+
+
 class Consensus(Stateful):
     """The parts of one server's model."""
 
@@ -128,7 +139,7 @@ class Consensus(Stateful):
 
     # --- Exchanges ---------------------------------------------------------------------------------------------------
 
-    def stand(self, bid: int) -> Vector:
+    def begin_exchange(self, bid: int) -> Vector:
         """Begin exchange number ``bid``: the full model, whose progress is pending from now on."""
         self.pending.add(self.fresh.snapshot(), 1.0)
         sent = self.pending.snapshot()

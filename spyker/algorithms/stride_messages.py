@@ -1,4 +1,4 @@
-"""The messages of Stride's servers to each other."""
+"""The messages between Stride's servers."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from spyker.vectors import Vector
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ExchangeModel(PeerMessage):
-    """Where a server stands in exchange number ``bid``: an immutable snapshot, with the data points behind it."""
+    """A server's model and momentum in exchange number ``bid``, and its number of data points."""
 
     latest_only = True
     weights: Vector
@@ -25,7 +25,7 @@ class ExchangeModel(PeerMessage):
 
 @dataclass(frozen=True, slots=True)
 class Token(PeerMessage):
-    """The right to start the exchange after number ``bid``. There is one. Nobody need wait for who is ``absent``."""
+    """The right to start the exchange after number ``bid``. No server waits for those that are ``absent``."""
 
     latest_only = True
     bid: Count
@@ -34,7 +34,7 @@ class Token(PeerMessage):
 
 @dataclass(frozen=True, slots=True)
 class ExchangeRequest(PeerMessage):
-    """In a tree: exchange number ``bid`` begins, and this server is at its ``root``."""
+    """In a tree: the start of exchange number ``bid``, whose root is server ``root``."""
 
     latest_only = True
     bid: Count
@@ -43,7 +43,7 @@ class ExchangeRequest(PeerMessage):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ExchangeResult(PeerMessage):
-    """In a tree: where all who took part in exchange number ``bid`` stand on average."""
+    """In a tree: the average of all servers that took part in exchange number ``bid``."""
 
     latest_only = True
     weights: Vector
@@ -54,14 +54,14 @@ class ExchangeResult(PeerMessage):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class StrideBootstrap(BootstrapState):
-    """What a server that begins among others begins with; ``usual`` is how long answers are.
+    """The state that a new server starts from.
 
-    There the rate was ``halved`` so often, and servers agree so well.
+    It has the median norm of updates, the number of times that the rate was halved, and the agreement of servers.
     """
 
     weights: Vector
     momentum: Vector
     age: AgeOf
-    usual: Annotated[float, Meta(ge=0)]
+    median_norm: Annotated[float, Meta(ge=0)]
     halved: Whole
     agreement: Annotated[float, Meta(ge=0, le=1)]

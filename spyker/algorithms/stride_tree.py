@@ -1,13 +1,13 @@
 """Stride among many servers: an exchange costs 2·(n − 1) models instead of n·(n − 1).
 
-The holder of the token is the root of a tree over all servers, in the order of the ring. Its call goes down the tree,
-and everyone it reaches remembers where it stands, S. What comes up from below is averaged on the way, weighted by data;
-the root's average, M, goes down again, and whoever gets it moves by M − S. So again the mean of all servers' models is
-the same before and after, and nobody waits: clients are served all the time.
+The holder of the token is the root of a tree over all servers, in the order of the ring. Its request goes down the
+tree, and every server that receives it takes a snapshot S. Snapshots are averaged on the way up, weighted by data. The
+root's average, M, goes down again, and every server adds M − S. So the mean of all servers' models is again the same
+before and after, and rounds continue during the exchange.
 
-It takes three ways through the tree where all-to-all takes two hops, and with few servers that costs accuracy, so there
-it is not used. A server that does not answer in time is left out, with all below it; the next exchange has another
-root, and so another tree.
+An exchange passes the tree three times where all to all takes two hops. With few servers that costs accuracy, so it is
+not used there. A server that does not answer in time is left out together with its subtree; the next exchange has
+another root, and so another tree.
 """
 
 from __future__ import annotations
@@ -15,7 +15,8 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping, Sequence
 
-from spyker.algorithms.stride import EXCHANGE, FIRST, PATIENT, Stride
+from spyker.algorithms.stride import Stride
+from spyker.algorithms.stride_exchange import EXCHANGE, FIRST_TIMEOUT, TIMEOUT_FACTOR
 from spyker.algorithms.stride_messages import ExchangeModel, ExchangeRequest, ExchangeResult
 from spyker.protocol.facts import Merged
 from spyker.protocol.messages import ClientMessage, PeerMessage
@@ -24,43 +25,43 @@ from spyker.protocol.weights import Weights
 
 
 class StrideTree(Stride):
-    """One of many servers."""
+    """A server that exchanges through a tree."""
 
     name, title, section = Stride.name, Stride.title, Stride.section
     averages_early = False  # only the holder of the token starts an exchange through a tree
 
     def __init__(self, id: int, setup: Setup, roster: Mapping[int, int]) -> None:
         super().__init__(id, setup, roster)
-        self.root = id  # of the exchange under way
-        self.shares: dict[int, ExchangeModel] = {}  # what came from below in it
-        self.asked = False  # whether something is still to come
-        self.longest_below = 0.0  # seconds that those below took to answer, when this was not the root
-        self.below: dict[int, tuple[int, ...]] = {}  # who is to be told the end, by bid
+        self.root = id  # of the current exchange
+        self.shares: dict[int, ExchangeModel] = {}  # averages of the children's subtrees
+        self.asked = False  # children have been asked, and the average has not been passed up
+        self.longest_below = 0.0  # seconds that the children took at most, when this server was not the root
+        self.below: dict[int, tuple[int, ...]] = {}  # children that get the result, by number of the exchange
 
     def receive(self, sender: int, message: ClientMessage | PeerMessage) -> None:
-        """As in Stride, but for what goes through the tree."""
+        """Process a message of the tree, or one that all Stride servers process."""
         match message:
             case PeerMessage() if sender not in self.ring:
-                pass  # from a server that is one of us no more
+                pass  # from a server that is no longer a member
             case ExchangeRequest() if message.bid > self.latest and message.root in self.ring:
-                self.root, self._called = message.root, self._now()
-                self.start_timer(EXCHANGE, PATIENT * self.longest_below or FIRST)
-                self.call(message.bid)
+                self.root, self._exchange_began = message.root, self._now()
+                self.start_timer(EXCHANGE, TIMEOUT_FACTOR * self.longest_below or FIRST_TIMEOUT)
+                self.start_exchange(message.bid)
             case ExchangeModel():
                 self.gather(sender, message)
             case ExchangeResult():
                 self.settle(message)
             case ExchangeRequest():
-                pass  # of an exchange that is over
+                pass  # the exchange is over
             case _:
                 super().receive(sender, message)
 
     def work(self, sender: int, message: ClientMessage | PeerMessage) -> Work:
-        """What goes down costs a mix as well."""
+        """Return the cost class: a mix for the result of an exchange, too."""
         return Work.MIX if isinstance(message, ExchangeResult) else super().work(sender, message)
 
     def expired(self, timer: str) -> None:
-        """Go on with those who have answered."""
+        """Continue with the children that have answered."""
         if timer == EXCHANGE:
             self.pass_up()
         else:
@@ -68,46 +69,46 @@ class StrideTree(Stride):
 
     @property
     def branches(self) -> int:
-        """How many are below one: with √n, nobody is more than two steps from the root."""
+        """Number of children per server: with √n, no server is more than two hops from the root."""
         return math.isqrt(self.n - 1) + 1
 
     def parent(self) -> int:
-        """Who is above."""
+        """Return the parent."""
         return self.at((self.place() - 1) // self.branches)
 
     def children(self) -> list[int]:
-        """Who is below."""
+        """Return the children."""
         first = self.place() * self.branches + 1
         return [self.at(place) for place in range(first, min(first + self.branches, self.n))]
 
     def place(self) -> int:
-        """How far behind the root this server comes on the ring."""
+        """Return this server's distance from the root on the ring."""
         return (self.ring.index(self.id) - self.ring.index(self.root)) % self.n
 
     def at(self, place: int) -> int:
-        """Who comes so far behind the root."""
+        """Return the server at a distance from the root on the ring."""
         return self.ring[(self.ring.index(self.root) + place) % self.n]
 
-    def call(self, bid: int) -> None:
-        """Have everyone below remember where it stands."""
+    def start_exchange(self, bid: int) -> None:
+        """Take a snapshot, and have the whole subtree do so."""
         if self.exchanging:
             self.root = self.id
-        self.stand(bid)
+        self.take_snapshot(bid)
         self.shares, self.asked = {}, True
         for j in self.children():
             self.send_server(j, ExchangeRequest(bid, self.root))
         self.check_shares()
 
     def gather(self, j: int, share: ExchangeModel) -> None:
-        """Something came from below."""
+        """Store the average of a child's subtree."""
         if self.asked and share.bid == self.latest:
             self.shares[j] = share
             self.check_shares()
 
     def check_shares(self) -> None:
-        """Go on when all is there."""
+        """Pass the average up when all children have answered, or are suspected."""
         if self.asked and self.suspected.issuperset(set(self.children()) - self.shares.keys()):
-            took = self._now() - self._called
+            took = self._now() - self._exchange_began
             if self.root == self.id:
                 self.longest = max(self.longest, took)
             else:
@@ -115,46 +116,48 @@ class StrideTree(Stride):
             self.pass_up()
 
     def pass_up(self) -> None:
-        """The average of what is below goes up; at the root it is everybody's, and the token goes on."""
+        """Send the subtree's average to the parent. At the root it is the result, and the token is passed on."""
         self.asked = False
         self.stop_timer(EXCHANGE)
-        self.below = {b: js for b, js in self.below.items() if b in self.stances} | {self.latest: tuple(self.shares)}
-        whole = average([self.stances[self.latest], *self.shares.values()])
+        self.below = {b: js for b, js in self.below.items() if b in self.exchange_models} | {
+            self.latest: tuple(self.shares)
+        }
+        whole = average([self.exchange_models[self.latest], *self.shares.values()])
         if self.root != self.id:
             self.send_server(self.parent(), whole)
             return
         self.heard = {self.id, *self.shares}
         self.settle(ExchangeResult(whole.weights, whole.momentum, whole.age, whole.bid))
-        self.finish()
+        self.pass_token()
 
     def settle(self, common: ExchangeResult) -> None:
-        """W ← W + M − S.W, and likewise m and A; and whoever took part below does the same."""
-        mine = self.stances.pop(common.bid, None)
+        """W ← W + M − S.W, and likewise m and A; send the result to the children that took part."""
+        mine = self.exchange_models.pop(common.bid, None)
         if mine is None:
             return
         for j in self.below.pop(common.bid, ()):
             self.send_server(j, common)
-        self.shift(common, mine, 1.0, 1 / self.n)
+        self.apply_difference(common, mine, 1.0, 1 / self.n)
         self.record(Merged(self.id, self.root, common.bid, 1.0, self.age))
 
     def check_heard(self) -> None:
-        """Nobody waits for who is out of reach; all below it are left out this time."""
+        """Do not wait for suspected servers. Their subtrees are left out of this exchange."""
         self.check_shares()
 
     def reformed(self, before: Sequence[int], *, leads: bool) -> None:
-        """An exchange under way ends without a result."""
+        """Continue with another ring. The current exchange ends without a result."""
         self.asked, self.root = False, self.id
         super().reformed(before, leads=leads)
 
     def missing(self) -> set[int]:
-        """The root has heard of some for others, and the next tree has another shape."""
+        """Return none: the root does not hear all servers itself, and the next tree has another shape."""
         return set()
 
 
-def average(stances: Iterable[ExchangeModel]) -> ExchangeModel:
-    """The mean of some stances, weighted by the data behind them."""
+def average(models: Iterable[ExchangeModel]) -> ExchangeModel:
+    """Return the mean of models and momenta, weighted by data."""
     total, weights, momentum, age, bid = 0, None, None, 0.0, 0
-    for each in stances:
+    for each in models:
         total += each.data
         share, bid = each.data / total, each.bid
         if weights is None or momentum is None:

@@ -7,6 +7,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from spyker.net.checkpoints import LOCK, NEWEST, numbers_in
+from spyker.net.client_state import client_files, client_model
 from spyker.net.model_export import gather, mean
 from spyker.records import RecordError, is_record, records_below
 from spyker.records.files import replacing
@@ -14,10 +15,10 @@ from spyker.records.model_files import ModelFile, read_model, write_model
 
 
 def find_model(folders: Sequence[Path], server: int | None = None) -> tuple[ModelFile, list[str]]:
-    """Read the model of a run record or of servers' state folders.
+    """Read the model of a run record, of servers' state folders, or of a client's state folder.
 
     Args:
-        folders: one run record, or state folders of servers.
+        folders: one run record, state folders of servers, or the folder or state folder of one client.
         server: the server whose model to read; ``None``: the average of all servers.
 
     Returns:
@@ -25,8 +26,14 @@ def find_model(folders: Sequence[Path], server: int | None = None) -> tuple[Mode
 
     Raises:
         RecordError: a folder contains no model.
+        ClientStateError: a client's state holds no model.
 
     """
+    if len(folders) == 1 and (files := client_files(folders[0])):
+        if len(files) > 1:
+            raise RecordError(f"{folders[0]} holds several clients. Name one of them: {', '.join(map(str, files))}")
+        model, line = client_model(files[0])
+        return model, [line]
     if len(folders) == 1 and is_record(folders[0]):
         model = read_model(folders[0], server)
         keys = ("algorithm", "task", "seed", "time", "server")

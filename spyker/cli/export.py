@@ -15,10 +15,11 @@ def add_export(commands: Any) -> None:
         "export",
         help="write the model of a run or a deployment as safetensors and as a PyTorch state dict",
         description="Write the final model of a run, or the model in the latest checkpoints of a deployment's servers, "
-        "which may be running: the average of all servers.",
+        "which may be running: the average of all servers. The state folder of a client with personal "
+        "parameters yields its complete model.",
     )
     parser.add_argument(
-        "folders", nargs="+", type=Path, metavar="FOLDER", help="a run record, or state folders of servers"
+        "folders", nargs="+", type=Path, metavar="FOLDER", help="a run record, state folders of servers, or of a client"
     )
     parser.add_argument(
         "--out",
@@ -34,6 +35,7 @@ def add_export(commands: Any) -> None:
         "spyker export runs/first --out digits  # digits.safetensors and digits.pt",
         "spyker export runs/first --server 2",
         "spyker export server-0/state server-1/state --out deployed  # while they run",
+        "spyker export client-charite --out charite  # shared and personal parameters",
     )
     parser.set_defaults(command=command_export)
 

@@ -39,7 +39,7 @@ def add_run(commands: Any) -> None:
     examples(
         parser,
         "spyker run --clients 200 --duration 60 --out runs/first",
-        "spyker run my-world.toml --set stride.every=4 --seed 7",
+        "spyker run my-world.toml --set stride.exchange-rounds=4 --seed 7",
         "spyker run --task own_task:spirals --algorithm fedasync",
     )
     parser.set_defaults(command=command_run)

@@ -169,8 +169,15 @@ def add_join(commands: Any) -> None:
         metavar="URL",
         help="HTTP proxy, such as http://user:password@proxy.example.org:3128; default: the variable https_proxy",
     )
-    parser.add_argument("--state", type=Path, metavar="DIR", help="folder in which to remember which transport works")
     parser.add_argument("--keepalive", type=above_zero, default=10.0, metavar="S", help="seconds between pings")
+    parser.add_argument(
+        "--state",
+        type=Path,
+        metavar="DIR",
+        help="folder for the clients' states and the transport that works, which survive a restart, and for "
+        "status.json; default: state in the client's FOLDER, and none for a scenario file",
+    )
+    parser.add_argument("--discard-state", action="store_true", help="begin without the saved states, and rename them")
     parser.add_argument(
         "--stall",
         type=above_zero,
@@ -222,6 +229,8 @@ def command_join(args: argparse.Namespace) -> int:
                 identities=identities,
                 options=options,
                 paced=args.paced,
+                state=args.state,
+                discard=args.discard_state,
             )
         )
     return 0 if finished else INTERRUPTED
@@ -240,6 +249,7 @@ def join_folder(args: argparse.Namespace, behaviour: ClientOptions, options: Map
     """Run the client of a folder, or check whether it could run."""
     from spyker.net.client_folder import load_client
     from spyker.net.client_process import join
+    from spyker.net.client_state import STATE_FOLDER
     from spyker.net.join_check import check_join, check_servers
 
     for option in ("servers", "clients", "certs", "insecure", "flower", "settings"):
@@ -256,7 +266,7 @@ def join_folder(args: argparse.Namespace, behaviour: ClientOptions, options: Map
     folder = replace(folder, scenario=scenario, options=dict(folder.options) | dict(options))
     with data_from(args.data_dir):
         if args.check:
-            for address, seconds in check_servers(folder, network).items():
+            for address, seconds in check_servers(folder, replace(network, state=None)).items():
                 print(f"{address} accepts client {client.number} ({client.name}), {1000 * seconds:.0f} ms")
             prepare_data([scenario])
             report = check_join(folder)
@@ -268,18 +278,21 @@ def join_folder(args: argparse.Namespace, behaviour: ClientOptions, options: Map
             print(f"client {client.number} ({client.name}) can take part")
             return 0
         prepare_data([scenario])
+        state = args.state or folder.path / STATE_FOLDER
         finished = asyncio.run(
             join(
                 scenario,
                 [client.number],
                 client.servers,
                 behaviour,
-                network,
+                replace(network, state=state),
                 identities={client.number: folder.path},
                 numbers=dict(zip(client.servers, client.numbers, strict=False)),
                 options=folder.options,
                 names={client.number: client.name},
                 paced=args.paced,
+                state=state,
+                discard=args.discard_state,
             )
         )
     return 0 if finished else INTERRUPTED

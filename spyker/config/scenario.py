@@ -147,6 +147,11 @@ class Training:
         "precision of torch.autocast in training and evaluation; weights stay in float32; unset: no autocast",
         choices=("bfloat16",),
     )
+    personal: tuple[str, ...] | None = parameter(
+        None,
+        "patterns of the names of parameters that stay with each client, such as head.*; buffers: all buffers and the "
+        "weights and biases of BatchNorm layers; unset: those of the task, which are none for built-in tasks",
+    )
 
 
 @dataclass(frozen=True, slots=True)

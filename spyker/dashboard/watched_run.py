@@ -106,7 +106,7 @@ class WatchedRun:
         if isinstance(fact, Evaluated):
             self._score(score_point(state, timed.t))
             self._bins.note(state)
-        elif isinstance(fact, EvaluatedByClients):
+        elif isinstance(fact, EvaluatedByClients) and fact.name == self.world.start.metric:
             self._by_client(timed, state)
         else:
             server = known_server(fact)
@@ -259,7 +259,7 @@ class WatchedRun:
             event["token"] = fact.server
         if isinstance(fact, Evaluated):
             event["scores"] = score_point(state, timed.t)
-        if isinstance(fact, EvaluatedByClients):
+        if isinstance(fact, EvaluatedByClients) and fact.name == self.world.start.metric:
             event["byClients"] = by_clients_payload(state)
         return event
 

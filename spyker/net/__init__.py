@@ -22,8 +22,8 @@ Both sides use ``spyker.proto``, :mod:`~spyker.net.frames` and :mod:`~spyker.net
 :mod:`~spyker.net.certificates` for authentication; and :mod:`~spyker.net.json_log`.
 
 :mod:`~spyker.net.local_cluster` runs a deployment on one machine. :mod:`~spyker.net.certificate_issuing` creates
-certificates and folders of federations. :mod:`~spyker.net.model_export` and :mod:`~spyker.net.checkpoint_models`
-export models.
+certificates, :mod:`~spyker.net.federation_folder` the folders of a federation. :mod:`~spyker.net.model_export` and
+:mod:`~spyker.net.checkpoint_models` export models.
 """
 
 import os

@@ -16,12 +16,13 @@ from typing import Any
 import grpc
 import grpc.aio
 
-from spyker.errors import ClientRejectedError, TrainingFailedError
+from spyker.errors import ClientRejectedError, ClientStateError, TrainingFailedError
 from spyker.net import spyker_pb2 as pb
 from spyker.net.backoff import Backoff
 from spyker.net.buffer_pool import BufferPool
 from spyker.net.channels import CLIENTS_CONNECT
 from spyker.net.client_identity import ClientIdentity, answer_challenge
+from spyker.net.client_status import ClientStatus
 from spyker.net.connection_hints import PROXY_CREDENTIALS, PROXY_REFUSES, connection_hint
 from spyker.net.frames import PROTOCOL, send, split
 from spyker.net.json_log import JsonLog
@@ -87,6 +88,7 @@ class ClientLink:
         """Create the link; ``connections`` are this client's own."""
         self.id, self.shared, self.connections, self.log = client.id, shared, connections, shared.log
         self.pending = PendingUpdate(client)
+        self.status = ClientStatus(client.id, trainings=client.step)
         self.identity = identity
         self._validator = MessageValidator(client.receives, shared.sizes)
         self._seen = time.monotonic()  # last message of a server
@@ -135,6 +137,8 @@ class ClientLink:
         if self._failure is not None:
             return  # the client has left
         code, details = end_status(error)
+        self.status.address = None
+        self.status.failed(f"{address}: {code.name}: {details}")
         fields: dict[str, Any] = {} if (hint := self._hint(address, code, details)) is None else {"hint": hint}
         self.log.warning("disconnected", client=self.id, address=address, code=code.name, error=details, **fields)
         if not answered and self.connections.failed(address, error):
@@ -234,6 +238,7 @@ class ClientLink:
         self.pending.welcomed(welcome.server, keep=welcome.keep)
         if not welcome.keep:
             self._drop()
+        self.status.address, self.status.server = address, welcome.server
         self.log.info(
             "attending",
             client=self.id,
@@ -302,6 +307,9 @@ class ClientLink:
         try:
             job = await self.shared.training.train(self.id, held.order)
             assert job.result is not None
+            self.status.trainings = held.order.step + 1
+            if job.evaluation is not None:
+                self.status.scores = job.evaluation.scores
             self.pending.trained(held, job.result, job.examples, job.metrics, job.reported_evaluation)
         except Exception as error:
             self._fail(error)
@@ -309,10 +317,12 @@ class ClientLink:
     def _fail(self, error: Exception) -> None:
         """Leave because the training failed."""
         cause = error.__cause__ or error  # the task's own error
-        text = f"{type(cause).__name__}: {cause}"
-        self._failure = TrainingFailedError(self.id, f"its training failed ({text})")
+        stored = isinstance(error, ClientStateError)
+        text = str(error) if stored else f"{type(cause).__name__}: {cause}"
+        self._failure = TrainingFailedError(self.id, text if stored else f"its training failed ({text})")
+        self.status.failed(self._failure.reason)
         trace = "".join(traceback.format_exception(cause))
-        self.log.error("training-failed", client=self.id, error=text, traceback=trace)
+        self.log.error("state-not-saved" if stored else "training-failed", client=self.id, error=text, traceback=trace)
         self._wake.set()
 
     def _drop(self) -> None:
@@ -348,3 +358,4 @@ class ClientLink:
 
         async with self._sending:  # an update of a superseded task may still be being sent
             await send(write, body, arrays)
+        self.status.last_update = time.time()

@@ -31,6 +31,7 @@ from spyker.protocol.codec import Array, Sizes
 from spyker.protocol.messages import ClientMessage, Message
 
 HELLO_SECONDS = 10.0
+LARGEST_HELLO = 16_384  # bytes, with the certificate
 CODES = {REASON: grpc.StatusCode.UNAUTHENTICATED, "mismatch": grpc.StatusCode.FAILED_PRECONDITION}
 
 
@@ -123,6 +124,8 @@ class ClientPort:
             raise Rejection("malformed", "no Hello") from None
         if data is grpc.aio.EOF:
             raise Rejection("malformed", "no Hello")
+        if len(data) > LARGEST_HELLO:
+            raise Rejection("oversized", f"a first frame of {len(data):,} bytes; {LARGEST_HELLO:,} are allowed")
         _, frame = split(data)
         if frame is None or frame.WhichOneof("body") != "hello":
             raise Rejection("malformed", "the first frame is not Hello")

@@ -19,6 +19,8 @@ from spyker.net.certificates import CA
 from spyker.net.channels import read_file, refuse_remote
 from spyker.net.client_identity import ClientIdentity, load_identity
 from spyker.net.client_link import ClientContext, ClientLink, ClientOptions
+from spyker.net.client_state import ClientStates
+from spyker.net.client_status import StatusFile
 from spyker.net.json_log import JsonLog
 from spyker.net.nearest_server import ServerRanking
 from spyker.net.server_config import check_address, learning_digest
@@ -40,8 +42,8 @@ FLOWER = "flower"
 class ClientProcess:
     """The clients of a process. If one fails, the others continue."""
 
-    def __init__(self, links: Sequence[ClientLink], log: JsonLog) -> None:
-        self.links, self.log = links, log
+    def __init__(self, links: Sequence[ClientLink], log: JsonLog, status: StatusFile | None = None) -> None:
+        self.links, self.log, self.status = links, log, status
         self._interrupted = False
         self._failures: dict[str, list[int]] = {}  # the clients that failed, by reason
 
@@ -76,6 +78,8 @@ class ClientProcess:
         await all_done
         stopped.cancel()
         watching.cancel()
+        if self.status is not None:
+            self.status.write(ended=True)
         if self._failures:
             count = sum(map(len, self._failures.values()))
             reasons = "; ".join(f"{list_clients(ids)}: {reason}" for reason, ids in self._failures.items())
@@ -87,6 +91,8 @@ class ClientProcess:
             await asyncio.sleep(WATCH_SECONDS)
             for link in self.links:
                 link.check_stalled()
+            if self.status is not None:
+                self.status.write()
 
     async def _run(self, link: ClientLink) -> None:
         try:
@@ -98,6 +104,7 @@ class ClientProcess:
 
     def _failed(self, client: int, reason: str) -> None:
         self.log.error("client-failed", client=client, error=reason)
+        next(link for link in self.links if link.id == client).status.failed(reason)
         self._failures.setdefault(reason, []).append(client)
 
 
@@ -154,6 +161,8 @@ async def join(
     names: Mapping[int, str] | None = None,
     options: Mapping[str, str] | None = None,
     paced: bool = False,
+    state: Path | None = None,
+    discard: bool = False,
 ) -> bool:
     """Run clients of a scenario.
 
@@ -168,6 +177,8 @@ async def join(
         names: names of the clients; default: ``client-K``.
         options: local options of the task, which never leave this process.
         paced: slow training down to the scenario's delays.
+        state: folder in which the clients save their states; ``None``: states end with the process.
+        discard: begin without the saved states.
 
     Returns:
         False if the process was interrupted with Ctrl-C.
@@ -191,7 +202,8 @@ async def join(
         CheckedTask(task).size(k)  # data that cannot be loaded is reported before a server is called
     by = evaluated_by_deployed(scenario.evaluation, task)
     interval = None if by == SERVERS else scenario.evaluation.interval
-    training = TrainingThread(task, delays(scenario) if paced else None, interval)
+    states = None if state is None else ClientStates(state, task, scenario)
+    training = TrainingThread(task, delays(scenario) if paced else None, interval, states)
     gc.freeze()  # exclude long-lived objects from garbage collections
     parameters = task.initial().size
     choice = TransportChoice(network.transport, network.state)
@@ -208,10 +220,17 @@ async def join(
         log,
         numbers or {},
     )
-    client = scenario.chosen.client
-    links = [ClientLink(client(k, 0), shared, own, known.get(k)) for k, own in connections.items()]
+    links = []
+    for k, reach in connections.items():
+        client = scenario.chosen.client(k, 0)
+        if states is not None and discard:
+            states.discard(k)
+        client.step = training.restore(k)
+        links.append(ClientLink(client, shared, reach, known.get(k)))
+    status = None if states is None else StatusFile(states.folder, [link.status for link in links])
     try:
-        return await ClientProcess(links, log).run()
+        return await ClientProcess(links, log, status).run()
     finally:
+        training.close()
         for each in (*connections.values(), probes):
             await each.close()

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import pickle
 import time
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 
+import cloudpickle
+
 from spyker.engines.divergence import explain_divergence
 from spyker.engines.engine import InProcessEngine, TrainJob
 from spyker.errors import TaskError
+from spyker.net.client_state import ClientStates
 from spyker.protocol.messages import Train
 from spyker.tasks.evaluation_schedule import EvaluationSchedule
 from spyker.tasks.task import Task
@@ -20,7 +24,11 @@ class TrainingThread:
     """Trains for all clients of a process, one training at a time. More processes use more cores."""
 
     def __init__(
-        self, task: Task, delays: Sequence[float] | None = None, evaluation_interval: float | None = None
+        self,
+        task: Task,
+        delays: Sequence[float] | None = None,
+        evaluation_interval: float | None = None,
+        states: ClientStates | None = None,
     ) -> None:
         """Create the thread.
 
@@ -28,11 +36,15 @@ class TrainingThread:
             task: the task of the clients.
             delays: minimum durations of the clients' trainings in seconds.
             evaluation_interval: each client evaluates the received model once in this many seconds; ``None``: never.
+            states: where clients save their states; ``None``: only in memory.
 
         """
         self.task, self.delays = task, delays
         self._schedule = EvaluationSchedule(evaluation_interval)
+        self._stored = states
         self._states: dict[int, bytes | None] = {}  # client states between trainings
+        self._saving: dict[int, asyncio.Future[None]] = {}  # saves under way, by client
+        self._disk = ThreadPoolExecutor(1, "state")
         self._engine = InProcessEngine(task)
         self._thread = ThreadPoolExecutor(1, "training")
 
@@ -41,8 +53,21 @@ class TrainingThread:
         """Whether training takes no noticeable time, so that no thread is needed."""
         return self.task.trivial and self.delays is None
 
+    def restore(self, client: int) -> int:
+        """Load the saved state of a client, and return the number of its trainings so far."""
+        saved = None if self._stored is None else self._stored.load(client)
+        if saved is None:
+            return 0
+        self._states[client] = None if saved.state is None else cloudpickle.dumps(saved.state)
+        return saved.trainings
+
     async def train(self, client: int, order: Train) -> TrainJob:
-        """Train without blocking the event loop. If the call is cancelled, the client's state does not change."""
+        """Train without blocking the event loop, and save the client's state before returning.
+
+        If the call is cancelled before the state is being saved, the state does not change.
+        """
+        if (earlier := self._saving.pop(client, None)) is not None:
+            await asyncio.wait([earlier])  # of a training that was cancelled meanwhile
         began = time.monotonic()
         evaluate = self._schedule.due(client, began)
         job = TrainJob(client, order.weights, order.rate, order.step, self._states.get(client), order.age, evaluate)
@@ -52,9 +77,26 @@ class TrainingThread:
             await asyncio.get_running_loop().run_in_executor(self._thread, self._do, job)
         if self.delays is not None:
             await asyncio.sleep(began + self.delays[client] - time.monotonic())
-        if job.left is not job.state:
+        if self._stored is None:
             self._states[client] = job.left
+        else:
+            save = asyncio.get_running_loop().run_in_executor(self._disk, self._save, self._stored, job)
+            self._saving[client] = save
+            await asyncio.shield(save)
         return job
+
+    def close(self) -> None:
+        """Wait for a save under way, and release the state folder."""
+        self._disk.shutdown()
+        if self._stored is not None:
+            self._stored.close()
+
+    def _save(self, stored: ClientStates, job: TrainJob) -> None:
+        """Save the state of a client, and then use it."""
+        state = None if job.left is None else pickle.loads(job.left)  # pickled in this process
+        model = self.task.client_model(job.weights, state) if self.task.personal else None
+        stored.save(job.client, job.step + 1, state, model)
+        self._states[job.client] = job.left
 
     def _do(self, job: TrainJob) -> None:
         """Train; raise a ``TaskError`` that explains the divergence if the result is not finite."""

@@ -13,7 +13,8 @@ from spyker.errors import UsageError
 from spyker.tasks.federated_task import ClientInfo, FederatedTask
 from spyker.tasks.layout import Layout
 from spyker.tasks.local_data import LocalClients, LocalDatasets
-from spyker.tasks.task import ClientEvaluation, Task, TrainingResult
+from spyker.tasks.personal import CENTRAL_NOTE, patterns_of, select_personal
+from spyker.tasks.task import SHARED, ClientEvaluation, Task, TrainingResult
 from spyker.vectors import Vector
 
 
@@ -32,11 +33,17 @@ class ArrayTask(Task):
         arrays = {name: np.asarray(part, np.float32) for name, part in model.items()}
         if not arrays or not all(np.isfinite(part).all() for part in arrays.values()):
             raise UsageError("task", "has a model without finite numbers", "Return a dictionary of NumPy arrays")
-        self.layout = Layout(tuple(arrays), tuple(part.shape for part in arrays.values()))
-        self._initial = self.layout.vector(arrays)
+        self.whole = Layout(tuple(arrays), tuple(part.shape for part in arrays.values()))
+        self.personal = select_personal(self.whole.names, patterns_of(training, clients.definition.personal))
+        shared = {name: part for name, part in arrays.items() if name not in self.personal}
+        self.layout = Layout(tuple(shared), tuple(part.shape for part in shared.values()))
+        self._initial = self.layout.vector(shared)
+        self._initial_personal = {name: arrays[name] for name in arrays if name in self.personal}
         self.clients: LocalDatasets[Any] = LocalDatasets(clients, self._load)
         self.has_test = clients.definition.overrides("test")
         self.evaluates_on_clients = clients.definition.overrides("client_test")
+        if self.personal and self.has_test:
+            self.notes = (CENTRAL_NOTE,)
 
     def _load(self, definition: FederatedTask, info: ClientInfo) -> tuple[Any, Any]:
         data = definition.data(info)
@@ -57,25 +64,34 @@ class ArrayTask(Task):
         """Return the length of the client's data."""
         return len(self.clients[client])
 
-    def train(self, client: int, weights: Vector, rate: float, step: int) -> TrainingResult:
+    def client_model(self, weights: Vector, state: Any) -> dict[str, Vector]:
+        """Return the complete model of a client, or with the initial personal parameters if ``state`` is ``None``."""
+        parts = self.layout.parts(weights) | {k: v.copy() for k, v in (state or self._initial_personal).items()}
+        return {name: parts[name] for name in self.whole.names}
+
+    def train(self, client: int, weights: Vector, rate: float, step: int, state: Any = None) -> TrainingResult:
         """Train with the task's own code."""
         data = self.clients[client]
         seed = int(np.random.SeedSequence((self.seed, client, step)).generate_state(1, np.uint32)[0])
-        model = self.layout.parts(weights)
+        model = self.client_model(weights, state)
         trained = self.definition.train(model, data, rate=rate, seed=seed, training=self.training)
-        return TrainingResult(self._vector(model if trained is None else trained), len(data))
+        parts = self._checked(model if trained is None else trained)
+        personal = {name: parts[name].copy() for name in self.whole.names if name in self.personal}
+        if not all(np.isfinite(part).all() for part in personal.values()):
+            raise UsageError("training.rate", "train returned personal parameters that are not finite", "Lower it")
+        return TrainingResult(self.layout.vector(parts), len(data), state=personal or None)
 
-    def _vector(self, model: Any) -> Vector:
+    def _checked(self, model: Any) -> dict[str, Vector]:
         """Convert a trained model; raise a ``UsageError`` if names or shapes differ from the initial model."""
-        if not isinstance(model, Mapping) or model.keys() != set(self.layout.names):
-            names = ", ".join(self.layout.names)
+        if not isinstance(model, Mapping) or model.keys() != set(self.whole.names):
+            names = ", ".join(self.whole.names)
             raise UsageError("task", f"train returned {model!r:.60}", f"Return a dictionary of the arrays {names}")
-        parts = {name: np.asarray(model[name], np.float32) for name in self.layout.names}
-        for name, shape in zip(self.layout.names, self.layout.shapes, strict=True):
+        parts = {name: np.asarray(model[name], np.float32) for name in self.whole.names}
+        for name, shape in zip(self.whole.names, self.whole.shapes, strict=True):
             if parts[name].shape != shape:
                 problem = f"train returned {name} in the shape {parts[name].shape}, not {shape}"
                 raise UsageError("task", problem, "Return arrays of the same shapes")
-        return self.layout.vector(parts)
+        return parts
 
     @cached_property
     def test(self) -> Any:
@@ -86,13 +102,19 @@ class ArrayTask(Task):
         """Evaluate a model on the central test data."""
         if self.test is None:
             raise UsageError("evaluation.by", "servers is not allowed: the task has no test data", 'Write "clients"')
-        return self.definition.evaluate(self.layout.parts(weights), self.test)
+        return self.definition.evaluate(self.client_model(weights, None), self.test)
 
     def evaluate_client(self, client: int, weights: Vector, state: Any = None) -> ClientEvaluation | None:
         """Evaluate a model on the client's own test data."""
         test = self.clients.of(client).test
         if test is None:
             return None
-        found = self.definition.evaluate(self.layout.parts(weights), test)
-        scores = dict(found) if isinstance(found, Mapping) else {self.metric.name: float(found)}
+        scores = self._judge(self.client_model(weights, state), test)
+        if self.personal:
+            shared = self._judge(self.client_model(weights, None), test)
+            scores |= {f"{SHARED}{name}": score for name, score in shared.items()}
         return ClientEvaluation(len(test), scores)
+
+    def _judge(self, model: dict[str, Vector], test: Any) -> dict[str, float]:
+        found = self.definition.evaluate(model, test)
+        return dict(found) if isinstance(found, Mapping) else {self.metric.name: float(found)}

@@ -55,7 +55,8 @@ class FederatedTask(ABC):
     target: str | None = None
     """Name of the target column, for data in dictionaries."""
     personal: Sequence[str] = ()
-    """Patterns of parameter names that stay with each client, such as ``head.*``; ``buffers`` means all buffers."""
+    """Patterns of the names of parameters that stay with each client, such as ``head.*``. ``buffers`` means all buffers
+    and the weights and biases of BatchNorm layers. ``training.personal`` of a scenario takes precedence."""
 
     @abstractmethod
     def model(self) -> Any:

@@ -44,6 +44,7 @@ def make_federated(clients: LocalClients, training: Training, seed: int) -> Task
         collate_fn=definition.collate if definition.overrides("collate") else None,
         inputs=definition.inputs,
         target=definition.target,
+        personal=definition.personal,
     )
 
 

@@ -18,5 +18,6 @@ def beyond_sgd(training: Training) -> str | None:
         "report-loss": training.report_loss,
         "accumulate": training.accumulate not in (None, 1),
         "autocast": training.autocast,
+        "personal": training.personal,
     }
     return next((key for key, value in asked.items() if value), None)

@@ -47,6 +47,9 @@ class TaskSpec:
     def make(self) -> Task:
         """Create the task, and check that its number of clients matches and that it can be evaluated as required."""
         task = self._make()
+        if self.training.personal and not task.personal:
+            problem = f"is not allowed: {type(task).__name__} does not support personal parameters"
+            raise UsageError("training.personal", problem, "Use a PyTorch model or a FederatedTask, or leave it out")
         task.evaluated_by = evaluated_by(self.evaluation, task)
         if task.evaluated_by != SERVERS:
             task.hold_out(self.evaluation.holdout)

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from spyker.errors import UsageError
 from spyker.vectors import Vector, mix
 
+SHARED = "shared "
+"""Prefix of a metric that a client measures with the initial values of the personal parameters."""
 LARGEST = 1e100  # value of a metric without limits that a server accepts; sums of such values stay finite
 
 
@@ -46,7 +48,8 @@ class ClientEvaluation:
 
 def limits_by_name(metrics: Iterable[Metric]) -> dict[str, tuple[float, float]]:
     """Return the limits of the values that a server accepts from clients, by metric."""
-    return {metric.name: metric.limits or (-LARGEST, LARGEST) for metric in metrics}
+    own = {metric.name: metric.limits or (-LARGEST, LARGEST) for metric in metrics}
+    return own | {f"{SHARED}{name}": limits for name, limits in own.items()}
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +62,8 @@ class TrainingResult:
     metrics: Mapping[str, float] | None = None
     """Metrics of the client, by name."""
     state: object | None = None
-    """State for the client's next training: any picklable object."""
+    """State for the client's next training: any picklable object. A client of a federation stores it on disk,
+    where only dictionaries, lists, strings, numbers, bytes, NumPy arrays and PyTorch tensors are supported."""
     evaluation: ClientEvaluation | None = None
     """Evaluation of the received model by the client; a task need not set it."""
 
@@ -102,6 +106,8 @@ class Task(ABC):
     """Whether :meth:`evaluate` takes a second argument: the clients' states, by client. Only emulations pass it; in a
     deployment the states stay with the clients."""
 
+    personal: Collection[str] = ()
+    """Names of the parameters that stay with each client, in its state. They are not part of the weights."""
     buffers: int = 0
     """Number of buffers at the end of the weights, such as BatchNorm's running means and variances. No gradient changes
     them; servers only average them."""
@@ -156,6 +162,10 @@ class Task(ABC):
 
     def evaluate_client(self, client: int, weights: Vector, state: Any = None) -> ClientEvaluation | None:
         """Evaluate a model on the test data of a client; ``None`` if it has none."""
+        raise NotImplementedError
+
+    def client_model(self, weights: Vector, state: Any) -> dict[str, Vector]:
+        """Return the complete model of a client by name: the shared weights and its personal parameters."""
         raise NotImplementedError
 
     def train_only(self) -> None:  # noqa: B027 - a task that keeps nothing else has nothing to do

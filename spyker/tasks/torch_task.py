@@ -26,10 +26,10 @@ from spyker.config.sections import show
 from spyker.errors import UsageError
 from spyker.tasks.federated_task import ClientInfo, FederatedTask
 from spyker.tasks.kernels import Kernel, find_kernel, kernel_error
-from spyker.tasks.layout import Layout
 from spyker.tasks.local_data import LocalClients, LocalDatasets
 from spyker.tasks.optimizer import OptimizerConfig
-from spyker.tasks.task import ACCURACY, ClientEvaluation, Metric, Task, TrainingResult
+from spyker.tasks.personal import CENTRAL_NOTE, patterns_of
+from spyker.tasks.task import ACCURACY, SHARED, ClientEvaluation, Metric, Task, TrainingResult
 from spyker.tasks.torch_checks import (
     check_alike,
     check_batches,
@@ -51,8 +51,9 @@ from spyker.tasks.torch_data import (
     LazyDataset,
     StreamedDataset,
 )
+from spyker.tasks.torch_parts import divide, elements, flattened, layout_of_parts, personal_names, shaped
 from spyker.tasks.torch_sources import hold_out, sources
-from spyker.tasks.torch_training import Trainer
+from spyker.tasks.torch_training import PERSONAL, Trainer
 from spyker.vectors import Vector
 
 __all__ = ["Examples", "ExtraMetric", "LazyDataset", "StreamedDataset", "TorchTask", "accuracy"]
@@ -87,7 +88,8 @@ class TorchTask(Task):
 
     ``loss(outputs, targets)`` is minimised. ``score(outputs, targets)`` returns one number per example, and the metric
     is ``finish`` of their mean; a score of your own needs a ``metric``, with its name and direction. ``also`` are
-    further metrics. If outputs have ``logits``, as in Hugging Face models, PyTorch's losses and the accuracy get the
+    further metrics. Parameters whose names match a pattern in ``personal`` stay with each client; ``training.personal``
+    takes precedence. If outputs have ``logits``, as in Hugging Face models, PyTorch's losses and the accuracy get the
     logits; your own functions get the outputs unchanged. ``client_tests``, one dataset per client, are for evaluation
     by clients; without them each client holds out a part of its data for it. The model's weights are W⁰. A float64
     model is trained in float64; servers store and send float32.
@@ -110,9 +112,11 @@ class TorchTask(Task):
         collate_fn: Collate | None = None,
         inputs: str | Sequence[str] | None = None,
         target: str | None = None,
+        personal: Sequence[str] = (),
     ) -> None:
         """``clients`` are datasets, or the clients of a federation, whose data is loaded when it is needed."""
         self.dtype = check_model(model)
+        self.personal = personal_names(model, patterns_of(training, personal))
         self.device = device_of(training)
         self.model, self.loss = model, loss
         self.measures = [ExtraMetric(named(metric, score), score, finish), *also]
@@ -130,11 +134,13 @@ class TorchTask(Task):
         self._sizes: dict[int, int] = {}  # as servers know them
         self.kernel: Kernel | None = None
         self._flatten()
-        self._initial = self._shared()
+        self._initial, self._initial_personal = self._shared(), self.personal_part()
         assert training.rate is not None  # only Flower apps may leave it unset
         self.descent.begin(self.trained, self.parameters, training.rate)
         if training.kernel != TORCH and self.dtype != torch.float32:
             raise kernel_error(training.kernel, f"the model is in {precision(self.dtype)}", "Write model.float()")
+        if training.kernel != TORCH and self.personal:
+            raise kernel_error(training.kernel, "it does not support training.personal", "Leave personal out")
         self._test, self.has_test = test, test is not None
         self.local = isinstance(clients, LocalClients)
         if isinstance(clients, LocalClients):
@@ -144,6 +150,8 @@ class TorchTask(Task):
         else:
             self._take(clients, client_tests)
             self.evaluates_on_clients = len(self.client_tests) > 0
+        if self.personal and self.has_test:
+            self.notes = (CENTRAL_NOTE,)
 
     @cached_property
     def test(self) -> DataSource | None:
@@ -230,21 +238,25 @@ class TorchTask(Task):
     def _flatten(self) -> None:
         """Move the model into one vector."""
         self.model.to(self.device)
-        parameters = dict(self.model.named_parameters())
-        self.parameters = list(parameters.values())
         every = dict(self.model.named_buffers())
-        buffers = {name: b for name, b in every.items() if b.is_floating_point()}
         self.counters = [(b, b.clone()) for b in every.values() if not b.is_floating_point()]
-        parts = parameters | buffers
-        self.layout = Layout(tuple(parts), tuple(tuple(p.shape) for p in parts.values()))
-        self.flat = torch.cat([flattened(part.detach()).to(self.dtype) for part in parts.values()])
-        self.trained = self.flat[: sum(p.numel() for p in parameters.values())]
-        self.buffers = self.flat.numel() - self.trained.numel()
+        own, shared = divide(dict(self.model.named_parameters()), self.personal)
+        own_buffers, shared_buffers = divide({n: b for n, b in every.items() if b.is_floating_point()}, self.personal)
+        # In this order the trained parameters are contiguous, as are the shared and the personal parts.
+        parts = own_buffers | own | shared | shared_buffers
+        self.parameters = [*own.values(), *shared.values()]
+        self.layout, self.personal_layout = layout_of_parts(shared | shared_buffers), layout_of_parts(own_buffers | own)
+        memory = torch.cat([flattened(part.detach()).to(self.dtype) for part in parts.values()])
+        start = elements(own_buffers)
+        self.personal_trained = elements(own)  # at the start of the trained parameters
+        self.trained = memory[start : start + elements(own | shared)]
+        self.personal_flat, self.flat = memory[: start + self.personal_trained], memory[start + self.personal_trained :]
+        self.buffers = elements(shared_buffers)
         self.pristine = True
         start = 0
         for part in parts.values():
             stop = start + part.numel()
-            part.data = shaped(self.flat[start:stop], part.shape)
+            part.data = shaped(memory[start:stop], part.shape)
             start = stop
 
     def _shared(self) -> Vector:
@@ -274,7 +286,7 @@ class TorchTask(Task):
         if not self.pristine:
             self.load(self._initial)
         self.model.train()
-        views = ("flat", "gradient", "trained", "parameters", "counters", "pristine", "_initial")
+        views = ("flat", "personal_flat", "gradient", "trained", "parameters", "counters", "pristine", "_initial")
         return {key: value for key, value in vars(self).items() if key not in views}
 
     def __setstate__(self, state: dict[str, object]) -> None:
@@ -314,7 +326,10 @@ class TorchTask(Task):
         trained = trainer.train()
         if self.training.report_loss and math.isfinite(trainer.loss):
             metrics["training loss"] = trainer.loss
-        new_state, seen = trainer.steps.state(), trainer.seen
+        new_state, seen = trainer.new_state(), trainer.seen
+        if self.personal and not torch.isfinite(self.personal_flat).all():
+            problem = f"the personal parameters of client {client} are not finite after its training number {step}"
+            raise UsageError("training.rate", problem, self.explain(client, weights, rate, step, state))
         known = self._sizes.get(client, self.clients[client].count)
         examples = None if seen == known else seen
         if not metrics and new_state is None and examples is None:
@@ -349,13 +364,18 @@ class TorchTask(Task):
         test = self.clients.of(client).test if isinstance(self.clients, LocalDatasets) else self.client_tests[client]
         if test is None:
             return None
-        scores, examples = self._judge(test, weights)
+        scores, examples = self._judge(test, weights, (state or {}).get(PERSONAL))
+        if self.personal:
+            shared, _ = self._judge(test, weights)
+            scores |= {f"{SHARED}{name}": score for name, score in shared.items()}
         return ClientEvaluation(examples, scores)
 
     @torch.no_grad()
-    def _judge(self, source: DataSource, weights: Vector) -> tuple[dict[str, float], int]:
+    def _judge(
+        self, source: DataSource, weights: Vector, personal: Vector | None = None
+    ) -> tuple[dict[str, float], int]:
         """Return all metrics of a model on some data, and the number of examples."""
-        self.load(weights)
+        self.load(weights, personal)
         self.model.train(mode=False)
         if isinstance(source, BatchedData):
             self.seed_all(self.seed)  # the model may draw random numbers
@@ -372,8 +392,14 @@ class TorchTask(Task):
         found = {m.metric.name: m.finish(total / count) for m, total in zip(self.measures, totals, strict=True)}
         return found, count
 
-    def load(self, weights: Vector) -> None:
-        """Load weights into the model, and reset its counters, such as BatchNorm's count of batches."""
+    def load(self, weights: Vector, personal: Vector | None = None) -> None:
+        """Load weights into the model, and reset its counters, such as BatchNorm's count of batches.
+
+        Args:
+            weights: the shared parameters and buffers.
+            personal: the personal ones; ``None``: their initial values.
+
+        """
         if self.pristine:
             self._flatten()  # W⁰ keeps the memory
             self.pristine = False
@@ -383,10 +409,24 @@ class TorchTask(Task):
             np.copyto(self.flat.numpy(), weights)
         else:
             self.flat.copy_(torch.tensor(weights))
+        if self.personal:
+            self.personal_flat.copy_(torch.tensor(self._initial_personal if personal is None else personal))
 
     def unload(self) -> Vector:
         """Return the model's weights, as a copy unless this process only trains."""
         return self.flat.numpy() if self.lends else np.array(self.flat.cpu().numpy(), np.float32)
+
+    def personal_part(self) -> Vector:
+        """Return the model's personal parameters and buffers, as a copy."""
+        return np.array(self.personal_flat.cpu().numpy())
+
+    def client_model(self, weights: Vector, state: Any) -> dict[str, Vector]:
+        """Return the complete model of a client: the shared weights and its personal parameters."""
+        personal = (state or {}).get(PERSONAL, self._initial_personal)
+        parts = self.layout.parts(weights)
+        if self.personal:
+            parts |= self.personal_layout.parts(personal)
+        return {name: parts[name] for name in self.model.state_dict() if name in parts}
 
     def state_dict(self, weights: Vector) -> dict[str, Tensor]:
         """Return weights as a PyTorch state dict."""
@@ -440,16 +480,3 @@ def device_of(training: Training) -> torch.device:
         return torch.device(name)
     remedy = "PyTorch finds no CUDA device here; write cpu" if name.startswith("cuda") else "Write cpu, cuda or cuda:N"
     raise UsageError("training.device", f"{show(name)} is not allowed", remedy)
-
-
-def flattened(part: Tensor) -> Tensor:
-    """Flatten a tensor of the model; convolution weights become channels-last, which is faster."""
-    return part.permute(0, 2, 3, 1).reshape(-1) if part.dim() == 4 else part.reshape(-1)
-
-
-def shaped(piece: Tensor, shape: Sequence[int]) -> Tensor:
-    """Return a view of a piece of the vector in the shape of its tensor: the inverse of :func:`flattened`."""
-    if len(shape) == 4:
-        out, channels, height, width = shape
-        return piece.view(out, height, width, channels).permute(0, 3, 1, 2)
-    return piece.view(*shape)

@@ -20,12 +20,15 @@ if TYPE_CHECKING:
     from spyker.tasks.torch_task import TorchTask
 
 
+OPTIMISER, PERSONAL = "optimiser", "personal"  # keys of a client's state
+
+
 class Trainer:
     """One training. It uses the task's model, so only one may run at a time."""
 
     def __init__(self, task: TorchTask, client: int, weights: Vector, rate: float, step: int, state: Any) -> None:
         self.task, self.client, self.weights, self.rate, self.step = task, client, weights, rate, step
-        self.state = state
+        self.state = state or {}
         self.seen = 0  # examples, in the last epoch
         self.loss = 0.0  # the mean of all examples, if it is to be reported
         self.data = task.clients[client].open(task.device, step)
@@ -50,13 +53,23 @@ class Trainer:
         self.loss = total / max(count, 1)
         return self.task.unload()
 
+    def new_state(self) -> dict[str, Any] | None:
+        """Return the state for the client's next training, or ``None``."""
+        optimiser = self.steps.state()
+        state: dict[str, Any] = {} if optimiser is None else {OPTIMISER: optimiser}
+        if self.task.personal:
+            state[PERSONAL] = self.task.personal_part()
+        return state or None
+
     def _descend(self) -> Iterator[tuple[list[Batch], Tensor]]:
         """Yield the batches and the loss of each step."""
         task, training = self.task, self.task.training
-        task.load(self.weights)
+        task.load(self.weights, self.state.get(PERSONAL))
         task.with_gradients()
-        self.anchor = task.trained.clone() if training.proximal else None
-        self.steps = task.descent.begin(task.trained, task.parameters, self.rate, self.state)
+        shared = slice(task.personal_trained, None)
+        self.received, self.received_gradient = task.trained[shared], task.gradient[shared]
+        self.anchor = self.received.clone() if training.proximal else None
+        self.steps = task.descent.begin(task.trained, task.parameters, self.rate, self.state.get(OPTIMISER))
         task.model.train()
         for epoch in range(training.epochs):
             self.steps.epoch(self.step * training.epochs + epoch)
@@ -77,7 +90,7 @@ class Trainer:
         examples = sum(batch.count for batch in batches)
         losses = [self._backward(batch, batch.count / examples) for batch in batches]
         if self.anchor is not None:
-            task.gradient.add_(task.trained - self.anchor, alpha=task.training.proximal)
+            self.received_gradient.add_(self.received - self.anchor, alpha=task.training.proximal)
         if task.descent.clip_norm is not None:
             torch.nn.utils.clip_grad_norm_([task.trained], task.descent.clip_norm)
         return sum(losses[1:], losses[0])
@@ -100,7 +113,7 @@ class Trainer:
         """Describe the first step whose numbers are not finite."""
         task, number = self.task, 0
         for number, (batches, loss) in enumerate(self._descend(), 1):
-            if not torch.isfinite(task.flat).all() or not torch.isfinite(loss).all():
+            if not all(bool(torch.isfinite(part).all()) for part in (task.flat, task.personal_flat, loss)):
                 for batch in batches:
                     broken = any(not_finite(part) for part in [*batch.inputs, *batch.named.values()])
                     if broken or not_finite(batch.targets):

@@ -4,14 +4,14 @@ import pytest
 from actions import sent, stated, timers, update, vector
 
 from spyker.algorithms.consensus import REMEMBERED
-from spyker.algorithms.stride import EXCHANGE, FIRST, PATIENT
+from spyker.algorithms.stride_exchange import EXCHANGE, FIRST_TIMEOUT, TIMEOUT_FACTOR
 from spyker.algorithms.stride_messages import ExchangeModel, Token
 from spyker.protocol.facts import Merged, SyncStarted, TokenArrived
 from spyker.protocol.messages import Leave, ToServer
 from spyker.protocol.server import Work
 
 DATA = (1, 3, 4)
-PLAIN = {"momentum": 0.0, "gain": 1.0, "clip": 0.0, "too_far": 0.0, "every": 1, "safe": False}
+PLAIN = {"momentum": 0.0, "gain": 1.0, "clip": 0.0, "divergence_threshold": 0.0, "exchange_rounds": 1, "safe": False}
 """With these a server of one client moves by what that answers, and has that answer as its momentum."""
 
 
@@ -107,7 +107,7 @@ def test_who_hears_of_an_exchange_tells_everybody_where_it_stood_before(servers)
 def test_what_was_learnt_while_models_were_under_way_is_not_pulled_back(servers):
     # server 0 stood at 8 and learns +1: 9 + 3/8 · (4 − 8) + 4/8 · (−2 − 8) = 2.5, the mean and what it has learnt
     learn(servers[0], 8)
-    servers[0].call(2)
+    servers[0].start_exchange(2)
     learn(servers[0], 1)
     servers[0].handle(1, ExchangeModel(vector(4), vector(0), 1.0, 3, 2))
     servers[0].handle(2, ExchangeModel(vector(-2), vector(0), 1.0, 4, 2))
@@ -158,7 +158,7 @@ def test_the_token_goes_round(strangers, settle):
 
 
 def test_the_holder_begins_after_so_many_rounds_and_nobody_else_does(strangers, settle):
-    servers = strangers(every=2)
+    servers = strangers(exchange_rounds=2)
     assert sent(learn(servers[1], 1)) == sent(learn(servers[1], 1)) == sent(learn(servers[1], 1)) == []
     assert sent(learn(servers[0], 1)) == []
     begun = learn(servers[0], 1)
@@ -189,7 +189,7 @@ def test_an_exchange_without_somebody_ends_by_its_timer_and_the_token_skips_it(s
     servers = strangers()
     done = silence(servers, 1, 0, learn(servers[0], 1))
     assert tokens(done) == []
-    assert timers(a for node, a in done if node == 0)[-1] == (EXCHANGE, FIRST)
+    assert timers(a for node, a in done if node == 0)[-1] == (EXCHANGE, FIRST_TIMEOUT)
     done = silence(servers, 1, 0, servers[0].expire(EXCHANGE))
     assert tokens(done) == [(0, 2, Token(1, (1,)))]
     assert servers[2].holds
@@ -228,7 +228,7 @@ def test_its_model_counts_also_when_it_comes_late(strangers):
 
 
 def test_who_hears_nobody_keeps_the_token_and_tries_again(strangers, settle):
-    servers = strangers(every=2)
+    servers = strangers(exchange_rounds=2)
     for _ in range(2):
         learn(servers[0], 1)
     assert sent(servers[0].expire(EXCHANGE)) == sent(learn(servers[0], 1)) == []
@@ -249,5 +249,5 @@ def test_how_long_to_wait_is_learnt_from_the_longest_exchange(strangers, settle,
         ended = servers[0].handle(1, answers[0]) + servers[0].handle(2, answers[1])
         assert timers(ended) == [(EXCHANGE, None)], "it does not run any more"
         servers[0].handle(2, Token(servers[0].bid))
-    assert asked == [FIRST, PATIENT * 2.0]
-    assert timers(learn(servers[0], 1))[-1] == (EXCHANGE, PATIENT * 2.0)
+    assert asked == [FIRST_TIMEOUT, TIMEOUT_FACTOR * 2.0]
+    assert timers(learn(servers[0], 1))[-1] == (EXCHANGE, TIMEOUT_FACTOR * 2.0)

@@ -72,7 +72,9 @@ def test_exchanges_leave_the_mean_of_all_servers_alone(build, crowd, sizes, more
     exchange is over and forgotten before its last model arrives.
     """
     sizes += more if crowd == 1 else []
-    net = Net(build("stride", sizes, initial=(0.0, 1.0), momentum=0.5, every=1, crowd=crowd, safe=False))
+    net = Net(
+        build("stride", sizes, initial=(0.0, 1.0), momentum=0.5, exchange_rounds=1, tree_threshold=crowd, safe=False)
+    )
     homes = [(i, k) for i, server in enumerate(net.servers) for k in server.sizes]
     expected = net.total()
     for is_answer, choice, value in steps:
@@ -92,7 +94,7 @@ def test_exchanges_leave_the_mean_of_all_servers_alone(build, crowd, sizes, more
 def test_there_are_such_exchanges(build):
     """The property above is not one of servers that never speak."""
     for crowd in (9, 1):
-        net = Net(build("stride", [[1], [2], [3]], **PLAIN, every=1, crowd=crowd))
+        net = Net(build("stride", [[1], [2], [3]], **PLAIN, exchange_rounds=1, tree_threshold=crowd))
         net.perform(0, net.servers[0].handle(0, update(6)))
         between = net.total()
         while net.links:
@@ -195,7 +197,7 @@ def test_without_momentum_and_with_idle_exchanges_it_is_hierfavg(build, settle, 
     """The holder of the token has its rounds last, so that nobody learns anything while models are under way."""
     sizes = [[size for size, _ in region] for region in regions]
     goals = [goal for region in regions for _, goal in region]
-    ours = build("stride", sizes, **PLAIN | ALL_AWAITED, every=kappa)
+    ours = build("stride", sizes, **PLAIN | ALL_AWAITED, exchange_rounds=kappa)
     theirs = build("hierfavg", sizes, edge_rounds=kappa)
     for server in (*ours, *theirs):
         list(server.start())

@@ -8,12 +8,12 @@ from itertools import pairwise
 import pytest
 from actions import stated, timers, update, vector
 
-from spyker.algorithms.stride import ROUND, SILENT
+from spyker.algorithms.stride import NO_UPDATE_PERIOD, ROUND
 from spyker.protocol.facts import RateHalved, RoundEnded, UpdateApplied
 from spyker.protocol.messages import Join, Leave, ToClient, Update
 from spyker.protocol.server import Work
 
-PLAIN = {"momentum": 0.0, "gain": 1.0, "clip": 0.0, "too_far": 0.0, "safe": False}
+PLAIN = {"momentum": 0.0, "gain": 1.0, "clip": 0.0, "divergence_threshold": 0.0, "safe": False}
 """With these a round moves the model by the mean of its answers."""
 
 
@@ -45,7 +45,7 @@ def models(actions):
 
 # --- First trainings that run away ------------------------------------------------------------------------------------
 
-WARY = {"initial": (3.0, 4.0), "too_far": 0.5}
+WARY = {"initial": (3.0, 4.0), "divergence_threshold": 0.5}
 """The model's length is 5, and so first answers may be 2.5 long."""
 
 
@@ -65,7 +65,7 @@ def test_first_trainings_that_go_too_far_are_repeated_with_half_the_rate(started
     assert not stated(actions, RoundEnded)
     actions = play(server, (1, 1), (1, 1), (1, 1))
     assert model(server) == [4, 5]
-    assert server.usual == pytest.approx(2**0.5), "and it is the first round"
+    assert server.median_norm == pytest.approx(2**0.5), "and it is the first round"
     assert [f.round for f in stated(actions, RoundEnded)] == [1]
     assert rates(actions) == [(k, server.rate / 2) for k in range(3)], "from here on"
 
@@ -78,7 +78,7 @@ def test_what_is_not_a_number_goes_too_far(started):
 
 @pytest.mark.parametrize(
     ("settings", "first"),
-    [(WARY, (2.4, 0)), (WARY | {"too_far": 0.0}, (100, 0)), (WARY | {"initial": (0.0, 0.0)}, (100, 0))],
+    [(WARY, (2.4, 0)), (WARY | {"divergence_threshold": 0.0}, (100, 0)), (WARY | {"initial": (0.0, 0.0)}, (100, 0))],
     ids=["not so far", "never", "a model of no length"],
 )
 def test_other_first_trainings_count(started, settings, first):
@@ -173,13 +173,13 @@ def test_later_an_answer_is_measured_by_the_median_of_the_rounds_before(started)
     before = model(server)[0]
     play(server, 16, -8, 1)
     assert model(server)[0] - before == pytest.approx(1 / 3)
-    assert server.usual == 5
+    assert server.median_norm == 5
 
 
 def test_a_long_answer_keeps_its_direction_and_its_weight(started):
     # the second answer has length 10, the limit is 5: (3, 4) with weight 3, d = (1/4 · 0 + 3/4 · 3, 1/4 · 5 + 3/4 · 4)
     server = started([1, 3], initial=(0, 0), clip=1.0)
-    server.usual = 5.0
+    server.median_norm = 5.0
     server.handle(0, update(0, 5))
     server.handle(1, update(6, 8))
     assert model(server) == pytest.approx([2.25, 4.25])
@@ -273,7 +273,7 @@ def test_after_a_round_of_no_time_nobody_is_looked_for_all_the_time(started, tim
     server = started([1, 1], patience=1.5)
     time.now = 0.001
     assert timers(play(server, 1, 1)) == [(ROUND, None), (ROUND, 0.003)]
-    assert timers(server.expire(ROUND)) == [(ROUND, SILENT)]
+    assert timers(server.expire(ROUND)) == [(ROUND, NO_UPDATE_PERIOD)]
 
 
 def test_the_first_round_waits_for_half_of_the_clients(started):

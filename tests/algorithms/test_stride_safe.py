@@ -6,12 +6,12 @@ from actions import stated, update, vector
 
 from spyker.algorithms.consensus import Consensus
 from spyker.algorithms.reach import Reach
-from spyker.algorithms.stride import HELD, ROUND
+from spyker.algorithms.stride import CLIENTS_WAIT, ROUND
 from spyker.algorithms.stride_messages import ExchangeModel, Token
 from spyker.protocol.facts import ModelRestored, UpdateApplied
 from spyker.protocol.messages import ToClient, ToServer
 
-NO_CLIP = {"clip": 0.0, "too_far": 0.0}
+NO_CLIP = {"clip": 0.0, "divergence_threshold": 0.0}
 
 
 @pytest.fixture
@@ -121,7 +121,7 @@ def merged(*theirs, mine=(1.0, 0.0), own=0.5):
     parts = Consensus(vector(0.0, 0.0), 0)
     parts.expect(0.0, own)
     parts.advance(vector(*mine), 1.0, vector(0.0, 0.0))
-    full = parts.stand(1)
+    full = parts.begin_exchange(1)
     parts.merge(1, vector(*theirs), full, 1 - own, own)
     parts.measure(1, own)
     return parts
@@ -153,9 +153,9 @@ def test_own_progress_counts_by_agreement_in_what_is_trained_and_by_its_square_i
 def test_progress_of_two_parts_is_sent_once():
     parts = Consensus(vector(0.0), 0)
     parts.advance(vector(2.0), 1.0, vector(0.0))
-    first = parts.stand(1)
+    first = parts.begin_exchange(1)
     parts.advance(vector(3.0), 1.0, vector(0.0))
-    assert (first.tolist(), parts.stand(2).tolist()) == ([2], [5])
+    assert (first.tolist(), parts.begin_exchange(2).tolist()) == ([2], [5])
 
 
 def test_buffers_are_averaged_and_never_scaled():
@@ -163,7 +163,7 @@ def test_buffers_are_averaged_and_never_scaled():
     parts.expect(0.0, 0.5)
     parts.advance(vector(1.0, 0.0), 1.0, vector(0.0, 2.0))
     assert parts.published().tolist() == [0, 10], "those of one region are not published where servers do not agree"
-    full = parts.stand(1)
+    full = parts.begin_exchange(1)
     parts.merge(1, vector(1.0, 20.0), full, 0.5, 0.5)
     assert parts.common.snapshot().tolist() == [1, 16]
 
@@ -190,7 +190,7 @@ def lonely(started, **parameters):
 def test_one_round_of_each_is_averaged_as_in_fedavg(started):
     first, second = lonely(started)
     actions = play(first, (4, 0))
-    assert stances(actions) == [(1, 1)], "after one round, though every is 2"
+    assert stances(actions) == [(1, 1)], "after one round, though exchange_rounds is 2"
     second_actions = play(second, (0, 2))
     assert stances(second_actions) == [(0, 1)], "it needs no token"
     told = next(a.message for a in second_actions if isinstance(a, ToServer))
@@ -259,7 +259,7 @@ def test_growth_along_the_common_model_is_no_agreement():
     parts = Consensus(vector(10.0, 0.0, 0.0), 0)
     parts.expect(0.0, 0.5)
     parts.advance(vector(10.0, 1.0, 0.0), 1.0, vector(0.0, 0.0, 0.0))
-    full = parts.stand(1)
+    full = parts.begin_exchange(1)
     parts.merge(1, vector(20.0, 0.0, 1.0), full, 0.5, 0.5)
     parts.measure(1, 0.5)
     assert parts.agreement == pytest.approx(0)
@@ -271,7 +271,7 @@ def apart(*, steps):
     parts.expect(0.0, 0.5)
     for bid, step in enumerate(steps, 1):
         parts.advance(vector(step, 1.0, 0.0), 1.0, vector(0.0, 0.0, 0.0))
-        full = parts.stand(bid)
+        full = parts.begin_exchange(bid)
         parts.merge(bid, full + vector(0.0, -2.0, 0.0), full, 0.5, 0.5)
         parts.measure(bid, 0.5)
     return parts
@@ -287,7 +287,7 @@ def test_clients_wait_for_an_exchange_among_servers_that_do_not_agree(started):
 def test_but_not_for_ever(started):
     first, _ = lonely(started)
     play(first, (4, 0))
-    assert [client for client, _ in tasks(first.expire(HELD))] == [0]
+    assert [client for client, _ in tasks(first.expire(CLIENTS_WAIT))] == [0]
 
 
 def test_nor_for_a_server_that_is_suspected(started):

@@ -6,14 +6,15 @@ import numpy as np
 import pytest
 from actions import sent, stated, timers, update, vector
 
-from spyker.algorithms.stride import EXCHANGE, FIRST, Stride
+from spyker.algorithms.stride import Stride
+from spyker.algorithms.stride_exchange import EXCHANGE, FIRST_TIMEOUT
 from spyker.algorithms.stride_messages import ExchangeModel, ExchangeRequest, ExchangeResult, Token
 from spyker.algorithms.stride_tree import StrideTree
 from spyker.protocol.facts import Merged, SyncStarted
 from spyker.protocol.messages import ToServer
 from spyker.protocol.server import Work
 
-PLAIN = {"momentum": 0.0, "gain": 1.0, "clip": 0.0, "every": 1, "safe": False}
+PLAIN = {"momentum": 0.0, "gain": 1.0, "clip": 0.0, "exchange_rounds": 1, "safe": False}
 
 
 @pytest.fixture
@@ -70,7 +71,7 @@ def count(done):
 @pytest.mark.parametrize(("n", "kind"), [(1, Stride), (8, Stride), (9, StrideTree), (100, StrideTree)])
 def test_more_servers_than_a_crowd_use_a_tree(build, n, kind):
     assert {type(server) for server in build("stride", [[1]] * n)} == {kind}
-    assert {type(server) for server in build("stride", [[1]] * n, crowd=n)} == {Stride}
+    assert {type(server) for server in build("stride", [[1]] * n, tree_threshold=n)} == {Stride}
 
 
 @pytest.mark.parametrize("n", [9, 16, 50])
@@ -149,10 +150,10 @@ def below(servers, i):
 
 def test_the_first_exchange_may_take_long_and_a_leaf_waits_for_nobody(crowd):
     servers = crowd(9)
-    assert timers(learn(servers[0], 0)) == [("round", None), (EXCHANGE, FIRST)]
-    assert timers(servers[1].handle(0, ExchangeRequest(1, 0))) == [(EXCHANGE, FIRST)]
+    assert timers(learn(servers[0], 0)) == [("round", None), (EXCHANGE, FIRST_TIMEOUT)]
+    assert timers(servers[1].handle(0, ExchangeRequest(1, 0))) == [(EXCHANGE, FIRST_TIMEOUT)]
     leaf = servers[8].handle(2, ExchangeRequest(1, 0))
-    assert timers(leaf) == [(EXCHANGE, FIRST), (EXCHANGE, None)]
+    assert timers(leaf) == [(EXCHANGE, FIRST_TIMEOUT), (EXCHANGE, None)]
     assert [(receiver, type(message)) for receiver, message in sent(leaf)] == [(2, ExchangeModel)]
 
 
@@ -188,4 +189,4 @@ def test_the_first_time_at_the_root_has_time_enough(build, time):
     for j in (4, 5, 6):
         servers[1].handle(j, ExchangeModel(vector(0), vector(0), 0.0, 1, 1))
     learn(servers[1], 1)
-    assert timers(servers[1].handle(0, Token(1))) == [(EXCHANGE, FIRST)]
+    assert timers(servers[1].handle(0, Token(1))) == [(EXCHANGE, FIRST_TIMEOUT)]

@@ -52,7 +52,19 @@ def test_without_out_every_run_gets_a_folder_of_its_own(tmp_path: Path, monkeypa
 def test_the_resolved_scenario_repeats_the_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     assert (
-        main(["run", *QUICK, "--set", "stride.every=3", "--set", "training.delay-ms=heterogeneous", "--out", "a"]) == 0
+        main(
+            [
+                "run",
+                *QUICK,
+                "--set",
+                "stride.exchange-rounds=3",
+                "--set",
+                "training.delay-ms=heterogeneous",
+                "--out",
+                "a",
+            ]
+        )
+        == 0
     )
     assert main(["run", "a/scenario.toml", "--out", "b"]) == 0
     for name in ("scenario.toml", "facts.jsonl", "summary.json"):
@@ -111,7 +123,7 @@ def test_metrics_are_not_mixed_in_a_plot(
     assert main(["run", *QUICK, "--out", "a"]) == 0
     write(tmp_path / "b", started(metric="perplexity", higher_is_better=False), [(0.0, judged(0, 9.0))])
     assert main(["plot", "a", "b", "--out", "both"]) == 2
-    assert "covered (a) and perplexity (b). Name runs of one metric at a time" in capsys.readouterr().err
+    assert "covered (a) and perplexity (b). Choose runs of one metric" in capsys.readouterr().err
     assert not (tmp_path / "both").exists()
 
 

@@ -11,7 +11,18 @@ from ring import LATENCY, round_of_the_token, start, update, write_crowd, write_
 
 from spyker.dashboard.watched_run import EVENTS, WatchedRun
 from spyker.protocol.facts import TokenArrived, UpdateApplied
-from spyker.records import FACTS, Evaluated, RecordWriter, ServerResumed, UnknownFact, first_fact, line, read
+from spyker.records import (
+    FACTS,
+    Evaluated,
+    EvaluatedByClients,
+    RecordWriter,
+    RegionScore,
+    ServerResumed,
+    UnknownFact,
+    first_fact,
+    line,
+    read,
+)
 
 
 def watched(*folders: Path, read_all: bool = True) -> WatchedRun:
@@ -232,3 +243,41 @@ def test_scores_of_servers_that_judge_themselves_follow_each_other_in_time(tmp_p
     scores = watched(*folders).timeline()["scores"]
     assert [point[0] for point in scores] == pytest.approx([0.1, 1.1, 2.1, 3.1])
     assert [point[3:] for point in scores] == [pytest.approx([0.1 * n, 0.1 * (n + 1)]) for n in range(4)]
+
+
+def by_clients(clients: int, value: float, region: str = "here") -> EvaluatedByClients:
+    where = [RegionScore(region, clients, value)]
+    return EvaluatedByClients("accuracy", True, clients, 10 * clients, value, value, value, value / 2, 1, where)
+
+
+def test_clients_evaluations_are_shown_at_any_time(tmp_path: Path) -> None:
+    writer = RecordWriter(tmp_path / "run", 'algorithm = "spyker"\n', at_once=True)
+    writer.write(0.0, started())
+    for t in (1.0, 2.0, 3.0):
+        writer.write(t, by_clients(4, t / 10))
+        writer.write(t, EvaluatedByClients("loss", False, 4, 40, 9.0, 9.0, 9.0, 9.0, 1, []))
+    writer.close({})
+    run = watched(tmp_path / "run")
+    assert run.timeline()["clientScores"] == [[t, t / 10, t / 20] for t in (1.0, 2.0, 3.0)]
+    assert run.at(0.5)["byClients"] is None
+    shown = run.at(2.5)["byClients"]
+    assert (shown["weightedMean"], shown["worstDecile"], shown["clients"]) == (0.2, 0.1, 4)
+    assert shown["regions"] == [["here", 4, 0.2]]
+    events = [event for event in run.window(1.5, 2.5)["events"] if "byClients" in event]
+    assert events[0]["byClients"] == shown
+    assert events[0]["text"] == "4 clients evaluated accuracy: weighted mean 0.2000, worst tenth 0.1000"
+
+
+def test_clients_of_several_servers_are_one_federation(tmp_path: Path) -> None:
+    folders = []
+    for server, clients, region in ((0, 3, "here"), (1, 1, "there")):
+        writer = RecordWriter(tmp_path / str(server), 'algorithm = "spyker"\n', at_once=True)
+        writer.write(0.0, started(server, 1000.0))
+        writer.write(1.0 + 0.1 * server, by_clients(clients, 0.4 + 0.4 * server, region))
+        writer.close({"finished": True})
+        folders.append(tmp_path / str(server))
+    run = watched(*folders)
+    shown = run.present()["byClients"]
+    assert (shown["clients"], shown["weightedMean"]) == (4, 0.5)
+    assert [region[:2] for region in shown["regions"]] == [["here", 3], ["there", 1]]
+    assert [point[:2] for point in run.timeline()["clientScores"]] == [[1.1, 0.5]]

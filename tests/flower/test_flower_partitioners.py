@@ -54,7 +54,7 @@ def test_an_object_deals_out_any_labels() -> None:
         ("DirichletPartitoner(alpha=1)", "Did you mean 'DirichletPartitioner'"),
         ("DirichletPartitioner(alpha=)", r"Write it as DirichletPartitioner\(alpha=0.3\)"),
         ("DirichletPartitioner()", "is not allowed.*alpha"),
-        ("IidPartitioner(num_partitions=3)", "IidPartitioner cannot deal|makes 3 partitions for 8 clients"),
+        ("IidPartitioner(num_partitions=3)", "IidPartitioner cannot partition|makes 3 partitions for 8 clients"),
     ],
 )
 def test_what_makes_no_sense_is_refused(text: str, complaint: str) -> None:

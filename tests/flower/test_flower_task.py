@@ -9,14 +9,14 @@ import pytest
 
 import spyker
 from spyker.api.read_scenario import read_scenario
-from spyker.config.scenario import Scenario, dump
+from spyker.config.scenario import Evaluation, Scenario, dump
 from spyker.engines.engine import EvaluateJob, TrainJob
 from spyker.engines.start_engine import start_engine
 from spyker.errors import TaskError, UsageError
 from spyker.records import Evaluated
 from spyker.tasks.checked_task import CheckedTask
-from spyker.tasks.registry import task_spec
-from spyker.tasks.task import Metric
+from spyker.tasks.registry import evaluated_by, evaluated_by_deployed, task_spec
+from spyker.tasks.task import ClientEvaluation, Metric
 
 pytest.importorskip("flwr", reason="needs Flower: pip install 'spyker-fl[flower]'")
 import tiny_apps
@@ -314,3 +314,23 @@ def test_a_damaged_setup_file_is_refused(tmp_path: Path, content: bytes) -> None
     (tmp_path / "setup").write_bytes(content)
     with pytest.raises(UsageError, match=r"task\.setup.*federation create"):
         make(setup=str(tmp_path / "setup"))
+
+
+def test_a_client_evaluates_alone_with_its_own_data_and_state() -> None:
+    task = make(clients=3)
+    task.hold_out(0.2)
+    assert task.evaluate_client(1, task.initial()) == ClientEvaluation(20, {"rmse": 1.0})
+    assert task.metric == Metric("rmse", higher_is_better=False), "without a call of another client"
+    few = make(clients=3, evaluate_clients=2, metric="count")
+    trained = CheckedTask(few).train(1, few.initial(), 0.1, 0)
+    again: Any = CheckedTask(few).train(1, few.initial(), 0.1, 1, trained.state, evaluate=True)  # type: ignore[union-attr]
+    assert again.evaluation == ClientEvaluation(20, {"count": 1.0})
+    assert few.evaluate_client(2, few.initial()) is None
+
+
+def test_clients_evaluate_a_deployed_app_and_emulations_are_as_before() -> None:
+    task = make(clients=3)
+    unset = Evaluation()
+    assert evaluated_by(unset, task) == "servers"
+    assert evaluated_by_deployed(unset, task) == "clients"
+    assert evaluated_by_deployed(Evaluation(by="servers"), task) == "servers"

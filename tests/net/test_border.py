@@ -241,6 +241,14 @@ def test_a_frame_far_beyond_the_size_limit_is_not_even_read(server: Deployed) ->
     asyncio.run(scene())
 
 
+def test_a_first_frame_beyond_the_size_of_a_hello(server: Deployed) -> None:
+    async def large(client: Speaker) -> None:
+        await client.read()
+        await client.say(hello=client.hello, chunk=bytes(20_000))
+
+    refused(server, "oversized", large)
+
+
 def test_another_layout(server: Deployed) -> None:
     async def other(client: Speaker) -> None:
         client.hello.layout = bytes(32)

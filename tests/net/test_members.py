@@ -31,7 +31,7 @@ class Servers(Deployed):
 
     def __init__(self, folder: Path, count: int = 3, algorithm: str = "spyker") -> None:
         training = {"rate": 0.5, "delay-ms": [40.0] * count}
-        often = {"spyker": {"h-intra": 8.0, "h-inter": 5.0}, "stride": {"every": 4}}
+        often = {"spyker": {"h-intra": 8.0, "h-inter": 5.0}, "stride": {"exchange-rounds": 4}}
         super().__init__(table(algorithm, (1,) * count, training=training, **often), folder, **QUICK)
         self.count = count
 

@@ -15,7 +15,7 @@ from spyker.config.scenario import from_table
 from spyker.errors import UsageError
 from spyker.net.json_log import JsonLog
 from spyker.net.recorder import Recorder
-from spyker.protocol.facts import ClientReported, UpdateApplied
+from spyker.protocol.facts import ClientEvaluated, ClientReported, UpdateApplied
 from spyker.records import FACTS, Evaluated, MetricEvaluated, RunRecord, line, read
 from spyker.tasks.registry import resolve, task_spec
 from spyker.tasks.served_model import ModelSpec
@@ -281,3 +281,27 @@ def test_a_server_that_makes_no_progress_says_so_when_it_had_time_to(
             recorder.restore(numbers)
     assert len(events(said, "learning-warning")) == 1
     recorder.close(None)
+
+
+def test_clients_evaluations_outlive_a_server(tmp_path: Path) -> None:
+    def made(folder: Path) -> Recorder:
+        scenario = resolve(from_table(table(evaluation={"interval": 0.25})))
+        model = ModelSpec.of(task_spec(scenario).make())
+        log = JsonLog(io.StringIO(), server=0)
+        return Recorder(scenario, model, 0, folder, resume=False, log=log, evaluated_by="clients")
+
+    recorder = made(tmp_path / "record")
+    recorder.begin(time.time())
+    assert recorder.evaluated_by_clients(2) is None, "nobody has evaluated"
+    for client, value in ((0, 0.25), (1, 0.75)):
+        recorder.fact(ClientEvaluated(0, client, 10, {"covered": value}), 0)
+    found = recorder.evaluated_by_clients(2)
+    assert found is not None
+    assert (found.mean, recorder.by_clients[0].clients, recorder.last_score) == (0.5, 2, 0.5)
+    again = made(tmp_path / "other")
+    again.restore(json.loads(json.dumps(recorder.numbers())))
+    found = again.evaluated_by_clients(2)
+    assert found is not None
+    assert found.mean == 0.5
+    for each in (recorder, again):
+        each.close(None)

@@ -90,7 +90,7 @@ def test_a_client_that_cannot_reach_any_server_is_told_once_what_to_check(tmp_pa
         deployment.clients.append(deployment.join("0", [peers]))
         deployment.insecure = True
         deployment.attend("1", 0)
-        for clients, told in (("0", "and not the one for servers"), ("1", "give --certs in place of --insecure")):
+        for clients, told in (("0", "and not the one for servers"), ("1", "leave out --insecure")):
             name = f"clients-{clients}"
             until(lambda name=name: len(deployment.log(name, "disconnected")) >= 3)
             first, *more = deployment.log(name, "disconnected")
@@ -100,7 +100,7 @@ def test_a_client_that_cannot_reach_any_server_is_told_once_what_to_check(tmp_pa
 
 def test_what_may_be_wrong_depends_on_how_a_connection_failed() -> None:
     closed = (grpc.StatusCode.UNAVAILABLE, "ipv4:127.0.0.1:7000: Socket closed")
-    assert "--certs" in str(connection_hint(*closed, insecure=True))
+    assert "leave out --insecure" in str(connection_hint(*closed, insecure=True))
     assert "started with --insecure" in str(connection_hint(*closed, insecure=False))
     assert connection_hint(grpc.StatusCode.UNAVAILABLE, "Connection refused", insecure=False) is None, (
         "it does not run yet"

@@ -32,7 +32,7 @@ from spyker.protocol.state import ServerState
 from spyker.robust.update_filter import FilterParameters
 
 PARAMETERS = {
-    "stride": {"every": 1},
+    "stride": {"exchange_rounds": 1},
     "spyker": {"h_inter": 2.0, "h_intra": 4.0},
     "sync-spyker": {"h_intra": 3.0},
     "fedasync": {},
@@ -157,7 +157,7 @@ class History:
     ("algorithm", "parameters"),
     [
         *((algorithm, {}) for algorithm in ALGORITHMS),
-        ("stride", {"crowd": 1}),
+        ("stride", {"tree_threshold": 1}),
         *((algorithm, STRICT) for algorithm in ("stride", "sync-spyker", "fedasync", "hierfavg")),
     ],
 )
@@ -218,7 +218,9 @@ def test_histories_like_these_interrupt_quarantines(build, algorithm):
 
 @pytest.mark.parametrize("crowd", [8, 1])
 def test_histories_like_these_interrupt_rounds_and_exchanges_of_stride(build, crowd):
-    assert walk(build, "stride", lambda s: s.answered and s.exchanging and len(s.stances) > 1, crowd=crowd)
+    assert walk(
+        build, "stride", lambda s: s.answered and s.exchanging and len(s.exchange_models) > 1, tree_threshold=crowd
+    )
 
 
 def test_histories_like_these_interrupt_stride_when_somebody_is_missing(build):
@@ -226,8 +228,8 @@ def test_histories_like_these_interrupt_stride_when_somebody_is_missing(build):
 
 
 def test_a_tree_is_saved_while_something_is_still_to_come(build):
-    assert walk(build, "stride", lambda s: s.asked and s.shares, crowd=1)
-    assert walk(build, "stride", lambda s: s.below and s.root != s.id, crowd=1)
+    assert walk(build, "stride", lambda s: s.asked and s.shares, tree_threshold=1)
+    assert walk(build, "stride", lambda s: s.below and s.root != s.id, tree_threshold=1)
 
 
 def test_a_state_shares_its_model_with_the_server_instead_of_copying_it(build):

@@ -33,7 +33,7 @@ class Region:
     def __init__(
         self, build: Any, algorithm: str, liar: Any = None, clients: int = CLIENTS, goal: float = 1.0, **parameters: Any
     ) -> None:
-        parameters |= {"every": 10**6} if algorithm == "stride" else {}
+        parameters |= {"exchange_rounds": 10**6} if algorithm == "stride" else {}
         self.server = build(algorithm, [[1] * clients], [0.0] * 16, rate=0.3, robust=RULES, **parameters)[0]
         self.goals = np.random.default_rng(7).normal(goal, 0.5, (clients, 16)).astype(np.float32)
         self.liar = liar

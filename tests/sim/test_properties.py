@@ -57,8 +57,8 @@ PARAMETERS = {
         "momentum": some(0, 0.9),
         "clip": some(0, 2),
         "patience": some(1, 3),
-        "every": st.integers(1, 3),
-        "crowd": st.integers(1, 6),
+        "exchange-rounds": st.integers(1, 3),
+        "tree-threshold": st.integers(1, 6),
     },
     "spyker": MIXING
     | {

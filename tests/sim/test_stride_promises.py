@@ -68,6 +68,8 @@ def test_a_rate_that_is_twice_too_large_or_too_small_still_learns(emulate: Any, 
 def test_a_large_rate_does_not_drive_servers_apart(emulate: Any, servers: int, crowd: int, rate: float) -> None:
     """They are 100 ms from each other, and rounds take 150 ms."""
     delays = [150.0] * 4 * servers
-    table = regions(servers, 4, delays, rate, 100.0, task={"name": "quadratic"}, stride={"crowd": crowd}, duration=20.0)
+    table = regions(
+        servers, 4, delays, rate, 100.0, task={"name": "quadratic"}, stride={"tree-threshold": crowd}, duration=20.0
+    )
     _, summary = emulate(table)
     assert summary["final"]["mean"] > 0.5

@@ -12,7 +12,15 @@ from spyker.tasks.task import Metric
 
 LAYOUT = Layout(("body.weight", "body.bias", "norm.mean"), ((2, 3), (2,), (2,)))
 MODEL = ServedModel(
-    ModelSpec(LAYOUT, b"\x01\x02", 2, Metric("perplexity", False, (40.0,)), (Metric("accuracy"),), 0.25, "c0de"),
+    ModelSpec(
+        LAYOUT,
+        b"\x01\x02",
+        2,
+        Metric("perplexity", False, (40.0,)),
+        (Metric("accuracy", limits=(0.0, 1.0)),),
+        0.25,
+        "c0de",
+    ),
     np.arange(10, dtype=np.float32),
 )
 

@@ -9,11 +9,14 @@ import numpy as np
 import pytest
 from deployment import Deployed, Speaker, deployed, speaking, table, until
 
+from spyker.config.scenario import from_table
 from spyker.net import spyker_pb2 as pb
 from spyker.net.frames import send
 from spyker.net.wire import fill
 from spyker.protocol.messages import Update
 from spyker.records import EvaluatedByClients, RunRecord
+from spyker.tasks.registry import resolve, task_spec
+from spyker.tasks.served_model import ServedModel, write_served_model
 
 HELPERS = Path(__file__).parents[1] / "helpers"
 AGGREGATE = "evaluation-by-clients"
@@ -118,3 +121,15 @@ def test_a_client_that_lies_about_its_evaluation_is_bounded(tmp_path: Path) -> N
         honest = 1 + 2  # examples of clients 0 and 1, whose median is that of three with the liar's: 2
         assert last["examples"] == honest + 20, "ten times the median"
         assert math.isfinite(last["weighted_mean"])
+
+
+def test_a_server_without_a_task_aggregates(tmp_path: Path) -> None:
+    chosen = scenario((2,))
+    served = ServedModel.of(task_spec(resolve(from_table(chosen))).make())
+    write_served_model(tmp_path / "model.safetensors", served)
+    with deployed(chosen, tmp_path / "local", model=str(tmp_path / "model.safetensors")) as deployment:
+        deployment.up()
+        deployment.attend("0-1")
+        last = until(lambda: of_all(deployment, 2))[-1]
+        assert 0 < last["weighted_mean"] <= 1
+        until(lambda: deployment.facts("evaluation"))
