@@ -299,13 +299,13 @@ def check_names(servers: Iterable[str] = (), clients: Iterable[str] = ()) -> Non
 
 
 def check_addresses(servers: Mapping[str, ServerEntry]) -> None:
-    """Raise a ``UsageError`` if two servers, or the two ports of one, have the same address."""
+    """Raise a ``UsageError`` if two servers have the same address. The two ports of one server may be equal."""
     owners: dict[str, str] = {}
     for name, entry in servers.items():
-        for address in (entry.clients, entry.peers):
+        for address in dict.fromkeys((entry.clients, entry.peers)):
             if address in owners:
                 problem = f"{address} is not allowed: it is an address of {owners[address]} as well"
-                raise UsageError("--server", problem, "Give each server two ports of its own: host:port/peerport")
+                raise UsageError("--server", problem, "Give each server ports of its own: host:port/peerport")
             owners[address] = name
 
 

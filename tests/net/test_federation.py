@@ -162,7 +162,6 @@ def test_servers_have_two_ports() -> None:
         (["--server", "../x=h:1", "--client", "a"], '--server: "../x" is not allowed'),
         (["--server", "x=h:1", "--server", "x=i:1", "--client", "a"], "--server: x is given twice"),
         (["--server", "x=h:1", "--server", "y=h:1", "--clients", "2"], "h:1 is not allowed: it is an address of x"),
-        (["--server", "x=h:1/1", "--client", "a"], "h:1 is not allowed: it is an address of x"),
         (["--server", "x=h", "--client", "a"], '--server: "x=h" is not allowed. Write NAME=HOST:PORT'),
         (["--server", "x=h:70000", "--client", "a"], '--server: "x=h:70000" is not allowed'),
         (["--server", "x=server-1.spyker:1", "--client", "a"], "is not allowed. Write NAME=HOST:PORT"),

@@ -50,8 +50,8 @@ def nginx_with(deployment: Deployed, port: int, **changes: str) -> str:
         "nginx: TLS ends here",
         {
             "listen 443": f"listen {port}",
-            "/etc/spyker/certs/cert.pem": str(certificate(deployment)),
-            "/etc/spyker/certs/key.pem": str(certificate(deployment).with_name("key.pem")),
+            "/etc/spyker/server-paris/cert.pem": str(certificate(deployment)),
+            "/etc/spyker/server-paris/key.pem": str(certificate(deployment).with_name("key.pem")),
             "127.0.0.1:7000": deployment.addresses[0],
             "127.0.0.1:7001": deployment.websocket,  # type: ignore[attr-defined]
         }
@@ -76,7 +76,7 @@ def test_nginx_terminates_tls_and_connects_with_tls(tmp_path: Path, transport: s
         again = configuration(
             "nginx: TLS ends here and begins again",
             {
-                "/etc/spyker/certs/ca.pem": str(deployment.folder / "certs" / "ca.pem"),
+                "/etc/spyker/server-paris/ca.pem": str(deployment.folder / "certs" / "ca.pem"),
                 "server-1.spyker": "server-0.spyker",
                 "10.0.0.5:7000": deployment.addresses[0],
                 "10.0.0.5:7001": deployment.websocket,  # type: ignore[attr-defined]

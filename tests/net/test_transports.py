@@ -8,9 +8,13 @@ from pathlib import Path
 import grpc
 import pytest
 from deployment import deployed, table, until
+from test_federation import create, processes
 
+from spyker.cli.main import main
 from spyker.errors import UsageError
+from spyker.net.client_folder import load_client
 from spyker.net.local_cluster import free_ports
+from spyker.net.server_config import load_config
 from spyker.net.transports import AUTO, GRPC, WEBSOCKET, TransportChoice, check_proxy, websocket_proxy
 
 HERE = "127.0.0.1:7000"
@@ -119,3 +123,45 @@ def test_a_client_falls_back_to_websocket_and_trains(tmp_path: Path) -> None:
         until(lambda: deployment.log("clients-1", "attending"))
         assert {entry["transport"] for entry in deployment.log("clients-1", "attending")} == {WEBSOCKET}
         assert json.loads((tmp_path / "state" / "transports.json").read_text())[address] == WEBSOCKET
+
+
+def test_a_client_with_a_folder_is_checked_over_its_transport_and_trains(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Where its folder expects the server, there are WebSockets only."""
+    out = tmp_path / "federation"
+    assert create(out, "--set", "deploy.min-clients=1", servers=1, clients="charite") == 0
+    client, server = out / "client-charite" / "client.toml", out / "server-paris" / "server.toml"
+    (address,) = load_client(client).client.servers
+    settings = server.read_text("utf-8").replace(f'listen-clients = "{load_config(server).deploy.listen_clients}"', "")
+    elsewhere = f"127.0.0.1:{free_ports(1)[0]}"
+    server.write_text(f'{settings}\nlisten-clients = "{elsewhere}"\nlisten-websocket = "{address}"\n', "utf-8")
+    automatic = client.read_text("utf-8")
+    with processes(out) as started:
+        started.start("serve", "server-paris")
+        started.await_line("server-paris", "listening")
+        client.write_text(automatic.replace('transport = "auto"', 'transport = "grpc"'), "utf-8")
+        capsys.readouterr()
+        assert main(["join", str(client.parent), "--check"]) == 2
+        assert "give --transport auto or websocket" in capsys.readouterr().err
+        assert main(["join", str(client.parent), "--check", "--transport", "websocket"]) == 0
+        client.write_text(automatic, "utf-8")
+        assert main(["join", str(client.parent), "--check"]) == 0
+        started.start("join", "client-charite")
+        assert started.await_line("client-charite", "attending")["transport"] == WEBSOCKET
+        until(lambda: started.updates("server-paris", 0))
+
+
+def test_a_wrong_proxy_in_a_folder_is_refused_without_its_password(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "federation"
+    assert create(out, servers=1, clients="charite") == 0
+    client = out / "client-charite" / "client.toml"
+    url = "ftp://user:hidden@proxy:3128"
+    client.write_text(client.read_text("utf-8").replace("transport =", f'proxy = "{url}"\ntransport ='), "utf-8")
+    capsys.readouterr()
+    assert main(["join", str(client.parent), "--check"]) == 2
+    said = capsys.readouterr().err
+    assert said.startswith("spyker: client.proxy: ftp is not allowed")
+    assert "hidden" not in said
