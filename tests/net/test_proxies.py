@@ -94,6 +94,8 @@ def test_a_proxy_without_http2_is_passed_over_websocket_and_the_choice_is_rememb
         with nginx(tmp_path / "nginx", port, text):
             trains(deployment, f"127.0.0.1:{port}", "websocket", "--state", str(tmp_path / "state"))
             assert len(deployment.log("clients-0", "disconnected")) == 1, "gRPC first"
+            deployment.clients[0].terminate()  # one process at a time has the folder
+            deployment.clients[0].wait(60)
             again = deployment.join("1", [f"127.0.0.1:{port}"], "--state", str(tmp_path / "state"))
             deployment.clients.append(again)
             until(lambda: deployment.log("clients-1", "attending"))

@@ -119,6 +119,8 @@ def test_a_client_falls_back_to_websocket_and_trains(tmp_path: Path) -> None:
         process = deployment.join("0", [address, deployment.addresses[0]], "--state", str(tmp_path / "state"))
         deployment.clients.append(process)
         until(lambda: deployment.facts("update"))
+        process.terminate()  # one process at a time has the folder
+        process.wait(60)
         deployment.clients.append(deployment.join("1", [address], "--state", str(tmp_path / "state")))
         until(lambda: deployment.log("clients-1", "attending"))
         assert {entry["transport"] for entry in deployment.log("clients-1", "attending")} == {WEBSOCKET}
