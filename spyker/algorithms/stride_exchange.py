@@ -170,8 +170,11 @@ class ExchangingServer(Server):
     def merge(self, j: int, theirs: ExchangeModel, *, wait: bool = True) -> None:
         """W ← W + p_j·(S_j.W − S.W), and likewise m and A."""
         if theirs.bid > self.latest:
+            if j not in self.merged:
+                self.overdue = self.latest  # server j has moved on: its model of that exchange will not come
             if wait and self.consensus.trust < 1 and self.rounds < FULL_ROUND and self.sizes:
                 self.deferred.append((j, theirs))  # until this server has new progress to send
+                self.check_idle()
                 return
             self.start_exchange(theirs.bid)
         mine = self.exchange_models.get(theirs.bid)

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from every_algorithm import ALGORITHMS
 from gossip import Gossip
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from processes import FAULTS, PEACE, Fault, arrange, gossip_world, play
 from test_cluster import heterogeneous
@@ -111,6 +111,8 @@ def tokens(world: ClusterSimulation) -> int:
 
 
 @settings(max_examples=20, deadline=None)
+@example(faults=[(0.30123, "crash", 2, 0), (1.38123, "restart", 2, 0)], save_seconds=0.11)  # a replaced message was
+@example(faults=[(0.00123, "crash", 1, 0)], save_seconds=0.0)  # waited for
 @given(faults=FAULTS, save_seconds=SAVE_SECONDS)
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
 def test_every_algorithm_goes_on_after_everything_is_mended(
