@@ -31,6 +31,7 @@ from spyker.plots.table import print_table
 from spyker.tasks.initial_model import InitialModelFile
 from spyker.tasks.registry import check_code, code_of, evaluated_by_deployed, task_spec
 from spyker.tasks.served_model import ModelSpec, ServedModel
+from spyker.tasks.task import Task
 from spyker.tasks.task_names import BUILT_IN
 
 FOLDER = Path("federation")
@@ -106,14 +107,22 @@ def command_create(args: argparse.Namespace) -> int:
     given = None if args.initial_model is None else InitialModelFile(args.initial_model)
     regions = [name for name, entry in servers.items() if not entry.cloud]
     world = world_settings(regions, clients)
-    task = learnt.get("task") or args.task
+    chosen = learnt.get("task") or args.task
     with data_from(args.data_dir):
-        scenario = read_scenario(args.scenario, algorithm=args.algorithm, task=task, settings=world | settings)
+        scenario = read_scenario(args.scenario, algorithm=args.algorithm, task=chosen, settings=world | settings)
         check_code(scenario)
         prepare_data([scenario], progress=not args.quiet)
-        scenario, model = served_model(scenario, given)
+        scenario, model, task = served_model(scenario, given)
     federation = create_federation(
-        args.out, scenario, model, servers, clients, days=args.days, deploy=deploy, overwrite=args.overwrite
+        args.out,
+        scenario,
+        model,
+        servers,
+        clients,
+        days=args.days,
+        deploy=deploy,
+        overwrite=args.overwrite,
+        write_setup=getattr(task, "write_setup", None),  # of a Flower app
     )
     print(f"{args.out}: servers: {len(servers)}, clients: {len(clients)}, task: {scenario.task.name}")
     rows = []
@@ -195,8 +204,8 @@ def world_settings(regions: Sequence[str], clients: Sequence[str]) -> dict[str, 
     }
 
 
-def served_model(scenario: Scenario, given: InitialModelFile | None) -> tuple[Scenario, ServedModel]:
-    """Return the initial model of a scenario's task, or the given one, and the scenario with ``evaluation.by``.
+def served_model(scenario: Scenario, given: InitialModelFile | None) -> tuple[Scenario, ServedModel, Task]:
+    """Return the scenario with ``evaluation.by``, the initial model of its task, or the given one, and the task.
 
     Unless the scenario says otherwise, a task whose data stays with the clients is evaluated by them, and so is a
     Flower app without an evaluation function for servers; any other task by the servers, which make it.
@@ -208,4 +217,5 @@ def served_model(scenario: Scenario, given: InitialModelFile | None) -> tuple[Sc
         task.hold_out(scenario.evaluation.holdout)  # raises an error if clients cannot evaluate
     by = by or (CLIENTS if task.local else evaluated_by_deployed(scenario.evaluation, task))
     scenario = replace(scenario, evaluation=replace(scenario.evaluation, by=by))
-    return scenario, ServedModel(spec, task.initial() if given is None else given.fit(spec.layout).weights)
+    weights = task.initial() if given is None else given.fit(spec.layout).weights
+    return scenario, ServedModel(spec, weights), task

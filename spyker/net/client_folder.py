@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import tomllib
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from spyker.config.scenario import Scenario, load
@@ -15,7 +15,7 @@ from spyker.net.transports import AUTO, TRANSPORTS, check_proxy
 from spyker.parameters import Rule, parameter
 from spyker.tasks.registry import code_of, resolve
 
-CLIENT_FILE = "client.toml"
+CLIENT_FILE, SETUP_FILE = "client.toml", "flower-setup"
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +97,11 @@ def load_client(path: Path) -> ClientFolder:
         check_proxy(client.proxy, "client.proxy")
     given = convert(table.get("options", {}), Mapping[str, object], Rule(""), "options")
     options = {key: convert(value, str, Rule(""), f"options.{key}") for key, value in given.items()}
-    return ClientFolder(file.parent, resolve(load(file.parent / name)), client, options)
+    scenario, setup = resolve(load(file.parent / name)), file.parent / SETUP_FILE
+    if setup.exists():  # the app's clients do not run its ServerApp
+        task = replace(scenario.task, options=replace(scenario.task.options, setup=str(setup)))
+        scenario = replace(scenario, task=task)
+    return ClientFolder(file.parent, scenario, client, options)
 
 
 def write_client_file(folder: Path, client: ClientSection) -> None:

@@ -14,7 +14,7 @@ from __future__ import annotations
 import shutil
 import tempfile
 import tomllib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -27,7 +27,7 @@ from spyker.net.certificate_check import read_certificates
 from spyker.net.certificate_issuing import check_days, write_authority, write_client, write_server
 from spyker.net.certificates import CA_KEY, CERTIFICATE, NAME, REVOKED, client_folder
 from spyker.net.channels import is_loopback
-from spyker.net.client_folder import ClientSection, write_client_file
+from spyker.net.client_folder import SETUP_FILE, ClientSection, write_client_file
 from spyker.net.revocations import Revocation, load_revocations, write_revocations
 from spyker.net.server_config import SERVER_FILE, DeploymentOptions, write_config
 from spyker.parameters import Rule, parameter
@@ -124,6 +124,8 @@ class Federation:
         spec = read_served_model(self.path / MODEL_FILE, MODEL_FILE).spec
         servers = [entry for entry in self.servers.values() if not entry.cloud]
         addresses, numbers = tuple(entry.clients for entry in servers), tuple(entry.number for entry in servers)
+        if (self.path / SETUP_FILE).exists():
+            shutil.copyfile(self.path / SETUP_FILE, folder / SETUP_FILE)
         section = ClientSection(name, number, addresses, numbers, spec.digest.hex(), spec.code)
         write_client_file(folder, section)
 
@@ -204,6 +206,7 @@ def create_federation(
     days: float = 365.0,
     deploy: DeploymentOptions | None = None,
     overwrite: bool = False,
+    write_setup: Callable[[Path], None] | None = None,
 ) -> Federation:
     """Write the folder of a federation.
 
@@ -216,6 +219,7 @@ def create_federation(
         days: validity of the certificates.
         deploy: further settings of all servers.
         overwrite: replace a federation that is there.
+        write_setup: writes the file of a Flower app with what its clients need of its ServerApp.
 
     Raises:
         UsageError: a value is not allowed, or the folder exists. Nothing was changed.
@@ -232,6 +236,8 @@ def create_federation(
         named = replace(scenario, world=replace(scenario.world, client_names=tuple(clients)))
         (new / SCENARIO_FILE).write_text(dump(named), "utf-8")
         write_served_model(new / MODEL_FILE, model)
+        if write_setup is not None:
+            write_setup(new / SETUP_FILE)
         write_revocations(new / REVOKED, [])
         members = {name: ClientEntry(number) for number, name in enumerate(clients)}
         federation = Federation(new, days, servers, members)
