@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 import sys
-import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from importlib.util import find_spec
@@ -14,6 +13,7 @@ from typing import Any
 from spyker.config.sections import show
 from spyker.config.suggest import suggest
 from spyker.errors import UsageError
+from spyker.untrusted_files import parse_toml, read_toml
 
 FILE = "pyproject.toml"
 PAIR = re.compile(r"(\S+?)=('[^']*'|\"[^\"]*\"|\S+)")
@@ -63,8 +63,8 @@ def find_project(app: str) -> Project:
 def section(path: Path) -> Mapping[str, Any] | None:
     """``[tool.flwr.app]``, if the file has it."""
     try:
-        table: Any = tomllib.loads(path.read_text("utf-8"))
-    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        table: Any = read_toml(path)
+    except (OSError, ValueError) as error:
         raise UsageError(str(path), f"cannot be read ({error})", "Fix it, as flwr run would ask you to") from None
     for key in ("tool", "flwr", "app"):
         table = table.get(key) if isinstance(table, Mapping) else None
@@ -92,7 +92,7 @@ def read_pairs(text: str, where: str) -> Config:
     try:
         if PAIR.sub("", text).strip():
             raise ValueError
-        return flat(tomllib.loads("\n".join(f"{key} = {value}" for key, value in pairs)))
+        return flat(parse_toml("\n".join(f"{key} = {value}" for key, value in pairs)))
     except ValueError:
         raise UsageError(
             where,
