@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from spyker.plots.figures import describe_lines, legend, lines, panels
-from spyker.plots.samples import SeedSample, all_true, is_less, ratio, sample
+from spyker.plots.figures import describe_lines, lines
+from spyker.plots.samples import SeedSample, sample
 from spyker_lab.paper.claims import NOT_REACHED, truth
+from spyker_lab.paper.comparisons import all_true, is_less, ratio
 from spyker_lab.paper.item import ALGORITHM_TITLES, Item, Results, Section, Table
+from spyker_lab.print_figures import legend, panels
 
 RUNS = {title: {"algorithm": name} for name, title in ALGORITHM_TITLES.items()}
 SPYKER, BASELINES = "Spyker", ("FedAsync", "HierFAVG", "FedAvg")

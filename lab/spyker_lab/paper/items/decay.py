@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from spyker.plots.figures import describe_lines, legend, lines, panels
-from spyker.plots.samples import percent_less
+from spyker.plots.figures import describe_lines, lines
 from spyker_lab.paper.claims import Claim
+from spyker_lab.paper.comparisons import percent_less
 from spyker_lab.paper.item import Item, Results, Section, Table
+from spyker_lab.print_figures import legend, panels
 
 TARGET = 0.9
 WITH, WITHOUT = "Spyker, with decay", "Spyker, without decay"

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import itertools
 
-from spyker.plots.figures import describe_lines, legend, lines, panels
-from spyker.plots.samples import all_true, is_less, percent_less, ratio
+from spyker.plots.figures import describe_lines, lines
 from spyker_lab.paper.claims import Claim, truth
+from spyker_lab.paper.comparisons import all_true, is_less, percent_less, ratio
 from spyker_lab.paper.item import Item, Results, Section, Table
+from spyker_lab.print_figures import legend, panels
 
 TARGET = 0.9
 # clients on the first server: those of all servers; the paper's accuracy and duration

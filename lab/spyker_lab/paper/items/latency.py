@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from spyker.plots.figures import BARS, bars, legend, panels
-from spyker.plots.samples import percent_less
 from spyker_lab.paper.claims import Claim
+from spyker_lab.paper.comparisons import percent_less
 from spyker_lab.paper.item import Item, Results, Section, Table
 from spyker_lab.paper.speed import Gain, gain
+from spyker_lab.print_figures import BARS, bars, legend, panels
 
 TARGETS = (0.9, 0.95)
 # What each network is, and the paper's seconds to 90 % and 95 %. The paper's "uniform latency between servers" may or

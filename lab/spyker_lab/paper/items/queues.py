@@ -5,10 +5,10 @@ from __future__ import annotations
 import functools
 import math
 
-from spyker.plots.figures import legend, panels, steps
 from spyker.records import RunRecord
 from spyker_lab.paper.claims import Claim, ClaimKind, truth
 from spyker_lab.paper.item import Item, Results, Section, Table
+from spyker_lab.print_figures import legend, panels, steps
 
 EARLY = (0.3, 0.6)  # seconds
 LENGTH = 20

@@ -10,11 +10,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
-from spyker.plots.figures import BARS, bars, legend, panels
-from spyker.plots.samples import SeedSample, percent_less
+from spyker.plots.samples import SeedSample
+from spyker_lab.paper.comparisons import percent_less
 from spyker_lab.paper.item import Item, Results, Section, Settings, Table
 from spyker_lab.paper.items.latency import NETWORKS
 from spyker_lab.paper.speed import gain
+from spyker_lab.print_figures import BARS, bars, legend, panels
 
 TARGET, PAPER = 0.9, 61.0
 BY_MEAN = "less time than FedAsync, mean of servers (%)"

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from functools import partial
 
-from spyker.plots.figures import BARS, bars, legend, panels
-from spyker.plots.samples import percent_less, ratio
 from spyker_lab.paper.claims import Claim, ClaimKind, truth
+from spyker_lab.paper.comparisons import percent_less, ratio
 from spyker_lab.paper.item import ALGORITHM_TITLES, Item, Results, Section, Table
 from spyker_lab.paper.items.accuracy import BASELINES, first_of, last_of, not_behind
 from spyker_lab.paper.speed import gain
+from spyker_lab.print_figures import BARS, bars, legend, panels
 
 TARGET = 0.9
 CLIENTS = (100, 200, 300)

@@ -11,11 +11,12 @@ from collections.abc import Sequence
 from functools import partial
 
 from spyker.config.presets import PRESETS
-from spyker.plots.figures import BARS, bars, describe_lines, legend, lines, panels
+from spyker.plots.figures import describe_lines, lines
 from spyker.plots.samples import SeedSample
 from spyker_lab.paper.claims import NOT_REACHED, truth
 from spyker_lab.paper.item import ALGORITHM_TITLES, NOT_IN_PAPER, Item, Results, Section, Settings, Table
 from spyker_lab.paper.items.accuracy import CIFAR10_LEAST, common_levels, first_of, level_head, not_behind
+from spyker_lab.print_figures import BARS, bars, legend, panels
 
 TARGETS = (0.9, 0.95)
 TUNING_TARGET = 0.8  # soon reached, so that a search costs little

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import statistics
 
-from spyker.plots.figures import density, kernel_density, legend, panels
 from spyker.records import RunRecord
 from spyker_lab.paper.claims import Claim, ClaimKind, truth
 from spyker_lab.paper.item import Item, Results, Section, Table
 from spyker_lab.paper.items.queues import WITHOUT_DATA
+from spyker_lab.print_figures import density, kernel_density, legend, panels
 
 PAPER = {"FedAsync": (200, 1700), "Spyker": (300, 1400)}  # where most clients are, and the fast ones
 
