@@ -13,7 +13,7 @@ WHY = "the paper's totals are too small for its own numbers: 87 kB both ways for
 
 
 def tell(results: Results) -> Section:
-    """Totals, and their growth."""
+    """Return the section: total bytes and their growth."""
     rows = []
     total = {label: results.measure(label, "MB in all", lambda c: c.bytes[-1] / 1e6) for label in results.labels}
     for label in results.labels:

@@ -20,12 +20,12 @@ WHY = "the servers keep exchanging models, and with IID data each has clients wi
 
 
 def label(clients: int) -> str:
-    """The name of a run."""
+    """Return the name of a run."""
     return f"Spyker, {clients} clients on one server"
 
 
 def tell(results: Results) -> Section:
-    """Accuracy and time."""
+    """Return the section: accuracy and time."""
     end = results.common_end()
     scores = {clients: results.at(label(clients), end) for clients in WORLDS}
     slow = {clients: results.time_to(label(clients), TARGET) for clients in WORLDS}
