@@ -12,7 +12,8 @@ comparisons: it changes the scale of the model, in which servers agree whatever 
 Own progress is harmful where a region fits its own data within a round or two. That takes few clients: a mean of many
 different updates is much shorter than each of them. And servers do not agree at once. They exchange momenta, and the
 common momentum makes them agree, if a low agreement at the beginning does not turn it off. Above ``FEW_CLIENTS``
-clients per round, the agreement therefore counts in proportion to their number.
+clients per round, the first agreement therefore counts in proportion to their number, and later ones ever less so: by
+then servers agree, or do not.
 
 So there are three models:
 
@@ -41,7 +42,8 @@ REMEMBERED = 4  # exchanges whose models may still arrive
 SMOOTHING = 0.5  # how much of the agreement is that of earlier exchanges
 AVERAGED = 0.5  # how much of the published model is the common one of the exchange before, at most
 STEADIEST = 0.9  # steps of the common model are never taken to be steadier than this
-FEW_CLIENTS = 5  # with more of them in a round, a lower agreement is enough
+FEW_CLIENTS = 5  # with more of them in a round, a lower agreement is enough at first
+FADING = 0.9  # how much of that is left after each exchange
 FULL_TRUST = 0.5  # an agreement of this or more is no reason for caution
 
 
@@ -56,9 +58,9 @@ def agreement_of_regions(agreement: float, clients: int) -> float:
     return min(1.0, 2 * (n - 1) * cosine / (1 + (n - 1) * cosine))
 
 
-def of_many(agreement: float, clients: int) -> float:
-    """Return how much an agreement counts that was measured between means of this many updates."""
-    return min(1.0, max(1.0, clients / FEW_CLIENTS) * agreement)
+def of_many(agreement: float, clients: int, exchanges: int) -> float:
+    """Return how much an agreement between means of this many updates counts, after this many exchanges."""
+    return min(1.0, max(1.0, clients / FEW_CLIENTS * FADING**exchanges) * agreement)
 
 
 class Consensus(Stateful):
@@ -72,7 +74,7 @@ class Consensus(Stateful):
         self.sent: dict[int, Vector] = {}  # what was pending when an exchange began, by its number
         self.shifts: dict[int, float] = {}  # Σ p_j·⟨S_j − S_i, progress⟩ of those heard in it
         self.agreement = 1.0
-        self.measured = False  # in an exchange
+        self.measured = 0  # number of exchanges in which it was measured
         self.estimates = 0  # number of estimates before that
         self.share = 1.0  # of all data
         self.base = initial  # the common model after the last exchange
@@ -148,7 +150,7 @@ class Consensus(Stateful):
         """Assume the mean of estimated agreements until one is measured."""
         if not self.measured:
             self.estimates += 1
-            self.agreement += (of_many(agreement, clients) - self.agreement) / self.estimates
+            self.agreement += (of_many(agreement, clients, 0) - self.agreement) / self.estimates
             self.share = share
 
     # --- Exchanges ---------------------------------------------------------------------------------------------------
@@ -182,10 +184,11 @@ class Consensus(Stateful):
         square = length(self._across(self.sent[bid])) ** 2
         if square > 0 and own < 1:
             predicted = 1 + self.shifts[bid] / square  # the average progress, along this server's own
-            agreement = of_many(max(0.0, (predicted - own) / (1 - own)), clients)
+            agreement = of_many(max(0.0, (predicted - own) / (1 - own)), clients, self.measured)
             kept = SMOOTHING if self.measured else 0.0
             self.agreement = kept * self.agreement + (1 - kept) * agreement
-            self.share, self.measured = own, True
+            self.share = own
+            self.measured += 1
         self._follow()
 
     def _across(self, progress: Vector) -> Vector:
