@@ -102,6 +102,7 @@ class Driver(NodeDriver):
         self.news: dict[int, asyncio.Event] = defaultdict(asyncio.Event)  # there is something to send to a peer
         self.acks: dict[int, asyncio.Event] = defaultdict(asyncio.Event)  # or to acknowledge
         self.control: dict[int, deque[ControlMessage]] = defaultdict(lambda: deque(maxlen=MOST_CONTROL))
+        self.control_news: dict[int, asyncio.Event] = defaultdict(asyncio.Event)  # there is a control message
         self.stopped: asyncio.Future[StopProcess] = self.loop.create_future()
         self.members_changed: Callable[[MembershipChanged], None] = lambda members: None
         self._large = parameters >= IN_A_THREAD
@@ -222,7 +223,7 @@ class Driver(NodeDriver):
                 self.acks[effect.peer].set()
             case SendControl():
                 self.control[effect.peer].append(effect.message)
-                self.news[effect.peer].set()
+                self.control_news[effect.peer].set()
             case MembershipChanged():
                 self.log.info("members", epoch=effect.view.epoch, servers=sorted(effect.view.members))
                 self.members_changed(effect)

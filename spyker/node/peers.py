@@ -215,12 +215,16 @@ class NodePeers:
         server = self._server
         if server is not None and server.epoch != self.view.epoch:
             server = None  # it has not learnt of this epoch yet
-        has_token = server is not None and server.has_token
+        has_token = server is not None and (server.has_token or self._token_on_its_way())
         self._effects += [SendControl(j, message) for j, message in self.membership.beat(has_token=has_token)]
         self.membership.update_suspects()
         if server is not None:
             self.membership.propose_if_needed(uses_token=type(server).uses_token)
         self.apply_membership()
+
+    def _token_on_its_way(self) -> bool:
+        """Return whether the token waits behind other messages for a server that is there."""
+        return any(box.has_token for j, box in self.outboxes.items() if j not in self._absent)
 
     def request_bootstrap(self) -> None:
         """Ask the nearest of the other servers for a bootstrap state, and after five attempts the next one."""
