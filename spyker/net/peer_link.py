@@ -27,6 +27,7 @@ from spyker.node.rejection import Rejection
 
 HANDSHAKE_SECONDS = 10.0
 FIRST_PAUSE, LONGEST_PAUSE = 0.25, 2.0  # seconds between two attempts to connect
+SLOW = 3.0  # a frame that takes this multiple of the slowest one does not arrive
 
 
 class WrongPeer(Rejection):
@@ -57,8 +58,9 @@ class PeerLink:
         self.server_at = server_at
         self._last_error = ""
         self._sent = 0  # number of the last message that was sent over this connection, or that the peer had
-        self._stream: Any = None  # for messages, if it is open
+        self._limit: asyncio.Timeout | None = None  # of the connection for messages, once it is there
         self._progress = 0.0  # when something was last sent or acknowledged there
+        self._slowest = 0.0  # seconds that a frame took
 
     async def run(self) -> None:
         """Stay connected until cancelled."""
@@ -71,7 +73,8 @@ class PeerLink:
         async with channel(self.address, self.keepalive, self.credentials, name, patience=patience) as connection:
             while True:
                 try:
-                    await self._speak(open_stream(connection, PEERS_CONNECT), backoff)
+                    async with asyncio.timeout(None) as limit:
+                        await self._speak(open_stream(connection, PEERS_CONNECT), backoff, limit)
                 except CONNECTION_LOST as error:
                     self._report_rejection(error)
                     await self._log_error(error)
@@ -109,7 +112,7 @@ class PeerLink:
             f"server {self.peer}. Nothing was sent to it. Correct that address and restart this server",
         )
 
-    async def _speak(self, stream: Any, backoff: Backoff) -> None:
+    async def _speak(self, stream: Any, backoff: Backoff, limit: asyncio.Timeout) -> None:
         driver, node = self.driver, self.driver.node
         news = driver.news[self.peer]
         reader = None
@@ -117,15 +120,17 @@ class PeerLink:
             called_at = driver.now()
             handshake, received = await self._greet(stream)
             driver.deliver(PeerConnected(self.peer, handshake, received, called_at, now=driver.now()))
-            self._sent, self._stream, self._progress = received, stream, driver.now()
+            self._sent, self._limit, self._progress = received, limit, driver.now()
             self._last_error = ""
             backoff.reset()
             self.driver.log.info("link-up", peer=self.peer, address=self.address)
             reader = asyncio.create_task(self._read_acks(stream))
 
             async def write(frame: bytes) -> None:
+                self._progress = began = driver.now()
                 await self._write(stream, frame)
                 self._progress = driver.now()
+                self._slowest = max(self._slowest, self._progress - began)
 
             while not reader.done():
                 news.clear()
@@ -141,7 +146,7 @@ class PeerLink:
                 waiting.cancel()
             await reader
         finally:
-            self._stream = None
+            self._limit = None
             if reader is not None:
                 reader.cancel()
             stream.cancel()
@@ -175,8 +180,8 @@ class PeerLink:
         ended = None
         try:
             await self._greet(stream)
-            if self._stream is not None and self.driver.now() - self._progress > self.keepalive:
-                self._stream.cancel()
+            if self._limit is not None and self._stuck():
+                self._limit.reschedule(asyncio.get_running_loop().time())
             control.clear()
             backoff.reset()
             ended = asyncio.create_task(read_frame(stream))  # the other server sends nothing
@@ -193,6 +198,14 @@ class PeerLink:
             if ended is not None:
                 ended.cancel()
             stream.cancel()
+
+    def _stuck(self) -> bool:
+        """Return whether the connection for messages makes no progress, compared with its slowest write so far."""
+        quiet = self.driver.now() - self._progress
+        if quiet <= max(self.keepalive, SLOW * self._slowest):
+            return False
+        self._slowest = max(self._slowest, quiet)  # if the link is just slow, the next one has longer
+        return True
 
     def _report_rejection(self, error: BaseException) -> None:
         """Pass a rejection by the other server to the node."""
