@@ -155,7 +155,7 @@ class Stride(ExchangingServer):
     def expired(self, timer: str) -> None:
         """Continue without the clients or servers that are missing."""
         if timer == EXCHANGE:
-            self.pass_token()
+            self.exchange_overdue()
         elif timer == CLIENTS_WAIT:
             self.overdue = self.latest
             self.check_idle()
