@@ -253,6 +253,11 @@ class Driver(NodeDriver):
             "warning", "rejected", rejection.reason, client, **self.named(client), detail=str(rejection)
         )
 
+    def closed_connection(self, reason: str, host: str) -> None:
+        """Log and count a connection that was closed because nobody authenticated on it."""
+        self.metrics.rejected(reason)
+        self.limited_log.say("warning", "connection-closed", reason, host, address=host)
+
     def named(self, client: int | None) -> dict[str, Any]:
         """Return the fields of a log line about a client: its number and, if it has shown a certificate, its name."""
         name = None if client is None else self.names.get(client)

@@ -12,6 +12,7 @@ import grpc.aio
 
 from spyker.net import spyker_pb2 as pb
 from spyker.net.certificates import server_of
+from spyker.net.connection_limits import AuthenticatedPeers
 from spyker.net.driver import Driver
 from spyker.net.frames import CHUNK_TAG, PROTOCOL, split
 from spyker.net.peer_link import HANDSHAKE_SECONDS
@@ -28,10 +29,17 @@ class PeerPort:
     """Receives messages of other servers, and acknowledges them once their effects are saved."""
 
     def __init__(
-        self, driver: Driver, sizes: Sizes, kinds: Callable[[int], tuple[type[PeerMessage], ...]], *, secure: bool
+        self,
+        driver: Driver,
+        sizes: Sizes,
+        kinds: Callable[[int], tuple[type[PeerMessage], ...]],
+        authenticated: AuthenticatedPeers | None = None,
+        *,
+        secure: bool,
     ) -> None:
-        """``kinds`` returns the message types that a server may send."""
+        """``kinds`` returns the message types that a server may send; ``authenticated`` is told the connections."""
         self.driver, self.sizes, self.kinds, self.secure = driver, sizes, kinds, secure
+        self.authenticated = AuthenticatedPeers() if authenticated is None else authenticated
         self._present: dict[int, asyncio.Task[Any] | None] = {}
         self._contexts: dict[int, Any] = {}
         self._endings: set[asyncio.Future[None]] = set()
@@ -56,7 +64,8 @@ class PeerPort:
             await context.write(pb.Frame(peer_welcome=welcome).SerializeToString())
             acks = asyncio.create_task(self._acknowledge(j, context))
             try:
-                await self._read(j, context)
+                with self.authenticated.streaming(context.peer()):
+                    await self._read(j, context)
             finally:
                 acks.cancel()
                 if self._present.get(j) is asyncio.current_task():
