@@ -58,7 +58,7 @@ class ConnectionGuard:
         self._ports, self._authenticated, self._report = ports, authenticated, report
         self._sockets: dict[int, tuple[int, Watched | None]] = {}  # by descriptor: the inode, and a connection
         self._listening: list[Watched] = []
-        self._bans, self._banned = BannedNetworks(), frozenset[str]()
+        self._bans, self._banned = BannedNetworks(authenticated.networks), frozenset[str]()
         self._ended = Event()
         self._thread = Thread(target=self._run, name="connection-guard", daemon=True)
 
@@ -86,8 +86,6 @@ class ConnectionGuard:
         strangers, members = defaultdict[int, list[Watched]](list), defaultdict[int, int](int)
         for each in self._connections(now):
             if each.connection.peer in self._authenticated:
-                if each.base is not None:
-                    self._bans.trust(network_of(each.connection.peer))
                 members[each.port] += 1
                 each.base = None
                 continue

@@ -26,6 +26,8 @@ class AuthenticatedPeers:
 
     def __init__(self) -> None:
         self._streams = Counter[str]()
+        self.networks = set[str]()
+        """From which a connection has been authenticated since the process started."""
         self.changed: Callable[[str, bool], None] = lambda peer, authenticated: None
         """Called when a connection has its first authenticated stream, and when it has none any more."""
 
@@ -37,6 +39,7 @@ class AuthenticatedPeers:
         """Count a connection as authenticated within the context."""
         peer = original_name(peer)
         self._streams[peer] += 1
+        self.networks.add(network_of(peer))
         if self._streams[peer] == 1:
             self.changed(peer, True)
         try:

@@ -94,6 +94,7 @@ class Driver(NodeDriver):
         self.acks: dict[int, asyncio.Event] = defaultdict(asyncio.Event)  # or to acknowledge
         self.control: dict[int, deque[ControlMessage]] = defaultdict(lambda: deque(maxlen=MOST_CONTROL))
         self.stopped: asyncio.Future[StopProcess] = self.loop.create_future()
+        self.replaced_clients: Callable[[], list[dict[str, Any]]] = list  # for operators; the port of clients knows
         self.members_changed: Callable[[MembershipChanged], None] = lambda members: None
         self._large = parameters >= IN_A_THREAD
         self._timers: dict[str, asyncio.TimerHandle] = {}

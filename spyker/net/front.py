@@ -150,7 +150,8 @@ class Front:
     def __init__(self, paths: Mapping[str, str], most: int) -> None:
         self.paths, self.most = paths, most
         self.callers: dict[str, Caller] = {}
-        self.bans = BannedNetworks()
+        self.trusted = set[str]()
+        self.bans = BannedNetworks(self.trusted)
 
     async def run(self, listening: socket.socket) -> None:
         """Accept connections until standard input is closed."""
@@ -164,7 +165,7 @@ class Front:
             caller = self.callers.get(said[1:])
             if caller is not None:
                 caller.authenticate(loop.time(), authenticated=said[0] == "+")
-                self.bans.trust(network_of(caller.connection.peer))
+                self.trusted.add(network_of(caller.connection.peer))
         guard.cancel()
         server.close()
 

@@ -9,8 +9,6 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Sequence
-from threading import Thread
-from wsgiref.simple_server import WSGIServer
 
 from prometheus_client import (
     CollectorRegistry,
@@ -19,10 +17,10 @@ from prometheus_client import (
     Histogram,
     Info,
     disable_created_metrics,
-    start_http_server,
 )
 
 from spyker.errors import UsageError
+from spyker.net.metrics_port import MetricsPort
 from spyker.protocol.facts import (
     ClientQuarantined,
     CloudRoundEnded,
@@ -63,6 +61,7 @@ COUNTERS = {
     "clipped_updates": "client updates whose norm was clipped",
     "rejected_updates": "client updates rejected because of their norm",
     "quarantines": "clients quarantined because of rejected or sign-flipped updates",
+    "client_replacements": "connections of clients that were replaced by one from another address",
     "lost_updates": "updates applied after the last checkpoint and lost in a crash",
 }
 HISTOGRAMS = {
@@ -86,7 +85,7 @@ class Metrics:
         self._server, self._clock = str(server_id), clock
         self._sync_began: float | None = None
         self._round_began = clock()
-        self._endpoint: tuple[WSGIServer, Thread] | None = None
+        self._endpoint: MetricsPort | None = None
         self._holds_token = False
         self.registry = registry = CollectorRegistry()
         own, kinds, me = ["server"], ["server", "kind"], self._server
@@ -207,6 +206,10 @@ class Metrics:
         self._gauges["saved_version"].set(version)
         self._histograms["checkpoint_seconds"].observe(seconds)
 
+    def replaced(self) -> None:
+        """Count a client whose connection was replaced by one from another address."""
+        self._counters["client_replacements"].inc()
+
     def lost(self, n: int) -> None:
         """Count updates that were lost in a crash."""
         self._counters["lost_updates"].inc(n)
@@ -226,17 +229,14 @@ class Metrics:
     def serve(self, host: str, port: int) -> int:
         """Serve ``GET /metrics`` in a thread, and return the port: a free one if ``port`` is 0."""
         try:
-            server, _ = self._endpoint = start_http_server(port, host, self.registry)
+            self._endpoint = MetricsPort(self.registry, host, port)
         except OSError as error:
             raise UsageError(
                 "deploy.metrics", f"cannot listen on {host}:{port} ({error.strerror})", "Choose a free address"
             ) from None
-        return int(server.server_port)
+        return self._endpoint.port
 
     def close(self) -> None:
         """Close the endpoint."""
         if self._endpoint is not None:
-            server, thread = self._endpoint
-            server.shutdown()
-            server.server_close()
-            thread.join()
+            self._endpoint.close()

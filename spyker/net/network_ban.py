@@ -11,7 +11,7 @@ import ctypes
 import ipaddress
 import socket
 import struct
-from collections.abc import Iterable
+from collections.abc import Container, Iterable
 
 BAN_SECONDS = 60.0
 MOST_BANNED = 48  # jumps of the program are limited to 255 instructions
@@ -26,14 +26,10 @@ ACCEPT, DROP = 0xFFFFFFFF, 0
 class BannedNetworks:
     """The networks that are banned, and until when."""
 
-    def __init__(self) -> None:
+    def __init__(self, trusted: Container[str]) -> None:
+        """``trusted`` are never banned: a client has authenticated there, which may be a proxy, or shared by many."""
         self._until: dict[str, float] = {}
-        self._trusted = set[str]()
-
-    def trust(self, network: str) -> None:
-        """Never ban a network: a client has authenticated from there. It may be a proxy's, or shared by many."""
-        self._trusted.add(network)
-        self._until.pop(network, None)
+        self._trusted = trusted
 
     def ban(self, network: str, now: float) -> None:
         """Ban a network, unless it is trusted or too many are banned."""
@@ -61,9 +57,9 @@ def attach(listening: socket.socket, networks: Iterable[str]) -> None:
 
 
 def compile_filter(networks: Iterable[str]) -> bytes | None:
-    """Return the program that drops packets from ``ipv4:ADDRESS`` or an IPv6 network, or ``None`` if there is nothing to drop.
+    """Return the program that drops packets of networks, or ``None`` if there are none.
 
-    It compares the source address with each banned one; IPv6 networks are compared by their first 64 bits.
+    A network is ``ipv4:ADDRESS``, or an IPv6 network, of which the first 64 bits count.
     """
     v4, v6 = list[int](), list[tuple[int, int]]()
     for each in networks:
