@@ -20,8 +20,11 @@ import grpc.aio
 
 from spyker.net import spyker_pb2 as pb
 from spyker.net.client_identity import REASON, CertifiedClient, ClientVerifier, new_nonce
+from spyker.net.connection_limits import AuthenticatedPeers
 from spyker.net.driver import Driver
 from spyker.net.frames import PROTOCOL, send, split
+from spyker.net.peer_address import host_of
+from spyker.net.replaced_clients import ReplacedClients
 from spyker.net.streams import STREAM_OVER
 from spyker.net.wire import IncomingMessage, MessageValidator
 from spyker.node.events import ClientConnected, ClientDisconnected, ClientLeft, Event, UpdateReceived
@@ -57,10 +60,17 @@ class ClientPort:
         answers: type[ClientMessage],
         verifier: ClientVerifier | None,
         limits: ClientLimits,
+        authenticated: AuthenticatedPeers | None = None,
     ) -> None:
-        """If ``verifier`` is ``None``, clients are not authenticated."""
+        """Serve clients; ``authenticated`` is told their connections.
+
+        If ``verifier`` is ``None``, clients are not authenticated.
+        """
         self.driver, self.validator = driver, MessageValidator([answers], sizes)
         self.verifier, self.limits = verifier, limits
+        self.authenticated = AuthenticatedPeers() if authenticated is None else authenticated
+        self.replaced = ReplacedClients(driver)
+        driver.replaced_clients = self.replaced.status
         self.live: set[ClientSession] = set()
         self._numbers = itertools.count(1)
 
@@ -80,10 +90,12 @@ class ClientPort:
                 await context.write(pb.Frame(welcome=welcome).SerializeToString())
                 return
             session = ClientSession(self, k, context, next(self._numbers), certified)
-            self._warn_of_replacement(session)
+            open_from = [each.address for each in self.live if each.client == k]
+            self.replaced.connected(k, session.address, open_from)
             self.live.add(session)
             self._deliver(ClientConnected(k, session, hello.size, hello.held_token or None, now=driver.now()))
-            await session.run()
+            with self.authenticated.streaming(context.peer()):
+                await session.run()
         except Rejection as rejection:
             driver.refused(k, rejection)
             await context.abort(CODES.get(rejection.reason, grpc.StatusCode.INVALID_ARGUMENT), str(rejection))
@@ -106,15 +118,6 @@ class ClientPort:
             raise Rejection(REASON, f"client {client.number} does not speak for client {hello.client}")
         self.driver.names[client.number] = client.name
         return client
-
-    def _warn_of_replacement(self, new: ClientSession) -> None:
-        """Warn if a client connects from another address while an older connection is open: its key may be stolen."""
-        for old in self.live:
-            if old.client == new.client and old.address != new.address:
-                self.driver.limited_log.say(
-                    "warning", "client-replaced", "another address", new.client, **self.driver.named(new.client),
-                    address=new.address, former_address=old.address,
-                )  # fmt: skip
 
     async def _hello(self, context: Any) -> pb.Hello:
         try:
@@ -171,7 +174,7 @@ class ClientSession:
         """``number`` stands for the session in the event log."""
         self.port, self.driver, self.client, self.context = port, port.driver, client, context
         self.number, self.certified = number, certified
-        self.address = context.peer().rpartition(":")[0]  # without the port, which every connection has anew
+        self.address = host_of(context.peer())
         self._notes: deque[bytes] = deque()
         # A new task replaces an unsent one.
         self._assignment: tuple[bytes, Sequence[Array], str] | None = None

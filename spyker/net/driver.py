@@ -104,6 +104,7 @@ class Driver(NodeDriver):
         self.control: dict[int, deque[ControlMessage]] = defaultdict(lambda: deque(maxlen=MOST_CONTROL))
         self.control_news: dict[int, asyncio.Event] = defaultdict(asyncio.Event)  # there is a control message
         self.stopped: asyncio.Future[StopProcess] = self.loop.create_future()
+        self.replaced_clients: Callable[[], list[dict[str, Any]]] = list  # for operators; the port of clients knows
         self.members_changed: Callable[[MembershipChanged], None] = lambda members: None
         self._large = parameters >= IN_A_THREAD
         self._timers: dict[str, asyncio.TimerHandle] = {}
@@ -274,6 +275,11 @@ class Driver(NodeDriver):
         self.limited_log.say(
             "warning", "rejected", rejection.reason, client, **self.named(client), detail=str(rejection)
         )
+
+    def closed_connection(self, reason: str, host: str) -> None:
+        """Log and count a connection that was closed because nobody authenticated on it."""
+        self.metrics.rejected(reason)
+        self.limited_log.say("warning", "connection-closed", reason, host, address=host)
 
     def named(self, client: int | None) -> dict[str, Any]:
         """Return the fields of a log line about a client: its number and, if it has shown a certificate, its name."""

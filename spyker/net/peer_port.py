@@ -14,6 +14,7 @@ import grpc.aio
 from spyker.net import spyker_pb2 as pb
 from spyker.net.certificates import server_of
 from spyker.net.channels import PEERS_CONNECT, PEERS_CONTROL
+from spyker.net.connection_limits import AuthenticatedPeers
 from spyker.net.driver import Driver
 from spyker.net.frames import PROTOCOL, split
 from spyker.net.peer_link import HANDSHAKE_SECONDS
@@ -30,10 +31,17 @@ class PeerPort:
     """Receives messages of other servers, and acknowledges them once their effects are saved."""
 
     def __init__(
-        self, driver: Driver, sizes: Sizes, kinds: Callable[[int], tuple[type[PeerMessage], ...]], *, secure: bool
+        self,
+        driver: Driver,
+        sizes: Sizes,
+        kinds: Callable[[int], tuple[type[PeerMessage], ...]],
+        authenticated: AuthenticatedPeers | None = None,
+        *,
+        secure: bool,
     ) -> None:
-        """``kinds`` returns the message types that a server may send."""
+        """``kinds`` returns the message types that a server may send; ``authenticated`` is told the connections."""
         self.driver, self.sizes, self.kinds, self.secure = driver, sizes, kinds, secure
+        self.authenticated = AuthenticatedPeers() if authenticated is None else authenticated
         self._present: dict[tuple[int, str], asyncio.Task[Any] | None] = {}  # by server and method
         self._contexts: dict[tuple[int, str], Any] = {}
         self._endings: set[asyncio.Future[None]] = set()
@@ -65,7 +73,8 @@ class PeerPort:
             welcome = pb.PeerWelcome(protocol=PROTOCOL, received=received, handshake=handshake, server=node.id)
             await context.write(pb.Frame(peer_welcome=welcome).SerializeToString())
             try:
-                await read(j, context)
+                with self.authenticated.streaming(context.peer()):
+                    await read(j, context)
             finally:
                 if self._present.get(key) is task:
                     del self._present[key]

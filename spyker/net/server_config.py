@@ -100,7 +100,7 @@ class DeploymentOptions:
     )
     receive_memory_mb: float = parameter(2048.0, "memory limit for incoming models, in MB", above=0)
     max_connections: int | None = parameter(
-        None, "maximum number of simultaneous client connections; unset: 64 plus 4 per client", at_least=1
+        None, "maximum number of simultaneous client connections; unset: 512 plus 4 per client", at_least=1
     )
     client_window_kb: int = parameter(
         1024,
@@ -221,18 +221,6 @@ def min_clients(config: ServerConfig) -> int:
     if deploy.min_clients is not None:
         return deploy.min_clients if everybody else 0
     return everybody if scenario.chosen.waits_for_all_clients else min(1, everybody)
-
-
-def connections(config: ServerConfig) -> tuple[int, int]:
-    """Return the maximum number of connections at the ports for clients and for servers.
-
-    The limits leave room for reconnections, while the old connection still closes, and for status requests.
-    """
-    scenario = config.scenario
-    return (
-        config.deploy.max_connections or 64 + 4 * scenario.client_count,
-        64 + 8 * len(scenario.placement().servers),  # each has two connections
-    )
 
 
 def write_config(path: Path, scenario_file: str, deploy: DeploymentOptions) -> None:

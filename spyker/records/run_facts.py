@@ -216,6 +216,19 @@ class ServerResumed(Fact):
 
 
 @dataclass(frozen=True, slots=True)
+class ClientReplaced(Fact):
+    """A second connection of ``client`` replaced the first: its key may be in use in two places.
+
+    At most one such fact per client and minute is written.
+    """
+
+    kind: ClassVar[str] = "client-replaced"
+    server: int
+    client: int
+    another_address: bool
+
+
+@dataclass(frozen=True, slots=True)
 class FactsDropped(Fact):
     """Facts are missing: they were rotated out, or the disk was full."""
 
