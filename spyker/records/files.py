@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from io import FileIO
 from pathlib import Path
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
 from spyker.errors import RecordError
+from spyker.untrusted_files import LARGEST_TABLE
 
 SCENARIO, FACTS, SUMMARY = "scenario.toml", "facts.jsonl", "summary.json"
 LOCK = ".lock"
@@ -64,6 +67,12 @@ def sync(path: Path) -> None:
         os.close(descriptor)
 
 
+def section(scenario: Mapping[str, Any], name: str) -> Mapping[str, Any]:
+    """Return a section of a recorded scenario, which another version may have written; empty if there is none."""
+    found = scenario.get(name)
+    return found if isinstance(found, Mapping) else {}
+
+
 def is_record(folder: Path) -> bool:
     """Return whether a folder is a run record, finished or not."""
     return (folder / SCENARIO).is_file()
@@ -93,12 +102,24 @@ def drop_torn_line(facts: Path) -> None:
         file.truncate(file.seek(0, os.SEEK_END) - len(torn))
 
 
-def backwards(file: BinaryIO) -> Iterator[bytes]:
-    """Yield the lines of a file from the end, reading only as much as needed."""
+def check_line(length: int) -> None:
+    """Raise an ``OSError`` if a line of facts is too long, as in a sparse file."""
+    if length > LARGEST_TABLE:
+        raise OSError(errno.EFBIG, f"A line is longer than {LARGEST_TABLE:,} bytes")
+
+
+def backwards(file: BinaryIO | FileIO) -> Iterator[bytes]:
+    """Yield the lines of a file from the end, reading only as much as needed.
+
+    Raises:
+        OSError: the file cannot be read, or a line is too long.
+
+    """
     start, rest = file.seek(0, os.SEEK_END), b""
     while start:
         end, start = start, max(0, start - BLOCK)
         file.seek(start)
         rest, *lines = (file.read(end - start) + rest).split(b"\n")
         yield from reversed(lines)
+        check_line(len(rest))
     yield rest
