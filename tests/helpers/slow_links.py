@@ -62,3 +62,7 @@ def slow_links(addresses: Sequence[str], mbit: float) -> Iterator[dict[tuple[int
     finally:
         loop.call_soon_threadsafe(loop.stop)
         thread.join()
+        for task in asyncio.all_tasks(loop):
+            task.cancel()
+        loop.run_until_complete(asyncio.sleep(0))
+        loop.close()
