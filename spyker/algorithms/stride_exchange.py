@@ -57,6 +57,7 @@ class ExchangingServer(Server):
         self.bid = 1 if self.holds else 0  # number of the holder's next exchange
         self.exchanging = False  # this server holds the token and its exchange is under way
         self.rounds = 0.0  # since the last exchange began; a round of old updates counts by their trust
+        self.averaged = 0  # number of updates in the last round's mean
         self.latest = 0  # number of the last exchange that this server took part in
         self.exchange_models: dict[int, ExchangeModel] = {}  # S, by number of the exchange
         self.merged: set[int] = set()  # servers whose models of the last exchange were merged
@@ -215,7 +216,7 @@ class ExchangingServer(Server):
         self.consensus.merge(mine.bid, theirs.weights, mine.weights, share, own)
         if isinstance(theirs, ExchangeResult) or (mine.bid == self.latest and self.complete(self.merged | {self.id})):
             if self.parameters.safe:
-                self.consensus.measure(mine.bid, own)
+                self.consensus.measure(mine.bid, own, self.averaged)
             self.consensus.forget(mine.bid)
             self.lasted = self._now() - self._snapshot_taken
             self.exchange_models.pop(mine.bid, None)

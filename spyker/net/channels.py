@@ -13,6 +13,7 @@ import grpc.aio
 
 from spyker.errors import UsageError
 from spyker.net.frames import FRAME_LIMIT
+from spyker.untrusted_files import LARGEST_TABLE, read_bytes
 
 CLIENTS_CONNECT = "/spyker.Clients/Connect"
 PEERS_CONNECT = "/spyker.Peers/Connect"
@@ -135,7 +136,7 @@ def bind(address: str, key: str) -> socket.socket:
 def read_file(path: Path, key: str) -> bytes:
     """Read a certificate or a private key; ``key`` is the option's name in error messages."""
     try:
-        return path.read_bytes()
+        return read_bytes(path, LARGEST_TABLE)
     except OSError as error:
         raise UsageError(
             key, f"{path} cannot be read ({error.strerror})", "spyker federation create writes such files"
