@@ -68,7 +68,7 @@ WEIGHTS = {
 
 
 FULL_SECONDS, FULL_LATELY = 30.0, 10.0
-"""In some plans a disk is full in the end, for so long; in the last of these seconds the others must exchange models."""
+"""In some plans a disk is full in the end, for so long; in the last seconds of it the others must exchange models."""
 
 
 @dataclass(frozen=True, slots=True)

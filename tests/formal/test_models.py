@@ -8,7 +8,8 @@ import pytest
 
 FORMAL = Path(__file__).parents[2] / "formal"
 COMPILER = shutil.which("gcc") or shutil.which("cc")
-DISK = ("-DFULL", "-DPRE=1")  # a disk that takes nothing, and one epoch that begins meanwhile
+SHORT = ("-DFULL", "-DPRE=1")  # a disk that takes nothing, and one epoch that begins meanwhile
+LONG = ("-DFULL", "-DPASSES=0")  # and two, while nobody passes a token on
 
 pytestmark = [
     pytest.mark.slow,
@@ -29,7 +30,7 @@ def search(model: str, folder: Path, *flags: str, optimise: str = "-O2") -> str:
     return subprocess.run(["./pan", "-m100000", "-w22"], cwd=folder, check=True, capture_output=True, text=True).stdout
 
 
-@pytest.mark.parametrize(("model", "flags"), [("vote", ()), ("epochs", ()), ("epochs", DISK)])
+@pytest.mark.parametrize(("model", "flags"), [("vote", ()), ("epochs", ()), ("epochs", SHORT), ("epochs", LONG)])
 def test_what_a_model_asserts_holds_in_every_state(model: str, flags: tuple[str, ...], tmp_path: Path) -> None:
     said = search(model, tmp_path, *flags, optimise="-O0" if flags else "-O2")  # few states, and much to compile
     assert "errors: 0" in said

@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import socket
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 
 PIECE = 1 << 14  # bytes; connections take turns
 
@@ -42,7 +42,7 @@ def slow_links(addresses: Sequence[str], mbit: float) -> Iterator[dict[tuple[int
         for i, j in pairs:
             await asyncio.start_server(relay(i, j), sock=sockets[i, j], limit=PIECE)
 
-    def relay(i: int, j: int):  # type: ignore[no-untyped-def]
+    def relay(i: int, j: int) -> Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]:
         async def passed(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
             host, _, port = addresses[j].rpartition(":")
             try:
@@ -62,3 +62,7 @@ def slow_links(addresses: Sequence[str], mbit: float) -> Iterator[dict[tuple[int
     finally:
         loop.call_soon_threadsafe(loop.stop)
         thread.join()
+        for task in asyncio.all_tasks(loop):
+            task.cancel()
+        loop.run_until_complete(asyncio.sleep(0))
+        loop.close()

