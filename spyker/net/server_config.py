@@ -231,7 +231,7 @@ def connections(config: ServerConfig) -> tuple[int, int]:
     scenario = config.scenario
     return (
         config.deploy.max_connections or 64 + 4 * scenario.client_count,
-        64 + 4 * len(scenario.placement().servers),
+        64 + 8 * len(scenario.placement().servers),  # each has two connections
     )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
+import time
 from collections.abc import Iterator, Mapping
 from io import FileIO
 from pathlib import Path
@@ -17,6 +18,8 @@ SCENARIO, FACTS, SUMMARY = "scenario.toml", "facts.jsonl", "summary.json"
 LOCK = ".lock"
 """Lock file during a run (:mod:`~spyker.records.lock`); not part of the record."""
 BLOCK = 1 << 16  # bytes per read
+POSIX = hasattr(os, "fork")  # not Windows; unlike os.name, a test can change it
+RENAME_SECONDS, RETRY_SECONDS = 2.0, 0.02
 
 
 @contextlib.contextmanager
@@ -26,7 +29,7 @@ def replacing(path: Path) -> Iterator[Path]:
     try:
         yield temporary
         sync(temporary)
-        temporary.replace(path)
+        rename(temporary, path)
     finally:
         temporary.unlink(missing_ok=True)
 
@@ -37,9 +40,27 @@ def write_atomically(path: Path, text: str) -> None:
         temporary.write_text(text, "utf-8", newline="\n")
 
 
+def rename(path: Path, target: Path) -> None:
+    """Rename a file, over an existing one.
+
+    Windows refuses this while another process, such as a virus scanner, has one of them open: retry for a while.
+    """
+    deadline = time.monotonic() + RENAME_SECONDS
+    while True:
+        try:
+            path.replace(target)
+            return
+        except PermissionError:
+            if POSIX or time.monotonic() > deadline:
+                raise
+            time.sleep(RETRY_SECONDS)
+
+
 def sync(path: Path) -> None:
-    """Call fsync on a file or folder."""
-    descriptor = os.open(path, os.O_RDONLY)
+    """Call fsync on a file or folder. Windows cannot sync a folder, and syncs files only for their writers."""
+    if not POSIX and path.is_dir():
+        return
+    descriptor = os.open(path, os.O_RDONLY if POSIX else os.O_RDWR)
     try:
         os.fsync(descriptor)
     finally:
