@@ -273,13 +273,44 @@ def test_any_value_in_any_place_of_a_record_ends_in_a_report_or_a_message(data: 
         else:
             which = max(which, 0)  # the first fact is drawn twice as often
             facts[which] = replaced(facts[which], data.draw(st.sampled_from([*places(facts[which])])), value)
-    folder = tmp_path / "any"
+    write_tables(tmp_path / "any", facts, scenario, summary)
+    with contextlib.suppress(RecordError):
+        report([tmp_path / "any"])
+
+
+@pytest.mark.parametrize(
+    ("table", "path", "value"),
+    [
+        ("scenario", ("world", "clients"), ["x", 2]),
+        ("scenario", ("duration",), 1e-320),
+        ("first fact", ("clients",), 2**40),
+        ("first fact", ("servers", 0, "id"), 7),
+        ("first fact", ("server",), -1),
+        ("last fact", ("t",), 10**400),
+        ("last fact", ("mean",), 10**400),
+    ],
+    ids=str,
+)
+def test_values_that_once_ended_a_report_with_a_traceback(
+    table: str, path: tuple[Any, ...], value: Any, tmp_path: Path
+) -> None:
+    facts, scenario = lines(), TABLE
+    if table == "scenario":
+        scenario = replaced(scenario, path, value)
+    else:
+        which = 0 if table == "first fact" else -1
+        facts[which] = replaced(facts[which], path, value)
+    write_tables(tmp_path / "any", facts, scenario, {"finished": True})
+    with contextlib.suppress(RecordError):
+        report([tmp_path / "any"])
+
+
+def write_tables(folder: Path, facts: list[dict[str, Any]], scenario: dict[str, Any], summary: dict[str, Any]) -> None:
+    """Write a record of any content."""
     folder.mkdir(exist_ok=True)
     (folder / FACTS).write_text("".join(json.dumps(fact) + "\n" for fact in facts))
     (folder / SUMMARY).write_text(json.dumps(summary))
     (folder / SCENARIO).write_text("\n".join(f"{key} = {inline(value)}" for key, value in scenario.items()))
-    with contextlib.suppress(RecordError):
-        report([folder])
 
 
 def inline(value: Any) -> str:
