@@ -390,7 +390,7 @@ def make_world(plan: FaultPlan, sink: Callable[[float, Fact, int | None], None])
     setup = Setup(n, total, task.initial(), 0.2, parameters, plan.seed, now=lambda: clock.now)
 
     def build(i: int, roster: Mapping[int, int]) -> Server:
-        return chosen.build(i, setup, roster)
+        return chosen.create(i, setup, roster)
 
     world = FaultyCluster(
         build,

@@ -20,6 +20,7 @@ from spyker.protocol.facts import (
     SyncStarted,
     TokenArrived,
     UpdateApplied,
+    UpdateDropped,
     UpdateRejected,
 )
 from spyker.records import (
@@ -36,6 +37,7 @@ from spyker.records import (
 CONCERNS = {
     PeerSuspected.kind: "suspected",
     UpdateRejected.kind: "update rejected",
+    UpdateDropped.kind: "update dropped: too many",
     ClientQuarantined.kind: "quarantined",
     ClientFailed.kind: "excluded: its training failed",
     ServerResumed.kind: "resumed from a checkpoint",

@@ -54,7 +54,15 @@ from spyker.node.events import (
 from spyker.node.node import Node
 from spyker.node.node_driver import NodeDriver
 from spyker.node.rejection import Rejection
-from spyker.protocol.facts import ClientQuarantined, Fact, ModelRestored, PeerSuspected, PeerTrusted, RateHalved
+from spyker.protocol.facts import (
+    ClientQuarantined,
+    Fact,
+    ModelRestored,
+    PeerSuspected,
+    PeerTrusted,
+    RateHalved,
+    UpdateDropped,
+)
 from spyker.protocol.messages import Action
 from spyker.vectors import Vector
 
@@ -241,6 +249,8 @@ class Driver(NodeDriver):
                 self.log.warning(fact.kind, peer=fact.peer)
             case ClientQuarantined(client=client, reason=reason, seconds=seconds):
                 self.log.warning(fact.kind, **self.named(client), reason=reason, seconds=seconds)
+            case UpdateDropped(client=client):
+                self.limited_log.say("warning", fact.kind, "rate", client, **self.named(client))
             case RateHalved(norm=norm, rate=rate):
                 self.log.warning(fact.kind, norm=norm, rate=rate)
             case ModelRestored(norm=norm, good_norm=good_norm, gain=gain):
