@@ -6,13 +6,10 @@ half as long: by then, half of the clients have sent what they began earlier.) E
 allowances, and what a client does not use it keeps for one more period, so that irregular answers do no harm. For each
 update that the median client sends, they are
 
-- ``rate`` updates;
+- ``rate`` updates. The update of a client that has none left is dropped, and the client is given no task until the
+  period ends. As it answers a task once, at most one update per client and period is dropped.
 - ``reach`` times the median norm. Each update spends its norm, and is clipped to what is left. So a client that sends
-  many updates has, with all of them, no more influence than with one at the clipping threshold.
-
-The update of a client that has nothing left of either is dropped, and the client is given no task until the period
-ends. As it answers a task once, at most one update per client and period is dropped. If such an update were clipped to
-nothing instead, it would still make the model older, and the updates of the others staler.
+  many updates may use all of them, but has together no more influence than with one at the clipping threshold.
 
 No clock is needed, and nobody waits forever: clients that are held count towards the period's end, so it ends at the
 latest when all are.
@@ -26,7 +23,6 @@ from typing import Any
 COMPLETE = 2  # updates that a client sends in a period, before it counts towards the period's end
 UPDATES = 1.5  # updates that the median client sends in a period
 BURST = 2.0  # periods whose allowance a client may keep
-LEAST = 0.25  # of the median norm: an update that would be clipped to less is dropped
 
 
 class UpdateRates:
@@ -59,11 +55,10 @@ class UpdateRates:
     def admits(self, client: int) -> bool:
         """Count an update; return False, and hold its client, if the client may send none in this period."""
         self.sent[client] = self.sent.get(client, 0) + 1
-        updates, norms = self.left(client)
-        admitted = updates >= 1 and norms >= LEAST
-        if not admitted:
+        updates, _ = self.left(client)
+        if updates < 1:
             self.held.add(client)
-        return admitted
+        return updates >= 1
 
     def spend(self, client: int, norm: float) -> None:
         """Charge an update that was admitted; ``norm`` is a multiple of the median norm."""

@@ -56,15 +56,18 @@ def test_a_client_that_answers_at_once_gets_few_updates_per_period(build: Any, a
     assert region.count(UpdateDropped, 0) >= 5
 
 
-def test_a_client_five_times_as_fast_with_short_updates_loses_few(build: Any) -> None:
-    region = Region(build, "fedasync")
-    for _ in range(20):
+def test_a_client_five_times_as_fast_loses_few_updates() -> None:
+    rates, lost = UpdateRates(rate=5.0, reach=2.0), 0
+    for _ in range(100):
         for k in range(1, CLIENTS):
-            if 0 in region.tasks:
-                region.answer(0, norm=0.3)
-            region.answer(k)
-    assert region.count(UpdateApplied, 0) >= 85
-    assert region.count(UpdateDropped, 0) <= 10
+            if 0 in rates.held:
+                lost += 1
+            elif rates.admits(0):
+                rates.spend(0, 0.4)
+            assert rates.admits(k)
+            rates.spend(k, 1.0)
+            rates.released(range(CLIENTS))
+    assert lost <= 25, "of 500"
 
 
 def test_a_dropped_client_has_no_task_until_the_period_ends(build: Any) -> None:
@@ -104,7 +107,7 @@ def test_a_round_does_not_wait_for_a_client_whose_update_was_dropped(build: Any)
         assert region.server.round == rounds
     for k in range(1, CLIENTS):
         region.answer(k)
-    assert sorted(region.tasks) == list(range(CLIENTS)), "and it takes part again when the period is over"
+    assert sorted(region.tasks) == [0], "it takes part again after the period"
 
 
 def test_a_held_client_is_part_of_a_checkpoint(build: Any) -> None:
@@ -148,4 +151,6 @@ def test_norms_are_spent_together() -> None:
     rates.spend(0, 5.5)
     assert rates.left(0)[1] == pytest.approx(0.5)
     rates.spend(0, 0.4)
-    assert not rates.admits(0)
+    rates.spend(0, 0.4)
+    assert rates.left(0)[1] == 0.0
+    assert rates.admits(0), "it is clipped, and not dropped"
