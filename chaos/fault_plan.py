@@ -6,6 +6,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from chaos.attackers import CLIENTS, Attackers, attackers
+
 LONG, SHORT = (30.0, 75.0), (12.0, 44.0)
 """After so many seconds nothing goes wrong any more; and by then everything must be well again."""
 
@@ -81,6 +83,8 @@ class FaultPlan:
     """After this second nothing goes wrong any more."""
     end: float = LONG[1]
     """By then everything must be well again."""
+    attackers: Attackers | None = None
+    """Clients that attack all the time."""
 
     @property
     def lately(self) -> float:
@@ -95,6 +99,9 @@ def fault_plan(seed: int, *, short: bool = False) -> FaultPlan:
     servers = int(random.choice([3, 3, 4, 5]))
     algorithm = str(random.choice(["spyker", "spyker", "stride", "stride", "sync-spyker", "hierfavg"]))
     clients = tuple(int(random.integers(1, 3)) for _ in range(servers))
+    attack = attackers(seed, servers)
+    if attack is not None:
+        clients = (CLIENTS,) * servers
     drift = tuple(float(rate) for rate in random.uniform(0.96, 1.05, servers))
     kinds, weights = list(WEIGHTS), np.array(list(WEIGHTS.values()), float)
     faults: list[Fault] = []
@@ -108,4 +115,4 @@ def fault_plan(seed: int, *, short: bool = False) -> FaultPlan:
         seconds = float(random.exponential(4.0)) + 0.1 if what in LASTING else 0.0
         a = int(random.integers(0, 1000))
         faults.append(Fault(round(float(t), 2) + 0.00123, what, a, int(random.integers(0, 1000)), round(seconds, 1)))
-    return FaultPlan(seed, algorithm, clients, drift, tuple(faults), last, end)
+    return FaultPlan(seed, algorithm, clients, drift, tuple(faults), last, end, attack)

@@ -19,6 +19,8 @@ from spyker.node.outbox import Outbox, OutboxEntry
 from spyker.node.task_tokens import TaskTokens
 from spyker.node.views import View
 from spyker.protocol.server import Server
+from spyker.robust.claimed_sizes import ClaimedSizes
+from spyker.robust.update_rates import UpdateRates
 
 
 def token_without_a_vote(patch: pytest.MonkeyPatch) -> None:
@@ -144,6 +146,16 @@ def late_greetings_are_old_states(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Membership, "authenticate", suspicious)
 
 
+def every_claim_counts(patch: pytest.MonkeyPatch) -> None:
+    """A client has as much weight as it claims."""
+    patch.setattr(ClaimedSizes, "bounded", lambda self, client: int(self.clients.get(client, 1)))
+
+
+def every_update_counts(patch: pytest.MonkeyPatch) -> None:
+    """A client may send as many updates as it likes."""
+    patch.setattr(UpdateRates, "admits", lambda self, client: True)
+
+
 class Bug(NamedTuple):
     """What is broken, a seed that shows it, and what is found."""
 
@@ -166,4 +178,6 @@ BUGS = [
     Bug(suspicion_for_ever, 1, "still suspects"),
     Bug(outboxes_keep_everything, 2, "messages for server"),
     Bug(late_greetings_are_old_states, 2, GIVES_UP),
+    Bug(every_claim_counts, 5, "counts for 2,147,483,648 examples"),
+    Bug(every_update_counts, 5, "were applied at server"),
 ]
