@@ -6,8 +6,8 @@ the other clients:
 - at most ``multiple`` times the median claim; the lower median, so that of two clients the smaller one decides;
 - from three clients on, at most as much as all other clients together, so that no client has more than half.
 
-The limit changes when clients join, leave or claim something else. :meth:`ClaimedSizes.changed` then returns the clients
-whose bounded size is another one.
+The limit changes when clients join, leave or claim something else. :meth:`ClaimedSizes.changed` then returns the
+clients whose bounded size is another one.
 
 Between servers, one server's data follow from its clients, but a server with one or two clients cannot judge their
 claims, and neither can one whose clients collude. :func:`bounded_data` bounds the mean claim per client of each server

@@ -81,5 +81,5 @@ def test_attackers_can_be_named_and_must_exist() -> None:
     assert size.clients == {3, 7}
     assert [size.sizes(lambda k: 5)(k) for k in (3, 4)] == [CLAIMED, 5]
     assert adversaries(kind="rate", clients=[1]).delays([0.2, 0.3, 0.4]) == [0.2, 0.0, 0.4]
-    with pytest.raises(UsageError, match="world.adversaries.clients: 12 is not allowed"):
+    with pytest.raises(UsageError, match=r"world\.adversaries\.clients: 12 is not allowed"):
         adversaries(clients=[12])
