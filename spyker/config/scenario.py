@@ -89,8 +89,8 @@ class Geography:
     )
     adversaries: AdversaryOptions | None = parameter(
         None,
-        "{ share, kind, strength, clients }: clients that send falsified updates; kinds: huge, sign-flip, noise, boost, "
-        "pull, size, rate; emulation only",
+        "{ share, kind, strength, clients }: clients that send falsified updates; kinds: huge, sign-flip, noise, "
+        "boost, pull, size, rate; emulation only",
     )
 
 
