@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
+from chaos.attackers import flooded, outweighed
 from chaos.faulty_cluster import FaultyCluster
 from spyker.node.effects import SaveCheckpoint
 from spyker.protocol.facts import CloudRoundEnded, EarlySyncStarted, Merged, SyncStarted, TokenArrived, UpdateApplied
@@ -97,6 +98,7 @@ class Checks:
         self.latest_sync = 0.0
         self.merged: dict[tuple[int, int], float] = {}
         self.applied: dict[int, float] = {}  # by server, when it last applied an update
+        self.updates: Counter[tuple[int, int]] = Counter()  # that were applied, by server and client
         self.epochs: dict[int, Any] = {}  # by number, the list of servers
         self.world: FaultyCluster
         self.lately = 0.0  # from when on everybody must take part again
@@ -129,6 +131,7 @@ class Checks:
                 self.latest_sync = t
             case UpdateApplied():
                 self.applied[fact.server] = t
+                self.updates[fact.server, fact.client] += 1
             case Merged():
                 self.merged[fact.server, fact.peer] = t
                 self.known.add(fact.bid)
@@ -226,6 +229,8 @@ class Checks:
             self._fail(f"server {node.id} has {len(node.membership.proposals)} wishes")
         if node.waiting > MOST_WAITING and process.backlog is None:
             self._fail(f"{node.waiting} messages wait at server {node.id}")
+        if wrong := outweighed(process.server):
+            self._fail(wrong)
         if not np.isfinite(process.server.weights.snapshot()).all():
             self._fail(f"the model of server {node.id} is not finite")
         if node.awaits_bootstrap and node.server is not None and not process.began_new:
@@ -278,6 +283,8 @@ class Checks:
             begins = not world.processors[i].server.uses_token and i == members[0]  # the others' models go into its own
             if not begins and not any(self.merged.get((j, i), 0.0) > self.lately for j in members):
                 self._fail(f"nobody merged the model of server {i} lately")
+        if any(world.processors[i].server.update_filter.on for i in members) and (wrong := flooded(self.updates)):
+            self._fail(wrong)
         models = [world.processors[i].server.weights.snapshot() for i in members if i != self.full]
         apart = max(float(np.linalg.norm(a - b)) for a in models for b in models)
         if apart > APART:

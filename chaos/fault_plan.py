@@ -6,6 +6,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from chaos.attackers import CLIENTS, Attackers, attackers
+
 LONG, SHORT = (30.0, 75.0), (12.0, 44.0)
 """After so many seconds nothing goes wrong any more; and by then everything must be well again."""
 
@@ -87,6 +89,8 @@ class FaultPlan:
     """By then everything must be well again."""
     full: int | None = None
     """The disk of this server, one of those with clients, is full from then on, and the others must continue."""
+    attackers: Attackers | None = None
+    """Clients that attack all the time."""
 
     @property
     def until(self) -> float:
@@ -106,6 +110,9 @@ def fault_plan(seed: int, *, short: bool = False) -> FaultPlan:
     servers = int(random.choice([3, 3, 4, 5]))
     algorithm = str(random.choice(["spyker", "spyker", "stride", "stride", "sync-spyker", "hierfavg"]))
     clients = tuple(int(random.integers(1, 3)) for _ in range(servers))
+    attack = attackers(seed, servers)
+    if attack is not None:
+        clients = (CLIENTS,) * servers
     drift = tuple(float(rate) for rate in random.uniform(0.96, 1.05, servers))
     kinds, weights = list(WEIGHTS), np.array(list(WEIGHTS.values()), float)
     faults: list[Fault] = []
@@ -120,4 +127,4 @@ def fault_plan(seed: int, *, short: bool = False) -> FaultPlan:
         a = int(random.integers(0, 1000))
         faults.append(Fault(round(float(t), 2) + 0.00123, what, a, int(random.integers(0, 1000)), round(seconds, 1)))
     full = int(np.random.default_rng((seed, 17)).integers(0, 4 * 1000))
-    return FaultPlan(seed, algorithm, clients, drift, tuple(faults), last, end, full if full < 1000 else None)
+    return FaultPlan(seed, algorithm, clients, drift, tuple(faults), last, end, full if full < 1000 else None, attack)

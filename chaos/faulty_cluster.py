@@ -401,19 +401,22 @@ def make_world(plan: FaultPlan, sink: Callable[[float, Fact, int | None], None])
     latency = [[0.001 if i == j else float(distance[i, j]) for j in range(n)] for i in range(n)]
     clock = Clock(plan.until)
     parameters = chosen.Parameters(**SETTINGS[plan.algorithm])
-    setup = Setup(n, total, task.initial(), 0.2, parameters, plan.seed, now=lambda: clock.now)
+    attack = plan.attackers
+    robust = None if attack is None else attack.robust
+    setup = Setup(n, total, task.initial(), 0.2, parameters, plan.seed, now=lambda: clock.now, robust=robust)
+    delays = random.uniform(0.3, 0.6, total).tolist()
 
     def build(i: int, roster: Mapping[int, int]) -> Server:
-        return chosen.build(i, setup, roster)
+        return chosen.create(i, setup, roster)
 
     world = FaultyCluster(
         build,
         [chosen.client(k, home or 0) for k, home in enumerate(places.homes)],
-        task.size,
+        task.size if attack is None else attack.sizes(task.size),
         places,
         seed=plan.seed,
         links=DelayedLinks(latency, 1e8, places),
-        delays=random.uniform(0.3, 0.6, total).tolist(),
+        delays=delays if attack is None else attack.delays(delays),
         costs={Work.NOTHING: 0.0, Work.MIX: 0.002, Work.AVERAGE: 0.004},
         engine=InProcessEngine(task),
         clock=clock,

@@ -21,6 +21,8 @@ from spyker.node.save_monitor import SaveMonitor
 from spyker.node.task_tokens import TaskTokens
 from spyker.node.views import View
 from spyker.protocol.server import Server
+from spyker.robust.claimed_sizes import ClaimedSizes
+from spyker.robust.update_rates import UpdateRates
 
 
 def token_without_a_vote(patch: pytest.MonkeyPatch) -> None:
@@ -146,6 +148,16 @@ def late_greetings_are_old_states(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Membership, "authenticate", suspicious)
 
 
+def every_claim_counts(patch: pytest.MonkeyPatch) -> None:
+    """A client has as much weight as it claims."""
+    patch.setattr(ClaimedSizes, "bounded", lambda self, client: int(self.clients.get(client, 1)))
+
+
+def every_update_counts(patch: pytest.MonkeyPatch) -> None:
+    """A client may send as many updates as it likes."""
+    patch.setattr(UpdateRates, "admits", lambda self, client: True)
+
+
 def full_disks_are_waited_for(patch: pytest.MonkeyPatch) -> None:
     """Other servers wait for one that says that it cannot save."""
     patch.setattr(FailureDetector, "cannot_save", lambda self, members: frozenset())
@@ -178,6 +190,8 @@ BUGS = [
     Bug(suspicion_for_ever, 1, "still suspects"),
     Bug(outboxes_keep_everything, 2, "messages for server"),
     Bug(late_greetings_are_old_states, 2, GIVES_UP),
+    Bug(every_claim_counts, 5, "counts for 2,147,483,648 examples"),
+    Bug(every_update_counts, 5, "were applied at server"),
     Bug(full_disks_are_waited_for, 14, "the last exchange began at"),
     Bug(full_disks_are_kept_quiet, 14, "the last exchange began at"),
 ]

@@ -139,6 +139,11 @@ class Stride(ExchangingServer):
             case Token() if epoch_of(message.bid) == self.epoch:  # otherwise it has been replaced
                 self.receive_token(message)
 
+    def resize(self, k: int, size: int) -> None:
+        """Set a client's number of data points."""
+        if k in self.sizes:
+            self.sizes[k] = size
+
     def work(self, sender: int, message: ClientMessage | PeerMessage) -> Work:
         """Return the cost class: an average for the last update of a round, a mix for another server's model."""
         match message:

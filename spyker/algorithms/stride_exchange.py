@@ -29,6 +29,7 @@ from spyker.algorithms.stride_messages import ExchangeModel, ExchangeResult, Tok
 from spyker.protocol.facts import EarlySyncStarted, Merged, SyncStarted, TokenArrived
 from spyker.protocol.server import Server, Setup, first_bid
 from spyker.protocol.weights import Weights
+from spyker.robust.claimed_sizes import ClaimedData
 from spyker.vectors import Vector
 
 TIMEOUT_FACTOR = 3.0  # an exchange is over after this multiple of the longest exchange, or attempt, so far
@@ -65,6 +66,7 @@ class ExchangingServer(Server):
         self.heard: set[int] = set()  # servers heard in the exchange that this server started
         self.absent: set[int] = set()  # servers that missed the last exchange
         self.data: dict[int, int] = {}  # data points of the other servers, where known
+        self.clients: dict[int, int] = {}  # and their clients
         self.longest = 0.0  # seconds of the longest exchange
         self.lasted = 0.0  # seconds from this server's snapshot to the end of the last exchange
         self.overdue = -1  # number of an exchange that clients no longer wait for
@@ -164,7 +166,8 @@ class ExchangingServer(Server):
         self.merged = set()
         self.publish()
         data = max(1, sum(self.sizes.values()))  # a server that all clients have left still has a model
-        snapshot = ExchangeModel(self.consensus.begin_exchange(bid), self.momentum.snapshot(), self.age, data, bid)
+        weights, momentum, clients = self.consensus.begin_exchange(bid), self.momentum.snapshot(), len(self.sizes)
+        snapshot = ExchangeModel(weights, momentum, self.age, data, bid, clients=max(1, clients))
         recent = {b: s for b, s in self.exchange_models.items() if b > bid - REMEMBERED}
         self.exchange_models = recent | {bid: snapshot}
         self.latest, self.rounds, self.old_version = bid, 0.0, self.version
@@ -188,12 +191,12 @@ class ExchangingServer(Server):
         mine = self.exchange_models.get(theirs.bid)
         if mine is None:
             return  # the exchange is long over
-        self.data[j] = theirs.data
-        others = sum(self.data.get(i, mine.data) for i in self.ring if i != self.id)  # unknown: as much as this server
+        self.data[j], self.clients[j] = theirs.data, theirs.clients
+        shares = self.shares_of_data(mine)
         if theirs.bid == self.latest:
             self.merged.add(j)
-        self.apply_difference(theirs, mine, theirs.data / (mine.data + others), mine.data / (mine.data + others))
-        self.record(Merged(self.id, j, theirs.bid, theirs.data / (mine.data + others), self.age))
+        self.apply_difference(theirs, mine, shares[j], shares[self.id])
+        self.record(Merged(self.id, j, theirs.bid, shares[j], self.age))
         self.absent.discard(j)
         if theirs.bid < self.latest and theirs.bid in self._began:  # it is late: exchanges take that long
             took = self._now() - self._began[theirs.bid]
@@ -201,6 +204,14 @@ class ExchangingServer(Server):
         if self.exchanging and theirs.bid == self.bid:
             self.heard.add(j)
             self.check_heard()
+
+    def shares_of_data(self, mine: ExchangeModel) -> dict[int, float]:
+        """Return p_i of all servers. One that is unknown counts as much as this server."""
+        own = ClaimedData(mine.data, mine.clients)
+        claims = {i: ClaimedData(self.data[i], self.clients.get(i, 1)) if i in self.data else own for i in self.ring}
+        data = self.update_filter.bounded_data(claims | {self.id: own})
+        whole = sum(data.values())
+        return {i: each / whole for i, each in data.items()}
 
     def merge_deferred(self) -> None:
         """Take part in exchanges that waited for the end of a round."""
@@ -273,6 +284,7 @@ class ExchangingServer(Server):
     def reformed(self, before: Sequence[int], *, leads: bool) -> None:
         """Continue with another ring and another token."""
         self.data = {j: data for j, data in self.data.items() if j in self.ring}
+        self.clients = {j: clients for j, clients in self.clients.items() if j in self.ring}
         self.holds, self.exchanging, self.heard, self.absent = leads, False, set(), set()
         self.stop_timer(EXCHANGE)
         self.overdue = self.latest

@@ -54,10 +54,13 @@ class AdversaryOptions:
     share: float = parameter(0.1, "fraction of all clients; the seed selects them", at_least=0, at_most=1)
     kind: str = parameter(
         "sign-flip",
-        "what adversaries send: huge, 1e30 in every element; sign-flip, the negated update; noise, a random direction",
-        choices=("huge", "sign-flip", "noise"),
+        "what adversaries send: huge, 1e30 in every element; sign-flip, the negated update; noise, a random direction; "
+        "boost, the update as trained; pull, a step towards a fixed wrong model; size, the same step, claimed to be of "
+        "2**31 examples; rate, the same step, without training and so at once",
+        choices=("huge", "sign-flip", "noise", "boost", "pull", "size", "rate"),
     )
-    strength: float = parameter(1.0, "sign-flip and noise: the norm as a multiple of the honest update's norm", above=0)
+    strength: float = parameter(1.0, "all kinds but huge: the norm as a multiple of the honest update's norm", above=0)
+    clients: tuple[int, ...] | None = parameter(None, "numbers of the adversaries, in place of a share", at_least=0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +89,8 @@ class Geography:
     )
     adversaries: AdversaryOptions | None = parameter(
         None,
-        "{ share, kind, strength }: clients that send falsified updates: huge, sign-flip or noise; emulation only",
+        "{ share, kind, strength, clients }: clients that send falsified updates; kinds: huge, sign-flip, noise, "
+        "boost, pull, size, rate; emulation only",
     )
 
 

@@ -22,6 +22,7 @@ from spyker.protocol.facts import (
     SyncStarted,
     TokenArrived,
     UpdateApplied,
+    UpdateDropped,
     UpdateRejected,
 )
 from spyker.records import (
@@ -39,6 +40,7 @@ CONCERNS = {
     PeerSuspected.kind: "suspected",
     SavingFailed.kind: "cannot save",
     UpdateRejected.kind: "update rejected",
+    UpdateDropped.kind: "update dropped: too many",
     ClientQuarantined.kind: "quarantined",
     ClientFailed.kind: "excluded: its training failed",
     ServerResumed.kind: "resumed from a checkpoint",

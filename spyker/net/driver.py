@@ -63,6 +63,7 @@ from spyker.protocol.facts import (
     RateHalved,
     SavingFailed,
     SavingResumed,
+    UpdateDropped,
 )
 from spyker.protocol.messages import Action
 from spyker.vectors import Vector
@@ -260,6 +261,8 @@ class Driver(NodeDriver):
                 self.log.warning(fact.kind)
             case ClientQuarantined(client=client, reason=reason, seconds=seconds):
                 self.log.warning(fact.kind, **self.named(client), reason=reason, seconds=seconds)
+            case UpdateDropped(client=client):
+                self.limited_log.say("warning", fact.kind, "rate", client, **self.named(client))
             case RateHalved(norm=norm, rate=rate):
                 self.log.warning(fact.kind, norm=norm, rate=rate)
             case ModelRestored(norm=norm, good_norm=good_norm, gain=gain):

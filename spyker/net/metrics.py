@@ -36,6 +36,7 @@ from spyker.protocol.facts import (
     SyncStarted,
     UpdateApplied,
     UpdateClipped,
+    UpdateDropped,
     UpdateRejected,
 )
 from spyker.records import Evaluated, EvaluatedByClients, Fact
@@ -68,6 +69,7 @@ COUNTERS = {
     "dropped_facts": "facts missing from the run record: rotated out, or the disk was full",
     "clipped_updates": "client updates whose norm was clipped",
     "rejected_updates": "client updates rejected because of their norm",
+    "dropped_updates": "client updates dropped because of their rate",
     "quarantines": "clients quarantined because of rejected or sign-flipped updates",
     "client_replacements": "connections of clients that were replaced by one from another address",
     "lost_updates": "updates applied after the last checkpoint and lost in a crash",
@@ -170,6 +172,8 @@ class Metrics:
                 self._counters["clipped_updates"].inc()
             case UpdateRejected():
                 self._counters["rejected_updates"].inc()
+            case UpdateDropped():
+                self._counters["dropped_updates"].inc()
             case ClientQuarantined():
                 self._counters["quarantines"].inc()
             case SyncStarted() | EarlySyncStarted():

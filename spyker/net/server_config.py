@@ -108,9 +108,6 @@ class DeploymentOptions:
         at_least=64,
     )
     max_norm: float | None = parameter(None, "reject updates whose norm exceeds this; unset: no limit", above=0)
-    max_client_data: int | None = parameter(
-        None, "reject clients that report more data points than this; unset: 2**31", at_least=1
-    )
     metrics: str | None = parameter(None, "host:port of the Prometheus endpoint; unset: none")
     duration: float | None = parameter(None, "stop after this number of seconds; unset: never", above=0)
 

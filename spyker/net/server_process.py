@@ -59,7 +59,7 @@ from spyker.node.control_messages import ProcessIncarnation
 from spyker.node.effects import MembershipChanged
 from spyker.node.event_codec import FORMAT, LoggedArray, LogHeader, MembershipOptions
 from spyker.node.events import Drain
-from spyker.node.inbox import MOST_DATA, NodeOptions
+from spyker.node.inbox import NodeOptions
 from spyker.node.node import Node
 from spyker.node.node_clock import NodeClock
 from spyker.node.task_tokens import TaskTokens
@@ -314,7 +314,7 @@ class ServerProcess:
                 self.spec.buffers,
                 {} if self.evaluated_by == SERVERS else limits_by_name((self.spec.metric, *self.spec.also)),
             )
-            return scenario.chosen.build(deploy.server, setup, roster)
+            return scenario.chosen.create(deploy.server, setup, roster)
 
         options = NodeOptions(
             clients=None if self.learns else 0,
@@ -328,7 +328,6 @@ class ServerProcess:
             checkpoint_updates=deploy.checkpoint_updates,
             checkpoint_seconds=deploy.checkpoint_seconds,
             heartbeat_interval=deploy.heartbeat,
-            most_data=min(deploy.max_client_data or MOST_DATA, MOST_DATA),
         )
         task_tokens = TaskTokens(bytes.fromhex(self.identity.secret), self.identity.incarnation)
         membership = MembershipOptions(

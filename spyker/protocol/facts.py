@@ -235,6 +235,15 @@ class UpdateRejected(Fact):
 
 
 @dataclass(frozen=True, slots=True)
+class UpdateDropped(Fact):
+    """``server`` dropped an update of ``client``, which sends many times more updates than the median client."""
+
+    kind: ClassVar[str] = "update-dropped"
+    server: int
+    client: int
+
+
+@dataclass(frozen=True, slots=True)
 class ClientQuarantined(Fact):
     """``server`` excludes ``client`` for ``seconds``.
 

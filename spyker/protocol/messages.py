@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Annotated, ClassVar, TypeAlias
 
 from msgspec import Meta
@@ -152,12 +152,13 @@ class PeerModel(PeerMessage):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class EdgeModel(PeerMessage):
-    """HierFAVG, edge to cloud: the edge's model and the number of data points behind it."""
+    """HierFAVG, edge to cloud: the edge's model, and the numbers of data points and clients behind it."""
 
     latest_only = True
     weights: Vector
     age: AgeOf
     size: Count
+    clients: Count = field(default=1, kw_only=True)
 
 
 @dataclass(frozen=True, slots=True)

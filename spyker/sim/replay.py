@@ -106,7 +106,7 @@ def make_node(header: LogHeader, scenario: Scenario) -> Node:
     )
 
     def build(roster: Mapping[int, int]) -> Server:
-        return scenario.chosen.build(header.membership.server, setup, roster)
+        return scenario.chosen.create(header.membership.server, setup, roster)
 
     tokens = TaskTokens(header.secret, header.membership.incarnation.incarnation)
     membership = header.membership.make(clock)

@@ -49,7 +49,7 @@ def make_driver(
     behaviour = NodeOptions(**{"clients": 3, "min_clients": 1} | rules)
     peers = [j for j in places.servers if j != server]
     node = Node(
-        server, lambda roster: resolved.chosen.build(server, setup, roster), TaskTokens(b"s" * 32, 1), behaviour, peers
+        server, lambda roster: resolved.chosen.create(server, setup, roster), TaskTokens(b"s" * 32, 1), behaviour, peers
     )
     return Driver(
         node,
