@@ -75,6 +75,16 @@ class CheckedProcess(SimProcess):
             self.watch.started(self.node.id, self._exchanges)
 
 
+def process_cannot_save(world: FaultyCluster, server: int) -> bool:
+    """Return whether all servers that know it say so."""
+    for process in world.processors:
+        if process.alive and process.node.server is not None:
+            states = {member.server: member.state for member in process.node.status(process.now()).members}
+            if not states.get(server, "cannot save").endswith("cannot save"):
+                return False
+    return True
+
+
 class Checks:
     """Watches one world."""
 
@@ -90,10 +100,11 @@ class Checks:
         self.epochs: dict[int, Any] = {}  # by number, the list of servers
         self.world: FaultyCluster
         self.lately = 0.0  # from when on everybody must take part again
+        self.full: int | None = None  # the server whose disk is full in the end
 
     def begin(self, world: FaultyCluster, lately: float) -> None:
-        """Watch a world that has not begun; within so many seconds before its end everybody must take part."""
-        self.world, self.lately = world, world.clock.end - lately
+        """Watch a world that has not begun; from ``lately`` on everybody must take part."""
+        self.world, self.lately = world, lately
         watch = self
 
         class Watched(CheckedProcess):
@@ -225,6 +236,11 @@ class Checks:
                     f"server {node.id} began with a model of age {process.server.age:.1f} among {min(others):.1f}"
                 )
 
+    def fill_a_disk(self, chosen: int, lately: float) -> None:
+        """All is well; then the disk of one server is full, and from ``lately`` on the others must go on without it."""
+        self.end()
+        self.full, self.lately = self.world.fill_for_good(chosen), lately
+
     def end(self) -> None:
         """Some time has passed since the last blow."""
         self.look()
@@ -253,14 +269,16 @@ class Checks:
         for i in members:
             if world.places.clients_of(i) and self.applied.get(i, 0.0) < self.lately:
                 self._fail(f"server {i} applied no update lately")
-            if world.clouded:
-                continue  # where edges are told what to have
+            if i == self.full and not process_cannot_save(world, i):
+                self._fail(f"server {i} does not say that it cannot save")
+            if world.clouded or i == self.full:
+                continue  # edges are told what to have, and nobody waits for a full disk
             if not any(self.merged.get((i, j), 0.0) > self.lately for j in members):
                 self._fail(f"server {i} merged nobody's model lately")
             begins = not world.processors[i].server.uses_token and i == members[0]  # the others' models go into its own
             if not begins and not any(self.merged.get((j, i), 0.0) > self.lately for j in members):
                 self._fail(f"nobody merged the model of server {i} lately")
-        models = [world.processors[i].server.weights.snapshot() for i in members]
+        models = [world.processors[i].server.weights.snapshot() for i in members if i != self.full]
         apart = max(float(np.linalg.norm(a - b)) for a in models for b in models)
         if apart > APART:
             self._fail(f"models are {apart:.1f} apart")

@@ -67,6 +67,10 @@ WEIGHTS = {
 }
 
 
+FULL_SECONDS, FULL_LATELY = 30.0, 10.0
+"""In some plans a disk is full in the end, for so long; in the last of these seconds the others must exchange models."""
+
+
 @dataclass(frozen=True, slots=True)
 class FaultPlan:
     """A world, and what happens to it."""
@@ -81,6 +85,13 @@ class FaultPlan:
     """After this second nothing goes wrong any more."""
     end: float = LONG[1]
     """By then everything must be well again."""
+    full: int | None = None
+    """The disk of this server, one of those with clients, is full from then on, and the others must continue."""
+
+    @property
+    def until(self) -> float:
+        """When it is over."""
+        return self.end if self.full is None else self.end + FULL_SECONDS
 
     @property
     def lately(self) -> float:
@@ -108,4 +119,5 @@ def fault_plan(seed: int, *, short: bool = False) -> FaultPlan:
         seconds = float(random.exponential(4.0)) + 0.1 if what in LASTING else 0.0
         a = int(random.integers(0, 1000))
         faults.append(Fault(round(float(t), 2) + 0.00123, what, a, int(random.integers(0, 1000)), round(seconds, 1)))
-    return FaultPlan(seed, algorithm, clients, drift, tuple(faults), last, end)
+    full = int(np.random.default_rng((seed, 17)).integers(0, 4 * 1000))
+    return FaultPlan(seed, algorithm, clients, drift, tuple(faults), last, end, full if full < 1000 else None)

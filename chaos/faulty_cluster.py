@@ -37,18 +37,25 @@ SETTINGS: dict[str, dict[str, Any]] = {
 
 
 class DelayedLinks(Links):
-    """Links between servers that may be slow for a while. Nothing overtakes what was sent before it."""
+    """Links between servers that may be slow for a while. On a connection nothing overtakes what was sent before."""
 
     def __init__(self, *arguments: Any) -> None:
         super().__init__(*arguments)
         self.late: dict[tuple[int, int], float] = {}  # seconds more
-        self._arrived: dict[tuple[int, int], float] = {}
+        self._arrived: dict[tuple[str, int, int], float] = {}  # by connection
 
     def between(self, now: float, sender: int, receiver: int, size: int) -> float:
         """When a message from one server reaches another."""
-        pair = sender, receiver
-        due = super().between(now, sender, receiver, size) + self.late.get(pair, 0.0)
-        self._arrived[pair] = due = max(due, self._arrived.get(pair, 0.0))
+        return self._in_order("model", sender, receiver, super().between(now, sender, receiver, size))
+
+    def control(self, now: float, sender: int, receiver: int) -> float:
+        """When a control message reaches another server."""
+        return self._in_order("control", sender, receiver, super().control(now, sender, receiver))
+
+    def _in_order(self, connection: str, sender: int, receiver: int, due: float) -> float:
+        due += self.late.get((sender, receiver), 0.0)
+        key = connection, sender, receiver
+        self._arrived[key] = due = max(due, self._arrived.get(key, 0.0))
         return due
 
 
@@ -241,6 +248,13 @@ class FaultyCluster(ClusterSimulation):
         """Nothing can be written, or can be again."""
         self.disks[server].full = full
 
+    def fill_for_good(self, chosen: int) -> int:
+        """Fill the disk of one of the servers with clients, and return which."""
+        live = [i for i in self.places.learners if i not in self._gone]
+        server = live[chosen % len(live)]
+        self.fill_disk(server, True)
+        return server
+
     def slow_disk(self, server: int, seconds: float) -> None:
         """A checkpoint takes so long."""
         self.disks[server].seconds = seconds
@@ -385,7 +399,7 @@ def make_world(plan: FaultPlan, sink: Callable[[float, Fact, int | None], None])
     random = np.random.default_rng((plan.seed, 3))
     distance = random.uniform(0.02, 0.15, (n, n))
     latency = [[0.001 if i == j else float(distance[i, j]) for j in range(n)] for i in range(n)]
-    clock = Clock(plan.end)
+    clock = Clock(plan.until)
     parameters = chosen.Parameters(**SETTINGS[plan.algorithm])
     setup = Setup(n, total, task.initial(), 0.2, parameters, plan.seed, now=lambda: clock.now)
 

@@ -13,9 +13,11 @@ import pytest
 from spyker.algorithms.spyker import Spyker
 from spyker.node.effects import AcknowledgePeer, SendPeer
 from spyker.node.events import Handled
+from spyker.node.failure_detector import FailureDetector
 from spyker.node.membership import RENEW, Membership
 from spyker.node.node import STEPS, Node
 from spyker.node.outbox import Outbox, OutboxEntry
+from spyker.node.save_monitor import SaveMonitor
 from spyker.node.task_tokens import TaskTokens
 from spyker.node.views import View
 from spyker.protocol.server import Server
@@ -144,6 +146,16 @@ def late_greetings_are_old_states(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Membership, "authenticate", suspicious)
 
 
+def full_disks_are_waited_for(patch: pytest.MonkeyPatch) -> None:
+    """Other servers wait for one that says that it cannot save."""
+    patch.setattr(FailureDetector, "cannot_save", lambda self, members: frozenset())
+
+
+def full_disks_are_kept_quiet(patch: pytest.MonkeyPatch) -> None:
+    """A server that cannot save says that all is well, and that it has the token."""
+    patch.setattr(SaveMonitor, "cannot_save", lambda self, now=None: False)
+
+
 class Bug(NamedTuple):
     """What is broken, a seed that shows it, and what is found."""
 
@@ -166,4 +178,6 @@ BUGS = [
     Bug(suspicion_for_ever, 1, "still suspects"),
     Bug(outboxes_keep_everything, 2, "messages for server"),
     Bug(late_greetings_are_old_states, 2, GIVES_UP),
+    Bug(full_disks_are_waited_for, 14, "the last exchange began at"),
+    Bug(full_disks_are_kept_quiet, 14, "the last exchange began at"),
 ]

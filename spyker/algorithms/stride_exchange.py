@@ -31,7 +31,7 @@ from spyker.protocol.server import Server, Setup, first_bid
 from spyker.protocol.weights import Weights
 from spyker.vectors import Vector
 
-TIMEOUT_FACTOR = 3.0  # an exchange is over after this multiple of the longest exchange so far
+TIMEOUT_FACTOR = 3.0  # an exchange is over after this multiple of the longest exchange, or attempt, so far
 FIRST_TIMEOUT = 30.0  # seconds, for the first exchange
 TOKEN_PAUSE = 1.0  # seconds for which a server without clients keeps the token, at least
 FULL_ROUND = 1 - 1e-6  # a sum of shares that counts as one round
@@ -57,6 +57,7 @@ class ExchangingServer(Server):
         self.bid = 1 if self.holds else 0  # number of the holder's next exchange
         self.exchanging = False  # this server holds the token and its exchange is under way
         self.rounds = 0.0  # since the last exchange began; a round of old updates counts by their trust
+        self.averaged = 0  # number of updates in the last round's mean
         self.latest = 0  # number of the last exchange that this server took part in
         self.exchange_models: dict[int, ExchangeModel] = {}  # S, by number of the exchange
         self.merged: set[int] = set()  # servers whose models of the last exchange were merged
@@ -67,6 +68,7 @@ class ExchangingServer(Server):
         self.longest = 0.0  # seconds of the longest exchange
         self.lasted = 0.0  # seconds from this server's snapshot to the end of the last exchange
         self.overdue = -1  # number of an exchange that clients no longer wait for
+        self._began: dict[int, float] = {}  # by number, when this server took its snapshot for an exchange
         self._now = setup.now
         self._exchange_began = self._snapshot_taken = setup.now()
         self._working: Vector | None = None  # the model that clients train, until something changes
@@ -129,6 +131,8 @@ class ExchangingServer(Server):
             return
         if not self.holds or self.exchanging:
             if early:
+                if self.latest in self.exchange_models and self.latest == self.overdue:
+                    self.lasted = max(self.lasted, self._now() - self._snapshot_taken)
                 self.record(EarlySyncStarted(self.id, self.latest + 1))
                 self.start_exchange(self.latest + 1)
         else:
@@ -141,12 +145,15 @@ class ExchangingServer(Server):
     def needs_averaging(self) -> bool:
         """Whether an exchange is due without the token.
 
-        It is if servers do not agree, and a round has ended since all servers were heard.
+        It is if servers do not agree, and a round has ended since all servers were heard. Models that are overdue may
+        still be under way on slow links, behind which further ones would queue.
         """
         if self.trusted or self.rounds < FULL_ROUND:
             return False
-        over = self.latest not in self.exchange_models or self.latest == self.overdue
-        return over or self.complete(self.merged | {self.id})
+        if self.latest not in self.exchange_models or self.complete(self.merged | {self.id}):
+            return True
+        patience = TIMEOUT_FACTOR * self.lasted
+        return self.latest == self.overdue and self._now() - self._snapshot_taken >= patience
 
     def start_exchange(self, bid: int) -> None:
         """Send (W, m, A) to all servers."""
@@ -162,6 +169,7 @@ class ExchangingServer(Server):
         self.exchange_models = recent | {bid: snapshot}
         self.latest, self.rounds, self.old_version = bid, 0.0, self.version
         self._snapshot_taken = self._now()
+        self._began = {b: t for b, t in self._began.items() if b in self.exchange_models} | {bid: self._now()}
         self.step_reach.exchanged()
         return snapshot
 
@@ -187,6 +195,9 @@ class ExchangingServer(Server):
         self.apply_difference(theirs, mine, theirs.data / (mine.data + others), mine.data / (mine.data + others))
         self.record(Merged(self.id, j, theirs.bid, theirs.data / (mine.data + others), self.age))
         self.absent.discard(j)
+        if theirs.bid < self.latest and theirs.bid in self._began:  # it is late: exchanges take that long
+            took = self._now() - self._began[theirs.bid]
+            self.longest, self.lasted = max(self.longest, took), max(self.lasted, took)
         if self.exchanging and theirs.bid == self.bid:
             self.heard.add(j)
             self.check_heard()
@@ -205,7 +216,7 @@ class ExchangingServer(Server):
         self.consensus.merge(mine.bid, theirs.weights, mine.weights, share, own)
         if isinstance(theirs, ExchangeResult) or (mine.bid == self.latest and self.complete(self.merged | {self.id})):
             if self.parameters.safe:
-                self.consensus.measure(mine.bid, own)
+                self.consensus.measure(mine.bid, own, self.averaged)
             self.consensus.forget(mine.bid)
             self.lasted = self._now() - self._snapshot_taken
             self.exchange_models.pop(mine.bid, None)
@@ -223,6 +234,11 @@ class ExchangingServer(Server):
             if not self.suspected:
                 self.longest = max(self.longest, self._now() - self._exchange_began)
             self.pass_token()
+
+    def exchange_overdue(self) -> None:
+        """End the exchange without the servers that were not heard. They may just be slow: the next one has longer."""
+        self.longest = max(self.longest, self._now() - self._exchange_began)
+        self.pass_token()
 
     def pass_token(self) -> None:
         """Send the token to the next server that was heard. If there is none, keep it and try again later."""

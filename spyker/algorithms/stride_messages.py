@@ -28,6 +28,7 @@ class Token(PeerMessage):
     """The right to start the exchange after number ``bid``. No server waits for those that are ``absent``."""
 
     latest_only = True
+    is_token = True
     bid: Count
     absent: tuple[Whole, ...] = ()
 

@@ -24,6 +24,7 @@ from spyker.parameters import Rule, parameter
 from spyker.placement import Placement, Topology
 from spyker.protocol.server import Server
 from spyker.robust.update_filter import FilterParameters
+from spyker.untrusted_files import load_settings
 
 # One-way latencies in milliseconds between four regions of a cloud provider, rows = from (the paper's Tab. 4).
 PAPER_LATENCY: dict[str, dict[str, float]] = {
@@ -270,14 +271,7 @@ def load(
     path = source if isinstance(source, Path) else None
     table: dict[str, Any] = copy.deepcopy(dict(source)) if isinstance(source, Mapping) else {}
     if path is not None:
-        try:
-            table = tomllib.loads(path.read_text(encoding="utf-8"))
-        except OSError as error:
-            raise UsageError(str(path), f"cannot be read ({error.strerror})", "Name an existing TOML file") from None
-        except UnicodeDecodeError:
-            raise UsageError(str(path), "is not a text file in UTF-8", "Name a TOML file") from None
-        except tomllib.TOMLDecodeError as error:
-            raise UsageError(str(path), f"is not valid TOML: {error}", "Fix that line") from None
+        table = load_settings(path)
     if task is not None and read_task(table.get("task", {})).name != task:
         table["task"] = {"name": task}
     for dotted, value in (overrides or {}).items():

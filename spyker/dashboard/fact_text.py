@@ -17,6 +17,8 @@ from spyker.protocol.facts import (
     PeerSuspected,
     PeerTrusted,
     RoundEnded,
+    SavingFailed,
+    SavingResumed,
     SyncStarted,
     TokenArrived,
     UpdateApplied,
@@ -35,13 +37,14 @@ from spyker.records import (
 
 CONCERNS = {
     PeerSuspected.kind: "suspected",
+    SavingFailed.kind: "cannot save",
     UpdateRejected.kind: "update rejected",
     ClientQuarantined.kind: "quarantined",
     ClientFailed.kind: "excluded: its training failed",
     ServerResumed.kind: "resumed from a checkpoint",
 }
 """Kinds of facts that raise a concern about a client or server, and the text shown for it."""
-RELIEFS = frozenset({PeerTrusted.kind, ModelRestored.kind})
+RELIEFS = frozenset({PeerTrusted.kind, SavingResumed.kind, ModelRestored.kind})
 """Kinds of facts that clear the concern."""
 LONGEST = 400  # characters
 

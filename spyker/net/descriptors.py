@@ -12,7 +12,7 @@ from spyker.net.server_config import ServerConfig
 
 RESERVED = 16  # for a checkpoint, the record, operators' commands and the metrics port
 LEAST = 4  # connections at a port
-PER_SERVER = 2  # a connection to another server, and its successor
+PER_SERVER = 4  # two connections to another server, and their successors
 
 
 def raise_limit() -> int:
@@ -39,7 +39,7 @@ def connection_limits(config: ServerConfig, servers: int, log: JsonLog) -> dict[
     """
     deploy, scenario = config.deploy, config.scenario
     from_clients = deploy.max_connections or 512 + 4 * scenario.client_count
-    wanted = {CLIENTS: from_clients, PEERS: 256 + 4 * servers if servers else 0}
+    wanted = {CLIENTS: from_clients, PEERS: 256 + 8 * servers if servers else 0}  # each server has two connections
     if deploy.listen_websocket is not None:
         wanted[WEBSOCKET] = from_clients
     limit = raise_limit()

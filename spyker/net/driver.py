@@ -54,7 +54,16 @@ from spyker.node.events import (
 from spyker.node.node import Node
 from spyker.node.node_driver import NodeDriver
 from spyker.node.rejection import Rejection
-from spyker.protocol.facts import ClientQuarantined, Fact, ModelRestored, PeerSuspected, PeerTrusted, RateHalved
+from spyker.protocol.facts import (
+    ClientQuarantined,
+    Fact,
+    ModelRestored,
+    PeerSuspected,
+    PeerTrusted,
+    RateHalved,
+    SavingFailed,
+    SavingResumed,
+)
 from spyker.protocol.messages import Action
 from spyker.vectors import Vector
 
@@ -93,6 +102,7 @@ class Driver(NodeDriver):
         self.news: dict[int, asyncio.Event] = defaultdict(asyncio.Event)  # there is something to send to a peer
         self.acks: dict[int, asyncio.Event] = defaultdict(asyncio.Event)  # or to acknowledge
         self.control: dict[int, deque[ControlMessage]] = defaultdict(lambda: deque(maxlen=MOST_CONTROL))
+        self.control_news: dict[int, asyncio.Event] = defaultdict(asyncio.Event)  # there is a control message
         self.stopped: asyncio.Future[StopProcess] = self.loop.create_future()
         self.replaced_clients: Callable[[], list[dict[str, Any]]] = list  # for operators; the port of clients knows
         self.members_changed: Callable[[MembershipChanged], None] = lambda members: None
@@ -214,7 +224,7 @@ class Driver(NodeDriver):
                 self.acks[effect.peer].set()
             case SendControl():
                 self.control[effect.peer].append(effect.message)
-                self.news[effect.peer].set()
+                self.control_news[effect.peer].set()
             case MembershipChanged():
                 self.log.info("members", epoch=effect.view.epoch, servers=sorted(effect.view.members))
                 self.members_changed(effect)
@@ -239,13 +249,25 @@ class Driver(NodeDriver):
         """Log facts that an operator should see; what led to them is in the run record."""
         match fact:
             case PeerSuspected() | PeerTrusted():
-                self.log.warning(fact.kind, peer=fact.peer)
+                self.log.warning(fact.kind, peer=fact.peer, **self._reason(fact.peer))
+            case SavingFailed():
+                self.log.error(
+                    fact.kind,
+                    error="no checkpoint reaches the disk, so the other servers continue without this one. Updates "
+                    "are applied in memory and lost in a crash. Make the state folder writable, or free space",
+                )
+            case SavingResumed():
+                self.log.warning(fact.kind)
             case ClientQuarantined(client=client, reason=reason, seconds=seconds):
                 self.log.warning(fact.kind, **self.named(client), reason=reason, seconds=seconds)
             case RateHalved(norm=norm, rate=rate):
                 self.log.warning(fact.kind, norm=norm, rate=rate)
             case ModelRestored(norm=norm, good_norm=good_norm, gain=gain):
                 self.log.warning(fact.kind, norm=norm, good_norm=good_norm, gain=gain)
+
+    def _reason(self, peer: int) -> dict[str, Any]:
+        """Return the field of a log line about a server that responds and is suspected all the same."""
+        return {"reason": "cannot save"} if peer in self.node.membership.cannot_save else {}
 
     def refused(self, client: int | None, rejection: Rejection) -> None:
         """Log and count a rejection."""

@@ -31,6 +31,8 @@ from spyker.protocol.facts import (
     EarlySyncStarted,
     Merged,
     RoundEnded,
+    SavingFailed,
+    SavingResumed,
     SyncStarted,
     UpdateApplied,
     UpdateClipped,
@@ -49,6 +51,7 @@ GAUGES = {
     "connected_clients": "clients connected now",
     "token_held": "1 on the server that holds the token",
     "saved_version": "model version in the last checkpoint",
+    "cannot_save": "1 while no checkpoint reaches the disk: the other servers continue without this one",
 }
 EVERY_UPDATE = ("age", "version", "queue_length")  # of the gauges
 CLIENT_SCORES = {
@@ -172,6 +175,8 @@ class Metrics:
             case SyncStarted() | EarlySyncStarted():
                 self._counters["synchronisations"].inc()
                 self._sync_began = self._clock()
+            case SavingFailed() | SavingResumed():
+                self._gauges["cannot_save"].set(isinstance(fact, SavingFailed))
             case Evaluated():
                 self._gauges["score"].set(fact.mean)
             case RoundEnded() | CloudRoundEnded():

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Callable, Iterable
+import itertools
+from collections.abc import Awaitable, Callable, Iterable
 from typing import Any
 
 import grpc
@@ -12,9 +13,10 @@ import grpc.aio
 
 from spyker.net import spyker_pb2 as pb
 from spyker.net.certificates import server_of
+from spyker.net.channels import PEERS_CONNECT, PEERS_CONTROL
 from spyker.net.connection_limits import AuthenticatedPeers
 from spyker.net.driver import Driver
-from spyker.net.frames import CHUNK_TAG, PROTOCOL, split
+from spyker.net.frames import PROTOCOL, split
 from spyker.net.peer_link import HANDSHAKE_SECONDS
 from spyker.net.streams import STREAM_OVER
 from spyker.net.wire import MessageValidator
@@ -40,12 +42,19 @@ class PeerPort:
         """``kinds`` returns the message types that a server may send; ``authenticated`` is told the connections."""
         self.driver, self.sizes, self.kinds, self.secure = driver, sizes, kinds, secure
         self.authenticated = AuthenticatedPeers() if authenticated is None else authenticated
-        self._present: dict[int, asyncio.Task[Any] | None] = {}
-        self._contexts: dict[int, Any] = {}
+        self._present: dict[tuple[int, str], asyncio.Task[Any] | None] = {}  # by server and method
+        self._contexts: dict[tuple[int, str], Any] = {}
         self._endings: set[asyncio.Future[None]] = set()
 
     async def link(self, requests: object, context: Any) -> None:
-        """Serve one stream, from PeerHello to its end."""
+        """Serve one stream of messages, from PeerHello to its end."""
+        await self._serve(context, PEERS_CONNECT, self._read_messages)
+
+    async def control(self, requests: object, context: Any) -> None:
+        """Serve one stream of control messages, from PeerHello to its end."""
+        await self._serve(context, PEERS_CONTROL, self._read_control)
+
+    async def _serve(self, context: Any, method: str, read: Callable[[int, Any], Awaitable[None]]) -> None:
         try:
             hello, who = await self._hello(context)
             node, j = self.driver.node, who.server
@@ -55,21 +64,20 @@ class PeerPort:
                 return
             self.driver.deliver(PeerHelloReceived(who, hello.layout, hello.deployment, now=self.driver.now()))
             received = node.received.get(j, 0)
-            before, self._present[j] = self._present.get(j), asyncio.current_task()
+            key, task = (j, method), asyncio.current_task()
+            before, self._present[key] = self._present.get(key), task
             if before is not None:
                 before.cancel()  # the same server has reconnected, so that connection is dead
-            self._contexts[j] = context
+            self._contexts[key] = context
             handshake = to_json(node.handshake(j))
             welcome = pb.PeerWelcome(protocol=PROTOCOL, received=received, handshake=handshake, server=node.id)
             await context.write(pb.Frame(peer_welcome=welcome).SerializeToString())
-            acks = asyncio.create_task(self._acknowledge(j, context))
             try:
                 with self.authenticated.streaming(context.peer()):
-                    await self._read(j, context)
+                    await read(j, context)
             finally:
-                acks.cancel()
-                if self._present.get(j) is asyncio.current_task():
-                    del self._present[j]
+                if self._present.get(key) is task:
+                    del self._present[key]
         except Rejection as rejection:
             self.driver.metrics.rejected(rejection.reason)
             self.driver.limited_log.say(
@@ -97,25 +105,24 @@ class PeerPort:
                 raise Rejection("certificate", f"the certificate of server {caller} does not speak for {who.server}")
         return hello, who
 
+    async def _read_control(self, j: int, context: Any) -> None:
+        while (data := await context.read()) is not grpc.aio.EOF:
+            _, frame = split(data)
+            if frame is None or frame.WhichOneof("body") != "control":
+                raise Rejection("malformed", "not a control message")
+            self.driver.deliver(ControlReceived(j, from_json(frame.control.json), now=self.driver.now()))
+
+    async def _read_messages(self, j: int, context: Any) -> None:
+        acks = asyncio.create_task(self._acknowledge(j, context))
+        try:
+            await self._read(j, context)
+        finally:
+            acks.cancel()
+
     async def _read(self, j: int, context: Any) -> None:
         driver, node = self.driver, self.driver.node
         validator = MessageValidator(self.kinds(j), self.sizes)
-
-        async def read() -> Any:
-            """Return the next frame of a message. Control messages may come at any time, also between its chunks."""
-            while (data := await context.read()) is not grpc.aio.EOF:
-                if data[:1] == CHUNK_TAG:
-                    break
-                _, frame = split(data)
-                if frame is None or frame.WhichOneof("body") != "control":
-                    break
-                driver.deliver(ControlReceived(j, from_json(frame.control.json), now=driver.now()))
-            return data
-
-        while True:
-            data = await read()
-            if data is grpc.aio.EOF:
-                return
+        while (data := await context.read()) is not grpc.aio.EOF:
             chunk, frame = split(data)
             if frame is None or frame.WhichOneof("body") != "peer":
                 raise Rejection("malformed", "not a message between servers")
@@ -126,7 +133,7 @@ class PeerPort:
             if incoming.whole:
                 message = incoming.now()
             else:
-                message, more = await incoming.later(read, driver.buffers.vector)
+                message, more = await incoming.later(context.read, driver.buffers.vector)
                 size += more
             if node.draining:
                 await asyncio.Event().wait()  # until the stream ends; the peer will send this again
@@ -141,9 +148,9 @@ class PeerPort:
 
     def disconnect(self, servers: Iterable[int]) -> None:
         """End the streams of servers that were removed or replaced."""
-        for j in servers:
-            self._present.pop(j, None)
-            context = self._contexts.pop(j, None)
+        for j, method in itertools.product(servers, (PEERS_CONNECT, PEERS_CONTROL)):
+            self._present.pop((j, method), None)
+            context = self._contexts.pop((j, method), None)
             if context is not None:
                 ending = asyncio.ensure_future(self._abort(j, context))
                 self._endings.add(ending)

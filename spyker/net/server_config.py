@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import tomllib
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -19,6 +18,7 @@ from spyker.net.channels import is_loopback, refuse_remote
 from spyker.parameters import Rule, parameter
 from spyker.tasks.registry import resolve
 from spyker.tasks.served_model import ModelSpec
+from spyker.untrusted_files import load_settings
 
 SERVER_FILE = "server.toml"
 
@@ -136,12 +136,7 @@ class ServerConfig:
 def load_config(path: Path) -> ServerConfig:
     """Read and check a server's configuration: a TOML file, or a folder with ``server.toml``."""
     path = path / SERVER_FILE if path.is_dir() else path
-    try:
-        table: dict[str, Any] = tomllib.loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise UsageError(str(path), f"cannot be read ({error.strerror})", "Name an existing TOML file") from None
-    except (UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
-        raise UsageError(str(path), f"is not valid TOML: {error}", "Fix that line") from None
+    table = load_settings(path)
     refuse_unknown(table, ("scenario", "deploy"), "")
     name = table.get("scenario")
     file = None if name is None else path.parent / convert(name, str, Rule(""), "scenario")

@@ -27,7 +27,7 @@ from spyker.net import spyker_pb2 as pb
 from spyker.net.admin_socket import serve_commands
 from spyker.net.buffer_pool import BufferPool
 from spyker.net.certificate_check import check_certificate, read_authorities
-from spyker.net.channels import CLIENTS_CONNECT, PEERS_CONNECT, guarded, handler, read_file
+from spyker.net.channels import CLIENTS_CONNECT, PEERS_CONNECT, PEERS_CONTROL, guarded, handler, read_file
 from spyker.net.client_identity import ClientVerifier
 from spyker.net.client_port import ClientLimits, ClientPort
 from spyker.net.descriptors import connection_limits
@@ -431,8 +431,11 @@ class ServerProcess:
         if self.peers:
             kinds = lambda j: self._allowed_kinds(j, deploy.server)  # noqa: E731
             self.peer_port = PeerPort(self.driver, self.sizes, kinds, ports.authenticated, secure=bool(theirs))
-            back = front if ports.one_grpc else grpc.aio.server(options=guarded(deploy.keepalive, most[services.PEERS]))
-            back.add_generic_rpc_handlers((handler(PEERS_CONNECT, self.peer_port.link),))
+            patience = max(deploy.keepalive / 2, deploy.stall_timeout)  # pings wait behind models
+            settings = guarded(deploy.keepalive, most[services.PEERS], patience=patience)
+            back = front if ports.one_grpc else grpc.aio.server(options=settings)
+            methods = {PEERS_CONNECT: self.peer_port.link, PEERS_CONTROL: self.peer_port.control}
+            back.add_generic_rpc_handlers(tuple(handler(method, serve) for method, serve in methods.items()))
             ports.add_peers(back, theirs)
         if deploy.listen_websocket is not None:
             plaintext = self.insecure or deploy.plaintext_clients

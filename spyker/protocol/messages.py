@@ -58,6 +58,8 @@ class PeerMessage(Message):
     __slots__ = ()
     latest_only: ClassVar[bool] = False
     """Whether a newer message of this kind replaces an older one that has not been delivered."""
+    is_token: ClassVar[bool] = False
+    """Whether the receiver holds the token from then on."""
 
 
 # --- Messages between a server and its clients -----------------------------------------------------------------
@@ -132,6 +134,7 @@ class Token(PeerMessage):
     """The right to start synchronisation number ``bid``. Exactly one exists in each ``epoch``."""
 
     latest_only = True
+    is_token = True
     epoch: Whole
     bid: Count
     ages: Annotated[tuple[AgeOf, ...], PER_SERVER]

@@ -13,7 +13,7 @@ import numpy as np
 
 from spyker.placement import Topology, following
 from spyker.protocol.client import Client
-from spyker.protocol.codec import Sizes
+from spyker.protocol.codec import MOST_METRICS, Sizes
 from spyker.protocol.facts import (
     ClientEvaluated,
     ClientQuarantined,
@@ -180,6 +180,7 @@ class Server(ABC):
         self.version = 0
         self.update_filter = UpdateFilter(setup.robust, roster)
         self._roster, self._client_metrics = roster, setup.client_metrics
+        self._metric_names: dict[int, set[str]] = {}  # by client
         self._actions: list[Action] = []
         self._may_lead: Callable[[], bool] = lambda: True  # whether this server holds a majority lease
 
@@ -228,11 +229,17 @@ class Server(ABC):
             self.receive(sender, message)
         if type(message) is Update:
             if message.metrics is not None:
-                report = ClientReported(self.id, sender, message.version, message.examples, dict(message.metrics))
-                self.record(report)
+                metrics = self._known_metrics(sender, message.metrics)
+                self.record(ClientReported(self.id, sender, message.version, message.examples, metrics))
             if message.evaluation is not None:
                 self._record_evaluation(sender, message.evaluation)
         return self._taken()
+
+    def _known_metrics(self, client: int, metrics: Mapping[str, float]) -> dict[str, float]:
+        """Return the metrics that are recorded: those under the first names that this client used."""
+        known = self._metric_names.setdefault(client, set())
+        known.update(name for name in metrics if len(known) < MOST_METRICS)
+        return {name: value for name, value in metrics.items() if name in known}
 
     def _record_evaluation(self, client: int, evaluation: Mapping[str, float]) -> None:
         """Record the known metrics of a client's evaluation that are within their limits.

@@ -8,6 +8,7 @@ import pytest
 
 FORMAL = Path(__file__).parents[2] / "formal"
 COMPILER = shutil.which("gcc") or shutil.which("cc")
+DISK = ("-DFULL", "-DPRE=1")  # a disk that takes nothing, and one epoch that begins meanwhile
 
 pytestmark = [
     pytest.mark.slow,
@@ -28,9 +29,9 @@ def search(model: str, folder: Path, *flags: str, optimise: str = "-O2") -> str:
     return subprocess.run(["./pan", "-m100000", "-w22"], cwd=folder, check=True, capture_output=True, text=True).stdout
 
 
-@pytest.mark.parametrize("model", ["vote", "epochs"])
-def test_what_a_model_asserts_holds_in_every_state(model: str, tmp_path: Path) -> None:
-    said = search(model, tmp_path)
+@pytest.mark.parametrize(("model", "flags"), [("vote", ()), ("epochs", ()), ("epochs", DISK)])
+def test_what_a_model_asserts_holds_in_every_state(model: str, flags: tuple[str, ...], tmp_path: Path) -> None:
+    said = search(model, tmp_path, *flags, optimise="-O0" if flags else "-O2")  # few states, and much to compile
     assert "errors: 0" in said
     assert "not completed" not in said
     assert "max search depth too small" not in said
@@ -46,9 +47,12 @@ def test_what_a_model_asserts_holds_in_every_state(model: str, tmp_path: Path) -
         ("epochs", "NO_EPOCH_CHECK"),
         ("epochs", "NO_LEASES"),
         ("epochs", "NO_RENEWAL"),
+        ("epochs", "TOLD_UNSAVED"),
+        ("epochs", "HOLDER_KEEPS_TOKEN"),
     ],
 )
 def test_a_broken_model_is_found_out(model: str, flaw: str, tmp_path: Path) -> None:
-    said = search(model, tmp_path, f"-D{flaw}", optimise="-O0")
+    flags = ("-DFULL",) if flaw in ("TOLD_UNSAVED", "HOLDER_KEEPS_TOKEN") else ()
+    said = search(model, tmp_path, *flags, f"-D{flaw}", optimise="-O0")
     assert "assertion violated" in said
     assert "errors: 1" in said
