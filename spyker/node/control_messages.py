@@ -195,6 +195,12 @@ class PeerHandshake(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         """The process that sent it."""
         return self.announcement.incarnation
 
+    def succeeds(self, keys: Keys) -> bool:
+        """Return whether its lineage is signed by the one that it claims to succeed."""
+        return keys.verify(
+            self.former, succession_statement(keys.federation, self.server, self.lineage), self.succession
+        )
+
 
 _handshakes = msgspec.json.Decoder(PeerHandshake)
 
