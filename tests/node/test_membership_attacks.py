@@ -152,7 +152,7 @@ def test_a_certificate_alone_does_not_succeed_a_silent_member() -> None:
     driven.tell(TimerFired, HEARTBEAT)
     assert driven.node.membership.suspected == {1, 2}
     thief = real_keys("thief")
-    claim = {"new": True, "former": KEYS[1].lineage}
+    claim: dict[str, Any] = {"new": True, "former": KEYS[1].lineage}
     statement = succession_statement("federation", 1, thief.lineage)
     for signature in (b"", thief.sign(statement), KEYS[2].sign(statement)):
         with pytest.raises(Rejection, match="another one than the one known here"):
