@@ -1,8 +1,8 @@
-# Everything a person needs starts here; see README.md.
+# Targets for developers; see README.md and CONTRIBUTING.md.
 PYTHON ?= python3.11
 BIN := .venv/bin
 PROFILE ?= quick
-# The first of these that exists is used to make the environment.
+# The first of these interpreters that exists creates the environment.
 BASE := $(firstword $(shell command -v $(PYTHON) python3 python))
 
 .PHONY: demo test chromium proxies spin flower test-all chaos reproduce race grid grid-ablation bench against wan drill docs lint release-check wheel server-env clean
@@ -19,25 +19,25 @@ test: lint chromium
 test-all: lint chromium proxies spin
 	$(BIN)/pytest -n 2 --dist loadfile --no-loadscope-reorder
 
-# The browser that drives the page. Where it cannot be had, those tests are skipped and say so.
+# The browser for tests of the dashboard. If the download fails, these tests are skipped.
 chromium:
 	@command -v chromedriver >/dev/null || { test "$$(id -u)" = 0 && command -v apt-get >/dev/null && \
 	apt-get install --quiet --yes --no-install-recommends chromium chromium-driver >/dev/null 2>&1; } || \
 	echo "No Chromium here: the tests of the page in a browser are skipped."
 
-# The tests with Flower, which wants older packages than those of .venv, and so has an environment beside it.
+# The tests with Flower, in an environment of their own, because Flower requires older packages.
 flower: .venv/installed-flower
 	.venv/flower/bin/python -m pytest tests/flower
 
-# Faults in simulated deployments, from seeds: half an hour on two cores.
+# Fault injection into simulated deployments, from seeds: half an hour on two cores.
 chaos: .venv/installed
 	$(BIN)/python -m chaos --seeds 1-10000
 
-# The model checker for formal/; where it is not and cannot be had, its tests are skipped.
+# The model checker for formal/. If it cannot be installed, its tests are skipped.
 spin:
 	@command -v spin >/dev/null || { test "$$(id -u)" = 0 && apt-get install -y -qq spin >/dev/null 2>&1; } || true
 
-# The proxies that docs/how-to/proxies.md configures; where they cannot be had, their tests are skipped and say so.
+# The proxies of docs/how-to/proxies.md. If they cannot be installed, their tests are skipped.
 proxies:
 	@for each in nginx haproxy squid; do command -v $$each >/dev/null || test -x /usr/sbin/$$each || \
 	{ test "$$(id -u)" = 0 && command -v apt-get >/dev/null && \
@@ -53,11 +53,11 @@ lint: .venv/installed-dev
 reproduce: .venv/installed-lab
 	$(BIN)/spyker reproduce all --profile $(PROFILE) --out runs/reproduce-$(PROFILE) --resume
 
-# About three hours on two cores; Ctrl-C and the same again go on where it was.
+# About three hours on two cores; after Ctrl-C the same command resumes.
 race: .venv/installed-lab
 	$(BIN)/spyker race --out runs/race --resume --document docs/reports/race.md
 
-# Stride beside FedAvg and HierFAVG in 315 configurations: an hour on two cores; the same again goes on where it was.
+# Stride beside FedAvg and HierFAVG in 315 configurations: an hour on two cores; after Ctrl-C the same command resumes.
 grid: .venv/installed-flower
 	.venv/flower/bin/python -m benchmarks.grid --document docs/reports/grid.md
 
@@ -67,19 +67,19 @@ grid-ablation: .venv/installed-lab
 bench: .venv/installed-deploy .venv/installed-lab
 	$(BIN)/python -m benchmarks.run $(ONLY)
 
-# Is anything slower than it was? make against REVISION=…
+# Compare the speed with an earlier revision: make against REVISION=…
 against: .venv/installed-deploy .venv/installed-lab
 	$(BIN)/python -m benchmarks.against $(REVISION)
 
-# As root, on Linux: the same scenario in network namespaces and in the emulated world.
+# As root, on Linux: one scenario deployed in network namespaces, compared with its emulation.
 wan: .venv/installed-deploy
 	$(BIN)/python -m chaos.wan.run --docs docs/reports/wan.md $(if $(ONLY),--algorithms $(ONLY))
 
-# As root, on Linux, twenty minutes: real servers destroyed, stopped and cut off; ONLY=link for one of them.
+# As root, on Linux, twenty minutes: real servers are destroyed, stopped and cut off; ONLY=link selects one drill.
 drill: .venv/installed-deploy
 	$(BIN)/python -m chaos.drill $(if $(ALGORITHM),--algorithm $(ALGORITHM)) $(if $(ONLY),--only $(ONLY),--docs docs/reports/drill.md)
 
-# The documentation as a site, in site/; to read it with its search: .venv/bin/mkdocs serve
+# Build the documentation in site/. Its search needs a server: .venv/bin/mkdocs serve
 docs: .venv/installed-docs
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict  # --quiet would silence --strict as well
 	@echo "site/index.html"
@@ -102,7 +102,7 @@ wheel:
 	$(RELEASE)/build/bin/hatchling build -t sdist -d dist
 	$(RELEASE)/build/bin/python -m pip wheel --quiet --disable-pip-version-check --no-deps --no-build-isolation -w dist dist/*.tar.gz
 
-# What a server machine installs: nothing large, and with it a server can start.
+# The environment of a server, without PyTorch; checks that a server starts in it.
 LARGE := torch|scikit-learn|scipy|matplotlib|pandas|pooch|requests|ray|flwr
 MODEL := from pathlib import Path; from spyker.api.read_scenario import read_scenario; \
   from spyker.tasks.registry import task_spec; from spyker.tasks.served_model import ServedModel, write_served_model; \

@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from chaos.checks import Checks, ViolationError
-from chaos.fault_plan import Fault, FaultPlan, fault_plan
+from chaos.fault_plan import FULL_LATELY, Fault, FaultPlan, fault_plan
 from chaos.faulty_cluster import make_world
 from spyker.sim.clock import StopRequest
 
@@ -29,10 +29,12 @@ def run_plan(chosen: FaultPlan) -> SeedVerdict:
     """Run a plan under the checkers."""
     checks = Checks()
     world = make_world(chosen, checks.fact)
-    checks.begin(world, chosen.lately)
+    checks.begin(world, chosen.end - chosen.lately)
     for fault in chosen.faults:
         world.schedule(fault.t, world.strike, fault)
     world.schedule(chosen.last + 0.5, world.mend)
+    if chosen.full is not None:
+        world.schedule(chosen.end, checks.fill_a_disk, chosen.full, chosen.until - FULL_LATELY)
     violation = ""
     try:
         world.start()

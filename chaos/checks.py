@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
+from chaos.attackers import flooded, outweighed
 from chaos.faulty_cluster import FaultyCluster
 from spyker.node.effects import SaveCheckpoint
 from spyker.node.view_proofs import ViewProof, vote_statement
@@ -78,6 +79,16 @@ class CheckedProcess(SimProcess):
             self.watch.started(self.node.id, self._exchanges)
 
 
+def process_cannot_save(world: FaultyCluster, server: int) -> bool:
+    """Return whether all servers that know it say so."""
+    for process in world.processors:
+        if process.alive and process.node.server is not None:
+            states = {member.server: member.state for member in process.node.status(process.now()).members}
+            if not states.get(server, "cannot save").endswith("cannot save"):
+                return False
+    return True
+
+
 class Checks:
     """Watches one world."""
 
@@ -91,13 +102,15 @@ class Checks:
         self.merged: dict[tuple[int, int], float] = {}
         self.applied: dict[int, float] = {}  # by server, when it last applied an update
         self.proofs: list[ViewProof] = []  # of lists, those that were looked at
+        self.updates: Counter[tuple[int, int]] = Counter()  # that were applied, by server and client
         self.epochs: dict[int, Any] = {}  # by number, the list of servers
         self.world: FaultyCluster
         self.lately = 0.0  # from when on everybody must take part again
+        self.full: int | None = None  # the server whose disk is full in the end
 
     def begin(self, world: FaultyCluster, lately: float) -> None:
-        """Watch a world that has not begun; within so many seconds before its end everybody must take part."""
-        self.world, self.lately = world, world.clock.end - lately
+        """Watch a world that has not begun; from ``lately`` on everybody must take part."""
+        self.world, self.lately = world, lately
         watch = self
 
         class Watched(CheckedProcess):
@@ -122,6 +135,7 @@ class Checks:
                 self.latest_sync = t
             case UpdateApplied():
                 self.applied[fact.server] = t
+                self.updates[fact.server, fact.client] += 1
             case Merged():
                 self.merged[fact.server, fact.peer] = t
                 self.known.add(fact.bid)
@@ -224,6 +238,8 @@ class Checks:
             self._fail(f"server {node.id} has {len(node.membership.proposals)} wishes")
         if node.waiting > MOST_WAITING and process.backlog is None:
             self._fail(f"{node.waiting} messages wait at server {node.id}")
+        if wrong := outweighed(process.server):
+            self._fail(wrong)
         if not np.isfinite(process.server.weights.snapshot()).all():
             self._fail(f"the model of server {node.id} is not finite")
         if node.awaits_bootstrap and node.server is not None and not process.began_new:
@@ -248,6 +264,11 @@ class Checks:
                 signed.append(j)
         if not proof.previous.majority(signed) or epoch != proof.previous.epoch + 1 or epoch > MOST_EPOCHS:
             self._fail(f"server {server} follows a list of epoch {epoch} that no majority has signed")
+
+    def fill_a_disk(self, chosen: int, lately: float) -> None:
+        """All is well; then the disk of one server is full, and from ``lately`` on the others must go on without it."""
+        self.end()
+        self.full, self.lately = self.world.fill_for_good(chosen), lately
 
     def end(self) -> None:
         """Some time has passed since the last blow."""
@@ -277,14 +298,18 @@ class Checks:
         for i in members:
             if world.places.clients_of(i) and self.applied.get(i, 0.0) < self.lately:
                 self._fail(f"server {i} applied no update lately")
-            if world.clouded:
-                continue  # where edges are told what to have
+            if i == self.full and not process_cannot_save(world, i):
+                self._fail(f"server {i} does not say that it cannot save")
+            if world.clouded or i == self.full:
+                continue  # edges are told what to have, and nobody waits for a full disk
             if not any(self.merged.get((i, j), 0.0) > self.lately for j in members):
                 self._fail(f"server {i} merged nobody's model lately")
             begins = not world.processors[i].server.uses_token and i == members[0]  # the others' models go into its own
             if not begins and not any(self.merged.get((j, i), 0.0) > self.lately for j in members):
                 self._fail(f"nobody merged the model of server {i} lately")
-        models = [world.processors[i].server.weights.snapshot() for i in members]
+        if any(world.processors[i].server.update_filter.on for i in members) and (wrong := flooded(self.updates)):
+            self._fail(wrong)
+        models = [world.processors[i].server.weights.snapshot() for i in members if i != self.full]
         apart = max(float(np.linalg.norm(a - b)) for a in models for b in models)
         if apart > APART:
             self._fail(f"models are {apart:.1f} apart")

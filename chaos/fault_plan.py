@@ -6,6 +6,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from chaos.attackers import CLIENTS, Attackers, attackers
+
 LONG, SHORT = (30.0, 75.0), (12.0, 44.0)
 """After so many seconds nothing goes wrong any more; and by then everything must be well again."""
 
@@ -72,6 +74,10 @@ WEIGHTS = {
 }
 
 
+FULL_SECONDS, FULL_LATELY = 30.0, 10.0
+"""In some plans a disk is full in the end, for so long; in the last seconds of it the others must exchange models."""
+
+
 @dataclass(frozen=True, slots=True)
 class FaultPlan:
     """A world, and what happens to it."""
@@ -86,6 +92,15 @@ class FaultPlan:
     """After this second nothing goes wrong any more."""
     end: float = LONG[1]
     """By then everything must be well again."""
+    full: int | None = None
+    """The disk of this server, one of those with clients, is full from then on, and the others must continue."""
+    attackers: Attackers | None = None
+    """Clients that attack all the time."""
+
+    @property
+    def until(self) -> float:
+        """When it is over."""
+        return self.end if self.full is None else self.end + FULL_SECONDS
 
     @property
     def lately(self) -> float:
@@ -100,6 +115,9 @@ def fault_plan(seed: int, *, short: bool = False) -> FaultPlan:
     servers = int(random.choice([3, 3, 4, 5]))
     algorithm = str(random.choice(["spyker", "spyker", "stride", "stride", "sync-spyker", "hierfavg"]))
     clients = tuple(int(random.integers(1, 3)) for _ in range(servers))
+    attack = attackers(seed, servers)
+    if attack is not None:
+        clients = (CLIENTS,) * servers
     drift = tuple(float(rate) for rate in random.uniform(0.96, 1.05, servers))
     kinds, weights = list(WEIGHTS), np.array(list(WEIGHTS.values()), float)
     faults: list[Fault] = []
@@ -119,4 +137,5 @@ def fault_plan(seed: int, *, short: bool = False) -> FaultPlan:
         if happens:
             faults.append(Fault(round(float(t), 2) + 0.00123, what, int(a), int(b)))
     faults.sort(key=lambda fault: fault.t)
-    return FaultPlan(seed, algorithm, clients, drift, tuple(faults), last, end)
+    full = int(np.random.default_rng((seed, 17)).integers(0, 4 * 1000))
+    return FaultPlan(seed, algorithm, clients, drift, tuple(faults), last, end, full if full < 1000 else None, attack)

@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from chaos.attackers import Attacker
 from chaos.fault_plan import Fault, FaultPlan
+from chaos.lying_servers import Attacker
 from spyker.algorithms.builtin import ALGORITHMS
 from spyker.config.scenario import Training
 from spyker.engines.engine import InProcessEngine
@@ -38,18 +38,25 @@ SETTINGS: dict[str, dict[str, Any]] = {
 
 
 class DelayedLinks(Links):
-    """Links between servers that may be slow for a while. Nothing overtakes what was sent before it."""
+    """Links between servers that may be slow for a while. On a connection nothing overtakes what was sent before."""
 
     def __init__(self, *arguments: Any) -> None:
         super().__init__(*arguments)
         self.late: dict[tuple[int, int], float] = {}  # seconds more
-        self._arrived: dict[tuple[int, int], float] = {}
+        self._arrived: dict[tuple[str, int, int], float] = {}  # by connection
 
     def between(self, now: float, sender: int, receiver: int, size: int) -> float:
         """When a message from one server reaches another."""
-        pair = sender, receiver
-        due = super().between(now, sender, receiver, size) + self.late.get(pair, 0.0)
-        self._arrived[pair] = due = max(due, self._arrived.get(pair, 0.0))
+        return self._in_order("model", sender, receiver, super().between(now, sender, receiver, size))
+
+    def control(self, now: float, sender: int, receiver: int) -> float:
+        """When a control message reaches another server."""
+        return self._in_order("control", sender, receiver, super().control(now, sender, receiver))
+
+    def _in_order(self, connection: str, sender: int, receiver: int, due: float) -> float:
+        due += self.late.get((sender, receiver), 0.0)
+        key = connection, sender, receiver
+        self._arrived[key] = due = max(due, self._arrived.get(key, 0.0))
         return due
 
 
@@ -70,7 +77,7 @@ class FaultyCluster(ClusterSimulation):
         self._gone: set[int] = set()  # servers that were voted out
         self.everybody: list[SimProcess] = []  # that ever ran
         self.spoilt: set[str] = set()  # lineages of which there was a copy, or an older state came back
-        self.attackers: list[Attacker] = []
+        self.liars: list[Attacker] = []
         self.hostile: set[int] = set()  # clients that answer with anything
 
     def now_at(self, server: int) -> Callable[[], float]:
@@ -243,6 +250,13 @@ class FaultyCluster(ClusterSimulation):
         """Nothing can be written, or can be again."""
         self.disks[server].full = full
 
+    def fill_for_good(self, chosen: int) -> int:
+        """Fill the disk of one of the servers with clients, and return which."""
+        live = [i for i in self.places.learners if i not in self._gone]
+        server = live[chosen % len(live)]
+        self.fill_disk(server, True)
+        return server
+
     def slow_disk(self, server: int, seconds: float) -> None:
         """A checkpoint takes so long."""
         self.disks[server].seconds = seconds
@@ -361,7 +375,7 @@ class FaultyCluster(ClusterSimulation):
     def attack(self, server: int, lineage: str, *, member: bool) -> None:
         """Let somebody lie until nothing goes wrong any more."""
         attacker = Attacker(self, server, lineage, member=member)
-        self.attackers.append(attacker)
+        self.liars.append(attacker)
         attacker.talk()
 
     def _roll_back(self, server: int) -> None:
@@ -380,7 +394,7 @@ class FaultyCluster(ClusterSimulation):
 
     def mend(self) -> None:
         """Nothing goes wrong from now on, but that removed servers keep talking."""
-        for attacker in self.attackers:
+        for attacker in self.liars:
             attacker.talks = not attacker.member
         self._noisy = False
         self.hostile.clear()
@@ -410,21 +424,24 @@ def make_world(plan: FaultPlan, sink: Callable[[float, Fact, int | None], None])
     random = np.random.default_rng((plan.seed, 3))
     distance = random.uniform(0.02, 0.15, (n, n))
     latency = [[0.001 if i == j else float(distance[i, j]) for j in range(n)] for i in range(n)]
-    clock = Clock(plan.end)
+    clock = Clock(plan.until)
     parameters = chosen.Parameters(**SETTINGS[plan.algorithm])
-    setup = Setup(n, total, task.initial(), 0.2, parameters, plan.seed, now=lambda: clock.now)
+    attack = plan.attackers
+    robust = None if attack is None else attack.robust
+    setup = Setup(n, total, task.initial(), 0.2, parameters, plan.seed, now=lambda: clock.now, robust=robust)
+    delays = random.uniform(0.3, 0.6, total).tolist()
 
     def build(i: int, roster: Mapping[int, int]) -> Server:
-        return chosen.build(i, setup, roster)
+        return chosen.create(i, setup, roster)
 
     world = FaultyCluster(
         build,
         [chosen.client(k, home or 0) for k, home in enumerate(places.homes)],
-        task.size,
+        task.size if attack is None else attack.sizes(task.size),
         places,
         seed=plan.seed,
         links=DelayedLinks(latency, 1e8, places),
-        delays=random.uniform(0.3, 0.6, total).tolist(),
+        delays=delays if attack is None else attack.delays(delays),
         costs={Work.NOTHING: 0.0, Work.MIX: 0.002, Work.AVERAGE: 0.004},
         engine=InProcessEngine(task),
         clock=clock,

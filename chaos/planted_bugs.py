@@ -14,13 +14,17 @@ from spyker.algorithms.spyker import Spyker
 from spyker.node.control_messages import Announcement
 from spyker.node.effects import AcknowledgePeer, SendPeer
 from spyker.node.events import Handled
+from spyker.node.failure_detector import FailureDetector
 from spyker.node.membership import RENEW, Membership
 from spyker.node.node import STEPS, Node
 from spyker.node.outbox import Outbox, OutboxEntry
+from spyker.node.save_monitor import SaveMonitor
 from spyker.node.task_tokens import TaskTokens
 from spyker.node.view_proofs import ViewChain, ViewProof
 from spyker.node.views import View
 from spyker.protocol.server import Server
+from spyker.robust.claimed_sizes import ClaimedSizes
+from spyker.robust.update_rates import UpdateRates
 
 
 def token_without_a_vote(patch: pytest.MonkeyPatch) -> None:
@@ -183,6 +187,26 @@ def rejections_are_believed(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Membership, "refused", lambda self, server, lineage, rejection: self.fence(str(rejection)))
 
 
+def every_claim_counts(patch: pytest.MonkeyPatch) -> None:
+    """A client has as much weight as it claims."""
+    patch.setattr(ClaimedSizes, "bounded", lambda self, client: int(self.clients.get(client, 1)))
+
+
+def every_update_counts(patch: pytest.MonkeyPatch) -> None:
+    """A client may send as many updates as it likes."""
+    patch.setattr(UpdateRates, "admits", lambda self, client: True)
+
+
+def full_disks_are_waited_for(patch: pytest.MonkeyPatch) -> None:
+    """Other servers wait for one that says that it cannot save."""
+    patch.setattr(FailureDetector, "cannot_save", lambda self, members: frozenset())
+
+
+def full_disks_are_kept_quiet(patch: pytest.MonkeyPatch) -> None:
+    """A server that cannot save says that all is well, and that it has the token."""
+    patch.setattr(SaveMonitor, "cannot_save", lambda self, now=None: False)
+
+
 class Bug(NamedTuple):
     """What is broken, a seed that shows it, and what is found."""
 
@@ -211,4 +235,8 @@ BUGS = [
     Bug(epochs_are_skipped, 8, STOPPED),
     Bug(reports_are_believed, 6, STOPPED),
     Bug(rejections_are_believed, 6, STOPPED),
+    Bug(every_claim_counts, 5, "counts for 2,147,483,648 examples"),
+    Bug(every_update_counts, 5, "were applied at server"),
+    Bug(full_disks_are_waited_for, 14, "the last exchange began at"),
+    Bug(full_disks_are_kept_quiet, 14, "the last exchange began at"),
 ]

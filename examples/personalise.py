@@ -1,13 +1,16 @@
-"""Measure what a personal head gains where every client has images of two labels only.
+r"""Measure what personal parameters gain where every client has images of two labels only.
 
-    python examples/personalise.py digits --head '4.*'
-    python examples/personalise.py cifar10 --head '12.*' --option images-per-client=500 --option test-images=100
+    python examples/personalise.py digits --personal '4.*'
+    python examples/personalise.py cifar10 --personal '12.*' --option images-per-client=250
+    python examples/personalise.py cifar10 --personal buffers --personal '15.*' --option images-per-client=250 \
+        --option batch-norm=true
 
 Each client holds out a fifth of its images and evaluates the models that it receives with them. The score of a run is
 the mean of the clients' last evaluations.
 """
 
 import argparse
+import json
 import tempfile
 from statistics import mean, stdev
 
@@ -27,19 +30,22 @@ def row(name: str, values: list[float]) -> str:
 
 
 def main() -> None:
-    """Run both variants with all seeds and print a table."""
+    """Run all variants with all seeds and print a table."""
     parser = argparse.ArgumentParser()
     parser.add_argument("task", choices=("digits", "cifar10"))
-    parser.add_argument("--head", required=True, help="pattern of the personal parameters")
-    parser.add_argument("--option", action="append", default=[], metavar="KEY=NUMBER", help="option of the task")
+    parser.add_argument(
+        "--personal", action="append", default=[], metavar="PATTERN", help="personal parameters of one variant"
+    )
+    parser.add_argument("--option", action="append", default=[], metavar="KEY=VALUE", help="option of the task")
     parser.add_argument("--clients", type=int, default=20)
     parser.add_argument("--duration", type=float, default=10.0, help="virtual seconds")
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--workers", type=int, default=1)
     args = parser.parse_args()
-    options = {f"task.{key}": int(value) for key, _, value in (text.partition("=") for text in args.option)}
+    options = {f"task.{key}": json.loads(value) for key, _, value in (text.partition("=") for text in args.option)}
     found: dict[str, list[float]] = {}
-    for variant, personal in {"shared model": [], "personal head": [args.head]}.items():
+    variants = {"shared model": [], **{f"personal `{pattern}`": [pattern] for pattern in args.personal}}
+    for variant, personal in variants.items():
         for seed in range(1, args.seeds + 1):
             with tempfile.TemporaryDirectory() as folder:
                 run = spyker.run(

@@ -17,13 +17,19 @@
  * Time is not modelled, but what follows from it is: when somebody has waited out the leases after adopting a list, no
  * lease is left that was granted before by those who had stopped granting by then. And a lease lasts as long as it can.
  *
+ * With -DFULL, nobody is replaced; instead the disk of one server takes nothing for a while. What the server then learns is in
+ * its memory only, and is gone if it crashes (others do not crash then): it makes no promise and passes no token on, and a token that it is given stays
+ * with the sender. It may use its token, as it may in the code for a while: whether that is safe does not depend on when it
+ * stops. And if faults end there, the others have a token without it.
+ *
  * Not covered: more than three servers, one replacement and one crash; more than PRE epochs and PASSES passes of a token
  * before faults end; servers
  * that lie; disks that forget; clocks that run apart by more than the wait allows for; and whether reasons for a vote are
  * good ones (here everybody agrees to everything, which is more than the code permits). The models were written by hand
  * beside the code: that the code does what they do is the subject of `make chaos`.
  *
- * Broken on purpose, to see it fail: -DMAJORITY_OFF_BY_ONE, -DNO_WAIT, -DNO_EPOCH_CHECK, -DNO_LEASES, -DNO_RENEWAL.
+ * Broken on purpose, to see it fail: -DMAJORITY_OFF_BY_ONE, -DNO_WAIT, -DNO_EPOCH_CHECK, -DNO_LEASES, -DNO_RENEWAL;
+ * with -DFULL: -DTOLD_UNSAVED, -DHOLDER_KEEPS_TOKEN.
  */
 #ifndef V
 #define V 0		/* whose place is taken by process 3; server 0 has the token at first */
@@ -35,6 +41,15 @@
 #define PASSES 1	/* how often a token is passed on while things go wrong */
 #endif
 #define P 4		/* processes */
+#ifdef FULL
+#define REPLACES 0
+#define ABLE(p) (stuck != (p) + 1)
+#define SAVED(p) (ABLE(p) -> epoch[p] : disk_epoch)	/* the epoch that it falls back to in a crash */
+#else
+#define REPLACES 1
+#define ABLE(p) 1
+#define SAVED(p) epoch[p]
+#endif
 #define EPOCHS (PRE + 3)
 
 #define OLD 0		/* the entry of server V: as at first, vacant, or process 3 */
@@ -65,6 +80,11 @@ byte decided[EPOCHS];	/* the lists */
 int leases;		/* (epoch, process): it grants no more, and leases that it gave may be left */
 int before[P];		/* those that there were when a process began to wait */
 bool crashed, lost;
+#ifdef FULL
+byte stuck;		/* whose disk takes nothing, + 1; and what it holds */
+byte disk_epoch, disk_view, taken;	/* taken: by whom tokens were sent that are in memory only */
+bool disk_promised, disk_token, filled;
+#endif
 byte passes;
 byte away, i, j, m, found, newest, able;	/* of no meaning between two steps */
 
@@ -115,7 +135,7 @@ inline tidy() {
 	m = EPOCHS;
 	for (i : 0 .. 3) {
 		if
-		:: view[i] && (up[i] || MAY_COME_BACK(i)) && epoch[i] < m -> m = epoch[i]
+		:: view[i] && (up[i] || MAY_COME_BACK(i)) && SAVED(i) < m -> m = SAVED(i)
 		:: else
 		fi
 	}
@@ -152,12 +172,46 @@ inline receive_token(p, q) {
 #else
 	token[p] = token[p] || (passed[q * P + p] == epoch[p] + 1);
 #endif
+#ifdef FULL
+	if
+	:: ABLE(p) -> passed[q * P + p] = 0
+	:: else -> taken = taken | (1 << q)
+	fi
+#else
 	passed[q * P + p] = 0
+#endif
 }
+
+#ifdef FULL
+inline fill(p) {
+	stuck = p + 1; filled = 1;
+	disk_epoch = epoch[p]; disk_view = view[p]; disk_promised = promised[p]; disk_token = token[p]
+}
+
+inline make_room() {
+	for (i : 0 .. 2) {
+		if
+		:: taken & (1 << i) -> passed[i * P + stuck - 1] = 0
+		:: else
+		fi
+	}
+	stuck = 0; i = 0;
+	disk_epoch = 0; disk_view = 0; disk_promised = 0; disk_token = 0; taken = 0
+}
+#endif
 
 inline crash(p) {
 	grant_no_more(p);
-	up[p] = 0; ripe[p] = 0; before[p] = 0
+	up[p] = 0; ripe[p] = 0; before[p] = 0;
+#ifdef FULL
+	if
+	:: !ABLE(p) ->	/* what is not on its disk has never been; it comes back when there is room */
+		epoch[p] = disk_epoch; view[p] = disk_view; promised[p] = disk_promised; token[p] = disk_token;
+		taken = 0;
+		make_room()
+	:: else
+	fi
+#endif
 }
 
 inline restart(p) {
@@ -173,21 +227,37 @@ inline restart(p) {
  * hear what was decided; have waited out the leases that were granted before it began to wait; crash and come back. */
 #define MAY_DECIDE(p) (up[p] && MEMBER(p) && epoch[p] < PRE && decided[epoch[p] + 1] == 0 && \
 		       MAJORITY(ENTRY(view[p]), promises[epoch[p]]))
+#ifdef TOLD_UNSAVED
+#define MAY_PROMISE(p) 1
+#else
+#define MAY_PROMISE(p) ABLE(p)
+#endif
 #define PROCESS(p) \
-	:: d_step { up[p] && MEMBER(p) && !promised[p] && epoch[p] < PRE -> promise(p); ONE_TOKEN } \
+	:: d_step { up[p] && MEMBER(p) && !promised[p] && MAY_PROMISE(p) && epoch[p] < PRE -> promise(p); ONE_TOKEN } \
 	:: d_step { MAY_DECIDE(p) -> decide(p, ENTRY(view[p])); ONE_TOKEN } \
-	:: d_step { MAY_DECIDE(p) && ENTRY(view[p]) == OLD && p != V -> decide(p, VACANT); ONE_TOKEN } \
+	:: d_step { REPLACES && MAY_DECIDE(p) && ENTRY(view[p]) == OLD && p != V -> decide(p, VACANT); ONE_TOKEN } \
 	:: d_step { MAY_DECIDE(p) && ENTRY(view[p]) == VACANT -> decide(p, NEW); ONE_TOKEN } \
 	:: d_step { up[p] && view[p] && epoch[p] < PRE && decided[epoch[p] + 1] -> adopt(p, epoch[p] + 1); tidy(); ONE_TOKEN } \
 	:: d_step { up[p] && view[p] && !ripe[p] -> leases = leases & ~before[p]; before[p] = 0; ripe[p] = 1; ONE_TOKEN } \
 	WITH(p, 0) WITH(p, 1) WITH(p, 2) WITH(p, 3)
 #define WITH(p, q) \
-	:: d_step { token[p] && up[p] && p != q && IN(ENTRY(view[p]), q) && passes < PASSES -> \
+	:: d_step { token[p] && up[p] && ABLE(p) && p != q && IN(ENTRY(view[p]), q) && passes < PASSES -> \
 		token[p] = 0; passed[p * P + q] = epoch[p] + 1; passes++ } \
-	:: d_step { up[p] && view[p] && up[q] && passed[q * P + p] && passed[q * P + p] <= epoch[p] + 1 -> \
+	:: d_step { up[p] && view[p] && up[q] && !TAKEN(p, q) && passed[q * P + p] && passed[q * P + p] <= epoch[p] + 1 -> \
 		receive_token(p, q); ONE_TOKEN }
-#define SERVER(p) \
-	:: d_step { !crashed && up[p] -> crash(p); crashed = 1 } \
+#ifdef FULL
+#define MAY_CRASH(p) (!ABLE(p))	/* that others crash is covered without -DFULL */
+#define TAKEN(p, q) (!ABLE(p) && (taken & (1 << (q))))
+#define SERVER(p) CRASHES(p) \
+	:: d_step { !filled && up[p] -> fill(p) } \
+	:: d_step { stuck == p + 1 -> make_room() }
+#else
+#define MAY_CRASH(p) 1
+#define TAKEN(p, q) 0
+#define SERVER(p) CRASHES(p)
+#endif
+#define CRASHES(p) \
+	:: d_step { !crashed && up[p] && MAY_CRASH(p) -> crash(p); crashed = 1 } \
 	:: d_step { MAY_COME_BACK(p) -> restart(p); ONE_TOKEN }
 /* Process 3 begins when a list names it. */
 #define ARRIVAL(e) :: d_step { !view[3] && decided[e] && ENTRY(decided[e]) == NEW -> adopt(3, e); ONE_TOKEN }
@@ -247,6 +317,10 @@ inline recover(who) {
 		fi;
 		able = USABLE(0) + USABLE(1) + USABLE(2) + USABLE(3);
 		assert(able <= 1);
+#ifdef HOLDER_KEEPS_TOKEN
+		m = m && !(stuck && token[stuck - 1] && epoch[stuck - 1] == newest);
+		assert(able || m);
+#endif
 		if
 		:: m && !able ->
 #ifdef NO_RENEWAL
@@ -272,6 +346,9 @@ inline forget() {
 	for (i : 0 .. P * P - 1) { passed[i] = 0 }
 	for (i : 0 .. EPOCHS - 1) { decided[i] = 0; promises[i] = 0 }
 	leases = 0; crashed = 0; lost = 0; passes = 0;
+#ifdef FULL
+	stuck = 0; disk_epoch = 0; disk_view = 0; taken = 0; disk_promised = 0; disk_token = 0; filled = 0;
+#endif
 	away = 0; i = 0; j = 0; m = 0; found = 0; newest = 0; able = 0
 }
 
@@ -296,11 +373,16 @@ active proctype world() {
 #if PRE > 2
 	ARRIVAL(3)
 #endif
+#ifdef FULL
+	:: d_step { stuck -> recover(stuck - 1) } -> break	/* its disk stays full: the others go on without it */
+	:: d_step { !stuck -> recover(P) } -> break
+#else
 	:: d_step { !lost && up[V] -> crash(V); lost = 1 }
 	:: d_step { up[0] -> recover(0) } -> break
 	:: d_step { up[1] -> recover(1) } -> break
 	:: d_step { up[2] -> recover(2) } -> break
 	:: d_step { up[3] && view[3] -> recover(3) } -> break
 	:: d_step { recover(P) } -> break	/* nobody is away */
+#endif
 	od
 }

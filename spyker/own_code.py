@@ -55,7 +55,7 @@ def collect(module: str, sources: dict[str, bytes]) -> None:
         path = Path(spec.origin)
         if not is_own(path):
             return
-        sources[name] = path.read_bytes()
+        sources[name] = path.read_bytes().replace(b"\r\n", b"\n")  # the same on all systems
         if path.suffix == ".py":
             package = name if spec.submodule_search_locations is not None else name.rpartition(".")[0]
             for imported in imports(sources[name], package):

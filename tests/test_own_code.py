@@ -35,6 +35,12 @@ def test_the_digest_follows_what_is_imported_and_nothing_else(name: str, folder:
     assert (code_digest("top:make") != before) == changes
 
 
+def test_line_endings_do_not_change_the_digest(folder: Path) -> None:
+    before = code_digest("top:make")
+    (folder / "top.py").write_bytes(FILES["top.py"].replace("\n", "\r\n").encode())
+    assert code_digest("top:make") == before
+
+
 def test_what_another_environment_has_installed_is_not_the_users(folder: Path) -> None:
     (folder / "other" / "site-packages").mkdir(parents=True)
     (folder / "other" / "site-packages" / "far.py").write_text("")

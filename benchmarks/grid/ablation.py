@@ -34,10 +34,10 @@ class Unbounded(Reach):
 class Trusting(Consensus):
     """A consensus that always applies a server's own progress in full."""
 
-    def expect(self, agreement: float, share: float) -> None:
+    def expect(self, agreement: float, share: float, clients: int = 1) -> None:
         pass
 
-    def measure(self, bid: int, own: float) -> None:
+    def measure(self, bid: int, own: float, clients: int = 1) -> None:
         pass
 
 

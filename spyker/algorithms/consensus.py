@@ -9,6 +9,12 @@ near 0 (a region knows few labels, or updates are mostly noise), own progress le
 common, and the average of all is better than any of them. Progress along the common model itself is left out of all
 comparisons: it changes the scale of the model, in which servers agree whatever they learn.
 
+Own progress is harmful where a region fits its own data within a round or two. That takes few clients: a mean of many
+different updates is much shorter than each of them. And servers do not agree at once. They exchange momenta, and the
+common momentum makes them agree, if a low agreement at the beginning does not turn it off. Above ``FEW_CLIENTS``
+clients per round, the first agreement therefore counts in proportion to their number, and later ones ever less so: by
+then servers agree, or do not.
+
 So there are three models:
 
 - the *full* one, ``common + progress``: what other servers are told and average;
@@ -36,6 +42,8 @@ REMEMBERED = 4  # exchanges whose models may still arrive
 SMOOTHING = 0.5  # how much of the agreement is that of earlier exchanges
 AVERAGED = 0.5  # how much of the published model is the common one of the exchange before, at most
 STEADIEST = 0.9  # steps of the common model are never taken to be steadier than this
+FEW_CLIENTS = 5  # with more of them in a round, a lower agreement is enough at first
+FADING = 0.9  # how much of that is left after each exchange
 FULL_TRUST = 0.5  # an agreement of this or more is no reason for caution
 
 
@@ -50,6 +58,11 @@ def agreement_of_regions(agreement: float, clients: int) -> float:
     return min(1.0, 2 * (n - 1) * cosine / (1 + (n - 1) * cosine))
 
 
+def of_many(agreement: float, clients: int, exchanges: int) -> float:
+    """Return how much an agreement between means of this many updates counts, after this many exchanges."""
+    return min(1.0, max(1.0, clients / FEW_CLIENTS * FADING**exchanges) * agreement)
+
+
 class Consensus(Stateful):
     """The parts of one server's model."""
 
@@ -61,7 +74,8 @@ class Consensus(Stateful):
         self.sent: dict[int, Vector] = {}  # what was pending when an exchange began, by its number
         self.shifts: dict[int, float] = {}  # Σ p_j·⟨S_j − S_i, progress⟩ of those heard in it
         self.agreement = 1.0
-        self.measured = False  # in an exchange
+        self.measured = 0  # number of exchanges in which it was measured
+        self.estimates = 0  # number of estimates before that
         self.share = 1.0  # of all data
         self.base = initial  # the common model after the last exchange
         self.step: Vector | None = None  # what that exchange added to it
@@ -132,10 +146,12 @@ class Consensus(Stateful):
         self.fresh.scale(norm / now)
         return norm / now
 
-    def expect(self, agreement: float, share: float) -> None:
-        """Assume an agreement until one is measured."""
+    def expect(self, agreement: float, share: float, clients: int = 1) -> None:
+        """Assume the mean of estimated agreements until one is measured."""
         if not self.measured:
-            self.agreement, self.share = agreement, share
+            self.estimates += 1
+            self.agreement += (of_many(agreement, clients, 0) - self.agreement) / self.estimates
+            self.share = share
 
     # --- Exchanges ---------------------------------------------------------------------------------------------------
 
@@ -163,15 +179,16 @@ class Consensus(Stateful):
         self.common.add(sent, averaged)
         self.pending.add(sent, -averaged)
 
-    def measure(self, bid: int, own: float) -> None:
+    def measure(self, bid: int, own: float, clients: int = 1) -> None:
         """All servers of an exchange were heard: how well do they agree, and how steadily does their average move?"""
         square = length(self._across(self.sent[bid])) ** 2
         if square > 0 and own < 1:
             predicted = 1 + self.shifts[bid] / square  # the average progress, along this server's own
-            agreement = min(1.0, max(0.0, (predicted - own) / (1 - own)))
+            agreement = of_many(max(0.0, (predicted - own) / (1 - own)), clients, self.measured)
             kept = SMOOTHING if self.measured else 0.0
             self.agreement = kept * self.agreement + (1 - kept) * agreement
-            self.share, self.measured = own, True
+            self.share = own
+            self.measured += 1
         self._follow()
 
     def _across(self, progress: Vector) -> Vector:
@@ -213,14 +230,15 @@ class Consensus(Stateful):
     def state(self) -> Any:
         """For a checkpoint."""
         vectors = [self.common, self.pending, self.fresh]
-        measured = [self.agreement, self.measured, self.share, self.base, self.step, self.steady, self.compared]
-        return [vectors, self.sent, self.shifts, measured]
+        measured = [self.agreement, self.measured, self.estimates, self.share]
+        steps = [self.base, self.step, self.steady, self.compared]
+        return [vectors, self.sent, self.shifts, measured, steps]
 
     def restore(self, kept: Any) -> None:
         """Go on from there."""
-        (common, pending, fresh), self.sent, self.shifts, measured = kept
-        self.agreement, self.measured, self.share, *rest = measured
-        self.base, self.step, self.steady, self.compared = rest
+        (common, pending, fresh), self.sent, self.shifts, measured, steps = kept
+        self.agreement, self.measured, self.estimates, self.share = measured
+        self.base, self.step, self.steady, self.compared = steps
         self.common.replace(common)
         self.pending.replace(pending)
         self.fresh.replace(fresh)

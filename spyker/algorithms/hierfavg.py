@@ -21,6 +21,7 @@ from spyker.placement import Topology
 from spyker.protocol.facts import CloudRoundEnded
 from spyker.protocol.messages import Action, ClientMessage, EdgeIdle, EdgeModel, PeerMessage, PeerModel
 from spyker.protocol.server import Server, Setup, Work
+from spyker.robust.claimed_sizes import ClaimedData
 from spyker.vectors import accumulate
 
 
@@ -75,8 +76,10 @@ class Cloud(Server):
 
     def end_round(self) -> None:
         """Average the models and send the result to all edges."""
-        size = sum(model.size for model in self.models.values())
-        self.average([(model, model.size / size) for _, model in sorted(self.models.items())])
+        claims = {j: ClaimedData(model.size, model.clients) for j, model in self.models.items()}
+        sizes = self.update_filter.bounded_data(claims)  # D_j
+        size = sum(sizes.values())
+        self.average([(model, sizes[j] / size) for j, model in sorted(self.models.items())])
         self.models.clear()
         self.round += 1
         self.record(CloudRoundEnded(self.round))
@@ -143,7 +146,7 @@ class Edge(FedAvg):
     def ask(self) -> None:
         """Send the edge's model to the cloud."""
         size = max(1, sum(self.sizes.values()))  # an edge without clients still has a model
-        self.send_server(self._cloud, self.report(size))
+        self.send_server(self._cloud, self.report(size, max(1, len(self.sizes))))
 
     def sighted(self) -> None:
         """Continue without the cloud while it is suspected."""
@@ -158,9 +161,9 @@ class Edge(FedAvg):
         elif self.idle:
             self.send_server(self._cloud, EdgeIdle())
 
-    def report(self, size: int) -> EdgeModel:
+    def report(self, size: int, clients: int) -> EdgeModel:
         """Return the edge's model, weighted by ``size`` data points."""
-        return EdgeModel(self.weights.snapshot(), self.age, size)
+        return EdgeModel(self.weights.snapshot(), self.age, size, clients=clients)
 
     def receive(self, sender: int, message: ClientMessage | PeerMessage) -> None:
         """Replace the model by the cloud's and start the next round.

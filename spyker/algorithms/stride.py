@@ -139,6 +139,11 @@ class Stride(ExchangingServer):
             case Token() if epoch_of(message.bid) == self.epoch:  # otherwise it has been replaced
                 self.receive_token(message)
 
+    def resize(self, k: int, size: int) -> None:
+        """Set a client's number of data points."""
+        if k in self.sizes:
+            self.sizes[k] = size
+
     def work(self, sender: int, message: ClientMessage | PeerMessage) -> Work:
         """Return the cost class: an average for the last update of a round, a mix for another server's model."""
         match message:
@@ -155,7 +160,7 @@ class Stride(ExchangingServer):
     def expired(self, timer: str) -> None:
         """Continue without the clients or servers that are missing."""
         if timer == EXCHANGE:
-            self.pass_token()
+            self.exchange_overdue()
         elif timer == CLIENTS_WAIT:
             self.overdue = self.latest
             self.check_idle()
@@ -241,13 +246,15 @@ class Stride(ExchangingServer):
     def move(self, step: Vector, whole: float, norm: float) -> None:
         """M ← μ·m + d,  step = c·(d + μ·m), bounded; ``norm`` is the median norm of the round's updates."""
         c, mu = self.gain, self.parameters.momentum
+        self.averaged = len(self.answered)
         mean = without_buffers(step, self._buffers)
         safe, shortened = self.parameters.safe, 1.0
         if safe:
             if self.weighted_norms > 0:
                 agreement = min(1.0, length(mean) * whole / self.weighted_norms)
                 self.step_reach.observe(mean, agreement, min(norm, self.median_norm or norm), self.working)
-                self.consensus.expect(agreement_of_regions(agreement, len(self.answered)), 1 / self.n)
+                estimate = agreement_of_regions(agreement, self.averaged)
+                self.consensus.expect(estimate, 1 / self.n, self.averaged)
             mu *= self.consensus.trust
         self.momentum.scale(mu)
         self.momentum.add(mean, 1.0)
@@ -299,6 +306,7 @@ class Stride(ExchangingServer):
             took = max(self.lasted, self._now() - self._round_began)
             self.start_timer(CLIENTS_WAIT, min(TIMEOUT_FACTOR * took, FIRST_TIMEOUT) or FIRST_TIMEOUT)
         else:
+            self.old_version = min(self.old_version, self.version - 1)  # an exchange may have ended just now
             self.send_models()
 
     def send_models(self) -> None:

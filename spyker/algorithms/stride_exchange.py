@@ -29,9 +29,10 @@ from spyker.algorithms.stride_messages import ExchangeModel, ExchangeResult, Tok
 from spyker.protocol.facts import EarlySyncStarted, Merged, SyncStarted, TokenArrived
 from spyker.protocol.server import Server, Setup, first_bid
 from spyker.protocol.weights import Weights
+from spyker.robust.claimed_sizes import ClaimedData
 from spyker.vectors import Vector
 
-TIMEOUT_FACTOR = 3.0  # an exchange is over after this multiple of the longest exchange so far
+TIMEOUT_FACTOR = 3.0  # an exchange is over after this multiple of the longest exchange, or attempt, so far
 FIRST_TIMEOUT = 30.0  # seconds, for the first exchange
 TOKEN_PAUSE = 1.0  # seconds for which a server without clients keeps the token, at least
 FULL_ROUND = 1 - 1e-6  # a sum of shares that counts as one round
@@ -57,6 +58,7 @@ class ExchangingServer(Server):
         self.bid = 1 if self.holds else 0  # number of the holder's next exchange
         self.exchanging = False  # this server holds the token and its exchange is under way
         self.rounds = 0.0  # since the last exchange began; a round of old updates counts by their trust
+        self.averaged = 0  # number of updates in the last round's mean
         self.latest = 0  # number of the last exchange that this server took part in
         self.exchange_models: dict[int, ExchangeModel] = {}  # S, by number of the exchange
         self.merged: set[int] = set()  # servers whose models of the last exchange were merged
@@ -64,9 +66,11 @@ class ExchangingServer(Server):
         self.heard: set[int] = set()  # servers heard in the exchange that this server started
         self.absent: set[int] = set()  # servers that missed the last exchange
         self.data: dict[int, int] = {}  # data points of the other servers, where known
+        self.clients: dict[int, int] = {}  # and their clients
         self.longest = 0.0  # seconds of the longest exchange
         self.lasted = 0.0  # seconds from this server's snapshot to the end of the last exchange
         self.overdue = -1  # number of an exchange that clients no longer wait for
+        self._began: dict[int, float] = {}  # by number, when this server took its snapshot for an exchange
         self._now = setup.now
         self._exchange_began = self._snapshot_taken = setup.now()
         self._working: Vector | None = None  # the model that clients train, until something changes
@@ -129,6 +133,8 @@ class ExchangingServer(Server):
             return
         if not self.holds or self.exchanging:
             if early:
+                if self.latest in self.exchange_models and self.latest == self.overdue:
+                    self.lasted = max(self.lasted, self._now() - self._snapshot_taken)
                 self.record(EarlySyncStarted(self.id, self.latest + 1))
                 self.start_exchange(self.latest + 1)
         else:
@@ -141,12 +147,15 @@ class ExchangingServer(Server):
     def needs_averaging(self) -> bool:
         """Whether an exchange is due without the token.
 
-        It is if servers do not agree, and a round has ended since all servers were heard.
+        It is if servers do not agree, and a round has ended since all servers were heard. Models that are overdue may
+        still be under way on slow links, behind which further ones would queue.
         """
         if self.trusted or self.rounds < FULL_ROUND:
             return False
-        over = self.latest not in self.exchange_models or self.latest == self.overdue
-        return over or self.complete(self.merged | {self.id})
+        if self.latest not in self.exchange_models or self.complete(self.merged | {self.id}):
+            return True
+        patience = TIMEOUT_FACTOR * self.lasted
+        return self.latest == self.overdue and self._now() - self._snapshot_taken >= patience
 
     def start_exchange(self, bid: int) -> None:
         """Send (W, m, A) to all servers."""
@@ -157,11 +166,13 @@ class ExchangingServer(Server):
         self.merged = set()
         self.publish()
         data = max(1, sum(self.sizes.values()))  # a server that all clients have left still has a model
-        snapshot = ExchangeModel(self.consensus.begin_exchange(bid), self.momentum.snapshot(), self.age, data, bid)
+        weights, momentum, clients = self.consensus.begin_exchange(bid), self.momentum.snapshot(), len(self.sizes)
+        snapshot = ExchangeModel(weights, momentum, self.age, data, bid, clients=max(1, clients))
         recent = {b: s for b, s in self.exchange_models.items() if b > bid - REMEMBERED}
         self.exchange_models = recent | {bid: snapshot}
         self.latest, self.rounds, self.old_version = bid, 0.0, self.version
         self._snapshot_taken = self._now()
+        self._began = {b: t for b, t in self._began.items() if b in self.exchange_models} | {bid: self._now()}
         self.step_reach.exchanged()
         return snapshot
 
@@ -180,16 +191,27 @@ class ExchangingServer(Server):
         mine = self.exchange_models.get(theirs.bid)
         if mine is None:
             return  # the exchange is long over
-        self.data[j] = theirs.data
-        others = sum(self.data.get(i, mine.data) for i in self.ring if i != self.id)  # unknown: as much as this server
+        self.data[j], self.clients[j] = theirs.data, theirs.clients
+        shares = self.shares_of_data(mine)
         if theirs.bid == self.latest:
             self.merged.add(j)
-        self.apply_difference(theirs, mine, theirs.data / (mine.data + others), mine.data / (mine.data + others))
-        self.record(Merged(self.id, j, theirs.bid, theirs.data / (mine.data + others), self.age))
+        self.apply_difference(theirs, mine, shares[j], shares[self.id])
+        self.record(Merged(self.id, j, theirs.bid, shares[j], self.age))
         self.absent.discard(j)
+        if theirs.bid < self.latest and theirs.bid in self._began:  # it is late: exchanges take that long
+            took = self._now() - self._began[theirs.bid]
+            self.longest, self.lasted = max(self.longest, took), max(self.lasted, took)
         if self.exchanging and theirs.bid == self.bid:
             self.heard.add(j)
             self.check_heard()
+
+    def shares_of_data(self, mine: ExchangeModel) -> dict[int, float]:
+        """Return p_i of all servers. One that is unknown counts as much as this server."""
+        own = ClaimedData(mine.data, mine.clients)
+        claims = {i: ClaimedData(self.data[i], self.clients.get(i, 1)) if i in self.data else own for i in self.ring}
+        data = self.update_filter.bounded_data(claims | {self.id: own})
+        whole = sum(data.values())
+        return {i: each / whole for i, each in data.items()}
 
     def merge_deferred(self) -> None:
         """Take part in exchanges that waited for the end of a round."""
@@ -205,7 +227,7 @@ class ExchangingServer(Server):
         self.consensus.merge(mine.bid, theirs.weights, mine.weights, share, own)
         if isinstance(theirs, ExchangeResult) or (mine.bid == self.latest and self.complete(self.merged | {self.id})):
             if self.parameters.safe:
-                self.consensus.measure(mine.bid, own)
+                self.consensus.measure(mine.bid, own, self.averaged)
             self.consensus.forget(mine.bid)
             self.lasted = self._now() - self._snapshot_taken
             self.exchange_models.pop(mine.bid, None)
@@ -223,6 +245,11 @@ class ExchangingServer(Server):
             if not self.suspected:
                 self.longest = max(self.longest, self._now() - self._exchange_began)
             self.pass_token()
+
+    def exchange_overdue(self) -> None:
+        """End the exchange without the servers that were not heard. They may just be slow: the next one has longer."""
+        self.longest = max(self.longest, self._now() - self._exchange_began)
+        self.pass_token()
 
     def pass_token(self) -> None:
         """Send the token to the next server that was heard. If there is none, keep it and try again later."""
@@ -257,6 +284,7 @@ class ExchangingServer(Server):
     def reformed(self, before: Sequence[int], *, leads: bool) -> None:
         """Continue with another ring and another token."""
         self.data = {j: data for j, data in self.data.items() if j in self.ring}
+        self.clients = {j: clients for j, clients in self.clients.items() if j in self.ring}
         self.holds, self.exchanging, self.heard, self.absent = leads, False, set(), set()
         self.stop_timer(EXCHANGE)
         self.overdue = self.latest

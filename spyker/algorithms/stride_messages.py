@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Annotated
 
 from msgspec import Meta
@@ -13,7 +13,7 @@ from spyker.vectors import Vector
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ExchangeModel(PeerMessage):
-    """A server's model and momentum in exchange number ``bid``, and its number of data points."""
+    """A server's model and momentum in exchange number ``bid``, and its numbers of data points and clients."""
 
     latest_only = True
     weights: Vector
@@ -21,6 +21,7 @@ class ExchangeModel(PeerMessage):
     age: AgeOf
     data: Count
     bid: ExchangeNumber
+    clients: Count = field(default=1, kw_only=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +29,7 @@ class Token(PeerMessage):
     """The right to start the exchange after number ``bid``. No server waits for those that are ``absent``."""
 
     latest_only = True
+    is_token = True
     bid: ExchangeNumber
     absent: tuple[Whole, ...] = ()
 

@@ -13,7 +13,7 @@ another root, and so another tree.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 from spyker.algorithms.stride import Stride
 from spyker.algorithms.stride_exchange import EXCHANGE, FIRST_TIMEOUT, TIMEOUT_FACTOR
@@ -22,6 +22,7 @@ from spyker.protocol.facts import Merged
 from spyker.protocol.messages import ClientMessage, PeerMessage
 from spyker.protocol.server import Setup, Work
 from spyker.protocol.weights import Weights
+from spyker.robust.claimed_sizes import ClaimedData
 
 
 class StrideTree(Stride):
@@ -122,7 +123,7 @@ class StrideTree(Stride):
         self.below = {b: js for b, js in self.below.items() if b in self.exchange_models} | {
             self.latest: tuple(self.shares)
         }
-        whole = average([self.exchange_models[self.latest], *self.shares.values()])
+        whole = self.average({self.id: self.exchange_models[self.latest]} | self.shares)
         if self.root != self.id:
             self.send_server(self.parent(), whole)
             return
@@ -153,18 +154,19 @@ class StrideTree(Stride):
         """Return none: the root does not hear all servers itself, and the next tree has another shape."""
         return set()
 
-
-def average(models: Iterable[ExchangeModel]) -> ExchangeModel:
-    """Return the mean of models and momenta, weighted by data."""
-    total, weights, momentum, age, bid = 0, None, None, 0.0, 0
-    for each in models:
-        total += each.data
-        share, bid = each.data / total, each.bid
-        if weights is None or momentum is None:
-            weights, momentum = Weights(each.weights), Weights(each.momentum)
-        weights.mix(each.weights, share)
-        momentum.mix(each.momentum, share)
-        age += share * (each.age - age)
-    assert weights is not None
-    assert momentum is not None
-    return ExchangeModel(weights.snapshot(), momentum.snapshot(), age, total, bid)
+    def average(self, models: Mapping[int, ExchangeModel]) -> ExchangeModel:
+        """Return the mean of models and momenta, weighted by data."""
+        data = self.update_filter.bounded_data({j: ClaimedData(each.data, each.clients) for j, each in models.items()})
+        total, weights, momentum, age, bid, clients = 0, None, None, 0.0, 0, 0
+        for j, each in models.items():
+            total += data[j]
+            clients += each.clients
+            share, bid = data[j] / total, each.bid
+            if weights is None or momentum is None:
+                weights, momentum = Weights(each.weights), Weights(each.momentum)
+            weights.mix(each.weights, share)
+            momentum.mix(each.momentum, share)
+            age += share * (each.age - age)
+        assert weights is not None
+        assert momentum is not None
+        return ExchangeModel(weights.snapshot(), momentum.snapshot(), age, total, bid, clients=clients)

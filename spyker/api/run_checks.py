@@ -11,8 +11,9 @@ from spyker.config.scenario import Scenario
 from spyker.errors import UsageError
 from spyker.records.run_warnings import slow_links
 from spyker.sim.round_times import WEIGHT_BYTES, round_durations, round_times
-from spyker.tasks.memory_check import CLIENT_BYTES, machine_bytes
+from spyker.tasks.memory_check import CLIENT_BYTES
 from spyker.tasks.task import Task
+from spyker.untrusted_files import machine_bytes
 
 MODELS_PER_CLIENT = 0.5  # lower bound of models in memory at the same time: measured 0.6 to 0.95 without workers
 

@@ -21,6 +21,7 @@ from spyker.tasks.data.catalogue import DATASETS
 from spyker.tasks.data.load import fetch, find, location, verify
 from spyker.tasks.partition import PARTITIONS
 from spyker.tasks.registry import client_labels
+from spyker.untrusted_text import file_stem
 
 
 def add_data(commands: Any) -> None:
@@ -125,7 +126,7 @@ def draw(args: argparse.Namespace) -> int:
     world, task = scenario.world, scenario.task
     assert world.clients is not None
     kind = task.options.partition if task.options.partitioner is None else task.options.partitioner.partition("(")[0]
-    path = (args.out or Path()) / f"labels-{task.name}-{kind}-{len(labels)}.png"
+    path = (args.out or Path()) / f"labels-{file_stem(task.name)}-{kind}-{len(labels)}.png"
     sizes = sorted(map(len, labels))
     each = f"{sizes[0]:,}" if sizes[0] == sizes[-1] else f"{sizes[0]:,} to {sizes[-1]:,}"
     title = f"{task.name}, {kind}: {len(labels)} clients with {each} images each, seed {scenario.seed}"

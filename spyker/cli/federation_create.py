@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -33,6 +32,7 @@ from spyker.tasks.registry import check_code, code_of, evaluated_by_deployed, ta
 from spyker.tasks.served_model import ModelSpec, ServedModel
 from spyker.tasks.task import Task
 from spyker.tasks.task_names import BUILT_IN
+from spyker.untrusted_files import read_toml
 
 FOLDER = Path("federation")
 WITHIN_MS, BETWEEN_MS = 1.0, 100.0  # one-way latencies of emulations of the federation; a deployment has its own
@@ -159,7 +159,7 @@ def topology_of(args: argparse.Namespace, settings: Mapping[str, object]) -> Top
     name = args.algorithm or settings.get("algorithm")
     if name is None and args.scenario is not None:
         try:
-            name = tomllib.loads(args.scenario.read_text("utf-8")).get("algorithm")
+            name = read_toml(args.scenario).get("algorithm")
         except (OSError, ValueError):
             name = None  # read_scenario explains it
     return find_algorithm(str(name or Scenario().algorithm)).topology

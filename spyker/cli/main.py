@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from spyker.cli.codes import BAD_INPUT, FAILED, FENCED, INTERRUPTED
+from spyker.untrusted_text import printable_output
 from spyker.version import __version__
 
 # Other imports are slow; functions import them, after the handler of Ctrl-C is installed.
@@ -88,7 +89,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     if program:
         signal.signal(signal.SIGINT, lambda *_: os._exit(INTERRUPTED))  # nothing to clean up yet
     try:
-        return perform(sys.argv[1:] if argv is None else argv, program=program)
+        with printable_output():
+            return perform(sys.argv[1:] if argv is None else argv, program=program)
     except KeyboardInterrupt:
         return INTERRUPTED
     finally:

@@ -142,4 +142,7 @@ def show(answer: dict[str, Any]) -> dict[str, Any]:
     print_table(["server", "state", "address", "lineage", "silent for"], rows, words=4)
     if answer["pending"]:
         print(f"pending vote: {answer['pending']}")
+    for each in answer["replaced_clients"]:
+        name = f"client {each['client']}" + (f" ({each['name']})" if "name" in each else "")
+        print(f"{name} was replaced from another address {each['times']} times, last from {each['address']}")
     return answer

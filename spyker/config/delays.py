@@ -10,6 +10,7 @@ from typing import TypeAlias
 from spyker.config.sections import convert, keys, read, show
 from spyker.errors import UsageError
 from spyker.parameters import Rule, parameter
+from spyker.untrusted_files import read_text
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +49,7 @@ def read_delays(value: object, where: str, folder: Path) -> Delays:
         if value in PRESETS:
             return PRESETS[value]
         try:
-            value = [float(word) for word in (folder / value).read_text(encoding="utf-8").split()]
+            value = [float(word) for word in read_text(folder / value).split()]
         except (OSError, ValueError) as error:
             raise UsageError(
                 where,

@@ -9,7 +9,6 @@ that start with # are comments.
 from __future__ import annotations
 
 import csv
-import json
 import math
 import os
 from collections.abc import Iterator
@@ -18,6 +17,7 @@ from statistics import median
 from typing import Any
 
 from spyker.errors import UsageError
+from spyker.untrusted_files import parse_json, read_text
 
 COLUMNS = ("from", "to", "ms")
 Ping = tuple[str, str, str, object]
@@ -39,7 +39,7 @@ def read_pings(file: str | os.PathLike[str]) -> dict[str, Any]:
     """
     path = Path(file)
     try:
-        text = path.read_text("utf-8")
+        text = read_text(path)
     except OSError as error:
         raise UsageError(str(path), f"cannot be read ({error.strerror})", "Name a CSV or JSON file") from None
     except UnicodeDecodeError:
@@ -84,7 +84,7 @@ def from_csv(path: Path, text: str) -> Iterator[Ping]:
 def from_json(path: Path, text: str) -> Iterator[Ping]:
     """Yield the pings of a JSON file."""
     try:
-        table = json.loads(text)
+        table = parse_json(text)
     except ValueError as error:
         raise UsageError(str(path), f"is not valid JSON: {error}", "Fix the syntax") from None
     if not isinstance(table, dict) or not all(isinstance(row, dict) for row in table.values()):

@@ -24,6 +24,7 @@ from spyker.parameters import Rule, parameter
 from spyker.placement import Placement, Topology
 from spyker.protocol.server import Server
 from spyker.robust.update_filter import FilterParameters
+from spyker.untrusted_files import load_settings
 
 # One-way latencies in milliseconds between four regions of a cloud provider, rows = from (the paper's Tab. 4).
 PAPER_LATENCY: dict[str, dict[str, float]] = {
@@ -53,10 +54,13 @@ class AdversaryOptions:
     share: float = parameter(0.1, "fraction of all clients; the seed selects them", at_least=0, at_most=1)
     kind: str = parameter(
         "sign-flip",
-        "what adversaries send: huge, 1e30 in every element; sign-flip, the negated update; noise, a random direction",
-        choices=("huge", "sign-flip", "noise"),
+        "what adversaries send: huge, 1e30 in every element; sign-flip, the negated update; noise, a random direction; "
+        "boost, the update as trained; pull, a step towards a fixed wrong model; size, the same step, claimed to be of "
+        "2**31 examples; rate, the same step, without training and so at once",
+        choices=("huge", "sign-flip", "noise", "boost", "pull", "size", "rate"),
     )
-    strength: float = parameter(1.0, "sign-flip and noise: the norm as a multiple of the honest update's norm", above=0)
+    strength: float = parameter(1.0, "all kinds but huge: the norm as a multiple of the honest update's norm", above=0)
+    clients: tuple[int, ...] | None = parameter(None, "numbers of the adversaries, in place of a share", at_least=0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +89,8 @@ class Geography:
     )
     adversaries: AdversaryOptions | None = parameter(
         None,
-        "{ share, kind, strength }: clients that send falsified updates: huge, sign-flip or noise; emulation only",
+        "{ share, kind, strength, clients }: clients that send falsified updates; kinds: huge, sign-flip, noise, "
+        "boost, pull, size, rate; emulation only",
     )
 
 
@@ -270,14 +275,7 @@ def load(
     path = source if isinstance(source, Path) else None
     table: dict[str, Any] = copy.deepcopy(dict(source)) if isinstance(source, Mapping) else {}
     if path is not None:
-        try:
-            table = tomllib.loads(path.read_text(encoding="utf-8"))
-        except OSError as error:
-            raise UsageError(str(path), f"cannot be read ({error.strerror})", "Name an existing TOML file") from None
-        except UnicodeDecodeError:
-            raise UsageError(str(path), "is not a text file in UTF-8", "Name a TOML file") from None
-        except tomllib.TOMLDecodeError as error:
-            raise UsageError(str(path), f"is not valid TOML: {error}", "Fix that line") from None
+        table = load_settings(path)
     if task is not None and read_task(table.get("task", {})).name != task:
         table["task"] = {"name": task}
     for dotted, value in (overrides or {}).items():

@@ -149,8 +149,8 @@ def to_toml(value: object) -> str:
         case Mapping():
             return "{ " + ", ".join(f"{to_key(k)} = {to_toml(v)}" for k, v in value.items()) + " }"
         case _ if dataclasses.is_dataclass(value):
-            fields = dataclasses.fields(value)
-            return to_toml({kebab(f.name): getattr(value, f.name) for f in fields})
+            values = {kebab(f.name): getattr(value, f.name) for f in dataclasses.fields(value)}
+            return to_toml({key: each for key, each in values.items() if each is not None})
     return str(value)
 
 

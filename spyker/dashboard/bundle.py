@@ -1,9 +1,13 @@
-"""The static files of the dashboard, and their bundle for the report."""
+"""What the browser receives: the static files of the dashboard, their bundle for the report, and JSON."""
 
 from __future__ import annotations
 
+import json
 import re
 from importlib.resources import files
+from typing import Any
+
+from spyker.records.lines import jsonable
 
 SCRIPTS = (
     "dom.js",
@@ -27,6 +31,14 @@ KINDS = {"js": "text/javascript", "css": "text/css", "html": "text/html", "svg":
 
 IMPORT = re.compile(r'^import (\{[^}]*\}) from "\./([a-z]+)\.js";$', re.MULTILINE)
 EXPORT = re.compile(r"^export (?=(?:async function|function|const|class) (\w+))", re.MULTILINE)
+
+
+def json_text(payload: Any) -> str:
+    """Return the JSON for the browser; numbers of a record that are not finite are ``null``."""
+    try:
+        return json.dumps(payload, separators=(",", ":"), allow_nan=False)
+    except ValueError:
+        return json.dumps(jsonable(payload), separators=(",", ":"))
 
 
 def text(name: str) -> str:

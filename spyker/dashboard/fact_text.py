@@ -17,9 +17,12 @@ from spyker.protocol.facts import (
     PeerSuspected,
     PeerTrusted,
     RoundEnded,
+    SavingFailed,
+    SavingResumed,
     SyncStarted,
     TokenArrived,
     UpdateApplied,
+    UpdateDropped,
     UpdateRejected,
 )
 from spyker.records import (
@@ -35,13 +38,15 @@ from spyker.records import (
 
 CONCERNS = {
     PeerSuspected.kind: "suspected",
+    SavingFailed.kind: "cannot save",
     UpdateRejected.kind: "update rejected",
+    UpdateDropped.kind: "update dropped: too many",
     ClientQuarantined.kind: "quarantined",
     ClientFailed.kind: "excluded: its training failed",
     ServerResumed.kind: "resumed from a checkpoint",
 }
 """Kinds of facts that raise a concern about a client or server, and the text shown for it."""
-RELIEFS = frozenset({PeerTrusted.kind, ModelRestored.kind})
+RELIEFS = frozenset({PeerTrusted.kind, SavingResumed.kind, ModelRestored.kind})
 """Kinds of facts that clear the concern."""
 LONGEST = 400  # characters
 

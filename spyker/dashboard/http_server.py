@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import hmac
-import json
 import math
 import secrets
 import socket
@@ -20,13 +19,15 @@ from starlette.middleware import Middleware
 from starlette.middleware.gzip import GZipMiddleware
 from starlette.middleware.trustedhost import TrustedHostMiddleware
 from starlette.requests import HTTPConnection, Request
-from starlette.responses import JSONResponse, PlainTextResponse, RedirectResponse, Response, StreamingResponse
+from starlette.responses import PlainTextResponse, RedirectResponse, Response, StreamingResponse
 from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from spyker.dashboard.bundle import KINDS, STATIC
+from spyker.dashboard.bundle import KINDS, STATIC, json_text
 from spyker.dashboard.run_list import RunList
 from spyker.dashboard.watched_run import EVENTS, WatchedRun
+
+JSON = "application/json"
 
 POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self' data:; "
@@ -115,7 +116,8 @@ class DashboardApp:
     # --- Request handlers --------------------------------------------------------------------------------------------
     def runs(self, request: Request) -> Response:
         """Return the list of runs."""
-        return JSONResponse({"life": self.life, "changes": self.run_list.changes, "runs": self.run_list.payload()})
+        found = {"life": self.life, "changes": self.run_list.changes, "runs": self.run_list.payload()}
+        return Response(json_text(found), media_type=JSON)
 
     def timeline(self, request: Request) -> Response:
         """Return the thinned series of a run and its latest state."""
@@ -142,7 +144,7 @@ class DashboardApp:
         if run is None:
             return PlainTextResponse("Run not found.\n", 404)
         try:
-            return JSONResponse(answer(run))
+            return Response(json_text(answer(run)), media_type=JSON)
         except ValueError as error:
             return PlainTextResponse(f"{error}\n", 400)
 
@@ -158,9 +160,8 @@ class DashboardApp:
                 number: [run.changes, round(run.state.t, 6), run.finished]
                 for number, run in list(self.run_list.runs.items())
             }
-            message = json.dumps(
-                {"life": self.life, "changes": self.run_list.changes, "runs": runs, "problem": self.problem},
-                separators=(",", ":"),
+            message = json_text(
+                {"life": self.life, "changes": self.run_list.changes, "runs": runs, "problem": self.problem}
             )
             silent += PUSH_SECONDS
             if message != before:

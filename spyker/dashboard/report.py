@@ -5,19 +5,20 @@ from __future__ import annotations
 import base64
 import hashlib
 import html
-import json
 import shlex
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from spyker.dashboard.bundle import STYLE, script, text
+from spyker.dashboard.bundle import STYLE, json_text, script, text
 from spyker.dashboard.run_list import RunList
 from spyker.dashboard.watched_run import EVENTS, WatchedRun
 from spyker.plots.run_groups import RunGroups, group_runs
 from spyker.plots.table import rows
 from spyker.protocol.facts import SyncStarted, TokenArrived
 from spyker.records import SCENARIO, InitialModelLoaded, RecordError
+from spyker.untrusted_files import read_text
+from spyker.untrusted_text import printable_line
 
 MOMENTS = 80  # states of each run for the slider
 HOPS = 2  # token moves in the default replay
@@ -98,12 +99,12 @@ def reproduction(title: str, run: WatchedRun) -> str:
         loaded = next(record.facts(InitialModelLoaded), None)
         if loaded is not None:
             command += ["--initial-model", loaded.fact.model]
-            lines.insert(0, f"# initial model: {loaded.fact.model}, SHA-256 {loaded.fact.sha256}")
+            lines.insert(0, printable_line(f"# initial model: {loaded.fact.model}, SHA-256 {loaded.fact.sha256}"))
     else:
         command = ["spyker", "up", SCENARIO]
         lines.insert(0, "# a deployment in real time: another run will be similar, not identical")
     lines.append(shlex.join(command))
-    scenario = (record.folder / SCENARIO).read_text("utf-8", "replace")
+    scenario = read_text(record.folder / SCENARIO)
     commands = html.escape("\n".join(lines))
     return (
         f"<h3>{html.escape(title)}</h3>\n<p>Save the scenario below as <code>{SCENARIO}</code>, then:</p>\n"
@@ -119,7 +120,7 @@ def page(shown: RunGroups, data: dict[str, Any], commands: str) -> str:
         f"default-src 'none'; script-src {digest(code)}; style-src {digest(style)}; img-src data:; "
         "base-uri 'none'; form-action 'none'"
     )
-    embedded = json.dumps(data, separators=(",", ":"), allow_nan=False).replace("<", "\\u003c")
+    embedded = json_text(data).replace("<", "\\u003c")
     heads, body = rows(shown)
     return f"""<!doctype html>
 <html lang="en">

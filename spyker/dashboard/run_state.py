@@ -185,7 +185,7 @@ class StateReducer:
         state.part_bytes[by] = fact.bytes
         state.bytes = sum(state.part_bytes.values())
         known = [s.score for s in state.servers if s.score is not None]
-        state.mean, state.averaged = sum(known) / len(known), None
+        state.mean, state.averaged = (sum(known) / len(known) if known else None), None
 
     def _by_clients(self, state: RunState, t: float, fact: EvaluatedByClients, queue: int | None, by: int) -> None:
         if fact.name == self.world.start.metric:

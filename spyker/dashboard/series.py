@@ -52,7 +52,8 @@ class TimeBins:
 
     def __init__(self, servers: int, learners: Sequence[int], width: float) -> None:
         """Create empty bins; the spread of ages covers only ``learners``, because a cloud has no age."""
-        self.width, self._servers, self._learners = width, servers, learners
+        self.width, self._servers = width, servers
+        self._learners = [learner for learner in learners if 0 <= learner < servers]
         self.ages: list[list[float]] = []  # at the end of each bin
         self.queues: list[list[int]] = []  # maximum
         self.spreads: list[float] = []  # maximum

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import sys
 from bisect import bisect_right
 from collections.abc import Mapping
 from itertools import accumulate
@@ -10,8 +11,10 @@ from typing import Any
 
 from spyker.dashboard.map_layout import place
 from spyker.records import RunStarted
+from spyker.records.client_scores import clients_per_region
+from spyker.records.files import section
 
-DEFAULT_LATENCY = 0.05  # seconds, if unknown
+DEFAULT_LATENCY, LONGEST_LATENCY = 0.05, 1e6  # seconds: if unknown, and that is drawn
 
 
 class RunTopology:
@@ -28,15 +31,11 @@ class RunTopology:
         self.latency = self._latency()
         self.longest = max(map(max, self.latency))
 
-    def _section(self, name: str) -> Mapping[str, Any]:
-        found = self.scenario.get(name)
-        return found if isinstance(found, dict) else {}
-
     def _clients(self) -> list[int]:
         """Return the number of clients by region."""
-        found = self._section("world").get("clients")
-        if isinstance(found, list) and len(found) == len(self.regions) and all(isinstance(n, int) for n in found):
-            return list(found)
+        found = clients_per_region(self.scenario)
+        if len(found) == len(self.regions):
+            return found
         counts = [0] * len(self.regions)
         for server, region in zip(self.start.servers, self.server_regions, strict=True):
             counts[region] += server.clients or 0
@@ -44,13 +43,14 @@ class RunTopology:
 
     def _latency(self) -> list[list[float]]:
         """Return the one-way latencies between regions in seconds."""
-        world, count = self._section("world"), len(self.regions)
+        world, count = section(self.scenario, "world"), len(self.regions)
         matrix = world.get("latency-ms")
         try:
             seconds = [[float(ms) / 1000 for ms in row] for row in matrix or ()]
-        except (TypeError, ValueError):
+        except (TypeError, ValueError, OverflowError):
             seconds = []
-        if len(seconds) != count or any(len(row) != count for row in seconds):
+        possible = all(len(row) == count and all(0 <= each <= LONGEST_LATENCY for each in row) for row in seconds)
+        if len(seconds) != count or not possible:
             return [[0.0 if a == b else DEFAULT_LATENCY for b in range(count)] for a in range(count)]
         if world.get("uniform-latency"):
             mean = math.fsum(map(math.fsum, seconds)) / count**2
@@ -60,20 +60,19 @@ class RunTopology:
     @property
     def h_inter(self) -> float | None:
         """The spread of ages that triggers an exchange, if the algorithm has this parameter."""
-        found = self._section(self.start.algorithm).get("h-inter")
-        return float(found) if isinstance(found, int | float) else None
+        return finite(section(self.scenario, self.start.algorithm).get("h-inter"))
 
     @property
     def edge_rounds(self) -> int:
         """Number of a server's rounds between two cloud rounds."""
-        found = self._section(self.start.algorithm).get("edge-rounds")
+        found = section(self.scenario, self.start.algorithm).get("edge-rounds")
         return found if isinstance(found, int) and found > 0 else 1
 
     @property
     def duration(self) -> float | None:
         """Planned duration of a simulation; ``None`` for a deployment."""
-        found = self.scenario.get("duration")
-        return float(found) if isinstance(found, int | float) and self.start.began is None else None
+        found = finite(self.scenario.get("duration"))
+        return found if found is not None and found > 1e-6 and self.start.began is None else None
 
     def server_name(self, server: int) -> str:
         """Return the display name of a server."""
@@ -130,3 +129,8 @@ class RunTopology:
             "latency": self.latency,
             "part": start.server,
         }
+
+
+def finite(value: object) -> float | None:
+    """Return a number of a recorded scenario; ``None`` if it is none, or not finite."""
+    return float(value) if isinstance(value, int | float) and abs(value) <= sys.float_info.max else None

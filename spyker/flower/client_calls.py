@@ -32,7 +32,7 @@ NEW_NAMES = ("arrays", "config")
 
 @dataclass(frozen=True, slots=True)
 class ClientReply:
-    """What an app answered."""
+    """The reply of a ClientApp."""
 
     arrays: Mapping[str, NDArray]
     metrics: Mapping[str, float]
@@ -43,7 +43,7 @@ class ClientReply:
 
 @dataclass(slots=True)
 class ClientAppCaller:
-    """Calls one app, for any of so many clients."""
+    """Calls one ClientApp on behalf of any client."""
 
     app: ClientApp
     clients: int
@@ -67,9 +67,9 @@ class ClientAppCaller:
         state: bytes | None = None,
         run_config: Mapping[str, Any] | None = None,
     ) -> ClientReply:
-        """Have a client do something with a model; its random numbers follow from seed, client and step.
+        """Call the app for a client with a model; random numbers depend on seed, client and step.
 
-        ``run_config`` has what differs from the run config of the app.
+        ``run_config`` overrides entries of the app's run config.
         """
         content = self.content(kind, arrays, config)
         context = self.context(client, state)
@@ -84,12 +84,12 @@ class ClientAppCaller:
         return read(reply.content, kept)
 
     def content(self, kind: str, arrays: Mapping[str, NDArray], config: Mapping[str, Any]) -> RecordDict:
-        """What a message holds."""
+        """Return the content of a message."""
         names = (f"{INS[kind]}.parameters", f"{INS[kind]}.config") if self.legacy else self.names
         return RecordDict({names[0]: as_record(arrays), names[1]: ConfigRecord(dict(config))})
 
     def context(self, client: int, state: bytes | None = None) -> Context:
-        """Where a client is: as in Flower's simulation it has the partition of its number."""
+        """Return the context of a client; its partition id is its number, as in Flower's simulation."""
         kept = RecordDict() if state is None else recorddict_from_proto(RecordDictBytes.FromString(state))
         here: Config = {"partition-id": client, "num-partitions": self.clients}
         return Context(RUN, node_of(client), here | self.node_config, kept, dict(self.run_config))
@@ -99,23 +99,23 @@ INS = {MessageType.TRAIN: "fitins", MessageType.EVALUATE: "evaluateins"}
 
 
 def node_of(client: int) -> int:
-    """The number of a client's node; 0 is the server's."""
+    """Return the node id of a client; 0 is the server."""
     return client + 1
 
 
 def as_record(arrays: Mapping[str, NDArray]) -> ArrayRecord:
-    """Arrays as Flower has them."""
+    """Convert arrays to an ``ArrayRecord``."""
     return ArrayRecord({name: Array(array) for name, array in arrays.items()})
 
 
 def message(kind: str, content: RecordDict, client: int, group: str) -> Message:
-    """A message from the server to a client. Flower derives how long it is valid from the time of the day."""
+    """Return a message from the server to a client. Flower derives its time to live from the wall clock."""
     metadata = Metadata(RUN, f"{kind}-{group}", SERVER_NODE, node_of(client), "", group, time.time(), LIFETIME, kind)
     return Message(content=content, metadata=metadata)
 
 
 def read(content: RecordDict, state: bytes | None) -> ClientReply:
-    """What an answer says. Numbers are metrics; a list of them is one metric for each."""
+    """Parse a reply. Each number is a metric; a list of numbers is one metric per entry."""
     arrays = [dict(record) for record in content.array_records.values()]
     if len(arrays) > 1:
         raise FlowerError(f"the app returned {len(arrays)} ArrayRecords. Return one, with the whole model")
@@ -135,13 +135,13 @@ def read(content: RecordDict, state: bytes | None) -> ClientReply:
 
 
 def legacy_metrics(content: RecordDict) -> list[ConfigRecord]:
-    """The metrics of a ``client_fn``'s client, which Flower puts elsewhere."""
+    """Return the metrics of an app with ``client_fn``, which Flower stores in config records."""
     names = [f"{res}.metrics" for res in ("fitres", "evaluateres")]
     return [record for name, record in content.config_records.items() if name in names]
 
 
 def seed_all(*numbers: int) -> None:
-    """Seed whatever an app may draw random numbers from. PyTorch is seeded as in every other task."""
+    """Seed the global random number generators. PyTorch is seeded as in every other task."""
     seed = int(np.random.SeedSequence(numbers).generate_state(1, np.uint64)[0])
     random.seed(seed)
     np.random.seed(seed % 2**32)  # noqa: NPY002 - what is drawn without a generator comes from there

@@ -1,4 +1,4 @@
-"""A first model that a function of the user's returns, in whichever form it has."""
+"""The initial model that a function of the user returns, in any of the supported forms."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ WHERE = "task.model"
 
 
 def as_arrays(name: str, caller: ClientAppCaller) -> Mapping[str, NDArray]:
-    """Call the function, with the scenario's seed."""
+    """Call the function with the scenario's seed, and return its model as arrays."""
     if ":" not in name:
         raise UsageError(WHERE, f"{show(name)} is not allowed", "Write package.module:function")
     function = NameLookup((), "", "package.module:function").find(name, WHERE)
@@ -43,5 +43,5 @@ def as_arrays(name: str, caller: ClientAppCaller) -> Mapping[str, NDArray]:
 
 
 def number(array: Any) -> NDArray:
-    """An array of NumPy's."""
+    """Convert a value to a NumPy array."""
     return array.detach().cpu().numpy() if isinstance(array, Tensor) else np.asarray(array)

@@ -1,4 +1,4 @@
-"""The learning rate of a Flower app: where the app has it, and how a training is told another."""
+"""The learning rate of a Flower app: where the app configures it, and how to override it for one training."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ KEYS = ("lr", "learning-rate", "learning_rate")
 
 @dataclass(frozen=True, slots=True)
 class AppLearningRate:
-    """A learning rate that an app has in its configuration."""
+    """A learning rate in the configuration of an app."""
 
     value: float
     key: str
@@ -22,7 +22,7 @@ class AppLearningRate:
 
 
 def find_rate(key: str | None, places: Mapping[str, Mapping[str, Any]]) -> AppLearningRate | None:
-    """Find the app's rate in the first place that has it, under a key, or under those of Flower's examples."""
+    """Find the app's learning rate under a given key, or under the keys that Flower's examples use."""
     for place, config in places.items():
         for name in KEYS if key is None else (key,):
             value = config.get(name)
@@ -32,5 +32,5 @@ def find_rate(key: str | None, places: Mapping[str, Mapping[str, Any]]) -> AppLe
 
 
 def rate_entries(key: str | None, config: Mapping[str, Any], rate: float) -> dict[str, float]:
-    """The entries of a configuration that hold the rate, with another rate."""
+    """Return the configuration entries that hold the learning rate, set to another rate."""
     return {name: rate for name in (KEYS if key is None else (key,)) if name in config}

@@ -20,10 +20,10 @@ LABEL, ROW = "label", "row"
 
 
 def parts(partitioner: Any, labels: npt.ArrayLike, clients: int) -> list[Indices]:
-    """Which data points each client has, as a partitioner deals them out: partition k is client k's.
+    """Return the indices of each client's data points: client k has partition k of the partitioner.
 
-    The partitioner is an object of ``flwr_datasets.partitioner`` to which no dataset was given yet. What it is to look
-    at are the ``labels``, in a column that is called ``label``.
+    The partitioner is an object of ``flwr_datasets.partitioner`` without a dataset. It sees the ``labels`` in a column
+    named ``label``.
     """
     from datasets import Dataset
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 import sys
-import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from importlib.util import find_spec
@@ -14,6 +13,7 @@ from typing import Any
 from spyker.config.sections import show
 from spyker.config.suggest import suggest
 from spyker.errors import UsageError
+from spyker.untrusted_files import parse_toml, read_toml
 
 FILE = "pyproject.toml"
 PAIR = re.compile(r"(\S+?)=('[^']*'|\"[^\"]*\"|\S+)")
@@ -22,7 +22,7 @@ Config = dict[str, bool | float | int | str]
 
 @dataclass(frozen=True, slots=True)
 class Project:
-    """What ``[tool.flwr.app]`` says."""
+    """The content of ``[tool.flwr.app]``."""
 
     path: Path | None = None
     server: str | None = None
@@ -30,7 +30,7 @@ class Project:
     config: Config = field(default_factory=dict)
 
     def run_config(self, changes: str) -> Config:
-        """The configuration of a run: the project's, with ``changes`` laid over it as ``flwr run`` does."""
+        """Return the project's run config, with ``changes`` merged into it as by ``flwr run``."""
         changed = read_pairs(changes, "task.run-config")
         for key in changed:
             if self.path is not None and key not in self.config:
@@ -43,12 +43,12 @@ class Project:
 
 
 def find_project(app: str) -> Project:
-    """The project in or above whose folder the module of a ClientApp stands; nothing where there is none."""
+    """Return the project whose folder contains the module of a ClientApp; an empty one if there is none."""
     if "" not in sys.path:
         sys.path.insert(0, "")
     try:
         spec = find_spec(app.partition(":")[0])
-    except ImportError:  # of a package around it, about which whoever imports it will complain
+    except ImportError:  # of a parent package; the import of the app reports it
         return Project()
     if spec is None or spec.origin is None:
         return Project()
@@ -61,10 +61,10 @@ def find_project(app: str) -> Project:
 
 
 def section(path: Path) -> Mapping[str, Any] | None:
-    """``[tool.flwr.app]``, if the file has it."""
+    """Return ``[tool.flwr.app]``, or ``None``."""
     try:
-        table: Any = tomllib.loads(path.read_text("utf-8"))
-    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        table: Any = read_toml(path)
+    except (OSError, ValueError) as error:
         raise UsageError(str(path), f"cannot be read ({error})", "Fix it, as flwr run would ask you to") from None
     for key in ("tool", "flwr", "app"):
         table = table.get(key) if isinstance(table, Mapping) else None
@@ -72,14 +72,14 @@ def section(path: Path) -> Mapping[str, Any] | None:
 
 
 def read_project(path: Path, table: Mapping[str, Any], app: str) -> Project:
-    """A project, whose ServerApp counts only if the ClientApp is the one that the project names."""
+    """Parse a project. Its ServerApp is used only if the project names this ClientApp."""
     components = table.get("components", {})
     server = components.get("serverapp") if components.get("clientapp") == app else None
     return Project(path, server, flat(table.get("config", {})))
 
 
 def flat(table: Mapping[str, Any], before: str = "") -> Config:
-    """A configuration without nesting: keys of tables below have dots, as in Flower."""
+    """Flatten nested tables into dotted keys, as Flower does."""
     config: Config = {}
     for key, value in table.items():
         config |= flat(value, f"{before}{key}.") if isinstance(value, Mapping) else {before + key: value}
@@ -87,12 +87,12 @@ def flat(table: Mapping[str, Any], before: str = "") -> Config:
 
 
 def read_pairs(text: str, where: str) -> Config:
-    """``key=value key2="a text"``, as Flower's commands take it."""
+    """Parse ``key=value key2="a text"``, the syntax of Flower's commands."""
     pairs = PAIR.findall(text)
     try:
         if PAIR.sub("", text).strip():
             raise ValueError
-        return flat(tomllib.loads("\n".join(f"{key} = {value}" for key, value in pairs)))
+        return flat(parse_toml("\n".join(f"{key} = {value}" for key, value in pairs)))
     except ValueError:
         raise UsageError(
             where,

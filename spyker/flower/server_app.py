@@ -1,7 +1,7 @@
-"""What the ServerApp of a Flower app has to say before it sends its clients the first model to train.
+"""The initial model and the configuration that the ServerApp of a Flower app sends to its clients.
 
-It runs up to there and no further: the servers are Spyker's. Up to then it is told that all clients are there; what it
-asks them before, such as a query, the ClientApp answers.
+The ServerApp runs until its first request to train; Spyker's servers replace the rest. Until then it sees all clients
+as connected, and the ClientApp answers other requests, such as queries.
 """
 
 from __future__ import annotations
@@ -38,13 +38,15 @@ from spyker.flower.client_calls import (
 )
 
 WHERE = "task.server"
-PATIENCE = 3  # how often a strategy may ask who is there before it sends anything; it sleeps in between
+PATIENCE = (
+    3  # maximum number of times that a strategy may ask for nodes before it sends a message; it sleeps in between
+)
 Judgement = Callable[[Mapping[str, NDArray]], Mapping[str, float] | None]
 
 
 @dataclass(frozen=True, slots=True)
 class ServerAppSetup:
-    """What a ServerApp said."""
+    """The results of a ServerApp."""
 
     arrays: Mapping[str, NDArray] | None = None
     """Its first model."""
@@ -57,7 +59,7 @@ class ServerAppSetup:
 
 
 def ask(server: ServerApp, caller: ClientAppCaller) -> ServerAppSetup:
-    """Run a ServerApp as far as it goes."""
+    """Run a ServerApp until its first request to train, and return its results."""
     seed_all(caller.seed)
     context = Context(RUN, SERVER_NODE, {}, RecordDict(), dict(caller.run_config))
     with quiet():
@@ -80,7 +82,7 @@ def ask(server: ServerApp, caller: ClientAppCaller) -> ServerAppSetup:
 
 
 def first(content: RecordDict) -> dict[str, Any]:
-    """The first model and configuration, and what the records are called."""
+    """Return the initial model, the configuration and the names of their records."""
     if len(content.array_records) != 1 or len(content.config_records) > 1:
         raise UsageError(
             WHERE, f"sends clients the records {', '.join(content)}", "Send one ArrayRecord and one ConfigRecord"
@@ -92,7 +94,7 @@ def first(content: RecordDict) -> dict[str, Any]:
 
 
 def judging(evaluate_fn: Any) -> Judgement | None:
-    """A strategy's ``evaluate_fn``, in terms of arrays and numbers."""
+    """Wrap a strategy's ``evaluate_fn`` as a function from arrays to metrics."""
     if evaluate_fn is None:
         return None
 
@@ -107,7 +109,7 @@ def judging(evaluate_fn: Any) -> Judgement | None:
 
 
 class TrainingRequested(BaseException):
-    """The ServerApp has sent its clients something to train."""
+    """Raised when the ServerApp sends its first request to train."""
 
     def __init__(self, content: RecordDict) -> None:
         super().__init__()
@@ -115,14 +117,14 @@ class TrainingRequested(BaseException):
 
 
 class AllNodesGrid(Grid):  # type: ignore[misc]
-    """All clients, as a ServerApp sees them."""
+    """A ``Grid`` on which all clients are connected."""
 
     def __init__(self, caller: ClientAppCaller) -> None:
         self.caller, self.looked = caller, 0
         self.replies: dict[str, Message] = {}
 
     def get_node_ids(self) -> Iterable[int]:
-        """The nodes of all clients."""
+        """Return the node ids of all clients."""
         self.looked += 1
         if self.looked > PATIENCE:
             raise UsageError(
@@ -133,11 +135,11 @@ class AllNodesGrid(Grid):  # type: ignore[misc]
         return [node_of(client) for client in range(self.caller.clients)]
 
     def send_and_receive(self, messages: Iterable[Message], *, timeout: float | None = None) -> Iterable[Message]:
-        """Answer, unless it is about training."""
+        """Answer messages, unless they are requests to train."""
         return list(self.pull_messages(self.push_messages(messages)))
 
     def push_messages(self, messages: Iterable[Message]) -> Iterable[str]:
-        """The same, in two steps."""
+        """Send messages; the replies are fetched with :meth:`pull_messages`."""
         names = []
         for each in messages:
             if each.metadata.message_type.partition(".")[0] == MessageType.TRAIN:
@@ -149,21 +151,21 @@ class AllNodesGrid(Grid):  # type: ignore[misc]
         return names
 
     def pull_messages(self, message_ids: Iterable[str]) -> Iterable[Message]:
-        """The second step."""
+        """Return the replies to sent messages."""
         return [self.replies[name] for name in message_ids]
 
     def create_message(
         self, content: RecordDict, message_type: str, dst_node_id: int, group_id: str, ttl: float | None = None
     ) -> Message:
-        """A message, in the old way."""
+        """Create a message with Flower's older interface."""
         return Message(content, dst_node_id, message_type, group_id=group_id, ttl=ttl)
 
     def set_run(self, run: object) -> None:
-        """There is none."""
+        """Ignored: there is no run of Flower."""
 
     @property
     def run(self) -> NoReturn:
-        """There is none."""
+        """Ignored: there is no run of Flower."""
         raise UsageError(WHERE, "asks for grid.run, which Spyker does not have", "Set task.model instead")
 
 
@@ -192,7 +194,7 @@ def started(note: Callable[[ConfigRecord | None, Any], None]) -> Iterator[None]:
 
 @contextlib.contextmanager
 def identified() -> Iterator[None]:
-    """Messages cannot be made by who has no number."""
+    """Set the ids of the process, without which Flower creates no messages."""
     names = ("_run_id", "_node_id", "_task_id")
     before = {name: getattr(TaskIdentity, name) for name in names}
     TaskIdentity._run_id, TaskIdentity._node_id, TaskIdentity._task_id = RUN, SERVER_NODE, RUN
@@ -205,7 +207,7 @@ def identified() -> Iterator[None]:
 
 @contextlib.contextmanager
 def quiet() -> Iterator[None]:
-    """What Flower says about a run that is not its own would mislead."""
+    """Suppress Flower's log, which would describe a run that does not happen."""
     logger = logging.getLogger("flwr")
     level = logger.level
     logger.setLevel(logging.ERROR)
@@ -219,37 +221,37 @@ def quiet() -> Iterator[None]:
 
 
 class AllClientsManager(ClientManager):  # type: ignore[misc]
-    """All clients are there, and it does not matter who they are."""
+    """A ``ClientManager`` on which all clients are connected."""
 
     def __init__(self, clients: int) -> None:
         self.clients = {str(k): UnreachableClient(str(k)) for k in range(clients)}
 
     def num_available(self) -> int:
-        """How many there are."""
+        """Return the number of clients."""
         return len(self.clients)
 
     def sample(self, num_clients: int, min_num_clients: int | None = None, criterion: object = None) -> list[Any]:
-        """One, who will do: all are told the same."""
+        """Return one client: all would receive the same."""
         return list(self.clients.values())[:1]
 
     def all(self) -> dict[str, Any]:
-        """Everybody."""
+        """Return all clients."""
         return self.clients
 
     def register(self, client: ClientProxy) -> bool:
-        """Nobody comes."""
+        """Accept no further client."""
         return False
 
     def unregister(self, client: ClientProxy) -> None:
-        """Nobody goes."""
+        """Remove no client."""
 
     def wait_for(self, num_clients: int, timeout: int) -> bool:
-        """They are there."""
+        """Return at once: all clients are connected."""
         return True
 
 
 class UnreachableClient(ClientProxy):  # type: ignore[misc]
-    """A client that is never asked."""
+    """A client that is never called."""
 
     def _refuse(self, *_: object) -> NoReturn:
         raise UsageError(WHERE, "asks a client while it chooses among them", "Set task.model instead")
@@ -258,7 +260,7 @@ class UnreachableClient(ClientProxy):  # type: ignore[misc]
 
 
 def ask_components(parts: ServerAppComponents, caller: ClientAppCaller) -> ServerAppSetup:
-    """What the strategy of a ``server_fn`` says."""
+    """Return the results of the strategy of a ``server_fn``."""
     strategy, everybody = parts.strategy, AllClientsManager(caller.clients)
     if strategy is None:
         return ServerAppSetup()
@@ -284,7 +286,7 @@ def ask_components(parts: ServerAppComponents, caller: ClientAppCaller) -> Serve
 
 
 def ask_client(caller: ClientAppCaller) -> Mapping[str, NDArray] | None:
-    """The first model of a ``client_fn``'s client: Flower, too, asks one for it where the ServerApp has none."""
+    """Return the initial model of one client, as Flower does if the ServerApp has none."""
     if not caller.legacy:
         return None
     seed_all(caller.seed)
@@ -296,5 +298,5 @@ def ask_client(caller: ClientAppCaller) -> Mapping[str, NDArray] | None:
 
 
 def numbered(arrays: Iterable[NDArray]) -> dict[str, NDArray]:
-    """Arrays that have no names, by number, as Flower calls them then."""
+    """Name arrays by their position, as Flower does."""
     return {str(i): array for i, array in enumerate(arrays)}

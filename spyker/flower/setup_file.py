@@ -17,6 +17,7 @@ from spyker.flower.arrays import NDArray
 from spyker.flower.client_calls import as_record
 from spyker.flower.server_app import ServerAppSetup
 from spyker.records.files import replacing
+from spyker.untrusted_files import read_bytes
 
 ARRAYS, TRAIN, EVALUATE, NAMES = "arrays", "train", "evaluate", "names"
 WHERE = "task.setup"
@@ -47,7 +48,7 @@ def read_setup(path: Path) -> ServerAppSetup:
     """Read what :func:`write_setup` wrote; raise a ``UsageError`` if the file is missing or damaged."""
     remedy = "Name the file that spyker federation create wrote"
     try:
-        content = recorddict_from_proto(RecordDictBytes.FromString(path.read_bytes()))
+        content = recorddict_from_proto(RecordDictBytes.FromString(read_bytes(path)))
         arrays = {name: array.numpy() for name, array in content.array_records[ARRAYS].items()}
         train, evaluate, names = (dict(content.config_records[name]) for name in (TRAIN, EVALUATE, NAMES))
         return ServerAppSetup(arrays, train, evaluate, (str(names["arrays"]), str(names["config"])))

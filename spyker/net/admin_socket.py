@@ -116,6 +116,7 @@ def members(driver: Driver) -> dict[str, Any]:
         "token": status.has_token,
         "members": servers,
         "pending": status.pending_proposals,
+        "replaced_clients": driver.replaced_clients(),
     }
 
 

@@ -19,6 +19,7 @@ from spyker.errors import UsageError
 from spyker.net.certificates import CA, CA_KEY, client_name
 from spyker.net.client_identity import CLIENT_USAGE
 from spyker.node.ed25519_keys import server_name
+from spyker.untrusted_files import LARGEST_TABLE, read_bytes
 
 AUTHORITY_DAYS = 3650.0
 PrivateKey: TypeAlias = ec.EllipticCurvePrivateKey | ed25519.Ed25519PrivateKey
@@ -49,8 +50,8 @@ class Authority:
     def load(cls, folder: Path) -> Authority:
         """Load the authority of a federation's folder."""
         try:
-            certificate = x509.load_pem_x509_certificate((folder / CA).read_bytes())
-            key = serialization.load_pem_private_key((folder / CA_KEY).read_bytes(), None)
+            certificate = x509.load_pem_x509_certificate(read_bytes(folder / CA, LARGEST_TABLE))
+            key = serialization.load_pem_private_key(read_bytes(folder / CA_KEY, LARGEST_TABLE), None)
         except (OSError, ValueError) as error:
             raise UsageError(
                 str(folder),

@@ -13,24 +13,28 @@ import grpc.aio
 
 from spyker.errors import UsageError
 from spyker.net.frames import FRAME_LIMIT
+from spyker.untrusted_files import LARGEST_TABLE, read_bytes
 
 CLIENTS_CONNECT = "/spyker.Clients/Connect"
 PEERS_CONNECT = "/spyker.Peers/Connect"
+PEERS_CONTROL = "/spyker.Peers/Control"
 STREAMS = 1  # per connection: Spyker's clients and servers need no more
 HANDSHAKE_SECONDS = 10.0  # TCP, TLS and HTTP/2
 IDLE_SECONDS = 60.0  # until a connection without a stream is closed
 
 
-def options(keepalive: float) -> list[tuple[str, Any]]:
+def options(keepalive: float, patience: float | None = None) -> list[tuple[str, Any]]:
     """Return the options of both ends of every connection.
 
     Without keepalive, a lost connection would go unnoticed for minutes. With gRPC's defaults, a server would close
-    connections because of too many pings.
+    connections because of too many pings. A ping waits behind the data in the sender's socket buffer; ``patience`` is
+    the number of seconds until its answer is missed, by default half of ``keepalive``.
     """
+    timeout = int(1000 * (keepalive / 2 if patience is None else patience))
     return [
         ("grpc.keepalive_time_ms", int(1000 * keepalive)),
-        ("grpc.keepalive_timeout_ms", int(500 * keepalive)),
-        ("grpc.http2.ping_timeout_ms", int(500 * keepalive)),  # the effective timeout; default: a minute
+        ("grpc.keepalive_timeout_ms", timeout),
+        ("grpc.http2.ping_timeout_ms", timeout),  # the effective timeout; default: a minute
         ("grpc.keepalive_permit_without_calls", 1),
         ("grpc.http2.max_pings_without_data", 0),
         ("grpc.http2.min_recv_ping_interval_without_data_ms", 100),
@@ -49,16 +53,19 @@ def options(keepalive: float) -> list[tuple[str, Any]]:
     ]
 
 
-def guarded(keepalive: float, connections: int, window: int | None = None) -> list[tuple[str, Any]]:
+def guarded(
+    keepalive: float, connections: int, window: int | None = None, patience: float | None = None
+) -> list[tuple[str, Any]]:
     """Return the options of a port that is open to strangers: limits on connections, streams, time and memory.
 
     Args:
         keepalive: seconds between pings.
         connections: maximum number of connections.
         window: fixed flow-control window of a stream in bytes; default: gRPC enlarges it for fast senders.
+        patience: seconds until the answer to a ping is missed; default: half of ``keepalive``.
 
     """
-    found = dict(options(keepalive))
+    found = dict(options(keepalive, patience))
     if window is not None:
         found |= {"grpc.http2.lookahead_bytes": window, "grpc.http2.bdp_probe": 0}
     return [
@@ -76,17 +83,19 @@ def channel(
     credentials: grpc.ChannelCredentials | None,
     name: str | None = None,
     proxy: str | None = None,
+    patience: float | None = None,
 ) -> grpc.aio.Channel:
     """Return a connection to ``host:port``, in plaintext if there are no credentials.
 
     The server's certificate must contain ``name``, by default the host. ``proxy`` is the URL of an HTTP proxy, by
-    default that of the environment.
+    default that of the environment. ``patience`` is that of :func:`options`.
     """
+    chosen = options(keepalive, patience)
     through = [] if proxy is None else [("grpc.http_proxy", proxy)]
     if credentials is None:
-        return grpc.aio.insecure_channel(address, [*options(keepalive), *through])
+        return grpc.aio.insecure_channel(address, [*chosen, *through])
     named = [] if name is None else [("grpc.ssl_target_name_override", name)]
-    return grpc.aio.secure_channel(address, credentials, [*options(keepalive), *named, *through])
+    return grpc.aio.secure_channel(address, credentials, [*chosen, *named, *through])
 
 
 def open_stream(channel: grpc.aio.Channel, method: str, metadata: Sequence[tuple[str, str]] = ()) -> Any:
@@ -127,7 +136,7 @@ def bind(address: str, key: str) -> socket.socket:
 def read_file(path: Path, key: str) -> bytes:
     """Read a certificate or a private key; ``key`` is the option's name in error messages."""
     try:
-        return path.read_bytes()
+        return read_bytes(path, LARGEST_TABLE)
     except OSError as error:
         raise UsageError(
             key, f"{path} cannot be read ({error.strerror})", "spyker federation create writes such files"

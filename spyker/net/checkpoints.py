@@ -27,6 +27,7 @@ from spyker.protocol.codec import Array
 from spyker.records.files import sync
 from spyker.records.lock import lock
 from spyker.records.tensors import write_tensors
+from spyker.untrusted_files import LARGEST_TABLE, check_regular, parse_json, read_bytes
 
 NUMBERS, VECTORS, LOCK, NEWEST = "numbers.json", "vectors.safetensors", "lock", "newest"
 FORMAT = 5
@@ -156,7 +157,7 @@ def latest(folder: Path) -> Checkpoint | None:
 def missing(folder: Path) -> list[str]:
     """Return a complaint if the checkpoint that was noted as the newest is missing."""
     try:
-        newest = int((folder / NEWEST).read_text("ascii"))
+        newest = int(read_bytes(folder / NEWEST, LARGEST_TABLE).decode("ascii"))
     except (OSError, ValueError):
         return []  # none was ever noted, or a power cut took the note
     if max(numbers_in(folder), default=0) >= newest:
@@ -205,12 +206,13 @@ def write(folder: Path, numbers: Mapping[str, Any], vectors: Mapping[str, Array]
 
 def read(folder: Path) -> tuple[dict[str, Any], dict[str, Array]]:
     """Read both files, and raise an error if a checksum is wrong."""
-    content, checksum, _ = (folder / NUMBERS).read_text(encoding="utf-8").split("\n")
+    content, checksum, _ = read_bytes(folder / NUMBERS).decode().split("\n")
     if zlib.crc32(content.encode()) != int(checksum):
         raise ValueError(f"{NUMBERS} is not as it was written")
-    table = json.loads(content)
+    table = parse_json(content)
     if table["format"] != FORMAT:
         raise ValueError(f"{NUMBERS} has format {table['format']}, and this version of Spyker reads {FORMAT}")
+    check_regular(folder / VECTORS)
     distinct = load_file(folder / VECTORS)
     for key, expected in table["checksums"].items():
         if zlib.crc32(distinct[key].reshape(-1).view(np.uint8).data) != expected:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -14,6 +13,7 @@ from spyker.net.server_config import check_address
 from spyker.net.transports import AUTO, TRANSPORTS, check_proxy
 from spyker.parameters import Rule, parameter
 from spyker.tasks.registry import code_of, resolve
+from spyker.untrusted_files import load_settings
 
 CLIENT_FILE, SETUP_FILE = "client.toml", "flower-setup"
 
@@ -76,13 +76,7 @@ def load_client(path: Path) -> ClientFolder:
 
     """
     file = path / CLIENT_FILE if path.is_dir() else path
-    remedy = "Name a client's folder that spyker federation create wrote"
-    try:
-        table = tomllib.loads(file.read_text("utf-8"))
-    except OSError as error:
-        raise UsageError(str(file), f"cannot be read ({error.strerror})", remedy) from None
-    except (UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
-        raise UsageError(str(file), f"is not valid TOML: {error}", "Fix that line") from None
+    table = load_settings(file, "Name a client's folder that spyker federation create wrote")
     refuse_unknown(table, ("scenario", "client", "options"), "")
     name = convert(table.get("scenario", "scenario.toml"), str, Rule(""), "scenario")
     client = read(ClientSection, table.get("client", {}), "client")

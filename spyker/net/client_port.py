@@ -20,9 +20,12 @@ import grpc.aio
 
 from spyker.net import spyker_pb2 as pb
 from spyker.net.client_identity import REASON, CertifiedClient, ClientVerifier, new_nonce
+from spyker.net.connection_limits import AuthenticatedPeers
 from spyker.net.driver import Driver
 from spyker.net.frames import PROTOCOL, send, split
 from spyker.net.member_list import ListedMembers
+from spyker.net.peer_address import host_of
+from spyker.net.replaced_clients import ReplacedClients
 from spyker.net.streams import STREAM_OVER
 from spyker.net.wire import IncomingMessage, MessageValidator
 from spyker.node.events import ClientConnected, ClientDisconnected, ClientLeft, Event, UpdateReceived
@@ -58,10 +61,17 @@ class ClientPort:
         answers: type[ClientMessage],
         verifier: ClientVerifier | None,
         limits: ClientLimits,
+        authenticated: AuthenticatedPeers | None = None,
     ) -> None:
-        """If ``verifier`` is ``None``, clients are not authenticated."""
+        """Serve clients; ``authenticated`` is told their connections.
+
+        If ``verifier`` is ``None``, clients are not authenticated.
+        """
         self.driver, self.validator = driver, MessageValidator([answers], sizes)
         self.verifier, self.limits = verifier, limits
+        self.authenticated = AuthenticatedPeers() if authenticated is None else authenticated
+        self.replaced = ReplacedClients(driver)
+        driver.replaced_clients = self.replaced.status
         self.live: set[ClientSession] = set()
         self._numbers = itertools.count(1)
 
@@ -83,10 +93,12 @@ class ClientPort:
             session = ClientSession(self, k, context, next(self._numbers), certified)
             if hello.members:
                 session.members = ListedMembers(hello.epoch)
-            self._warn_of_replacement(session)
+            open_from = [each.address for each in self.live if each.client == k]
+            self.replaced.connected(k, session.address, open_from)
             self.live.add(session)
             self._deliver(ClientConnected(k, session, hello.size, hello.held_token or None, now=driver.now()))
-            await session.run()
+            with self.authenticated.streaming(context.peer()):
+                await session.run()
         except Rejection as rejection:
             driver.refused(k, rejection)
             await context.abort(CODES.get(rejection.reason, grpc.StatusCode.INVALID_ARGUMENT), str(rejection))
@@ -109,15 +121,6 @@ class ClientPort:
             raise Rejection(REASON, f"client {client.number} does not speak for client {hello.client}")
         self.driver.names[client.number] = client.name
         return client
-
-    def _warn_of_replacement(self, new: ClientSession) -> None:
-        """Warn if a client connects from another address while an older connection is open: its key may be stolen."""
-        for old in self.live:
-            if old.client == new.client and old.address != new.address:
-                self.driver.limited_log.say(
-                    "warning", "client-replaced", "another address", new.client, **self.driver.named(new.client),
-                    address=new.address, former_address=old.address,
-                )  # fmt: skip
 
     async def _hello(self, context: Any) -> pb.Hello:
         try:
@@ -175,7 +178,7 @@ class ClientSession:
         """``number`` stands for the session in the event log."""
         self.port, self.driver, self.client, self.context = port, port.driver, client, context
         self.number, self.certified = number, certified
-        self.address = context.peer().rpartition(":")[0]  # without the port, which every connection has anew
+        self.address = host_of(context.peer())
         self.members: ListedMembers | None = None  # if the client asked for them
         self._welcomed = False
         self._notes: deque[bytes] = deque()

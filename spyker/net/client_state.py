@@ -33,6 +33,7 @@ from spyker.tasks.layout import layout_digest
 from spyker.tasks.registry import code_of
 from spyker.tasks.served_model import metadata
 from spyker.tasks.task import Task
+from spyker.untrusted_files import parse_json, read_bytes
 
 FORMAT = 1
 KEY, CHECKSUM = "spyker-client", "checksum"  # of the metadata
@@ -173,11 +174,11 @@ def read_client(path: Path) -> SavedClient:
 
     """
     try:
-        content = path.read_bytes()
+        content = read_bytes(path)
         header = metadata(content)
         if zlib.crc32(header[KEY].encode()) != int(header[CHECKSUM]):
             raise ValueError("its header is not as it was written")
-        about = json.loads(header[KEY])
+        about = parse_json(header[KEY])
         if about["format"] != FORMAT:
             raise ValueError(f"it has format {about['format']}, and this version of Spyker reads {FORMAT}")
         tensors = load(content)

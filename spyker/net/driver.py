@@ -54,7 +54,17 @@ from spyker.node.events import (
 from spyker.node.node import Node
 from spyker.node.node_driver import NodeDriver
 from spyker.node.rejection import Rejection
-from spyker.protocol.facts import ClientQuarantined, Fact, ModelRestored, PeerSuspected, PeerTrusted, RateHalved
+from spyker.protocol.facts import (
+    ClientQuarantined,
+    Fact,
+    ModelRestored,
+    PeerSuspected,
+    PeerTrusted,
+    RateHalved,
+    SavingFailed,
+    SavingResumed,
+    UpdateDropped,
+)
 from spyker.protocol.messages import Action
 from spyker.vectors import Vector
 
@@ -93,7 +103,9 @@ class Driver(NodeDriver):
         self.news: dict[int, asyncio.Event] = defaultdict(asyncio.Event)  # there is something to send to a peer
         self.acks: dict[int, asyncio.Event] = defaultdict(asyncio.Event)  # or to acknowledge
         self.control: dict[int, deque[ControlMessage]] = defaultdict(lambda: deque(maxlen=MOST_CONTROL))
+        self.control_news: dict[int, asyncio.Event] = defaultdict(asyncio.Event)  # there is a control message
         self.stopped: asyncio.Future[StopProcess] = self.loop.create_future()
+        self.replaced_clients: Callable[[], list[dict[str, Any]]] = list  # for operators; the port of clients knows
         self.members_changed: Callable[[MembershipChanged], None] = lambda members: None
         self._large = parameters >= IN_A_THREAD
         self._timers: dict[str, asyncio.TimerHandle] = {}
@@ -213,7 +225,7 @@ class Driver(NodeDriver):
                 self.acks[effect.peer].set()
             case SendControl():
                 self.control[effect.peer].append(effect.message)
-                self.news[effect.peer].set()
+                self.control_news[effect.peer].set()
             case MembershipChanged():
                 self.log.info("members", epoch=effect.view.epoch, servers=sorted(effect.view.members))
                 self.members_changed(effect)
@@ -238,13 +250,27 @@ class Driver(NodeDriver):
         """Log facts that an operator should see; what led to them is in the run record."""
         match fact:
             case PeerSuspected() | PeerTrusted():
-                self.log.warning(fact.kind, peer=fact.peer)
+                self.log.warning(fact.kind, peer=fact.peer, **self._reason(fact.peer))
+            case SavingFailed():
+                self.log.error(
+                    fact.kind,
+                    error="no checkpoint reaches the disk, so the other servers continue without this one. Updates "
+                    "are applied in memory and lost in a crash. Make the state folder writable, or free space",
+                )
+            case SavingResumed():
+                self.log.warning(fact.kind)
             case ClientQuarantined(client=client, reason=reason, seconds=seconds):
                 self.log.warning(fact.kind, **self.named(client), reason=reason, seconds=seconds)
+            case UpdateDropped(client=client):
+                self.limited_log.say("warning", fact.kind, "rate", client, **self.named(client))
             case RateHalved(norm=norm, rate=rate):
                 self.log.warning(fact.kind, norm=norm, rate=rate)
             case ModelRestored(norm=norm, good_norm=good_norm, gain=gain):
                 self.log.warning(fact.kind, norm=norm, good_norm=good_norm, gain=gain)
+
+    def _reason(self, peer: int) -> dict[str, Any]:
+        """Return the field of a log line about a server that responds and is suspected all the same."""
+        return {"reason": "cannot save"} if peer in self.node.membership.cannot_save else {}
 
     def refused(self, client: int | None, rejection: Rejection) -> None:
         """Log and count a rejection."""
@@ -252,6 +278,11 @@ class Driver(NodeDriver):
         self.limited_log.say(
             "warning", "rejected", rejection.reason, client, **self.named(client), detail=str(rejection)
         )
+
+    def closed_connection(self, reason: str, host: str) -> None:
+        """Log and count a connection that was closed because nobody authenticated on it."""
+        self.metrics.rejected(reason)
+        self.limited_log.say("warning", "connection-closed", reason, host, address=host)
 
     def named(self, client: int | None) -> dict[str, Any]:
         """Return the fields of a log line about a client: its number and, if it has shown a certificate, its name."""

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import shutil
 import tempfile
-import tomllib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -33,6 +32,7 @@ from spyker.net.server_config import SERVER_FILE, DeploymentOptions, write_confi
 from spyker.parameters import Rule, parameter
 from spyker.records import write_atomically
 from spyker.tasks.served_model import ServedModel, read_served_model, write_served_model
+from spyker.untrusted_files import load_settings
 
 FEDERATION_FILE, SCENARIO_FILE, MODEL_FILE = "federation.toml", "scenario.toml", "model.safetensors"
 PEERS_OFFSET = 100  # from the port for clients to the port for servers
@@ -257,13 +257,7 @@ def create_federation(
 def load_federation(path: Path) -> Federation:
     """Read the folder of a federation."""
     file = path / FEDERATION_FILE
-    remedy = "Name a folder that spyker federation create wrote"
-    try:
-        table = tomllib.loads(file.read_text("utf-8"))
-    except OSError as error:
-        raise UsageError(str(file), f"cannot be read ({error.strerror})", remedy) from None
-    except (UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
-        raise UsageError(str(file), f"is not valid TOML: {error}", "Fix that line") from None
+    table = load_settings(file, "Name a folder that spyker federation create wrote")
     refuse_unknown(table, ("days", "servers", "clients"), "")
     days = convert(table.get("days", 365.0), float, Rule(""), "days")
     found = {

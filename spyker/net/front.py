@@ -5,13 +5,17 @@ separate process, because the event loop of the server process is the bottleneck
 TLS. The listeners are Unix sockets in a private folder.
 
 ``python -m spyker.net.front FD MOST SERVICE=PATH …`` accepts connections from the listening socket FD, at most MOST at
-once, until its standard input is closed. That happens when the server process ends, however it ends.
+once, until its standard input is closed. That happens when the server process ends, however it ends. On its standard
+input the server says which connections are authenticated (``+NAME``) and which are not any more (``-NAME``); the front
+closes others that exceed the limits, and says so on its standard output (``REASON NAME``). It connects to a listener
+from an abstract Unix address that contains the caller's name, so that the server knows who calls.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
 import signal
 import socket
 import sys
@@ -19,9 +23,12 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from spyker.errors import DeploymentError
+from spyker.net.connection_guard import PASS_SECONDS, Report
+from spyker.net.connection_limits import AUTHENTICATION_BYTES, FLOOD, AuthenticatedPeers, Connection, excess
 from spyker.net.first_bytes import CLIENTS, MOST, Unreadable, service_of
+from spyker.net.network_ban import BannedNetworks, attach
+from spyker.net.peer_address import forwarded_address, network_of, socket_name
 
-HANDSHAKE_SECONDS = 10.0
 BUFFER = 1 << 20  # bytes of a connection that wait for a slow reader
 
 
@@ -65,19 +72,27 @@ class Caller(Side):
     def __init__(self, front: Front) -> None:
         super().__init__()
         self.front = front
+        self.authenticated = False
+        self.connection: Connection
         self._first = b""
         self._linking: asyncio.Task[None] | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Wait for the first bytes, with a deadline."""
+        """Wait for the first bytes."""
         super().connection_made(transport)
-        self.front.callers.add(self)
-        if len(self.front.callers) > self.front.most:
+        name = socket_name(transport.get_extra_info("peername"))
+        self.connection = Connection(name, asyncio.get_running_loop().time())
+        if len(self.front.callers) >= self.front.most:
             self.transport.abort()
-        self._deadline = asyncio.get_running_loop().call_later(HANDSHAKE_SECONDS, self.transport.abort)
+        self.front.callers[name] = self
 
     def data_received(self, data: bytes) -> None:
         """Inspect the first bytes, and forward the rest."""
+        if not self.authenticated:
+            self.connection.received += len(data)
+            if self.connection.received > AUTHENTICATION_BYTES:
+                self.front.close(self, FLOOD)
+                return
         if self.other is not None:
             self.other.transport.write(data)
             return
@@ -97,12 +112,17 @@ class Caller(Side):
             self.transport.abort()
 
     async def _link(self, path: str) -> None:
+        loop, ours = asyncio.get_running_loop(), socket.socket(socket.AF_UNIX)
         try:
-            _, other = await asyncio.get_running_loop().create_unix_connection(Side, path)
+            ours.setblocking(False)
+            with contextlib.suppress(OSError):  # without a name, the server does not know who calls
+                ours.bind(forwarded_address(os.getpid(), self.connection.peer))
+            await loop.sock_connect(ours, path)
+            _, other = await loop.create_unix_connection(Side, sock=ours)
         except OSError:
+            ours.close()
             self.transport.abort()
             return
-        self._deadline.cancel()
         if self.transport.is_closing():
             other.transport.abort()
             return
@@ -111,10 +131,16 @@ class Caller(Side):
         self.other, other.other = other, self
         self.transport.resume_reading()
 
+    def authenticate(self, now: float, *, authenticated: bool) -> None:
+        """Set whether the connection has an authenticated stream."""
+        self.authenticated = authenticated
+        if not authenticated:
+            self.connection.since, self.connection.received = now, 0
+
     def connection_lost(self, exc: Exception | None) -> None:
         """Close the other side."""
-        self._deadline.cancel()
-        self.front.callers.discard(self)
+        if self.front.callers.get(self.connection.peer) is self:
+            del self.front.callers[self.connection.peer]
         super().connection_lost(exc)
 
 
@@ -123,7 +149,9 @@ class Front:
 
     def __init__(self, paths: Mapping[str, str], most: int) -> None:
         self.paths, self.most = paths, most
-        self.callers: set[Caller] = set()
+        self.callers: dict[str, Caller] = {}
+        self.trusted = set[str]()
+        self.bans = BannedNetworks(self.trusted)
 
     async def run(self, listening: socket.socket) -> None:
         """Accept connections until standard input is closed."""
@@ -131,8 +159,36 @@ class Front:
         reader = asyncio.StreamReader()
         await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), sys.stdin)
         server = await loop.create_server(lambda: Caller(self), sock=listening, backlog=1024)
-        await reader.read()
+        guard = asyncio.create_task(self._guard(listening))
+        while line := await reader.readline():
+            said = line.decode().strip()
+            caller = self.callers.get(said[1:])
+            if caller is not None:
+                caller.authenticate(loop.time(), authenticated=said[0] == "+")
+                self.trusted.add(network_of(caller.connection.peer))
+        guard.cancel()
         server.close()
+
+    async def _guard(self, listening: socket.socket) -> None:
+        """Close connections that exceed the limits, and ban networks that flood."""
+        now, banned = asyncio.get_running_loop().time, frozenset[str]()
+        while True:
+            await asyncio.sleep(PASS_SECONDS)
+            if (current := self.bans.current(now())) != banned:
+                banned = current
+                attach(listening, banned)
+            strangers = [caller.connection for caller in self.callers.values() if not caller.authenticated]
+            authenticated = len(self.callers) - len(strangers)
+            for connection, reason in excess(strangers, authenticated, self.most, now()):
+                self.close(self.callers[connection.peer], reason)
+
+    def close(self, caller: Caller, reason: str) -> None:
+        """Close a connection."""
+        caller.transport.abort()
+        if reason == FLOOD:
+            self.bans.ban(network_of(caller.connection.peer), asyncio.get_running_loop().time())
+        with contextlib.suppress(OSError):
+            print(reason, caller.connection.peer, flush=True)
 
 
 class FrontProcess:
@@ -143,8 +199,10 @@ class FrontProcess:
         self.port = int(listening.getsockname()[1])
         self._process: asyncio.subprocess.Process
 
-    async def start(self, paths: Mapping[str, Path], most: int) -> None:
-        """Start to accept connections."""
+    async def start(
+        self, paths: Mapping[str, Path], most: int, authenticated: AuthenticatedPeers, report: Report
+    ) -> None:
+        """Start to accept connections; ``report`` is called with the reason and the name of each that is closed."""
         number = self._socket.fileno()
         self._process = await asyncio.create_subprocess_exec(
             sys.executable,
@@ -154,13 +212,25 @@ class FrontProcess:
             str(most),
             *(f"{service}={path}" for service, path in paths.items()),
             stdin=asyncio.subprocess.PIPE,
-            stdout=asyncio.subprocess.DEVNULL,
+            stdout=asyncio.subprocess.PIPE,
             pass_fds=(number,),
         )
         self._socket.close()
+        self._report = report
+        authenticated.changed = self._tell
+
+    def _tell(self, peer: str, authenticated: bool) -> None:
+        """Tell the process whether a connection is authenticated."""
+        assert self._process.stdin is not None
+        with contextlib.suppress(OSError):
+            self._process.stdin.write(f"{'+' if authenticated else '-'}{peer}\n".encode())
 
     async def watch(self) -> None:
         """Raise an error when the process ends: no connection is accepted any more."""
+        assert self._process.stdout is not None
+        while line := await self._process.stdout.readline():
+            reason, _, peer = line.decode().strip().partition(" ")
+            self._report(reason, peer)
         code = await self._process.wait()
         raise DeploymentError(f"the process in front of the clients' port ended with exit code {code}")
 

@@ -15,6 +15,7 @@ from spyker.errors import CheckpointError
 from spyker.net.checkpoints import NEWEST
 from spyker.node.ed25519_keys import lineage_of
 from spyker.records import write_atomically
+from spyker.untrusted_files import read_json
 
 FILE, CHECKSUM = "identity.json", "checksum"
 TO_RESET = (
@@ -56,7 +57,7 @@ def read_identity(folder: Path) -> Identity | None:
     """Return the identity of the last process, or ``None`` if there was none."""
     file = folder / FILE
     try:
-        table = json.loads(file.read_text("utf-8"))
+        table = read_json(file)
         checksum = table.pop(CHECKSUM)
         identity = Identity(**table)
         if checksum != checksum_of(identity) or not bytes.fromhex(identity.secret):

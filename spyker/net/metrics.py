@@ -1,16 +1,16 @@
 """The Prometheus metrics of a server.
 
 Most are counters; Prometheus computes rates from them (``rate(spyker_updates_total[1m])``). Every series has the label
-``server``.
+``server``. What changes with every update is a plain number until somebody asks: a counter of the library takes as long
+as ten additions.
 """
 
 from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Sequence
-from threading import Thread
-from wsgiref.simple_server import WSGIServer
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 
 from prometheus_client import (
     CollectorRegistry,
@@ -19,19 +19,24 @@ from prometheus_client import (
     Histogram,
     Info,
     disable_created_metrics,
-    start_http_server,
 )
+from prometheus_client.metrics_core import Metric
+from prometheus_client.registry import Collector
 
 from spyker.errors import UsageError
+from spyker.net.metrics_port import MetricsPort
 from spyker.protocol.facts import (
     ClientQuarantined,
     CloudRoundEnded,
     EarlySyncStarted,
     Merged,
     RoundEnded,
+    SavingFailed,
+    SavingResumed,
     SyncStarted,
     UpdateApplied,
     UpdateClipped,
+    UpdateDropped,
     UpdateRejected,
 )
 from spyker.records import Evaluated, EvaluatedByClients, Fact
@@ -47,7 +52,9 @@ GAUGES = {
     "connected_clients": "clients connected now",
     "token_held": "1 on the server that holds the token",
     "saved_version": "model version in the last checkpoint",
+    "cannot_save": "1 while no checkpoint reaches the disk: the other servers continue without this one",
 }
+EVERY_UPDATE = ("age", "version", "queue_length")  # of the gauges
 CLIENT_SCORES = {
     "weighted_mean": "mean of the clients' evaluations, weighted by their examples",
     "mean": "mean of the clients' evaluations",
@@ -62,7 +69,9 @@ COUNTERS = {
     "dropped_facts": "facts missing from the run record: rotated out, or the disk was full",
     "clipped_updates": "client updates whose norm was clipped",
     "rejected_updates": "client updates rejected because of their norm",
+    "dropped_updates": "client updates dropped because of their rate",
     "quarantines": "clients quarantined because of rejected or sign-flipped updates",
+    "client_replacements": "connections of clients that were replaced by one from another address",
     "lost_updates": "updates applied after the last checkpoint and lost in a crash",
 }
 HISTOGRAMS = {
@@ -79,6 +88,22 @@ HISTOGRAMS = {
 disable_created_metrics()  # type: ignore[no-untyped-call]  # no second series per counter with its creation time
 
 
+class OnScrape(Collector):
+    """A collector without metrics, which is registered first and brings the others up to date."""
+
+    def __init__(self, update: Callable[[], None]) -> None:
+        self._update = update
+
+    def collect(self) -> Iterable[Metric]:
+        """Update the metrics."""
+        self._update()
+        return ()
+
+    def describe(self) -> Iterable[Metric]:
+        """Return no metrics."""
+        return ()
+
+
 class Metrics:
     """The metrics of one server, in their own registry."""
 
@@ -86,15 +111,22 @@ class Metrics:
         self._server, self._clock = str(server_id), clock
         self._sync_began: float | None = None
         self._round_began = clock()
-        self._endpoint: tuple[WSGIServer, Thread] | None = None
+        self._endpoint: MetricsPort | None = None
         self._holds_token = False
         self.registry = registry = CollectorRegistry()
+        registry.register(OnScrape(self._bring_up_to_date))
+        self._updates = 0
+        self._now: dict[str, float] = dict.fromkeys(EVERY_UPDATE, 0.0)
+        self._carried: dict[tuple[str, str], list[int]] = {}  # messages and bytes by way and kind
+        self._counted: dict[object, int] = {}  # what the counters have of these
         own, kinds, me = ["server"], ["server", "kind"], self._server
         Info("spyker_server", "algorithm of the server", own, registry=registry).labels(me).info(
             {"algorithm": algorithm}
         )
         self._gauges = {n: Gauge(f"spyker_{n}", doc, own, registry=registry).labels(me) for n, doc in GAUGES.items()}
         self._gauges["score"].set(math.nan)
+        for name in EVERY_UPDATE:
+            self._gauges[name].set_function(partial(self._now.__getitem__, name))
         metrics, self._evaluated = ["server", "metric"], set[str]()
         self._client_scores = {
             n: Gauge(f"spyker_client_score_{n}", doc, metrics, registry=registry) for n, doc in CLIENT_SCORES.items()
@@ -113,7 +145,6 @@ class Metrics:
             way: [Counter(f"spyker_{way}_{u}", f"{u} {way}", kinds, registry=registry) for u in ("messages", "bytes")]
             for way in ("sent", "received")
         }
-        self._by_kind: dict[tuple[str, str], list[Counter]] = {}
         self._rejections = Counter(
             "spyker_rejections", "rejected messages and connections", ["server", "reason"], registry=registry
         )
@@ -126,34 +157,37 @@ class Metrics:
         """Update the metrics that follow from a fact."""
         match fact:
             case UpdateApplied():
-                self._counters["updates"].inc()
+                self._updates += 1
                 self._histograms["staleness"].observe(fact.staleness)
-                gauges = self._gauges
-                gauges["age"].set(fact.age)
-                gauges["version"].set(fact.version)
+                now = self._now
+                now["age"], now["version"] = fact.age, fact.version
                 if queue is not None:
-                    gauges["queue_length"].set(queue)
+                    now["queue_length"] = queue
             case Merged():
                 self._counters["merges"].inc()
-                self._gauges["age"].set(fact.age)
+                self._now["age"] = fact.age
                 if not self._holds_token:  # a holder's synchronisation ends when it passes the token on
                     self._sync_ended()
             case UpdateClipped():
                 self._counters["clipped_updates"].inc()
             case UpdateRejected():
                 self._counters["rejected_updates"].inc()
+            case UpdateDropped():
+                self._counters["dropped_updates"].inc()
             case ClientQuarantined():
                 self._counters["quarantines"].inc()
             case SyncStarted() | EarlySyncStarted():
                 self._counters["synchronisations"].inc()
                 self._sync_began = self._clock()
+            case SavingFailed() | SavingResumed():
+                self._gauges["cannot_save"].set(isinstance(fact, SavingFailed))
             case Evaluated():
                 self._gauges["score"].set(fact.mean)
             case RoundEnded() | CloudRoundEnded():
                 self._counters["rounds"].inc()
-                now = self._clock()
-                self._histograms["round_seconds"].observe(now - self._round_began)
-                self._round_began = now
+                ended = self._clock()
+                self._histograms["round_seconds"].observe(ended - self._round_began)
+                self._round_began = ended
 
     def evaluated_by_clients(self, found: Sequence[EvaluatedByClients]) -> None:
         """Set the clients' evaluations. Metrics that no client evaluates any more are removed."""
@@ -169,7 +203,9 @@ class Metrics:
 
     def token(self, *, held: bool) -> None:
         """Set whether the server holds the token. When it passes the token on, its synchronisation is over."""
-        if self._holds_token and not held:
+        if held == self._holds_token:
+            return
+        if not held:
             self._sync_ended()
         self._holds_token = held
         self._gauges["token_held"].set(held)
@@ -183,11 +219,22 @@ class Metrics:
         self._count("received", kind, nbytes)
 
     def _count(self, way: str, kind: str, nbytes: int) -> None:
-        if (way, kind) not in self._by_kind:  # looking up labels takes longer than counting
-            self._by_kind[way, kind] = [unit.labels(self._server, kind) for unit in self._traffic[way]]
-        messages, size = self._by_kind[way, kind]
-        messages.inc()
-        size.inc(nbytes)
+        counts = self._carried.get((way, kind))
+        if counts is None:
+            counts = self._carried[way, kind] = [0, 0]
+        counts[0] += 1
+        counts[1] += nbytes
+
+    def _bring_up_to_date(self) -> None:
+        """Add to the counters what was counted since the last scrape. Called in the endpoint's thread."""
+        self._add("updates", self._updates, self._counters["updates"])
+        for (way, kind), counts in list(self._carried.items()):
+            for unit, counter, count in zip(("messages", "bytes"), self._traffic[way], counts, strict=True):
+                self._add((way, kind, unit), count, counter.labels(self._server, kind))
+
+    def _add(self, key: object, total: int, counter: Counter) -> None:
+        counter.inc(total - self._counted.get(key, 0))
+        self._counted[key] = total
 
     def rejected(self, reason: str) -> None:
         """Count a rejection. ``reason`` is one of a small fixed set, never text from the network."""
@@ -206,6 +253,10 @@ class Metrics:
         """Set the version in the last checkpoint, which was written in so many seconds."""
         self._gauges["saved_version"].set(version)
         self._histograms["checkpoint_seconds"].observe(seconds)
+
+    def replaced(self) -> None:
+        """Count a client whose connection was replaced by one from another address."""
+        self._counters["client_replacements"].inc()
 
     def lost(self, n: int) -> None:
         """Count updates that were lost in a crash."""
@@ -226,17 +277,14 @@ class Metrics:
     def serve(self, host: str, port: int) -> int:
         """Serve ``GET /metrics`` in a thread, and return the port: a free one if ``port`` is 0."""
         try:
-            server, _ = self._endpoint = start_http_server(port, host, self.registry)
+            self._endpoint = MetricsPort(self.registry, host, port)
         except OSError as error:
             raise UsageError(
                 "deploy.metrics", f"cannot listen on {host}:{port} ({error.strerror})", "Choose a free address"
             ) from None
-        return int(server.server_port)
+        return self._endpoint.port
 
     def close(self) -> None:
         """Close the endpoint."""
         if self._endpoint is not None:
-            server, thread = self._endpoint
-            server.shutdown()
-            server.server_close()
-            thread.join()
+            self._endpoint.close()

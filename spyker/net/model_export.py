@@ -7,15 +7,38 @@ names and shapes (``layout_numbers`` of :mod:`~spyker.net.server_config`); and u
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Annotated
+
+import msgspec
 
 from spyker.errors import CheckpointError
 from spyker.net.checkpoints import latest
 from spyker.records.model_files import ModelFile
 from spyker.tasks.layout import Layout
 from spyker.vectors import Vector, average
+
+
+class _Server(msgspec.Struct):
+    age: float
+    version: int
+
+
+class _Layout(msgspec.Struct):
+    names: list[str]
+    shapes: list[tuple[Annotated[int, msgspec.Meta(ge=0)], ...]]
+    digest: str
+
+
+class _Numbers(msgspec.Struct):
+    """The numbers of a checkpoint that an export needs."""
+
+    id: int
+    server: _Server
+    layout: _Layout
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -42,20 +65,21 @@ def read_saved(folder: Path) -> SavedModel:
     checkpoint = latest(folder)
     if checkpoint is None:
         raise CheckpointError(f"{folder} holds no checkpoint. Give the state folder of a server that has saved one")
-    numbers = checkpoint.numbers
     try:
-        state, layout = numbers["server"], numbers["layout"]
-        return SavedModel(
-            folder,
-            numbers["id"],
-            state["age"],
-            state["version"],
-            Layout(tuple(layout["names"]), tuple(tuple(shape) for shape in layout["shapes"])),
-            layout["digest"],
-            checkpoint.vectors["weights"],
-        )
-    except KeyError as error:
-        raise CheckpointError(f"the checkpoint in {folder} has no {error}. Give the state folder of a server") from None
+        numbers = msgspec.convert(checkpoint.numbers, _Numbers)
+        layout, weights = numbers.layout, checkpoint.vectors["weights"]
+        shapes = tuple(layout.shapes)
+        if len(layout.names) != len(shapes) or sum(map(math.prod, shapes)) != weights.size:
+            raise ValueError("its layout is not that of its weights")
+    except (KeyError, ValueError) as error:
+        problem = f"no {error}" if isinstance(error, KeyError) else error
+        raise CheckpointError(
+            f"the checkpoint in {folder} cannot be used ({problem}). Give the state folder of a server"
+        ) from None
+    state = numbers.server
+    return SavedModel(
+        folder, numbers.id, state.age, state.version, Layout(tuple(layout.names), shapes), layout.digest, weights
+    )
 
 
 def gather(folders: Sequence[Path], server: int | None = None) -> list[SavedModel]:

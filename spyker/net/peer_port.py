@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Callable, Iterable
+import itertools
+from collections.abc import Awaitable, Callable, Iterable
 from typing import Any
 
 import grpc
@@ -12,9 +13,11 @@ import grpc.aio
 
 from spyker.net import spyker_pb2 as pb
 from spyker.net.certificates import server_of
+from spyker.net.channels import PEERS_CONNECT, PEERS_CONTROL
 from spyker.net.client_identity import new_nonce
+from spyker.net.connection_limits import AuthenticatedPeers
 from spyker.net.driver import Driver
-from spyker.net.frames import CHUNK_TAG, PROTOCOL, split
+from spyker.net.frames import PROTOCOL, split
 from spyker.net.peer_link import HANDSHAKE_SECONDS
 from spyker.net.peer_signatures import ANSWER, CALL, REFUSAL, is_signed, refusal_content, sign_peer
 from spyker.net.streams import STREAM_OVER
@@ -31,16 +34,30 @@ class PeerPort:
     """Receives messages of other servers, and acknowledges them once their effects are saved."""
 
     def __init__(
-        self, driver: Driver, sizes: Sizes, kinds: Callable[[int], tuple[type[PeerMessage], ...]], *, secure: bool
+        self,
+        driver: Driver,
+        sizes: Sizes,
+        kinds: Callable[[int], tuple[type[PeerMessage], ...]],
+        authenticated: AuthenticatedPeers | None = None,
+        *,
+        secure: bool,
     ) -> None:
-        """``kinds`` returns the message types that a server may send."""
+        """``kinds`` returns the message types that a server may send; ``authenticated`` is told the connections."""
         self.driver, self.sizes, self.kinds, self.secure = driver, sizes, kinds, secure
-        self._present: dict[int, asyncio.Task[Any] | None] = {}
-        self._contexts: dict[int, Any] = {}
+        self.authenticated = AuthenticatedPeers() if authenticated is None else authenticated
+        self._present: dict[tuple[int, str], asyncio.Task[Any] | None] = {}  # by server and method
+        self._contexts: dict[tuple[int, str], Any] = {}
         self._endings: set[asyncio.Future[None]] = set()
 
     async def link(self, requests: object, context: Any) -> None:
-        """Serve one stream, from PeerHello to its end."""
+        """Serve one stream of messages, from PeerHello to its end."""
+        await self._serve(context, PEERS_CONNECT, self._read_messages)
+
+    async def control(self, requests: object, context: Any) -> None:
+        """Serve one stream of control messages, from PeerHello to its end."""
+        await self._serve(context, PEERS_CONTROL, self._read_control)
+
+    async def _serve(self, context: Any, method: str, read: Callable[[int, Any], Awaitable[None]]) -> None:
         hello: pb.PeerHello | None = None
         try:
             nonce = new_nonce()
@@ -56,10 +73,11 @@ class PeerPort:
             j = who.server
             self.driver.deliver(PeerHelloReceived(who, hello.layout, hello.deployment, now=self.driver.now()))
             received = node.received.get(j, 0)
-            before, self._present[j] = self._present.get(j), asyncio.current_task()
+            key, task = (j, method), asyncio.current_task()
+            before, self._present[key] = self._present.get(key), task
             if before is not None:
                 before.cancel()  # the same server has reconnected, so that connection is dead
-            self._contexts[j] = context
+            self._contexts[key] = context
             handshake = to_json(node.handshake(j))
             signature = sign_peer(node.membership.keys, ANSWER, node.id, j, hello.nonce, handshake)
             welcome = pb.PeerWelcome(
@@ -67,13 +85,12 @@ class PeerPort:
             )
             hello = None  # it is answered
             await context.write(pb.Frame(peer_welcome=welcome).SerializeToString())
-            acks = asyncio.create_task(self._acknowledge(j, context))
             try:
-                await self._read(j, context)
+                with self.authenticated.streaming(context.peer()):
+                    await read(j, context)
             finally:
-                acks.cancel()
-                if self._present.get(j) is asyncio.current_task():
-                    del self._present[j]
+                if self._present.get(key) is task:
+                    del self._present[key]
         except Rejection as rejection:
             self.driver.metrics.rejected(rejection.reason)
             self.driver.limited_log.say(
@@ -129,30 +146,30 @@ class PeerPort:
             raise Rejection("identity", f"server {who.server} has not proven that its lineage is {who.lineage[:8]}")
         return who
 
+    async def _read_control(self, j: int, context: Any) -> None:
+        while (data := await context.read()) is not grpc.aio.EOF:
+            _, frame = split(data)
+            if frame is None or frame.WhichOneof("body") != "control":
+                raise Rejection("malformed", "not a control message")
+            self._check_present(j, PEERS_CONTROL)
+            self.driver.deliver(ControlReceived(j, from_json(frame.control.json), now=self.driver.now()))
+
+    def _check_present(self, j: int, method: str) -> None:
+        """Raise a rejection unless this task serves the present connection of a server."""
+        if self._present.get((j, method)) is not asyncio.current_task():
+            raise Rejection("epoch", f"server {j} was removed or replaced, or has reconnected")
+
+    async def _read_messages(self, j: int, context: Any) -> None:
+        acks = asyncio.create_task(self._acknowledge(j, context))
+        try:
+            await self._read(j, context)
+        finally:
+            acks.cancel()
+
     async def _read(self, j: int, context: Any) -> None:
-        driver, node, here = self.driver, self.driver.node, asyncio.current_task()
+        driver, node = self.driver, self.driver.node
         validator = MessageValidator(self.kinds(j), self.sizes)
-
-        def check() -> None:
-            if self._present.get(j) is not here:
-                raise Rejection("epoch", f"server {j} was removed or replaced, or has reconnected")
-
-        async def read() -> Any:
-            """Return the next frame of a message. Control messages may come at any time, also between its chunks."""
-            while (data := await context.read()) is not grpc.aio.EOF:
-                if data[:1] == CHUNK_TAG:
-                    break
-                _, frame = split(data)
-                if frame is None or frame.WhichOneof("body") != "control":
-                    break
-                check()
-                driver.deliver(ControlReceived(j, from_json(frame.control.json), now=driver.now()))
-            return data
-
-        while True:
-            data = await read()
-            if data is grpc.aio.EOF:
-                return
+        while (data := await context.read()) is not grpc.aio.EOF:
             chunk, frame = split(data)
             if frame is None or frame.WhichOneof("body") != "peer":
                 raise Rejection("malformed", "not a message between servers")
@@ -163,11 +180,11 @@ class PeerPort:
             if incoming.whole:
                 message = incoming.now()
             else:
-                message, more = await incoming.later(read, driver.buffers.vector)
+                message, more = await incoming.later(context.read, driver.buffers.vector)
                 size += more
             if node.draining:
                 await asyncio.Event().wait()  # until the stream ends; the peer will send this again
-            check()
+            self._check_present(j, PEERS_CONNECT)
             driver.metrics.received(message.kind, size)
             done = asyncio.Event()
             assert isinstance(message, PeerMessage)
@@ -179,9 +196,9 @@ class PeerPort:
 
     def disconnect(self, servers: Iterable[int]) -> None:
         """End the streams of servers that were removed or replaced."""
-        for j in servers:
-            self._present.pop(j, None)
-            context = self._contexts.pop(j, None)
+        for j, method in itertools.product(servers, (PEERS_CONNECT, PEERS_CONTROL)):
+            self._present.pop((j, method), None)
+            context = self._contexts.pop((j, method), None)
             if context is not None:
                 ending = asyncio.ensure_future(self._abort(j, context))
                 self._endings.add(ending)

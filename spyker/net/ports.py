@@ -1,4 +1,7 @@
-"""The ports of a server process: each listener has its own, or several share the clients' port."""
+"""The ports of a server process: each listener has its own, or several share the clients' port.
+
+Callers that are not authenticated are limited at all of them (:mod:`~spyker.net.connection_limits`).
+"""
 
 from __future__ import annotations
 
@@ -6,13 +9,15 @@ import asyncio
 import shutil
 import ssl
 import tempfile
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
 
 import grpc
 import grpc.aio
 
 from spyker.net.channels import bind, listen
+from spyker.net.connection_guard import ConnectionGuard, Report
+from spyker.net.connection_limits import AuthenticatedPeers
 from spyker.net.first_bytes import CLIENTS, PEERS, WEBSOCKET
 from spyker.net.front import FrontProcess
 from spyker.net.server_config import DeploymentOptions, shares_port
@@ -22,17 +27,22 @@ from spyker.net.websocket_port import WebSocketPort
 class Ports:
     """Opens and closes the ports. Listeners that share the clients' port are Unix sockets behind a front process."""
 
-    def __init__(self, deploy: DeploymentOptions, most: int, *, peers: bool, insecure: bool) -> None:
+    def __init__(
+        self, deploy: DeploymentOptions, most: Mapping[str, int], report: Report, *, peers: bool, insecure: bool
+    ) -> None:
         """Decide which listeners share a port.
 
         Args:
             deploy: the addresses.
-            most: maximum number of connections at a shared port.
+            most: maximum number of connections of each service.
+            report: called, in any thread, with the reason and the peer's name of a connection that is closed.
             peers: whether there are other servers.
             insecure: whether other servers connect in plaintext.
 
         """
-        self._deploy, self._most = deploy, most
+        self._deploy, self._most, self._report = deploy, most, report
+        self.authenticated = AuthenticatedPeers()
+        self._guard: ConnectionGuard | None = None
         shared_peers = peers and shares_port(deploy, PEERS)
         self.one_grpc = shared_peers and insecure
         """Whether one gRPC server serves clients and other servers: in plaintext, certificates need not differ."""
@@ -86,14 +96,24 @@ class Ports:
         for start in self._starts:
             await start()
         if self.front is not None:
-            await self.front.start(self._paths, self._most)
+            most = sum(self._most[service] for service in self._paths)
+            await self.front.start(self._paths, most, self.authenticated, self._report)
             self.numbers |= dict.fromkeys(self._paths, self.front.port)
             if self.one_grpc:
                 self.numbers[PEERS] = self.front.port
+        guarded = {
+            number: self._most[service]
+            for service, number in self.numbers.items()
+            if number is not None and service not in self._paths
+        }
+        self._guard = ConnectionGuard(guarded, self.authenticated, self._report)
+        self._guard.start()
 
     async def stop(self, grace: float) -> None:
         """Accept no more connections, and close the open ones after ``grace`` seconds."""
         await asyncio.gather(*(stop(grace) for stop in self._stops))
+        if self._guard is not None:
+            self._guard.stop()
         if self.front is not None:
             await self.front.stop()
             shutil.rmtree(self._folder, ignore_errors=True)

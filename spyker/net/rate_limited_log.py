@@ -34,8 +34,11 @@ class RateLimitedLog:
         self.log, self._clock = log, clock
         self._windows: dict[tuple[str, str], Window] = {}
 
-    def say(self, level: str, event: str, reason: str, subject: object = None, **fields: Any) -> None:
-        """Log or count an event. ``event`` and ``reason`` have few values; ``subject`` may be anything."""
+    def say(self, level: str, event: str, reason: str, subject: object = None, **fields: Any) -> bool:
+        """Log or count an event, and return whether it was logged.
+
+        ``event`` and ``reason`` have few values; ``subject`` may be anything.
+        """
         now = self._clock()
         window = self._windows.get((event, reason))
         if window is None or now >= window.since + WINDOW_SECONDS:
@@ -43,9 +46,10 @@ class RateLimitedLog:
             window = self._windows[event, reason] = Window(now, level)
         if subject in window.subjects or len(window.subjects) >= MAX_SUBJECTS:
             window.suppressed += 1
-        else:
-            window.subjects.add(subject)
-            getattr(self.log, level)(event, reason=reason, **fields)
+            return False
+        window.subjects.add(subject)
+        getattr(self.log, level)(event, reason=reason, **fields)
+        return True
 
     def over(self, event: str, reason: str) -> None:
         """End a window: log the suppressed count, and log the next occurrence in full."""

@@ -9,6 +9,7 @@ import msgspec
 from spyker.errors import UsageError
 from spyker.net.json_log import JsonLog
 from spyker.records import write_atomically
+from spyker.untrusted_files import LARGEST_TABLE, read_bytes
 
 
 class Revocation(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
@@ -24,10 +25,10 @@ def load_revocations(path: Path) -> list[Revocation]:
     """Read ``revoked.json``."""
     remedy = "Copy revoked.json from the folder of the federation; if nothing was revoked it contains []"
     try:
-        return msgspec.json.decode(path.read_bytes(), type=list[Revocation])
+        return msgspec.json.decode(read_bytes(path, LARGEST_TABLE), type=list[Revocation])
     except OSError as error:
         raise UsageError(str(path), f"cannot be read ({error.strerror})", remedy) from None
-    except msgspec.MsgspecError as error:
+    except (msgspec.MsgspecError, RecursionError) as error:
         raise UsageError(str(path), f"is not a list of revocations: {error}", remedy) from None
 
 

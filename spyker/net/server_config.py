@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import tomllib
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -19,6 +18,7 @@ from spyker.net.channels import is_loopback, refuse_remote
 from spyker.parameters import Rule, parameter
 from spyker.tasks.registry import resolve
 from spyker.tasks.served_model import ModelSpec
+from spyker.untrusted_files import load_settings
 
 SERVER_FILE = "server.toml"
 
@@ -103,7 +103,7 @@ class DeploymentOptions:
     )
     receive_memory_mb: float = parameter(2048.0, "memory limit for incoming models, in MB", above=0)
     max_connections: int | None = parameter(
-        None, "maximum number of simultaneous client connections; unset: 64 plus 4 per client", at_least=1
+        None, "maximum number of simultaneous client connections; unset: 512 plus 4 per client", at_least=1
     )
     client_window_kb: int = parameter(
         1024,
@@ -111,9 +111,6 @@ class DeploymentOptions:
         at_least=64,
     )
     max_norm: float | None = parameter(None, "reject updates whose norm exceeds this; unset: no limit", above=0)
-    max_client_data: int | None = parameter(
-        None, "reject clients that report more data points than this; unset: 2**31", at_least=1
-    )
     metrics: str | None = parameter(None, "host:port of the Prometheus endpoint; unset: none")
     duration: float | None = parameter(None, "stop after this number of seconds; unset: never", above=0)
 
@@ -139,12 +136,7 @@ class ServerConfig:
 def load_config(path: Path) -> ServerConfig:
     """Read and check a server's configuration: a TOML file, or a folder with ``server.toml``."""
     path = path / SERVER_FILE if path.is_dir() else path
-    try:
-        table: dict[str, Any] = tomllib.loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise UsageError(str(path), f"cannot be read ({error.strerror})", "Name an existing TOML file") from None
-    except (UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
-        raise UsageError(str(path), f"is not valid TOML: {error}", "Fix that line") from None
+    table = load_settings(path)
     refuse_unknown(table, ("scenario", "deploy"), "")
     name = table.get("scenario")
     file = None if name is None else path.parent / convert(name, str, Rule(""), "scenario")
@@ -229,18 +221,6 @@ def min_clients(config: ServerConfig) -> int:
     if deploy.min_clients is not None:
         return deploy.min_clients if everybody else 0
     return everybody if scenario.chosen.waits_for_all_clients else min(1, everybody)
-
-
-def connections(config: ServerConfig) -> tuple[int, int]:
-    """Return the maximum number of connections at the ports for clients and for servers.
-
-    The limits leave room for reconnections, while the old connection still closes, and for status requests.
-    """
-    scenario = config.scenario
-    return (
-        config.deploy.max_connections or 64 + 4 * scenario.client_count,
-        64 + 4 * len(scenario.placement().servers),
-    )
 
 
 def write_config(path: Path, scenario_file: str, deploy: DeploymentOptions) -> None:

@@ -21,13 +21,15 @@ import numpy as np
 from spyker.config.scenario import CLIENTS, SERVERS, dump
 from spyker.engines.engine import keep_memory, share_memory, single_threaded
 from spyker.errors import DeploymentError, FencedError, UsageError
+from spyker.net import first_bytes as services
 from spyker.net import spyker_pb2 as pb
 from spyker.net.admin_socket import serve_commands
 from spyker.net.buffer_pool import BufferPool
 from spyker.net.certificate_check import check_certificate, read_authorities
-from spyker.net.channels import CLIENTS_CONNECT, PEERS_CONNECT, guarded, handler, read_file
+from spyker.net.channels import CLIENTS_CONNECT, PEERS_CONNECT, PEERS_CONTROL, guarded, handler, read_file
 from spyker.net.client_identity import ClientVerifier
 from spyker.net.client_port import ClientLimits, ClientPort
+from spyker.net.descriptors import connection_limits
 from spyker.net.driver import Driver
 from spyker.net.event_log import EventLog
 from spyker.net.health import CHECK, Health
@@ -35,6 +37,7 @@ from spyker.net.identity import reset_identity, start_incarnation
 from spyker.net.json_log import JsonLog
 from spyker.net.member_identity import member_options
 from spyker.net.metrics import Metrics
+from spyker.net.peer_address import host_of
 from spyker.net.peer_certificate import server_at
 from spyker.net.peer_link import PeerLink
 from spyker.net.peer_port import PeerPort
@@ -45,7 +48,6 @@ from spyker.net.revocations import Revocations
 from spyker.net.server_config import (
     ServerConfig,
     check_insecure,
-    connections,
     deployment_digest,
     layout_numbers,
     learning_digest,
@@ -56,7 +58,7 @@ from spyker.net.websocket_port import WebSocketPort, server_tls
 from spyker.node.effects import MembershipChanged
 from spyker.node.event_codec import FORMAT, LoggedArray, LogHeader, MembershipOptions
 from spyker.node.events import Drain
-from spyker.node.inbox import MOST_DATA, NodeOptions
+from spyker.node.inbox import NodeOptions
 from spyker.node.node import Node
 from spyker.node.node_clock import NodeClock
 from spyker.node.task_tokens import TaskTokens
@@ -311,7 +313,7 @@ class ServerProcess:
                 self.spec.buffers,
                 {} if self.evaluated_by == SERVERS else limits_by_name((self.spec.metric, *self.spec.also)),
             )
-            return scenario.chosen.build(deploy.server, setup, roster)
+            return scenario.chosen.create(deploy.server, setup, roster)
 
         options = NodeOptions(
             clients=None if self.learns else 0,
@@ -325,7 +327,6 @@ class ServerProcess:
             checkpoint_updates=deploy.checkpoint_updates,
             checkpoint_seconds=deploy.checkpoint_seconds,
             heartbeat_interval=deploy.heartbeat,
-            most_data=min(deploy.max_client_data or MOST_DATA, MOST_DATA),
         )
         task_tokens = TaskTokens(bytes.fromhex(self.identity.secret), self.identity.incarnation)
         view = first_view(self.places.learners, self.places.servers)
@@ -407,30 +408,40 @@ class ServerProcess:
             theirs = grpc.ssl_server_credentials([chain], root_certificates=authority, require_client_auth=True)
             self._credentials = grpc.ssl_channel_credentials(authority, *chain)
         limits = ClientLimits(deploy.stall_timeout, deploy.min_mbit, deploy.max_norm)
-        self.port = ClientPort(self.driver, self.sizes, scenario.chosen.answers, verifier, limits)
+        most = connection_limits(config, len(self.peers), self.log)
+        ports = Ports(deploy, most, self._report_closed, peers=bool(self.peers), insecure=self.insecure)
+        self.port = ClientPort(self.driver, self.sizes, scenario.chosen.answers, verifier, limits, ports.authenticated)
         self.health = Health()
-        from_clients, from_peers = connections(config)
-        ports = Ports(deploy, 2 * from_clients + from_peers, peers=bool(self.peers), insecure=self.insecure)
         served = {CLIENTS_CONNECT: self.port.attend, CHECK: self.health.check}
-        front = grpc.aio.server(options=guarded(deploy.keepalive, from_clients, deploy.client_window_kb << 10))
+        front = grpc.aio.server(
+            options=guarded(deploy.keepalive, most[services.CLIENTS], deploy.client_window_kb << 10)
+        )
         front.add_generic_rpc_handlers(tuple(handler(method, serve) for method, serve in served.items()))
         ports.add_clients(front, mine)
         if self.peers:
             kinds = lambda j: self._allowed_kinds(j, deploy.server)  # noqa: E731
-            self.peer_port = PeerPort(self.driver, self.sizes, kinds, secure=bool(theirs))
-            back = front if ports.one_grpc else grpc.aio.server(options=guarded(deploy.keepalive, from_peers))
-            back.add_generic_rpc_handlers((handler(PEERS_CONNECT, self.peer_port.link),))
+            self.peer_port = PeerPort(self.driver, self.sizes, kinds, ports.authenticated, secure=bool(theirs))
+            patience = max(deploy.keepalive / 2, deploy.stall_timeout)  # pings wait behind models
+            settings = guarded(deploy.keepalive, most[services.PEERS], patience=patience)
+            back = front if ports.one_grpc else grpc.aio.server(options=settings)
+            methods = {PEERS_CONNECT: self.peer_port.link, PEERS_CONTROL: self.peer_port.control}
+            back.add_generic_rpc_handlers(tuple(handler(method, serve) for method, serve in methods.items()))
             ports.add_peers(back, theirs)
         if deploy.listen_websocket is not None:
             plaintext = self.insecure or deploy.plaintext_clients
             tls = None if plaintext else server_tls(config.path(deploy.certificate), config.path(deploy.key))
-            await ports.add_websocket(WebSocketPort(served, deploy.keepalive, from_clients, self.log), tls)
+            await ports.add_websocket(WebSocketPort(served, deploy.keepalive, most[services.WEBSOCKET], self.log), tls)
         await ports.start()
         if ports.front is not None:
             self._run_in_background(ports.front.watch)
         listening: dict[str, Any] = {**ports.numbers, "insecure": self.insecure}
         self.log.info("listening", **listening)
         return ports
+
+    def _report_closed(self, reason: str, peer: str) -> None:
+        """Log and count a connection that was closed because it was not authenticated. Called in any thread."""
+        with contextlib.suppress(RuntimeError):  # the event loop has ended
+            self.driver.loop.call_soon_threadsafe(self.driver.closed_connection, reason, host_of(peer))
 
     def _allowed_kinds(self, sender: int, receiver: int) -> tuple[type[PeerMessage], ...]:
         chosen = self.config.scenario.chosen

@@ -20,6 +20,7 @@ from spyker.net.channels import channel, open_stream
 from spyker.net.streams import end_status
 from spyker.net.websocket_stream import client_tls, open_websocket
 from spyker.node.rejection import Rejection
+from spyker.untrusted_files import read_json
 
 GRPC, WEBSOCKET, AUTO = "grpc", "websocket", "auto"
 TRANSPORTS = (AUTO, GRPC, WEBSOCKET)
@@ -66,7 +67,7 @@ class TransportChoice:
         self._remembered: dict[str, str] = {}
         if self._file is not None:
             with contextlib.suppress(OSError, ValueError, AttributeError):  # start without memory
-                found = json.loads(self._file.read_text("utf-8"))
+                found = read_json(self._file)
                 self._remembered = {a: t for a, t in found.items() if t in (GRPC, WEBSOCKET)}
                 self._next |= self._remembered
 

@@ -19,6 +19,7 @@ from websockets.http11 import Request, Response
 
 from spyker.net.channels import bind
 from spyker.net.json_log import JsonLog
+from spyker.net.peer_address import socket_name
 from spyker.net.streams import STREAM_OVER, StreamEnded
 from spyker.net.websocket_stream import CLOSE_SECONDS, PREFIX, Heard, end_if_silent, limits, write_status
 from spyker.node.rejection import Rejection
@@ -38,11 +39,7 @@ class WebSocketContext:
 
     def peer(self) -> str:
         """Return the client's address in gRPC's notation."""
-        address = self._connection.remote_address
-        if not isinstance(address, tuple):
-            return "unix:"
-        host, port = address[:2]
-        return f"ipv6:%5B{host}%5D:{port}" if ":" in host else f"ipv4:{host}:{port}"
+        return socket_name(self._connection.remote_address)
 
     async def read(self) -> Any:
         """Return the next frame, or ``grpc.aio.EOF`` at the end of the stream."""

@@ -76,6 +76,8 @@ class Heartbeat(ControlMessage, frozen=True, forbid_unknown_fields=True, tag="he
     """Seconds since the sender last held the token of this epoch; ``None``: it never did."""
     checkpoints: Annotated[int, Meta(ge=0, lt=1 << 53)] = 0
     """Number of checkpoints that the sender's lineage has written."""
+    saves: bool = True
+    """Whether the sender's checkpoints reach its disk."""
     announcements: Annotated[tuple[Announcement, ...], Meta(max_length=1 << 12)] = ()
     """Of the other servers that the sender knows."""
 

@@ -33,6 +33,7 @@ class FailureDetector:
         self._granted: dict[int, tuple[int, float]] = {}  # per server, epoch and time of its last lease
         self.away: dict[int, float] = {}  # per server, the round-trip time of the last call
         self._theirs: dict[int, float] = {}  # per server, the time in its last heartbeat
+        self._cannot_save: set[int] = set()  # servers whose last heartbeat said so
         self._seen: tuple[int, float] = (0, self._began)  # epoch, and when its token was last seen
         self._waits = (0, self._began)  # epoch, and from when on its token may be used
 
@@ -47,6 +48,7 @@ class FailureDetector:
         """Drop what is known of a server that was removed or replaced."""
         for known in (self._listened, self._granted, self._theirs, self.away):
             known.pop(server, None)
+        self._cannot_save.discard(server)
         self._listened[server] = self._now()  # it is not suspected at once
 
     def renew(self, epoch: int) -> None:
@@ -60,7 +62,11 @@ class FailureDetector:
 
     def receive_heartbeat(self, server: int, beat: Heartbeat, epoch: int) -> None:
         """Note a server's heartbeat."""
-        self._theirs[server] = max(beat.sent, self._theirs.get(server, 0.0))
+        self._theirs[server] = beat.sent  # also if it is lower: the clock of a machine that restarts begins anew
+        if beat.saves:
+            self._cannot_save.discard(server)
+        else:
+            self._cannot_save.add(server)
         if beat.echo is not None and beat.echo <= self._now():
             self._listen(server, beat.echo)
             if beat.grants:
@@ -89,6 +95,10 @@ class FailureDetector:
     def suspects(self, members: Iterable[int]) -> frozenset[int]:
         """Return the members that have not responded for too long."""
         return frozenset(j for j in members if j != self.id and self.silent_for(j) > self.suspect_after)
+
+    def cannot_save(self, members: Iterable[int]) -> frozenset[int]:
+        """Return the members that say that they cannot save."""
+        return frozenset(self._cannot_save.intersection(members))
 
     def leads(self, view: View, now: float | None = None, *, grants: bool) -> bool:
         """Return whether this server holds leases of a majority for this epoch, its own included."""

@@ -36,6 +36,7 @@ from spyker.node.keys import Keys
 from spyker.node.membership_state import membership_numbers, restore_membership
 from spyker.node.paxos import MembershipPaxos, Proposal
 from spyker.node.rejection import REMEDY, RETURN, Rejection, RolledBack
+from spyker.node.save_monitor import SaveMonitor
 from spyker.node.view_proofs import ViewChain, ViewProof
 from spyker.node.views import ANYBODY, NOBODY, Member, MembershipChange, View
 
@@ -81,6 +82,7 @@ class Membership:
         self.paxos = MembershipPaxos(id, view, self._agrees, keys, self._known_lineages)
         self.paxos.decided = lambda proof: self._adopt([proof])
         self.failure_detector = FailureDetector(id, now, suspect_after)
+        self.save_monitor = SaveMonitor(now, suspect_after)
         self._now = now
         self.lineages: dict[int, str] = {}  # of the other servers that connected
         self.announcements: dict[int, Announcement] = {}  # the latest of each, verified
@@ -112,7 +114,13 @@ class Membership:
 
     def may_lead(self, now: float | None = None) -> bool:
         """Return whether this server may use the token, if it has it."""
-        return not self.fenced and self.failure_detector.leads(self.view, now, grants=self.paxos.grants)
+        stopped = self.fenced or self.save_monitor.cannot_save(now)
+        return not stopped and self.failure_detector.leads(self.view, now, grants=self.paxos.grants)
+
+    @property
+    def cannot_save(self) -> frozenset[int]:
+        """The other members that respond and cannot save: they are not waited for, and do not vote."""
+        return self.failure_detector.cannot_save(self.others) - self.suspected
 
     @property
     def withdrawable(self) -> bool:
@@ -308,7 +316,8 @@ class Membership:
 
     def beat(self, *, has_token: bool) -> list[tuple[int, ControlMessage]]:
         """Return the heartbeats for all other servers."""
-        if has_token:
+        saves = not self.save_monitor.cannot_save()
+        if has_token and saves:
             self._token_at = self._now()
             self.failure_detector.saw_token(self.view.epoch)
         idle = None if self._token_at is None else self._now() - self._token_at
@@ -317,14 +326,16 @@ class Membership:
         for j in self.others:
             if self.view.members[j].lineage != NOBODY:
                 plain = self.failure_detector.beat(j, self.view.epoch, grants=self.paxos.grants, idle=idle)
-                beats.append((j, replace(plain, announcements=announcements, checkpoints=self.saved)))
+                beats.append((j, replace(plain, announcements=announcements, checkpoints=self.saved, saves=saves)))
         return beats
 
     def propose_if_needed(self, *, uses_token: bool) -> None:
         """Propose a change if one is due and it is this server's turn: servers with lower numbers go first."""
         self.proposals = [proposal for proposal in self.proposals if self._open(proposal)]
-        reach = [j for j in self.view.voters if j == self.id or j not in self.suspected]
-        if self.fenced or self.new or not self.view.majority(reach):
+        absent = self.suspected | self.cannot_save
+        reach = [j for j in self.view.voters if j not in absent]
+        stopped = self.fenced or self.new or self.save_monitor.cannot_save()
+        if stopped or not self.view.majority(reach):
             return
         turn = 1 + reach.index(self.id) / 2 if self.id in reach else 1.0  # others first, if they have lower numbers
         pause = 2 * self.failure_detector.suspect_after * turn

@@ -86,6 +86,11 @@ class Outbox:
                 return entry if entry.sequence <= self.committed else None
         return None
 
+    @property
+    def has_token(self) -> bool:
+        """Whether the token is on its way to the receiver, which may take long behind large models."""
+        return any(entry.message.is_token for entry in self.entries)
+
     def numbers(self, name: str, vectors: dict[str, Array]) -> dict[str, Any]:
         """Return the state for a checkpoint; arrays go into ``vectors``."""
         entries = [[e.sequence, pack(e.message, f"{name}-{e.sequence}", vectors)] for e in self.entries]

@@ -24,7 +24,7 @@ from spyker.node.outbox import Outbox, OutdatedState
 from spyker.node.rejection import Rejection
 from spyker.node.views import View
 from spyker.protocol.codec import Array
-from spyker.protocol.facts import EpochStarted, PeerSuspected, PeerTrusted
+from spyker.protocol.facts import EpochStarted, Fact, PeerSuspected, PeerTrusted, SavingFailed, SavingResumed
 from spyker.protocol.messages import Action, BootstrapState, PeerMessage, RecordFact, StartTimer, ToServer
 from spyker.protocol.server import Server
 from spyker.protocol.state import Unpacker
@@ -67,7 +67,9 @@ class NodePeers:
         self._start, self._save = start, save
         self._server: Server | None = None  # not before it has started
         self._control: list[tuple[int, ControlMessage]] = []  # to be sent once the state is saved
-        self._suspected: frozenset[int] = frozenset()  # as the server knows
+        self._suspected: frozenset[int] = frozenset()  # as the run record says
+        self._absent: frozenset[int] = frozenset()  # as the server knows
+        self._cannot_save = False  # as the run record says
         self._requests: set[int] = set()  # servers that asked for a bootstrap state
         self._asked = 0  # how often this server has asked for one
 
@@ -87,10 +89,11 @@ class NodePeers:
             actions += server.reform(view.epoch, view.ring, leads=leads)
         if bootstrap is not None:
             server.bootstrap_from(bootstrap)
-        if self.membership.suspected:
-            self._suspected = self.membership.suspected
-            actions += [RecordFact(PeerSuspected(self._id, j)) for j in sorted(self._suspected)]
-            actions += server.suspect(self._suspected)
+        self._suspected = self.membership.suspected | self.membership.cannot_save
+        actions += [RecordFact(PeerSuspected(self._id, j)) for j in sorted(self._suspected)]
+        self._absent = self._suspected
+        if self._absent:
+            actions += server.suspect(self._absent)
         return actions
 
     def start_heartbeats(self) -> None:
@@ -213,19 +216,24 @@ class NodePeers:
         server = self._server
         if server is not None and server.epoch != self.view.epoch:
             server = None  # it has not learnt of this epoch yet
-        has_token = server is not None and server.has_token
+        has_token = server is not None and (server.has_token or self._token_on_its_way())
         self._effects += [SendControl(j, message) for j, message in self.membership.beat(has_token=has_token)]
         self.membership.update_suspects()
         if server is not None:
             self.membership.propose_if_needed(uses_token=type(server).uses_token)
         self.apply_membership()
 
+    def _token_on_its_way(self) -> bool:
+        """Return whether the token waits behind other messages for a server that is there."""
+        return any(box.has_token for j, box in self.outboxes.items() if j not in self._absent)
+
     def request_bootstrap(self) -> None:
         """Ask the nearest of the other servers for a bootstrap state, and after five attempts the next one."""
         if self._server is None:
             self._effects.append(StartTimer(ASK, self._options.heartbeat_interval or 1.0))
             membership = self.membership
-            met = [j for j in membership.others if j in membership.lineages and j not in membership.suspected]
+            absent = membership.suspected | membership.cannot_save
+            met = [j for j in membership.others if j in membership.lineages and j not in absent]
             met.sort(key=lambda j: membership.failure_detector.away.get(j, math.inf))
             if met and not membership.new:
                 self._effects.append(SendControl(met[self._asked // 5 % len(met)], BootstrapRequest()))
@@ -239,13 +247,8 @@ class NodePeers:
         for before, after in membership.adopted:
             self._change_members(before, after)
         membership.adopted.clear()
-        if self._server is not None and membership.suspected != self._suspected:
-            for j in sorted(membership.suspected - self._suspected):
-                self._effects.append(WriteFact(PeerSuspected(self._id, j), len(self._inbox)))
-            for j in sorted(self._suspected - membership.suspected):
-                self._effects.append(WriteFact(PeerTrusted(self._id, j), len(self._inbox)))
-            self._suspected = membership.suspected
-            self._inbox.append(QueuedEvent(self._id, change=SUSPECTS))
+        if self._server is not None:
+            self._update_absent()
         at_once, later = membership.take_outgoing()
         self._effects += [SendControl(j, message) for j, message in at_once]
         self._control += later
@@ -254,6 +257,30 @@ class NodePeers:
             self._effects.append(StopProcess(membership.fenced or membership.outdated, restart=not membership.fenced))
         if membership.paxos.changed and self._server is not None:
             self._save()
+
+    def _update_absent(self) -> None:
+        """Record which servers are suspected or cannot save, and tell the server not to wait for them.
+
+        A server that cannot save itself sends nothing, so it waits for nobody.
+        """
+        membership = self.membership
+        cannot_save = membership.save_monitor.cannot_save()
+        if cannot_save != self._cannot_save:
+            self._cannot_save = cannot_save
+            self._record(SavingFailed(self._id) if cannot_save else SavingResumed(self._id))
+        suspected = membership.suspected | membership.cannot_save
+        for j in sorted(suspected - self._suspected):
+            self._record(PeerSuspected(self._id, j))
+        for j in sorted(self._suspected - suspected):
+            self._record(PeerTrusted(self._id, j))
+        self._suspected = suspected
+        absent = frozenset(membership.others) if cannot_save else suspected
+        if absent != self._absent:
+            self._absent = absent
+            self._inbox.append(QueuedEvent(self._id, change=SUSPECTS))
+
+    def _record(self, fact: Fact) -> None:
+        self._effects.append(WriteFact(fact, len(self._inbox)))
 
     def _change_members(self, before: View, after: View) -> None:
         """Drop what concerns former members, and members that were replaced, and make outboxes for new ones."""
@@ -275,10 +302,10 @@ class NodePeers:
 
     def prepare(self, change: str) -> Callable[[], list[Action]]:
         """Return a function that tells the server of a change. It uses the state as it is now, also in a thread."""
-        server, view, suspected = self._server, self.view, self._suspected
+        server, view, absent = self._server, self.view, self._absent
         assert server is not None
         if change == SUSPECTS:
-            return lambda: server.suspect(suspected)
+            return lambda: server.suspect(absent)
         if change == BOOTSTRAP:
             requests, self._requests = sorted(self._requests), set()
             return lambda: [ToServer(j, server.bootstrap_state()) for j in requests]
@@ -291,6 +318,7 @@ class NodePeers:
 
     def begin_checkpoint(self) -> PeerMarks:
         """Return what the checkpoint that is taken now holds."""
+        self.membership.save_monitor.began()
         control, self._control = self._control, []
         return PeerMarks({j: (box, box.last) for j, box in self.outboxes.items()}, dict(self.handled), control)
 
@@ -305,6 +333,7 @@ class NodePeers:
     def checkpoint_saved(self, marks: PeerMarks) -> None:
         """Send what the checkpoint holds, and acknowledge what it has the effects of."""
         self.membership.saved = self.membership.saves
+        self.membership.save_monitor.saved()
         for j, (box, sequence) in marks.outboxes.items():
             if self.outboxes.get(j) is box and box.commit(sequence):
                 self._effects.append(SendPeer(j))
@@ -313,10 +342,13 @@ class NodePeers:
                 self._effects.append(AcknowledgePeer(j, sequence))
                 self.acknowledged[j] = sequence
         self._effects += [SendControl(j, message) for j, message in marks.control]
+        if self._cannot_save:
+            self.apply_membership()
 
     def checkpoint_failed(self, marks: PeerMarks) -> None:
         """Keep control messages for the next checkpoint."""
         self._control = [*marks.control, *self._control]
+        self.membership.save_monitor.failed()
 
     def restore_membership(self, numbers: Mapping[str, Any]) -> None:
         """Restore the membership from a checkpoint, before the server is built."""

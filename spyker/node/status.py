@@ -17,7 +17,10 @@ class MemberStatus:
 
     server: int
     state: str
-    """``here`` (the server that was asked), ``there``, ``suspected``, or ``expected`` (announced, not yet joined)."""
+    """``here`` (the server that was asked), ``there``, ``suspected``, or ``expected`` (announced, not yet joined).
+
+    ``cannot save`` replaces ``there``, and ``here, cannot save`` replaces ``here``, if no checkpoint reaches its disk.
+    """
     address: str
     lineage: str
     silent: float
@@ -41,20 +44,26 @@ class NodeStatus:
     """Entries in the inbox."""
     saved_version: int
     """The model's version in the last checkpoint on disk."""
+    cannot_save: bool
+    """Whether no checkpoint has reached the disk for ``suspect-after``."""
+    unsaved_seconds: float
+    """Seconds since the oldest change that is not on disk was to be saved."""
 
 
 def node_status(node: Node, now: float) -> NodeStatus:
     """Return the status of a node at a time on its driver's clock."""
     membership = node.membership
     members = []
+    cannot_save = membership.save_monitor.cannot_save(now)
     for j, member in sorted(node.view.members.items()):
         here = j == node.id
         if here:
-            state = "here"
+            state = "here, cannot save" if cannot_save else "here"
         elif member.lineage == NOBODY:
             state = "expected"
         else:
             state = "suspected" if j in membership.suspected else "there"
+            state = "cannot save" if j in membership.cannot_save else state
         lineage = node.options.lineage if here else membership.lineages.get(j, member.lineage)
         silent = 0.0 if here else membership.failure_detector.silent_for(j, now)
         members.append(MemberStatus(j, state, member.address, lineage, silent))
@@ -69,4 +78,6 @@ def node_status(node: Node, now: float) -> NodeStatus:
         connected_clients=len(node.sessions),
         waiting=node.waiting,
         saved_version=node.saved_version,
+        cannot_save=cannot_save,
+        unsaved_seconds=membership.save_monitor.unsaved_for(now),
     )

@@ -109,7 +109,8 @@ def other_curves(run: RunRecord) -> dict[str, Curve]:
             add(found, fact.name, fact.higher_is_better, main, row - 1, point, "server")
         elif isinstance(fact, ClientReported):
             for name, value in fact.metrics.items():
-                last.setdefault(name, {})[fact.client] = value
+                if name in last or len(last) < MOST_METRICS:
+                    last.setdefault(name, {})[fact.client] = value
         else:
             for name, values in last.items():
                 mean, low, high = sum(values.values()) / len(values), min(values.values()), max(values.values())
@@ -123,6 +124,9 @@ def other_curves(run: RunRecord) -> dict[str, Curve]:
                 scores, theirs = dict(zip(central.time, central.mean, strict=True)), found[on_clients(name)]
                 found[on_clients(name)] = replace(theirs, central=[scores[t] for t in theirs.time])
     return dict(sorted(found.items(), key=lambda item: ORDER.index(item[1].scored)))
+
+
+MOST_METRICS, LONGEST_NAME = 256, 256  # that are shown; a client cannot report longer names
 
 
 def on_clients(metric: str) -> str:
@@ -145,6 +149,8 @@ class CurvePoint(NamedTuple):
 def add(found: dict[str, Curve], name: str, higher: bool, main: Curve, row: int, point: CurvePoint, node: str) -> None:
     """Append a point to the curve of this name, at the time of evaluation ``row``."""
     if name not in found:
+        if len(found) >= MOST_METRICS or len(name) > LONGEST_NAME:
+            return
         ended = main.synchronisations, main.finished, main.virtual
         found[name] = Curve(name, higher, [], [], [], [], [], [], [], *ended, node)
     curve = found[name]

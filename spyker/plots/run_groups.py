@@ -13,6 +13,7 @@ from typing import Any, TypeAlias
 from spyker.algorithms.builtin import ALGORITHMS
 from spyker.plots.curves import Curve, curve, other_curves, targets
 from spyker.records import RecordError, RunRecord, RunStarted
+from spyker.records.client_scores import clients_per_region
 
 Settings: TypeAlias = dict[str, object]
 COMMON = ("task", "world", "training", "evaluation")  # all other sections belong to algorithms
@@ -116,7 +117,7 @@ def settings_of(start: RunStarted, scenario: Mapping[str, Any]) -> Settings:
         section, dot, _ = key.partition(".")
         if (dot and section not in others) or key == "duration":
             found.setdefault(key, value)
-    spread = scenario.get("world", {}).get("clients", [])
+    spread = clients_per_region(scenario)
     if spread and max(spread) - min(spread) > 1:
         found["world.clients"] = spread
     resolve = getattr(algorithm.Parameters(), "resolve", None) if algorithm else None

@@ -3,21 +3,30 @@
 from __future__ import annotations
 
 import io
-import re
 from pathlib import Path
 
 from matplotlib.axes import Axes
+from matplotlib.backend_bases import RendererBase
 from matplotlib.figure import Figure
+from matplotlib.text import Text
 
 from spyker.plots.figures import caption, describe_lines, lines, resample
 from spyker.plots.run_groups import RunGroups
 from spyker.plots.styles import line_styles
+from spyker.untrusted_text import file_stem, printable
 
 LEGEND_INSIDE = 6  # maximum number of lines for a legend inside the axes
 
 
 class NotebookFigure(Figure):
-    """A figure that is displayed in notebooks independently of Matplotlib's backend."""
+    """A figure that is displayed in notebooks independently of Matplotlib's backend. Its texts are not formulas."""
+
+    def draw(self, renderer: RendererBase) -> None:
+        """Draw the figure. Names of a record may contain dollar signs and control characters."""
+        for text in self.findobj(Text):
+            text.set_parse_math(False)
+            text.set_text(printable(text.get_text()))
+        super().draw(renderer)
 
     def _repr_png_(self) -> bytes:
         file = io.BytesIO()
@@ -27,15 +36,18 @@ class NotebookFigure(Figure):
 
 def plot_all(shown: RunGroups, folder: Path) -> list[Path]:
     """Write all plots of these runs into a folder and return the files."""
-    metric = shown.first.metric
     folder.mkdir(parents=True, exist_ok=True)
-    names = {"time": f"{metric}-time.png", "updates": f"{metric}-updates.png", "bytes": "bytes.png"}
-    for what, name in names.items():
+    stem = file_stem(shown.first.metric)
+    names = [f"{stem}-time.png", f"{stem}-updates.png", "bytes.png"]
+    for what, name in zip(("time", "updates", "bytes"), names, strict=True):
         save(plot(shown, what), folder / name)
     for other in shown.others:
-        names[other] = f"{re.sub(r'[^A-Za-z0-9]+', '-', other).strip('-')}-time.png"
-        save(plot(shown.of(other)), folder / names[other])
-    return [folder / name for name in names.values()]
+        stem = name = file_stem(other.replace("_", "-"))
+        while f"{name}-time.png" in names:  # of another metric
+            name = f"{stem}-{len(names)}"
+        names.append(f"{name}-time.png")
+        save(plot(shown.of(other)), folder / names[-1])
+    return [folder / name for name in names]
 
 
 def plot(shown: RunGroups, what: str = "time") -> NotebookFigure:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -78,50 +78,11 @@ class SeedSample:
         mean = 0.0 if abs(self.mean) < ROUNDING else self.mean
         return f"{mean:{form}}{spread}{unit}"
 
-    def combine(self, other: SeedSample, combine: Callable[[float, float], float]) -> SeedSample:
-        """Combine two samples seed by seed with a function that is monotonic in both arguments."""
-        return SeedSample(tuple(combine_ranges(a, b, combine) for a, b in zip(self.ranges, other.ranges, strict=True)))
-
     def at_most(self, limit: float) -> list[bool | None]:
         """Return for each seed whether it is at most ``limit``, or ``None`` if unknown."""
         return [True if high <= limit else False if low >= limit else None for low, high in self.ranges]
 
 
-def combine_ranges(a: Range, b: Range, combine: Callable[[float, float], float]) -> Range:
-    """Return the bounds of a combination of two ranges."""
-    corners = [combine(x, y) for x in a for y in b]
-    return UNKNOWN if any(math.isnan(c) for c in corners) else (min(corners), max(corners))
-
-
 def sample(numbers: Iterable[float | Range | None]) -> SeedSample:
     """Make a sample of numbers, ranges and missing values."""
     return SeedSample(tuple(UNKNOWN if n is None else n if isinstance(n, tuple) else (n, n) for n in numbers))
-
-
-def greater_than(low: float) -> Range:
-    """Return the range of a number known only to be greater than ``low``."""
-    return low, math.inf
-
-
-def is_less(a: Range, b: Range) -> bool | None:
-    """Return whether ``a`` is less than ``b``, or ``None`` if unknown. Ends of a range are exclusive."""
-    if b[1] <= a[0]:
-        return False
-    open_ended = a[0] < a[1] or b[0] < b[1]
-    return True if a[1] < b[0] or (a[1] == b[0] and open_ended) else None
-
-
-def all_true(answers: Iterable[bool | None]) -> bool | None:
-    """Return whether all answers are true, or ``None`` if unknown."""
-    known = list(answers)
-    return False if False in known else None if None in known else True
-
-
-def percent_less(mine: SeedSample, theirs: SeedSample) -> SeedSample:
-    """Return by how many per cent ``mine`` is less than ``theirs``."""
-    return mine.combine(theirs, lambda a, b: 100 * (1 - a / b) if b else 0.0)
-
-
-def ratio(mine: SeedSample, theirs: SeedSample) -> SeedSample:
-    """Return ``mine / theirs``."""
-    return mine.combine(theirs, lambda a, b: a / b if b else 0.0)

@@ -14,6 +14,7 @@ from rich.text import Text
 from spyker.plots.curves import Curve
 from spyker.plots.run_groups import RunGroups
 from spyker.plots.samples import sample
+from spyker.untrusted_text import printable
 
 GAP, MARGIN = 2, 1  # characters between columns, and before the first
 UNLIMITED = 10_000
@@ -72,6 +73,7 @@ def print_table(
     On a narrow terminal headings and text are wrapped; if that is not enough, the columns of numbers are split into
     several tables. Output to a pipe is not wrapped.
     """
+    heads, body = [*map(printable, heads)], [[*map(printable, cells)] for cells in body]
     if console is None:
         limited = sys.stdout.isatty() or "COLUMNS" in os.environ
         console = Console(width=None if limited else UNLIMITED)
@@ -82,9 +84,9 @@ def print_table(
     for numbers in split_columns(wide, words, console.width):
         table = Table(box=box.SIMPLE_HEAD, header_style="bold", padding=(0, 1, 0, 0))
         for i, head in enumerate(heads[:words]):
-            table.add_column(head, overflow="fold", min_width=min(wide[i], 8))
+            table.add_column(Text(head), overflow="fold", min_width=min(wide[i], 8))
         for i in numbers:
-            table.add_column(heads[i], justify="right", no_wrap=True, min_width=wide[i])
+            table.add_column(Text(heads[i]), justify="right", no_wrap=True, min_width=wide[i])
         for cells in body:
             table.add_row(*map(Text, (*cells[:words], *(cells[i] for i in numbers))))  # Text: brackets are not markup
         console.print(table)

@@ -16,6 +16,7 @@ Everything except arrays is JSON, which msgspec parses and validates.
 
 from __future__ import annotations
 
+import json
 import types
 import typing
 from collections.abc import Mapping, Sequence
@@ -31,7 +32,8 @@ if TYPE_CHECKING:
     from spyker.protocol.messages import Message
 
 HEADER_BYTES = 64
-MOST_ENTRIES, LONGEST_NAME = 256, 256  # of a table or a tuple; of a text, or of a name in a table
+MOST_ENTRIES, LONGEST_NAME = 256, 256  # of a tuple; of a text, or of a name in a table
+MOST_METRICS, LONGEST_NAMES = 128, 4096  # entries of a table; bytes of all of its names as they are recorded
 MOST_SERVERS = 1 << 16
 Array = npt.NDArray[Any]
 M = TypeVar("M", bound="Message")
@@ -155,7 +157,7 @@ def bound(kind: type[Message], name: str, hint: Any, marks: Sequence[Any]) -> An
         most = MOST_SERVERS if PER_SERVER in marks else MOST_ENTRIES
         return Annotated[entries, msgspec.Meta(max_length=most)]
     if typing.get_origin(hint) in (Mapping, dict):
-        return Annotated[dict[Name, float], msgspec.Meta(max_length=MOST_ENTRIES)]
+        return Annotated[dict[Name, float], msgspec.Meta(max_length=MOST_METRICS)]
     raise TypeError(f"{kind.__name__}.{name}: {hint} is not allowed in a message. See {__name__} for the allowed types")
 
 
@@ -228,6 +230,9 @@ def decode(
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise MalformedMessage(str(error)) from None
     values: dict[str, Any] = msgspec.structs.asdict(read)
+    for name, value in values.items():
+        if type(value) is dict and names_length(value) > LONGEST_NAMES:
+            raise MalformedMessage(f"the names in {name} have more than {LONGEST_NAMES} bytes")
     values.update(known)
     for name in said.echoed:
         if values[name] is None:
@@ -235,6 +240,11 @@ def decode(
     for form, array in zip(said.arrays, arrays, strict=True):
         values[form.name] = array
     return kind(**values)
+
+
+def names_length(table: Mapping[str, float]) -> int:
+    """Return the bytes of a table's names in a run record, where a character can take up to twelve."""
+    return sum(len(json.dumps(name)) for name in table)
 
 
 def size_in_bytes(message: Message) -> int:

@@ -123,7 +123,7 @@ class CloudRoundEnded(Fact):
 
 @dataclass(frozen=True, slots=True)
 class PeerSuspected(Fact):
-    """The failure detector of ``server`` suspects ``peer``: it has not answered within the timeout."""
+    """``server`` does not wait for ``peer``, which has not answered within the timeout or says that it cannot save."""
 
     kind: ClassVar[str] = "peer-suspected"
     server: int
@@ -132,11 +132,27 @@ class PeerSuspected(Fact):
 
 @dataclass(frozen=True, slots=True)
 class PeerTrusted(Fact):
-    """``peer`` answers ``server`` again, and is no longer suspected."""
+    """``peer`` answers ``server`` again and can save. It is no longer suspected."""
 
     kind: ClassVar[str] = "peer-trusted"
     server: int
     peer: int
+
+
+@dataclass(frozen=True, slots=True)
+class SavingFailed(Fact):
+    """No checkpoint of ``server`` has reached its disk for ``suspect-after``. The others continue without it."""
+
+    kind: ClassVar[str] = "saving-failed"
+    server: int
+
+
+@dataclass(frozen=True, slots=True)
+class SavingResumed(Fact):
+    """A checkpoint of ``server`` is on disk again."""
+
+    kind: ClassVar[str] = "saving-resumed"
+    server: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -216,6 +232,15 @@ class UpdateRejected(Fact):
     client: int
     norm: float
     limit: float
+
+
+@dataclass(frozen=True, slots=True)
+class UpdateDropped(Fact):
+    """``server`` dropped an update of ``client``, which sends many times more updates than the median client."""
+
+    kind: ClassVar[str] = "update-dropped"
+    server: int
+    client: int
 
 
 @dataclass(frozen=True, slots=True)

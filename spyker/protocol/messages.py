@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Annotated, ClassVar, TypeAlias
 
 from msgspec import Meta
@@ -60,6 +60,8 @@ class PeerMessage(Message):
     __slots__ = ()
     latest_only: ClassVar[bool] = False
     """Whether a newer message of this kind replaces an older one that has not been delivered."""
+    is_token: ClassVar[bool] = False
+    """Whether the receiver holds the token from then on."""
 
 
 # --- Messages between a server and its clients -----------------------------------------------------------------
@@ -134,6 +136,7 @@ class Token(PeerMessage):
     """The right to start synchronisation number ``bid``. Exactly one exists in each ``epoch``."""
 
     latest_only = True
+    is_token = True
     epoch: Whole
     bid: ExchangeNumber
     ages: Annotated[tuple[AgeOf, ...], PER_SERVER]
@@ -151,12 +154,13 @@ class PeerModel(PeerMessage):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class EdgeModel(PeerMessage):
-    """HierFAVG, edge to cloud: the edge's model and the number of data points behind it."""
+    """HierFAVG, edge to cloud: the edge's model, and the numbers of data points and clients behind it."""
 
     latest_only = True
     weights: Vector
     age: AgeOf
     size: Count
+    clients: Count = field(default=1, kw_only=True)
 
 
 @dataclass(frozen=True, slots=True)

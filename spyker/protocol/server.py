@@ -13,13 +13,14 @@ import numpy as np
 
 from spyker.placement import Topology, following
 from spyker.protocol.client import Client
-from spyker.protocol.codec import Sizes
+from spyker.protocol.codec import MOST_METRICS, Sizes
 from spyker.protocol.facts import (
     ClientEvaluated,
     ClientQuarantined,
     ClientReported,
     Fact,
     UpdateClipped,
+    UpdateDropped,
     UpdateRejected,
 )
 from spyker.protocol.messages import (
@@ -159,6 +160,21 @@ class Server(ABC):
             cls.sends = cls.receives
 
     @classmethod
+    def create(cls, id: int, setup: Setup, roster: Mapping[int, int]) -> Server:
+        """Create server number ``id``, for a driver: with bounds on what its initial clients claim.
+
+        Args:
+            id: number of the server.
+            setup: settings of the run.
+            roster: the initial clients, and the numbers of data points that they claim.
+
+        """
+        claims = UpdateFilter(setup.robust, roster)
+        server = cls.build(id, setup, {k: claims.sizes.bounded(k) for k in roster} if claims.on else roster)
+        server.update_filter.sizes = claims.sizes
+        return server
+
+    @classmethod
     def build(cls, id: int, setup: Setup, roster: Mapping[int, int]) -> Server:
         """Create server number ``id``. ``roster`` maps its initial clients to their numbers of data points."""
         return cls(id, setup, roster)
@@ -180,6 +196,7 @@ class Server(ABC):
         self.version = 0
         self.update_filter = UpdateFilter(setup.robust, roster)
         self._roster, self._client_metrics = roster, setup.client_metrics
+        self._metric_names: dict[int, set[str]] = {}  # by client
         self._actions: list[Action] = []
         self._may_lead: Callable[[], bool] = lambda: True  # whether this server holds a majority lease
 
@@ -208,6 +225,12 @@ class Server(ABC):
         """Process the expiry of a timer. Implemented by algorithms that start timers."""
         raise NotImplementedError(f"{type(self).__name__}.expired() is missing: timer {timer!r} expired. Implement it")
 
+    def resize(self, k: int, size: int) -> None:  # noqa: B027 - nothing, by default
+        """Change the number of data points of a client, whose claim is bounded by those of other clients.
+
+        Implemented by algorithms that weight clients also while no update of theirs has arrived.
+        """
+
     def postpones(self, message: ClientMessage) -> bool:
         """Return whether the server would only store the message now, to requeue it later."""
         return False
@@ -228,11 +251,17 @@ class Server(ABC):
             self.receive(sender, message)
         if type(message) is Update:
             if message.metrics is not None:
-                report = ClientReported(self.id, sender, message.version, message.examples, dict(message.metrics))
-                self.record(report)
+                metrics = self._known_metrics(sender, message.metrics)
+                self.record(ClientReported(self.id, sender, message.version, message.examples, metrics))
             if message.evaluation is not None:
                 self._record_evaluation(sender, message.evaluation)
         return self._taken()
+
+    def _known_metrics(self, client: int, metrics: Mapping[str, float]) -> dict[str, float]:
+        """Return the metrics that are recorded: those under the first names that this client used."""
+        known = self._metric_names.setdefault(client, set())
+        known.update(name for name in metrics if len(known) < MOST_METRICS)
+        return {name: value for name, value in metrics.items() if name in known}
 
     def _record_evaluation(self, client: int, evaluation: Mapping[str, float]) -> None:
         """Record the known metrics of a client's evaluation that are within their limits.
@@ -270,18 +299,27 @@ class Server(ABC):
 
     def _filter(self, k: int, message: ClientMessage) -> None:
         """Pass a client's message to the algorithm, unless its client is in quarantine or its update is rejected."""
+        update_filter = self.update_filter
         if isinstance(message, Join):
-            admitted = self.update_filter.join(k, message.size)
+            admitted = update_filter.join(k, message.size)
         elif isinstance(message, Leave):
-            admitted = self.update_filter.leave(k)
+            admitted = update_filter.leave(k)
         else:
-            admitted = self.update_filter.admits(k)
+            admitted = update_filter.admits(k)
+            if admitted and isinstance(message, Update) and message.examples is not None:
+                update_filter.sizes.claim(k, message.examples)
+        for j in update_filter.resized():
+            self.resize(j, update_filter.sizes.bounded(j))
         if admitted and isinstance(message, Update):
             update, model, difference = message, self.weights.snapshot(), self.client.difference
-            verdict = self.update_filter.check(k, update.weights, update.version, model, difference=difference)
+            if update.examples is not None and update.examples > update_filter.sizes.bounded(k):
+                update = replace(update, examples=update_filter.sizes.bounded(k))
+            verdict = update_filter.check(k, update.weights, update.version, model, difference=difference)
             self._apply(k, update, verdict)
         elif admitted:
-            self.receive(k, message)
+            self.receive(k, Join(update_filter.sizes.bounded(k)) if isinstance(message, Join) else message)
+        for j in update_filter.released():
+            self.receive(j, Join(update_filter.sizes.bounded(j)))
 
     def _apply(self, k: int, update: Update, verdict: Verdict) -> None:
         """Apply the verdict on an update: record it, and tell the algorithm."""
@@ -294,7 +332,10 @@ class Server(ABC):
             case FilterDecision.REJECTED:
                 self.record(UpdateRejected(self.id, k, verdict.norm, verdict.limit))
                 self.receive(k, Leave())
-                self.receive(k, Join(self.update_filter.sizes.get(k, 1)))
+                self.receive(k, Join(self.update_filter.sizes.bounded(k)))
+            case FilterDecision.DROPPED:
+                self.record(UpdateDropped(self.id, k))
+                self.receive(k, Leave())
             case FilterDecision.QUARANTINED:
                 assert self.update_filter.parameters is not None
                 seconds = self.update_filter.parameters.quarantine

@@ -13,6 +13,7 @@ from spyker.records.lines import RecordedFact, fields, line
 from spyker.records.reader import Follower, RunRecord, find_runs, first_fact, follow, read, read_back, records_below
 from spyker.records.run_facts import (
     ClientFailed,
+    ClientReplaced,
     Evaluated,
     EvaluatedByClients,
     FactsDropped,
@@ -34,6 +35,7 @@ __all__ = [
     "SCENARIO",
     "SUMMARY",
     "ClientFailed",
+    "ClientReplaced",
     "Evaluated",
     "EvaluatedByClients",
     "Fact",

@@ -19,7 +19,9 @@ from itertools import accumulate
 from typing import Any, NamedTuple
 
 from spyker.protocol.facts import ClientEvaluated, ClientQuarantined, Fact
+from spyker.records.files import section
 from spyker.records.run_facts import (
+    MOST_CLIENTS,
     ClientFailed,
     Evaluated,
     EvaluatedByClients,
@@ -205,9 +207,10 @@ def weighted_mean(values: Sequence[Weighted]) -> float:
 
 def clients_per_region(scenario: Mapping[str, Any]) -> list[int]:
     """Return the numbers of clients in the regions of a recorded scenario; empty if it has none."""
-    world = scenario.get("world")
-    found = world.get("clients") if isinstance(world, Mapping) else None
-    return list(found) if isinstance(found, list) and all(type(each) is int for each in found) else []
+    found = section(scenario, "world").get("clients")
+    if isinstance(found, list) and all(type(each) is int and 0 <= each <= MOST_CLIENTS for each in found):
+        return list(found)
+    return []
 
 
 def combined_by_clients(parts: Sequence[EvaluatedByClients]) -> EvaluatedByClients:

@@ -3,17 +3,23 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
-from collections.abc import Iterator
+import time
+from collections.abc import Iterator, Mapping
+from io import FileIO
 from pathlib import Path
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
 from spyker.errors import RecordError
+from spyker.untrusted_files import LARGEST_TABLE
 
 SCENARIO, FACTS, SUMMARY = "scenario.toml", "facts.jsonl", "summary.json"
 LOCK = ".lock"
 """Lock file during a run (:mod:`~spyker.records.lock`); not part of the record."""
 BLOCK = 1 << 16  # bytes per read
+POSIX = hasattr(os, "fork")  # not Windows; unlike os.name, a test can change it
+RENAME_SECONDS, RETRY_SECONDS = 2.0, 0.02
 
 
 @contextlib.contextmanager
@@ -23,7 +29,7 @@ def replacing(path: Path) -> Iterator[Path]:
     try:
         yield temporary
         sync(temporary)
-        temporary.replace(path)
+        rename(temporary, path)
     finally:
         temporary.unlink(missing_ok=True)
 
@@ -34,13 +40,37 @@ def write_atomically(path: Path, text: str) -> None:
         temporary.write_text(text, "utf-8", newline="\n")
 
 
+def rename(path: Path, target: Path) -> None:
+    """Rename a file, over an existing one.
+
+    Windows refuses this while another process, such as a virus scanner, has one of them open: retry for a while.
+    """
+    deadline = time.monotonic() + RENAME_SECONDS
+    while True:
+        try:
+            path.replace(target)
+            return
+        except PermissionError:
+            if POSIX or time.monotonic() > deadline:
+                raise
+            time.sleep(RETRY_SECONDS)
+
+
 def sync(path: Path) -> None:
-    """Call fsync on a file or folder."""
-    descriptor = os.open(path, os.O_RDONLY)
+    """Call fsync on a file or folder. Windows cannot sync a folder, and syncs files only for their writers."""
+    if not POSIX and path.is_dir():
+        return
+    descriptor = os.open(path, os.O_RDONLY if POSIX else os.O_RDWR)
     try:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
+
+
+def section(scenario: Mapping[str, Any], name: str) -> Mapping[str, Any]:
+    """Return a section of a recorded scenario, which another version may have written; empty if there is none."""
+    found = scenario.get(name)
+    return found if isinstance(found, Mapping) else {}
 
 
 def is_record(folder: Path) -> bool:
@@ -72,12 +102,24 @@ def drop_torn_line(facts: Path) -> None:
         file.truncate(file.seek(0, os.SEEK_END) - len(torn))
 
 
-def backwards(file: BinaryIO) -> Iterator[bytes]:
-    """Yield the lines of a file from the end, reading only as much as needed."""
+def check_line(length: int) -> None:
+    """Raise an ``OSError`` if a line of facts is too long, as in a sparse file."""
+    if length > LARGEST_TABLE:
+        raise OSError(errno.EFBIG, f"A line is longer than {LARGEST_TABLE:,} bytes")
+
+
+def backwards(file: BinaryIO | FileIO) -> Iterator[bytes]:
+    """Yield the lines of a file from the end, reading only as much as needed.
+
+    Raises:
+        OSError: the file cannot be read, or a line is too long.
+
+    """
     start, rest = file.seek(0, os.SEEK_END), b""
     while start:
         end, start = start, max(0, start - BLOCK)
         file.seek(start)
         rest, *lines = (file.read(end - start) + rest).split(b"\n")
         yield from reversed(lines)
+        check_line(len(rest))
     yield rest

@@ -20,6 +20,7 @@ import msgspec
 
 from spyker.protocol.facts import KINDS, Fact
 from spyker.records.run_facts import UnknownFact
+from spyker.untrusted_files import check_depth
 
 F = TypeVar("F", bound=Fact, covariant=True)
 
@@ -94,6 +95,7 @@ def jsonable(value: Any) -> Any:
 # --- Reading ---------------------------------------------------------------------------------------------------------
 
 
+LARGEST, LATEST = 1 << 63, 1e15  # absolute value of an integer; of a time in seconds
 _decode = msgspec.json.Decoder().decode  # several times as fast as the standard library's
 
 
@@ -102,10 +104,10 @@ def parse(text: str | bytes) -> RecordedFact[Fact] | None:
     try:
         table = _decode(text)
         t, kind, queue = table.pop("t"), table.pop("kind"), table.pop("queue", None)
-        return (
-            RecordedFact(t, _fact(kind, table), queue) if isinstance(t, float | int) and isinstance(kind, str) else None
-        )
-    except (msgspec.DecodeError, UnicodeDecodeError, KeyError, AttributeError, TypeError):
+        if t is None or type(kind) is not str or not -LATEST <= t <= LATEST:
+            return None
+        return RecordedFact(_read_float(t), _fact(kind, table), None if queue is None else _exactly(int, queue))
+    except (ValueError, KeyError, AttributeError, TypeError, RecursionError):
         return None
 
 
@@ -116,6 +118,7 @@ def _fact(kind: str, table: dict[str, Any]) -> Fact:
             return typing.cast(Fact, _build(known, table))
         except (TypeError, KeyError):
             pass  # written by another version
+    check_depth(table)
     return UnknownFact(kind, table)
 
 
@@ -157,12 +160,12 @@ def _reader(hint: Any) -> Callable[[Any], Any]:
 def _read_float(value: Any) -> float:
     if value is None:
         return math.nan
-    if type(value) is float or type(value) is int:
+    if type(value) is float or (type(value) is int and -LARGEST <= value <= LARGEST):
         return value
-    raise TypeError(f"{value!r} is not a number")
+    raise TypeError("not a number")
 
 
 def _exactly(kind: type, value: Any) -> Any:
-    if type(value) is not kind:
-        raise TypeError(f"{value!r} is not {kind.__name__}")
-    return value
+    if type(value) is kind and (type(value) is not int or -LARGEST <= value <= LARGEST):
+        return value
+    raise TypeError(f"not {kind.__name__}")

@@ -1,25 +1,25 @@
 """One writer per folder: the writing process holds a lock on a file in it.
 
-The kernel releases the lock when the process ends. The file may remain after a kill; without the lock it has no
-meaning. That of a record is deleted after the run, and is not part of the record.
+The operating system releases the lock when the process ends. The file may remain after a kill; without the lock it has
+no meaning. That of a record is deleted after the run, and is not part of the record.
 """
 
 from __future__ import annotations
 
 import contextlib
 import errno
+import importlib
 import os
 from collections.abc import Iterator
 from pathlib import Path
+from types import ModuleType
 from typing import IO
 
 from spyker.errors import RecordError
 from spyker.records.files import LOCK
 
-try:
-    import fcntl
-except ModuleNotFoundError:  # not POSIX: as on a file system without locks
-    fcntl = None  # type: ignore[assignment]
+LOCKED_BYTE = 1 << 30
+"""Where Windows locks the file: behind its content, because nobody else can read a byte that is locked."""
 
 
 @contextlib.contextmanager
@@ -36,13 +36,14 @@ def locked(folder: Path) -> Iterator[None]:
             yield
         finally:
             if is_at(file, path):  # the folder may have been replaced by another run's
-                path.unlink(missing_ok=True)
+                with contextlib.suppress(PermissionError):  # Windows does not delete an open file
+                    path.unlink(missing_ok=True)
 
 
 def check_unlocked(folder: Path) -> None:
     """Raise a ``RecordError`` if the folder, or a record in it, is locked."""
     for path in (folder / LOCK, *folder.glob(f"*/{LOCK}")):
-        with contextlib.suppress(FileNotFoundError, NotADirectoryError, PermissionError), path.open("rb") as file:
+        with contextlib.suppress(FileNotFoundError, NotADirectoryError, PermissionError), path.open("rb", 0) as file:
             try:
                 take(file, shared=True, required=False)
             except BlockingIOError as error:
@@ -67,13 +68,12 @@ def lock(path: Path, *, required: bool = True) -> IO[bytes]:
 
     """
     while True:
-        file = path.open("a+b")  # without truncation: another process may hold it
+        file = path.open("a+b", buffering=0)  # without truncation: another process may hold it
         try:
             take(file, shared=False, required=required)
             if is_at(file, path):
                 file.truncate(0)
                 file.write(f"{os.getpid()}\n".encode())
-                file.flush()
                 return file
         except BaseException:
             file.close()
@@ -84,9 +84,12 @@ def lock(path: Path, *, required: bool = True) -> IO[bytes]:
 def take(file: IO[bytes], *, shared: bool, required: bool) -> None:
     """Lock an open file; raise a ``BlockingIOError`` if another process holds it."""
     try:
-        if fcntl is None:
-            raise OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))
-        fcntl.flock(file, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | fcntl.LOCK_NB)
+        try:
+            import fcntl
+        except ModuleNotFoundError:
+            lock_byte(file)
+        else:
+            fcntl.flock(file, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | fcntl.LOCK_NB)
     except BlockingIOError:
         file.seek(0)
         process = file.read().decode("ascii", "replace").strip() or "unknown"
@@ -94,6 +97,19 @@ def take(file: IO[bytes], *, shared: bool, required: bool) -> None:
     except OSError:
         if required:
             raise
+
+
+def lock_byte(file: IO[bytes]) -> None:
+    """Lock an open file as Windows does; raise a ``BlockingIOError`` if another process holds it."""
+    try:
+        msvcrt: ModuleType = importlib.import_module("msvcrt")
+    except ModuleNotFoundError:
+        raise OSError(errno.ENOLCK, os.strerror(errno.ENOLCK)) from None
+    os.lseek(file.fileno(), LOCKED_BYTE, os.SEEK_SET)
+    try:
+        msvcrt.locking(file.fileno(), msvcrt.LK_NBLCK, 1)
+    except PermissionError:
+        raise BlockingIOError from None
 
 
 def is_at(file: IO[bytes], path: Path) -> bool:

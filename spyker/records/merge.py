@@ -47,6 +47,7 @@ from spyker.records.run_warnings import ScoreHistory
 from spyker.records.segments import end, is_gone
 from spyker.records.summary import WAYS, Hit, Totals, summarise, target_name
 from spyker.records.writer import RecordWriter
+from spyker.untrusted_files import read_json, read_text
 
 STATE = "merge.json"
 JUDGED = (Evaluated, MetricEvaluated)  # facts of an evaluation
@@ -149,7 +150,7 @@ def merge(folders: Sequence[Path], out: Path) -> None:
     if not state:
         out.mkdir(parents=True, exist_ok=True)
         note(out, {"size": 0, "parts": [part.numbers([0, 0]) for part in parts]})  # discards the earlier merge
-        write_atomically(out / SCENARIO, (parts[0].run.folder / SCENARIO).read_text("utf-8"))
+        write_atomically(out / SCENARIO, read_text(parts[0].run.folder / SCENARIO))
     with (out / FACTS).open("ab") as facts:
         facts.truncate(state.get("size", 0))
     writer = RecordWriter(out, "", append=True)
@@ -208,7 +209,7 @@ def earlier(parts: Sequence[MergePart], out: Path) -> dict[str, Any]:
             raise RecordError(f"{out} exists already and is not a merged record. Choose another --out")
         return {}
     try:
-        state: dict[str, Any] = json.loads(path.read_text("utf-8"))
+        state: dict[str, Any] = read_json(path)
         before = {part["server"]: part for part in state["parts"]}
         ours = {part.id: part for part in parts}
         if any(server not in ours or part["began"] != ours[server].began for server, part in before.items()):

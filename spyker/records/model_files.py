@@ -13,7 +13,8 @@ from safetensors import SafetensorError, safe_open
 from spyker.errors import RecordError
 from spyker.protocol.codec import Array
 from spyker.records.files import is_record, replacing
-from spyker.records.tensors import write_tensors
+from spyker.records.tensors import TYPES, write_tensors
+from spyker.untrusted_files import check_regular
 
 MODEL, SERVERS = "model.safetensors", "models"
 
@@ -45,12 +46,18 @@ def read_model(folder: Path, server: int | None = None) -> ModelFile:
     if not path.exists():
         raise RecordError(missing(folder, server))
     try:
+        check_regular(path)
         with safe_open(path, "numpy") as file:
             about = dict(file.metadata() or {})
             about.pop("format", None)
-            return ModelFile({name: file.get_tensor(name) for name in file.offset_keys()}, about)
-    except (OSError, SafetensorError) as error:
-        raise RecordError(f"{path} cannot be read ({error}). Restore it, or make the run again") from None
+            parts = {name: file.get_tensor(name) for name in file.offset_keys()}
+        strange = next((name for name, part in parts.items() if part.dtype.str[1:] not in TYPES), None)
+        if strange is not None:
+            raise ValueError(f"{strange} has the type {parts[strange].dtype}")
+        return ModelFile(parts, about)
+    except (OSError, SafetensorError, ValueError, TypeError, AttributeError) as error:
+        problem = error.strerror if isinstance(error, OSError) and error.strerror else error
+        raise RecordError(f"{path} cannot be read ({problem}). Restore it, or make the run again") from None
 
 
 def missing(folder: Path, server: int | None) -> str:

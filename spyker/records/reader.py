@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import functools
-import json
 import os
 import time
-import tomllib
 from collections.abc import Callable, Iterator
 from io import FileIO
 from pathlib import Path
@@ -14,10 +12,11 @@ from typing import Any, TypeVar, overload
 
 from spyker.errors import RecordError
 from spyker.protocol.facts import Fact, UpdateApplied
-from spyker.records.files import BLOCK, FACTS, SCENARIO, SUMMARY, backwards, is_record
+from spyker.records.files import BLOCK, FACTS, SCENARIO, SUMMARY, backwards, check_line, is_record, section
 from spyker.records.lines import RecordedFact, parse
 from spyker.records.run_facts import FORMAT, FactsDropped, RunStarted, ServerResumed
 from spyker.records.segments import following, place_of, segments
+from spyker.untrusted_files import open_regular, read_json, read_toml
 
 F = TypeVar("F", bound=Fact)
 LISTED = 12  # maximum number of runs in an error message
@@ -44,7 +43,7 @@ class Follower:
             segment, complete = place
             self.offset = max(self.offset, segment.start)  # earlier segments may have been deleted
             try:
-                with segment.path.open("rb", buffering=0) as file:
+                with open_regular(segment.path) as file:
                     yield from self._read(file, segment.start)
             except FileNotFoundError:
                 continue  # deleted in the meantime
@@ -70,6 +69,7 @@ class Follower:
             if len(chunk) < size:
                 return
             size = BLOCK if lines else 2 * size
+            check_line(size // 2)
 
 
 @overload
@@ -125,7 +125,7 @@ def read_back(folder: Path) -> Iterator[RecordedFact[Fact]]:
     """Yield the facts of a record from the last to the first, reading only as much as needed."""
     for _, path in reversed(segments(folder)):
         try:
-            with path.open("rb") as file:
+            with open_regular(path) as file:
                 for text in backwards(file):
                     stated = parse(text)
                     if stated is not None:
@@ -142,6 +142,8 @@ def first_fact(folder: Path) -> RunStarted | None:
     if stated is None:
         return None
     if isinstance(stated.fact, RunStarted) and stated.fact.format == FORMAT:
+        if problem := stated.fact.problem():
+            raise unreadable(folder / FACTS, ValueError(problem))
         return stated.fact
     number = getattr(stated.fact, "format", None) or getattr(stated.fact, "fields", {}).get("format")
     found = f"format {number}" if number else "an older format, without a first fact that says what run it is"
@@ -164,13 +166,13 @@ class RunRecord:
         if not is_record(folder):
             raise RecordError(f"{folder} is not a run record (it has no {SCENARIO}). Name a folder made by --out")
         self.folder = folder
-        self.scenario: dict[str, Any] = self._load(SCENARIO, tomllib.loads) or {}
-        self.summary: dict[str, Any] | None = self._load(SUMMARY, json.loads)
+        self.scenario: dict[str, Any] = self._load(SCENARIO, read_toml) or {}
+        self.summary: dict[str, Any] | None = self._load(SUMMARY, read_json)
 
-    def _load(self, name: str, loads: Callable[[str], Any]) -> dict[str, Any] | None:
+    def _load(self, name: str, load: Callable[[Path], Any]) -> dict[str, Any] | None:
         path = self.folder / name
         try:
-            found = loads(path.read_text("utf-8"))
+            found = load(path)
         except FileNotFoundError:
             return None
         except (OSError, ValueError) as error:
@@ -190,8 +192,7 @@ class RunRecord:
     @property
     def evaluated_by(self) -> str:
         """Who evaluated: ``servers``, ``clients`` or ``both``."""
-        section = self.scenario.get("evaluation")
-        return str(section.get("by", "servers")) if isinstance(section, dict) else "servers"
+        return str(section(self.scenario, "evaluation").get("by", "servers"))
 
     @overload
     def facts(self) -> Iterator[RecordedFact[Fact]]: ...

@@ -13,6 +13,7 @@ from spyker.protocol.facts import Fact
 from spyker.version import __version__
 
 FORMAT = 2
+MOST_CLIENTS, MOST_SERVERS, LONGEST_TEXT = 10_000_000, 1 << 16, 1000  # of a record that is read
 EMULATED, DEPLOYED = "emulated", "deployed"
 
 
@@ -54,6 +55,17 @@ class RunStarted(Fact):
     def good(self, score: float, target: float) -> bool:
         """Return whether a score reaches ``target``; NaN never does."""
         return score >= target if self.higher_is_better else score <= target
+
+    def problem(self) -> str | None:
+        """Return what is wrong with the description that a record starts with, or ``None``."""
+        if not 0 <= self.clients <= MOST_CLIENTS or len(self.servers) > MOST_SERVERS:
+            return f"it names {self.clients:,} clients and {len(self.servers):,} servers"
+        longest = max(map(len, (self.algorithm, self.title, self.task, self.metric, *self.regions)))
+        if longest > LONGEST_TEXT:
+            return f"it has a name of {longest:,} characters"
+        if not self.servers or len({server.id for server in self.servers}) < len(self.servers):
+            return "it names no servers, or one of them twice"
+        return None
 
 
 def run_started(
@@ -201,6 +213,19 @@ class ServerResumed(Fact):
     server: int
     version: int
     lost_updates: int
+
+
+@dataclass(frozen=True, slots=True)
+class ClientReplaced(Fact):
+    """A second connection of ``client`` replaced the first: its key may be in use in two places.
+
+    At most one such fact per client and minute is written.
+    """
+
+    kind: ClassVar[str] = "client-replaced"
+    server: int
+    client: int
+    another_address: bool
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,9 +14,10 @@ import re
 from pathlib import Path
 from typing import NamedTuple
 
-from spyker.records.files import FACTS
+from spyker.records.files import BLOCK, FACTS
 from spyker.records.lines import line, parse
 from spyker.records.run_facts import FactsDropped, ServerResumed
+from spyker.untrusted_files import open_regular
 
 LATER = re.compile(r"facts-(\d{15,})\.jsonl")
 RESTART = f'"kind": "{ServerResumed.kind}"'.encode()
@@ -110,8 +111,8 @@ def size_of(path: Path) -> int:
 
 def note_in(path: Path) -> FactsDropped | None:
     """Return the ``FactsDropped`` of a replaced file, or ``None``."""
-    with contextlib.suppress(OSError), path.open("rb") as file:
-        text, more = file.readline(), file.read(1)
+    with contextlib.suppress(OSError), open_regular(path) as file:
+        text, more = file.readline(BLOCK), file.read(1)
         stated = None if more else parse(text)
         if stated is not None and isinstance(stated.fact, FactsDropped):
             return stated.fact

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 MIN_CLIENTS = 5  # with a known mean, before any client can be an outlier
-MAJORITY = 0.8  # share of clients that must agree for the others to be outliers
+MAJORITY = 0.6  # share of clients that must agree for the others to be outliers
 SIMILAR = 0.5  # of the median: a mean closer to zero is neither on its side nor on the opposite one
 
 

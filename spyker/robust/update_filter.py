@@ -10,10 +10,10 @@ trained with less than half of the highest learning rate in use are left out. Th
 updates, so that clients that answer often have no more influence on it. It includes rejected updates: if trainings
 become longer everywhere, the median follows.
 
-While a client trains, the server's model moves: it merges other servers' models, or it is restored from an older
-checkpoint. This *drift* is no part of the training, and is added to both thresholds. An update is clipped if its norm
-is above ``clip × median + drift``. Clipping is no offence: a clipped update counts for no more than one just below the
-threshold. An update is rejected if its norm is above ``reject × median + drift``.
+An update is clipped if its norm is above ``clip × median``. Clipping is no offence: a clipped update counts for no
+more than one just below the threshold. An update is rejected if its norm is above ``reject × median + drift``: while a
+client trains, the server's model moves, as it merges other servers' models or is restored from an older checkpoint.
+This *drift* is no part of the training.
 
 A rejected update is a strike if it can be compared: the norms of at least three clients are known, its task is known,
 and at least half of the clients have answered since the client's last strike. So a fast client is not quarantined
@@ -24,9 +24,13 @@ A sign-flipped update has an inconspicuous norm. :mod:`~spyker.robust.sign_flips
 Each proper update removes a strike. A client with ``strikes`` of them is quarantined. After the quarantine it may join
 again, and restarts one strike below the threshold. ``docs/reports/robustness.md`` has measurements.
 
+Two more bounds are relative to the other clients: on the data size that a client claims
+(:mod:`~spyker.robust.claimed_sizes`) and on the rate of its updates (:mod:`~spyker.robust.update_rates`). The excess
+of the latter is dropped before anything else is computed.
+
 The caller reports joins, departures and assigned tasks, passes each update to :meth:`UpdateFilter.check`, and applies
-the verdict: to an algorithm, a rejected client leaves and joins again, and a quarantined one leaves until
-:meth:`UpdateFilter.end_quarantine`.
+the verdict: to an algorithm, a rejected client leaves and joins again, one whose update was dropped leaves until
+:meth:`UpdateFilter.released` returns it, and a quarantined one leaves until :meth:`UpdateFilter.end_quarantine`.
 """
 
 from __future__ import annotations
@@ -39,8 +43,10 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from spyker.parameters import parameter
+from spyker.robust.claimed_sizes import ClaimedData, ClaimedSizes, bounded_data
 from spyker.robust.order_statistics import OrderStatistics
 from spyker.robust.sign_flips import SignFlipDetector
+from spyker.robust.update_rates import UpdateRates
 from spyker.vectors import Vector, distance, mix
 
 MIN_CLIENTS = 3  # with a known norm, before there is a median; until then the norm of the model replaces it
@@ -56,7 +62,7 @@ class FilterParameters:
         "where servers filter client updates: deployed (in deployments only), always (also in emulations) or never",
         choices=(DEPLOYED, ALWAYS, NEVER),
     )
-    clip: float = parameter(5.0, "clip the norm of an update to this multiple of the median over clients", above=1)
+    clip: float = parameter(2.0, "clip the norm of an update to this multiple of the median over clients", above=1)
     reject: float = parameter(15.0, "reject an update whose norm exceeds this multiple of the median", above=1)
     strikes: int = parameter(
         5,
@@ -64,6 +70,15 @@ class FilterParameters:
         at_least=1,
     )
     quarantine: float = parameter(60.0, "length of a quarantine in seconds", above=0)
+    size: float = parameter(
+        2.0,
+        "weight a client as if it had at most this multiple of the median number of examples, and no more than all "
+        "others together",
+        at_least=1,
+    )
+    rate: float = parameter(
+        5.0, "drop updates of a client that sends more than this many while the median client sends one", at_least=2
+    )
 
     def on(self, *, deployed: bool) -> FilterParameters | None:
         """Return the parameters if filtering is on in this world, else ``None``."""
@@ -76,6 +91,7 @@ class FilterDecision(Enum):
     ACCEPTED = "accepted"
     CLIPPED = "clipped"
     REJECTED = "rejected"
+    DROPPED = "dropped"
     QUARANTINED = "quarantined"
 
 
@@ -88,7 +104,7 @@ class Verdict(NamedTuple):
     norm: float
     """The norm of the update as it was sent."""
     limit: float
-    """The norm that the update would be clipped to; without the drift, if the update is below that."""
+    """The norm that the update would be clipped to."""
     sign_flipped: bool
     """Whether the client's updates are sign-flipped."""
 
@@ -106,7 +122,8 @@ class UpdateFilter:
         """
         self.parameters = parameters
         self.on = parameters is not None
-        self.sizes = dict(sizes) if self.on else {}  # with which a client joins again
+        self.sizes = ClaimedSizes(1.0 if parameters is None else parameters.size, sizes if self.on else {})
+        self.rates = UpdateRates(*(1.0, 1.0) if parameters is None else (parameters.rate, parameters.clip))
         self.first, self.last = OrderStatistics(), OrderStatistics()  # norms of each client's first and last update
         self.sign_flips = SignFlipDetector()
         self.strikes: dict[int, int] = {}
@@ -123,13 +140,16 @@ class UpdateFilter:
     # --- Clients -----------------------------------------------------------------------------------------------------
 
     def join(self, client: int, size: int) -> bool:
-        """Note that a client with ``size`` data points joins; return False if it must wait for a quarantine's end."""
-        self.sizes[client] = size
-        return self.admits(client)
+        """Note that a client with ``size`` data points joins; return False if it must wait.
+
+        It waits for the end of its quarantine or, if an update of it was dropped, of the period.
+        """
+        self.sizes.claim(client, size)
+        return self.admits(client) and client not in self.rates.held
 
     def leave(self, client: int) -> bool:
         """Note that a client leaves; return False if it is quarantined, and so has left the algorithm already."""
-        self.sizes.pop(client, None)
+        self.sizes.drop(client)
         self.answered.drop(client)
         if client in self.out:
             self.out[client] = False
@@ -150,7 +170,22 @@ class UpdateFilter:
 
     def end_quarantine(self, client: int) -> int | None:
         """End the quarantine of a client; return the number of its data points if it joins now, None if it has left."""
-        return self.sizes.get(client, 1) if self.out.pop(client, False) else None
+        return self.sizes.bounded(client) if self.out.pop(client, False) else None
+
+    def released(self) -> list[int]:
+        """Return the clients that join again because the period has ended in which an update of them was dropped."""
+        clients = self.sizes.clients.keys() - self.out.keys()
+        return [k for k in self.rates.released(clients) if k in clients]
+
+    def resized(self) -> list[int]:
+        """Return the clients whose bounded size has changed because of what other clients claim."""
+        return [k for k in self.sizes.changed() if k not in self.out and k not in self.rates.held]
+
+    def bounded_data(self, claims: Mapping[int, ClaimedData]) -> dict[int, int]:
+        """Return the number of examples that counts for each server; without a filter, what it claims."""
+        if self.parameters is None:
+            return {j: data.examples for j, data in claims.items()}
+        return bounded_data(claims, self.parameters.size)
 
     # --- Updates -----------------------------------------------------------------------------------------------------
 
@@ -168,6 +203,9 @@ class UpdateFilter:
             The decision, the update that the algorithm may use, and the numbers that led to the decision.
 
         """
+        if not self.rates.admits(client):
+            self.sign_flips.pop_task(client, version)
+            return Verdict(FilterDecision.DROPPED, weights, 0.0, 0.0, sign_flipped=False)
         origin = zeros(weights) if difference else model
         norm, sign_flips = distance(weights, origin), self.sign_flips
         task = sign_flips.pop_task(client, version)
@@ -215,14 +253,17 @@ class UpdateFilter:
         """
         assert self.parameters is not None
         p, median = self.parameters, self.median_norm
-        early = len(self.last.numbers) < MIN_CLIENTS <= len(self.sizes)  # there will be others to compare it with
+        early = (
+            len(self.last.numbers) < MIN_CLIENTS <= len(self.sizes.clients)
+        )  # there will be others to compare it with
         median_norm = median or (1.0 if norm <= p.clip else max(1.0, model_norm()))
-        limit, strikes, rejected = p.clip * median_norm, self.strikes.get(client, 0), False
+        most = min(p.clip, self.rates.left(client)[1]) if median > 0 else p.clip
+        limit, strikes, rejected = most * median_norm, self.strikes.get(client, 0), False
         self._count(client, norm, counts=counts)
         if norm > min(limit, p.reject * median_norm):  # below both thresholds the drift makes no difference
             moved = drift()
-            limit += moved
             rejected = norm > p.reject * median_norm + moved and (median > 0 or early)
+        self.rates.spend(client, 0.0 if rejected or not median else min(norm / median, most))
         offence = sign_flipped
         if rejected and median > 0 and known and self.answered.median > self.struck.get(client, 0):
             self.struck[client], offence = self.updates, True
@@ -261,13 +302,15 @@ class UpdateFilter:
         if not self.on:
             return None
         norms = [self.first.numbers, self.last.numbers, self.answered.numbers, self.updates, self.struck]
-        return [self.sizes, norms, self.strikes, self.out, self.sign_flips]
+        return [self.sizes, norms, self.strikes, self.out, self.sign_flips, self.rates]
 
     def restore(self, state: Any) -> None:
         """Restore the state of a checkpoint."""
         if state is None:
             return
-        self.sizes, (first, last, answered, self.updates, self.struck), self.strikes, self.out, sign_flips = state
+        sizes, (first, last, answered, self.updates, self.struck), self.strikes, self.out, sign_flips, rates = state
+        self.sizes.restore(sizes)
+        self.rates.restore(rates)
         self.first, self.last, self.answered = map(OrderStatistics, (first, last, answered))
         self.sign_flips.restore(sign_flips)
 

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+
 import numpy as np
 
 from spyker.config.scenario import AdversaryOptions, Scenario
 from spyker.engines.engine import TrainJob
+from spyker.errors import UsageError
 from spyker.vectors import Vector, length
 
 HUGE = 1e30
-CHOICE, NOISE = 0xBAD, 0xBAD5EED  # seeds of independent random streams
+CLAIMED = 1 << 31  # examples, the most that a deployed server accepts
+WRONG = 1.0  # standard deviation of the wrong model's weights, which is far from any trained model
+CHOICE, NOISE, MODEL = 0xBAD, 0xBAD5EED, 0xBAD0DE1  # seeds of independent random streams
 
 
 class Adversaries:
@@ -24,20 +29,48 @@ class Adversaries:
         options, count = scenario.world.adversaries, scenario.client_count
         if options is None:
             return None
-        random = np.random.default_rng((scenario.seed, CHOICE))
-        chosen = random.choice(count, round(options.share * count), replace=False)
-        return cls(options, frozenset(chosen.tolist()), scenario.seed)
+        if options.clients is None:
+            random = np.random.default_rng((scenario.seed, CHOICE))
+            chosen = random.choice(count, round(options.share * count), replace=False).tolist()
+        else:
+            chosen = list(options.clients)
+            if max(chosen, default=0) >= count:
+                problem = f"{max(chosen)} is not allowed: there are {count} clients, counted from 0"
+                raise UsageError("world.adversaries.clients", problem, "Use smaller numbers")
+        return cls(options, frozenset(chosen), scenario.seed)
+
+    def delays(self, honest: Sequence[float]) -> list[float]:
+        """Return the seconds that each client trains: none for adversaries that skip the training."""
+        skip = self.clients if self.options.kind == "rate" else ()
+        return [0.0 if k in skip else seconds for k, seconds in enumerate(honest)]
+
+    def sizes(self, honest: Callable[[int], int]) -> Callable[[int], int]:
+        """Return the numbers of data points that clients claim."""
+        lying = self.clients if self.options.kind == "size" else ()
+        return lambda k: CLAIMED if k in lying else honest(k)
+
+    def examples(self, job: TrainJob) -> int | None:
+        """Return the number of examples that a client claims for an update."""
+        lies = self.options.kind == "size" and job.client in self.clients
+        return CLAIMED if lies and job.examples is not None else job.examples
 
     def answer(self, job: TrainJob, trained: Vector) -> Vector:
         """Return the update that a client sends: falsified if the client is an adversary."""
         if job.client not in self.clients:
             return trained
         kind, strength = self.options.kind, np.float32(self.options.strength)
-        if kind == "huge":
-            return np.full_like(trained, HUGE)
-        if kind == "sign-flip":
-            return job.weights - strength * (trained - job.weights)
-        random = np.random.default_rng((self.seed, NOISE, job.client, job.step))
-        noise = random.standard_normal(trained.size, np.float32)
-        scale = length(trained - job.weights) / max(length(noise), 1e-12)
-        return job.weights + strength * np.float32(scale) * noise
+        match kind:
+            case "huge":
+                return np.full_like(trained, HUGE)
+            case "sign-flip":
+                return job.weights - strength * (trained - job.weights)
+            case "boost":
+                return job.weights + strength * (trained - job.weights)
+            case "noise":
+                random = np.random.default_rng((self.seed, NOISE, job.client, job.step))
+                direction = random.standard_normal(trained.size, np.float32)
+            case _:  # pull, size, rate
+                random = np.random.default_rng((self.seed, MODEL))  # all adversaries have the same wrong model
+                direction = np.float32(WRONG) * random.standard_normal(trained.size, np.float32) - job.weights
+        scale = length(trained - job.weights) / max(length(direction), 1e-12)
+        return job.weights + strength * np.float32(scale) * direction

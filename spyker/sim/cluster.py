@@ -2,9 +2,10 @@
 
 Each server is a :class:`~spyker.node.node.Node` and each client has a
 :class:`~spyker.node.pending_update.PendingUpdate`. Without faults and with instant disks the facts are byte-identical
-to those of :class:`~spyker.sim.world.BareServerSimulation`: handshakes, sequence numbers and acknowledgements have the
-latency of their link and use no bandwidth. Only the order of simultaneous events may differ, because a node sends to
-its clients at once and to other servers after a checkpoint, and a bare server sends in the order of its actions.
+to those of :class:`~spyker.sim.world.BareServerSimulation`: handshakes, sequence numbers, acknowledgements and control
+messages have the latency of their link, use no bandwidth and wait for no model. Only the order of simultaneous events
+may differ, because a node sends to its clients at once and to other servers after a checkpoint, and a bare server sends
+in the order of its actions.
 
 Connections behave like TCP: messages arrive in order, and a broken connection loses the messages in flight and is
 noticed by both ends at once. A connection breaks when a process at its end is killed or its path is cut. It is
@@ -375,11 +376,11 @@ class ClusterSimulation(Simulation):
             case AcknowledgePeer(peer, sequence):
                 link = self._peer_links.get((peer, i))
                 if link is not None and link.open and link.receiver is process:
-                    self.clock.at(self.links.between(now, i, peer, 0), self._acknowledged, link, sequence)
+                    self.clock.at(self.links.control(now, i, peer), self._acknowledged, link, sequence)
             case SendControl(peer, message):
                 link = self._peer_links.get((i, peer))
                 if link is not None and link.open and link.sender is process:
-                    self.clock.at(self.links.between(now, i, peer, 0), self._control_arrives, link, message)
+                    self.clock.at(self.links.control(now, i, peer), self._control_arrives, link, message)
             case MembershipChanged(_, strangers):
                 for (a, b), link in self._peer_links.items():
                     if i in (a, b) and strangers & {a, b}:

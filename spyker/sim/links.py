@@ -49,6 +49,13 @@ class Links:
         self.peer_free[sender, receiver] = free
         return free + self.latency[self.server_regions[sender]][self.server_regions[receiver]]
 
+    def control(self, now: float, sender: int, receiver: int) -> float:
+        """Return the arrival time of a control message or an acknowledgement.
+
+        It is small and has a connection of its own: it uses no bandwidth, and waits for no model.
+        """
+        return now + self.latency[self.server_regions[sender]][self.server_regions[receiver]]
+
     def renew(self, client: int) -> None:
         """Reset the links of a client that joined or changed its server."""
         for free in (self.down_free, self.up_free):

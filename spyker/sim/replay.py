@@ -23,6 +23,7 @@ from spyker.protocol.codec import Sizes
 from spyker.protocol.messages import Action
 from spyker.protocol.server import Server, Setup
 from spyker.tasks.registry import resolve
+from spyker.untrusted_files import read_bytes
 from spyker.vectors import mix
 
 
@@ -52,7 +53,7 @@ def replay(path: Path, checkpoint: int | None = None) -> Replay:
 
     """
     try:
-        data = path.read_bytes()
+        data = read_bytes(path)
     except OSError as error:
         raise RecordError(f"{path}: cannot be read ({error.strerror}). Name an event log") from None
     payloads = records(data)
@@ -105,7 +106,7 @@ def make_node(header: LogHeader, scenario: Scenario) -> Node:
     )
 
     def build(roster: Mapping[int, int]) -> Server:
-        return scenario.chosen.build(header.membership.server, setup, roster)
+        return scenario.chosen.create(header.membership.server, setup, roster)
 
     tokens = TaskTokens(header.secret, header.membership.incarnation.incarnation)
     membership = header.membership.make(clock, header.secret)

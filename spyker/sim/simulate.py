@@ -120,10 +120,11 @@ def make_world(
         buffers=task.buffers,
         client_metrics={} if task.evaluated_by == SERVERS else limits_by_name((task.metric, *task.also)),
     )
+    adversaries = Adversaries.of(scenario)
     clients = [scenario.chosen.client(k, home or 0) for k, home in enumerate(places.homes)]
     surroundings: dict[str, Any] = {
         "links": Links(latency_seconds(scenario.world), scenario.world.bandwidth_mbit * 1e6, places),
-        "delays": delays(scenario),
+        "delays": delays(scenario) if adversaries is None else adversaries.delays(delays(scenario)),
         "costs": {
             Work.NOTHING: 0.0,
             Work.MIX: scenario.world.mix_ms / 1000,
@@ -132,15 +133,17 @@ def make_world(
         "engine": engine,
         "clock": clock,
         "sink": sink,
-        "adversaries": Adversaries.of(scenario),
+        "adversaries": adversaries,
         "failures": failures,
         "evaluation_interval": None if task.evaluated_by == SERVERS else scenario.evaluation.interval,
     }
     sizes = engine.sizes(places.client_count) if task.local else None
-    size = task.size if sizes is None else sizes.__getitem__
+    size: Callable[[int], int] = task.size if sizes is None else sizes.__getitem__
+    if adversaries is not None:
+        size = adversaries.sizes(size)
 
     def build(i: int, roster: Mapping[int, int]) -> Server:
-        return scenario.chosen.build(i, setup, roster)
+        return scenario.chosen.create(i, setup, roster)
 
     if hosted:
         return ClusterSimulation(build, clients, size, places, **surroundings)

@@ -142,7 +142,10 @@ class Simulation(ABC):
             self.failures.trained = True
         if job.state is not job.left:
             self.states[job.client] = job.left
-        return weights if self.adversaries is None else self.adversaries.answer(job, weights)
+        if self.adversaries is None:
+            return weights
+        job.examples = self.adversaries.examples(job)
+        return self.adversaries.answer(job, weights)
 
     def _exclude(self, server: Server, failure: ClientFailure) -> None:
         """Record a failed client; raise its error if no client is left."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import json
 import math
 import pickle
 import traceback
@@ -21,7 +22,7 @@ from spyker.vectors import Vector
 
 PACKAGE = "spyker"
 FLOAT32 = np.dtype(np.float32)
-MOST_EXAMPLES, MOST_METRICS, LONGEST_NAME = 1 << 53, 256, 256  # what a message can carry
+MOST_EXAMPLES, MOST_METRICS, LONGEST_NAME, LONGEST_NAMES = 1 << 53, 128, 256, 4096  # what a message can carry
 LONGEST_REASON = 200  # characters of an error in a summary
 
 
@@ -156,6 +157,8 @@ class CheckedTask:
                 number = isinstance(value, Real) and math.isfinite(value)
                 if not isinstance(name, str) or len(name) > LONGEST_NAME or not number:
                     self._refuse(client, f"the metric {name!r:.60}: {value!r}", "Give finite numbers, each with a name")
+            if sum(len(json.dumps(name)) for name in metrics) > LONGEST_NAMES:
+                self._refuse(client, "metrics with long names", f"Use at most {LONGEST_NAMES:,} bytes for all names")
             metrics = {name: float(value) for name, value in metrics.items()}
         if answer.state is None:
             return replace(answer, metrics=metrics)

@@ -13,6 +13,7 @@ from spyker.errors import UsageError
 from spyker.records import InitialModelLoaded
 from spyker.records.model_files import MODEL
 from spyker.tasks.layout import Layout
+from spyker.untrusted_files import read_bytes
 from spyker.vectors import Vector
 
 OPTION = "--initial-model"
@@ -34,7 +35,7 @@ class InitialModelFile:
         if path.is_dir():
             raise UsageError(OPTION, f"{path} is a folder", f"Give a file, such as {path / MODEL}")
         try:
-            content = path.read_bytes()
+            content = read_bytes(path)
             self.tensors = dict(deserialize(content))  # type: ignore[no-untyped-call]
         except OSError as error:
             raise UsageError(OPTION, f"{path} cannot be read ({error.strerror})", "Give a readable file") from None

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import contextlib
-import os
 from collections.abc import Sequence
-from pathlib import Path
 
 from spyker.config.scenario import Scenario
 from spyker.errors import UsageError
+from spyker.untrusted_files import machine_bytes
 
 CLIENT_BYTES = 800  # per emulated client without a model; measured with the task quadratic, 8 parameters
-LIMITS = ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes")  # of a container
 
 
 def check_memory(at_once: Sequence[Scenario]) -> None:
@@ -26,12 +23,3 @@ def check_memory(at_once: Sequence[Scenario]) -> None:
             f"this machine has {available / 2**30:,.1f} GiB",
             f"Emulate at most {available // CLIENT_BYTES:,} clients at a time",
         )
-
-
-def machine_bytes() -> int:
-    """Return the memory limit of this process."""
-    sizes = [os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")]
-    for limit in LIMITS:
-        with contextlib.suppress(OSError, ValueError):  # no such file, or "max"
-            sizes.append(int(Path(limit).read_text("ascii")))
-    return min(sizes)

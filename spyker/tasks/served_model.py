@@ -7,7 +7,6 @@ and the learning rate, so a server needs neither the task nor PyTorch.
 from __future__ import annotations
 
 import hashlib
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,6 +20,7 @@ from spyker.errors import UsageError
 from spyker.records.model_files import ModelFile, write_model
 from spyker.tasks.layout import Layout, layout_digest, layout_of
 from spyker.tasks.task import Metric, Task
+from spyker.untrusted_files import parse_json, read_bytes
 from spyker.vectors import Vector
 
 KEY, FORMAT = "spyker", 1
@@ -109,7 +109,7 @@ def read_served_model(path: Path, where: str = "deploy.model") -> ServedModel:
         raise UsageError(where, f"{path} {problem}", REMEDY) from None
 
     try:
-        content = path.read_bytes()
+        content = read_bytes(path)
         tensors: dict[str, Any] = dict(deserialize(content))  # type: ignore[no-untyped-call]
         header = msgspec.json.decode(metadata(content)[KEY], type=_Header)
         metric, *also = [Metric(name, better, tuple(t), limits) for name, better, t, limits in header.metrics]
@@ -135,5 +135,5 @@ def metadata(content: bytes) -> Mapping[str, str]:
     length = int.from_bytes(content[:8], "little")
     if length > min(LARGEST_HEADER, len(content) - 8):
         raise ValueError("the header is longer than the file")
-    found: Mapping[str, str] = json.loads(content[8 : 8 + length]).get("__metadata__", {})
+    found: Mapping[str, str] = parse_json(content[8 : 8 + length]).get("__metadata__", {})
     return found

@@ -251,3 +251,17 @@ def test_how_long_to_wait_is_learnt_from_the_longest_exchange(strangers, settle,
         servers[0].handle(2, Token(servers[0].bid))
     assert asked == [FIRST_TIMEOUT, TIMEOUT_FACTOR * 2.0]
     assert timers(learn(servers[0], 1))[-1] == (EXCHANGE, TIMEOUT_FACTOR * 2.0)
+
+
+def test_an_exchange_that_was_too_slow_gives_the_next_one_more_time(strangers, time):
+    servers = strangers()
+    learn(servers[0], 1)
+    time.now += FIRST_TIMEOUT
+    servers[0].expire(EXCHANGE)
+    assert timers(learn(servers[0], 1))[-1] == (EXCHANGE, TIMEOUT_FACTOR * FIRST_TIMEOUT)
+    time.now += 100.0
+    servers[0].handle(1, ExchangeModel(vector(9), vector(0), 1.0, 3, 1))  # of the first one
+    time.now += TIMEOUT_FACTOR * FIRST_TIMEOUT
+    servers[0].expire(EXCHANGE)
+    last = TIMEOUT_FACTOR * (TIMEOUT_FACTOR * FIRST_TIMEOUT + 100.0)
+    assert timers(learn(servers[0], 1))[-1] == (EXCHANGE, last)

@@ -36,7 +36,7 @@ def play(server, *answers):
 
 def trusting(server):
     """A server whose progress was confirmed by all others."""
-    server.consensus.agreement, server.consensus.measured = 1.0, True
+    server.consensus.agreement, server.consensus.measured = 1.0, 1
     return server
 
 
@@ -116,14 +116,14 @@ def test_one_client_and_one_server_move_as_fedavg_or_farther_and_never_diverge_o
 # --- Consensus --------------------------------------------------------------------------------------------------------
 
 
-def merged(*theirs, mine=(1.0, 0.0), own=0.5):
+def merged(*theirs, mine=(1.0, 0.0), own=0.5, clients=1):
     """A server with a progress of ``mine`` that has heard one other."""
     parts = Consensus(vector(0.0, 0.0), 0)
     parts.expect(0.0, own)
     parts.advance(vector(*mine), 1.0, vector(0.0, 0.0))
     full = parts.begin_exchange(1)
     parts.merge(1, vector(*theirs), full, 1 - own, own)
-    parts.measure(1, own)
+    parts.measure(1, own, clients)
     return parts
 
 
@@ -134,6 +134,32 @@ def merged(*theirs, mine=(1.0, 0.0), own=0.5):
 )
 def test_agreement_is_how_much_of_own_progress_others_make_too(theirs, agreement):
     assert merged(*theirs).agreement == pytest.approx(agreement)
+
+
+@pytest.mark.parametrize(("clients", "agreement"), [(1, 0.1), (5, 0.1), (10, 0.2), (25, 0.5), (100, 1.0)])
+def test_the_mean_of_many_updates_needs_less_agreement_at_first(clients, agreement):
+    assert merged(0.1, 0.9, clients=clients).agreement == pytest.approx(agreement)
+
+
+def test_but_not_for_long():
+    parts = Consensus(vector(0.0, 0.0, 1000.0), 0)
+    for bid in range(1, 30):
+        parts.advance(vector(1.0, 0.0, 0.0), 1.0, vector(0.0, 0.0, 0.0))
+        full = parts.begin_exchange(bid)
+        parts.merge(bid, full + vector(-0.9, 0.9, 0.0), full, 0.5, 0.5)  # a tenth is in common
+        parts.measure(bid, 0.5, 25)
+    assert parts.agreement == pytest.approx(0.1, abs=0.01)
+
+
+def test_regions_with_many_clients_that_do_not_agree_at_all_are_not_trusted():
+    assert merged(0.0, 1.0, clients=100).trust == 0
+
+
+def test_before_an_exchange_agreement_is_the_mean_of_what_rounds_tell():
+    parts = Consensus(vector(0.0), 0)
+    for estimate in (1.0, 0.5, 0.0):
+        parts.expect(estimate, 0.5)
+    assert parts.agreement == pytest.approx(0.5)
 
 
 def test_an_exchange_makes_the_average_the_common_model():
@@ -220,6 +246,14 @@ def test_updates_of_a_model_from_before_the_exchange_do_not_count(started):
     first.handle(1, stance(0.0, 2.0, bid=1))
     assert model(first) == [2, 1]
     assert [f.weight for f in stated(actions, UpdateApplied)] == [0]
+
+
+def test_updates_count_if_the_exchange_ended_with_the_round_before(started):
+    _, second = lonely(started)
+    second.handle(0, stance(4.0, 0.0, bid=1))  # waits until this server's round has ended
+    actions = play(second, (0, 2))
+    assert tasks(actions) == [(1, [2, 1])], "the exchange is over, and clients have its result"
+    assert [f.weight for f in stated(play(second, (1, 1)), UpdateApplied)] == [1]
 
 
 def test_a_model_that_some_servers_are_missing_from_is_not_published(started):

@@ -163,7 +163,7 @@ BAD: list[tuple[dict[str, object], str, str]] = [
     ({"world": {"outage": 5}}, "world.outage", "section"),
     ({"evaluation": {"stop-after": -1}}, "evaluation.stop-after", "at least 0"),
     ({"sed": 1}, "sed", "Did you mean 'seed'?"),
-    ({"rate": 1}, "rate", "Did you mean 'training.rate'?"),
+    ({"rate": 1}, "rate", "Did you mean 'training.rate' or"),
     ({"h_inter": 1}, "h_inter", "Did you mean 'spyker.h-inter'?"),
     ({"client-rate": 1}, "client-rate", "Did you mean 'spyker.client-rate' or 'fedasync.client-rate'?"),
     ({"bandwith": 1}, "bandwith", "Did you mean 'world.bandwidth-mbit'?"),

@@ -8,6 +8,8 @@ import pytest
 
 FORMAL = Path(__file__).parents[2] / "formal"
 COMPILER = shutil.which("gcc") or shutil.which("cc")
+SHORT = ("-DFULL", "-DPRE=1")  # a disk that takes nothing, and one epoch that begins meanwhile
+LONG = ("-DFULL", "-DPASSES=0")  # and two, while nobody passes a token on
 
 pytestmark = [
     pytest.mark.slow,
@@ -28,9 +30,11 @@ def search(model: str, folder: Path, *flags: str, optimise: str = "-O2") -> str:
     return subprocess.run(["./pan", "-m100000", "-w22"], cwd=folder, check=True, capture_output=True, text=True).stdout
 
 
-@pytest.mark.parametrize("model", ["vote", "epochs", "removed"])
-def test_what_a_model_asserts_holds_in_every_state(model: str, tmp_path: Path) -> None:
-    said = search(model, tmp_path)
+@pytest.mark.parametrize(
+    ("model", "flags"), [("vote", ()), ("removed", ()), ("epochs", ()), ("epochs", SHORT), ("epochs", LONG)]
+)
+def test_what_a_model_asserts_holds_in_every_state(model: str, flags: tuple[str, ...], tmp_path: Path) -> None:
+    said = search(model, tmp_path, *flags, optimise="-O0" if flags else "-O2")  # few states, and much to compile
     assert "errors: 0" in said
     assert "not completed" not in said
     assert "max search depth too small" not in said
@@ -51,9 +55,12 @@ def test_what_a_model_asserts_holds_in_every_state(model: str, tmp_path: Path) -
         ("removed", "TARGET_COUNTS"),
         ("removed", "FORMER_VOTERS_COUNT"),
         ("removed", "REPLAYS"),
+        ("epochs", "TOLD_UNSAVED"),
+        ("epochs", "HOLDER_KEEPS_TOKEN"),
     ],
 )
 def test_a_broken_model_is_found_out(model: str, flaw: str, tmp_path: Path) -> None:
-    said = search(model, tmp_path, f"-D{flaw}", optimise="-O0")
+    flags = ("-DFULL",) if flaw in ("TOLD_UNSAVED", "HOLDER_KEEPS_TOKEN") else ()
+    said = search(model, tmp_path, *flags, f"-D{flaw}", optimise="-O0")
     assert "assertion violated" in said
     assert "errors: 1" in said

@@ -55,7 +55,7 @@ def make_driver(
     view = first_view(places.learners, places.servers)
     node = Node(
         server,
-        lambda roster: resolved.chosen.build(server, setup, roster),
+        lambda roster: resolved.chosen.create(server, setup, roster),
         TaskTokens(b"s" * 32, 1),
         behaviour,
         membership=Membership(server, view, clock, keys=real_keys(f"server {server}")),

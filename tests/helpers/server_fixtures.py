@@ -25,7 +25,7 @@ def build_servers(algorithm, sizes, initial=(0.0,), rate=0.05, seed=0, now=float
     weights = np.array(initial, np.float32)
     setup = Setup(len(rosters), sum(map(len, rosters)), weights, rate, given, seed, now=now, robust=robust)
     rosters += [{}] * (entry.topology is Topology.CLOUD)
-    return [entry.build(id, setup, roster) for id, roster in enumerate(rosters)]
+    return [entry.create(id, setup, roster) for id, roster in enumerate(rosters)]
 
 
 class Time:

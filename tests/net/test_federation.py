@@ -10,7 +10,6 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -20,7 +19,6 @@ from spyker.cli.main import main
 from spyker.config.scenario import load
 from spyker.net.client_folder import load_client
 from spyker.net.client_identity import load_identity
-from spyker.net.client_port import ClientPort
 from spyker.net.federation_folder import load_federation, parse_server
 from spyker.net.local_cluster import free_ports
 from spyker.net.server_config import load_config
@@ -273,20 +271,6 @@ def test_a_server_is_added_with_the_addresses_of_all(tmp_path: Path, capsys: Any
     deploy = load_config(out / "server-rome").deploy
     assert (deploy.server, deploy.region, len(deploy.peers)) == (2, "rome", 3)
     assert deploy.listen_clients == "0.0.0.0:7000"
-
-
-def test_a_client_from_another_address_is_named(tmp_path: Path) -> None:
-    said: list[tuple[str, dict[str, Any]]] = []
-    log = SimpleNamespace(say=lambda level, event, reason, who, **fields: said.append((event, fields)))
-    driver = SimpleNamespace(limited_log=log, named=lambda client: {"client": client, "name": "charite"})
-    old, same, other = (SimpleNamespace(client=0, address=f"ipv4:10.0.0.{i}") for i in (1, 1, 2))
-    port: Any = SimpleNamespace(driver=driver, live={1: old}.values())
-    ClientPort._warn_of_replacement(port, same)  # type: ignore[arg-type]
-    assert not said, "a reconnection"
-    ClientPort._warn_of_replacement(port, other)  # type: ignore[arg-type]
-    ((event, fields),) = said
-    assert (event, fields["name"]) == ("client-replaced", "charite")
-    assert (fields["address"], fields["former_address"]) == ("ipv4:10.0.0.2", "ipv4:10.0.0.1")
 
 
 # --- Code -------------------------------------------------------------------------------------------------------------

@@ -12,31 +12,39 @@ from pathlib import Path
 import pytest
 
 from spyker.errors import DeploymentError
+from spyker.net.connection_limits import AUTHENTICATION_BYTES, FLOOD, AuthenticatedPeers
 from spyker.net.first_bytes import CLIENTS, WEBSOCKET
 from spyker.net.front import FrontProcess
+from spyker.net.peer_address import socket_name
 
 GRPC = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
 HTTP = b"GET / HTTP/1.1\r\n\r\n"
 
 
 @contextlib.asynccontextmanager
-async def in_front(folder: Path, most: int = 100) -> AsyncIterator[tuple[FrontProcess, int]]:
+async def in_front(
+    folder: Path, most: int = 100, *, authenticate: bool = True
+) -> AsyncIterator[tuple[FrontProcess, int]]:
     """A front before two listeners, which send their name and then what they receive."""
+    authenticated = AuthenticatedPeers()
     async with contextlib.AsyncExitStack() as stack:
         for service in (CLIENTS, WEBSOCKET):
 
             async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, name: str = service) -> None:
-                writer.write(f"{name}\n".encode())
-                while data := await reader.read(1 << 16):
-                    writer.write(data)
-                    await writer.drain()
-                writer.close()
+                with contextlib.ExitStack() as stack:
+                    if authenticate:
+                        stack.enter_context(authenticated.streaming(socket_name(writer.get_extra_info("peername"))))
+                    writer.write(f"{name}\n".encode())
+                    while data := await reader.read(1 << 16):
+                        writer.write(data)
+                        await writer.drain()
+                    writer.close()
 
             server = await asyncio.start_unix_server(answer, folder / service)
             stack.push_async_callback(server.wait_closed)
             stack.callback(server.close)
         front = FrontProcess(socket.create_server(("127.0.0.1", 0)))
-        await front.start({service: folder / service for service in (CLIENTS, WEBSOCKET)}, most)
+        await front.start({service: folder / service for service in (CLIENTS, WEBSOCKET)}, most, authenticated, print)
         try:
             async with asyncio.timeout(60):
                 yield front, front.port
@@ -65,8 +73,9 @@ def test_much_data_arrives_whole_in_both_directions(tmp_path: Path) -> None:
     async def scene() -> None:
         async with in_front(tmp_path) as (_, port):
             reader, writer = await asyncio.open_connection("127.0.0.1", port)
-            writer.write(data)
+            writer.write(GRPC)
             assert await reader.readline() == b"clients\n"
+            writer.write(data[len(GRPC) :])
             assert await reader.readexactly(len(data)) == data
             writer.close()
 
@@ -123,3 +132,35 @@ def test_its_end_is_an_error(tmp_path: Path) -> None:
                 await front.watch()
 
     asyncio.run(scene())
+
+
+def test_much_data_of_strangers_ends_the_connection_and_bans_their_network(tmp_path: Path) -> None:
+    async def scene() -> None:
+        async with in_front(tmp_path, authenticate=False) as (front, port):
+            closed: asyncio.Future[tuple[str, str]] = asyncio.get_running_loop().create_future()
+            front._report = lambda reason, peer: closed.set_result((reason, peer)) if not closed.done() else None
+            watch = asyncio.create_task(front.watch())
+            reader, writer = await asyncio.open_connection("127.0.0.1", port, local_addr=("127.0.0.2", 0))
+            peer = f"ipv4:127.0.0.2:{writer.get_extra_info('sockname')[1]}"
+            writer.write(GRPC + bytes(AUTHENTICATION_BYTES))
+            assert await closed == (FLOOD, peer)
+            with contextlib.suppress(ConnectionError):
+                while await reader.read(1 << 16):
+                    pass
+            await until_banned(port, "127.0.0.2")
+            _, other = await asyncio.open_connection("127.0.0.1", port)
+            other.close()
+            watch.cancel()
+
+    asyncio.run(scene())
+
+
+async def until_banned(port: int, source: str) -> None:
+    """Wait until the kernel drops packets from an address."""
+    while True:
+        try:
+            async with asyncio.timeout(0.3):
+                _, writer = await asyncio.open_connection("127.0.0.1", port, local_addr=(source, 0))
+            writer.close()
+        except TimeoutError:
+            return

@@ -50,3 +50,26 @@ def test_bounds_can_be_left_out(tmp_path: Path) -> None:
         until(lambda: len(deployment.facts("update")) > 200)
         assert deployment.facts("client-quarantined") == []
         assert np.isclose(deployment.facts("evaluation")[-1]["mean"], 0.0), "and then it is over"
+
+
+def test_a_client_that_claims_all_data_counts_for_two(tmp_path: Path) -> None:
+    said = table("fedavg", (5,), task={"name": "claiming_task:make"}, training={"rate": 0.2, "delay-ms": [10.0] * 5})
+    with deployed(said, tmp_path, min_clients=5) as deployment:
+        deployment.up()
+        deployment.attend("0-4")
+        updates = until(lambda: [f for f in deployment.facts("update") if f["client"] == 0])
+        assert updates[0]["weight"] == pytest.approx(2 / 6)
+
+
+def test_a_client_that_answers_at_once_loses_the_excess(tmp_path: Path) -> None:
+    delays = [0.0, 400.0, 400.0, 400.0, 400.0]
+    said = table("fedasync", (5,), task=TASK, training={"rate": 0.2, "delay-ms": delays})
+    with deployed(said, tmp_path, min_clients=5) as deployment:
+        deployment.up()
+        deployment.attend("0-4")
+        until(lambda: len(deployment.facts("update-dropped")) > 1)
+        dropped = deployment.facts("update-dropped")
+        assert {fact["client"] for fact in dropped} == {0}
+        assert deployment.metric("dropped_updates_total") >= len(dropped)
+        (said_once,) = deployment.log("server-0", "update-dropped")
+        assert (said_once["client"], said_once["reason"]) == (0, "rate")

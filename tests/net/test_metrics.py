@@ -9,7 +9,15 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from spyker.errors import UsageError
 from spyker.net.metrics import Metrics
-from spyker.protocol.facts import CloudRoundEnded, Merged, RoundEnded, SyncStarted, UpdateApplied
+from spyker.protocol.facts import (
+    CloudRoundEnded,
+    Merged,
+    RoundEnded,
+    SavingFailed,
+    SavingResumed,
+    SyncStarted,
+    UpdateApplied,
+)
 from spyker.records import Evaluated, EvaluatedByClients
 
 
@@ -116,6 +124,14 @@ def test_rounds_are_counted_and_timed(scrape, watch, fact):
     metrics.fact(fact)
     value = scrape(metrics)
     assert (value("rounds_total"), value("round_seconds_sum")) == (1, 2)
+
+
+def test_a_server_that_cannot_save_is_marked_until_it_can(scrape):
+    metrics = Metrics(1, "spyker")
+    metrics.fact(SavingFailed(1))
+    assert scrape(metrics)("cannot_save") == 1
+    metrics.fact(SavingResumed(1))
+    assert scrape(metrics)("cannot_save") == 0
 
 
 def test_what_only_the_host_knows(scrape):

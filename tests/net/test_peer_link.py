@@ -2,6 +2,7 @@
 
 import asyncio
 import io
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -18,15 +19,14 @@ from node_fixtures import PARAMETERS, make_driver
 from spyker.algorithms.spyker import Spyker
 from spyker.net import peer_link
 from spyker.net import spyker_pb2 as pb
-from spyker.net.buffer_pool import BufferPool
-from spyker.net.channels import PEERS_CONNECT, handler
+from spyker.net.channels import PEERS_CONNECT, PEERS_CONTROL, handler
 from spyker.net.driver import Driver
-from spyker.net.frames import CHUNK, PROTOCOL
+from spyker.net.frames import PROTOCOL
 from spyker.net.peer_link import PeerLink
 from spyker.net.peer_port import PeerPort
 from spyker.net.peer_signatures import ANSWER, sign_peer
 from spyker.node.control_messages import BootstrapRequest, to_json
-from spyker.node.effects import Effect
+from spyker.node.effects import Effect, SendControl
 from spyker.node.events import ControlReceived, Event
 from spyker.node.outbox import Outbox, OutboxEntry
 from spyker.protocol.codec import Sizes
@@ -37,10 +37,13 @@ TWO = table("spyker", (1, 1))
 
 
 @asynccontextmanager
-async def linked(callee: Callee, driver: Driver, peer: int = 1) -> AsyncIterator[asyncio.Task[None]]:
+async def linked(
+    callee: Callee, driver: Driver, peer: int = 1, control: Callee | None = None
+) -> AsyncIterator[asyncio.Task[None]]:
     """A link at work: its task."""
     server = grpc.aio.server()
-    server.add_generic_rpc_handlers((handler(PEERS_CONNECT, callee),))
+    methods = {PEERS_CONNECT: callee, PEERS_CONTROL: control or silent}
+    server.add_generic_rpc_handlers(tuple(handler(method, serve) for method, serve in methods.items()))
     port = server.add_insecure_port("127.0.0.1:0")
     await server.start()
     link = PeerLink(driver, peer, f"127.0.0.1:{port}", credentials=None, keepalive=10.0, stall=10.0)
@@ -51,6 +54,12 @@ async def linked(callee: Callee, driver: Driver, peer: int = 1) -> AsyncIterator
         task.cancel()
         await asyncio.wait((task,))
         await server.stop(None)
+
+
+async def silent(requests: object, context: Any, end: asyncio.Event | None = None) -> None:
+    """Accept control messages, and ignore them until an event."""
+    await welcome(context, "")
+    await (end or asyncio.Event()).wait()
 
 
 def fill(driver: Driver, count: int) -> Outbox:
@@ -274,37 +283,65 @@ def test_a_server_that_has_not_begun_goes_on_listening_and_keeps_the_latest(tmp_
     asyncio.run(scene())
 
 
-def test_words_do_not_wait_for_the_end_of_a_large_message(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Otherwise whoever sends a large model over a slow link would be taken for dead."""
-    size = 3 * CHUNK // 4  # three frames
-    within: list[bool] = []
+def test_control_messages_do_not_wait_for_models(tmp_path: Path) -> None:
+    """Otherwise whoever sends a large model over a slow link would be suspected."""
+    heard: list[Event] = []
 
     async def scene() -> None:
         callee = make_driver(tmp_path / "callee", TWO, server=1)
         caller = make_driver(tmp_path / "caller", TWO)
-        callee.buffers = BufferPool(size, 1 << 25)
         step = callee.node.step
 
         def watched(event: Event) -> list[Effect]:
             if isinstance(event, ControlReceived):
-                within.append(not callee.node.received)
+                heard.append(event)
             return step(event)
 
-        monkeypatch.setattr(callee.node, "step", watched)
+        callee.node.step = watched  # type: ignore[method-assign]
+        reading = asyncio.Event()
+
+        async def stuck(requests: object, context: Any) -> None:
+            """Read the hello, and nothing of the models."""
+            await welcome(context, "")
+            reading.set()
+            await asyncio.Event().wait()
+
+        size = 1 << 23  # 32 MB, more than all buffers on the way take
         box = caller.node.outboxes[1]
         box.post(PeerModel(np.ones(size, np.float32), 1.0, 1))
         box.commit(box.last)
-        write = PeerLink._write
-
-        async def write_and_say(link: PeerLink, stream: Any, frame: bytes) -> None:
-            await write(link, stream, frame)
-            if len(frame) > CHUNK and not caller.control[1] and not within:
-                caller.control[1].append(BootstrapRequest())
-
-        monkeypatch.setattr(PeerLink, "_write", write_and_say)
         port = PeerPort(callee, Sizes(size, 2), lambda j: Spyker.receives, secure=False)
-        async with linked(port.link, caller):
-            await until(lambda: callee.node.received.get(0) == 1)
+        async with linked(stuck, caller, control=port.control):
+            await reading.wait()
+            while len(heard) < 3:  # those before the connection is there are lost
+                caller.perform(SendControl(1, BootstrapRequest()))
+                await asyncio.sleep(0.01)
 
     asyncio.run(scene())
-    assert within[0]
+    assert all(isinstance(event, ControlReceived) and event.server == 0 for event in heard)
+
+
+def test_a_connection_that_the_network_has_swallowed_is_replaced_with_the_one_for_control_messages(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The connection for control messages notices it sooner, since its pings wait for no model."""
+    monkeypatch.setattr(peer_link, "LONGEST_PAUSE", 0.01)
+    calls: list[int] = []
+    late = 0.0
+
+    async def scene() -> None:
+        nonlocal late
+        end = asyncio.Event()
+
+        async def ending(requests: object, context: Any) -> None:
+            await silent(requests, context, end)
+
+        caller = make_driver(tmp_path, TWO)
+        monkeypatch.setattr(caller, "now", lambda: time.monotonic() + late)
+        async with linked(welcoming(0, calls=calls), caller, control=ending):
+            await until(lambda: len(calls) == 1)
+            late = 1000.0  # nothing was sent or acknowledged since
+            end.set()
+            await until(lambda: len(calls) >= 2)
+
+    asyncio.run(scene())

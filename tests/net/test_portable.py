@@ -1,26 +1,26 @@
 """A client needs nothing that only POSIX has. Windows and macOS themselves are not tested."""
 
+import json
+import os
+import signal
 import socket
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+from deployment import until
+from test_federation import TASK, create, processes
 
-LACKING = ("fcntl", "grp", "pwd", "resource", "termios")
-WITHOUT_POSIX = f"""
-import asyncio, signal, sys
-sys.modules.update(dict.fromkeys({LACKING!r}))  # an import of one raises ModuleNotFoundError
-def refuse(self, number, callback, *args):
-    raise NotImplementedError
-asyncio.SelectorEventLoop.add_signal_handler = refuse
-"""
+from spyker.net.server_config import load_config
+
+HELPER = Path(__file__).parents[1] / "helpers" / "without_posix.py"
 
 
 def run_without_posix(program: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-c", WITHOUT_POSIX + program], capture_output=True, text=True, timeout=120, check=False
-    )
+    words = [sys.executable, "-c", "import asyncio, signal, without_posix\n" + program]
+    environment = os.environ | {"PYTHONPATH": str(HELPER.parent)}
+    return subprocess.run(words, capture_output=True, text=True, timeout=120, check=False, env=environment)
 
 
 def without_posix(program: str) -> str:
@@ -68,3 +68,47 @@ class Link:
 print(asyncio.run(ClientProcess([Link()], JsonLog()).run()))
 """
     assert without_posix(program) == f"left\n{finished}\n"
+
+
+@pytest.mark.parametrize("transport", ["grpc", pytest.param("websocket", marks=pytest.mark.slow)])
+def test_a_client_trains_saves_its_state_and_continues(
+    transport: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "my_task.py").write_text(TASK, "utf-8")
+    (tmp_path / "records.txt").write_text("1\n", "utf-8")
+    monkeypatch.chdir(tmp_path)
+    assert create(tmp_path / "f", task="my_task:Task", servers=1) == 0
+    server = tmp_path / "f" / "server-paris" / "server.toml"
+    address = load_config(server).deploy.listen_clients
+    server.write_text(f'{server.read_text("utf-8")}\nlisten-websocket = "{address}"\n', "utf-8")
+    folder, environment = tmp_path / "f" / "client-charite", os.environ | {"PYTHONPATH": "."}
+    monkeypatch.setenv("PYTHONPATH", ".")
+    words = [sys.executable, str(HELPER), "join", str(folder), "--data", "records.txt", "--transport", transport]
+
+    def trainings() -> int:
+        try:
+            clients = json.loads((folder / "state" / "status.json").read_text("utf-8"))["clients"]
+        except (FileNotFoundError, ValueError):
+            return 0
+        return int(clients[0]["trainings"])
+
+    def trained_more(than: int, process: subprocess.Popen[bytes]) -> bool:
+        assert process.poll() is None
+        return trainings() > than
+
+    with processes(tmp_path / "f") as started:
+        started.start("serve", "server-paris")
+        started.await_line("server-paris", "listening")
+        first = subprocess.Popen(words, env=environment)
+        started.running["first"] = first
+        until(lambda: trained_more(2, first))
+        second = subprocess.run(words, env=environment, capture_output=True, text=True, timeout=60, check=False)
+        assert second.returncode == 2, second.stderr
+        assert "is in use by another process" in second.stderr
+        first.send_signal(signal.SIGTERM)
+        assert first.wait(60) == 0
+        before = trainings()
+        third = subprocess.Popen(words, env=environment)
+        started.running["third"] = third
+        until(lambda: trained_more(before, third))
+        assert started.updates("server-paris", 0) > 2

@@ -94,6 +94,7 @@ def test_a_token_of_an_earlier_epoch_is_not_used_before_the_server_hears_of_the_
     assert server.has_token
     assert node.may_lead(driven.time)
     driven.tell(ControlReceived, 1, decided(FIRST.following(1)))
+    driven.tell(CheckpointSaved)
     driven.time = 3.0  # by now nobody has a lease of the first epoch
     lease(1)
     assert node.membership.may_lead()

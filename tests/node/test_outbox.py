@@ -113,3 +113,16 @@ def test_an_outbox_survives_a_checkpoint() -> None:
     assert token == Token(0, 4, (1.0, 2.0))
     again.check_received(1, 2)
     assert everything(again, 2) == [3, 4]
+
+
+def test_a_token_is_on_its_way_until_the_receiver_has_saved_it() -> None:
+    box = Outbox()
+    box.post(PeerModel(np.zeros(2, np.float32), 1.0, 1))
+    assert not box.has_token
+    box.post(Token(0, 2, (1.0, 1.0)))
+    box.commit(box.last)
+    assert box.has_token
+    box.acknowledge(1)
+    assert box.has_token
+    box.acknowledge(2)
+    assert not box.has_token

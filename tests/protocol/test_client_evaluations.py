@@ -8,7 +8,8 @@ import pytest
 from actions import stated
 from every_algorithm import ALGORITHMS
 
-from spyker.protocol.facts import ClientEvaluated
+from spyker.protocol.codec import MOST_METRICS
+from spyker.protocol.facts import ClientEvaluated, ClientReported
 from spyker.protocol.messages import Update
 from spyker.protocol.server import Server, Setup
 from spyker.robust.update_filter import FilterParameters
@@ -63,3 +64,14 @@ def test_a_client_in_quarantine_does_not_evaluate() -> None:
     assert recorded({"examples": 12.0, "accuracy": 0.5}, strict)
     strict.update_filter.out[1] = True
     assert recorded({"examples": 12.0, "accuracy": 0.5}, strict) == []
+
+
+def test_a_client_that_reports_under_new_names_each_time_adds_a_bounded_number_of_them() -> None:
+    built, names = server(), set()
+    for update in range(5):
+        metrics = {"loss": 0.5} | {f"{update}-{number}": 1.0 for number in range(100)}
+        reported = Update(np.zeros(2, np.float32), 0.0, 0, metrics=metrics)
+        (report,) = stated(built.handle(1, reported), ClientReported)
+        assert report.metrics["loss"] == 0.5, "a name that it used before is recorded always"
+        names |= report.metrics.keys()
+    assert len(names) == MOST_METRICS

@@ -17,6 +17,7 @@ from spyker.protocol.codec import (
     HEADER_BYTES,
     LONGEST_NAME,
     MOST_ENTRIES,
+    MOST_METRICS,
     MOST_SERVERS,
     PER_SERVER,
     MalformedMessage,
@@ -83,7 +84,7 @@ MESSAGES = st.builds(
     age=FINITE,
     note=st.none() | TEXT,
     seen=st.none() | st.integers(),
-    metrics=st.none() | st.dictionaries(TEXT, FINITE, max_size=5),
+    metrics=st.none() | st.dictionaries(st.text(max_size=64), FINITE, max_size=5),
 )
 
 
@@ -160,7 +161,9 @@ NAN, INFINITE = float("nan"), float("inf")
         Update(WEIGHTS, 0.0, 0, examples=0),
         Update(WEIGHTS, 0.0, 0, metrics={"loss": NAN}),
         Update(WEIGHTS, 0.0, 0, metrics={"x" * 257: 1.0}),
-        Update(WEIGHTS, 0.0, 0, metrics={str(n): 1.0 for n in range(MOST_ENTRIES + 1)}),
+        Update(WEIGHTS, 0.0, 0, metrics={str(n): 1.0 for n in range(MOST_METRICS + 1)}),
+        Update(WEIGHTS, 0.0, 0, metrics={f"{n:0250}": 1.0 for n in range(20)}),  # more than LONGEST_NAMES together
+        Update(WEIGHTS, 0.0, 0, metrics={f"{n}" + 40 * "\U0001f600": 1.0 for n in range(10)}),  # escaped in records
     ],
     ids=str,
 )

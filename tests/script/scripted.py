@@ -157,7 +157,7 @@ class Stage:
         setup = Setup(count, len(homes), vector(weights), float(rate), given, int(seed))
         self.count, self.client = count, chosen.client
         rosters += [{}] * (chosen.topology is Topology.CLOUD)
-        self.play(rosters, lambda i, roster: chosen.build(i, setup, roster))
+        self.play(rosters, lambda i, roster: chosen.create(i, setup, roster))
 
     def play(self, rosters: list[dict[int, int]], build: Callable[[int, dict[int, int]], Server]) -> None:
         """Everybody is there, and begins."""

@@ -11,7 +11,7 @@ from every_algorithm import ALGORITHMS
 from spyker.config.scenario import AdversaryOptions, Scenario, dump, from_table, load
 from spyker.engines.engine import InProcessEngine, TrainJob
 from spyker.errors import UsageError
-from spyker.protocol.facts import ClientQuarantined, UpdateClipped, UpdateRejected
+from spyker.protocol.facts import ClientQuarantined, UpdateRejected
 from spyker.records import Evaluated, Fact
 from spyker.sim.adversaries import Adversaries
 from spyker.sim.simulate import simulate
@@ -46,7 +46,7 @@ def play(scenario: Scenario, faults: Any = None) -> tuple[list[float], list[Fact
     def sink(t: float, fact: Fact, queue: int | None) -> None:
         if isinstance(fact, Evaluated):
             scores.append(fact.mean)
-        elif isinstance(fact, UpdateClipped | UpdateRejected | ClientQuarantined):
+        elif isinstance(fact, UpdateRejected | ClientQuarantined):  # clipping is no offence
             held.append(fact)
 
     task = task_spec(scenario).make()

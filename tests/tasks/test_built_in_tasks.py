@@ -233,3 +233,10 @@ def test_real_wikitext2(monkeypatch: pytest.MonkeyPatch) -> None:
     task = make("wikitext2", 100, **{"evaluation-characters": 1000})
     assert task.initial().size == 128_507
     assert 200 < task.evaluate(task.initial()) < 400
+
+
+def test_batch_norm_adds_320_parameters_to_the_model_of_cifar10() -> None:
+    plain, normalised = (
+        sum(part.numel() for part in models.cifar10_cnn(batch_norm=given).parameters()) for given in (False, True)
+    )
+    assert (plain, normalised) == (122_570, 122_890)

@@ -64,6 +64,8 @@ def test_a_job_holds_what_a_training_left_besides_weights() -> None:
         (TrainingResult(START, metrics={"loss": float("nan")}), "the metric 'loss': nan. Give finite numbers"),
         (TrainingResult(START, metrics={"loss": "low"}), "the metric 'loss': 'low'"),  # type: ignore[dict-item]
         (TrainingResult(START, metrics=0.5), "metrics = 0.5"),  # type: ignore[arg-type]
+        (TrainingResult(START, metrics={str(n): 0.5 for n in range(129)}), "Give a dict of up to 128 numbers"),
+        (TrainingResult(START, metrics={f"{n:0250}": 0.5 for n in range(20)}), "Use at most 4,096 bytes for all names"),
         (
             TrainingResult(START, state=1),
             r"a state, and train has no parameter for it. Declare train\(…, step, state=None\)",

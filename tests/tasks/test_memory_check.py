@@ -6,7 +6,8 @@ import pytest
 from spyker.cli.main import main
 from spyker.config.scenario import load
 from spyker.errors import UsageError
-from spyker.tasks.memory_check import CLIENT_BYTES, check_memory, machine_bytes
+from spyker.tasks.memory_check import CLIENT_BYTES, check_memory
+from spyker.untrusted_files import machine_bytes
 
 FAR_TOO_MANY = str(10**12)
 

@@ -73,9 +73,9 @@ class HierFAVGM(FedAvgM, Edge):
     receives, sends = (CloudMomentum,), (EdgeMomentum, EdgeIdle)
     above = MomentumCloud
 
-    def report(self, size: int) -> EdgeMomentum:
+    def report(self, size: int, clients: int) -> EdgeMomentum:
         """Return the edge's model and momentum."""
-        return EdgeMomentum(self.weights.snapshot(), self.age, size, self.momentum.snapshot())
+        return EdgeMomentum(self.weights.snapshot(), self.age, size, self.momentum.snapshot(), clients=clients)
 
     def adopt(self, message: PeerModel) -> None:
         """Replace model and momentum by the cloud's."""

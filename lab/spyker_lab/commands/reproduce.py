@@ -19,7 +19,6 @@ from spyker.cli.options import add_data_dir, add_set, read_settings
 from spyker.cli.output import add_json
 from spyker.cli.sweep import add_many_options
 from spyker.errors import UsageError
-from spyker.plots.figures import save_figure
 from spyker.plots.table import print_table
 from spyker.records import write_atomically
 from spyker.sweeps.runner import check_folder, ended, expected_cost, locked_folder, run_of, run_watched
@@ -28,6 +27,7 @@ from spyker_lab.paper.items import ITEMS, PAPER
 from spyker_lab.paper.profiles import PROFILES
 from spyker_lab.paper.reproduction import ItemPlan, count, plan, tell
 from spyker_lab.paper.reproduction_document import document
+from spyker_lab.print_figures import save_figure
 
 WHY = "why"  # folder of the figure of the explanation
 

@@ -16,7 +16,8 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from spyker.plots.samples import Range, SeedSample, all_true, is_less, sample
+from spyker.plots.samples import Range, SeedSample, sample
+from spyker_lab.paper.comparisons import all_true, is_less
 
 ENOUGH = 0.8
 NOT_REACHED = "a target was not reached"

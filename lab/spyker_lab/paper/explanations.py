@@ -7,9 +7,10 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from matplotlib.figure import Figure
 
-from spyker.plots.figures import caption, legend, panels
+from spyker.plots.figures import caption
 from spyker_lab.paper.item import Section, Table
 from spyker_lab.paper.speed import Gain, ObservedPace
+from spyker_lab.print_figures import legend, panels
 
 RULE = """\
 FedAsync and Spyker mix in every update when it arrives, `W += w(W_k − W)`. The update was trained from the model

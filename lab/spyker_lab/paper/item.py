@@ -18,9 +18,10 @@ from spyker.algorithms.hierfavg import Edge
 from spyker.algorithms.spyker import Spyker
 from spyker.algorithms.sync_spyker import SyncSpyker
 from spyker.plots.curves import Curve, curve
-from spyker.plots.samples import Range, SeedSample, greater_than, sample
+from spyker.plots.samples import Range, SeedSample, sample
 from spyker.records import RunRecord
 from spyker_lab.paper.claims import Claim
+from spyker_lab.paper.comparisons import greater_than
 from spyker_lab.paper.speed import Gain
 
 Settings = Mapping[str, object]

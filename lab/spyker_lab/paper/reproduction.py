@@ -11,7 +11,7 @@ from pathlib import Path
 
 from spyker.config.scenario import Scenario, load
 from spyker.config.sections import show
-from spyker.plots.figures import caption, save_figure
+from spyker.plots.figures import caption
 from spyker.plots.run_groups import about
 from spyker.plots.samples import Range
 from spyker.records import RunRecord, write_atomically
@@ -21,6 +21,7 @@ from spyker_lab.paper.claims import table
 from spyker_lab.paper.item import NOT_IN_PAPER, Item, Profile, Results, Section, Settings
 from spyker_lab.paper.paper_settings import READING
 from spyker_lab.paper.speed import tokens
+from spyker_lab.print_figures import save_figure
 
 
 @dataclass(frozen=True, slots=True)

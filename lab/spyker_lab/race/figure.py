@@ -7,10 +7,11 @@ from typing import Any
 from matplotlib import rc_context
 from matplotlib.figure import Figure
 
-from spyker.plots.figures import PRINT, caption, describe_lines, dots, lines
+from spyker.plots.figures import caption, describe_lines, lines
 from spyker.plots.run_groups import format_seeds
 from spyker.plots.styles import line_styles
 from spyker_lab.algorithms.hierfavgm import HierFAVGM
+from spyker_lab.print_figures import PRINT, dots
 from spyker_lab.race.bars import Standing, best_in_room, standing
 from spyker_lab.race.board import Cell
 from spyker_lab.race.lineup import Race, title

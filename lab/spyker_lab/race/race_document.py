@@ -6,11 +6,11 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from spyker.errors import UsageError
-from spyker.plots.figures import save_figure
 from spyker.records import write_atomically
 from spyker.version import __version__
 from spyker_lab.algorithms.hierfavgm import HierFAVGM
 from spyker_lab.paper.item import Table
+from spyker_lab.print_figures import save_figure
 from spyker_lab.race.bars import bars
 from spyker_lab.race.figure import figure
 from spyker_lab.race.lineup import NEAR, Race, title

@@ -3,8 +3,9 @@
 import pytest
 
 from spyker.plots.curves import Curve
-from spyker.plots.samples import all_true, greater_than, is_less, percent_less, ratio, sample
+from spyker.plots.samples import sample
 from spyker_lab.paper.claims import Claim, ClaimKind, ClaimVerdict, table, truth
+from spyker_lab.paper.comparisons import all_true, greater_than, is_less, percent_less, ratio
 from spyker_lab.paper.item import Results
 from spyker_lab.paper.items.accuracy import common_levels, first_of, last_of, not_behind
 

@@ -1,4 +1,4 @@
-// The page: finds its runs, shows them side by side and keeps them in step.
+// The page: lists its runs, shows them side by side and synchronises their time.
 
 import { LineChart } from "./chart.js";
 import { announce, el, setText } from "./dom.js";
@@ -86,7 +86,7 @@ class App {
     })), [], this.transport.end);
   }
 
-  /** The server tells how far each run is; what is new is fetched, not too often. */
+  /** Handle the server's progress events: fetch changed runs, at a limited rate. */
   async heard(news) {
     this.news = news;
     document.body.classList.remove("lost");
@@ -122,7 +122,7 @@ class App {
     this.say("The dashboard server does not respond.", true);
   }
 
-  /** Without anything to say: what there is to wait for. */
+  /** Show what the page waits for, if there is no run yet. */
   say(text = this.playbacks.length ? "" : "No run yet. It appears here as soon as it starts.", bad = false) {
     setText(this.status, text);
     this.status.hidden = !text;

@@ -1,4 +1,4 @@
-// Distributions as columns, and links as rows.
+// Histograms as columns, and traffic per link as rows.
 
 import { el, svgEl } from "./dom.js";
 import { bytesText, countText, shortCount } from "./format.js";
@@ -8,7 +8,7 @@ const WIDE = 320;
 const TALL = 165;
 const FOOT = 18;
 
-/** Columns of stacked numbers: `stacks` has, for each column, one number per part; `names` what stands below. */
+/** Stacked columns: `stacks` has one number per part for each column; `names` are the labels below. */
 export class Columns {
   constructor(title, about) {
     this.title = title;
@@ -51,14 +51,14 @@ function sum(numbers) {
   return numbers.reduce((a, b) => a + b, 0);
 }
 
-/** What the columns of staleness are called. */
+/** Labels of the staleness histogram. */
 export function stalenessColumns(staleness) {
   const last = Math.max(3, staleness.findLastIndex((number) => number > 0));
   const kept = staleness.slice(0, last + 1);
   return { stacks: kept.map((number) => [number]), names: kept.map((_, i) => (i ? `≤${shortCount(2 ** (i - 1))}` : "0")) };
 }
 
-/** And those of updates per client. */
+/** Labels of the histogram of updates per client. */
 export function countColumns({ low, step, regions }) {
   const stacks = (regions[0] ?? []).map((_, i) => regions.map((region) => region[i]));
   const names = stacks.map((_, i) => {
@@ -70,7 +70,7 @@ export function countColumns({ low, step, regions }) {
 
 const ROWS = 9;
 
-/** How much went over each link, the most first. */
+/** Traffic per link, in descending order. */
 export class LinkRows {
   constructor() {
     this.list = el("ol", { class: "links" });

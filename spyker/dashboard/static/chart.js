@@ -1,5 +1,5 @@
-// Lines over time: a canvas with axes, a legend whose entries can be switched off, a cursor at the page's time, and a
-// reading wherever the pointer or the arrow keys are.
+// Line charts over time: a canvas with axes, a legend whose entries can be switched off, a cursor at the page's time, and
+// values at the position of the pointer or the arrow keys.
 
 import { el, fitCanvas, setText } from "./dom.js";
 import { ticks, tickText, timeText, valueText } from "./format.js";
@@ -9,7 +9,7 @@ const EDGE = { left: 46, right: 12, top: 10, bottom: 22 };
 const LINE = 13; // pixels from one label to the next
 
 export class LineChart {
-  /** `log` puts the values on a logarithmic axis; `seek` is told where somebody clicks. */
+  /** `log` selects a logarithmic axis; `seek` is called with the time of a click. */
   constructor(title, { log = false, zero = false, seek = null, about = "" } = {}) {
     Object.assign(this, { title, log, zero, seek });
     this.lines = [];
@@ -192,7 +192,7 @@ export class LineChart {
     pen.setLineDash([]);
   }
 
-  /** Put the cursor where the page's time is. */
+  /** Move the cursor to the page's time. */
   at(t) {
     this.now = t;
     this.#place();
@@ -285,7 +285,7 @@ function nearest(times, t) {
   return high >= 0 && Math.abs((times[high] ?? Infinity) - t) < Math.abs(times[low] - t) ? high : Math.max(0, low);
 }
 
-/** A number with a name, as large as it is important. */
+/** A labelled number in large type. */
 export class Tile {
   constructor(name) {
     this.value = el("b", {}, "–");

@@ -1,4 +1,4 @@
-// Elements. Whatever a run says becomes text, never markup.
+// Creation of elements. Values of a run are inserted as text, never as markup.
 
 const SVG = "http://www.w3.org/2000/svg";
 
@@ -7,7 +7,7 @@ export function el(tag, attributes = {}, ...children) {
   return dress(document.createElement(tag), attributes, children);
 }
 
-/** The same, for drawings. */
+/** An SVG element. */
 export function svgEl(tag, attributes = {}, ...children) {
   return dress(document.createElementNS(SVG, tag), attributes, children);
 }
@@ -22,12 +22,12 @@ function dress(node, attributes, children) {
   return node;
 }
 
-/** Write a text where it is another than before. */
+/** Set the text of an element if it has changed. */
 export function setText(node, text) {
   if (node.textContent !== text) node.textContent = text;
 }
 
-/** A canvas that is as sharp as the screen; calls back when its size changes. */
+/** A canvas in the screen's resolution; calls back when its size changes. */
 export function fitCanvas(canvas, holder, changed) {
   const fit = () => {
     const ratio = Math.min(3, window.devicePixelRatio || 1);
@@ -46,7 +46,7 @@ export function fitCanvas(canvas, holder, changed) {
 
 let announcer;
 
-/** Tell those who listen instead of looking. */
+/** Announce a text to screen readers. */
 export function announce(text) {
   announcer ??= document.getElementById("announcer");
   if (announcer) setText(announcer, text);

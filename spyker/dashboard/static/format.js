@@ -1,4 +1,4 @@
-// Numbers for people.
+// Formatting of numbers.
 
 const GROUPED = new Intl.NumberFormat("en-US");
 
@@ -7,7 +7,7 @@ export function countText(value) {
   return value == null ? "–" : GROUPED.format(Math.round(value));
 }
 
-/** A count in little room: 12.3k. */
+/** A short count: 12.3k. */
 export function shortCount(value) {
   if (value == null) return "–";
   for (const [size, unit] of [[1e9, "G"], [1e6, "M"], [1e4, "k"]]) {
@@ -29,7 +29,7 @@ function trim(value) {
   return value >= 100 ? value.toFixed(0) : value >= 10 ? value.toFixed(1) : value.toFixed(2);
 }
 
-/** A time in a run: 3.250 s, or 2:03:04.5 where it is long. */
+/** A time in a run: 3.250 s, or 2:03:04.5 if it is long. */
 export function timeText(seconds, digits = 3) {
   if (seconds < 600) return `${seconds.toFixed(digits)} s`;
   const hours = Math.floor(seconds / 3600);
@@ -38,7 +38,7 @@ export function timeText(seconds, digits = 3) {
   return hours ? `${hours}:${String(minutes).padStart(2, "0")}:${rest}` : `${minutes}:${rest} min`;
 }
 
-/** A score, an age: as many digits as say something. */
+/** A score or an age, with its significant digits. */
 export function valueText(value) {
   if (value == null || !Number.isFinite(value)) return "–";
   const size = Math.abs(value);
@@ -48,7 +48,7 @@ export function valueText(value) {
   return value.toFixed(size >= 2 ? 2 : 3);
 }
 
-/** Round numbers that divide an axis. */
+/** Tick positions of an axis. */
 export function ticks(low, high, wanted) {
   const rough = (high - low) / Math.max(1, wanted);
   const power = 10 ** Math.floor(Math.log10(rough));
@@ -58,14 +58,14 @@ export function ticks(low, high, wanted) {
   return found;
 }
 
-/** A number on an axis. */
+/** The label of a tick. */
 export function tickText(value) {
   const size = Math.abs(value);
   if (size >= 1e4) return shortCount(value);
   return String(Number(value.toPrecision(6)));
 }
 
-/** A word at the beginning of a line. */
+/** A text with its first letter in upper case. */
 export function capital(text) {
   return text.charAt(0).toUpperCase() + text.slice(1);
 }

@@ -1,4 +1,4 @@
-// What happened, in words: the events before this moment, the newest first.
+// The event log: descriptions of the events before the current time, newest first.
 
 import { el, setText } from "./dom.js";
 import { timeText } from "./format.js";

@@ -1,5 +1,5 @@
-// The map: regions as far apart as messages take, servers with their ages, clients around them, messages on their way,
-// and the token, which is golden and the only thing that is.
+// The map: regions at distances that follow latencies, servers with their ages, clients around them, messages in flight,
+// and the token, the only golden element.
 
 import { el, fitCanvas, setText, svgEl } from "./dom.js";
 import { countText, valueText } from "./format.js";
@@ -108,7 +108,7 @@ export class WorldMap {
     return this.info.servers[server]?.region ?? server;
   }
 
-  /** The ends of a message: a server, or the clients of a region. */
+  /** The endpoints of a message: a server, or the clients of a region. */
   #end(name) {
     const number = Number(name.slice(1));
     return name[0] === "s" ? this.spots[number] : this.centres[number];
@@ -181,7 +181,7 @@ export class WorldMap {
     });
   }
 
-  /** Draw a moment. `recent` is how long an event is seen, in seconds of the run. */
+  /** Draw the state at a time. `recent`: for how long an event is visible, in seconds of the run. */
   draw(playback, t, recent) {
     this.last = [playback, t, recent];
     if (!this.width || !playback.now) return;
@@ -288,7 +288,7 @@ export class WorldMap {
     this.token.setAttribute("transform", `translate(${spot[0].toFixed(1)} ${spot[1].toFixed(1)})`);
   }
 
-  /** Thicker lines where more went, and words for those who do not see the map. */
+  /** Set line widths by traffic, and describe the map for screen readers. */
   describe(playback, t) {
     const links = playback.details?.links ?? [];
     const most = Math.max(1, ...links.filter((link) => link.way === "peer").map((link) => link.bytes));

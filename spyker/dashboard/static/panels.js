@@ -1,4 +1,4 @@
-// Everything that is shown of one run.
+// All panels of one run.
 
 import { Columns, LinkRows, countColumns, stalenessColumns } from "./bars.js";
 import { LineChart, Tile } from "./chart.js";
@@ -58,7 +58,7 @@ export class RunPanels {
     this.shownDetails = this.shownNumbers = this.shownLog = 0;
   }
 
-  /** The whole run is new, or longer. */
+  /** Update all series, for a new or a longer run. */
   timeline() {
     const { timeline, info } = this.playback;
     if (!timeline) return;
@@ -96,7 +96,7 @@ export class RunPanels {
     this.node.dataset.facts = timeline.facts;
   }
 
-  /** Draw a moment; what is costly, less often. */
+  /** Draw the state at a time; expensive panels are drawn less often. */
   frame(t, speed, stamp) {
     const playback = this.playback;
     const own = Math.min(t, Math.max(playback.end, 0));
@@ -182,7 +182,7 @@ class ServerTable {
   }
 }
 
-/** The metric as clients evaluate it: of all of them, of the worst tenth, and by region. */
+/** Evaluation by clients: weighted mean, worst decile and regions. */
 class ClientEvaluations {
   constructor(info) {
     this.body = el("tbody");

@@ -1,7 +1,7 @@
-// One run at a moment. The server sends windows: a state, the events after it and the messages under way; going on is
-// applying events, going back is beginning with the window's state again.
+// The state of one run at a time. The server sends windows: a state, the events after it and the messages in flight.
+// Playing applies events; going back starts again from the window's state.
 
-/** The numbers of a server, by place in what the page's server sends. */
+/** Indices of a server's numbers in the payload. */
 export const SERVER = { age: 0, queue: 1, updates: 2, round: 3, syncs: 4, score: 5 };
 
 export class Playback {
@@ -27,7 +27,7 @@ export class Playback {
     return this.timeline?.end ?? 0;
   }
 
-  /** Events in a second of the run, on average. */
+  /** Mean number of events per second of the run. */
   get density() {
     return Math.max(1, (this.timeline?.facts ?? 1) / Math.max(0.001, this.end));
   }
@@ -36,7 +36,7 @@ export class Playback {
     return this.window && t >= this.window.from - 1e-9 && (t <= this.window.to + 1e-9 || this.window.to >= this.end);
   }
 
-  /** Go to a time as far as it is known, and see to it that the rest arrives. */
+  /** Go to a time as far as it is loaded, and request the rest. */
   seek(t, ahead) {
     this.t = t;
     if (this.covers(t)) this.#apply(t);
@@ -58,14 +58,14 @@ export class Playback {
     return this.asked;
   }
 
-  /** There was no answer: ask again, but less and less often. */
+  /** Retry a failed request with exponential backoff. */
   #wait() {
     const seconds = this.pause;
     this.pause = Math.min(15, 2 * seconds);
     return new Promise((resolve) => setTimeout(resolve, 1000 * seconds));
   }
 
-  /** Wait until the state at a time is there. */
+  /** Wait until the state at a time is loaded. */
   async settle(t) {
     this.t = t;
     while (this.asked) await this.asked;
@@ -107,18 +107,18 @@ export class Playback {
     }
   }
 
-  /** The event before this moment. */
+  /** The last applied event. */
   get last() {
     return this.index >= 0 ? this.window.events[this.index] : null;
   }
 
-  /** Wait for what was asked for; events that stand at this time and were not stepped to stay where they are. */
+  /** Wait for pending requests, without applying further events of the same time. */
   async #ready() {
     while (this.asked) await this.asked;
     if (!this.covers(this.t)) await this.settle(this.t);
   }
 
-  /** When the next event happens, if there is one. */
+  /** The time of the next event, if there is one. */
   async next() {
     await this.#ready();
     if (!this.window) return null;
@@ -130,13 +130,13 @@ export class Playback {
     return this.window.events[this.index + 1]?.t ?? null;
   }
 
-  /** Apply just one event more; others may happen at the same time. */
+  /** Apply one event; others may have the same time. */
   forward() {
     this.#one();
     this.t = this.last.t;
   }
 
-  /** When the event before the present one happened. */
+  /** The time of the event before the last applied one. */
   async previous() {
     await this.#ready();
     if (!this.window) return null;
@@ -147,7 +147,7 @@ export class Playback {
     return this.last?.t ?? null;
   }
 
-  /** Take one event back. */
+  /** Undo one event. */
   back() {
     const to = this.index - 1;
     this.#begin();
@@ -155,12 +155,12 @@ export class Playback {
     this.t = this.last?.t ?? this.window.from;
   }
 
-  /** Messages under way now. */
+  /** Messages in flight. */
   flying(t) {
     return this.window ? this.window.flights.filter((flight) => flight[3] <= t && t < flight[4]) : [];
   }
 
-  /** Where the token is: a server, or on its way between two. */
+  /** The position of the token: a server, or between two. */
   token(t) {
     const flight = this.window?.flights.find((each) => each[0] === "token" && each[3] <= t && t < each[4]);
     if (flight) {

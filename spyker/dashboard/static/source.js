@@ -1,6 +1,6 @@
-// Where runs come from: the page's server, or the report itself.
+// Sources of runs: the dashboard's server, or the data in a report.
 
-/** Asks the server, and listens to it. */
+/** Requests runs from the server, and receives its events. */
 export class NetworkSource {
   live = true;
 
@@ -22,7 +22,7 @@ export class NetworkSource {
     return this.#get(`api/runs/${run}/state?t=${t}`);
   }
 
-  /** What happens around a time, so many seconds back and ahead. */
+  /** The window around a time, with seconds before and after it. */
   window(run, t, back, ahead) {
     return this.#get(`api/runs/${run}/window?from=${Math.max(-1e-9, t - back)}&to=${t + ahead}`);
   }
@@ -35,7 +35,7 @@ export class NetworkSource {
     return this.#get(`api/runs/${run}/window?before=${t}&limit=200`);
   }
 
-  /** Hear how far the runs are, as long as the page is open. */
+  /** Subscribe to the progress of runs. */
   listen(heard, lost) {
     const events = new EventSource("api/events");
     events.onmessage = (event) => heard(JSON.parse(event.data));
@@ -43,7 +43,7 @@ export class NetworkSource {
   }
 }
 
-/** Finds everything in a file: each run as some moments of it, and a stretch with every event. */
+/** Reads the data of a report: states of each run, and one window with all events. */
 export class FileSource {
   live = false;
 
@@ -55,7 +55,7 @@ export class FileSource {
     return { life: "report", changes: 0, runs: this.data.runs };
   }
 
-  /** From when to when a run can be replayed event by event. */
+  /** The interval of a run that has single events. */
   stretch(run) {
     const { from, to } = this.data.windows[run];
     return [from, to];

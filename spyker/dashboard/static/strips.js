@@ -1,5 +1,4 @@
-// One strip of time per server, the stronger its colour the larger its number: queues, which as lines would cover each
-// other.
+// One strip over time per server, shaded by value: for queues, whose lines would overlap.
 
 import { el, fitCanvas } from "./dom.js";
 import { ticks, tickText, timeText } from "./format.js";
@@ -79,7 +78,7 @@ export class Strips {
     this.at(this.now ?? 0);
   }
 
-  /** Put the cursor where the page's time is. */
+  /** Move the cursor to the page's time. */
   at(t) {
     this.now = t;
     const x = NAME + (t / (this.end || 1)) * (this.width - NAME);

@@ -1,9 +1,9 @@
-// Light and dark: the system's choice until somebody makes another.
+// Light and dark theme: the system's, unless the user chooses.
 
 let palette = null;
 const watchers = [];
 
-/** A colour of the style sheet, by its name. */
+/** A colour of the style sheet by name. */
 export function colour(name) {
   palette ??= {};
   palette[name] ??= getComputedStyle(document.documentElement).getPropertyValue(`--${name}`).trim();
@@ -22,7 +22,7 @@ export function runColour(run) {
   return run.colour === "ink" ? colour("ink") : run.colour;
 }
 
-/** Be told when the colours change. */
+/** Call a function when the colours change. */
 export function onTheme(watcher) {
   watchers.push(watcher);
 }
@@ -47,7 +47,7 @@ export function startTheme(button) {
     const kept = localStorage.getItem("spyker-theme");
     if (kept === "dark" || kept === "light") document.documentElement.dataset.theme = kept;
   } catch {
-    // a browser may keep nothing for files
+    // browsers may have no storage for local files
   }
   button.addEventListener("click", () => {
     const theme = isDark() ? "light" : "dark";
@@ -55,7 +55,7 @@ export function startTheme(button) {
     try {
       localStorage.setItem("spyker-theme", theme);
     } catch {
-      // then for this time only
+      // the choice is not stored
     }
     show();
     changed();

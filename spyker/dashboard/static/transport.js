@@ -1,4 +1,4 @@
-// Time: playing, stepping, the slider, the speed, the keys; the same for all runs on the page.
+// Playback controls: play, step, slider, speed and keys, shared by all runs of the page.
 
 import { announce, el, setText } from "./dom.js";
 import { timeText } from "./format.js";
@@ -39,7 +39,7 @@ export class Transport {
     this.#show();
   }
 
-  /** Another one has taken its place. */
+  /** Stop, because another instance has replaced this one. */
   leave() {
     this.over.abort();
   }
@@ -48,12 +48,12 @@ export class Transport {
     return Math.max(0.001, ...this.playbacks.map((playback) => playback.end));
   }
 
-  /** How far the page looks ahead, in seconds of the run. */
+  /** Prefetched seconds of the run. */
   get ahead() {
     return this.following ? this.#lag : this.playing ? 2.5 * this.speed : 0;
   }
 
-  /** How far a live page stays behind: what is on its way is known once it has arrived. */
+  /** Delay of a live page: messages in flight are known only after their arrival. */
   get #lag() {
     const running = this.playbacks.filter((one) => one.timeline && !one.timeline.finished);
     const least = running.some((one) => one.info.world === "deployed") ? REAL_LAG : LAG;
@@ -84,7 +84,7 @@ export class Transport {
     this.#show();
   }
 
-  /** One event on, or back, in whichever run it happens first. */
+  /** Step one event forwards or backwards, in the run where it happens first. */
   async step(direction) {
     if (this.busy) return;
     this.busy = true;
@@ -107,7 +107,7 @@ export class Transport {
     }
   }
 
-  /** Time goes on. */
+  /** Advance the time. */
   frame(elapsed) {
     if (this.busy) return;
     if (this.following) {
@@ -122,7 +122,7 @@ export class Transport {
     }
   }
 
-  /** Put marks on the slider where the token arrived, or somebody became of concern. */
+  /** Mark token arrivals and concerns on the slider. */
   mark() {
     const end = this.end;
     const marks = this.playbacks.flatMap((playback) => playback.timeline?.marks ?? []).slice(0, 600);

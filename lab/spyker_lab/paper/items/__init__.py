@@ -14,7 +14,7 @@ from spyker_lab.paper.items.scalability import SCALABILITY, SCALABILITY_EACH
 from spyker_lab.paper.items.tuned import TUNED, TUNED_CIFAR10, TUNED_WIKITEXT2, TUNING
 from spyker_lab.paper.items.update_density import UPDATE_DENSITY
 
-# In the order in which they are run and told: first what the paper is about, and what takes long runs to decide.
+# In the order in which they run and are reported: the paper's main results first, then those that need long runs.
 PAPER = (
     LATENCY,
     SCALABILITY,

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from spyker.plots.figures import describe_lines, legend, lines, panels
-from spyker.plots.samples import SeedSample, all_true, is_less, ratio, sample
+from spyker.plots.figures import describe_lines, lines
+from spyker.plots.samples import SeedSample, sample
 from spyker_lab.paper.claims import NOT_REACHED, truth
+from spyker_lab.paper.comparisons import all_true, is_less, ratio
 from spyker_lab.paper.item import ALGORITHM_TITLES, Item, Results, Section, Table
+from spyker_lab.print_figures import legend, panels
 
 RUNS = {title: {"algorithm": name} for name, title in ALGORITHM_TITLES.items()}
 SPYKER, BASELINES = "Spyker", ("FedAsync", "HierFAVG", "FedAvg")
@@ -17,11 +19,10 @@ CIFAR10_LEAST = 0.3  # accuracy; ten classes and a few updates give 0.2, whateve
 
 
 def common_levels(results: Results, least: float | None = None) -> SeedSample:
-    """For each seed, the best score that all algorithms reached, but none beyond what they were to reach: there they
-    can be compared.
+    """Return for each seed the best score that all algorithms reached, at most the target, to compare them there.
 
-    An accuracy below ``least`` is too close to guessing to compare anything: who does not get there is later than who
-    does. So is whoever diverged.
+    An accuracy below ``least`` is too close to chance for a comparison: an algorithm that does not reach it counts as
+    later than one that does. So does one that diverged.
     """
     goals = [float(str(s["evaluation.stop-at"])) for s in results.settings.values() if "evaluation.stop-at" in s]
     levels: list[float | None] = []
@@ -35,27 +36,27 @@ def common_levels(results: Results, least: float | None = None) -> SeedSample:
 
 
 def level_head(levels: SeedSample, least: float | None) -> str:
-    """The head of a column of times to :func:`common_levels`."""
+    """Return the heading of a column of times to :func:`common_levels`."""
     enough = "" if least is None else f", {least:g} or more"
     return f"time to the level all reach{enough} ({levels.text('.3g')})"
 
 
 def first_of(samples: dict[str, SeedSample], label: str) -> list[bool | None]:
-    """For each seed, whether ``label`` is before all others; a tie is not."""
+    """Return for each seed whether ``label`` is faster than all others."""
     others = [s.ranges for name, s in samples.items() if name != label]
     rows = zip(samples[label].ranges, *others, strict=True)
     return [all_true(is_less(mine, theirs) for theirs in row) for mine, *row in rows]
 
 
 def last_of(samples: dict[str, SeedSample], label: str) -> list[bool | None]:
-    """For each seed, whether ``label`` is behind all others."""
+    """Return for each seed whether ``label`` is slower than all others."""
     others = [s.ranges for name, s in samples.items() if name != label]
     rows = zip(samples[label].ranges, *others, strict=True)
     return [all_true(is_less(theirs, mine) for theirs in row) for mine, *row in rows]
 
 
 def not_behind(samples: dict[str, SeedSample], label: str, *, ahead: bool) -> str:
-    """Who, on average, is no later than ``label``; or, with ``ahead``, no earlier."""
+    """Return the algorithms that on average are no slower than ``label``; with ``ahead``, no faster."""
     mine, found = samples[label].mean_range, []
     for name, theirs in samples.items():
         pair = (theirs.mean_range, mine) if ahead else (mine, theirs.mean_range)
@@ -65,7 +66,7 @@ def not_behind(samples: dict[str, SeedSample], label: str, *, ahead: bool) -> st
 
 
 def tell(targets: Sequence[float], name: str, results: Results, least: float | None = None) -> Section:
-    """The section of one dataset. Algorithms are compared at the first target, or else at the best level they share."""
+    """Return the section of one dataset. Algorithms are compared at the first target, or at the best common level."""
     metric = next((c.metric for label in results.labels for c in results.curves(label) if c is not None), "score")
     levels = sample([targets[0]] * len(results.curves(SPYKER))) if targets else common_levels(results, least)
     time = {label: results.to_level(label, levels) for label in results.labels}

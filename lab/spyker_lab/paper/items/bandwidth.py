@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from spyker.plots.figures import legend, panels, steps
-from spyker.plots.samples import ratio
 from spyker_lab.paper.claims import Claim, truth
+from spyker_lab.paper.comparisons import ratio
 from spyker_lab.paper.item import ALGORITHM_TITLES, Item, Results, Section, Table
 from spyker_lab.paper.items.queues import WITHOUT_DATA
+from spyker_lab.print_figures import legend, panels, steps
 
 PAPER = {"Spyker": 63.4, "Sync-Spyker": 32.5, "FedAsync": 24.5, "HierFAVG": 16.35, "FedAvg": 2.28}  # MB
 WHY = "the paper's totals are too small for its own numbers: 87 kB both ways for each of tens of thousands of updates"
 
 
 def tell(results: Results) -> Section:
-    """Totals, and their growth."""
+    """Return the section: total bytes and their growth."""
     rows = []
     total = {label: results.measure(label, "MB in all", lambda c: c.bytes[-1] / 1e6) for label in results.labels}
     for label in results.labels:

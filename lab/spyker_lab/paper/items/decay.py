@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from spyker.plots.figures import describe_lines, legend, lines, panels
-from spyker.plots.samples import percent_less
+from spyker.plots.figures import describe_lines, lines
 from spyker_lab.paper.claims import Claim
+from spyker_lab.paper.comparisons import percent_less
 from spyker_lab.paper.item import Item, Results, Section, Table
+from spyker_lab.print_figures import legend, panels
 
 TARGET = 0.9
 WITH, WITHOUT = "Spyker, with decay", "Spyker, without decay"
-# Decay is against clients that are fast and have data of their own kind.
+# Decay reduces the influence of fast clients whose data differs from the others'.
 HETEROGENEOUS = {
     "algorithm": "spyker",
     "training.delay-ms": "heterogeneous",
@@ -19,7 +20,7 @@ HETEROGENEOUS = {
 
 
 def tell(results: Results) -> Section:
-    """Two curves."""
+    """Return the section: one curve with and one without decay."""
     rows = [[label, *results.times(label, (TARGET,)), results.final(label).text(".4g")] for label in results.labels]
     gain = percent_less(results.time_to(WITH, TARGET), results.time_to(WITHOUT, TARGET))
     claims = [

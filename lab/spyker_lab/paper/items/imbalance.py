@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import itertools
 
-from spyker.plots.figures import describe_lines, legend, lines, panels
-from spyker.plots.samples import all_true, is_less, percent_less, ratio
+from spyker.plots.figures import describe_lines, lines
 from spyker_lab.paper.claims import Claim, truth
+from spyker_lab.paper.comparisons import all_true, is_less, percent_less, ratio
 from spyker_lab.paper.item import Item, Results, Section, Table
+from spyker_lab.print_figures import legend, panels
 
 TARGET = 0.9
 # clients on the first server: those of all servers; the paper's accuracy and duration
@@ -19,12 +20,12 @@ WHY = "the servers keep exchanging models, and with IID data each has clients wi
 
 
 def label(clients: int) -> str:
-    """The name of a run."""
+    """Return the name of a run."""
     return f"Spyker, {clients} clients on one server"
 
 
 def tell(results: Results) -> Section:
-    """Accuracy and time."""
+    """Return the section: accuracy and time."""
     end = results.common_end()
     scores = {clients: results.at(label(clients), end) for clients in WORLDS}
     slow = {clients: results.time_to(label(clients), TARGET) for clients in WORLDS}

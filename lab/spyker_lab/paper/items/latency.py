@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from spyker.plots.figures import BARS, bars, legend, panels
-from spyker.plots.samples import percent_less
 from spyker_lab.paper.claims import Claim
+from spyker_lab.paper.comparisons import percent_less
 from spyker_lab.paper.item import Item, Results, Section, Table
 from spyker_lab.paper.speed import Gain, gain
+from spyker_lab.print_figures import BARS, bars, legend, panels
 
 TARGETS = (0.9, 0.95)
-# What each network is, and the paper's seconds to 90 % and 95 %. The paper's "uniform latency between servers" may or
-# may not concern the clients' way to their own server.
+# Each network, and the paper's seconds to 90 % and 95 %. The paper's "uniform latency between servers" may or
+# may not include the links between clients and their servers.
 MEAN_OTHERS = 157.1  # ms, the mean of the latencies between different regions
 BETWEEN = [[MEAN_OTHERS if i != j else near for j in range(4)] for i, near in enumerate((1.41, 0.9, 2.56, 2.14))]
 NETWORKS: dict[str, dict[str, object]] = {
@@ -32,13 +32,13 @@ UNIFORM = "clients are then as far from their own server as from any other"
 
 
 def why(network: str, found: Gain) -> str:
-    """What explains a gain that is smaller than the paper's."""
+    """Return an explanation if the gain is smaller than the paper's."""
     rule = f"the published rule allows {found.predicted.text('.3g', ' %')}, and {found.limit.text('.3g', ' %')} at most"
     return f"{UNIFORM}; {rule}" if network == "uniform" else rule
 
 
 def tell(results: Results) -> Section:
-    """Times and gains."""
+    """Return the section: times and gains."""
     rows = []
     for label in results.labels:
         results.final(label)  # for the CSV file
@@ -90,6 +90,6 @@ LATENCY = Item(
     tell=tell,
     minutes={"quick": 2, "standard": 6, "full": 736},
     sizes={"quick": {"duration": 8.0}, "standard": {"duration": 40.0}, "full": {"duration": 120.0}},
-    # a round trip takes clients 390 ms instead of 155
+    # clients' round trips take 390 ms instead of 155
     scaled={"FedAsync, uniform": {"duration": 2.0}, "Spyker, uniform": {"duration": 2.0}},
 )

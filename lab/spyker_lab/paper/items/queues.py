@@ -5,10 +5,10 @@ from __future__ import annotations
 import functools
 import math
 
-from spyker.plots.figures import legend, panels, steps
 from spyker.records import RunRecord
 from spyker_lab.paper.claims import Claim, ClaimKind, truth
 from spyker_lab.paper.item import Item, Results, Section, Table
+from spyker_lab.print_figures import legend, panels, steps
 
 EARLY = (0.3, 0.6)  # seconds
 LENGTH = 20
@@ -16,17 +16,17 @@ LENGTH = 20
 
 @functools.lru_cache(maxsize=2)
 def series(run: RunRecord) -> list[tuple[float, int, int]]:
-    """Time, server and queue length at every client update."""
+    """Return time, server and queue length at every client update."""
     return [(t, update.server, queue or 0) for t, update, queue in run.updates()]
 
 
 def lengths(run: RunRecord, since: float = 0.0, until: float = math.inf) -> list[int]:
-    """Queue lengths in a span of time."""
+    """Return the queue lengths in an interval."""
     return [length for t, _, length in series(run) if since <= t <= until]
 
 
 def tell(results: Results) -> Section:
-    """The longest queues, early on and later."""
+    """Return the section: the longest queues at the beginning and later."""
     drawn, rows = {}, []
     for label, runs in results.runs.items():
         early = results.count(label, "longest queue from 0.3 s to 0.6 s", lambda r: max(lengths(r, *EARLY), default=0))
@@ -76,7 +76,7 @@ def tell(results: Results) -> Section:
 
 
 def average(numbers: list[int]) -> float | None:
-    """The mean, if there is anything."""
+    """Return the mean, or ``None`` if there are no values."""
     return sum(numbers) / len(numbers) if numbers else None
 
 

@@ -1,4 +1,4 @@
-"""Readings: under which reading of the paper does its headline, 61 % less time than FedAsync, appear?
+"""Readings: which interpretation of the paper reproduces its main result, 61 % less time than FedAsync?
 
 The paper leaves open how its data was split, with which learning rate, and which model's accuracy it plots.
 ``readings`` tries some on MNIST; ``sensitivity`` changes one thing at a time, on
@@ -10,17 +10,18 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
-from spyker.plots.figures import BARS, bars, legend, panels
-from spyker.plots.samples import SeedSample, percent_less
+from spyker.plots.samples import SeedSample
+from spyker_lab.paper.comparisons import percent_less
 from spyker_lab.paper.item import Item, Results, Section, Settings, Table
 from spyker_lab.paper.items.latency import NETWORKS
 from spyker_lab.paper.speed import gain
+from spyker_lab.print_figures import BARS, bars, legend, panels
 
 TARGET, PAPER = 0.9, 61.0
 BY_MEAN = "less time than FedAsync, mean of servers (%)"
 BY_AVERAGE = "less time than FedAsync, averaged model (%)"
 NO_STALENESS: dict[str, object] = {"spyker.staleness-exponent": 0.0, "fedasync.staleness-exponent": 0.0}
-SHARED = "IID"  # whose runs are those of other items
+SHARED = "IID"  # other items use the same runs
 SPLITS: dict[str, dict[str, object]] = {
     SHARED: {"task.partition": "iid"},
     "l = 2": {"task.partition": "pathological"},
@@ -29,7 +30,7 @@ SPLITS: dict[str, dict[str, object]] = {
     "IID, no weight for staleness": {"task.partition": "iid", **NO_STALENESS},
     "l = 2, no weight for staleness": {"task.partition": "pathological", **NO_STALENESS},
 }
-# What is changed, one thing at a time: for Spyker and FedAsync both, or only for one of them.
+# Changes, one at a time: of both Spyker and FedAsync, or of one of them.
 BOTH: dict[str, dict[str, object]] = {
     "as it stands": {},
     "l = 2": {"task.partition": "pathological"},
@@ -62,7 +63,7 @@ SPYKER_ONLY: dict[str, dict[str, object]] = {
 
 
 def compare(results: Results, readings: Mapping[str, tuple[str, str]], caption: str, notes: str = "") -> Section:
-    """For each reading, how much less time Spyker takes, by the mean of its servers and by their averaged model."""
+    """Return for each reading how much less time Spyker takes, by the servers' mean and by the averaged model."""
     rows, gains = [], {}
     for reading, (spyker, fedasync) in readings.items():
         results.final(spyker), results.final(fedasync)  # for the CSV file
@@ -98,7 +99,7 @@ def compare(results: Results, readings: Mapping[str, tuple[str, str]], caption: 
 
 
 def largest(gains: Mapping[str, tuple[SeedSample, SeedSample]]) -> str:
-    """Which reading shows most of the paper's gain, in words. The best of many is partly luck, so it is no claim."""
+    """Describe the reading with the largest gain. The best of many is partly chance, so this is not a claim."""
     words = []
     for i, by in enumerate(("the mean of the servers", "the average of their models")):
         known = {reading: pair[i].mean for reading, pair in gains.items() if pair[i].mean is not None}
@@ -110,7 +111,7 @@ def largest(gains: Mapping[str, tuple[SeedSample, SeedSample]]) -> str:
 
 
 def tell_readings(results: Results) -> Section:
-    """Splits, and what else matters, on MNIST."""
+    """Return the section about data splits and other settings on MNIST."""
     readings = {split: (f"Spyker, {split}", f"FedAsync, {split}") for split in SPLITS}
     caption = "Less time than FedAsync to 90 % on MNIST, by reading; the dashed line is the paper's 61 %."
     gains = {}
@@ -123,7 +124,7 @@ def tell_readings(results: Results) -> Section:
 
 
 def tell_sensitivity(results: Results) -> Section:
-    """One thing at a time on digits."""
+    """Return the section about one change at a time on digits."""
     readings = {name: (f"Spyker, {name}", f"FedAsync, {name}") for name in BOTH}
     base = "as it stands"
     readings |= {name: (f"Spyker, {base}", f"FedAsync, {name}") for name in FEDASYNC_ONLY}
@@ -148,7 +149,7 @@ READINGS = Item(
     tell=tell_readings,
     minutes={"quick": 4, "standard": 5, "full": 700},
     sizes={"quick": {"duration": 8.0}, "standard": {"duration": 40.0}, "full": {"duration": 120.0}},
-    # some never get there
+    # some never reach it
     scaled={f"{title}, {s}": {"duration": 0.5} for title in ("Spyker", "FedAsync") for s in SPLITS if s != SHARED},
 )
 ONE: Settings = {**STOP, "training.rate": 0.2, "duration": 30.0}

@@ -1,19 +1,19 @@
-"""Scalability: what 200 and 300 clients cost over 100."""
+"""Scalability: time and updates with 200 and 300 clients, relative to 100."""
 
 from __future__ import annotations
 
 from functools import partial
 
-from spyker.plots.figures import BARS, bars, legend, panels
-from spyker.plots.samples import percent_less, ratio
 from spyker_lab.paper.claims import Claim, ClaimKind, truth
+from spyker_lab.paper.comparisons import percent_less, ratio
 from spyker_lab.paper.item import ALGORITHM_TITLES, Item, Results, Section, Table
 from spyker_lab.paper.items.accuracy import BASELINES, first_of, last_of, not_behind
 from spyker_lab.paper.speed import gain
+from spyker_lab.print_figures import BARS, bars, legend, panels
 
 TARGET = 0.9
 CLIENTS = (100, 200, 300)
-# time and updates over those with 100 clients, with 200 and 300 clients
+# ratios of time and updates with 200 and 300 clients to those with 100
 PAPER = {
     "FedAsync": (2.42, 3.63, 5.99, 9.01),
     "FedAvg": (1.98, 4.05, 2.44, 7.26),
@@ -27,12 +27,12 @@ BUSY = "an update waits for a busy server, which adds little to the way there an
 
 
 def label(title: str, clients: int) -> str:
-    """The name of a run."""
+    """Return the name of a run."""
     return f"{title}, {clients} clients"
 
 
 def tell(results: Results, *, share: str, why: str, again: bool) -> Section:
-    """The multipliers, beside the paper's.
+    """Return the section: our ratios beside the paper's.
 
     ``share`` says how many images there are, ``why`` what that does to Spyker, and ``again`` that it is the second
     reading.
@@ -114,7 +114,7 @@ def tell(results: Results, *, share: str, why: str, again: bool) -> Section:
 
 RUNS = {
     label(title, clients): {"algorithm": name, "world.clients": [clients // 4] * 4}
-    | ({"evaluation.stop-at": TARGET} if clients > 100 else {})  # those with 100 are other items' runs as well
+    | ({"evaluation.stop-at": TARGET} if clients > 100 else {})  # other items use the runs with 100 clients, too
     for clients in CLIENTS
     for name, title in ALGORITHM_TITLES.items()
 }

@@ -1,4 +1,4 @@
-"""Tuned: every algorithm with the best of eight settings, found on held-back MNIST images.
+"""Tuned: every algorithm with the best of eight settings, found on MNIST images for validation.
 
 ``tuning`` is the search, ``tuned`` its result on test images, ``tuned-cifar10`` and ``tuned-wikitext2`` the same
 settings on data that they were not tuned for.
@@ -11,16 +11,17 @@ from collections.abc import Sequence
 from functools import partial
 
 from spyker.config.presets import PRESETS
-from spyker.plots.figures import BARS, bars, describe_lines, legend, lines, panels
+from spyker.plots.figures import describe_lines, lines
 from spyker.plots.samples import SeedSample
 from spyker_lab.paper.claims import NOT_REACHED, truth
 from spyker_lab.paper.item import ALGORITHM_TITLES, NOT_IN_PAPER, Item, Results, Section, Settings, Table
 from spyker_lab.paper.items.accuracy import CIFAR10_LEAST, common_levels, first_of, level_head, not_behind
+from spyker_lab.print_figures import BARS, bars, legend, panels
 
 TARGETS = (0.9, 0.95)
-TUNING_TARGET = 0.8  # soon reached, so that a search costs little
-# Eight combinations for each algorithm: the same budget for all. The paper's own value, where it is among them, comes
-# first, and so wins a tie.
+TUNING_TARGET = 0.8  # reached early, so that a search is cheap
+# Eight combinations per algorithm, the same budget for all. The paper's value, if it is one of them, comes first and
+# therefore wins a tie.
 GRIDS: dict[str, dict[str, Sequence[object]]] = {
     "spyker": {"training.rate": (0.1, 0.3), "spyker.client-rate": (0.6, 0.3), "spyker.h-inter": (5.0, 1.0)},
     "sync-spyker": {"training.rate": (0.1, 0.3), "spyker.client-rate": (0.6, 0.3), "spyker.h-intra": (100.0, 25.0)},
@@ -35,19 +36,19 @@ GRIDS: dict[str, dict[str, Sequence[object]]] = {
 
 
 def combinations(algorithm: str) -> dict[str, dict[str, object]]:
-    """The eight settings of an algorithm, by name."""
+    """Return the eight settings of an algorithm by name."""
     grid = GRIDS[algorithm]
     points = [dict(zip(grid, values, strict=True)) for values in itertools.product(*grid.values())]
     return {name(ALGORITHM_TITLES[algorithm], point): point for point in points}
 
 
 def name(title: str, point: Settings) -> str:
-    """A run's name: what is set in it."""
+    """Return the name of a run, made from its settings."""
     return f"{title}, " + ", ".join(f"{key.partition('.')[2]} = {value}" for key, value in point.items())
 
 
 def tell_tuning(results: Results) -> Section:
-    """All combinations, the best of each algorithm marked."""
+    """Return the section of the search; the best setting of each algorithm is marked."""
     rows, best, winners = [], {}, {}
     for algorithm, title in ALGORITHM_TITLES.items():
         found = {label: results.time_to(label, TUNING_TARGET) for label in combinations(algorithm)}
@@ -65,13 +66,13 @@ def tell_tuning(results: Results) -> Section:
 
 
 def at_least(times: SeedSample, settings: Settings) -> float:
-    """The mean of some times; whoever did not get so far takes at least as long as the run."""
+    """Return the mean of times; a run that did not reach the target counts with its duration, a lower bound."""
     duration = float(str(settings["duration"]))
     return sum(duration if n is None else n for n in times.numbers) / max(1, len(times.numbers))
 
 
 def beside_preset(winners: dict[str, str]) -> str:
-    """Whether the preset is what this search found: it was made from a quick one with two seeds; others may differ."""
+    """Compare the preset, which comes from a quick search with two seeds, with the result of this search."""
     other = []
     for algorithm, title in ALGORITHM_TITLES.items():
         preset = name(title, PRESETS["tuned"][algorithm])
@@ -83,7 +84,7 @@ def beside_preset(winners: dict[str, str]) -> str:
 
 
 def tell_tuned(targets: Sequence[float], results: Results, least: float | None = None) -> Section:
-    """Both presets side by side."""
+    """Return the section: both presets side by side."""
     metric = next((c.metric for label in results.labels for c in results.curves(label) if c is not None), "score")
     levels = common_levels(results, least)
     level = {label: results.to_level(label, levels) for label in results.labels}
@@ -113,7 +114,7 @@ def tell_tuned(targets: Sequence[float], results: Results, least: float | None =
 
 
 def both_presets() -> dict[str, Settings]:
-    """Every algorithm as in the paper, then tuned."""
+    """Return every algorithm with the paper's settings, then tuned."""
     plain: dict[str, Settings] = {title: {"algorithm": a} for a, title in ALGORITHM_TITLES.items()}
     tuned = {f"{title}, tuned": {"algorithm": a, **PRESETS["tuned"][a]} for a, title in ALGORITHM_TITLES.items()}
     return plain | tuned

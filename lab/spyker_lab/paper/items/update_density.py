@@ -4,22 +4,22 @@ from __future__ import annotations
 
 import statistics
 
-from spyker.plots.figures import density, kernel_density, legend, panels
 from spyker.records import RunRecord
 from spyker_lab.paper.claims import Claim, ClaimKind, truth
 from spyker_lab.paper.item import Item, Results, Section, Table
 from spyker_lab.paper.items.queues import WITHOUT_DATA
+from spyker_lab.print_figures import density, kernel_density, legend, panels
 
-PAPER = {"FedAsync": (200, 1700), "Spyker": (300, 1400)}  # where most clients are, and the fast ones
+PAPER = {"FedAsync": (200, 1700), "Spyker": (300, 1400)}  # the intervals of most clients, and of the fast ones
 
 
 def updates(run: RunRecord) -> list[float]:
-    """The updates of each client."""
+    """Return the number of updates of each client."""
     return [float(n) for n in (run.summary or {})["updates_per_client"]]
 
 
 def tell(results: Results) -> Section:
-    """The distributions."""
+    """Return the section: the distributions of updates per client."""
     rows, drawn = [], {}
     for label, runs in results.runs.items():
         median = results.count(label, "median updates per client", lambda r: statistics.median(updates(r)))

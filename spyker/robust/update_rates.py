@@ -1,0 +1,83 @@
+"""Limits on the rate of each client's updates, and on their sum, relative to the median client.
+
+Time is counted in *periods*. A period ends when more than half of the clients have sent two updates in it. If answers
+are spread evenly, the median client takes one and a half times as long as for one update. (With one update, it would be
+half as long: by then, half of the clients have sent what they began earlier.) Each period gives every client two
+allowances, and what a client does not use it keeps for one more period, so that irregular answers do no harm. For each
+update that the median client sends, they are
+
+- ``rate`` updates. The update of a client that has none left is dropped, and the client is given no task until the
+  period ends. As it answers a task once, at most one update per client and period is dropped.
+- ``reach`` times the median norm. Each update spends its norm, and is clipped to what is left. So a client that sends
+  many updates may use all of them, but has together no more influence than with one at the clipping threshold.
+
+No clock is needed, and nobody waits forever: clients that are held count towards the period's end, so it ends at the
+latest when all are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import Any
+
+COMPLETE = 2  # updates that a client sends in a period, before it counts towards the period's end
+UPDATES = 1.5  # updates that the median client sends in a period
+BURST = 2.0  # periods whose allowance a client may keep
+
+
+class UpdateRates:
+    """The allowances of a server's clients."""
+
+    def __init__(self, rate: float, reach: float) -> None:
+        """Create the limits.
+
+        Args:
+            rate: number of updates that a client may send in the time in which the median client sends one.
+            reach: sum of their norms, as a multiple of the median norm.
+
+        """
+        self.rate, self.reach = UPDATES * rate, UPDATES * reach  # per period
+        self.periods = 0
+        self.sent: dict[int, int] = {}  # number of updates in this period, by client
+        self.held: set[int] = set()  # clients that are given no task before it ends
+        self.spent: dict[int, tuple[int, float, float]] = {}  # as of a period: updates and norms above the allowance
+
+    def left(self, client: int) -> tuple[float, float]:
+        """Return what is left of a client's allowances: updates, and multiples of the median norm."""
+        updates, norms = self._owed(client)
+        return BURST * self.rate - updates, BURST * self.reach - norms
+
+    def _owed(self, client: int) -> tuple[float, float]:
+        period, updates, norms = self.spent.get(client, (self.periods, 0.0, 0.0))
+        passed = self.periods - period
+        return max(0.0, updates - self.rate * passed), max(0.0, norms - self.reach * passed)
+
+    def admits(self, client: int) -> bool:
+        """Count an update; return False, and hold its client, if the client may send none in this period."""
+        self.sent[client] = self.sent.get(client, 0) + 1
+        updates, _ = self.left(client)
+        if updates < 1:
+            self.held.add(client)
+        return updates >= 1
+
+    def spend(self, client: int, norm: float) -> None:
+        """Charge an update that was admitted; ``norm`` is a multiple of the median norm."""
+        updates, norms = self._owed(client)
+        self.spent[client] = self.periods, updates + 1, min(norms + norm, BURST * self.reach)
+
+    def released(self, clients: Collection[int]) -> list[int]:
+        """End the period if more than half of these clients have sent enough; return those that were held."""
+        if 2 * sum(k in self.held or self.sent.get(k, 0) >= COMPLETE for k in clients) <= len(clients):
+            return []
+        held = sorted(self.held)
+        self.periods += 1
+        self.sent, self.held = {}, set()
+        return held
+
+    def state(self) -> Any:
+        """Return the state for a checkpoint."""
+        return [self.periods, self.sent, self.held, self.spent]
+
+    def restore(self, state: Any) -> None:
+        """Restore the state of a checkpoint."""
+        self.periods, self.sent, self.held, self.spent = state
