@@ -216,9 +216,9 @@ class Bug(NamedTuple):
 
 
 TWO_TOKENS, GIVES_UP = "have a token and may use it", "must give up a state that nobody has tampered with"
-UNSIGNED, STOPPED = "that no majority has signed", "was stopped by what somebody said"
+STOPPED = "was stopped by what somebody said"
 BUGS = [
-    Bug(token_without_a_vote, 619, UNSIGNED),
+    Bug(token_without_a_vote, 619, "both had the token for exchange"),
     Bug(tokens_of_any_epoch, 8, TWO_TOKENS),
     Bug(answers_are_not_remembered, 13, "handles an answer twice"),
     Bug(told_before_saved, 84, GIVES_UP),
