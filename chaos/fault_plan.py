@@ -43,7 +43,7 @@ LASTING = {
     "hostile",
 }
 WEIGHTS = {
-    "crash": 5,  # the process is killed, and restarted after a while
+    "crash": 5,  # the process is killed, or its machine loses power and unsynced writes; it is restarted after a while
     "destroy": 2,  # with its disk, and replaced
     "restore": 1,  # killed, and restarted from a backup
     "damage": 1,  # killed, and its newest checkpoint is damaged

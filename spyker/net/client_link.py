@@ -1,6 +1,6 @@
 """A client's connection to its server: it receives tasks and sends updates.
 
-:class:`~spyker.node.pending_update.PendingUpdate` decides what a client keeps across connections and what it sends.
+:class:`~spyker.node.pending_updates.PendingUpdates` decides what a client keeps across connections and what it sends.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from spyker.net.streams import CONNECTION_LOST, StreamEnded, end_status, read_bo
 from spyker.net.training_thread import TrainingThread
 from spyker.net.transports import Connections
 from spyker.net.wire import MessageValidator, fill
-from spyker.node.pending_update import PendingTask, PendingUpdate
+from spyker.node.pending_updates import PendingTask, PendingUpdates
 from spyker.node.rejection import Rejection
 from spyker.protocol.client import Client
 from spyker.protocol.codec import Sizes
@@ -87,7 +87,7 @@ class ClientLink:
     ) -> None:
         """Create the link; ``connections`` are this client's own."""
         self.id, self.shared, self.connections, self.log = client.id, shared, connections, shared.log
-        self.pending = PendingUpdate(client)
+        self.pending = PendingUpdates(client)
         self.status = ClientStatus(client.id, trainings=client.step)
         self.identity = identity
         self._validator = MessageValidator(client.receives, shared.sizes)
@@ -95,6 +95,7 @@ class ClientLink:
         self._failure: TrainingFailedError | None = None
         self._replaced = 0  # consecutive connections that were replaced by another one of this client
         self._training: asyncio.Task[None] | None = None
+        self._trained: PendingTask | None = None  # its task
         self._wake = asyncio.Event()  # there may be something to send
         self._sending = asyncio.Lock()
         self._stream: Any = None
@@ -127,7 +128,8 @@ class ClientLink:
                     await backoff.wait()
                     address = await self._next(address)
         finally:
-            self._drop()
+            self.pending.drop()
+            self._stop_training()
 
     def _lost(self, address: str, error: BaseException, *, answered: bool) -> None:
         """Log a lost connection; raise an error if a retry would fail, too.
@@ -155,7 +157,8 @@ class ClientLink:
                 "Give every process clients of its own",
             )
         if code is grpc.StatusCode.INVALID_ARGUMENT:
-            self._drop()  # the update was rejected, and would be again
+            self.pending.rejected()
+            self._stop_superseded()
 
     def _hint(self, address: str, code: grpc.StatusCode, details: str) -> str | None:
         """Return, once per address, a hint about a server that has never answered."""
@@ -215,19 +218,18 @@ class ClientLink:
             stream.cancel()
 
     async def _handshake(self, stream: Any, address: str) -> None:
-        """Answer the server's challenge with Hello and the token of the pending task, and receive Welcome."""
+        """Answer the server's challenge with Hello and the tokens of the pending tasks, and receive Welcome."""
         async with asyncio.timeout(WELCOME_SECONDS):
             challenge = await read_body(stream, "challenge")
-        held_token = self.pending.connect(address)
-        if held_token is None:
-            self._drop()
+        held_tokens = self.pending.connect(address)
+        self._stop_superseded()
         hello = pb.Hello(
             protocol=PROTOCOL,
             client=self.id,
             size=self.shared.training.task.size(self.id),
             layout=self.shared.layout,
             learning=self.shared.learning,
-            held_token=held_token or b"",
+            held_tokens=held_tokens,
         )
         answer_challenge(hello, challenge, self.identity, self.shared.servers.get(address))
         await stream.write(pb.Frame(hello=hello).SerializeToString())
@@ -235,9 +237,10 @@ class ClientLink:
             welcome = await read_body(stream, "welcome")
         self._seen = time.monotonic()
         self.shared.known.add(address)
-        self.pending.welcomed(welcome.server, keep=welcome.keep)
-        if not welcome.keep:
-            self._drop()
+        self.pending.welcomed(
+            welcome.server, keep=welcome.keep, received=welcome.received, saved=welcome.saved, ask=welcome.ask
+        )
+        self._stop_superseded()
         self.status.address, self.status.server = address, welcome.server
         self.log.info(
             "attending",
@@ -259,16 +262,23 @@ class ClientLink:
                 goodbye = frame.goodbye
                 self.log.info("goodbye", client=self.id, finished=goodbye.finished, saved_version=goodbye.saved_version)
                 return bool(goodbye.finished)
+            if frame is not None and kind == "saved":
+                self.pending.told(frame.saved.number, ask=frame.saved.ask)
+                await self._answer(stream)
+                continue
             if frame is None or kind != "assignment":
                 raise Rejection("malformed", "neither a task nor a goodbye")
-            self._drop()  # the server has the update or does not need it, and the new model needs the memory
-            message = await self._receive(stream, frame.assignment.content, chunk)
+            assignment = frame.assignment
+            self.pending.superseded(assignment.saved)  # before the new model arrives, which needs the memory
+            self._stop_superseded()
+            message = await self._receive(stream, assignment.content, chunk)
             if time.monotonic() >= next_check:
                 next_check = time.monotonic() + return_after
                 if await self._nearer(address):
                     await self.leave()
                     return False
-            await self._begin(self.pending.assigned(address, frame.assignment.task_token, message))
+            number, token, saved = assignment.number, assignment.task_token, assignment.saved
+            await self._begin(self.pending.assigned(address, number, token, message, saved))
             del chunk, message  # they may be large
             await self._answer(stream)
 
@@ -300,14 +310,16 @@ class ClientLink:
         if self.shared.training.at_once:
             await self._train(held)
         else:
-            self._training = asyncio.create_task(self._train(held))
+            self._trained, self._training = held, asyncio.create_task(self._train(held))
             self._training.add_done_callback(lambda task: self._wake.set())
 
     async def _train(self, held: PendingTask) -> None:
         try:
+            assert held.order is not None
+            step = held.order.step
             job = await self.shared.training.train(self.id, held.order)
             assert job.result is not None
-            self.status.trainings = held.order.step + 1
+            self.status.trainings = step + 1
             if job.evaluation is not None:
                 self.status.scores = job.evaluation.scores
             self.pending.trained(held, job.result, job.examples, job.metrics, job.reported_evaluation)
@@ -325,12 +337,15 @@ class ClientLink:
         self.log.error("state-not-saved" if stored else "training-failed", client=self.id, error=text, traceback=trace)
         self._wake.set()
 
-    def _drop(self) -> None:
-        """Drop the pending task."""
-        self.pending.drop()
+    def _stop_superseded(self) -> None:
+        """Stop a training whose update nobody wants any more."""
+        if self._trained not in self.pending.tasks:
+            self._stop_training()
+
+    def _stop_training(self) -> None:
         if self._training is not None:
             self._training.cancel()
-            self._training = None
+        self._training = self._trained = None
 
     async def _answer_all(self, stream: Any) -> None:
         """Send updates when they are ready; after a failure, leave."""

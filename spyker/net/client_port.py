@@ -82,7 +82,7 @@ class ClientPort:
             session = ClientSession(self, k, context, next(self._numbers), certified)
             self._warn_of_replacement(session)
             self.live.add(session)
-            self._deliver(ClientConnected(k, session, hello.size, hello.held_token or None, now=driver.now()))
+            self._deliver(ClientConnected(k, session, hello.size, tuple(hello.held_tokens), now=driver.now()))
             await session.run()
         except Rejection as rejection:
             driver.refused(k, rejection)
