@@ -218,5 +218,5 @@ BUGS = [
     Bug(forgotten_when_received, 3, LOST),
     Bug(applied_is_called_saved, 3, LOST),
     Bug(kept_updates_are_new, 14, "handles an answer twice"),
-    Bug(saved_before_synced, 7, "is not back"),
+    Bug(saved_before_synced, 50, "saved version"),
 ]
