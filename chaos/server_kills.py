@@ -136,8 +136,9 @@ def applied_updates(folder: Path, servers: int) -> tuple[Counter[int], int]:
             undone += stated.fact.lost_updates if isinstance(stated.fact, ServerResumed) else 0
         saved = latest(folder / f"server-{i}" / "state")
         assert saved is not None
-        for client in saved.numbers["server"].get("answered", ()):  # of the round that has not ended
-            applied[int(client if not isinstance(client, list) else client[0])] += 1
+        answered = saved.numbers["server"].get("answered", [])  # in the round that has not ended
+        for client in answered if isinstance(answered, list) else [k for k, _ in answered["table"]]:
+            applied[client] += 1
     return applied, undone
 
 

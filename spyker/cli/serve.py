@@ -142,9 +142,9 @@ def add_join(commands: Any) -> None:
     parser.add_argument(
         "--patience",
         type=zero_or_more,
-        default=15.0,
+        default=3.0,
         metavar="S",
-        help="timeout in seconds before the client tries another server; default: 15",
+        help="timeout in seconds before the client tries another server; default: 3",
     )
     parser.add_argument(
         "--return-after",

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import math
 import time
 import traceback
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -26,6 +26,7 @@ from spyker.net.client_status import ClientStatus
 from spyker.net.connection_hints import PROXY_CREDENTIALS, PROXY_REFUSES, connection_hint
 from spyker.net.frames import PROTOCOL, send, split
 from spyker.net.json_log import JsonLog
+from spyker.net.known_servers import KnownServers
 from spyker.net.nearest_server import ServerRanking
 from spyker.net.streams import CONNECTION_LOST, StreamEnded, end_status, read_body, read_frame
 from spyker.net.training_thread import TrainingThread
@@ -39,6 +40,9 @@ from spyker.protocol.messages import ServerMessage
 
 WELCOME_SECONDS = 60.0
 LEAVE_SECONDS = 2.0
+SILENT_SECONDS = 3.0  # without any progress, until a client that waits for its server sends a probe
+PATIENCE_FACTOR = 3.0  # after so many times the patience, another server is preferred to one that answers probes only
+LONGEST_PAUSE = 1.0  # between attempts, if there are several servers
 NEARER = 0.7  # ratio of round-trip times that justifies a change of server; measurements vary
 REPLACED = "replaced by a newer connection of the same client"  # the server's reason
 REPLACEMENTS = 3  # consecutive replacements that show another process with the same client
@@ -73,8 +77,7 @@ class ClientContext:
     learning: bytes
     """Digest of the settings that clients and servers must share."""
     log: JsonLog
-    servers: Mapping[str, int] = field(default_factory=dict)
-    """The numbers of the servers at these addresses, as far as they are known."""
+    servers: KnownServers
     known: set[str] = field(default_factory=set)
     """Servers that have answered, or for which a hint was logged."""
 
@@ -92,7 +95,12 @@ class ClientLink:
         self.identity = identity
         self._validator = MessageValidator(client.receives, shared.sizes)
         self._seen = time.monotonic()  # last message of a server
+        self._active = self._seen  # last frame that was read or written, or answer to a probe
+        self._lost_at = self._seen  # when the connection was lost
+        self._probing: asyncio.Task[None] | None = None
+        self._return_to: str | None = None  # a server that may miss updates of this client
         self._failure: TrainingFailedError | None = None
+        self._silent = False  # the connection was closed because the server did not answer
         self._replaced = 0  # consecutive connections that were replaced by another one of this client
         self._training: asyncio.Task[None] | None = None
         self._trained: PendingTask | None = None  # its task
@@ -106,6 +114,28 @@ class ClientLink:
         since, stream = self._writing_since, self._stream
         if stream is not None and since is not None and time.monotonic() - since > self.shared.behaviour.stall:
             self.log.warning("stalled", client=self.id)
+            stream.cancel()
+
+    def check_silent(self) -> None:
+        """Probe the server if this client waits for it and nothing happens; disconnect if it is silent.
+
+        A client that trains needs no server, and one that knows no other server could not turn to it.
+        """
+        training = self._training is not None and not self._training.done()
+        quiet = time.monotonic() - self._active > SILENT_SECONDS
+        if self._stream is None or training or not quiet or len(self.shared.servers.addresses) == 1:
+            return
+        if self._probing is None or self._probing.done():
+            self._probing = asyncio.create_task(self._probe(self._stream, self._active))
+
+    async def _probe(self, stream: Any, active: float) -> None:
+        silent = self.status.address is not None and await self.shared.ranking.silent(self.status.address)
+        if self._stream is not stream or self._active != active:
+            return
+        self._active = time.monotonic()
+        if silent:
+            self.log.warning("silent", client=self.id, address=self.status.address)
+            self._silent = True
             stream.cancel()
 
     async def run(self) -> None:
@@ -125,7 +155,8 @@ class ClientLink:
                 if not finished:
                     if self._seen > seen:
                         backoff.reset()
-                    await backoff.wait()
+                        self._lost_at = time.monotonic()
+                    await asyncio.sleep(min(backoff.seconds(), self._longest_pause()))
                     address = await self._next(address)
         finally:
             self.pending.drop()
@@ -172,12 +203,24 @@ class ClientLink:
     async def _next(self, address: str) -> str:
         """Return where to reconnect: for some time the same address, then the nearest server that responds."""
         behaviour, ranking = self.shared.behaviour, self.shared.ranking
-        away = time.monotonic() - self._seen
-        if behaviour.give_up is not None and away > behaviour.give_up:
+        if behaviour.give_up is not None and time.monotonic() - self._seen > behaviour.give_up:
             raise ClientRejectedError(self.id, f"no server has answered for {behaviour.give_up:g} s")
-        if self.pending.task is not None and away < behaviour.patience:
+        back, self._return_to = self._return_to, None
+        if back is not None:
+            return back
+        silent, self._silent = self._silent, False
+        away = time.monotonic() - self._lost_at
+        if self.pending.tasks and away < behaviour.patience and not silent and address in self.shared.servers.addresses:
             return address
-        return await ranking.best(fresh=True)
+        failing = silent or away > PATIENCE_FACTOR * behaviour.patience
+        return await ranking.best(fresh=True, without=address if failing else None)
+
+    def _longest_pause(self) -> float:
+        """Return the longest pause before the next attempt: another server is tried as soon as patience ends."""
+        if len(self.shared.servers.addresses) == 1:
+            return math.inf
+        remaining = self._lost_at + self.shared.behaviour.patience - time.monotonic()
+        return remaining if remaining > 0 else LONGEST_PAUSE
 
     async def leave(self) -> None:
         """Say goodbye to the server."""
@@ -231,12 +274,14 @@ class ClientLink:
             learning=self.shared.learning,
             held_tokens=held_tokens,
         )
-        answer_challenge(hello, challenge, self.identity, self.shared.servers.get(address))
+        servers = self.shared.servers
+        answer_challenge(hello, challenge, self.identity, servers.numbers.get(address))
         await stream.write(pb.Frame(hello=hello).SerializeToString())
         async with asyncio.timeout(WELCOME_SECONDS):
             welcome = await read_body(stream, "welcome")
-        self._seen = time.monotonic()
+        self._seen = self._active = time.monotonic()
         self.shared.known.add(address)
+        servers.met(address, welcome.server)
         self.pending.welcomed(
             welcome.server, keep=welcome.keep, received=welcome.received, saved=welcome.saved, ask=welcome.ask
         )
@@ -274,7 +319,8 @@ class ClientLink:
             message = await self._receive(stream, assignment.content, chunk)
             if time.monotonic() >= next_check:
                 next_check = time.monotonic() + return_after
-                if await self._nearer(address):
+                if await self._better(address):
+                    self.pending.leave()
                     await self.leave()
                     return False
             number, token, saved = assignment.number, assignment.task_token, assignment.saved
@@ -282,16 +328,20 @@ class ClientLink:
             del chunk, message  # they may be large
             await self._answer(stream)
 
-    async def _nearer(self, address: str) -> bool:
-        """Return whether a clearly nearer server is reachable again."""
+    async def _better(self, address: str) -> bool:
+        """Return whether a clearly nearer server is reachable again, or one that may miss updates of this client."""
         ranking = self.shared.ranking
         best = await ranking.best(fresh=True)
+        back = [a for a in self.pending.elsewhere if ranking.seconds.get(a) is not None]
+        if back or address not in self.shared.servers.addresses:
+            self._return_to = min(back, key=lambda a: ranking.seconds[a] or 0.0, default=None)
+            return bool(back) or best != address
         here, there = ranking.seconds.get(address), ranking.seconds.get(best)
         return here is not None and there is not None and there < NEARER * here
 
     async def _read(self, stream: Any) -> bytes:
         data = await read_frame(stream)
-        self._seen = time.monotonic()
+        self._seen = self._active = time.monotonic()
         return data
 
     async def _receive(self, stream: Any, content: pb.Content, chunk: memoryview | None) -> ServerMessage:
@@ -369,7 +419,7 @@ class ClientLink:
         async def write(frame: bytes) -> None:
             self._writing_since = time.monotonic()
             await stream.write(frame)
-            self._writing_since = None
+            self._writing_since, self._active = None, time.monotonic()
 
         async with self._sending:  # an update of a superseded task may still be being sent
             await send(write, body, arrays)

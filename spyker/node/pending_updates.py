@@ -41,6 +41,8 @@ class PendingTask:
     answer: ClientMessage | None = None
     sent: bool = False
     """Whether the server has the update, or it was sent over the present connection."""
+    left: bool = False
+    """Whether the client has left the server although it could reach it."""
 
 
 class PendingUpdates:
@@ -62,8 +64,8 @@ class PendingUpdates:
 
     @property
     def elsewhere(self) -> set[Any]:
-        """The servers, other than the present one, that may miss updates of this client."""
-        return {task.place for task in self.tasks if task.place != self._place}
+        """The servers, other than the present one, whose loss may have cost updates of this client."""
+        return {task.place for task in self.tasks if task.place != self._place and not task.left}
 
     def connect(self, place: Any) -> list[bytes]:
         """Return the tokens of the tasks that are held for this server. A training for another server is dropped."""
@@ -71,7 +73,7 @@ class PendingUpdates:
             self.tasks = [task for task in self.tasks if task.place == place or task.answer is not None]
         self._place, self._asked, self._offered = place, False, None
         for task in self._here():
-            task.sent = False
+            task.sent = task.left = False
         return [task.task_token for task in self._here()]
 
     def welcomed(self, server: int, *, keep: bool, received: int = 0, saved: int = 0, ask: bool = False) -> None:
@@ -147,6 +149,11 @@ class PendingUpdates:
         """The server has rejected the update that was sent last, and would reject it again."""
         offered = self._offered
         self.tasks = [task for task in self.tasks if task.place != self._place or offered not in (None, task)]
+
+    def leave(self) -> None:
+        """The client turns to another server although it could reach this one, which has the updates in memory."""
+        for task in self._here():
+            task.left = True
 
     def drop(self) -> None:
         """Drop everything."""

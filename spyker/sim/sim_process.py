@@ -38,7 +38,7 @@ class SimDisk:
         """Whether the server joins running servers and needs a model from them."""
         self._losses = 0
         self._checkpoint: tuple[str, dict[str, Array]] | None = None
-        self._synced = self.incarnation, self._checkpoint  # what survives a power cut
+        self._synced: tuple[int, tuple[str, dict[str, Array]] | None] = 0, None  # what survives a power cut
 
     @property
     def lineage(self) -> str:

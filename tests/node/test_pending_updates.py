@@ -142,6 +142,15 @@ def test_another_server_is_not_offered_an_update_which_is_kept_for_the_return() 
     assert held.elsewhere == {"elsewhere"}
 
 
+def test_nobody_returns_to_a_server_that_was_left_and_not_lost() -> None:
+    held = holding(trained=True)
+    held.offer()
+    held.leave()
+    held.connect("elsewhere")
+    assert not held.elsewhere
+    assert after_crash(held) == [b"ticket"]
+
+
 def test_another_server_ends_a_training() -> None:
     held = holding()
     assert held.connect("elsewhere") == []
