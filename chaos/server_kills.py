@@ -149,7 +149,7 @@ def trainings(folder: Path, servers: int) -> Counter[int]:
     return Counter({entry["client"]: entry["trainings"] for entry in entries})
 
 
-def waiting(condition: Callable[[], bool], problem: str) -> None:
+def waiting(condition: Callable[..., bool], problem: str) -> None:
     """Wait until a condition holds."""
     deadline = time.monotonic() + WAIT_SECONDS
     while not condition():

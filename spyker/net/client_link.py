@@ -40,7 +40,7 @@ from spyker.protocol.messages import ServerMessage
 
 WELCOME_SECONDS = 60.0
 LEAVE_SECONDS = 2.0
-SILENT_SECONDS = 3.0  # without any progress, until a client that waits for its server sends a probe
+SILENT_SECONDS = 2.5  # without any progress, until a client that waits for its server sends a probe
 PATIENCE_FACTOR = 3.0  # after so many times the patience, another server is preferred to one that answers probes only
 LONGEST_PAUSE = 1.0  # between attempts, if there are several servers
 NEARER = 0.7  # ratio of round-trip times that justifies a change of server; measurements vary
@@ -213,7 +213,7 @@ class ClientLink:
         if self.pending.tasks and away < behaviour.patience and not silent and address in self.shared.servers.addresses:
             return address
         failing = silent or away > PATIENCE_FACTOR * behaviour.patience
-        return await ranking.best(fresh=True, without=address if failing else None)
+        return await ranking.best(fresh=not silent, without=address if failing else None)
 
     def _longest_pause(self) -> float:
         """Return the longest pause before the next attempt: another server is tried as soon as patience ends."""

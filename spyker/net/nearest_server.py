@@ -15,7 +15,7 @@ from spyker.net.transports import Connections
 
 PROBES = 3  # the first includes the time to connect
 PROBE_SECONDS = 3.0
-SILENT_SECONDS = 4.0  # without an answer to a probe on a connection of its own, a server is silent
+SILENT_SECONDS = 3.0  # without an answer to a probe on a connection of its own, a server is silent
 GRACE_SECONDS, GRACE_FACTOR = 0.25, 3.0  # how long further servers are waited for once one has answered
 REQUEST = health_pb2.HealthCheckRequest().SerializeToString()
 FRESH_SECONDS = 1.0  # one measurement serves all clients of a process that ask at the same time
