@@ -11,12 +11,15 @@ import numpy as np
 from chaos.faulty_cluster import FaultyCluster
 from spyker.node.effects import SaveCheckpoint
 from spyker.node.pending_updates import PendingTask
+from spyker.node.view_proofs import ViewProof, vote_statement
 from spyker.protocol.facts import CloudRoundEnded, EarlySyncStarted, Merged, SyncStarted, TokenArrived, UpdateApplied
 from spyker.protocol.messages import Update
 from spyker.records import Fact
+from spyker.sim.sim_keys import SimKeys
 from spyker.sim.sim_process import SimDisk, SimProcess
 
 EVERY = 0.25  # virtual seconds between two looks at everything
+MOST_EPOCHS = 1000
 MOST_POSTED, MOST_WISHES, MOST_WAITING = 8, 16, 500
 RARELY = 2.5  # between two looks at all answers that count anywhere
 APART = 8.0  # how far apart models may be in the end; optima of clients are up to 5 apart, and momentum adds to it
@@ -94,6 +97,7 @@ class Checks:
         self.latest_sync = 0.0
         self.merged: dict[tuple[int, int], float] = {}
         self.applied: dict[int, float] = {}  # by server, when it last applied an update
+        self.proofs: list[ViewProof] = []  # of lists, those that were looked at
         self.epochs: dict[int, Any] = {}  # by number, the list of servers
         self.world: FaultyCluster
         self.lately = 0.0  # from when on everybody must take part again
@@ -164,6 +168,9 @@ class Checks:
         """A process must not go on. Only one whose state was tampered with may have to give it up."""
         if anew and process.node.membership.lineage not in self.world.spoilt:
             self._fail(f"server {process.node.id} must give up a state that nobody has tampered with: {why}")
+        i, lineage, world = process.node.id, process.node.membership.lineage, self.world
+        if i not in world._gone and lineage not in world.spoilt and lineage == world.disks[i].lineage:
+            self._fail(f"server {i} was stopped by what somebody said: {why}")
 
     def handled(self, process: CheckedProcess, answer: Update) -> None:
         """A server handles a client's answer."""
@@ -253,6 +260,8 @@ class Checks:
         known = self.epochs.setdefault(node.view.epoch, node.view)
         if known != node.view:
             self._fail(f"there are two lists of servers in epoch {node.view.epoch}")
+        for proof in node.membership.chain.proofs:
+            self._look_at_proof(node.id, proof)
         for j, box in node.outboxes.items():
             if len(box.entries) > MOST_POSTED:
                 self._fail(f"server {node.id} keeps {len(box.entries)} messages for server {j}")
@@ -269,6 +278,21 @@ class Checks:
                 self._fail(
                     f"server {node.id} began with a model of age {process.server.age:.1f} among {min(others):.1f}"
                 )
+
+    def _look_at_proof(self, server: int, proof: ViewProof) -> None:
+        """A majority of the voters has signed, each with a key that it has had."""
+        if proof in self.proofs:
+            return
+        self.proofs.append(proof)
+        keys, epoch = SimKeys("", 0), proof.view.epoch
+        signed = []
+        for j, vote in proof.votes.items():
+            lineage = proof.previous.members[j].lineage or vote.lineage
+            statement = vote_statement(keys.federation, j, proof.previous, proof.ballot, proof.view)
+            if lineage.partition(".")[0] == str(j) and keys.verify(lineage, statement, vote.signature):
+                signed.append(j)
+        if not proof.previous.majority(signed) or epoch != proof.previous.epoch + 1 or epoch > MOST_EPOCHS:
+            self._fail(f"server {server} follows a list of epoch {epoch} that no majority has signed")
 
     def end(self) -> None:
         """Some time has passed since the last blow."""

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from chaos.attackers import Attacker
 from chaos.fault_plan import Fault, FaultPlan
 from spyker.algorithms.builtin import ALGORITHMS
 from spyker.config.scenario import Training
@@ -70,6 +71,7 @@ class FaultyCluster(ClusterSimulation):
         self._gone: set[int] = set()  # servers that were voted out
         self.everybody: list[SimProcess] = []  # that ever ran
         self.spoilt: set[str] = set()  # lineages of which there was a copy, or an older state came back
+        self.attackers: list[Attacker] = []
         self.hostile: set[int] = set()  # clients that answer with anything
         self.issuers: dict[bytes, str] = {}  # by token of a task, the lineage of the server that gave it
 
@@ -362,10 +364,31 @@ class FaultyCluster(ClusterSimulation):
                 self.schedule(then, self._return, k, learner)
             case "move":
                 self.move(k, learner)
+            case "ghost":
+                self.haunt(a)
+            case "liar":
+                self.attack(a, self.disks[a].lineage, member=True)
             case "hostile":
                 self.hostile.add(k)
                 self.watched.distrusted(k)
                 self.schedule(then, self.hostile.discard, k)
+
+    def haunt(self, server: int) -> None:
+        """Whoever has the certificate of a removed, a replaced or no server at all talks to everybody from now on."""
+        gone = [j for j in sorted(self._gone) if not self.processors[j].alive]
+        former = [p for p in self.everybody if not p.alive and p.disk.lineage != p.node.membership.lineage]
+        if gone:
+            self.attack(gone[0], self.disks[gone[0]].lineage, member=False)
+        elif former:
+            self.attack(former[0].node.id, former[0].node.membership.lineage, member=False)
+        else:
+            self.attack(len(self.processors) + 7, "a stranger", member=False)
+
+    def attack(self, server: int, lineage: str, *, member: bool) -> None:
+        """Let somebody lie until nothing goes wrong any more."""
+        attacker = Attacker(self, server, lineage, member=member)
+        self.attackers.append(attacker)
+        attacker.talk()
 
     def _roll_back(self, server: int) -> None:
         lineage, backup = self.disks[server].lineage, self.backups[server]
@@ -382,7 +405,9 @@ class FaultyCluster(ClusterSimulation):
             self.come(client, server if server not in self._gone else self.places.learners[0])
 
     def mend(self) -> None:
-        """Nothing goes wrong from now on."""
+        """Nothing goes wrong from now on, but that removed servers keep talking."""
+        for attacker in self.attackers:
+            attacker.talks = not attacker.member
         self._noisy = False
         self.hostile.clear()
         self.links.late.clear()

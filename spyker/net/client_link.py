@@ -266,6 +266,7 @@ class ClientLink:
             challenge = await read_body(stream, "challenge")
         held_tokens = self.pending.connect(address)
         self._stop_superseded()
+        servers = self.shared.servers
         hello = pb.Hello(
             protocol=PROTOCOL,
             client=self.id,
@@ -273,8 +274,9 @@ class ClientLink:
             layout=self.shared.layout,
             learning=self.shared.learning,
             held_tokens=held_tokens,
+            members=servers.follows,
+            epoch=servers.epoch,
         )
-        servers = self.shared.servers
         answer_challenge(hello, challenge, self.identity, servers.numbers.get(address))
         await stream.write(pb.Frame(hello=hello).SerializeToString())
         async with asyncio.timeout(WELCOME_SECONDS):
@@ -307,6 +309,9 @@ class ClientLink:
                 goodbye = frame.goodbye
                 self.log.info("goodbye", client=self.id, finished=goodbye.finished, saved_version=goodbye.saved_version)
                 return bool(goodbye.finished)
+            if frame is not None and kind == "member_list":
+                self._follow(frame.member_list.json)
+                continue
             if frame is not None and kind == "saved":
                 self.pending.told(frame.saved.number, ask=frame.saved.ask)
                 await self._answer(stream)
@@ -327,6 +332,13 @@ class ClientLink:
             await self._begin(self.pending.assigned(address, number, token, message, saved))
             del chunk, message  # they may be large
             await self._answer(stream)
+
+    def _follow(self, members: bytes) -> None:
+        """Follow a member list; one that is not proven changes nothing."""
+        try:
+            self.shared.servers.follow(members, self.log)
+        except Rejection as rejection:
+            self.log.warning("members-rejected", client=self.id, server=self.status.server, detail=str(rejection))
 
     async def _better(self, address: str) -> bool:
         """Return whether a clearly nearer server is reachable again, or one that may miss updates of this client."""

@@ -22,6 +22,7 @@ from spyker.net import spyker_pb2 as pb
 from spyker.net.client_identity import REASON, CertifiedClient, ClientVerifier, new_nonce
 from spyker.net.driver import Driver
 from spyker.net.frames import PROTOCOL, send, split
+from spyker.net.member_list import ListedMembers
 from spyker.net.streams import STREAM_OVER
 from spyker.net.wire import IncomingMessage, MessageValidator
 from spyker.node.events import ClientConnected, ClientDisconnected, ClientLeft, Event, UpdateReceived
@@ -80,6 +81,8 @@ class ClientPort:
                 await context.write(pb.Frame(welcome=welcome).SerializeToString())
                 return
             session = ClientSession(self, k, context, next(self._numbers), certified)
+            if hello.members:
+                session.members = ListedMembers(hello.epoch)
             self._warn_of_replacement(session)
             self.live.add(session)
             self._deliver(ClientConnected(k, session, hello.size, tuple(hello.held_tokens), now=driver.now()))
@@ -142,6 +145,7 @@ class ClientPort:
             now = time.monotonic()
             self._revoke()
             for session in list(self.live):
+                session.send_members()
                 problem = session.stalled(now, stall)
                 if problem is not None:
                     self.driver.metrics.rejected("stalled")
@@ -172,6 +176,8 @@ class ClientSession:
         self.port, self.driver, self.client, self.context = port, port.driver, client, context
         self.number, self.certified = number, certified
         self.address = context.peer().rpartition(":")[0]  # without the port, which every connection has anew
+        self.members: ListedMembers | None = None  # if the client asked for them
+        self._welcomed = False
         self._notes: deque[bytes] = deque()
         # A new task replaces an unsent one.
         self._assignment: tuple[bytes, Sequence[Array], str] | None = None
@@ -193,9 +199,19 @@ class ClientSession:
             self._news.set()
 
     def note(self, body: bytes) -> None:
-        """Send a frame."""
+        """Send a frame; the first one is Welcome."""
         self._notes.append(body)
+        if not self._welcomed:
+            self._welcomed = True
+            self.send_members()
         self._news.set()
+
+    def send_members(self) -> None:
+        """Send the member list if the client wants it and it has changed."""
+        if self.members is not None and self._welcomed:
+            body = self.members.news(self.driver.node.membership)
+            if body is not None:
+                self.note(body)
 
     def close(self, reason: str) -> None:
         """Abort the stream."""

@@ -59,6 +59,7 @@ from spyker.node.events import (
     UpdateReceived,
 )
 from spyker.node.inbox import ASK, AWAY, BEGIN, HEARTBEAT, RETRY, SAVE, SERVERS, VIEW, Inbox, NodeOptions, QueuedEvent
+from spyker.node.keys import NoKeys
 from spyker.node.membership import OPERATOR, Membership
 from spyker.node.node_clock import NodeClock
 from spyker.node.outbox import Outbox, OutboxEntry
@@ -122,7 +123,9 @@ class Node:
         self._build, self._task_tokens = build, task_tokens
         self._clock = clock or NodeClock()
         servers = sorted({id, *peers})
-        membership = membership or Membership(id, first_view(servers, servers), self._clock, lineage=options.lineage)
+        membership = membership or Membership(
+            id, first_view(servers, servers), self._clock, keys=NoKeys(options.lineage)
+        )
         self._effects: list[Effect] = []
         self._inbox = Inbox()
         self._peers = NodePeers(
@@ -416,14 +419,11 @@ class Node:
 
     # --- Other servers -----------------------------------------------------------------------------------------------
 
-    def _on_rejected_by_peer(self, event: RejectedByPeer) -> None:
-        self._peers.rejected(Rejection(event.reason, event.detail))
-
     def _on_change_requested(self, event: MembershipChangeRequested) -> None:
         self.membership.request(Proposal(OPERATOR, event.change, event.before))
 
     def _on_change_forced(self, event: MembershipChangeForced) -> None:
-        self.membership.force(event.change)
+        self.membership.force(event.proof)
         self._peers.apply_membership()
 
     def _on_requests_withdrawn(self, event: MembershipRequestsWithdrawn) -> None:
@@ -648,7 +648,7 @@ STEPS: dict[type[Event], Callable[[Node, Any], None]] = {
     UpdateReceived: Node._on_update_received,
     PeerHelloReceived: lambda node, event: node._peers.hello(event),
     PeerConnected: lambda node, event: node._peers.connected(event),
-    RejectedByPeer: Node._on_rejected_by_peer,
+    RejectedByPeer: lambda node, event: node._peers.rejected(event),
     PeerMessageReceived: lambda node, event: node._peers.receive(event),
     PeerAcknowledged: lambda node, event: node._peers.acknowledge(event.server, event.sequence),
     ControlReceived: lambda node, event: node._peers.receive_control(event),

@@ -66,6 +66,7 @@ from spyker.protocol.facts import UpdateApplied
 from spyker.protocol.messages import ClientMessage, Leave
 from spyker.protocol.server import Server
 from spyker.records import ServerResumed
+from spyker.sim.sim_keys import SimKeys
 from spyker.sim.sim_process import SimDisk, SimProcess
 from spyker.sim.world import Simulation
 
@@ -205,7 +206,7 @@ class ClusterSimulation(Simulation):
             try:
                 receiver.step(PeerHelloReceived(process.node.handshake(j), b"", b"", now=receiver.now()))
             except Rejection as rejection:
-                self._reject_call(process, j, rejection)
+                self._reject_call(process, receiver, rejection)
             self._both_go_on(process, receiver)
         self.clock.at(self.clock.now + self.reconnect, self._reconnect_copy, process, j)
 
@@ -327,9 +328,10 @@ class ClusterSimulation(Simulation):
             i,
             self.first,
             clock,
-            lineage=disk.lineage,
+            keys=SimKeys(disk.lineage, i),
             incarnation=ProcessIncarnation(disk.incarnation, f"{next(self._nonces):08}"),
             former=disk.former,
+            succession=disk.succession,
             new=new,
             suspect_after=self.suspect_after,
             renew_token_after=self.renew_token_after,
@@ -437,13 +439,13 @@ class ClusterSimulation(Simulation):
         try:
             receiver.step(PeerHelloReceived(hello or sender.node.handshake(j), b"", b"", now=receiver.now()))
         except Rejection as rejection:
-            self._reject_call(sender, j, rejection)
+            self._reject_call(sender, receiver, rejection)
         else:
             received = receiver.node.received.get(i, 0)
             try:
                 sender.step(PeerConnected(j, receiver.node.handshake(i), received, now, now=now))
             except Rejection as rejection:
-                self._reject_call(receiver, i, rejection)
+                self._reject_call(receiver, sender, rejection)
             else:
                 sender.step(PeerAcknowledged(j, receiver.node.acknowledged.get(i, 0), now=now))
                 self._peer_links[i, j] = SimPeerConnection(sender, receiver, received)
@@ -452,10 +454,11 @@ class ClusterSimulation(Simulation):
         self.clock.at(self.clock.now + self.reconnect, self._link, i, j)
         return self._both_go_on(sender, receiver)
 
-    def _reject_call(self, process: SimProcess, by: int, rejection: Rejection) -> None:
-        """Count the rejection of a process by another server, and tell the process."""
+    def _reject_call(self, process: SimProcess, by: SimProcess, rejection: Rejection) -> None:
+        """Count the rejection of a process by another one, and tell the process."""
         self.rejected[rejection.reason] += 1
-        process.step(RejectedByPeer(by, rejection.reason, rejection.detail, now=process.now()))
+        said, lineage = (rejection.reason, rejection.detail), by.node.membership.lineage
+        process.step(RejectedByPeer(by.node.id, *said, lineage, rejection.evidence, now=process.now()))
 
     def _both_go_on(self, sender: SimProcess, receiver: SimProcess) -> None:
         for process in (sender, receiver):

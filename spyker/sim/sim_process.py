@@ -7,6 +7,7 @@ import json
 from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
+from spyker.node.control_messages import succession_statement
 from spyker.node.effects import Effect, SaveCheckpoint
 from spyker.node.events import CheckpointFailed, CheckpointSaved, TimerFired
 from spyker.node.node import Node
@@ -15,6 +16,7 @@ from spyker.protocol.codec import Array
 from spyker.protocol.server import Server, Work
 from spyker.sim.clock import Clock
 from spyker.sim.processor import QueueServer
+from spyker.sim.sim_keys import SimKeys
 from spyker.sim.timers import SimTimers
 
 SYNC_SHARE = 0.2  # of the time that a checkpoint takes
@@ -44,6 +46,14 @@ class SimDisk:
     def lineage(self) -> str:
         """The lineage of the server's state."""
         return f"{self.server}.{self._losses}"
+
+    @property
+    def succession(self) -> bytes:
+        """The signature of the former lineage on the present one."""
+        if not self.former:
+            return b""
+        former = SimKeys(self.former, self.server)
+        return former.sign(succession_statement(former.federation, self.server, self.lineage))
 
     @property
     def secret(self) -> bytes:
