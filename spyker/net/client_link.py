@@ -98,7 +98,7 @@ class ClientLink:
         self._active = self._seen  # last frame that was read or written, or answer to a probe
         self._lost_at = self._seen  # when the connection was lost
         self._probing: asyncio.Task[None] | None = None
-        self._return_to: str | None = None  # a server that may miss updates of this client
+        self._return_to: str | None = None  # a nearer server, or one that may miss updates of this client
         self._failure: TrainingFailedError | None = None
         self._silent = False  # the connection was closed because the server did not answer
         self._replaced = 0  # consecutive connections that were replaced by another one of this client
@@ -121,12 +121,15 @@ class ClientLink:
 
         A client that trains needs no server, and one that knows no other server could not turn to it.
         """
-        training = self._training is not None and not self._training.done()
         quiet = time.monotonic() - self._active > SILENT_SECONDS
-        if self._stream is None or training or not quiet or len(self.shared.servers.addresses) == 1:
+        if self._stream is None or self._trains or not quiet or len(self.shared.servers.addresses) == 1:
             return
         if self._probing is None or self._probing.done():
             self._probing = asyncio.create_task(self._probe(self._stream, self._active))
+
+    @property
+    def _trains(self) -> bool:
+        return self._training is not None and not self._training.done()
 
     async def _probe(self, stream: Any, active: float) -> None:
         silent = self.status.address is not None and await self.shared.ranking.silent(self.status.address)
@@ -201,7 +204,10 @@ class ClientLink:
         return hint
 
     async def _next(self, address: str) -> str:
-        """Return where to reconnect: for some time the same address, then the nearest server that responds."""
+        """Return where to reconnect: for some time the same address, then the nearest server that responds.
+
+        A client that trains needs no server, and does not give up its training for another one.
+        """
         behaviour, ranking = self.shared.behaviour, self.shared.ranking
         if behaviour.give_up is not None and time.monotonic() - self._seen > behaviour.give_up:
             raise ClientRejectedError(self.id, f"no server has answered for {behaviour.give_up:g} s")
@@ -210,7 +216,8 @@ class ClientLink:
             return back
         silent, self._silent = self._silent, False
         away = time.monotonic() - self._lost_at
-        if self.pending.tasks and away < behaviour.patience and not silent and address in self.shared.servers.addresses:
+        stays = self._trains or (self.pending.holds(address) and away < behaviour.patience and not silent)
+        if stays and address in self.shared.servers.addresses:
             return address
         failing = silent or away > PATIENCE_FACTOR * behaviour.patience
         return await ranking.best(fresh=not silent, without=address if failing else None)
@@ -346,10 +353,12 @@ class ClientLink:
         best = await ranking.best(fresh=True)
         back = [a for a in self.pending.elsewhere if ranking.seconds.get(a) is not None]
         if back or address not in self.shared.servers.addresses:
-            self._return_to = min(back, key=lambda a: ranking.seconds[a] or 0.0, default=None)
-            return bool(back) or best != address
+            self._return_to = min(back, key=lambda a: ranking.seconds[a] or 0.0, default=best)
+            return self._return_to != address
         here, there = ranking.seconds.get(address), ranking.seconds.get(best)
-        return here is not None and there is not None and there < NEARER * here
+        nearer = here is not None and there is not None and there < NEARER * here
+        self._return_to = best if nearer else None
+        return nearer
 
     async def _read(self, stream: Any) -> bytes:
         data = await read_frame(stream)

@@ -55,6 +55,7 @@ class KnownServers:
         self._given, self._followed = tuple(addresses), followed
         self._file = None if folder is None or followed is None else folder / MEMBERS_FILE
         self._lists: list[str] = []
+        self._met: dict[str, int] = {}
         if self._file is not None:
             with contextlib.suppress(OSError, ValueError, Rejection):  # start with those that were given
                 for text in map(str, json.loads(self._file.read_text("utf-8"))[:MOST_LISTS]):
@@ -71,8 +72,8 @@ class KnownServers:
         return 0 if self._followed is None else self._followed.epoch
 
     def met(self, address: str, server: int) -> None:
-        """Note which server has answered at an address."""
-        self.numbers[address] = server
+        """Note which server has answered at an address. Another one may answer there later."""
+        self._met[address] = server
 
     def follow(self, data: bytes, log: JsonLog) -> None:
         """Follow a list that a server has sent, and store it.
@@ -96,7 +97,9 @@ class KnownServers:
             return False
         self._lists.append(text)
         listed = self._followed.addresses
-        given = [a for a in self._given if self.numbers.get(a) is None or not listed.get(self.numbers[a], "x")]
+        servers = {address: self.numbers.get(address, self._met.get(address)) for address in self._given}
+        # A server that has announced no address is at the one that was given; one that is not listed was removed.
+        given = [address for address, server in servers.items() if server is None or listed.get(server) == ""]
         announced = {address: server for server, address in sorted(listed.items()) if address}
         self.numbers |= announced
         self.addresses = list(dict.fromkeys([*announced, *given])) or list(self._given)

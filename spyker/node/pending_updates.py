@@ -67,6 +67,10 @@ class PendingUpdates:
         """The servers, other than the present one, whose loss may have cost updates of this client."""
         return {task.place for task in self.tasks if task.place != self._place and not task.left}
 
+    def holds(self, place: Any) -> bool:
+        """Return whether the client has a task of this server, or keeps updates for it."""
+        return any(task.place == place for task in self.tasks)
+
     def connect(self, place: Any) -> list[bytes]:
         """Return the tokens of the tasks that are held for this server. A training for another server is dropped."""
         if place != self._place:
