@@ -44,6 +44,7 @@ SILENT_SECONDS = 2.5  # without any progress, until a client that waits for its 
 PATIENCE_FACTOR = 3.0  # after so many times the patience, another server is preferred to one that answers probes only
 LONGEST_PAUSE = 1.0  # between attempts, if there are several servers
 NEARER = 0.7  # ratio of round-trip times that justifies a change of server; measurements vary
+PING_TIMEOUT = "ping timeout"  # in gRPC's reason
 REPLACED = "replaced by a newer connection of the same client"  # the server's reason
 REPLACEMENTS = 3  # consecutive replacements that show another process with the same client
 FINAL = (grpc.StatusCode.UNAUTHENTICATED, grpc.StatusCode.FAILED_PRECONDITION)  # a retry would fail, too
@@ -100,6 +101,7 @@ class ClientLink:
         self._probing: asyncio.Task[None] | None = None
         self._return_to: str | None = None  # a nearer server, or one that may miss updates of this client
         self._failure: TrainingFailedError | None = None
+        self._timed_out = False  # the server has not answered a ping for so long that patience is over
         self._silent = False  # the connection was closed because the server did not answer
         self._replaced = 0  # consecutive connections that were replaced by another one of this client
         self._training: asyncio.Task[None] | None = None
@@ -158,7 +160,7 @@ class ClientLink:
                 if not finished:
                     if self._seen > seen:
                         backoff.reset()
-                        self._lost_at = time.monotonic()
+                        self._lost_at = time.monotonic() - (self.shared.behaviour.patience if self._timed_out else 0.0)
                     await asyncio.sleep(min(backoff.seconds(), self._longest_pause()))
                     address = await self._next(address)
         finally:
@@ -173,6 +175,7 @@ class ClientLink:
         if self._failure is not None:
             return  # the client has left
         code, details = end_status(error)
+        self._timed_out = PING_TIMEOUT in details
         self.status.address = None
         self.status.failed(f"{address}: {code.name}: {details}")
         fields: dict[str, Any] = {} if (hint := self._hint(address, code, details)) is None else {"hint": hint}
