@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from spyker.algorithms.spyker import Spyker
+from spyker.node.control_messages import Announcement
 from spyker.node.effects import AcknowledgePeer, SendPeer
 from spyker.node.events import Handled
 from spyker.node.membership import RENEW, Membership
@@ -18,6 +19,7 @@ from spyker.node.node import STEPS, Node
 from spyker.node.outbox import Outbox, OutboxEntry
 from spyker.node.pending_updates import PendingUpdates
 from spyker.node.task_tokens import SAID, TaskTokens
+from spyker.node.view_proofs import ViewChain, ViewProof
 from spyker.node.views import View
 from spyker.protocol.server import Server
 from spyker.sim.sim_process import SimProcess
@@ -29,7 +31,8 @@ def token_without_a_vote(patch: pytest.MonkeyPatch) -> None:
 
     def hasty(self: Membership, wish: Any, pause: float) -> None:
         if wish.why == RENEW:
-            self._adopt(self.view.following(self.id))
+            unsigned = ViewProof(self.view.following(self.id), self.view)
+            self._adopt([unsigned])
         else:
             propose(self, wish, pause)
 
@@ -140,7 +143,7 @@ def late_greetings_are_old_states(patch: pytest.MonkeyPatch) -> None:
     recognise = Membership.authenticate
 
     def suspicious(self: Membership, who: Any, expected: int | None = None) -> None:
-        self._met.pop(who.server, None)
+        self.met_processes.pop(who.server, None)
         recognise(self, who, expected)
 
     patch.setattr(Membership, "authenticate", suspicious)
@@ -192,6 +195,42 @@ def saved_before_synced(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(SimProcess, "_sync", hasty)
 
 
+def lists_are_believed(patch: pytest.MonkeyPatch) -> None:
+    """A list of members needs no signatures."""
+    patch.setattr(ViewChain, "_check", lambda self, known, proof, lineages: None)
+
+
+def lists_come_before_members(patch: pytest.MonkeyPatch) -> None:
+    """Whoever calls is believed first, and looked up in the list afterwards."""
+    look_up = Membership._admissible
+
+    def trusting(self: Membership, who: Any) -> Any:
+        newer = [proof for proof in who.proofs if proof.view.epoch > self.view.epoch]
+        if newer:
+            self._adopt(newer)
+        return look_up(self, who)
+
+    patch.setattr(Membership, "_admissible", trusting)
+
+
+def epochs_are_skipped(patch: pytest.MonkeyPatch) -> None:
+    """A list may follow from one that nobody here knows."""
+    check = ViewChain._check
+    patch.setattr(
+        ViewChain, "_check", lambda self, known, proof, lineages: check(self, proof.previous, proof, lineages)
+    )
+
+
+def reports_are_believed(patch: pytest.MonkeyPatch) -> None:
+    """Anybody may report a later process of somebody else."""
+    patch.setattr(Announcement, "genuine", lambda self, keys: True)
+
+
+def rejections_are_believed(patch: pytest.MonkeyPatch) -> None:
+    """Who is told that it is not a member stops."""
+    patch.setattr(Membership, "refused", lambda self, server, lineage, rejection: self.fence(str(rejection)))
+
+
 class Bug(NamedTuple):
     """What is broken, a seed that shows it, and what is found."""
 
@@ -202,8 +241,9 @@ class Bug(NamedTuple):
 
 TWO_TOKENS, GIVES_UP = "have a token and may use it", "must give up a state that nobody has tampered with"
 LOST = "is lost"
+UNSIGNED, STOPPED = "that no majority has signed", "was stopped by what somebody said"
 BUGS = [
-    Bug(token_without_a_vote, 619, "both had the token for exchange"),
+    Bug(token_without_a_vote, 619, UNSIGNED),
     Bug(tokens_of_any_epoch, 8, TWO_TOKENS),
     Bug(answers_are_not_remembered, 13, "handles an answer twice"),
     Bug(told_before_saved, 84, GIVES_UP),
@@ -219,4 +259,9 @@ BUGS = [
     Bug(applied_is_called_saved, 3, LOST),
     Bug(kept_updates_are_new, 14, "handles an answer twice"),
     Bug(saved_before_synced, 50, "saved version"),
+    Bug(lists_are_believed, 4, STOPPED),
+    Bug(lists_come_before_members, 9, STOPPED),
+    Bug(epochs_are_skipped, 8, STOPPED),
+    Bug(reports_are_believed, 6, STOPPED),
+    Bug(rejections_are_believed, 6, STOPPED),
 ]

@@ -13,7 +13,7 @@ from msgspec import Meta
 
 from spyker.node.keys import Keys, statement
 from spyker.node.rejection import Rejection
-from spyker.node.view_proofs import BallotNumber, Endorsement, Proofs, Signature, Vote
+from spyker.node.view_proofs import BallotNumber, Endorsement, Proofs, Signature, SignedPromise, Vote
 from spyker.node.views import Epoch, Number, Text, View
 
 Seconds: TypeAlias = Annotated[float, Meta(ge=0, lt=1e12)]
@@ -94,16 +94,16 @@ class Promise(ControlMessage, frozen=True, forbid_unknown_fields=True):
 
     epoch: Epoch
     ballot: BallotNumber
-    voted: BallotNumber | None
-    view: View | None
+    promise: SignedPromise
 
 
 class Accept(ControlMessage, frozen=True, forbid_unknown_fields=True):
-    """Phase 2a: asks for a vote."""
+    """Phase 2a: asks for a vote, and shows the promises of a majority."""
 
     epoch: Epoch
     ballot: BallotNumber
     view: View
+    promises: Annotated[dict[Number, SignedPromise], Meta(max_length=1 << 12)] = {}
 
 
 class Accepted(ControlMessage, frozen=True, forbid_unknown_fields=True):
@@ -194,6 +194,12 @@ class PeerHandshake(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     def incarnation(self) -> ProcessIncarnation:
         """The process that sent it."""
         return self.announcement.incarnation
+
+    def succeeds(self, keys: Keys) -> bool:
+        """Return whether its lineage is signed by the one that it claims to succeed."""
+        return keys.verify(
+            self.former, succession_statement(keys.federation, self.server, self.lineage), self.succession
+        )
 
 
 _handshakes = msgspec.json.Decoder(PeerHandshake)

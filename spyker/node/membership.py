@@ -18,7 +18,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-import msgspec
 from msgspec.structs import replace
 
 from spyker.node.control_messages import (
@@ -31,11 +30,10 @@ from spyker.node.control_messages import (
     PeerHandshake,
     Prepare,
     ProcessIncarnation,
-    succession_statement,
-    to_json,
 )
 from spyker.node.failure_detector import FailureDetector
 from spyker.node.keys import Keys
+from spyker.node.membership_state import membership_numbers, restore_membership
 from spyker.node.paxos import MembershipPaxos, Proposal
 from spyker.node.rejection import REMEDY, RETURN, Rejection, RolledBack
 from spyker.node.view_proofs import ViewChain, ViewProof
@@ -65,23 +63,11 @@ class Membership:
         renew_token_after: float = 10.0,
         remove_after: float | None = None,
     ) -> None:
-        """Create what a server knows when it starts.
+        """Create what a server knows when it starts, from the first view.
 
-        Args:
-            id: Number of this server.
-            view: The first view, from the configuration.
-            now: The clock of the node.
-            keys: Signs as this server's lineage, and verifies what others have signed.
-            incarnation: This process.
-            former: The lineage before the server restarted as a new member.
-            succession: The former lineage's signature on the present one.
-            clients: Address for clients.
-            certificate: Fingerprint of this server's TLS certificate.
-            new: Whether this server has no state and is not a member yet.
-            suspect_after: Seconds of silence after which another server is suspected.
-            renew_token_after: Seconds without the token after which a new one is proposed.
-            remove_after: Seconds of silence after which the removal of a server is proposed.
-
+        ``former`` is the lineage before it restarted as a new member, ``succession`` that lineage's signature on the
+        present one; ``clients`` its address for clients, ``certificate`` the fingerprint of its TLS certificate;
+        ``new``: it has no state and is not a member yet.
         """
         self.id, self.keys, self.lineage, self.new = id, keys, keys.lineage, new
         self.former, self._succession = former, succession
@@ -101,7 +87,7 @@ class Membership:
         self.endorsements: dict[int, bytes] = {}
         self._epochs: dict[int, int] = {}  # of the other servers, as they say
         self.known_checkpoints: dict[int, int] = {}
-        self._met: dict[int, ProcessIncarnation] = {}  # incarnations that connected themselves
+        self.met_processes: dict[int, ProcessIncarnation] = {}  # incarnations that connected themselves
         self._claims: dict[int, tuple[str, float]] = {}  # lineages that claim to succeed a member, and since when
         self.suspected: frozenset[int] = frozenset()
         self.proposals: list[Proposal] = []
@@ -168,7 +154,7 @@ class Membership:
         if known == NOBODY and who.new:
             self._let_in(who, member)
         if known and known != who.lineage:
-            if who.former == known and who.new and self._succeeds(who) and self._gone_before(who):
+            if who.former == known and who.new and who.succeeds(self.keys) and self._gone_before(who):
                 self._let_in(who, member)
             if member.lineage == known and not who.new:  # it has not heard yet of the list that names another
                 problem = f"another one has the place of server {who.server}. {REMEDY}"
@@ -186,13 +172,15 @@ class Membership:
             )
         known_checkpoints = self.known_checkpoints.get(who.server, 0)
         older = who.lineage == self.lineages.get(who.server) and who.checkpoints < known_checkpoints
-        if older and who.incarnation != self._met.get(who.server):  # else it has saved since it sent this handshake
+        if older and who.incarnation != self.met_processes.get(
+            who.server
+        ):  # else it has saved since it sent this handshake
             raise RolledBack(f"server {who.server} has an older state than the one that it told of")
         if known == "" and who.new and self.view.epoch > 0:
             raise Rejection("lineage", f"server {who.server} has lost its state. {REMEDY}")
         self.lineages[who.server], self.announcements[who.server] = who.lineage, who.announcement
         self.endorsements[who.server] = who.endorsement
-        self._met[who.server] = who.incarnation
+        self.met_processes[who.server] = who.incarnation
         self.known_checkpoints[who.server] = max(who.checkpoints, self.known_checkpoints.get(who.server, 0))
 
     def _admissible(self, who: PeerHandshake) -> tuple[Member, list[ViewProof]]:
@@ -217,11 +205,6 @@ class Membership:
         """Return the lineages of members whose entries name none. A new server may have a namesake among those."""
         return self.lineages if self.new else {**self.lineages, self.id: self.lineage}
 
-    def _succeeds(self, who: PeerHandshake) -> bool:
-        """Return whether a new lineage is signed by the one that it claims to succeed."""
-        statement = succession_statement(self.keys.federation, who.server, who.lineage)
-        return self.keys.verify(who.former, statement, who.succession)
-
     def _gone_before(self, who: PeerHandshake) -> bool:
         """Return whether the member that it claims to succeed had stopped when the claim was first made."""
         lineage, since = self._claims.get(who.server, ("", 0.0))
@@ -236,13 +219,9 @@ class Membership:
         raise Rejection("pending", f"the servers are voting on server {who.server}; come again")
 
     def refused(self, server: int, lineage: str, rejection: Rejection) -> None:
-        """React to the rejection of this server by another: to what is proven, or what a member says of this state.
+        """React to a rejection by another server (``lineage`` is empty if it has not proven its own).
 
-        Args:
-            server: The other server.
-            lineage: Its lineage; empty if it has not proven one.
-            rejection: What it has said.
-
+        What is proven counts, and what a member says of this server's state.
         """
         if isinstance(rejection.evidence, Decided):
             self._follow(rejection.evidence)
@@ -429,7 +408,13 @@ class Membership:
         for j in before.members.keys() | after.members.keys():
             then, now = before.members.get(j), after.members.get(j)
             if j != self.id and (then is None or now is None or then.lineage != now.lineage):
-                for known in (self.lineages, self.announcements, self.known_checkpoints, self._met, self._claims):
+                for known in (
+                    self.lineages,
+                    self.announcements,
+                    self.known_checkpoints,
+                    self.met_processes,
+                    self._claims,
+                ):
                     known.pop(j, None)
                 self.endorsements.pop(j, None)
                 self.failure_detector.forget(j)
@@ -455,28 +440,12 @@ class Membership:
     def numbers(self) -> dict[str, Any]:
         """Return the state for a checkpoint, and count it."""
         self.saves += 1
-        self.paxos.changed = False
-        return {
-            "paxos": self.paxos.numbers(),
-            "checkpoints": self.saves,
-            "lineages": {str(j): lineage for j, lineage in self.lineages.items()},
-            "announcements": [to_json(self.announcements[j]).decode() for j in sorted(self.announcements)],
-            "proofs": self.chain.numbers(),
-            "known_checkpoints": {str(j): saves for j, saves in self.known_checkpoints.items()},
-            "met": {str(j): [life.incarnation, life.nonce] for j, life in self._met.items()},
-        }
+        return membership_numbers(self)
 
     def restore(self, numbers: dict[str, Any]) -> None:
         """Restore the state from a checkpoint."""
-        self.paxos.restore(numbers["paxos"])
+        restore_membership(self, numbers)
         self._last_view = self.view
-        self.saves = self.saved = numbers["checkpoints"]
-        self.lineages = {int(j): lineage for j, lineage in numbers["lineages"].items()}
-        announcements = [msgspec.json.decode(each, type=Announcement) for each in numbers["announcements"]]
-        self.announcements = {each.server: each for each in announcements}
-        self.chain.restore(numbers["proofs"])
-        self.known_checkpoints = {int(j): saves for j, saves in numbers["known_checkpoints"].items()}
-        self._met = {int(j): ProcessIncarnation(*life) for j, life in numbers["met"].items()}
         if self.view.epoch > 0:
             self.failure_detector.renew(self.view.epoch)
         self._token_at = None

@@ -6,7 +6,8 @@ The voters of epoch e decide the view of epoch e + 1 by Paxos (Lamport, The Part
 voters for a *promise* under a ballot number that is higher than any it knows. A voter that promises ignores lower
 ballots, and reports its last vote, if it has voted. With promises of a majority, the proposer asks for votes: for the
 view that was voted for in the highest ballot that was reported, or else for its own proposal. A view that a majority
-has voted for in one ballot is decided, and all members are informed.
+has voted for in one ballot is decided, and all members are informed. Promises are signed, and shown to those who are
+asked to vote, so that a proposer cannot propose anything else than it must.
 
 So there are never two views of one epoch, however processes crash and messages are lost, duplicated or delayed, and a
 minority decides nothing. Voters may decline proposals that they see no reason for, such as a new token while the old
@@ -36,7 +37,16 @@ from spyker.node.control_messages import (
     to_json,
 )
 from spyker.node.keys import Keys
-from spyker.node.view_proofs import ViewProof, Vote, cast, is_vote
+from spyker.node.view_proofs import (
+    SignedPromise,
+    ViewProof,
+    Vote,
+    cast,
+    is_signed,
+    is_vote,
+    promise_statement,
+    signed,
+)
 from spyker.node.views import Member, MembershipChange, View
 
 WIDTH = 1 << 16  # ballot numbers are unique: a multiple of this plus the proposer's number
@@ -58,7 +68,7 @@ class Ballot:
 
     def __init__(self, proposal: Proposal, ballot: int, view: View) -> None:
         self.proposal, self.ballot, self.view = proposal, ballot, view
-        self.promises: dict[int, Promise] = {}
+        self.promises: dict[int, SignedPromise] = {}
         self.votes: dict[int, Vote] = {}
         self.behind: set[int] = set()  # voters whose ballots have to be raised first
         self.asking = True  # for promises; then for votes
@@ -131,23 +141,28 @@ class MembershipPaxos:
         open_ballot = self.open_ballot
         if open_ballot is None or not open_ballot.asking or promise.ballot > open_ballot.ballot:
             return
-        if promise.view is not None and not self.view.is_followed_by(promise.view):
-            return
         if promise.ballot < open_ballot.ballot:
             if sender in open_ballot.behind:
                 self._catch_up(sender, promise.ballot)
             return
-        open_ballot.promises[sender] = promise
+        if not self._is_promise(sender, promise.ballot, promise.promise):
+            return
+        open_ballot.promises[sender] = promise.promise
         if self.view.majority(open_ballot.promises):
             open_ballot.asking = False
-            voted = [(p.voted, p.view) for p in open_ballot.promises.values() if p.voted is not None]
-            if voted:
-                _, view = max(voted, key=lambda each: each[0] or 0)
-                assert view is not None
-                open_ballot.view = view
-            accept = Accept(self.view.epoch, open_ballot.ballot, open_ballot.view)
+            open_ballot.view = last_vote(open_ballot.promises) or open_ballot.view
+            accept = Accept(self.view.epoch, open_ballot.ballot, open_ballot.view, dict(open_ballot.promises))
             self._send_voters(accept)
             self._receive_own(self._vote(self.id, accept))
+
+    def _is_promise(self, voter: int, ballot: int, promise: SignedPromise) -> bool:
+        """Return whether a voter has signed a promise, and reports a vote that it may have cast, or none."""
+        if (promise.voted is None) != (promise.view is None):
+            return False
+        if promise.view is not None and not self.view.is_followed_by(promise.view):
+            return False
+        said = promise_statement(self.keys.federation, voter, self.view, ballot, promise.voted, promise.view)
+        return is_signed(self.keys, self._lineages(), voter, promise.signature, self.view, said)
 
     def _accepted(self, sender: int, accepted: Accepted) -> None:
         open_ballot = self.open_ballot
@@ -157,7 +172,7 @@ class MembershipPaxos:
         if not is_vote(self.keys, self._lineages(), sender, vote, self.view, ballot, view):
             return
         open_ballot.votes[sender] = vote
-        if self.view.majority(open_ballot.votes):
+        if self.view.decided_by(view, open_ballot.votes):
             self.decided(ViewProof(view, self.view, ballot, dict(sorted(open_ballot.votes.items()))))
 
     # --- Voting ----------------------------------------------------------------------------------------------------
@@ -197,15 +212,26 @@ class MembershipPaxos:
             return Declined(prepare.epoch, prepare.ballot, self.promised)
         self.promised, self.changed = prepare.ballot, True
         ballot, view = self.voted or (None, None)
-        return Promise(prepare.epoch, prepare.ballot, ballot, view)
+        said = promise_statement(self.keys.federation, self.id, self.view, prepare.ballot, ballot, view)
+        promise = SignedPromise(signed(self.keys, self.id, self.view, said), ballot, view)
+        return Promise(prepare.epoch, prepare.ballot, promise)
 
     def _vote(self, sender: int, accept: Accept) -> ControlMessage:
         if not self._allowed(sender, accept.ballot, accept.view) or accept.ballot < self.promised:
+            return Declined(accept.epoch, accept.ballot, self.promised)
+        if sender != self.id and not self._justified(accept):
             return Declined(accept.epoch, accept.ballot, self.promised)
         if self.voted is not None and self.voted[0] == accept.ballot and self.voted[1] != accept.view:
             return Declined(accept.epoch, accept.ballot, self.promised)  # it asks for two votes in one ballot
         self.promised, self.voted, self.changed = accept.ballot, (accept.ballot, accept.view), True
         return Accepted(accept.epoch, accept.ballot, cast(self.keys, self.id, self.view, accept.ballot, accept.view))
+
+    def _justified(self, accept: Accept) -> bool:
+        """Return whether a majority has promised, and the proposed view is the last that one of them voted for."""
+        promises = accept.promises
+        if not self.view.majority(promises) or (last_vote(promises) or accept.view) != accept.view:
+            return False
+        return all(self._is_promise(j, accept.ballot, promise) for j, promise in promises.items())
 
     def _allowed(self, sender: int, ballot: int, view: View) -> bool:
         """Return whether a ballot is the sender's own, not too high, and for a possible successor of the view."""
@@ -241,6 +267,12 @@ class MembershipPaxos:
         """Restore the state from a checkpoint."""
         self.view, self.promised = read_view(numbers["view"]), numbers["promised"]
         self.voted = None if numbers["voted_view"] is None else (numbers["voted"], read_view(numbers["voted_view"]))
+
+
+def last_vote(promises: Mapping[int, SignedPromise]) -> View | None:
+    """Return the view that was voted for in the highest ballot that promises report."""
+    voted = [(promise.voted, promise.view) for promise in promises.values() if promise.voted is not None]
+    return max(voted, key=lambda each: each[0] or 0)[1] if voted else None
 
 
 def text(view: View) -> str:

@@ -42,6 +42,14 @@ class Vote(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_default
     endorsement: Endorsement = b""
 
 
+class SignedPromise(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    """A voter's promise for a ballot, with its last vote. It shows others that a proposer proposes what it must."""
+
+    signature: Vote
+    voted: BallotNumber | None = None
+    view: View | None = None
+
+
 class ViewProof(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
     """A view, the one before it, and the signatures that prove it."""
 
@@ -67,18 +75,24 @@ def forced_statement(federation: str, previous: View, view: View) -> bytes:
     return statement("forced change", federation, previous.content, view.content)
 
 
-def cast(keys: Keys, voter: int, previous: View, ballot: int, view: View) -> Vote:
-    """Sign a vote."""
-    signature = keys.sign(vote_statement(keys.federation, voter, previous, ballot, view))
+def promise_statement(
+    federation: str, voter: int, previous: View, ballot: int, voted: int | None, view: View | None
+) -> bytes:
+    """Return what a voter signs when it promises to ignore lower ballots, and reports its last vote."""
+    last = None if view is None else view.content
+    return statement("promise", federation, voter, ballot, previous.content, voted, last)
+
+
+def signed(keys: Keys, voter: int, previous: View, said: bytes) -> Vote:
+    """Sign a statement as a voter of a view."""
+    signature = keys.sign(said)
     if previous.members[voter].lineage != ANYBODY:
         return Vote(signature)
     return Vote(signature, keys.lineage, keys.endorsement)
 
 
-def is_vote(
-    keys: Keys, lineages: Mapping[int, str], voter: int, vote: Vote, previous: View, ballot: int, view: View
-) -> bool:
-    """Return whether a voter has cast a vote; ``lineages`` are known ones of members of the first view."""
+def is_signed(keys: Keys, lineages: Mapping[int, str], voter: int, vote: Vote, previous: View, said: bytes) -> bool:
+    """Return whether a voter of a view has signed; ``lineages`` are known ones of members of the first view."""
     if voter not in previous.voters:
         return False
     lineage = previous.members[voter].lineage
@@ -87,7 +101,20 @@ def is_vote(
         known = lineages.get(voter, "")
         if lineage != known and (known or not keys.endorsed(voter, lineage, vote.endorsement)):
             return False
-    return keys.verify(lineage, vote_statement(keys.federation, voter, previous, ballot, view), vote.signature)
+    return keys.verify(lineage, said, vote.signature)
+
+
+def cast(keys: Keys, voter: int, previous: View, ballot: int, view: View) -> Vote:
+    """Sign a vote."""
+    return signed(keys, voter, previous, vote_statement(keys.federation, voter, previous, ballot, view))
+
+
+def is_vote(
+    keys: Keys, lineages: Mapping[int, str], voter: int, vote: Vote, previous: View, ballot: int, view: View
+) -> bool:
+    """Return whether a voter has cast a vote."""
+    said = vote_statement(keys.federation, voter, previous, ballot, view)
+    return is_signed(keys, lineages, voter, vote, previous, said)
 
 
 class ViewChain:
@@ -117,14 +144,14 @@ class ViewChain:
             return
         if previous != known and (previous.epoch == known.epoch or previous.electorate != known.electorate):
             raise Rejection("proof", f"the members of epoch {epoch} do not follow from those known here")
-        if not previous.majority(proof.votes):
+        if not previous.decided_by(view, proof.votes):
             raise Rejection("proof", f"no majority has signed the members of epoch {epoch}")
         voters: dict[str, int] = {}
         for j, vote in proof.votes.items():
             if not is_vote(self.keys, lineages, j, vote, previous, proof.ballot, view):
                 raise Rejection("proof", f"server {j} has not signed the members of epoch {epoch}")
             voters[previous.members[j].lineage or vote.lineage] = j
-        if not previous.majority(voters.values()):
+        if not previous.decided_by(view, voters.values()):
             raise Rejection("proof", f"no majority of different servers has signed the members of epoch {epoch}")
 
     def append(self, proof: ViewProof) -> None:

@@ -69,6 +69,17 @@ class View(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             revoked = (*revoked, change.revoke)[-MOST_REVOKED:]
         return View(self.epoch + 1, members, leader, revoked)
 
+    def decided_by(self, view: View, servers: Any) -> bool:
+        """Return whether the votes of these servers decide that ``view`` is the next one.
+
+        A voter that is removed or replaced does not count, unless only two vote: so it cannot help to decide something
+        else instead when it turns against the others later.
+        """
+        voters = self.voters
+        if len(voters) > 2:
+            servers = [j for j in servers if self.members.get(j) == view.members.get(j)]
+        return self.majority(servers)
+
     @property
     def content(self) -> list[Any]:
         """All that the view says, in one order: equal views have equal content."""

@@ -28,7 +28,7 @@ def search(model: str, folder: Path, *flags: str, optimise: str = "-O2") -> str:
     return subprocess.run(["./pan", "-m100000", "-w22"], cwd=folder, check=True, capture_output=True, text=True).stdout
 
 
-@pytest.mark.parametrize("model", ["vote", "epochs"])
+@pytest.mark.parametrize("model", ["vote", "epochs", "removed"])
 def test_what_a_model_asserts_holds_in_every_state(model: str, tmp_path: Path) -> None:
     said = search(model, tmp_path)
     assert "errors: 0" in said
@@ -46,6 +46,11 @@ def test_what_a_model_asserts_holds_in_every_state(model: str, tmp_path: Path) -
         ("epochs", "NO_EPOCH_CHECK"),
         ("epochs", "NO_LEASES"),
         ("epochs", "NO_RENEWAL"),
+        ("removed", "NO_SIGNATURES"),
+        ("removed", "NO_PROMISES"),
+        ("removed", "TARGET_COUNTS"),
+        ("removed", "FORMER_VOTERS_COUNT"),
+        ("removed", "REPLAYS"),
     ],
 )
 def test_a_broken_model_is_found_out(model: str, flaw: str, tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ from spyker.node.control_messages import Announcement, PeerHandshake, ProcessInc
 from spyker.node.ed25519_keys import Ed25519Keys
 from spyker.node.keys import Keys
 from spyker.node.paxos import WIDTH
-from spyker.node.view_proofs import ViewProof, cast
+from spyker.node.view_proofs import SignedPromise, ViewProof, cast, promise_statement, signed
 from spyker.node.views import View
 from spyker.sim.sim_keys import SimKeys
 
@@ -39,6 +39,17 @@ def handshake(
     keys = keys or SimKeys(lineage or f"server {server}", server)
     said = announced(keys, server, incarnation, certificate=certificate)
     return PeerHandshake(said, checkpoints, endorsement=keys.endorsement, **more)
+
+
+def promised(
+    previous: View, voters: Mapping[int, Keys], ballot: int, voted: int | None = None, view: View | None = None
+) -> dict[int, SignedPromise]:
+    """The promises of these servers for a ballot, all with the same last vote."""
+    found = {}
+    for j, keys in voters.items():
+        statement = promise_statement(keys.federation, j, previous, ballot, voted, view)
+        found[j] = SignedPromise(signed(keys, j, previous, statement), voted, view)
+    return found
 
 
 def proven(previous: View, view: View, voters: Mapping[int, Keys], ballot: int = WIDTH) -> ViewProof:

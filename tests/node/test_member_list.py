@@ -55,7 +55,8 @@ def test_a_client_learns_the_addresses_of_servers_that_it_was_not_created_with()
     added = FIRST.following(1, MembershipChange(3, Member(KEYS[3].lineage)))
     smaller = added.following(1, MembershipChange(2, None, "a certificate"))
     voters = {j: KEYS[j] for j in (0, 1, 2)}
-    membership._follow(Decided((proven(FIRST, added, voters), proven(added, smaller, voters))))
+    later = {j: KEYS[j] for j in (0, 1, 3)}
+    membership._follow(Decided((proven(FIRST, added, voters), proven(added, smaller, later))))
     said = announced(KEYS[3], 3, clients=address(3))
     membership.authenticate(PeerHandshake(said, 1, epoch=2, endorsement=KEYS[3].endorsement))
     assert follower.update(member_list(membership, follower.epoch).encode())

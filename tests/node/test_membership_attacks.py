@@ -5,7 +5,7 @@ from typing import Any
 import msgspec
 import pytest
 from driven import Driven
-from members import announced, handshake, proven, real_keys
+from members import announced, handshake, promised, proven, real_keys
 from msgspec.structs import replace
 from test_membership import FIRST, begun
 
@@ -42,6 +42,7 @@ from spyker.node.views import NOBODY, Member, MembershipChange, View, first_view
 KEYS = {j: real_keys(f"server {j}") for j in range(5)}
 KEYS[0].authorised = lambda statement, signature: False  # type: ignore[method-assign]
 OTHERS = {j: KEYS[j] for j in (1, 2)}
+HONEST = {j: KEYS[j] for j in (0, 1)}
 
 
 def met() -> Driven:
@@ -60,7 +61,7 @@ def removed(server: int = 2) -> View:
 def without_server_2() -> Driven:
     """Servers 0 and 1 have removed server 2."""
     driven = met()
-    driven.tell(ControlReceived, 1, Decided((proven(FIRST, removed(), OTHERS),)))
+    driven.tell(ControlReceived, 1, Decided((proven(FIRST, removed(), HONEST),)))
     assert sorted(driven.node.view.members) == [0, 1]
     return driven
 
@@ -98,7 +99,7 @@ def test_a_removed_server_with_an_invented_list_changes_nothing(epoch: int) -> N
 def test_a_removed_server_that_brings_a_valid_proof_changes_nothing() -> None:
     """Whoever is not a member teaches nobody, not even what is true."""
     driven = met()
-    proof = proven(FIRST, removed(), OTHERS)
+    proof = proven(FIRST, removed(), HONEST)
     with pytest.raises(Rejection, match="membership: server 2 is not one of the servers"):
         driven.tell(PeerHelloReceived, handshake(2, keys=KEYS[2], epoch=1, proofs=(proof,)), b"", b"")
     assert driven.node.view == FIRST
@@ -132,7 +133,7 @@ def test_the_certificate_of_a_removed_server_is_revoked_for_every_number_also_af
     gone = FIRST.following(1, MembershipChange(2, None, "its certificate"))
     announced_again = gone.following(1, MembershipChange(2, Member(NOBODY)))
     two = {0: KEYS[0], 1: KEYS[1]}
-    proofs = proven(FIRST, gone, OTHERS), proven(gone, announced_again, two)
+    proofs = proven(FIRST, gone, two), proven(gone, announced_again, two)
     driven.tell(ControlReceived, 1, Decided(proofs))
     assert driven.node.view == announced_again
     again = Membership(0, FIRST, float, keys=KEYS[0])
@@ -231,10 +232,39 @@ def test_members_of_the_first_view_are_those_that_were_met() -> None:
 
 def test_no_voter_votes_twice_in_one_ballot() -> None:
     driven = met()
-    driven.tell(ControlReceived, 2, Accept(0, WIDTH + 2, FIRST.following(2)))
-    driven.tell(ControlReceived, 2, Accept(0, WIDTH + 2, FIRST.following(2, MembershipChange(1, None))))
+    shown = promised(FIRST, OTHERS, WIDTH + 2)
+    driven.tell(ControlReceived, 2, Accept(0, WIDTH + 2, FIRST.following(2), shown))
+    driven.tell(ControlReceived, 2, Accept(0, WIDTH + 2, FIRST.following(2, MembershipChange(1, None)), shown))
     assert driven.node.membership.paxos.voted == (WIDTH + 2, FIRST.following(2))
     assert len(said(driven, Accepted)) <= 1
+
+
+def test_a_proposer_gets_votes_only_for_what_the_promises_of_a_majority_allow() -> None:
+    """So a server that was removed cannot have something else decided by one that has not heard of it yet."""
+    driven = met()
+    gone = FIRST.following(1, MembershipChange(2, None))
+    driven.tell(ControlReceived, 1, Accept(0, WIDTH + 1, gone, promised(FIRST, OTHERS, WIDTH + 1)))
+    paxos, ballot = driven.node.membership.paxos, 2 * WIDTH + 2
+    assert paxos.voted == (WIDTH + 1, gone)
+    stays = FIRST.following(2, MembershipChange(1, None))
+    own, mine = promised(FIRST, {2: KEYS[2]}, ballot), promised(FIRST, {0: KEYS[0]}, ballot, WIDTH + 1, gone)
+    forged = promised(FIRST, {1: KEYS[2], 2: KEYS[2]}, ballot)
+    earlier = promised(FIRST, OTHERS, WIDTH + 2)
+    rewritten = {0: replace(mine[0], voted=None, view=None)}
+    for shown in ({}, own, own | mine, forged, earlier, own | rewritten):
+        driven.tell(ControlReceived, 2, Accept(0, ballot, stays, shown))
+    assert paxos.voted == (WIDTH + 1, gone)
+    driven.tell(ControlReceived, 2, Accept(0, ballot, gone, own | mine))
+    assert paxos.voted == (ballot, gone)
+
+
+def test_a_server_does_not_count_where_its_own_removal_is_decided() -> None:
+    """Otherwise it could vote once more, for something else, with one that has not voted yet."""
+    chain = ViewChain(KEYS[0])
+    gone = FIRST.following(1, MembershipChange(2, None))
+    with pytest.raises(Rejection, match="no majority has signed"):
+        chain.follow(FIRST, [proven(FIRST, gone, OTHERS)], {})
+    assert chain.follow(FIRST, [proven(FIRST, gone, {0: KEYS[0], 1: KEYS[1]})], {})
 
 
 @pytest.mark.parametrize(
@@ -250,7 +280,7 @@ def test_no_voter_votes_twice_in_one_ballot() -> None:
 def test_nobody_votes_for_what_cannot_follow(ballot: int, view: View) -> None:
     driven = met()
     driven.tell(ControlReceived, 2, Prepare(0, ballot, view, OPERATOR))
-    driven.tell(ControlReceived, 2, Accept(0, ballot, view))
+    driven.tell(ControlReceived, 2, Accept(0, ballot, view, promised(FIRST, OTHERS, ballot)))
     paxos = driven.node.membership.paxos
     assert (paxos.promised, paxos.voted) == (0, None)
 
@@ -287,7 +317,9 @@ def test_a_reported_vote_for_an_impossible_view_is_no_promise() -> None:
     paxos.propose(Proposal(RENEW))
     assert paxos.open_ballot is not None
     evil = replace(FIRST.following(2), members={2: Member()})
-    driven.tell(ControlReceived, 2, Promise(0, paxos.open_ballot.ballot, WIDTH, evil))
+    ballot = paxos.open_ballot.ballot
+    driven.tell(ControlReceived, 2, Promise(0, ballot, promised(FIRST, OTHERS, ballot, WIDTH, evil)[2]))
+    driven.tell(ControlReceived, 2, Promise(0, ballot, promised(FIRST, {2: KEYS[1]}, ballot)[2]))
     assert paxos.open_ballot is not None
     assert paxos.open_ballot.asking
 
@@ -298,7 +330,7 @@ def test_a_vote_with_a_wrong_signature_does_not_count() -> None:
     paxos.propose(Proposal(RENEW))
     assert paxos.open_ballot is not None
     ballot = paxos.open_ballot.ballot
-    driven.tell(ControlReceived, 1, Promise(0, ballot, None, None))
+    driven.tell(ControlReceived, 1, Promise(0, ballot, promised(FIRST, OTHERS, ballot)[1]))
     view = FIRST.following(0)
     driven.tell(ControlReceived, 1, Accepted(0, ballot, cast(KEYS[2], 1, FIRST, ballot, view)))
     assert driven.node.view == FIRST
