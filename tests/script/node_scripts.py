@@ -60,11 +60,15 @@ from spyker.node.events import (
     UpdateReceived,
 )
 from spyker.node.inbox import AWAY, RETRY, SERVERS, NodeOptions
+from spyker.node.membership import Membership
 from spyker.node.node import Node
+from spyker.node.node_clock import NodeClock
 from spyker.node.pending_updates import PendingUpdates
 from spyker.node.rejection import Rejection
 from spyker.node.task_tokens import TaskTokens
+from spyker.node.views import first_view
 from spyker.protocol.messages import StartTimer, StopTimer
+from spyker.sim.sim_keys import SimKeys
 
 
 class Connection:
@@ -224,9 +228,12 @@ class NodeStage(scripted.Stage):
 
     def new_life(self, i: int) -> Node:
         self.lives[i] += 1
-        peers = [j for j in range(len(self.nodes)) if j != i]
+        servers, clock = range(len(self.nodes)), NodeClock()
+        membership = Membership(i, first_view(servers, servers), clock, keys=SimKeys(str(i), i))
         secret = TaskTokens(str(i).encode(), self.lives[i])
-        node = self.nodes[i] = Node(i, lambda roster: self.build(i, roster), secret, self.rules[i], peers)
+        node = self.nodes[i] = Node(
+            i, lambda roster: self.build(i, roster), secret, self.rules[i], membership=membership, clock=clock
+        )
         self.effects[i] = []
         return node
 
