@@ -50,7 +50,7 @@ ATTACKS = {
 }
 """How often a plan has each of them. They follow from random numbers of their own, so that plans stay as they were."""
 WEIGHTS = {
-    "crash": 5,  # the process is killed, and restarted after a while
+    "crash": 5,  # the process is killed, or its machine loses power and unsynced writes; it is restarted after a while
     "destroy": 2,  # with its disk, and replaced
     "restore": 1,  # killed, and restarted from a backup
     "damage": 1,  # killed, and its newest checkpoint is damaged

@@ -96,7 +96,7 @@ class ClientPort:
             open_from = [each.address for each in self.live if each.client == k]
             self.replaced.connected(k, session.address, open_from)
             self.live.add(session)
-            self._deliver(ClientConnected(k, session, hello.size, hello.held_token or None, now=driver.now()))
+            self._deliver(ClientConnected(k, session, hello.size, tuple(hello.held_tokens), now=driver.now()))
             with self.authenticated.streaming(context.peer()):
                 await session.run()
         except Rejection as rejection:

@@ -15,6 +15,7 @@ from spyker.errors import CheckpointError
 from spyker.net.checkpoints import NEWEST
 from spyker.node.ed25519_keys import lineage_of
 from spyker.records import write_atomically
+from spyker.records.files import sync
 from spyker.untrusted_files import read_json
 
 FILE, CHECKSUM = "identity.json", "checksum"
@@ -113,12 +114,17 @@ def reset_identity(folder: Path) -> None:
 
 
 def write_identity(folder: Path, identity: Identity) -> None:
-    """Write an identity, readable by its owner alone."""
+    """Write an identity, readable by its owner alone, and sync the folder.
+
+    Without the sync a power cut could undo the rename, and the numbers of an incarnation would be used twice. It also
+    makes a checkpoint durable that an earlier process was killed while saving: this process may start from it.
+    """
     before = os.umask(0o077)
     try:
         write_atomically(folder / FILE, json.dumps(asdict(identity) | {CHECKSUM: checksum_of(identity)}))
     finally:
         os.umask(before)
+    sync(folder)
 
 
 def checksum_of(identity: Identity) -> int:

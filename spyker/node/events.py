@@ -89,8 +89,8 @@ class ClientConnected(Event, frozen=True, eq=False):
     session: Any
     size: int
     """Number of data points that the client trains on."""
-    held_token: bytes | None = None
-    """Token of the task that the client still works on, or has an update for."""
+    held_tokens: tuple[bytes, ...] = ()
+    """Tokens of the tasks that the client works on, or keeps updates for."""
 
 
 class ClientDisconnected(Event, frozen=True, eq=False):

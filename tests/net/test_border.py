@@ -78,9 +78,10 @@ def test_an_answer_is_taken_once(server: Deployed) -> None:
             )
             assert server.metric("updates_total") == updates
         async with speaking(server, 2) as client:  # it comes back and offers the same thing again
-            client.hello.held_token = task.token
+            client.hello.held_tokens[:] = [task.token]
             await client.greet()
-            assert not (await client.read()).welcome.keep
+            welcome = (await client.read()).welcome
+            assert (welcome.received, welcome.ask) == (task.said.number, False)
             again = await client.task()
             assert again.said.number > following.said.number
             assert again.said.version == following.said.version, "no second application, the current model again"

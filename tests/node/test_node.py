@@ -19,6 +19,7 @@ from spyker.node.effects import (
     SaveCheckpoint,
     SendPeer,
     SendTask,
+    TellSaved,
     WelcomeClient,
     WriteFact,
 )
@@ -43,6 +44,7 @@ from spyker.node.inbox import AWAY, BEGIN, RETRY, SAVE, SERVERS, NodeOptions
 from spyker.node.membership import Membership
 from spyker.node.node import Node
 from spyker.node.node_clock import NodeClock
+from spyker.node.pending_updates import MOST_UNSAVED
 from spyker.node.rejection import Rejection
 from spyker.node.task_tokens import TaskTokens
 from spyker.node.views import first_view
@@ -84,7 +86,7 @@ class Driver(Driven):
         return effects
 
     def come(self, client: int, session: str, holding: bytes | None = None) -> list[Effect]:
-        self.tell(ClientConnected, client, session, 1, holding)
+        self.tell(ClientConnected, client, session, 1, () if holding is None else (holding,))
         return self.go()
 
     def answer(self, client: int, session: str, step: int, receipt: Any = None) -> list[Effect]:
@@ -205,7 +207,7 @@ def test_a_client_that_comes_back_goes_on_with_its_task() -> None:
     driver.tell(ClientDisconnected, 0, "zero")
     assert StartTimer(f"{AWAY}0", 60.0) in driver.go()
     effects = driver.come(0, "again", driver.tickets["zero"])
-    assert effects == [StopTimer(f"{AWAY}0"), WelcomeClient("again", True, 0)]
+    assert effects == [StopTimer(f"{AWAY}0"), WelcomeClient("again", True, 0, ask=True)]
 
 
 def test_a_client_that_comes_back_with_nothing_gets_a_task() -> None:
@@ -236,7 +238,7 @@ def test_a_client_that_is_given_up_and_back_before_its_turn_was_never_away() -> 
     driver, _ = begun()
     driver.tell(ClientDisconnected, 0, "zero")
     driver.tell(TimerFired, f"{AWAY}0")
-    driver.tell(ClientConnected, 0, "again", 1, driver.tickets["zero"])
+    driver.tell(ClientConnected, 0, "again", 1, (driver.tickets["zero"],))
     assert driver.node.work() is Work.NOTHING
     driver.go()
     assert driver.node.clients[0].member
@@ -248,7 +250,35 @@ def test_a_client_that_says_goodbye_is_no_member() -> None:
     driver.go()
     assert not driver.node.clients[0].member
     effects = driver.come(0, "again", driver.tickets["zero"])
-    assert of(effects, WelcomeClient)[0].keep is False
+    assert not of(effects, WelcomeClient)[0].ask, "it joins first"
+    assert of(effects, TellSaved)[0].ask, "and its update takes the place of a task"
+    assert not of(effects, SendTask)
+
+
+def test_a_client_with_many_unsaved_updates_causes_a_checkpoint_and_is_told_when_it_is_saved() -> None:
+    driver, _ = begun()
+    driver.saved()
+    effects: list[Effect] = []
+    for step in range(MOST_UNSAVED // 2):
+        assert not of(effects, SaveCheckpoint)
+        effects = driver.answer(0, "zero", step)
+    assert of(effects, SaveCheckpoint)
+    assert of(driver.saved(), TellSaved) == [TellSaved("zero", driver.node.clients[0].saved)]
+    assert driver.node.clients[0].saved == driver.node.clients[0].applied
+
+
+def test_no_task_is_sent_to_a_client_that_is_not_welcomed_yet() -> None:
+    driver, _ = begun()
+    driver.tell(ClientDisconnected, 0, "zero")
+    driver.tell(
+        UpdateReceived,
+        0,
+        driver.node.verify_token(0, driver.tickets["zero"]).number,
+        Update(np.zeros(2, np.float32), 0.0, 0),
+    )
+    driver.tell(ClientConnected, 0, "again", 1)
+    effects = driver.go()
+    assert [type(e) for e in effects if isinstance(e, WelcomeClient | SendTask)] == [WelcomeClient, SendTask]
 
 
 # --- Checkpoints ------------------------------------------------------------------------------------------------------
