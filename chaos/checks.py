@@ -109,7 +109,7 @@ class Checks:
         self.merged: dict[tuple[int, int], float] = {}
         self.applied: dict[int, float] = {}  # by server, when it last applied an update
         self.proofs: list[ViewProof] = []  # of lists, those that were looked at
-        self.applied: Counter[tuple[int, int]] = Counter()  # that were applied, by server and client
+        self.counts: Counter[tuple[int, int]] = Counter()  # of updates that were applied, by server and client
         self.epochs: dict[int, Any] = {}  # by number, the list of servers
         self.world: FaultyCluster
         self.lately = 0.0  # from when on everybody must take part again
@@ -144,7 +144,7 @@ class Checks:
                 self.latest_sync = t
             case UpdateApplied():
                 self.applied[fact.server] = t
-                self.applied[fact.server, fact.client] += 1
+                self.counts[fact.server, fact.client] += 1
             case Merged():
                 self.merged[fact.server, fact.peer] = t
                 self.known.add(fact.bid)
@@ -353,7 +353,7 @@ class Checks:
             begins = not world.processors[i].server.uses_token and i == members[0]  # the others' models go into its own
             if not begins and not any(self.merged.get((j, i), 0.0) > self.lately for j in members):
                 self._fail(f"nobody merged the model of server {i} lately")
-        if any(world.processors[i].server.update_filter.on for i in members) and (wrong := flooded(self.applied)):
+        if any(world.processors[i].server.update_filter.on for i in members) and (wrong := flooded(self.counts)):
             self._fail(wrong)
         models = [world.processors[i].server.weights.snapshot() for i in members if i != self.full]
         apart = max(float(np.linalg.norm(a - b)) for a in models for b in models)
