@@ -60,8 +60,9 @@ def test_a_server_that_cannot_save_keeps_serving_its_clients_and_says_so(emulate
     assert reports[0] == reports[2] == ("here", "there", False, True)
     assert reports[1] == ("here, cannot save", "cannot save", True, False)
     for client in (4, 5):
-        served = run.times("update", after=10.0, before=ROOM, server=2, client=client)
-        assert len(served) > 20, "its clients wait for nobody"
+        served = run.times("update", after=FULL, before=ROOM, server=2, client=client)
+        assert len(served) > 30, "its clients wait for nobody, until they keep the maximum of unsaved updates"
+        assert run.times("update", after=ROOM + 1, server=2, client=client)
     (failed,) = run.times("saving-failed", server=2)
     (again,) = run.times("saving-resumed", server=2)
     assert FULL + 1.0 < failed < FULL + 3.0
