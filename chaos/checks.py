@@ -11,12 +11,16 @@ import numpy as np
 from chaos.attackers import flooded, outweighed
 from chaos.faulty_cluster import FaultyCluster
 from spyker.node.effects import SaveCheckpoint
+from spyker.node.pending_updates import PendingTask
+from spyker.node.view_proofs import ViewProof, vote_statement
 from spyker.protocol.facts import CloudRoundEnded, EarlySyncStarted, Merged, SyncStarted, TokenArrived, UpdateApplied
 from spyker.protocol.messages import Update
 from spyker.records import Fact
+from spyker.sim.sim_keys import SimKeys
 from spyker.sim.sim_process import SimDisk, SimProcess
 
 EVERY = 0.25  # virtual seconds between two looks at everything
+MOST_EPOCHS = 1000
 MOST_POSTED, MOST_WISHES, MOST_WAITING = 8, 16, 500
 RARELY = 2.5  # between two looks at all answers that count anywhere
 APART = 8.0  # how far apart models may be in the end; optima of clients are up to 5 apart, and momentum adds to it
@@ -31,7 +35,8 @@ class Timeline:
 
     def __init__(self) -> None:
         self.handled: list[int] = []
-        self.durable = 0  # up to here they are on the disk
+        self.visible = 0  # up to here they are in the checkpoint that the next process would find
+        self.durable = 0  # and up to here in one that survives a power cut
         self.saved_version = 0
 
 
@@ -68,9 +73,14 @@ class CheckedProcess(SimProcess):
         super().save(checkpoint)
 
     def _write(self, checkpoint: SaveCheckpoint) -> None:
-        full, lineage = self.disk.full, self.node.membership.lineage
         super()._write(checkpoint)
-        if not full and self.disk.lineage == lineage:
+        if self._visible and self.disk.lineage == self.node.membership.lineage:
+            self.timeline.visible = self._mark[0]
+
+    def _sync(self) -> None:
+        visible = self._visible
+        super()._sync()
+        if visible and self.disk.lineage == self.node.membership.lineage:
             self.timeline.durable, self.timeline.saved_version = self._mark
             del self.begun[: len(self._exchanges)]
             self.watch.started(self.node.id, self._exchanges)
@@ -98,11 +108,14 @@ class Checks:
         self.latest_sync = 0.0
         self.merged: dict[tuple[int, int], float] = {}
         self.applied: dict[int, float] = {}  # by server, when it last applied an update
-        self.updates: Counter[tuple[int, int]] = Counter()  # that were applied, by server and client
+        self.proofs: list[ViewProof] = []  # of lists, those that were looked at
+        self.counts: Counter[tuple[int, int]] = Counter()  # of updates that were applied, by server and client
         self.epochs: dict[int, Any] = {}  # by number, the list of servers
         self.world: FaultyCluster
         self.lately = 0.0  # from when on everybody must take part again
         self.full: int | None = None  # the server whose disk is full in the end
+        self.updates: dict[int, tuple[int, PendingTask, str]] = {}  # of clients, with the lineage of their server
+        self.unreliable: set[int] = set()  # clients that were hostile at some time
 
     def begin(self, world: FaultyCluster, lately: float) -> None:
         """Watch a world that has not begun; from ``lately`` on everybody must take part."""
@@ -131,7 +144,7 @@ class Checks:
                 self.latest_sync = t
             case UpdateApplied():
                 self.applied[fact.server] = t
-                self.updates[fact.server, fact.client] += 1
+                self.counts[fact.server, fact.client] += 1
             case Merged():
                 self.merged[fact.server, fact.peer] = t
                 self.known.add(fact.bid)
@@ -169,6 +182,9 @@ class Checks:
         """A process must not go on. Only one whose state was tampered with may have to give it up."""
         if anew and process.node.membership.lineage not in self.world.spoilt:
             self._fail(f"server {process.node.id} must give up a state that nobody has tampered with: {why}")
+        i, lineage, world = process.node.id, process.node.membership.lineage, self.world
+        if i not in world._gone and lineage not in world.spoilt and lineage == world.disks[i].lineage:
+            self._fail(f"server {i} was stopped by what somebody said: {why}")
 
     def handled(self, process: CheckedProcess, answer: Update) -> None:
         """A server handles a client's answer."""
@@ -180,6 +196,7 @@ class Checks:
     def resumed(self, process: CheckedProcess) -> None:
         """A process goes on from a checkpoint: what was not saved is gone, and nothing else."""
         timeline = process.timeline
+        timeline.durable = timeline.visible  # a process syncs what it starts from
         del timeline.handled[timeline.durable :]
         if process.server.version < timeline.saved_version:
             self._fail(
@@ -193,9 +210,44 @@ class Checks:
     def copied(self, first: CheckedProcess, second: CheckedProcess) -> None:
         """A second process goes on from what a first one has saved. From here on, each is responsible for itself."""
         before, after = first.timeline, second.timeline
-        after.handled, after.saved_version = before.handled[: before.durable], before.saved_version
-        after.durable = before.durable
+        after.handled, after.saved_version = before.handled[: before.visible], before.saved_version
+        after.visible = after.durable = before.visible
         self.resumed(second)
+
+    # --- Updates of clients ------------------------------------------------------------------------------------------
+
+    def trained(self, client: int, task: PendingTask, lineage: str) -> None:
+        """A client has an update for a server with this state."""
+        self.updates[id(task.answer)] = client, task, lineage
+
+    def left(self, client: int) -> None:
+        """A client is gone, with the updates that it has kept."""
+        self.updates = {key: update for key, update in self.updates.items() if update[0] != client}
+
+    def distrusted(self, client: int) -> None:
+        """A client's updates are replaced by others from now on, and may be rejected."""
+        self.unreliable.add(client)
+
+    def lost_power(self, disk: SimDisk) -> None:
+        """What a disk had not synced is gone."""
+        timeline = self.timelines[disk, disk.lineage]
+        timeline.visible = timeline.durable
+
+    def look_for_updates(self) -> None:
+        """Each update of a client that runs on is in the state of its server, or the client still keeps it.
+
+        Exempt are updates for a state that is gone: of a server that was removed, or whose disk was lost or changed.
+        """
+        world = self.world
+        kept = {id(task.answer) for pending in world.pending for task in pending.tasks}
+        handled = {place: set(timeline.handled) for place, timeline in self.timelines.items()}
+        for key, (client, task, lineage) in self.updates.items():
+            i = task.place
+            gone = i in world._gone or world.disks[i].lineage != lineage or lineage in world.spoilt
+            if gone or key in kept or client in self.unreliable or world.excluded(client):
+                continue
+            if key not in handled.get((world.disks[i], lineage), ()):
+                self._fail(f"an update of client {client} for server {i} is lost")
 
     def look(self) -> None:
         """Look at everything."""
@@ -222,6 +274,8 @@ class Checks:
         known = self.epochs.setdefault(node.view.epoch, node.view)
         if known != node.view:
             self._fail(f"there are two lists of servers in epoch {node.view.epoch}")
+        for proof in node.membership.chain.proofs:
+            self._look_at_proof(node.id, proof)
         for j, box in node.outboxes.items():
             if len(box.entries) > MOST_POSTED:
                 self._fail(f"server {node.id} keeps {len(box.entries)} messages for server {j}")
@@ -241,6 +295,21 @@ class Checks:
                     f"server {node.id} began with a model of age {process.server.age:.1f} among {min(others):.1f}"
                 )
 
+    def _look_at_proof(self, server: int, proof: ViewProof) -> None:
+        """A majority of the voters has signed, each with a key that it has had."""
+        if proof in self.proofs:
+            return
+        self.proofs.append(proof)
+        keys, epoch = SimKeys("", 0), proof.view.epoch
+        signed = []
+        for j, vote in proof.votes.items():
+            lineage = proof.previous.members[j].lineage or vote.lineage
+            statement = vote_statement(keys.federation, j, proof.previous, proof.ballot, proof.view)
+            if lineage.partition(".")[0] == str(j) and keys.verify(lineage, statement, vote.signature):
+                signed.append(j)
+        if not proof.previous.majority(signed) or epoch != proof.previous.epoch + 1 or epoch > MOST_EPOCHS:
+            self._fail(f"server {server} follows a list of epoch {epoch} that no majority has signed")
+
     def fill_a_disk(self, chosen: int, lately: float) -> None:
         """All is well; then the disk of one server is full, and from ``lately`` on the others must go on without it."""
         self.end()
@@ -250,6 +319,7 @@ class Checks:
         """Some time has passed since the last blow."""
         self.look()
         self.look_at_answers()
+        self.look_for_updates()
         world = self.world
         for process in world.everybody:
             i = process.node.id
@@ -283,7 +353,7 @@ class Checks:
             begins = not world.processors[i].server.uses_token and i == members[0]  # the others' models go into its own
             if not begins and not any(self.merged.get((j, i), 0.0) > self.lately for j in members):
                 self._fail(f"nobody merged the model of server {i} lately")
-        if any(world.processors[i].server.update_filter.on for i in members) and (wrong := flooded(self.updates)):
+        if any(world.processors[i].server.update_filter.on for i in members) and (wrong := flooded(self.counts)):
             self._fail(wrong)
         models = [world.processors[i].server.weights.snapshot() for i in members if i != self.full]
         apart = max(float(np.linalg.norm(a - b)) for a in models for b in models)

@@ -44,8 +44,13 @@ LASTING = {
     "leave",
     "hostile",
 }
+ATTACKS = {
+    "ghost": 0.35,  # a server that was removed or replaced, or never was a member, keeps talking and forges lists
+    "liar": 0.35,  # a member forges lists and reports, and announces epochs and ballots far ahead
+}
+"""How often a plan has each of them. They follow from random numbers of their own, so that plans stay as they were."""
 WEIGHTS = {
-    "crash": 5,  # the process is killed, and restarted after a while
+    "crash": 5,  # the process is killed, or its machine loses power and unsynced writes; it is restarted after a while
     "destroy": 2,  # with its disk, and replaced
     "restore": 1,  # killed, and restarted from a backup
     "damage": 1,  # killed, and its newest checkpoint is damaged
@@ -126,5 +131,11 @@ def fault_plan(seed: int, *, short: bool = False) -> FaultPlan:
         seconds = float(random.exponential(4.0)) + 0.1 if what in LASTING else 0.0
         a = int(random.integers(0, 1000))
         faults.append(Fault(round(float(t), 2) + 0.00123, what, a, int(random.integers(0, 1000)), round(seconds, 1)))
+    attacks = np.random.default_rng((seed, 8))
+    for what, share in ATTACKS.items():
+        t, a, b, happens = attacks.uniform(2.0, last), *attacks.integers(0, 1000, 2), attacks.random() < share
+        if happens:
+            faults.append(Fault(round(float(t), 2) + 0.00123, what, int(a), int(b)))
+    faults.sort(key=lambda fault: fault.t)
     full = int(np.random.default_rng((seed, 17)).integers(0, 4 * 1000))
     return FaultPlan(seed, algorithm, clients, drift, tuple(faults), last, end, full if full < 1000 else None, attack)

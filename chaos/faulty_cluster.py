@@ -10,16 +10,18 @@ from typing import Any
 import numpy as np
 
 from chaos.fault_plan import Fault, FaultPlan
+from chaos.lying_servers import Attacker
 from spyker.algorithms.builtin import ALGORITHMS
 from spyker.config.scenario import Training
-from spyker.engines.engine import InProcessEngine
+from spyker.engines.engine import InProcessEngine, TrainJob
 from spyker.node.control_messages import ControlMessage, PeerHandshake
-from spyker.node.effects import Effect, SendControl, StopProcess, WriteFact
+from spyker.node.effects import Effect, SendControl, SendTask, StopProcess, WriteFact
 from spyker.node.events import ClientDisconnected
 from spyker.node.outbox import OutboxEntry
+from spyker.node.pending_updates import PendingTask
 from spyker.node.views import NOBODY
 from spyker.placement import Placement, Topology
-from spyker.protocol.messages import ClientMessage
+from spyker.protocol.messages import ClientMessage, Update
 from spyker.protocol.server import Server, Setup, Work
 from spyker.records import Fact
 from spyker.sim.clock import Clock
@@ -76,7 +78,9 @@ class FaultyCluster(ClusterSimulation):
         self._gone: set[int] = set()  # servers that were voted out
         self.everybody: list[SimProcess] = []  # that ever ran
         self.spoilt: set[str] = set()  # lineages of which there was a copy, or an older state came back
+        self.liars: list[Attacker] = []
         self.hostile: set[int] = set()  # clients that answer with anything
+        self.issuers: dict[bytes, str] = {}  # by token of a task, the lineage of the server that gave it
 
     def now_at(self, server: int) -> Callable[[], float]:
         """Clocks run at different speeds, and began at different times."""
@@ -240,6 +244,12 @@ class FaultyCluster(ClusterSimulation):
             self.spoilt.add(first.disk.lineage)
             self.watched.copied(first, self.processors[server])
 
+    def crash(self, server: int, *, lose_disk: bool = False, cut_power: bool = False) -> None:
+        """A process is killed, and its machine may lose power."""
+        super().crash(server, lose_disk=lose_disk, cut_power=cut_power)
+        if cut_power:
+            self.watched.lost_power(self.disks[server])
+
     def slow_down(self, server: int, factor: float) -> None:
         """Everything takes a server so many times as long."""
         self.processors[server].costs = {work: factor * cost for work, cost in self.costs.items()}
@@ -264,6 +274,23 @@ class FaultyCluster(ClusterSimulation):
         self._noisy = noisy
 
     # --- Clients ---------------------------------------------------------------------------------------------------
+
+    def _task_arrives(self, session: SimSession, task: SendTask) -> None:
+        """A client is given a task, by a server with this state."""
+        self.issuers[task.task_token] = session.process.disk.lineage
+        super()._task_arrives(session, task)
+
+    def _training_ends(self, trainee: tuple[int, PendingTask], job: TrainJob) -> None:
+        """A client has an update, which must not get lost."""
+        super()._training_ends(trainee, job)
+        k, task = trainee
+        if isinstance(task.answer, Update):
+            self.watched.trained(k, task, self.issuers[task.task_token])
+
+    def leave(self, client: int) -> None:
+        """A client goes, with all that it keeps."""
+        super().leave(client)
+        self.watched.left(client)
 
     def _answer_arrives(self, session: SimSession, offered: tuple[bytes, ClientMessage]) -> None:
         """A hostile client sends what is no number, what was not asked for, and everything twice.
@@ -298,7 +325,7 @@ class FaultyCluster(ClusterSimulation):
         then = self.clock.now + fault.seconds
         match fault.what:
             case "crash":
-                self.crash(a)
+                self.crash(a, cut_power=fault.b % 2 == 1)
                 self.schedule(then, self.start_again, a)
             case "destroy":
                 self.destroy(a)
@@ -351,9 +378,31 @@ class FaultyCluster(ClusterSimulation):
                 self.schedule(then, self._return, k, learner)
             case "move":
                 self.move(k, learner)
+            case "ghost":
+                self.haunt(a)
+            case "liar":
+                self.attack(a, self.disks[a].lineage, member=True)
             case "hostile":
                 self.hostile.add(k)
+                self.watched.distrusted(k)
                 self.schedule(then, self.hostile.discard, k)
+
+    def haunt(self, server: int) -> None:
+        """Whoever has the certificate of a removed, a replaced or no server at all talks to everybody from now on."""
+        gone = [j for j in sorted(self._gone) if not self.processors[j].alive]
+        former = [p for p in self.everybody if not p.alive and p.disk.lineage != p.node.membership.lineage]
+        if gone:
+            self.attack(gone[0], self.disks[gone[0]].lineage, member=False)
+        elif former:
+            self.attack(former[0].node.id, former[0].node.membership.lineage, member=False)
+        else:
+            self.attack(len(self.processors) + 7, "a stranger", member=False)
+
+    def attack(self, server: int, lineage: str, *, member: bool) -> None:
+        """Let somebody lie until nothing goes wrong any more."""
+        attacker = Attacker(self, server, lineage, member=member)
+        self.liars.append(attacker)
+        attacker.talk()
 
     def _roll_back(self, server: int) -> None:
         lineage, backup = self.disks[server].lineage, self.backups[server]
@@ -370,7 +419,9 @@ class FaultyCluster(ClusterSimulation):
             self.come(client, server if server not in self._gone else self.places.learners[0])
 
     def mend(self) -> None:
-        """Nothing goes wrong from now on."""
+        """Nothing goes wrong from now on, but that removed servers keep talking."""
+        for attacker in self.liars:
+            attacker.talks = not attacker.member
         self._noisy = False
         self.hostile.clear()
         self.links.late.clear()

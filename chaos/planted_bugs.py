@@ -11,18 +11,22 @@ from typing import Any, NamedTuple
 import pytest
 
 from spyker.algorithms.spyker import Spyker
+from spyker.node.control_messages import Announcement
 from spyker.node.effects import AcknowledgePeer, SendPeer
 from spyker.node.events import Handled
 from spyker.node.failure_detector import FailureDetector
 from spyker.node.membership import RENEW, Membership
 from spyker.node.node import STEPS, Node
 from spyker.node.outbox import Outbox, OutboxEntry
+from spyker.node.pending_updates import PendingUpdates
 from spyker.node.save_monitor import SaveMonitor
-from spyker.node.task_tokens import TaskTokens
+from spyker.node.task_tokens import SAID, TaskTokens
+from spyker.node.view_proofs import ViewChain, ViewProof
 from spyker.node.views import View
 from spyker.protocol.server import Server
 from spyker.robust.claimed_sizes import ClaimedSizes
 from spyker.robust.update_rates import UpdateRates
+from spyker.sim.sim_process import SimProcess
 
 
 def token_without_a_vote(patch: pytest.MonkeyPatch) -> None:
@@ -31,7 +35,8 @@ def token_without_a_vote(patch: pytest.MonkeyPatch) -> None:
 
     def hasty(self: Membership, wish: Any, pause: float) -> None:
         if wish.why == RENEW:
-            self._adopt(self.view.following(self.id))
+            unsigned = ViewProof(self.view.following(self.id), self.view)
+            self._adopt([unsigned])
         else:
             propose(self, wish, pause)
 
@@ -142,10 +147,92 @@ def late_greetings_are_old_states(patch: pytest.MonkeyPatch) -> None:
     recognise = Membership.authenticate
 
     def suspicious(self: Membership, who: Any, expected: int | None = None) -> None:
-        self._met.pop(who.server, None)
+        self.met_processes.pop(who.server, None)
         recognise(self, who, expected)
 
     patch.setattr(Membership, "authenticate", suspicious)
+
+
+def forgotten_when_received(patch: pytest.MonkeyPatch) -> None:
+    """A client drops its update when the next task arrives, although the server has not saved it."""
+    replace = PendingUpdates.superseded
+
+    def hasty(self: PendingUpdates, saved: int) -> None:
+        replace(self, saved)
+        self._keep(lambda task: False)
+
+    patch.setattr(PendingUpdates, "superseded", hasty)
+
+
+def applied_is_called_saved(patch: pytest.MonkeyPatch) -> None:
+    """A server tells clients that their updates are on disk when they are in memory."""
+    handled = TaskTokens.handled
+
+    def hasty(self: TaskTokens, client: int, number: int) -> int:
+        self.entry(client).saved = number
+        return handled(self, client, number)
+
+    patch.setattr(TaskTokens, "handled", hasty)
+
+
+def kept_updates_are_new(patch: pytest.MonkeyPatch) -> None:
+    """A server asks for all updates that a client keeps, also for those that it has."""
+    hold = TaskTokens.hold
+
+    def greedy(self: TaskTokens, client: int, tokens: Any) -> Any:
+        entry, tokens = self.entry(client), tuple(tokens)
+        entry.taken = min((SAID.unpack(token[: SAID.size])[0] - 1 for token in tokens), default=entry.taken)
+        return hold(self, client, tokens)
+
+    patch.setattr(TaskTokens, "hold", greedy)
+
+
+def saved_before_synced(patch: pytest.MonkeyPatch) -> None:
+    """A checkpoint counts as saved when it is visible, and a power cut undoes it."""
+    finish = SimProcess._sync
+
+    def hasty(self: SimProcess) -> None:
+        with pytest.MonkeyPatch.context() as unsynced:
+            unsynced.setattr(self.disk, "sync", lambda: None)
+            finish(self)
+
+    patch.setattr(SimProcess, "_sync", hasty)
+
+
+def lists_are_believed(patch: pytest.MonkeyPatch) -> None:
+    """A list of members needs no signatures."""
+    patch.setattr(ViewChain, "_check", lambda self, known, proof, lineages: None)
+
+
+def lists_come_before_members(patch: pytest.MonkeyPatch) -> None:
+    """Whoever calls is believed first, and looked up in the list afterwards."""
+    look_up = Membership._admissible
+
+    def trusting(self: Membership, who: Any) -> Any:
+        newer = [proof for proof in who.proofs if proof.view.epoch > self.view.epoch]
+        if newer:
+            self._adopt(newer)
+        return look_up(self, who)
+
+    patch.setattr(Membership, "_admissible", trusting)
+
+
+def epochs_are_skipped(patch: pytest.MonkeyPatch) -> None:
+    """A list may follow from one that nobody here knows."""
+    check = ViewChain._check
+    patch.setattr(
+        ViewChain, "_check", lambda self, known, proof, lineages: check(self, proof.previous, proof, lineages)
+    )
+
+
+def reports_are_believed(patch: pytest.MonkeyPatch) -> None:
+    """Anybody may report a later process of somebody else."""
+    patch.setattr(Announcement, "genuine", lambda self, keys: True)
+
+
+def rejections_are_believed(patch: pytest.MonkeyPatch) -> None:
+    """Who is told that it is not a member stops."""
+    patch.setattr(Membership, "refused", lambda self, server, lineage, rejection: self.fence(str(rejection)))
 
 
 def every_claim_counts(patch: pytest.MonkeyPatch) -> None:
@@ -177,6 +264,7 @@ class Bug(NamedTuple):
 
 
 TWO_TOKENS, GIVES_UP = "have a token and may use it", "must give up a state that nobody has tampered with"
+STOPPED, LOST = "was stopped by what somebody said", "is lost"
 BUGS = [
     Bug(token_without_a_vote, 619, "both had the token for exchange"),
     Bug(tokens_of_any_epoch, 8, TWO_TOKENS),
@@ -190,6 +278,15 @@ BUGS = [
     Bug(suspicion_for_ever, 1, "still suspects"),
     Bug(outboxes_keep_everything, 2, "messages for server"),
     Bug(late_greetings_are_old_states, 2, GIVES_UP),
+    Bug(forgotten_when_received, 3, LOST),
+    Bug(applied_is_called_saved, 3, LOST),
+    Bug(kept_updates_are_new, 14, "handles an answer twice"),
+    Bug(saved_before_synced, 50, "saved version"),
+    Bug(lists_are_believed, 4, STOPPED),
+    Bug(lists_come_before_members, 9, STOPPED),
+    Bug(epochs_are_skipped, 8, STOPPED),
+    Bug(reports_are_believed, 6, STOPPED),
+    Bug(rejections_are_believed, 6, STOPPED),
     Bug(every_claim_counts, 5, "counts for 2,147,483,648 examples"),
     Bug(every_update_counts, 5, "were applied at server"),
     Bug(full_disks_are_waited_for, 14, "the last exchange began at"),

@@ -7,7 +7,7 @@ import pytest
 
 from chaos.__main__ import main
 from chaos.campaign import campaign, run_plan, shrink
-from chaos.fault_plan import WEIGHTS, Fault, fault_plan
+from chaos.fault_plan import ATTACKS, WEIGHTS, Fault, fault_plan
 
 SEEDS, CHUNK = 200, 20
 
@@ -27,7 +27,7 @@ def test_the_same_seed_is_the_same_history() -> None:
 
 def test_every_kind_of_blow_and_every_algorithm_occurs() -> None:
     plans = [fault_plan(seed, short=True) for seed in range(1, SEEDS + 1)]
-    assert {fault.what for each in plans for fault in each.faults} == set(WEIGHTS)
+    assert {fault.what for each in plans for fault in each.faults} == {*WEIGHTS, *ATTACKS}
     assert {each.algorithm for each in plans} == {"spyker", "stride", "sync-spyker", "hierfavg"}
 
 

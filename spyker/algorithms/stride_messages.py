@@ -7,7 +7,7 @@ from typing import Annotated
 
 from msgspec import Meta
 
-from spyker.protocol.messages import AgeOf, BootstrapState, Count, PeerMessage, Whole
+from spyker.protocol.messages import AgeOf, BootstrapState, Count, ExchangeNumber, PeerMessage, Whole
 from spyker.vectors import Vector
 
 
@@ -20,7 +20,7 @@ class ExchangeModel(PeerMessage):
     momentum: Vector
     age: AgeOf
     data: Count
-    bid: Count
+    bid: ExchangeNumber
     clients: Count = field(default=1, kw_only=True)
 
 
@@ -30,7 +30,7 @@ class Token(PeerMessage):
 
     latest_only = True
     is_token = True
-    bid: Count
+    bid: ExchangeNumber
     absent: tuple[Whole, ...] = ()
 
 
@@ -39,7 +39,7 @@ class ExchangeRequest(PeerMessage):
     """In a tree: the start of exchange number ``bid``, whose root is server ``root``."""
 
     latest_only = True
-    bid: Count
+    bid: ExchangeNumber
     root: Whole
 
 
@@ -51,7 +51,7 @@ class ExchangeResult(PeerMessage):
     weights: Vector
     momentum: Vector
     age: AgeOf
-    bid: Count
+    bid: ExchangeNumber
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -35,6 +35,17 @@ def add_members(commands: Any) -> None:
         help="change without a vote; only if a majority of the servers is permanently lost",
     )
     parser.add_argument(
+        "--authority",
+        type=Path,
+        metavar="FOLDER",
+        help="with --force: folder with the federation's ca.pem and ca.key, which sign the change",
+    )
+    parser.add_argument(
+        "--revoke",
+        action="store_true",
+        help="replace: admit no server with the certificate of the replaced one any more; remove always does so",
+    )
+    parser.add_argument(
         "--timeout", type=zero_or_more, default=60.0, metavar="S", help="timeout of the vote in seconds; default: 60"
     )
     add_json(parser)
@@ -68,8 +79,11 @@ def command_members(args: argparse.Namespace) -> int:
     before = send_command(state, {"order": "members"})
     if args.address is not None:
         refuse_address_of_another(args.address, args.server, before["members"], config.deploy.peers)
-    order = {"order": "change", "what": args.what, "server": args.server, "address": args.address, "force": args.force}
-    send_command(state, order)
+    order = {"what": args.what, "server": args.server, "address": args.address, "revoke": args.revoke}
+    if args.force:
+        force(state, order, args.authority)
+    else:
+        send_command(state, {"order": "change", **order})
     limit = time.monotonic() + args.timeout
     try:
         while time.monotonic() < limit:
@@ -87,6 +101,22 @@ def command_members(args: argparse.Namespace) -> int:
         f"no majority voted within {args.timeout:g} s. {outcome}. "
         "If the other servers are permanently lost, add --force"
     )
+
+
+def force(state: Path, order: dict[str, Any], authority: Path | None) -> None:
+    """Let the federation's certificate authority sign a change, and let the server apply it without a vote."""
+    from spyker.net.admin_socket import send_command
+    from spyker.net.forced_change import sign_forced
+
+    answer = send_command(state, {"order": "forced-view", **order})
+    if authority is None and not answer["unsigned"]:
+        raise UsageError(
+            "--authority",
+            "is missing: a change without a vote must be signed by the federation's certificate authority",
+            "Give the folder of the federation, which has ca.pem and ca.key",
+        )
+    proof = sign_forced(answer["proof"], answer["federation"], authority)
+    send_command(state, {"order": "force", "proof": proof})
 
 
 def refuse_address_of_another(address: str, server: int, members: list[dict[str, Any]], peers: Sequence[str]) -> None:

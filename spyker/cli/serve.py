@@ -142,9 +142,9 @@ def add_join(commands: Any) -> None:
     parser.add_argument(
         "--patience",
         type=zero_or_more,
-        default=15.0,
+        default=3.0,
         metavar="S",
-        help="timeout in seconds before the client tries another server; default: 15",
+        help="timeout in seconds before the client tries another server; default: 3",
     )
     parser.add_argument(
         "--return-after",
@@ -251,6 +251,7 @@ def join_folder(args: argparse.Namespace, behaviour: ClientOptions, options: Map
     from spyker.net.client_process import join
     from spyker.net.client_state import STATE_FOLDER
     from spyker.net.join_check import check_join, check_servers
+    from spyker.net.member_list import members_of
 
     for option in ("servers", "clients", "certs", "insecure", "flower", "settings"):
         if getattr(args, option):
@@ -288,6 +289,7 @@ def join_folder(args: argparse.Namespace, behaviour: ClientOptions, options: Map
                 replace(network, state=state),
                 identities={client.number: folder.path},
                 numbers=dict(zip(client.servers, client.numbers, strict=False)),
+                followed=members_of(folder),
                 options=folder.options,
                 names={client.number: client.name},
                 paced=args.paced,

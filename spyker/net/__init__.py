@@ -12,7 +12,8 @@ A server process, :mod:`~spyker.net.server_process`:
 
 A client process, :mod:`~spyker.net.client_process`:
 
-- :mod:`~spyker.net.client_link` connects one client, to the server that :mod:`~spyker.net.nearest_server` selects.
+- :mod:`~spyker.net.client_link` connects one client, to the server that :mod:`~spyker.net.nearest_server` selects
+  among :mod:`~spyker.net.known_servers`.
 - :mod:`~spyker.net.transports` selects gRPC or WebSocket, and the HTTP proxy.
 - :mod:`~spyker.net.training_thread` trains for all clients of the process.
 

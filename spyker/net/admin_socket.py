@@ -15,13 +15,17 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
 from spyker.errors import DeploymentError
 from spyker.net.driver import Driver
 from spyker.node.events import MembershipChangeForced, MembershipChangeRequested, MembershipRequestsWithdrawn
+from spyker.node.rejection import Rejection
+from spyker.node.view_proofs import ViewProof
 from spyker.node.views import NOBODY, Member, MembershipChange
 
 SOCKET = "control"
-MAX_LINE = 1 << 16  # bytes
+MAX_LINE = 1 << 20  # bytes
 TIMEOUT = 10.0  # seconds
 
 
@@ -44,7 +48,7 @@ async def serve_commands(folder: Path, driver: Driver) -> asyncio.AbstractServer
                 order = json.loads(await reader.readuntil(b"\n"))
             try:
                 answer = execute_command(driver, order)
-            except (KeyError, TypeError, ValueError) as error:
+            except (KeyError, TypeError, ValueError, Rejection) as error:
                 answer = {"error": str(error)}
             writer.write(json.dumps(answer).encode() + b"\n")
             await writer.drain()
@@ -62,7 +66,16 @@ async def serve_commands(folder: Path, driver: Driver) -> asyncio.AbstractServer
 def execute_command(driver: Driver, order: dict[str, Any]) -> dict[str, Any]:
     """Carry out a command and return the membership."""
     if order["order"] == "change":
-        change_members(driver, order)
+        before, change = wanted_change(driver, order)
+        driver.deliver(MembershipChangeRequested(change, before, now=driver.now()))
+    elif order["order"] == "forced-view":
+        _, change = wanted_change(driver, order)
+        node, keys = driver.node, driver.node.membership.keys
+        proof = ViewProof(node.view.following(node.id, change), node.view)
+        unsigned = keys.authorised(b"", b"")  # in a deployment without certificates
+        return {"federation": keys.federation, "proof": msgspec.json.encode(proof).decode(), "unsigned": unsigned}
+    elif order["order"] == "force":
+        driver.deliver(MembershipChangeForced(msgspec.json.decode(order["proof"], type=ViewProof), now=driver.now()))
     elif order["order"] == "withdraw":
         withdrawn = driver.node.membership.withdrawable
         driver.deliver(MembershipRequestsWithdrawn(now=driver.now()))
@@ -72,8 +85,8 @@ def execute_command(driver: Driver, order: dict[str, Any]) -> dict[str, Any]:
     return members(driver)
 
 
-def change_members(driver: Driver, order: dict[str, Any]) -> None:
-    """Request a vote on a membership change, or change the membership at once if the command is forced."""
+def wanted_change(driver: Driver, order: dict[str, Any]) -> tuple[Member | None, MembershipChange]:
+    """Return the present entry of a server and the change that a command asks for."""
     servers = driver.node.view.members
     server, what = int(order["server"]), order["what"]
     before = servers.get(server)
@@ -88,11 +101,9 @@ def change_members(driver: Driver, order: dict[str, Any]) -> None:
     else:
         address = order.get("address") or (before.address if before is not None else "")
         wanted = Member(NOBODY, address, before.learner if before is not None else True)
-    change, now = MembershipChange(server, wanted), driver.now()
-    if order.get("force"):
-        driver.deliver(MembershipChangeForced(change, now=now))
-    else:
-        driver.deliver(MembershipChangeRequested(change, before, now=now))
+    known = driver.node.membership.announcements.get(server)
+    revoke = known.certificate if known is not None and (what == "remove" or order.get("revoke")) else ""
+    return before, MembershipChange(server, wanted, revoke)
 
 
 def members(driver: Driver) -> dict[str, Any]:

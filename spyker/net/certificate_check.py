@@ -6,18 +6,17 @@ hard to find in their logs.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
 from cryptography import x509
-from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
+from cryptography.exceptions import UnsupportedAlgorithm
 from cryptography.hazmat.primitives import serialization
 
 from spyker.errors import UsageError
-from spyker.net.certificates import server_name
 from spyker.net.channels import read_file
 from spyker.net.server_config import ServerConfig
+from spyker.node.ed25519_keys import dns_names, leads_to, server_name
 
 CERTIFICATE, KEY, CA = "deploy.certificate", "deploy.key", "deploy.ca"
 
@@ -73,15 +72,6 @@ def is_key_of(pem: bytes, certificate: x509.Certificate) -> bool:
     return key.public_key() == certificate.public_key()
 
 
-def dns_names(certificate: x509.Certificate) -> list[str]:
-    """Return the DNS names in a certificate."""
-    try:
-        names = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
-    except (ValueError, x509.ExtensionNotFound):
-        return []
-    return names.get_values_for_type(x509.DNSName)
-
-
 def out_of_time(certificate: x509.Certificate, now: datetime | None = None) -> str:
     """Return a problem with the validity period of a certificate, or an empty string."""
     now = now or datetime.now(UTC)
@@ -90,26 +80,3 @@ def out_of_time(certificate: x509.Certificate, now: datetime | None = None) -> s
     if now < (begin := certificate.not_valid_before_utc):
         return f"is not valid before {begin:%Y-%m-%d %H:%M} UTC"
     return ""
-
-
-def leads_to(
-    own: x509.Certificate, between: Sequence[x509.Certificate], authorities: Sequence[x509.Certificate]
-) -> bool:
-    """Return whether a chain of intermediate certificates leads from a certificate to an authority."""
-    current, unused = own, list(between)
-    while not any(current == authority or issued(current, authority) for authority in authorities):
-        issuer = next((each for each in unused if issued(current, each)), None)
-        if issuer is None:
-            return False
-        unused.remove(issuer)
-        current = issuer
-    return True
-
-
-def issued(certificate: x509.Certificate, issuer: x509.Certificate) -> bool:
-    """Return whether ``issuer`` has signed a certificate."""
-    try:
-        certificate.verify_directly_issued_by(issuer)
-    except (ValueError, TypeError, InvalidSignature):
-        return False
-    return True

@@ -17,11 +17,6 @@ NAME = re.compile(r"[A-Za-z][A-Za-z0-9-]{0,62}")
 """The name of a client or a server: letters, digits and dashes, a letter first."""
 
 
-def server_name(server: int) -> str:
-    """Return the name in a certificate by which a server is known, wherever it runs."""
-    return f"server-{server}.spyker"
-
-
 def client_name(client: int) -> str:
     """Return the name in a certificate by which a client is known."""
     return f"client-{client}.spyker"

@@ -21,11 +21,12 @@ from cryptography.x509.oid import NameOID, ObjectIdentifier
 
 from spyker.errors import UsageError
 from spyker.net import spyker_pb2 as pb
-from spyker.net.certificate_check import dns_names, issued, out_of_time, read_authorities, read_certificates
+from spyker.net.certificate_check import out_of_time, read_authorities, read_certificates
 from spyker.net.certificates import CA, CERTIFICATE, CLIENT, KEY, NAME
 from spyker.net.channels import read_file
 from spyker.net.frames import PROTOCOL
 from spyker.net.revocations import Revocations
+from spyker.node.ed25519_keys import dns_names, issued
 from spyker.node.rejection import Rejection
 
 CLIENT_USAGE = ObjectIdentifier("2.25.38032418952091306081219859836805586518")

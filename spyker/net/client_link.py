@@ -1,15 +1,15 @@
 """A client's connection to its server: it receives tasks and sends updates.
 
-:class:`~spyker.node.pending_update.PendingUpdate` decides what a client keeps across connections and what it sends.
+:class:`~spyker.node.pending_updates.PendingUpdates` decides what a client keeps across connections and what it sends.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import math
 import time
 import traceback
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -26,12 +26,13 @@ from spyker.net.client_status import ClientStatus
 from spyker.net.connection_hints import PROXY_CREDENTIALS, PROXY_REFUSES, connection_hint
 from spyker.net.frames import PROTOCOL, send, split
 from spyker.net.json_log import JsonLog
+from spyker.net.known_servers import KnownServers
 from spyker.net.nearest_server import ServerRanking
 from spyker.net.streams import CONNECTION_LOST, StreamEnded, end_status, read_body, read_frame
 from spyker.net.training_thread import TrainingThread
 from spyker.net.transports import Connections
 from spyker.net.wire import MessageValidator, fill
-from spyker.node.pending_update import PendingTask, PendingUpdate
+from spyker.node.pending_updates import PendingTask, PendingUpdates
 from spyker.node.rejection import Rejection
 from spyker.protocol.client import Client
 from spyker.protocol.codec import Sizes
@@ -39,7 +40,11 @@ from spyker.protocol.messages import ServerMessage
 
 WELCOME_SECONDS = 60.0
 LEAVE_SECONDS = 2.0
+SILENT_SECONDS = 2.5  # without any progress, until a client that waits for its server sends a probe
+PATIENCE_FACTOR = 3.0  # after so many times the patience, another server is preferred to one that answers probes only
+LONGEST_PAUSE = 1.0  # between attempts, if there are several servers
 NEARER = 0.7  # ratio of round-trip times that justifies a change of server; measurements vary
+PING_TIMEOUT = "ping timeout"  # in gRPC's reason
 REPLACED = "replaced by a newer connection of the same client"  # the server's reason
 REPLACEMENTS = 3  # consecutive replacements that show another process with the same client
 FINAL = (grpc.StatusCode.UNAUTHENTICATED, grpc.StatusCode.FAILED_PRECONDITION)  # a retry would fail, too
@@ -73,8 +78,7 @@ class ClientContext:
     learning: bytes
     """Digest of the settings that clients and servers must share."""
     log: JsonLog
-    servers: Mapping[str, int] = field(default_factory=dict)
-    """The numbers of the servers at these addresses, as far as they are known."""
+    servers: KnownServers
     known: set[str] = field(default_factory=set)
     """Servers that have answered, or for which a hint was logged."""
 
@@ -87,14 +91,21 @@ class ClientLink:
     ) -> None:
         """Create the link; ``connections`` are this client's own."""
         self.id, self.shared, self.connections, self.log = client.id, shared, connections, shared.log
-        self.pending = PendingUpdate(client)
+        self.pending = PendingUpdates(client)
         self.status = ClientStatus(client.id, trainings=client.step)
         self.identity = identity
         self._validator = MessageValidator(client.receives, shared.sizes)
         self._seen = time.monotonic()  # last message of a server
+        self._active = self._seen  # last frame that was read or written, or answer to a probe
+        self._lost_at = self._seen  # when the connection was lost
+        self._probing: asyncio.Task[None] | None = None
+        self._return_to: str | None = None  # a nearer server, or one that may miss updates of this client
         self._failure: TrainingFailedError | None = None
+        self._timed_out = False  # the server has not answered a ping for so long that patience is over
+        self._silent = False  # the connection was closed because the server did not answer
         self._replaced = 0  # consecutive connections that were replaced by another one of this client
         self._training: asyncio.Task[None] | None = None
+        self._trained: PendingTask | None = None  # its task
         self._wake = asyncio.Event()  # there may be something to send
         self._sending = asyncio.Lock()
         self._stream: Any = None
@@ -105,6 +116,31 @@ class ClientLink:
         since, stream = self._writing_since, self._stream
         if stream is not None and since is not None and time.monotonic() - since > self.shared.behaviour.stall:
             self.log.warning("stalled", client=self.id)
+            stream.cancel()
+
+    def check_silent(self) -> None:
+        """Probe the server if this client waits for it and nothing happens; disconnect if it is silent.
+
+        A client that trains needs no server, and one that knows no other server could not turn to it.
+        """
+        quiet = time.monotonic() - self._active > SILENT_SECONDS
+        if self._stream is None or self._trains or not quiet or len(self.shared.servers.addresses) == 1:
+            return
+        if self._probing is None or self._probing.done():
+            self._probing = asyncio.create_task(self._probe(self._stream, self._active))
+
+    @property
+    def _trains(self) -> bool:
+        return self._training is not None and not self._training.done()
+
+    async def _probe(self, stream: Any, active: float) -> None:
+        silent = self.status.address is not None and await self.shared.ranking.silent(self.status.address)
+        if self._stream is not stream or self._active != active:
+            return
+        self._active = time.monotonic()
+        if silent:
+            self.log.warning("silent", client=self.id, address=self.status.address)
+            self._silent = True
             stream.cancel()
 
     async def run(self) -> None:
@@ -124,10 +160,12 @@ class ClientLink:
                 if not finished:
                     if self._seen > seen:
                         backoff.reset()
-                    await backoff.wait()
+                        self._lost_at = time.monotonic() - (self.shared.behaviour.patience if self._timed_out else 0.0)
+                    await asyncio.sleep(min(backoff.seconds(), self._longest_pause()))
                     address = await self._next(address)
         finally:
-            self._drop()
+            self.pending.drop()
+            self._stop_training()
 
     def _lost(self, address: str, error: BaseException, *, answered: bool) -> None:
         """Log a lost connection; raise an error if a retry would fail, too.
@@ -137,6 +175,7 @@ class ClientLink:
         if self._failure is not None:
             return  # the client has left
         code, details = end_status(error)
+        self._timed_out = PING_TIMEOUT in details
         self.status.address = None
         self.status.failed(f"{address}: {code.name}: {details}")
         fields: dict[str, Any] = {} if (hint := self._hint(address, code, details)) is None else {"hint": hint}
@@ -155,7 +194,8 @@ class ClientLink:
                 "Give every process clients of its own",
             )
         if code is grpc.StatusCode.INVALID_ARGUMENT:
-            self._drop()  # the update was rejected, and would be again
+            self.pending.rejected()
+            self._stop_superseded()
 
     def _hint(self, address: str, code: grpc.StatusCode, details: str) -> str | None:
         """Return, once per address, a hint about a server that has never answered."""
@@ -167,14 +207,30 @@ class ClientLink:
         return hint
 
     async def _next(self, address: str) -> str:
-        """Return where to reconnect: for some time the same address, then the nearest server that responds."""
+        """Return where to reconnect: for some time the same address, then the nearest server that responds.
+
+        A client that trains needs no server, and does not give up its training for another one.
+        """
         behaviour, ranking = self.shared.behaviour, self.shared.ranking
-        away = time.monotonic() - self._seen
-        if behaviour.give_up is not None and away > behaviour.give_up:
+        if behaviour.give_up is not None and time.monotonic() - self._seen > behaviour.give_up:
             raise ClientRejectedError(self.id, f"no server has answered for {behaviour.give_up:g} s")
-        if self.pending.task is not None and away < behaviour.patience:
+        back, self._return_to = self._return_to, None
+        if back is not None:
+            return back
+        silent, self._silent = self._silent, False
+        away = time.monotonic() - self._lost_at
+        stays = self._trains or (self.pending.holds(address) and away < behaviour.patience and not silent)
+        if stays and address in self.shared.servers.addresses:
             return address
-        return await ranking.best(fresh=True)
+        failing = silent or away > PATIENCE_FACTOR * behaviour.patience
+        return await ranking.best(fresh=not silent, without=address if failing else None)
+
+    def _longest_pause(self) -> float:
+        """Return the longest pause before the next attempt: another server is tried as soon as patience ends."""
+        if len(self.shared.servers.addresses) == 1:
+            return math.inf
+        remaining = self._lost_at + self.shared.behaviour.patience - time.monotonic()
+        return remaining if remaining > 0 else LONGEST_PAUSE
 
     async def leave(self) -> None:
         """Say goodbye to the server."""
@@ -215,29 +271,33 @@ class ClientLink:
             stream.cancel()
 
     async def _handshake(self, stream: Any, address: str) -> None:
-        """Answer the server's challenge with Hello and the token of the pending task, and receive Welcome."""
+        """Answer the server's challenge with Hello and the tokens of the pending tasks, and receive Welcome."""
         async with asyncio.timeout(WELCOME_SECONDS):
             challenge = await read_body(stream, "challenge")
-        held_token = self.pending.connect(address)
-        if held_token is None:
-            self._drop()
+        held_tokens = self.pending.connect(address)
+        self._stop_superseded()
+        servers = self.shared.servers
         hello = pb.Hello(
             protocol=PROTOCOL,
             client=self.id,
             size=self.shared.training.task.size(self.id),
             layout=self.shared.layout,
             learning=self.shared.learning,
-            held_token=held_token or b"",
+            held_tokens=held_tokens,
+            members=servers.follows,
+            epoch=servers.epoch,
         )
-        answer_challenge(hello, challenge, self.identity, self.shared.servers.get(address))
+        answer_challenge(hello, challenge, self.identity, servers.numbers.get(address))
         await stream.write(pb.Frame(hello=hello).SerializeToString())
         async with asyncio.timeout(WELCOME_SECONDS):
             welcome = await read_body(stream, "welcome")
-        self._seen = time.monotonic()
+        self._seen = self._active = time.monotonic()
         self.shared.known.add(address)
-        self.pending.welcomed(welcome.server, keep=welcome.keep)
-        if not welcome.keep:
-            self._drop()
+        servers.met(address, welcome.server)
+        self.pending.welcomed(
+            welcome.server, keep=welcome.keep, received=welcome.received, saved=welcome.saved, ask=welcome.ask
+        )
+        self._stop_superseded()
         self.status.address, self.status.server = address, welcome.server
         self.log.info(
             "attending",
@@ -259,29 +319,53 @@ class ClientLink:
                 goodbye = frame.goodbye
                 self.log.info("goodbye", client=self.id, finished=goodbye.finished, saved_version=goodbye.saved_version)
                 return bool(goodbye.finished)
+            if frame is not None and kind == "member_list":
+                self._follow(frame.member_list.json)
+                continue
+            if frame is not None and kind == "saved":
+                self.pending.told(frame.saved.number, ask=frame.saved.ask)
+                await self._answer(stream)
+                continue
             if frame is None or kind != "assignment":
                 raise Rejection("malformed", "neither a task nor a goodbye")
-            self._drop()  # the server has the update or does not need it, and the new model needs the memory
-            message = await self._receive(stream, frame.assignment.content, chunk)
+            assignment = frame.assignment
+            self.pending.superseded(assignment.saved)  # before the new model arrives, which needs the memory
+            self._stop_superseded()
+            message = await self._receive(stream, assignment.content, chunk)
             if time.monotonic() >= next_check:
                 next_check = time.monotonic() + return_after
-                if await self._nearer(address):
+                if await self._better(address):
+                    self.pending.leave()
                     await self.leave()
                     return False
-            await self._begin(self.pending.assigned(address, frame.assignment.task_token, message))
+            number, token, saved = assignment.number, assignment.task_token, assignment.saved
+            await self._begin(self.pending.assigned(address, number, token, message, saved))
             del chunk, message  # they may be large
             await self._answer(stream)
 
-    async def _nearer(self, address: str) -> bool:
-        """Return whether a clearly nearer server is reachable again."""
+    def _follow(self, members: bytes) -> None:
+        """Follow a member list; one that is not proven changes nothing."""
+        try:
+            self.shared.servers.follow(members, self.log)
+        except Rejection as rejection:
+            self.log.warning("members-rejected", client=self.id, server=self.status.server, detail=str(rejection))
+
+    async def _better(self, address: str) -> bool:
+        """Return whether a clearly nearer server is reachable again, or one that may miss updates of this client."""
         ranking = self.shared.ranking
         best = await ranking.best(fresh=True)
+        back = [a for a in self.pending.elsewhere if ranking.seconds.get(a) is not None]
+        if back or address not in self.shared.servers.addresses:
+            self._return_to = min(back, key=lambda a: ranking.seconds[a] or 0.0, default=best)
+            return self._return_to != address
         here, there = ranking.seconds.get(address), ranking.seconds.get(best)
-        return here is not None and there is not None and there < NEARER * here
+        nearer = here is not None and there is not None and there < NEARER * here
+        self._return_to = best if nearer else None
+        return nearer
 
     async def _read(self, stream: Any) -> bytes:
         data = await read_frame(stream)
-        self._seen = time.monotonic()
+        self._seen = self._active = time.monotonic()
         return data
 
     async def _receive(self, stream: Any, content: pb.Content, chunk: memoryview | None) -> ServerMessage:
@@ -300,14 +384,16 @@ class ClientLink:
         if self.shared.training.at_once:
             await self._train(held)
         else:
-            self._training = asyncio.create_task(self._train(held))
+            self._trained, self._training = held, asyncio.create_task(self._train(held))
             self._training.add_done_callback(lambda task: self._wake.set())
 
     async def _train(self, held: PendingTask) -> None:
         try:
+            assert held.order is not None
+            step = held.order.step
             job = await self.shared.training.train(self.id, held.order)
             assert job.result is not None
-            self.status.trainings = held.order.step + 1
+            self.status.trainings = step + 1
             if job.evaluation is not None:
                 self.status.scores = job.evaluation.scores
             self.pending.trained(held, job.result, job.examples, job.metrics, job.reported_evaluation)
@@ -325,12 +411,15 @@ class ClientLink:
         self.log.error("state-not-saved" if stored else "training-failed", client=self.id, error=text, traceback=trace)
         self._wake.set()
 
-    def _drop(self) -> None:
-        """Drop the pending task."""
-        self.pending.drop()
+    def _stop_superseded(self) -> None:
+        """Stop a training whose update nobody wants any more."""
+        if self._trained not in self.pending.tasks:
+            self._stop_training()
+
+    def _stop_training(self) -> None:
         if self._training is not None:
             self._training.cancel()
-            self._training = None
+        self._training = self._trained = None
 
     async def _answer_all(self, stream: Any) -> None:
         """Send updates when they are ready; after a failure, leave."""
@@ -354,7 +443,7 @@ class ClientLink:
         async def write(frame: bytes) -> None:
             self._writing_since = time.monotonic()
             await stream.write(frame)
-            self._writing_since = None
+            self._writing_since, self._active = None, time.monotonic()
 
         async with self._sending:  # an update of a superseded task may still be being sent
             await send(write, body, arrays)

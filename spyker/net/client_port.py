@@ -23,6 +23,7 @@ from spyker.net.client_identity import REASON, CertifiedClient, ClientVerifier, 
 from spyker.net.connection_limits import AuthenticatedPeers
 from spyker.net.driver import Driver
 from spyker.net.frames import PROTOCOL, send, split
+from spyker.net.member_list import ListedMembers
 from spyker.net.peer_address import host_of
 from spyker.net.replaced_clients import ReplacedClients
 from spyker.net.streams import STREAM_OVER
@@ -90,10 +91,12 @@ class ClientPort:
                 await context.write(pb.Frame(welcome=welcome).SerializeToString())
                 return
             session = ClientSession(self, k, context, next(self._numbers), certified)
+            if hello.members:
+                session.members = ListedMembers(hello.epoch)
             open_from = [each.address for each in self.live if each.client == k]
             self.replaced.connected(k, session.address, open_from)
             self.live.add(session)
-            self._deliver(ClientConnected(k, session, hello.size, hello.held_token or None, now=driver.now()))
+            self._deliver(ClientConnected(k, session, hello.size, tuple(hello.held_tokens), now=driver.now()))
             with self.authenticated.streaming(context.peer()):
                 await session.run()
         except Rejection as rejection:
@@ -145,6 +148,7 @@ class ClientPort:
             now = time.monotonic()
             self._revoke()
             for session in list(self.live):
+                session.send_members()
                 problem = session.stalled(now, stall)
                 if problem is not None:
                     self.driver.metrics.rejected("stalled")
@@ -175,6 +179,8 @@ class ClientSession:
         self.port, self.driver, self.client, self.context = port, port.driver, client, context
         self.number, self.certified = number, certified
         self.address = host_of(context.peer())
+        self.members: ListedMembers | None = None  # if the client asked for them
+        self._welcomed = False
         self._notes: deque[bytes] = deque()
         # A new task replaces an unsent one.
         self._assignment: tuple[bytes, Sequence[Array], str] | None = None
@@ -196,9 +202,19 @@ class ClientSession:
             self._news.set()
 
     def note(self, body: bytes) -> None:
-        """Send a frame."""
+        """Send a frame; the first one is Welcome."""
         self._notes.append(body)
+        if not self._welcomed:
+            self._welcomed = True
+            self.send_members()
         self._news.set()
+
+    def send_members(self) -> None:
+        """Send the member list if the client wants it and it has changed."""
+        if self.members is not None and self._welcomed:
+            body = self.members.news(self.driver.node.membership)
+            if body is not None:
+                self.note(body)
 
     def close(self, reason: str) -> None:
         """Abort the stream."""

@@ -22,6 +22,7 @@ from spyker.net.client_link import ClientContext, ClientLink, ClientOptions
 from spyker.net.client_state import ClientStates
 from spyker.net.client_status import StatusFile
 from spyker.net.json_log import JsonLog
+from spyker.net.known_servers import FollowedList, KnownServers
 from spyker.net.nearest_server import ServerRanking
 from spyker.net.server_config import check_address, learning_digest
 from spyker.net.training_thread import TrainingThread
@@ -93,6 +94,7 @@ class ClientProcess:
             await asyncio.sleep(WATCH_SECONDS)
             for link in self.links:
                 link.check_stalled()
+                link.check_silent()
             if self.status is not None:
                 self.status.write()
 
@@ -160,6 +162,7 @@ async def join(
     *,
     identities: Mapping[int, Path] | None,
     numbers: Mapping[str, int] | None = None,
+    followed: FollowedList | None = None,
     names: Mapping[int, str] | None = None,
     options: Mapping[str, str] | None = None,
     paced: bool = False,
@@ -176,6 +179,7 @@ async def join(
         network: transport and proxy.
         identities: a folder with certificate and key for each client; ``None``: plaintext, on this machine alone.
         numbers: the number of the server at each address, if it is known: no other server is greeted there.
+        followed: verifies the member lists of servers; ``None``: only the given servers are used.
         names: names of the clients; default: ``client-K``.
         options: local options of the task, which never leave this process.
         paced: slow training down to the scenario's delays.
@@ -188,12 +192,12 @@ async def join(
     """
     for address in servers:
         check_address(address, "--server")
-    known: Mapping[int, ClientIdentity] = {}
+    own: Mapping[int, ClientIdentity] = {}
     authority = None
     if identities is None:
         refuse_remote(servers)
     else:
-        known = {k: load_identity(identities[k], k) for k in clients}
+        own = {k: load_identity(identities[k], k) for k in clients}
         path = identities[clients[0]] / CA
         authority = read_file(path, str(path))
     log = JsonLog()
@@ -211,16 +215,17 @@ async def join(
     choice = TransportChoice(network.transport, network.state)
     connections = {k: Connections(network, choice, authority) for k in clients}
     probes = Connections(network, choice, authority)
+    known = KnownServers(servers, numbers, followed, network.state)
     shared = ClientContext(
         behaviour,
         training,
-        ServerRanking(servers, probes),
+        ServerRanking(known, probes),
         BufferPool(parameters, max(RECEIVE_MEMORY, 4 * parameters * len(clients))),  # each client holds one model
         Sizes(parameters, len(scenario.placement().learners)),
         layout_digest(task),
         learning_digest(scenario),
         log,
-        numbers or {},
+        known,
     )
     links = []
     for k, reach in connections.items():
@@ -228,7 +233,7 @@ async def join(
         if states is not None and discard:
             states.discard(k)
         client.step = training.restore(k)
-        links.append(ClientLink(client, shared, reach, known.get(k)))
+        links.append(ClientLink(client, shared, reach, own.get(k)))
     status = None if states is None else StatusFile(states.folder, [link.status for link in links])
     try:
         return await ClientProcess(links, log, status).run()

@@ -39,7 +39,7 @@ def connection_limits(config: ServerConfig, servers: int, log: JsonLog) -> dict[
     """
     deploy, scenario = config.deploy, config.scenario
     from_clients = deploy.max_connections or 512 + 4 * scenario.client_count
-    wanted = {CLIENTS: from_clients, PEERS: 256 + 8 * servers if servers else 0}
+    wanted = {CLIENTS: from_clients, PEERS: 256 + 8 * servers if servers else 0}  # each server has two connections
     if deploy.listen_websocket is not None:
         wanted[WEBSOCKET] = from_clients
     limit = raise_limit()

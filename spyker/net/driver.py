@@ -37,6 +37,7 @@ from spyker.node.effects import (
     SendPeer,
     SendTask,
     StopProcess,
+    TellSaved,
     WelcomeClient,
     WriteFact,
 )
@@ -215,6 +216,7 @@ class Driver(NodeDriver):
             case SendTask():
                 frame = pb.Frame()
                 frame.assignment.task_token, frame.assignment.saved_version = effect.task_token, effect.saved_version
+                frame.assignment.number, frame.assignment.saved = effect.number, effect.saved
                 arrays = fill(frame.assignment.content, effect.message)
                 effect.session.give(frame.SerializeToString(), arrays, effect.message.kind)
             case Completed():
@@ -232,11 +234,14 @@ class Driver(NodeDriver):
             case StopProcess():
                 if not self.stopped.done():
                     self.stopped.set_result(effect)
-            case WelcomeClient():
+            case TellSaved(session, saved, ask):
+                session.note(pb.Frame(saved=pb.Saved(number=saved, ask=ask)).SerializeToString())
+            case WelcomeClient(session, keep, saved_version, received, saved, ask):
                 welcome = pb.Welcome(
-                    protocol=PROTOCOL, server=self.node.id, keep=effect.keep, saved_version=effect.saved_version
-                )
-                effect.session.note(pb.Frame(welcome=welcome).SerializeToString())
+                    protocol=PROTOCOL, server=self.node.id,
+                    keep=keep, saved_version=saved_version, received=received, saved=saved, ask=ask,
+                )  # fmt: skip
+                session.note(pb.Frame(welcome=welcome).SerializeToString())
             case CloseSession():
                 effect.session.close(effect.reason)
             case ClientRejected():

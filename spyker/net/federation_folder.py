@@ -110,6 +110,7 @@ class Federation:
             deploy,
             server=entry.number,
             listen_clients=listening(entry.clients),
+            client_address=None if entry.cloud else entry.clients,
             listen_peers=listening(entry.peers),
             peers=self.peers,
             model=MODEL_FILE,

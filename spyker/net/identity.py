@@ -13,7 +13,9 @@ from typing import Any
 
 from spyker.errors import CheckpointError
 from spyker.net.checkpoints import NEWEST
+from spyker.node.ed25519_keys import lineage_of
 from spyker.records import write_atomically
+from spyker.records.files import sync
 from spyker.untrusted_files import read_json
 
 FILE, CHECKSUM = "identity.json", "checksum"
@@ -32,6 +34,14 @@ class Identity:
     incarnation: int
     former: str = ""
     """Its lineage before it restarted as a new member."""
+    former_secret: str = ""
+    """The secret of that lineage, which proves that this server succeeds it."""
+
+    @classmethod
+    def create(cls, former: str = "", former_secret: str = "") -> Identity:
+        """Return the identity of a new state: a secret, and the lineage that is the public key to it."""
+        secret = secrets.token_bytes(32)
+        return cls(lineage_of(secret), secret.hex(), 1, former, former_secret)
 
     @property
     def numbers(self) -> dict[str, Any]:
@@ -53,6 +63,8 @@ def read_identity(folder: Path) -> Identity | None:
         identity = Identity(**table)
         if checksum != checksum_of(identity) or not bytes.fromhex(identity.secret):
             raise ValueError("it is not as it was written")
+        if identity.lineage != lineage_of(bytes.fromhex(identity.secret)):
+            raise ValueError("its lineage does not follow from its secret; an earlier version of Spyker has written it")
     except FileNotFoundError:
         return None
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
@@ -85,10 +97,7 @@ def compare(identity: Identity | None, numbers: Mapping[str, Any], folder: Path,
 def start_incarnation(folder: Path) -> Identity:
     """Return the identity for a new process, after writing it to disk."""
     known = read_identity(folder)
-    if known is not None:
-        identity = replace(known, incarnation=known.incarnation + 1)
-    else:
-        identity = Identity(secrets.token_hex(16), secrets.token_hex(32), 1)
+    identity = Identity.create() if known is None else replace(known, incarnation=known.incarnation + 1)
     write_identity(folder, identity)
     return identity
 
@@ -101,16 +110,21 @@ def reset_identity(folder: Path) -> None:
     aside.mkdir(exist_ok=True)
     for checkpoint in (*folder.glob("checkpoint-*"), *folder.glob(NEWEST)):
         checkpoint.rename(aside / checkpoint.name)
-    write_identity(folder, Identity(secrets.token_hex(16), secrets.token_hex(32), 1, known.lineage))
+    write_identity(folder, Identity.create(known.lineage, known.secret))
 
 
 def write_identity(folder: Path, identity: Identity) -> None:
-    """Write an identity, readable by its owner alone."""
+    """Write an identity, readable by its owner alone, and sync the folder.
+
+    Without the sync a power cut could undo the rename, and the numbers of an incarnation would be used twice. It also
+    makes a checkpoint durable that an earlier process was killed while saving: this process may start from it.
+    """
     before = os.umask(0o077)
     try:
         write_atomically(folder / FILE, json.dumps(asdict(identity) | {CHECKSUM: checksum_of(identity)}))
     finally:
         os.umask(before)
+    sync(folder)
 
 
 def checksum_of(identity: Identity) -> int:

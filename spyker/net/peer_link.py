@@ -15,13 +15,15 @@ import grpc
 
 from spyker.net import spyker_pb2 as pb
 from spyker.net.backoff import Backoff
-from spyker.net.certificates import server_name
 from spyker.net.channels import PEERS_CONNECT, PEERS_CONTROL, channel, open_stream
+from spyker.net.client_identity import new_nonce
 from spyker.net.driver import Driver
-from spyker.net.frames import PROTOCOL, send
+from spyker.net.frames import PROTOCOL, send, split
+from spyker.net.peer_signatures import ANSWER, CALL, REFUSAL, is_signed, refusal_content, sign_peer
 from spyker.net.streams import CONNECTION_LOST, end_status, read_body, read_frame
 from spyker.net.wire import fill
-from spyker.node.control_messages import PeerHandshake, read_handshake, to_json
+from spyker.node.control_messages import PeerHandshake, from_json, read_handshake, to_json
+from spyker.node.ed25519_keys import server_name
 from spyker.node.events import PeerAcknowledged, PeerConnected, RejectedByPeer
 from spyker.node.rejection import Rejection
 
@@ -76,7 +78,6 @@ class PeerLink:
                     async with asyncio.timeout(None) as limit:
                         await self._speak(open_stream(connection, PEERS_CONNECT), backoff, limit)
                 except CONNECTION_LOST as error:
-                    self._report_rejection(error)
                     await self._log_error(error)
                 await backoff.wait()
 
@@ -151,24 +152,52 @@ class PeerLink:
                 reader.cancel()
             stream.cancel()
 
-    async def _greet(self, stream: Any) -> tuple[PeerHandshake, int]:
-        """Exchange handshakes, and return that of the other server and the last message from here that it has."""
+    def _hello(self, challenge: bytes, nonce: bytes) -> pb.PeerHello:
+        """Return the hello in answer to a challenge."""
         node = self.driver.node
-        hello = pb.PeerHello(
+        handshake = to_json(node.handshake(self.peer))
+        return pb.PeerHello(
             protocol=PROTOCOL,
             layout=node.options.layout,
             deployment=node.options.deployment,
-            handshake=to_json(node.handshake(self.peer)),
+            handshake=handshake,
             to=self.peer,
+            nonce=nonce,
+            signature=sign_peer(node.membership.keys, CALL, node.id, self.peer, challenge, handshake),
         )
+
+    def _answer(self, data: bytes, nonce: bytes) -> pb.PeerWelcome:
+        """Return the welcome; or pass a refusal to the node, and raise it."""
+        _, frame = split(data)
+        if frame is None or frame.WhichOneof("body") not in ("peer_welcome", "peer_refusal"):
+            raise Rejection("malformed", "expected peer_welcome")
+        if frame.WhichOneof("body") == "peer_welcome":
+            return frame.peer_welcome
+        said, node, now = frame.peer_refusal, self.driver.node, self.driver.now()
+        content = refusal_content(said.reason, said.detail, said.evidence)
+        signed = REFUSAL, self.peer, node.id, nonce, content, said.signature
+        lineage = said.lineage if is_signed(node.membership.keys, said.lineage, *signed) else ""
+        evidence = from_json(said.evidence) if said.evidence else None
+        self.driver.deliver(RejectedByPeer(self.peer, said.reason, said.detail, lineage, evidence, now=now))
+        raise Rejection(said.reason, said.detail)
+
+    async def _greet(self, stream: Any) -> tuple[PeerHandshake, int]:
+        """Exchange handshakes, and return that of the other server and the last message from here that it has."""
+        node, nonce = self.driver.node, new_nonce()
         async with asyncio.timeout(HANDSHAKE_SECONDS):
-            await stream.write(pb.Frame(peer_hello=hello).SerializeToString())
-            welcome = await read_body(stream, "peer_welcome")
-        if welcome.protocol != PROTOCOL:
-            raise Rejection("protocol", f"server {self.peer} speaks version {welcome.protocol}, not {PROTOCOL}")
+            challenge = await read_body(stream, "challenge")
+            if challenge.protocol != PROTOCOL:
+                problem = f"server {self.peer} speaks version {challenge.protocol}, not {PROTOCOL}"
+                raise Rejection("protocol", problem)
+            await stream.write(pb.Frame(peer_hello=self._hello(challenge.nonce, nonce)).SerializeToString())
+            welcome = self._answer(await read_frame(stream), nonce)
         if welcome.server != self.peer:
             raise WrongPeer(welcome.server)
-        return read_handshake(welcome.handshake), welcome.received
+        handshake = read_handshake(welcome.handshake)
+        signed = ANSWER, self.peer, node.id, nonce, welcome.handshake, welcome.signature
+        if not is_signed(node.membership.keys, handshake.lineage, *signed):
+            raise Rejection("identity", f"server {self.peer} has not proven its lineage")
+        return handshake, welcome.received
 
     async def _send_control(self, stream: Any, backoff: Backoff) -> None:
         """Send control messages as they come.
@@ -206,13 +235,6 @@ class PeerLink:
             return False
         self._slowest = max(self._slowest, quiet)  # if the link is just slow, the next one has longer
         return True
-
-    def _report_rejection(self, error: BaseException) -> None:
-        """Pass a rejection by the other server to the node."""
-        _, details = end_status(error)
-        reason, colon, detail = details.partition(": ")
-        if colon and not isinstance(error, Rejection):
-            self.driver.deliver(RejectedByPeer(self.peer, reason, detail, now=self.driver.now()))
 
     async def _write(self, stream: Any, frame: bytes) -> None:
         async with asyncio.timeout(self.stall):

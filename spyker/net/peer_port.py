@@ -14,13 +14,16 @@ import grpc.aio
 from spyker.net import spyker_pb2 as pb
 from spyker.net.certificates import server_of
 from spyker.net.channels import PEERS_CONNECT, PEERS_CONTROL
+from spyker.net.client_identity import new_nonce
 from spyker.net.connection_limits import AuthenticatedPeers
 from spyker.net.driver import Driver
 from spyker.net.frames import PROTOCOL, split
 from spyker.net.peer_link import HANDSHAKE_SECONDS
+from spyker.net.peer_signatures import ANSWER, CALL, REFUSAL, is_signed, refusal_content, sign_peer
 from spyker.net.streams import STREAM_OVER
 from spyker.net.wire import MessageValidator
 from spyker.node.control_messages import PeerHandshake, from_json, read_handshake, to_json
+from spyker.node.ed25519_keys import fingerprint
 from spyker.node.events import ControlReceived, PeerHelloReceived, PeerMessageReceived
 from spyker.node.rejection import Rejection
 from spyker.protocol.codec import Sizes
@@ -55,13 +58,19 @@ class PeerPort:
         await self._serve(context, PEERS_CONTROL, self._read_control)
 
     async def _serve(self, context: Any, method: str, read: Callable[[int, Any], Awaitable[None]]) -> None:
+        hello: pb.PeerHello | None = None
         try:
-            hello, who = await self._hello(context)
-            node, j = self.driver.node, who.server
+            nonce = new_nonce()
+            challenge = pb.Challenge(protocol=PROTOCOL, server=self.driver.node.id, nonce=nonce)
+            await context.write(pb.Frame(challenge=challenge).SerializeToString())
+            hello = await self._hello(context)
+            node = self.driver.node
             if hello.to != node.id:  # the caller has a wrong address: it is told which server this is, and nothing else
                 wrong = pb.PeerWelcome(protocol=PROTOCOL, server=node.id)
                 await context.write(pb.Frame(peer_welcome=wrong).SerializeToString())
                 return
+            who = self._identify(hello, nonce, context)
+            j = who.server
             self.driver.deliver(PeerHelloReceived(who, hello.layout, hello.deployment, now=self.driver.now()))
             received = node.received.get(j, 0)
             key, task = (j, method), asyncio.current_task()
@@ -70,7 +79,11 @@ class PeerPort:
                 before.cancel()  # the same server has reconnected, so that connection is dead
             self._contexts[key] = context
             handshake = to_json(node.handshake(j))
-            welcome = pb.PeerWelcome(protocol=PROTOCOL, received=received, handshake=handshake, server=node.id)
+            signature = sign_peer(node.membership.keys, ANSWER, node.id, j, hello.nonce, handshake)
+            welcome = pb.PeerWelcome(
+                protocol=PROTOCOL, received=received, handshake=handshake, server=node.id, signature=signature
+            )
+            hello = None  # it is answered
             await context.write(pb.Frame(peer_welcome=welcome).SerializeToString())
             try:
                 with self.authenticated.streaming(context.peer()):
@@ -83,10 +96,27 @@ class PeerPort:
             self.driver.limited_log.say(
                 "warning", "peer-refused", rejection.reason, str(rejection), detail=str(rejection)
             )
+            if hello is not None:
+                with contextlib.suppress(*STREAM_OVER):
+                    await context.write(pb.Frame(peer_refusal=self._refusal(hello, rejection)).SerializeToString())
             await context.abort(grpc.StatusCode.FAILED_PRECONDITION, str(rejection))
 
-    async def _hello(self, context: Any) -> tuple[pb.PeerHello, PeerHandshake]:
-        """Read the hello, and authenticate the caller."""
+    def _refusal(self, hello: pb.PeerHello, rejection: Rejection) -> pb.PeerRefusal:
+        """Return what the caller is told, with the evidence that the node has for it."""
+        node = self.driver.node
+        evidence = b"" if rejection.evidence is None else to_json(rejection.evidence)
+        content = refusal_content(rejection.reason, rejection.detail, evidence)
+        keys, caller = node.membership.keys, read_handshake(hello.handshake).server
+        return pb.PeerRefusal(
+            reason=rejection.reason,
+            detail=rejection.detail,
+            evidence=evidence,
+            lineage=keys.lineage,
+            signature=sign_peer(keys, REFUSAL, node.id, caller, hello.nonce, content),
+        )
+
+    async def _hello(self, context: Any) -> pb.PeerHello:
+        """Read the hello."""
         try:
             async with asyncio.timeout(HANDSHAKE_SECONDS):
                 data = await context.read()
@@ -98,19 +128,36 @@ class PeerPort:
         hello = frame.peer_hello
         if hello.protocol != PROTOCOL:
             raise Rejection("mismatch", f"this server speaks version {PROTOCOL} of the protocol, not {hello.protocol}")
-        who = read_handshake(hello.handshake)
+        read_handshake(hello.handshake)
+        return hello
+
+    def _identify(self, hello: pb.PeerHello, nonce: bytes, context: Any) -> PeerHandshake:
+        """Return the handshake of the caller, whose certificate and lineage must be proven."""
+        who, node = read_handshake(hello.handshake), self.driver.node
         if self.secure:
-            caller = server_of(context.auth_context())
+            auth = context.auth_context()
+            caller = server_of(auth)
             if caller != who.server:
                 raise Rejection("certificate", f"the certificate of server {caller} does not speak for {who.server}")
-        return hello, who
+            if fingerprint(auth["x509_pem_cert"][0]) != who.announcement.certificate:
+                raise Rejection("certificate", f"server {who.server} has announced another certificate than it uses")
+        signed = CALL, who.server, node.id, nonce, hello.handshake, hello.signature
+        if not is_signed(node.membership.keys, who.lineage, *signed):
+            raise Rejection("identity", f"server {who.server} has not proven that its lineage is {who.lineage[:8]}")
+        return who
 
     async def _read_control(self, j: int, context: Any) -> None:
         while (data := await context.read()) is not grpc.aio.EOF:
             _, frame = split(data)
             if frame is None or frame.WhichOneof("body") != "control":
                 raise Rejection("malformed", "not a control message")
+            self._check_present(j, PEERS_CONTROL)
             self.driver.deliver(ControlReceived(j, from_json(frame.control.json), now=self.driver.now()))
+
+    def _check_present(self, j: int, method: str) -> None:
+        """Raise a rejection unless this task serves the present connection of a server."""
+        if self._present.get((j, method)) is not asyncio.current_task():
+            raise Rejection("epoch", f"server {j} was removed or replaced, or has reconnected")
 
     async def _read_messages(self, j: int, context: Any) -> None:
         acks = asyncio.create_task(self._acknowledge(j, context))
@@ -137,6 +184,7 @@ class PeerPort:
                 size += more
             if node.draining:
                 await asyncio.Event().wait()  # until the stream ends; the peer will send this again
+            self._check_present(j, PEERS_CONNECT)
             driver.metrics.received(message.kind, size)
             done = asyncio.Event()
             assert isinstance(message, PeerMessage)

@@ -34,6 +34,9 @@ class DeploymentOptions:
     listen_peers: str = parameter(
         "127.0.0.1:7100", "host:port that other servers connect to; equal to listen-clients: both share one port"
     )
+    client_address: str | None = parameter(
+        None, "host:port at which clients reach this server; servers tell it to clients; unset: as in their folders"
+    )
     listen_websocket: str | None = parameter(
         None, "host:port for clients over WebSocket; equal to listen-clients: both share one port; unset: none"
     )
@@ -172,7 +175,7 @@ def check(config: ServerConfig) -> ServerConfig:
             f"{deploy.listen_websocket} is not allowed: it is the address for other servers",
             "Give it an address of its own, or that of deploy.listen-clients",
         )
-    for key in ("listen_clients", "listen_peers", "listen_websocket", "peers", "metrics"):
+    for key in ("listen_clients", "client_address", "listen_peers", "listen_websocket", "peers", "metrics"):
         value = getattr(deploy, key)
         for address in (value,) if isinstance(value, str) else value or ():
             check_address(address, f"deploy.{key.replace('_', '-')}")

@@ -7,7 +7,6 @@ import contextlib
 import gc
 import json
 import os
-import secrets
 import signal
 import sys
 import time
@@ -36,6 +35,7 @@ from spyker.net.event_log import EventLog
 from spyker.net.health import CHECK, Health
 from spyker.net.identity import reset_identity, start_incarnation
 from spyker.net.json_log import JsonLog
+from spyker.net.member_identity import member_options
 from spyker.net.metrics import Metrics
 from spyker.net.peer_address import host_of
 from spyker.net.peer_certificate import server_at
@@ -55,7 +55,6 @@ from spyker.net.server_config import (
 )
 from spyker.net.state_folder import RestartAsNewMember, open_state
 from spyker.net.websocket_port import WebSocketPort, server_tls
-from spyker.node.control_messages import ProcessIncarnation
 from spyker.node.effects import MembershipChanged
 from spyker.node.event_codec import FORMAT, LoggedArray, LogHeader, MembershipOptions
 from spyker.node.events import Drain
@@ -330,20 +329,12 @@ class ServerProcess:
             heartbeat_interval=deploy.heartbeat,
         )
         task_tokens = TaskTokens(bytes.fromhex(self.identity.secret), self.identity.incarnation)
-        membership = MembershipOptions(
-            server=deploy.server,
-            view=first_view(self.places.learners, self.places.servers),
-            lineage=self.identity.lineage,
-            incarnation=ProcessIncarnation(self.identity.incarnation, secrets.token_hex(8)),
-            former=self.identity.former,
-            new=self._new,
-            suspect_after=deploy.suspect_after,
-            renew_token_after=deploy.renew_token_after,
-            remove_after=deploy.remove_after,
-        )
+        view = first_view(self.places.learners, self.places.servers)
+        membership = member_options(config, self.identity, view, new=self._new, insecure=self.insecure)
+        membership_of_process = membership.make(clock, bytes.fromhex(self.identity.secret))
         event_log = self._begin_event_log(membership, options, clock(), initial[0], rate)
         return Driver(
-            Node(deploy.server, build, task_tokens, options, membership=membership.make(clock), clock=clock),
+            Node(deploy.server, build, task_tokens, options, membership=membership_of_process, clock=clock),
             parameters=parameters,
             buffers=BufferPool(parameters, memory),
             layout=layout_numbers(self.spec),

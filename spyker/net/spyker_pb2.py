@@ -24,7 +24,7 @@ _sym_db = _symbol_database.Default()
 
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x0cspyker.proto\x12\x06spyker\"\xae\x03\n\x05\x46rame\x12\r\n\x05\x63hunk\x18\x01 \x01(\x0c\x12\x1e\n\x05hello\x18\x02 \x01(\x0b\x32\r.spyker.HelloH\x00\x12\"\n\x07welcome\x18\x03 \x01(\x0b\x32\x0f.spyker.WelcomeH\x00\x12(\n\nassignment\x18\x04 \x01(\x0b\x32\x12.spyker.AssignmentH\x00\x12 \n\x06update\x18\x05 \x01(\x0b\x32\x0e.spyker.UpdateH\x00\x12\"\n\x07goodbye\x18\x06 \x01(\x0b\x32\x0f.spyker.GoodbyeH\x00\x12\'\n\npeer_hello\x18\x07 \x01(\x0b\x32\x11.spyker.PeerHelloH\x00\x12+\n\x0cpeer_welcome\x18\x08 \x01(\x0b\x32\x13.spyker.PeerWelcomeH\x00\x12\x1c\n\x04peer\x18\t \x01(\x0b\x32\x0c.spyker.PeerH\x00\x12\x1a\n\x03\x61\x63k\x18\n \x01(\x0b\x32\x0b.spyker.AckH\x00\x12\"\n\x07\x63ontrol\x18\x0b \x01(\x0b\x32\x0f.spyker.ControlH\x00\x12&\n\tchallenge\x18\x0c \x01(\x0b\x32\x11.spyker.ChallengeH\x00\x42\x06\n\x04\x62ody\"8\n\x07\x43ontent\x12\x0c\n\x04kind\x18\x01 \x01(\t\x12\x0e\n\x06\x66ields\x18\x02 \x01(\x0c\x12\x0f\n\x07lengths\x18\x03 \x03(\x04\"<\n\tChallenge\x12\x10\n\x08protocol\x18\x01 \x01(\r\x12\x0e\n\x06server\x18\x02 \x01(\r\x12\r\n\x05nonce\x18\x03 \x01(\x0c\"\xa4\x01\n\x05Hello\x12\x10\n\x08protocol\x18\x01 \x01(\r\x12\x0e\n\x06\x63lient\x18\x02 \x01(\r\x12\x0c\n\x04size\x18\x03 \x01(\x04\x12\x0e\n\x06layout\x18\x04 \x01(\x0c\x12\x10\n\x08learning\x18\x05 \x01(\x0c\x12\x12\n\nheld_token\x18\x06 \x01(\x0c\x12\x13\n\x0b\x63\x65rtificate\x18\x07 \x01(\x0c\x12\x11\n\tsignature\x18\x08 \x01(\x0c\x12\r\n\x05\x63heck\x18\t \x01(\x08\"P\n\x07Welcome\x12\x10\n\x08protocol\x18\x01 \x01(\r\x12\x0e\n\x06server\x18\x02 \x01(\r\x12\x0c\n\x04keep\x18\x03 \x01(\x08\x12\x15\n\rsaved_version\x18\x04 \x01(\x04\"Y\n\nAssignment\x12\x12\n\ntask_token\x18\x01 \x01(\x0c\x12 \n\x07\x63ontent\x18\x02 \x01(\x0b\x32\x0f.spyker.Content\x12\x15\n\rsaved_version\x18\x03 \x01(\x04\">\n\x06Update\x12\x12\n\ntask_token\x18\x01 \x01(\x0c\x12 \n\x07\x63ontent\x18\x02 \x01(\x0b\x32\x0f.spyker.Content\"2\n\x07Goodbye\x12\x10\n\x08\x66inished\x18\x01 \x01(\x08\x12\x15\n\rsaved_version\x18\x02 \x01(\x04\"`\n\tPeerHello\x12\x10\n\x08protocol\x18\x01 \x01(\r\x12\x0e\n\x06layout\x18\x02 \x01(\x0c\x12\x12\n\ndeployment\x18\x03 \x01(\x0c\x12\x11\n\thandshake\x18\x04 \x01(\x0c\x12\n\n\x02to\x18\x05 \x01(\r\"T\n\x0bPeerWelcome\x12\x10\n\x08protocol\x18\x01 \x01(\r\x12\x10\n\x08received\x18\x02 \x01(\x04\x12\x11\n\thandshake\x18\x03 \x01(\x0c\x12\x0e\n\x06server\x18\x04 \x01(\r\"I\n\x04Peer\x12\x10\n\x08sequence\x18\x01 \x01(\x04\x12 \n\x07\x63ontent\x18\x02 \x01(\x0b\x32\x0f.spyker.Content\x12\r\n\x05\x65poch\x18\x03 \x01(\x04\"\x17\n\x07\x43ontrol\x12\x0c\n\x04json\x18\x01 \x01(\x0c\"\x17\n\x03\x41\x63k\x12\x10\n\x08sequence\x18\x01 \x01(\x04\x32\x36\n\x07\x43lients\x12+\n\x07\x43onnect\x12\r.spyker.Frame\x1a\r.spyker.Frame(\x01\x30\x01\x32\x34\n\x05Peers\x12+\n\x07\x43onnect\x12\r.spyker.Frame\x1a\r.spyker.Frame(\x01\x30\x01\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x0cspyker.proto\x12\x06spyker\"\xa6\x04\n\x05\x46rame\x12\r\n\x05\x63hunk\x18\x01 \x01(\x0c\x12\x1e\n\x05hello\x18\x02 \x01(\x0b\x32\r.spyker.HelloH\x00\x12\"\n\x07welcome\x18\x03 \x01(\x0b\x32\x0f.spyker.WelcomeH\x00\x12(\n\nassignment\x18\x04 \x01(\x0b\x32\x12.spyker.AssignmentH\x00\x12 \n\x06update\x18\x05 \x01(\x0b\x32\x0e.spyker.UpdateH\x00\x12\"\n\x07goodbye\x18\x06 \x01(\x0b\x32\x0f.spyker.GoodbyeH\x00\x12\'\n\npeer_hello\x18\x07 \x01(\x0b\x32\x11.spyker.PeerHelloH\x00\x12+\n\x0cpeer_welcome\x18\x08 \x01(\x0b\x32\x13.spyker.PeerWelcomeH\x00\x12\x1c\n\x04peer\x18\t \x01(\x0b\x32\x0c.spyker.PeerH\x00\x12\x1a\n\x03\x61\x63k\x18\n \x01(\x0b\x32\x0b.spyker.AckH\x00\x12\"\n\x07\x63ontrol\x18\x0b \x01(\x0b\x32\x0f.spyker.ControlH\x00\x12&\n\tchallenge\x18\x0c \x01(\x0b\x32\x11.spyker.ChallengeH\x00\x12+\n\x0cpeer_refusal\x18\r \x01(\x0b\x32\x13.spyker.PeerRefusalH\x00\x12)\n\x0bmember_list\x18\x0e \x01(\x0b\x32\x12.spyker.MemberListH\x00\x12\x1e\n\x05saved\x18\x0f \x01(\x0b\x32\r.spyker.SavedH\x00\x42\x06\n\x04\x62ody\"8\n\x07\x43ontent\x12\x0c\n\x04kind\x18\x01 \x01(\t\x12\x0e\n\x06\x66ields\x18\x02 \x01(\x0c\x12\x0f\n\x07lengths\x18\x03 \x03(\x04\"<\n\tChallenge\x12\x10\n\x08protocol\x18\x01 \x01(\r\x12\x0e\n\x06server\x18\x02 \x01(\r\x12\r\n\x05nonce\x18\x03 \x01(\x0c\"\xc5\x01\n\x05Hello\x12\x10\n\x08protocol\x18\x01 \x01(\r\x12\x0e\n\x06\x63lient\x18\x02 \x01(\r\x12\x0c\n\x04size\x18\x03 \x01(\x04\x12\x0e\n\x06layout\x18\x04 \x01(\x0c\x12\x10\n\x08learning\x18\x05 \x01(\x0c\x12\x13\n\x0bheld_tokens\x18\x06 \x03(\x0c\x12\x13\n\x0b\x63\x65rtificate\x18\x07 \x01(\x0c\x12\x11\n\tsignature\x18\x08 \x01(\x0c\x12\r\n\x05\x63heck\x18\t \x01(\x08\x12\x0f\n\x07members\x18\n \x01(\x08\x12\r\n\x05\x65poch\x18\x0b \x01(\x04\"~\n\x07Welcome\x12\x10\n\x08protocol\x18\x01 \x01(\r\x12\x0e\n\x06server\x18\x02 \x01(\r\x12\x0c\n\x04keep\x18\x03 \x01(\x08\x12\x15\n\rsaved_version\x18\x04 \x01(\x04\x12\x10\n\x08received\x18\x05 \x01(\x04\x12\r\n\x05saved\x18\x06 \x01(\x04\x12\x0b\n\x03\x61sk\x18\x07 \x01(\x08\"x\n\nAssignment\x12\x12\n\ntask_token\x18\x01 \x01(\x0c\x12 \n\x07\x63ontent\x18\x02 \x01(\x0b\x32\x0f.spyker.Content\x12\x15\n\rsaved_version\x18\x03 \x01(\x04\x12\x0e\n\x06number\x18\x04 \x01(\x04\x12\r\n\x05saved\x18\x05 \x01(\x04\"$\n\x05Saved\x12\x0e\n\x06number\x18\x01 \x01(\x04\x12\x0b\n\x03\x61sk\x18\x02 \x01(\x08\">\n\x06Update\x12\x12\n\ntask_token\x18\x01 \x01(\x0c\x12 \n\x07\x63ontent\x18\x02 \x01(\x0b\x32\x0f.spyker.Content\"2\n\x07Goodbye\x12\x10\n\x08\x66inished\x18\x01 \x01(\x08\x12\x15\n\rsaved_version\x18\x02 \x01(\x04\"\x82\x01\n\tPeerHello\x12\x10\n\x08protocol\x18\x01 \x01(\r\x12\x0e\n\x06layout\x18\x02 \x01(\x0c\x12\x12\n\ndeployment\x18\x03 \x01(\x0c\x12\x11\n\thandshake\x18\x04 \x01(\x0c\x12\n\n\x02to\x18\x05 \x01(\r\x12\r\n\x05nonce\x18\x06 \x01(\x0c\x12\x11\n\tsignature\x18\x07 \x01(\x0c\"g\n\x0bPeerWelcome\x12\x10\n\x08protocol\x18\x01 \x01(\r\x12\x10\n\x08received\x18\x02 \x01(\x04\x12\x11\n\thandshake\x18\x03 \x01(\x0c\x12\x0e\n\x06server\x18\x04 \x01(\r\x12\x11\n\tsignature\x18\x05 \x01(\x0c\"c\n\x0bPeerRefusal\x12\x0e\n\x06reason\x18\x01 \x01(\t\x12\x0e\n\x06\x64\x65tail\x18\x02 \x01(\t\x12\x10\n\x08\x65vidence\x18\x03 \x01(\x0c\x12\x0f\n\x07lineage\x18\x04 \x01(\t\x12\x11\n\tsignature\x18\x05 \x01(\x0c\"\x1a\n\nMemberList\x12\x0c\n\x04json\x18\x01 \x01(\x0c\"I\n\x04Peer\x12\x10\n\x08sequence\x18\x01 \x01(\x04\x12 \n\x07\x63ontent\x18\x02 \x01(\x0b\x32\x0f.spyker.Content\x12\r\n\x05\x65poch\x18\x03 \x01(\x04\"\x17\n\x07\x43ontrol\x12\x0c\n\x04json\x18\x01 \x01(\x0c\"\x17\n\x03\x41\x63k\x12\x10\n\x08sequence\x18\x01 \x01(\x04\x32\x36\n\x07\x43lients\x12+\n\x07\x43onnect\x12\r.spyker.Frame\x1a\r.spyker.Frame(\x01\x30\x01\x32\x34\n\x05Peers\x12+\n\x07\x43onnect\x12\r.spyker.Frame\x1a\r.spyker.Frame(\x01\x30\x01\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -32,33 +32,39 @@ _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'spyker_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
   _globals['_FRAME']._serialized_start=25
-  _globals['_FRAME']._serialized_end=455
-  _globals['_CONTENT']._serialized_start=457
-  _globals['_CONTENT']._serialized_end=513
-  _globals['_CHALLENGE']._serialized_start=515
-  _globals['_CHALLENGE']._serialized_end=575
-  _globals['_HELLO']._serialized_start=578
-  _globals['_HELLO']._serialized_end=742
-  _globals['_WELCOME']._serialized_start=744
-  _globals['_WELCOME']._serialized_end=824
-  _globals['_ASSIGNMENT']._serialized_start=826
-  _globals['_ASSIGNMENT']._serialized_end=915
-  _globals['_UPDATE']._serialized_start=917
-  _globals['_UPDATE']._serialized_end=979
-  _globals['_GOODBYE']._serialized_start=981
-  _globals['_GOODBYE']._serialized_end=1031
-  _globals['_PEERHELLO']._serialized_start=1033
-  _globals['_PEERHELLO']._serialized_end=1129
-  _globals['_PEERWELCOME']._serialized_start=1131
-  _globals['_PEERWELCOME']._serialized_end=1215
-  _globals['_PEER']._serialized_start=1217
-  _globals['_PEER']._serialized_end=1290
-  _globals['_CONTROL']._serialized_start=1292
-  _globals['_CONTROL']._serialized_end=1315
-  _globals['_ACK']._serialized_start=1317
-  _globals['_ACK']._serialized_end=1340
-  _globals['_CLIENTS']._serialized_start=1342
-  _globals['_CLIENTS']._serialized_end=1396
-  _globals['_PEERS']._serialized_start=1398
-  _globals['_PEERS']._serialized_end=1450
+  _globals['_FRAME']._serialized_end=575
+  _globals['_CONTENT']._serialized_start=577
+  _globals['_CONTENT']._serialized_end=633
+  _globals['_CHALLENGE']._serialized_start=635
+  _globals['_CHALLENGE']._serialized_end=695
+  _globals['_HELLO']._serialized_start=698
+  _globals['_HELLO']._serialized_end=895
+  _globals['_WELCOME']._serialized_start=897
+  _globals['_WELCOME']._serialized_end=1023
+  _globals['_ASSIGNMENT']._serialized_start=1025
+  _globals['_ASSIGNMENT']._serialized_end=1145
+  _globals['_SAVED']._serialized_start=1147
+  _globals['_SAVED']._serialized_end=1183
+  _globals['_UPDATE']._serialized_start=1185
+  _globals['_UPDATE']._serialized_end=1247
+  _globals['_GOODBYE']._serialized_start=1249
+  _globals['_GOODBYE']._serialized_end=1299
+  _globals['_PEERHELLO']._serialized_start=1302
+  _globals['_PEERHELLO']._serialized_end=1432
+  _globals['_PEERWELCOME']._serialized_start=1434
+  _globals['_PEERWELCOME']._serialized_end=1537
+  _globals['_PEERREFUSAL']._serialized_start=1539
+  _globals['_PEERREFUSAL']._serialized_end=1638
+  _globals['_MEMBERLIST']._serialized_start=1640
+  _globals['_MEMBERLIST']._serialized_end=1666
+  _globals['_PEER']._serialized_start=1668
+  _globals['_PEER']._serialized_end=1741
+  _globals['_CONTROL']._serialized_start=1743
+  _globals['_CONTROL']._serialized_end=1766
+  _globals['_ACK']._serialized_start=1768
+  _globals['_ACK']._serialized_end=1791
+  _globals['_CLIENTS']._serialized_start=1793
+  _globals['_CLIENTS']._serialized_end=1847
+  _globals['_PEERS']._serialized_start=1849
+  _globals['_PEERS']._serialized_end=1901
 # @@protoc_insertion_point(module_scope)

@@ -41,5 +41,5 @@ After a crash, the driver makes a new node and passes ``Resume`` with the last s
 :mod:`~spyker.node.peers` and :mod:`~spyker.node.membership` know the other servers: the members
 (:mod:`~spyker.node.paxos`), and which of them respond (:mod:`~spyker.node.failure_detector`).
 :mod:`~spyker.node.task_tokens` remembers tasks and :mod:`~spyker.node.outbox` messages to other servers.
-:mod:`~spyker.node.pending_update` is the client's side: what a client process keeps until its update has arrived.
+:mod:`~spyker.node.pending_updates` is the client's side: what a client keeps until its server has saved it.
 '''

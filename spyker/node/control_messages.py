@@ -11,10 +11,11 @@ from typing import Annotated, Any, TypeAlias
 import msgspec
 from msgspec import Meta
 
+from spyker.node.keys import Keys, statement
 from spyker.node.rejection import Rejection
+from spyker.node.view_proofs import BallotNumber, Endorsement, Proofs, Signature, SignedPromise, Vote
 from spyker.node.views import Epoch, Number, Text, View
 
-BallotNumber: TypeAlias = Annotated[int, Meta(ge=0, lt=1 << 53)]
 Seconds: TypeAlias = Annotated[float, Meta(ge=0, lt=1e12)]
 
 
@@ -23,6 +24,38 @@ class ProcessIncarnation(msgspec.Struct, frozen=True, order=True, forbid_unknown
 
     incarnation: Annotated[int, Meta(ge=0, lt=1 << 53)] = 0
     nonce: Text = ""
+
+
+class Announcement(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    """What a server says of one of its processes, signed by its lineage. Others pass it on."""
+
+    server: Number
+    lineage: Text
+    incarnation: ProcessIncarnation = ProcessIncarnation()
+    clients: Text = ""
+    """Address for clients; if empty, the one in their folders."""
+    certificate: Text = ""
+    """Fingerprint of its TLS certificate."""
+    signature: Signature = b""
+
+    def statement(self, federation: str) -> bytes:
+        """Return what is signed."""
+        life = self.incarnation
+        parts = self.server, self.lineage, life.incarnation, life.nonce, self.clients, self.certificate
+        return statement("announcement", federation, *parts)
+
+    def signed(self, keys: Keys) -> Announcement:
+        """Return the announcement with a signature."""
+        return msgspec.structs.replace(self, signature=keys.sign(self.statement(keys.federation)))
+
+    def genuine(self, keys: Keys) -> bool:
+        """Return whether the lineage that it names has signed it."""
+        return keys.verify(self.lineage, self.statement(keys.federation), self.signature)
+
+
+def succession_statement(federation: str, server: int, lineage: str) -> bytes:
+    """Return what the former lineage of a server signs when the server restarts as a new member."""
+    return statement("succession", federation, server, lineage)
 
 
 class ControlMessage(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag_field="type", tag=str.lower):
@@ -45,8 +78,8 @@ class Heartbeat(ControlMessage, frozen=True, forbid_unknown_fields=True, tag="he
     """Number of checkpoints that the sender's lineage has written."""
     saves: bool = True
     """Whether the sender's checkpoints reach its disk."""
-    incarnations: Annotated[dict[Number, tuple[Text, ProcessIncarnation]], Meta(max_length=1 << 12)] = {}
-    """Lineages and incarnations of the other servers that the sender knows."""
+    announcements: Annotated[tuple[Announcement, ...], Meta(max_length=1 << 12)] = ()
+    """Of the other servers that the sender knows."""
 
 
 class Prepare(ControlMessage, frozen=True, forbid_unknown_fields=True):
@@ -63,23 +96,24 @@ class Promise(ControlMessage, frozen=True, forbid_unknown_fields=True):
 
     epoch: Epoch
     ballot: BallotNumber
-    voted: BallotNumber | None
-    view: View | None
+    promise: SignedPromise
 
 
 class Accept(ControlMessage, frozen=True, forbid_unknown_fields=True):
-    """Phase 2a: asks for a vote."""
+    """Phase 2a: asks for a vote, and shows the promises of a majority."""
 
     epoch: Epoch
     ballot: BallotNumber
     view: View
+    promises: Annotated[dict[Number, SignedPromise], Meta(max_length=1 << 12)] = {}
 
 
 class Accepted(ControlMessage, frozen=True, forbid_unknown_fields=True):
-    """Phase 2b: a vote."""
+    """Phase 2b: a signed vote."""
 
     epoch: Epoch
     ballot: BallotNumber
+    vote: Vote
 
 
 class Declined(ControlMessage, frozen=True, forbid_unknown_fields=True):
@@ -91,20 +125,28 @@ class Declined(ControlMessage, frozen=True, forbid_unknown_fields=True):
 
 
 class Decided(ControlMessage, frozen=True, forbid_unknown_fields=True):
-    """The decided membership of an epoch."""
+    """The decided membership of one or more epochs, with proofs."""
 
-    view: View
+    proofs: Proofs
+
+
+class LaterIncarnation(ControlMessage, frozen=True, forbid_unknown_fields=True, tag="later-incarnation"):
+    """Proof that a later process of a server has begun, for an earlier one."""
+
+    announcement: Announcement
 
 
 class BootstrapRequest(ControlMessage, frozen=True, forbid_unknown_fields=True, tag="bootstrap-request"):
     """A new server asks for a bootstrap state."""
 
 
-AnyControlMessage: TypeAlias = Heartbeat | Prepare | Promise | Accept | Accepted | Declined | Decided | BootstrapRequest
+AnyControlMessage: TypeAlias = (
+    Heartbeat | Prepare | Promise | Accept | Accepted | Declined | Decided | LaterIncarnation | BootstrapRequest
+)
 _decoder: msgspec.json.Decoder[Any] = msgspec.json.Decoder(AnyControlMessage)
 
 
-def to_json(message: ControlMessage | View | PeerHandshake) -> bytes:
+def to_json(message: ControlMessage | View | PeerHandshake | Announcement) -> bytes:
     """Encode as JSON."""
     return msgspec.json.encode(message)
 
@@ -119,20 +161,47 @@ def from_json(data: bytes) -> AnyControlMessage:
 
 
 class PeerHandshake(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A server's identity and view, sent when it connects to another."""
+    """A server's identity and the epoch that it is in, sent when it connects to another."""
 
-    server: Number
-    lineage: Text
-    incarnation: ProcessIncarnation
+    announcement: Announcement
     checkpoints: Annotated[int, Meta(ge=0, lt=1 << 53)]
     """Number of checkpoints that its lineage has written."""
-    view: View | None
-    """``None``: it is not a member yet."""
+    epoch: Epoch = 0
+    """Epoch of the last view that it knows."""
+    new: bool = False
+    """Whether it is not a member yet."""
+    proofs: Proofs = ()
+    """Proofs of views that the receiver may not know."""
     former: Text = ""
     """Its lineage before it restarted as a new member."""
+    succession: Signature = b""
+    """Signature of the former lineage."""
     grants: bool = True
     acked: Annotated[int, Meta(ge=0, lt=1 << 53)] = 0
     """Number of the last message to the receiver that the receiver has saved."""
+    endorsement: Endorsement = b""
+    """Proof by its certificate that the lineage is its own."""
+
+    @property
+    def server(self) -> int:
+        """The number of the server."""
+        return self.announcement.server
+
+    @property
+    def lineage(self) -> str:
+        """The lineage of the server."""
+        return self.announcement.lineage
+
+    @property
+    def incarnation(self) -> ProcessIncarnation:
+        """The process that sent it."""
+        return self.announcement.incarnation
+
+    def succeeds(self, keys: Keys) -> bool:
+        """Return whether its lineage is signed by the one that it claims to succeed."""
+        return keys.verify(
+            self.former, succession_statement(keys.federation, self.server, self.lineage), self.succession
+        )
 
 
 _handshakes = msgspec.json.Decoder(PeerHandshake)

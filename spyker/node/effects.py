@@ -16,11 +16,18 @@ from spyker.protocol.messages import ServerMessage, StartTimer, StopTimer
 
 
 class WelcomeClient(NamedTuple):
-    """Welcome a client. ``keep`` says that the update for the task that it holds is wanted."""
+    """Welcome a client.
+
+    ``keep`` says that the client keeps the updates that it holds, but for those up to task ``saved``, which are on
+    disk. It need not send those up to task ``received``. With ``ask``, it sends the first of the others.
+    """
 
     session: Any
     keep: bool
     saved_version: int
+    received: int = 0
+    saved: int = 0
+    ask: bool = False
 
 
 class SendTask(NamedTuple):
@@ -30,6 +37,18 @@ class SendTask(NamedTuple):
     task_token: bytes
     message: ServerMessage
     saved_version: int
+    number: int = 0
+    """Number of the task."""
+    saved: int = 0
+    """Number of the last task whose update is on disk."""
+
+
+class TellSaved(NamedTuple):
+    """Tell a client the last task whose update is on disk; with ``ask``, the client sends the next update it keeps."""
+
+    session: Any
+    saved: int
+    ask: bool = False
 
 
 class CloseSession(NamedTuple):
@@ -115,6 +134,7 @@ class AcknowledgePeer(NamedTuple):
 Effect: TypeAlias = (
     WelcomeClient
     | SendTask
+    | TellSaved
     | CloseSession
     | NodeStarted
     | WriteFact

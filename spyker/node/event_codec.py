@@ -17,18 +17,26 @@ import numpy as np
 
 from spyker.errors import RecordError
 from spyker.node.control_messages import AnyControlMessage, PeerHandshake, ProcessIncarnation
+from spyker.node.ed25519_keys import Ed25519Keys
 from spyker.node.events import ControlReceived, Event, Handled, Resume
 from spyker.node.inbox import NodeOptions
 from spyker.node.membership import Membership
 from spyker.node.node_clock import NodeClock
+from spyker.node.view_proofs import ViewProof
 from spyker.node.views import Member, MembershipChange, View
 from spyker.protocol.codec import Array, Sizes, as_json, decode, encode, schema_of
 from spyker.protocol.messages import Message
 
-FORMAT = 1
+FORMAT = 2
 PREFIX = struct.Struct("<II")  # length and checksum of the payload
 KINDS: dict[str, type[Event]] = {kind.__name__: kind for kind in Event.__subclasses__()}
-TYPES: dict[str, Any] = {"handshake": PeerHandshake, "change": MembershipChange, "before": Member | None}
+TYPES: dict[str, Any] = {
+    "handshake": PeerHandshake,
+    "change": MembershipChange,
+    "before": Member | None,
+    "proof": ViewProof,
+    "evidence": AnyControlMessage | None,
+}
 LEFT_OUT = {"receipt", "actions", "numbers", "vectors"}  # opaque, recomputed, or in the header
 
 
@@ -37,23 +45,32 @@ class MembershipOptions(msgspec.Struct, frozen=True):
 
     server: int
     view: View
-    lineage: str
     incarnation: ProcessIncarnation
     former: str
     new: bool
     suspect_after: float
     renew_token_after: float
     remove_after: float | None
+    federation: str = ""
+    authorities: bytes = b""
+    """Certificates of the federation's authorities, as PEM."""
+    endorsement: bytes = b""
+    succession: bytes = b""
+    clients: str = ""
+    certificate: str = ""
 
-    def make(self, clock: NodeClock) -> Membership:
-        """Make the membership."""
+    def make(self, clock: NodeClock, secret: bytes) -> Membership:
+        """Make the membership; the server's key follows from its secret."""
         return Membership(
             self.server,
             self.view,
             clock,
-            lineage=self.lineage,
+            keys=Ed25519Keys(secret, self.federation, self.authorities, self.endorsement),
             incarnation=self.incarnation,
             former=self.former,
+            succession=self.succession,
+            clients=self.clients,
+            certificate=self.certificate,
             new=self.new,
             suspect_after=self.suspect_after,
             renew_token_after=self.renew_token_after,

@@ -14,7 +14,8 @@ from typing import Any
 
 import msgspec
 
-from spyker.node.control_messages import ControlMessage, PeerHandshake
+from spyker.node.control_messages import AnyControlMessage, ControlMessage, PeerHandshake
+from spyker.node.view_proofs import ViewProof
 from spyker.node.views import Member, MembershipChange
 from spyker.protocol.codec import Array
 from spyker.protocol.messages import Action, ClientMessage, PeerMessage
@@ -88,8 +89,8 @@ class ClientConnected(Event, frozen=True, eq=False):
     session: Any
     size: int
     """Number of data points that the client trains on."""
-    held_token: bytes | None = None
-    """Token of the task that the client still works on, or has an update for."""
+    held_tokens: tuple[bytes, ...] = ()
+    """Tokens of the tasks that the client works on, or keeps updates for."""
 
 
 class ClientDisconnected(Event, frozen=True, eq=False):
@@ -144,6 +145,10 @@ class RejectedByPeer(Event, frozen=True, eq=False):
     server: int
     reason: str
     detail: str
+    lineage: str = ""
+    """The other server's, if it has proven it for this call."""
+    evidence: AnyControlMessage | None = None
+    """What it has sent to prove what follows for this server."""
 
 
 class PeerMessageReceived(Event, frozen=True, eq=False):
@@ -185,7 +190,7 @@ class MembershipChangeRequested(Event, frozen=True, eq=False):
 class MembershipChangeForced(Event, frozen=True, eq=False):
     """An operator changes the membership without a vote, because the other servers are gone for good."""
 
-    change: MembershipChange
+    proof: ViewProof
 
 
 class MembershipRequestsWithdrawn(Event, frozen=True, eq=False):

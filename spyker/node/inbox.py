@@ -61,8 +61,8 @@ class QueuedEvent(NamedTuple):
     """The connection of a client that has connected."""
     size: int = 0
     """Number of that client's data points."""
-    held_token: bytes | None = None
-    """Token of the task that that client holds."""
+    held_tokens: tuple[bytes, ...] = ()
+    """Tokens of the tasks that that client holds."""
     timer: str | None = None
     """An expired timer of the algorithm."""
     lineage: str = ""

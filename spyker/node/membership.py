@@ -5,6 +5,9 @@ and authenticates other servers:
 
 - Each number has one *lineage*, and of it one valid *incarnation*, the latest. Two copies of one state folder are two
   incarnations; the older one is *fenced*: it must stop.
+- Nothing follows from what one other server says about the members or about a third server: views carry proofs
+  (:mod:`~spyker.node.view_proofs`), and what a server announces of itself carries its signature. A server that is not a
+  member changes nothing.
 - A server whose state is older than the one that others know of restarts as a new member, under a new lineage, and gets
   a bootstrap state.
 - A new server is admitted if its number was announced, once a vote has put its lineage into the view.
@@ -18,18 +21,23 @@ from typing import Any
 from msgspec.structs import replace
 
 from spyker.node.control_messages import (
+    Announcement,
     ControlMessage,
     Decided,
     Declined,
     Heartbeat,
+    LaterIncarnation,
     PeerHandshake,
     Prepare,
     ProcessIncarnation,
 )
 from spyker.node.failure_detector import FailureDetector
+from spyker.node.keys import Keys
+from spyker.node.membership_state import membership_numbers, restore_membership
 from spyker.node.paxos import MembershipPaxos, Proposal
 from spyker.node.rejection import REMEDY, RETURN, Rejection, RolledBack
 from spyker.node.save_monitor import SaveMonitor
+from spyker.node.view_proofs import ViewChain, ViewProof
 from spyker.node.views import ANYBODY, NOBODY, Member, MembershipChange, View
 
 RENEW, SILENCE, FINISH = "the token is lost", "silence", "to finish a vote"  # why something is to be decided
@@ -45,28 +53,43 @@ class Membership:
         view: View,
         now: Callable[[], float],
         *,
-        lineage: str = "",
+        keys: Keys,
         incarnation: ProcessIncarnation | None = None,
         former: str = "",
+        succession: bytes = b"",
+        clients: str = "",
+        certificate: str = "",
         new: bool = False,
         suspect_after: float = 5.0,
         renew_token_after: float = 10.0,
         remove_after: float | None = None,
     ) -> None:
-        """``new``: this server has no state and is not a member yet; ``view`` is then what its configuration says."""
-        self.id, self.lineage, self.former, self.new = id, lineage, former, new
+        """Create what a server knows when it starts, from the first view.
+
+        ``former`` is the lineage before it restarted as a new member, ``succession`` that lineage's signature on the
+        present one; ``clients`` its address for clients, ``certificate`` the fingerprint of its TLS certificate;
+        ``new``: it has no state and is not a member yet.
+        """
+        self.id, self.keys, self.lineage, self.new = id, keys, keys.lineage, new
+        self.former, self._succession = former, succession
         self.incarnation = incarnation or ProcessIncarnation()
+        announcement = Announcement(id, self.lineage, self.incarnation, clients, certificate)
+        self.announcement = announcement.signed(keys)
         self.renew_token_after, self.remove_after = renew_token_after, remove_after
         self.saves = 0  # checkpoints taken
         self.saved = 0  # and of these, on disk
-        self.paxos = MembershipPaxos(id, view, self._agrees)
+        self.chain = ViewChain(keys)
+        self.paxos = MembershipPaxos(id, view, self._agrees, keys, self._known_lineages)
+        self.paxos.decided = lambda proof: self._adopt([proof])
         self.failure_detector = FailureDetector(id, now, suspect_after)
         self.save_monitor = SaveMonitor(now, suspect_after)
         self._now = now
         self.lineages: dict[int, str] = {}  # of the other servers that connected
-        self.incarnations: dict[int, ProcessIncarnation] = {}
+        self.announcements: dict[int, Announcement] = {}  # the latest of each, verified
+        self.endorsements: dict[int, bytes] = {}
+        self._epochs: dict[int, int] = {}  # of the other servers, as they say
         self.known_checkpoints: dict[int, int] = {}
-        self._met: dict[int, ProcessIncarnation] = {}  # incarnations that connected themselves
+        self.met_processes: dict[int, ProcessIncarnation] = {}  # incarnations that connected themselves
         self._claims: dict[int, tuple[str, float]] = {}  # lineages that claim to succeed a member, and since when
         self.suspected: frozenset[int] = frozenset()
         self.proposals: list[Proposal] = []
@@ -106,54 +129,89 @@ class Membership:
 
     # --- Handshakes -----------------------------------------------------------------------------------------------
 
-    def greeting(self, acked: int = 0) -> PeerHandshake:
+    def greeting(self, server: int, acked: int = 0) -> PeerHandshake:
         """Return the handshake for a server that has saved this server's messages up to this number."""
-        view = None if self.new else self.view
-        grants = self.paxos.grants
-        return PeerHandshake(self.id, self.lineage, self.incarnation, self.saved, view, self.former, grants, acked)
+        return PeerHandshake(
+            self.announcement,
+            self.saved,
+            self.view.epoch,
+            self.new,
+            self.chain.since(self._epochs.get(server, 0)),
+            self.former,
+            self._succession,
+            self.paxos.grants,
+            acked,
+            self.keys.endorsement,
+        )
 
     def authenticate(self, who: PeerHandshake, expected: int | None = None) -> None:
-        """Raise a rejection unless the other server is a valid member. A later view of it is adopted in any case."""
+        """Raise a rejection unless the other server is a valid member; if it is not, nothing changes."""
         if who.server == self.id:
             raise Rejection("address", f"server {self.id} has reached itself. Correct the address of the other server")
         if expected is not None and who.server != expected:
             raise Rejection("address", f"server {who.server} answers where server {expected} should. Correct that")
-        if who.view is not None:
-            self._adopt(who.view)
+        member, proofs = self._admissible(who)
+        if proofs:
+            self._adopt(proofs)
         if self.fenced:
             raise Rejection("stopped", self.fenced)
+        self._epochs[who.server] = who.epoch
         if self.new:
             raise Rejection("pending", f"server {self.id} is not a member yet")
-        member = self.view.members.get(who.server)
-        if member is None:
-            raise Rejection("membership", f"server {who.server} is not one of the servers. {RETURN}")
         known = self.lineages.get(who.server, "") if member.lineage == ANYBODY else member.lineage
-        if known == NOBODY and who.view is None:
+        if known == NOBODY and who.new:
             self._let_in(who, member)
         if known and known != who.lineage:
-            if who.former == known and who.view is None and self._gone_before(who):
+            if who.former == known and who.new and who.succeeds(self.keys) and self._gone_before(who):
                 self._let_in(who, member)
-            if member.lineage == known and who.view is not None:  # it has not heard yet of the list that names another
-                raise Rejection("membership", f"another one has the place of server {who.server}. {REMEDY}")
+            if member.lineage == known and not who.new:  # it has not heard yet of the list that names another
+                problem = f"another one has the place of server {who.server}. {REMEDY}"
+                raise Rejection("membership", problem, Decided(self.chain.since(who.epoch)))
             raise Rejection("lineage", f"server {who.server} is another one than the one known here. {REMEDY}")
-        life = self.incarnations.get(who.server, ProcessIncarnation())
-        if who.lineage == self.lineages.get(who.server) and who.incarnation < life:
+        latest = self.announcements.get(who.server)
+        if latest is not None and latest.lineage == who.lineage and who.incarnation < latest.incarnation:
             if who.server in self.suspected:  # nobody else is there: its disk was put back
                 raise RolledBack(f"server {who.server} was a later process than this one, which is gone")
             raise Rejection(
                 "duplicate",
                 f"a later process of server {who.server} has begun and was heard just now; this one must not go on. "
                 "If it is to take the place of that one, stop that one, and start this one a little later",
+                LaterIncarnation(latest),
             )
         known_checkpoints = self.known_checkpoints.get(who.server, 0)
         older = who.lineage == self.lineages.get(who.server) and who.checkpoints < known_checkpoints
-        if older and who.incarnation != self._met.get(who.server):  # else it has saved since it sent this handshake
+        if older and who.incarnation != self.met_processes.get(
+            who.server
+        ):  # else it has saved since it sent this handshake
             raise RolledBack(f"server {who.server} has an older state than the one that it told of")
-        if known == "" and who.view is None and self.view.epoch > 0:
+        if known == "" and who.new and self.view.epoch > 0:
             raise Rejection("lineage", f"server {who.server} has lost its state. {REMEDY}")
-        self.lineages[who.server], self.incarnations[who.server] = who.lineage, who.incarnation
-        self._met[who.server] = who.incarnation
+        self.lineages[who.server], self.announcements[who.server] = who.lineage, who.announcement
+        self.endorsements[who.server] = who.endorsement
+        self.met_processes[who.server] = who.incarnation
         self.known_checkpoints[who.server] = max(who.checkpoints, self.known_checkpoints.get(who.server, 0))
+
+    def _admissible(self, who: PeerHandshake) -> tuple[Member, list[ViewProof]]:
+        """Return the entry of a server and the proofs of later views that it has brought, or raise a rejection."""
+        if not who.announcement.genuine(self.keys):
+            raise Rejection("identity", f"the announcement of server {who.server} is not signed by its lineage")
+        proofs = self.chain.follow(self.view, who.proofs, self._known_lineages())
+        view = proofs[-1].view if proofs else self.view
+        member = view.members.get(who.server)
+        if member is None:
+            problem = f"server {who.server} is not one of the servers. {RETURN}"
+            raise Rejection("membership", problem, Decided(self.chain.since(who.epoch)))
+        if who.announcement.certificate in view.revoked:
+            problem = f"the certificate of server {who.server} was revoked. `spyker federation renew` makes another one"
+            raise Rejection("revoked", problem, Decided(self.chain.since(who.epoch)))
+        if member.lineage not in (ANYBODY, who.lineage):
+            proofs = []  # whoever this is, it is not that member
+            member = self.view.members.get(who.server, member)
+        return member, proofs
+
+    def _known_lineages(self) -> dict[int, str]:
+        """Return the lineages of members whose entries name none. A new server may have a namesake among those."""
+        return self.lineages if self.new else {**self.lineages, self.id: self.lineage}
 
     def _gone_before(self, who: PeerHandshake) -> bool:
         """Return whether the member that it claims to succeed had stopped when the claim was first made."""
@@ -168,11 +226,18 @@ class Membership:
         self.request(Proposal(ARRIVAL, MembershipChange(who.server, replace(member, lineage=who.lineage)), member))
         raise Rejection("pending", f"the servers are voting on server {who.server}; come again")
 
-    def refused(self, rejection: Rejection) -> None:
-        """React to the rejection of this server by another."""
-        if rejection.reason in ("duplicate", "membership") and not self.new:
-            self.fence(str(rejection))
-        elif rejection.reason == "rolled-back":
+    def refused(self, server: int, lineage: str, rejection: Rejection) -> None:
+        """React to a rejection by another server (``lineage`` is empty if it has not proven its own).
+
+        What is proven counts, and what a member says of this server's state.
+        """
+        if isinstance(rejection.evidence, Decided):
+            self._follow(rejection.evidence)
+        elif isinstance(rejection.evidence, LaterIncarnation):
+            self._hear_of(rejection.evidence.announcement)
+        member = self.view.members.get(server)
+        known = {self.lineages.get(server)} if member is None or member.lineage == ANYBODY else {member.lineage}
+        if rejection.reason == "rolled-back" and member is not None and lineage and lineage in known:
             self.outdated = str(rejection)
 
     def fence(self, why: str) -> None:
@@ -181,7 +246,7 @@ class Membership:
 
     def met(self, who: PeerHandshake, at: float) -> None:
         """Note that a server has accepted a call that began at this time."""
-        epoch = self.view.epoch if who.view is None else who.view.epoch
+        epoch = self.view.epoch if who.new else who.epoch
         self.failure_detector.connected(who.server, at, epoch, grants=who.grants)
         self.update_suspects()
 
@@ -194,23 +259,40 @@ class Membership:
         if isinstance(message, Heartbeat):
             self._receive_heartbeat(sender, message)
         elif isinstance(message, Decided):
-            self._adopt(message.view)
+            self._follow(message)
+        elif isinstance(message, LaterIncarnation):
+            self._hear_of(message.announcement)
         elif saves:
             self.paxos.receive(sender, message)
-            self._check_view()
+            for server, epoch in self.paxos.outdated:
+                self.outgoing.append((server, Decided(self.chain.since(epoch))))
+            self.paxos.outdated.clear()
 
     def _receive_heartbeat(self, sender: int, beat: Heartbeat) -> None:
+        self._epochs[sender] = beat.epoch
         if beat.epoch < self.view.epoch:
-            self.outgoing.append((sender, Decided(self.view)))
+            self.outgoing.append((sender, Decided(self.chain.since(beat.epoch))))
         self.failure_detector.receive_heartbeat(sender, beat, self.view.epoch)
         self.known_checkpoints[sender] = max(beat.checkpoints, self.known_checkpoints.get(sender, 0))
-        for j, (lineage, life) in beat.incarnations.items():
-            if j == self.id and lineage == self.lineage and self.incarnation < life:
-                self.fence("duplicate: another server has met a later process of this one, so this one must not go on")
-            elif self.lineages.get(j) == lineage:
-                self.incarnations[j] = max(life, self.incarnations.get(j, ProcessIncarnation()))
+        for announcement in beat.announcements:
+            self._hear_of(announcement)
         if sender in self.suspected:
             self.update_suspects()
+
+    def _hear_of(self, announcement: Announcement) -> None:
+        """Note a later process of a known server; if it is one of this server, this one must stop."""
+        j, mine = announcement.server, announcement.server == self.id
+        if announcement.lineage != (self.lineage if mine else self.lineages.get(j)):
+            return
+        latest = self.announcement if mine else self.announcements.get(j)
+        if latest is not None and announcement.incarnation <= latest.incarnation:
+            return
+        if not announcement.genuine(self.keys):
+            return
+        if mine:
+            self.fence("duplicate: a later process of this server has begun, so this one must not go on")
+        else:
+            self.announcements[j] = announcement
 
     def update_suspects(self) -> None:
         """Update the suspects. Members that were announced and have not joined are among them."""
@@ -239,12 +321,12 @@ class Membership:
             self._token_at = self._now()
             self.failure_detector.saw_token(self.view.epoch)
         idle = None if self._token_at is None else self._now() - self._token_at
-        incarnations = {j: (self.lineages[j], life) for j, life in self.incarnations.items() if j in self.lineages}
+        announcements = tuple(self.announcements[j] for j in sorted(self.announcements))
         beats: list[tuple[int, ControlMessage]] = []
         for j in self.others:
             if self.view.members[j].lineage != NOBODY:
                 plain = self.failure_detector.beat(j, self.view.epoch, grants=self.paxos.grants, idle=idle)
-                beats.append((j, replace(plain, incarnations=incarnations, checkpoints=self.saved, saves=saves)))
+                beats.append((j, replace(plain, announcements=announcements, checkpoints=self.saved, saves=saves)))
         return beats
 
     def propose_if_needed(self, *, uses_token: bool) -> None:
@@ -276,7 +358,6 @@ class Membership:
                 if self.failure_detector.silent_for(j) > self.remove_after * turn and j != self.id:
                     self._propose(Proposal(SILENCE, MembershipChange(j, None)), pause)
                     break
-        self._check_view()
 
     def _propose(self, proposal: Proposal, pause: float) -> None:
         """Propose, unless the last attempt is less than ``pause`` seconds ago."""
@@ -304,20 +385,30 @@ class Membership:
 
     # --- A new view ----------------------------------------------------------------------------------------------
 
-    def _adopt(self, view: View) -> None:
-        if self.new and view.epoch >= self.view.epoch:
-            member = view.members.get(self.id)
-            if member is not None and member.lineage == self.lineage:
-                self.new = False
-                self.paxos.adopt(view)
-        elif not self.new:
-            self.paxos.adopt(view)
+    def _follow(self, decided: Decided) -> None:
+        """Adopt the views that another server has proven; ignore proofs that are not valid or of no use."""
+        try:
+            proofs = self.chain.follow(self.view, decided.proofs, self._known_lineages())
+        except Rejection:
+            return
+        if proofs:
+            self._adopt(proofs)
+
+    def _adopt(self, proofs: list[ViewProof]) -> None:
+        """Adopt the last of some views, all of which are proven."""
+        for proof in proofs:
+            self.chain.append(proof)
+        mine = proofs[-1].view.members.get(self.id)
+        if mine is not None and mine.lineage == self.lineage:
+            self.new = False
+        self.paxos.adopt(proofs[-1])
         self._check_view()
 
-    def force(self, change: MembershipChange) -> None:
-        """Change the membership without a vote: only if the other servers are gone for good."""
-        self.paxos.adopt(self.view.following(self.id, change))
-        self._check_view()
+    def force(self, proof: ViewProof) -> None:
+        """Change the membership without a vote, or raise a rejection: the certificate authority must have signed it."""
+        if not proof.authority or proof.view.epoch <= self.view.epoch:
+            raise Rejection("proof", f"this is no forced change of epoch {self.view.epoch}")
+        self._adopt(self.chain.follow(self.view, [proof], self._known_lineages()))
 
     def _check_view(self) -> None:
         """React to a new view."""
@@ -328,11 +419,18 @@ class Membership:
         for j in before.members.keys() | after.members.keys():
             then, now = before.members.get(j), after.members.get(j)
             if j != self.id and (then is None or now is None or then.lineage != now.lineage):
-                for known in (self.lineages, self.incarnations, self.known_checkpoints, self._met, self._claims):
+                for known in (
+                    self.lineages,
+                    self.announcements,
+                    self.known_checkpoints,
+                    self.met_processes,
+                    self._claims,
+                ):
                     known.pop(j, None)
+                self.endorsements.pop(j, None)
                 self.failure_detector.forget(j)
         mine = after.members.get(self.id)
-        if mine is None or mine.lineage not in (ANYBODY, self.lineage):
+        if not self.new and (mine is None or mine.lineage not in (ANYBODY, self.lineage)):
             fate, remedy = ("was removed", RETURN) if mine is None else ("was replaced", REMEDY)
             self.fence(f"server {self.id} {fate} in epoch {after.epoch}, so this one must not go on. {remedy}")
         self._token_at, self._voting_since = None, None
@@ -353,25 +451,12 @@ class Membership:
     def numbers(self) -> dict[str, Any]:
         """Return the state for a checkpoint, and count it."""
         self.saves += 1
-        self.paxos.changed = False
-        return {
-            "paxos": self.paxos.numbers(),
-            "checkpoints": self.saves,
-            "lineages": {str(j): lineage for j, lineage in self.lineages.items()},
-            "incarnations": {str(j): [life.incarnation, life.nonce] for j, life in self.incarnations.items()},
-            "known_checkpoints": {str(j): saves for j, saves in self.known_checkpoints.items()},
-            "met": {str(j): [life.incarnation, life.nonce] for j, life in self._met.items()},
-        }
+        return membership_numbers(self)
 
     def restore(self, numbers: dict[str, Any]) -> None:
         """Restore the state from a checkpoint."""
-        self.paxos.restore(numbers["paxos"])
+        restore_membership(self, numbers)
         self._last_view = self.view
-        self.saves = self.saved = numbers["checkpoints"]
-        self.lineages = {int(j): lineage for j, lineage in numbers["lineages"].items()}
-        self.incarnations = {int(j): ProcessIncarnation(*life) for j, life in numbers["incarnations"].items()}
-        self.known_checkpoints = {int(j): saves for j, saves in numbers["known_checkpoints"].items()}
-        self._met = {int(j): ProcessIncarnation(*life) for j, life in numbers["met"].items()}
         if self.view.epoch > 0:
             self.failure_detector.renew(self.view.epoch)
         self._token_at = None

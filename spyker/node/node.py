@@ -29,6 +29,7 @@ from spyker.node.effects import (
     Rejected,
     SaveCheckpoint,
     SendTask,
+    TellSaved,
     WelcomeClient,
     WriteFact,
 )
@@ -58,11 +59,13 @@ from spyker.node.events import (
     UpdateReceived,
 )
 from spyker.node.inbox import ASK, AWAY, BEGIN, HEARTBEAT, RETRY, SAVE, SERVERS, VIEW, Inbox, NodeOptions, QueuedEvent
+from spyker.node.keys import NoKeys
 from spyker.node.membership import OPERATOR, Membership
 from spyker.node.node_clock import NodeClock
 from spyker.node.outbox import Outbox, OutboxEntry
 from spyker.node.paxos import Proposal
 from spyker.node.peers import NodePeers, PeerMarks
+from spyker.node.pending_updates import most_unsaved
 from spyker.node.rejection import Rejection
 from spyker.node.status import NodeStatus, node_status
 from spyker.node.task_tokens import ClientTasks, TaskToken, TaskTokens
@@ -120,7 +123,9 @@ class Node:
         self._build, self._task_tokens = build, task_tokens
         self._clock = clock or NodeClock()
         servers = sorted({id, *peers})
-        membership = membership or Membership(id, first_view(servers, servers), self._clock, lineage=options.lineage)
+        membership = membership or Membership(
+            id, first_view(servers, servers), self._clock, keys=NoKeys(options.lineage)
+        )
         self._effects: list[Effect] = []
         self._inbox = Inbox()
         self._peers = NodePeers(
@@ -128,6 +133,7 @@ class Node:
         )
         self._server: Server | None = None  # not before it has started
         self._sessions: dict[int, Any] = {}
+        self._unwelcomed: set[int] = set()  # clients whose connection waits in the inbox
         self._sizes: dict[int, int] = {}  # of clients that wait for the start
         self._timers: dict[str, float] = {}  # of the algorithm, those that run or wait in the inbox
         self._compute: Callable[[], list[Action]] | None = None  # the handling of the first entry of the inbox
@@ -140,6 +146,7 @@ class Node:
         self._changed = False  # since the last checkpoint
         self._wanted = False  # a checkpoint, as soon as possible
         self._unsaved = 0  # updates
+        self._client_unsaved = 1  # of one client, from which on a checkpoint is wanted and its client told of it
         self._marks: tuple[int, PeerMarks] | None = None  # version and marks of the checkpoint that is being written
         self._failed = False  # the last checkpoint could not be written, and it is not time yet to retry
 
@@ -326,6 +333,7 @@ class Node:
     def _built(self, roster: Mapping[int, int]) -> Server:
         server = self._build(roster)
         server.use_lease(self._holds_lease)
+        self._client_unsaved = most_unsaved(server.weights.snapshot().size) // 2
         return server
 
     def _holds_lease(self) -> bool:
@@ -376,10 +384,12 @@ class Node:
             self._effects.append(StopTimer(f"{AWAY}{client}"))
         self._sessions[client] = session
         if self._server is not None:
-            self._inbox.append(QueuedEvent(client, session=session, size=event.size, held_token=event.held_token))
+            self._unwelcomed.add(client)
+            self._inbox.append(QueuedEvent(client, session=session, size=event.size, held_tokens=event.held_tokens))
             return
         self._sizes[client] = self._task_tokens.entry(client).size = event.size
-        self._effects.append(WelcomeClient(session, keep=False, saved_version=self._saved_version))
+        keep = self._hold(client, event.held_tokens)
+        self._effects.append(WelcomeClient(session, keep, self._saved_version))
         if (len(self._sessions) >= self.options.min_clients or self._overdue) and not self._awaits_bootstrap:
             self._start()
 
@@ -409,14 +419,11 @@ class Node:
 
     # --- Other servers -----------------------------------------------------------------------------------------------
 
-    def _on_rejected_by_peer(self, event: RejectedByPeer) -> None:
-        self._peers.rejected(Rejection(event.reason, event.detail))
-
     def _on_change_requested(self, event: MembershipChangeRequested) -> None:
         self.membership.request(Proposal(OPERATOR, event.change, event.before))
 
     def _on_change_forced(self, event: MembershipChangeForced) -> None:
-        self.membership.force(event.change)
+        self.membership.force(event.proof)
         self._peers.apply_membership()
 
     def _on_requests_withdrawn(self, event: MembershipRequestsWithdrawn) -> None:
@@ -494,7 +501,7 @@ class Node:
         elif entry.change:
             self._wanted = True
         elif entry.number:
-            self._task_tokens.entry(entry.sender).applied = entry.number
+            self._wanted |= self._task_tokens.handled(entry.sender, entry.number) >= self._client_unsaved
         elif isinstance(entry.message, Leave) and not self._void:
             self._task_tokens.entry(entry.sender).member = False
         self._changed = True
@@ -513,21 +520,23 @@ class Node:
         k = entry.sender
         if self._sessions.get(k) != entry.session:
             return []  # it has disconnected meanwhile
+        self._unwelcomed.discard(k)
         tasks = self._task_tokens.entry(k)
         tasks.size = entry.size
-        keep = False
-        if entry.held_token is not None:
-            try:
-                self._task_tokens.verify(k, entry.held_token)
-                keep = tasks.member
-            except Rejection as rejection:
-                if rejection.reason == "unknown-task":
-                    self._effects.append(ClientRejected(k, rejection))
-        self._effects.append(WelcomeClient(entry.session, keep, self._saved_version))
-        if keep or (tasks.member and tasks.owed):
+        keep = self._hold(k, entry.held_tokens)
+        ask = tasks.member and not tasks.owed and self._task_tokens.ask(k)
+        self._effects.append(WelcomeClient(entry.session, keep, self._saved_version, tasks.taken, tasks.saved, ask))
+        if ask or (tasks.member and tasks.owed):
             return []
         tasks.member = True
         return self._server.handle(k, Join(entry.size))
+
+    def _hold(self, k: int, tokens: Iterable[bytes]) -> bool:
+        """Note the updates that a client keeps; return whether it must keep them."""
+        keep, rejection = self._task_tokens.hold(k, tokens)
+        if rejection is not None:
+            self._effects.append(ClientRejected(k, rejection))
+        return keep
 
     def _perform(self, actions: Iterable[Action]) -> None:
         for action in actions:
@@ -547,11 +556,18 @@ class Node:
                 self._effects.append(StopTimer(f"{SERVERS}{action.timer}"))
 
     def _send_task(self, k: int, message: ServerMessage) -> None:
-        """Issue a task, and send it if the client is connected. If not, it gets another one when it reconnects."""
+        """Issue a task, and send it if the client is connected. If not, it gets another one when it reconnects.
+
+        If the client keeps updates that were lost, it sends the next one in place of a training.
+        """
+        session = None if k in self._unwelcomed else self._sessions.get(k)
+        tasks = self._task_tokens.entry(k)
+        if session is not None and self._task_tokens.ask(k):
+            self._effects.append(TellSaved(session, tasks.saved, ask=True))
+            return
         token = self._task_tokens.issue(k, getattr(message, "age", 0.0), getattr(message, "version", 0))
-        session = self._sessions.get(k)
         if session is not None:
-            self._effects.append(SendTask(session, token, message, self._saved_version))
+            self._effects.append(SendTask(session, token, message, self._saved_version, tasks.given, tasks.saved))
 
     # --- Checkpoints -------------------------------------------------------------------------------------------------
 
@@ -579,6 +595,7 @@ class Node:
         assert server is not None
         self._wanted, self._changed, self._unsaved = False, False, 0
         self._marks = server.version, self._peers.begin_checkpoint()
+        self._task_tokens.begin_checkpoint()
         state = server.state()
         vectors = dict(state.vectors)
         numbers = {
@@ -596,7 +613,16 @@ class Node:
         assert self._marks is not None
         (self._saved_version, marks), self._marks = self._marks, None
         self._peers.checkpoint_saved(marks)
+        self._tell_saved()
         self._save_if_wanted()
+
+    def _tell_saved(self) -> None:
+        """Tell clients with many unsaved updates, which may wait for this; the others learn it with their next task."""
+        for k, unsaved in self._task_tokens.checkpoint_saved().items():
+            tasks, session = self._task_tokens.entry(k), self._sessions.get(k)
+            if session is not None and unsaved >= self._client_unsaved:
+                self._effects.append(TellSaved(session, tasks.saved))
+            self._wanted |= tasks.unsaved >= self._client_unsaved
 
     def _on_checkpoint_failed(self, event: CheckpointFailed) -> None:
         """Retry after a while, not at once: a full disk stays full for some time."""
@@ -622,7 +648,7 @@ STEPS: dict[type[Event], Callable[[Node, Any], None]] = {
     UpdateReceived: Node._on_update_received,
     PeerHelloReceived: lambda node, event: node._peers.hello(event),
     PeerConnected: lambda node, event: node._peers.connected(event),
-    RejectedByPeer: Node._on_rejected_by_peer,
+    RejectedByPeer: lambda node, event: node._peers.rejected(event),
     PeerMessageReceived: lambda node, event: node._peers.receive(event),
     PeerAcknowledged: lambda node, event: node._peers.acknowledge(event.server, event.sequence),
     ControlReceived: lambda node, event: node._peers.receive_control(event),

@@ -17,7 +17,7 @@ from spyker.node.effects import (
     StopProcess,
     WriteFact,
 )
-from spyker.node.events import ControlReceived, PeerConnected, PeerHelloReceived, PeerMessageReceived
+from spyker.node.events import ControlReceived, PeerConnected, PeerHelloReceived, PeerMessageReceived, RejectedByPeer
 from spyker.node.inbox import ASK, BOOTSTRAP, HEARTBEAT, SUSPECTS, VIEW, Inbox, NodeOptions, QueuedEvent
 from spyker.node.membership import Membership
 from spyker.node.outbox import Outbox, OutdatedState
@@ -106,7 +106,7 @@ class NodePeers:
     def handshake(self, server: int) -> PeerHandshake:
         """Return what this server says of itself to another."""
         box = self.outboxes.get(server)
-        return self.membership.greeting(0 if box is None else box.acked)
+        return self.membership.greeting(server, 0 if box is None else box.acked)
 
     def hello(self, event: PeerHelloReceived) -> None:
         """Check another server that has called, or raise a rejection."""
@@ -115,7 +115,7 @@ class NodePeers:
             raise Rejection("mismatch", "the scenarios of the servers differ; use the same one everywhere")
         self._authenticate(who)
         received = self.received.get(who.server, 0)
-        behind = who.view is not None and who.view.epoch < self.view.epoch  # it may mean a former member
+        behind = not who.new and who.epoch < self.view.epoch  # it may mean a former member
         if who.acked > received and not behind:
             self._outdated(
                 f"server {who.server} knows that message {who.acked} was saved here, and {received} is the last"
@@ -142,9 +142,10 @@ class NodePeers:
         self.apply_membership()
         raise Rejection("outdated", why)
 
-    def rejected(self, rejection: Rejection) -> None:
+    def rejected(self, event: RejectedByPeer) -> None:
         """React to the rejection of a call by another server."""
-        self.membership.refused(rejection)
+        rejection = Rejection(event.reason, event.detail, event.evidence)
+        self.membership.refused(event.server, event.lineage, rejection)
         self.apply_membership()
 
     # --- Messages ----------------------------------------------------------------------------------------------------

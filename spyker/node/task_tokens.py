@@ -4,14 +4,19 @@ Every task has a *token*: a number that rises over all incarnations of a server,
 MAC under the server's secret. To a client it is opaque. So an update proves that its task was issued, also to a server
 that was restarted from a checkpoint before it issued the task: the server accepts that update once, and rejects forged,
 repeated and superseded ones.
+
+A client keeps its updates until a checkpoint holds them, and shows their tokens when it reconnects. After a crash the
+server asks for those that it lost, in the order of their tasks: each takes the place of a task that the algorithm would
+give to this client now. So the algorithm still gets one update per task.
 """
 
 from __future__ import annotations
 
 import hmac
 import struct
+from collections import deque
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from hashlib import blake2b
 from typing import NamedTuple
 
@@ -45,6 +50,12 @@ class ClientTasks:
     """Number of the client's data points, d_k."""
     member: bool = False
     """Whether the protocol's server has the client as a member."""
+    saved: int = 0
+    """Number of the task of the last update that a checkpoint on disk holds."""
+    unsaved: int = 0
+    """Number of updates that were handled and that no checkpoint on disk holds."""
+    held: deque[int] = field(default_factory=deque)
+    """Numbers of the tasks whose updates the client keeps and this server does not have."""
 
     @property
     def owed(self) -> bool:
@@ -59,6 +70,7 @@ class TaskTokens:
         self._secret = secret
         self._next = (incarnation << INCARNATION_BITS) + 1
         self.clients: dict[int, ClientTasks] = {}
+        self._marks: list[tuple[int, int, int]] = []  # client, applied and unsaved, of the checkpoint being written
 
     def entry(self, client: int) -> ClientTasks:
         """Return the entry of a client, and create it on first use."""
@@ -97,6 +109,53 @@ class TaskTokens:
         entry.given = entry.taken = number
         self._next = max(self._next, number + 1)  # the task may be of a process later than the restored state
 
+    def hold(self, client: int, tokens: Iterable[bytes]) -> tuple[bool, Rejection | None]:
+        """Note which tasks a client has updates for that this server misses.
+
+        Returns:
+            Whether some of these updates are not saved, and a rejection if a token is not of this server.
+
+        """
+        entry, numbers, rejection = self.entry(client), [], None
+        for token in tokens:
+            said = token[: SAID.size]
+            if hmac.compare_digest(self._mac(client, said), token[SAID.size :]):
+                numbers.append(TaskToken._make(SAID.unpack(said)).number)
+            else:
+                rejection = Rejection("unknown-task", f"this task was not given to client {client} by this server")
+        entry.held = deque(sorted(number for number in numbers if number > entry.taken))
+        return any(number > entry.saved for number in numbers), rejection
+
+    def ask(self, client: int) -> bool:
+        """Let the next update that a client keeps take the place of a task; return False if it keeps none."""
+        entry = self.entry(client)
+        if entry.held:
+            entry.given = entry.held.popleft()
+            return True
+        return False
+
+    def handled(self, client: int, number: int) -> int:
+        """Note that an update was handled, and return how many of this client's are not saved."""
+        entry = self.entry(client)
+        entry.applied = number
+        entry.unsaved += 1
+        return entry.unsaved
+
+    def begin_checkpoint(self) -> None:
+        """Note which updates the checkpoint that begins now will hold."""
+        self._marks = [(k, entry.applied, entry.unsaved) for k, entry in self.clients.items() if entry.unsaved]
+
+    def checkpoint_saved(self) -> dict[int, int]:
+        """Note that the checkpoint is on disk; return, per client that it concerns, how many updates were unsaved."""
+        before = {}
+        for k, applied, unsaved in self._marks:
+            entry = self.clients[k]
+            before[k] = entry.unsaved
+            entry.saved = applied
+            entry.unsaved -= unsaved
+        self._marks = []
+        return before
+
     def _mac(self, client: int, said: bytes) -> bytes:
         return blake2b(CLIENT.pack(client) + said, key=self._secret, digest_size=MAC_BYTES).digest()
 
@@ -107,5 +166,5 @@ class TaskTokens:
     def restore(self, numbers: Iterable[Iterable[int]]) -> None:
         """Restore the state from a checkpoint."""
         for k, given, applied, size, member in numbers:
-            self.clients[k] = ClientTasks(given, applied, applied, size, bool(member))
+            self.clients[k] = ClientTasks(given, applied, applied, size, bool(member), applied)
             self._next = max(self._next, given + 1)

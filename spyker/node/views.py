@@ -18,7 +18,9 @@ NOBODY = "?"
 LONGEST = 256
 Number: TypeAlias = Annotated[int, msgspec.Meta(ge=0, lt=1 << 16)]
 Text: TypeAlias = Annotated[str, msgspec.Meta(max_length=LONGEST)]
-Epoch: TypeAlias = Annotated[int, msgspec.Meta(ge=0, lt=1 << 20)]
+Epoch: TypeAlias = Annotated[int, msgspec.Meta(ge=0, lt=1 << 31)]
+"""Every epoch is proven by a vote on the one before it, so no message can skip any: the limit is never reached."""
+MOST_REVOKED = 1 << 12
 
 
 class Member(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -38,6 +40,8 @@ class View(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     members: Annotated[dict[Number, Member], msgspec.Meta(max_length=1 << 12)]
     leader: Number
     """The server that makes the token of this epoch."""
+    revoked: Annotated[tuple[Text, ...], msgspec.Meta(max_length=MOST_REVOKED)] = ()
+    """Fingerprints of certificates of servers that were removed or replaced; no server is admitted with one."""
 
     @property
     def voters(self) -> list[int]:
@@ -56,12 +60,47 @@ class View(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     def following(self, leader: int, change: MembershipChange | None = None) -> View:
         """Return the next view: with a change, or the same with a new token."""
-        members = dict(self.members)
+        members, revoked = dict(self.members), self.revoked
         if change is not None and change.member is None:
             members.pop(change.server, None)
         elif change is not None and change.member is not None:
             members[change.server] = change.member
-        return View(self.epoch + 1, members, leader)
+        if change is not None and change.revoke and change.revoke not in revoked:
+            revoked = (*revoked, change.revoke)[-MOST_REVOKED:]
+        return View(self.epoch + 1, members, leader, revoked)
+
+    def decided_by(self, view: View, servers: Any) -> bool:
+        """Return whether the votes of these servers decide that ``view`` is the next one.
+
+        A voter that is removed or replaced does not count, unless only two vote: so it cannot help to decide something
+        else instead when it turns against the others later.
+        """
+        voters = self.voters
+        if len(voters) > 2:
+            servers = [j for j in servers if self.members.get(j) == view.members.get(j)]
+        return self.majority(servers)
+
+    @property
+    def content(self) -> list[Any]:
+        """All that the view says, in one order: equal views have equal content."""
+        members = [[i, each.lineage, each.address, each.learner] for i, each in sorted(self.members.items())]
+        return [self.epoch, members, self.leader, list(self.revoked)]
+
+    @property
+    def electorate(self) -> dict[int, str]:
+        """The lineages of the voters."""
+        return {i: self.members[i].lineage for i in self.voters}
+
+    def is_followed_by(self, view: View) -> bool:
+        """Return whether ``view`` may be voted for: a voter leads it, and at most one entry has changed."""
+        before, after = self.members, view.members
+        changed = [i for i in before.keys() | after.keys() if before.get(i) != after.get(i)]
+        change = None
+        if changed or view.revoked != self.revoked:
+            server = changed[0] if changed else next(iter(before), 0)
+            revoked = [each for each in view.revoked if each not in self.revoked]
+            change = MembershipChange(server, after.get(server), revoked[0] if revoked else "")
+        return view.leader in self.voters and view == self.following(view.leader, change)
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +109,8 @@ class MembershipChange:
 
     server: int
     member: Member | None
+    revoke: str = ""
+    """Fingerprint of a certificate with which no server is to be admitted any more."""
 
 
 def first_view(learners: Any, servers: Any) -> View:

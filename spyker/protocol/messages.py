@@ -26,6 +26,8 @@ AgeOf: TypeAlias = Annotated[float, Meta(ge=0, lt=1e15)]
 Whole: TypeAlias = Annotated[int, Meta(ge=0, lt=1 << 53)]
 """A non-negative integer that JSON and a double represent exactly."""
 Count: TypeAlias = Annotated[int, Meta(ge=1, lt=1 << 53)]
+ExchangeNumber: TypeAlias = Annotated[int, Meta(ge=1, le=(1 << 63) - 1)]
+"""The number of an exchange. It begins with the epoch's, which has at most 31 bits."""
 
 
 class Message:
@@ -136,7 +138,7 @@ class Token(PeerMessage):
     latest_only = True
     is_token = True
     epoch: Whole
-    bid: Count
+    bid: ExchangeNumber
     ages: Annotated[tuple[AgeOf, ...], PER_SERVER]
 
 
@@ -147,7 +149,7 @@ class PeerModel(PeerMessage):
     latest_only = True
     weights: Vector
     age: AgeOf
-    bid: Count
+    bid: ExchangeNumber
 
 
 @dataclass(frozen=True, slots=True, eq=False)

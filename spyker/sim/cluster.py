@@ -1,7 +1,7 @@
 """Simulation of complete server processes, which crash and restart, with connections that break.
 
 Each server is a :class:`~spyker.node.node.Node` and each client has a
-:class:`~spyker.node.pending_update.PendingUpdate`. Without faults and with instant disks the facts are byte-identical
+:class:`~spyker.node.pending_updates.PendingUpdates`. Without faults and with instant disks the facts are byte-identical
 to those of :class:`~spyker.sim.world.BareServerSimulation`: handshakes, sequence numbers, acknowledgements and control
 messages have the latency of their link, use no bandwidth and wait for no model. Only the order of simultaneous events
 may differ, because a node sends to its clients at once and to other servers after a checkpoint, and a bare server sends
@@ -32,6 +32,7 @@ from spyker.node.effects import (
     SendPeer,
     SendTask,
     StopProcess,
+    TellSaved,
     WelcomeClient,
     WriteFact,
 )
@@ -56,7 +57,7 @@ from spyker.node.membership import Membership
 from spyker.node.node import Node
 from spyker.node.node_clock import NodeClock
 from spyker.node.outbox import OutboxEntry
-from spyker.node.pending_update import PendingTask, PendingUpdate
+from spyker.node.pending_updates import PendingTask, PendingUpdates
 from spyker.node.rejection import Rejection
 from spyker.node.task_tokens import TaskTokens
 from spyker.node.views import NOBODY, Member, MembershipChange, first_view
@@ -66,6 +67,7 @@ from spyker.protocol.facts import UpdateApplied
 from spyker.protocol.messages import ClientMessage, Leave
 from spyker.protocol.server import Server
 from spyker.records import ServerResumed
+from spyker.sim.sim_keys import SimKeys
 from spyker.sim.sim_process import SimDisk, SimProcess
 from spyker.sim.world import Simulation
 
@@ -125,7 +127,7 @@ class ClusterSimulation(Simulation):
         self.backups: dict[int, SimDisk] = {}
         self.disks = [SimDisk(i, seconds=0.0) for i in places.servers]
         self.processors = []
-        self.pending = [PendingUpdate(client) for client in clients]
+        self.pending = [PendingUpdates(client) for client in clients]
         self.sessions: list[SimSession | None] = [None] * len(clients)
         self.rejected: Counter[str] = Counter()
         self._peer_links: dict[tuple[int, int], SimPeerConnection] = {}
@@ -149,10 +151,12 @@ class ClusterSimulation(Simulation):
 
     # --- Faults of servers -------------------------------------------------------------------------------------------
 
-    def crash(self, server: int, *, lose_disk: bool = False) -> None:
-        """Kill a process: its inbox, unsaved state and connections are lost."""
+    def crash(self, server: int, *, lose_disk: bool = False, cut_power: bool = False) -> None:
+        """Kill a process: its inbox, unsaved state and connections are lost; by a power cut, unsynced writes, too."""
         if self.processors[server].alive:
             self._kill(self.processors[server])
+        if cut_power:
+            self.disks[server].cut_power()
         if lose_disk:
             self.disks[server].lose()
 
@@ -203,7 +207,7 @@ class ClusterSimulation(Simulation):
             try:
                 receiver.step(PeerHelloReceived(process.node.handshake(j), b"", b"", now=receiver.now()))
             except Rejection as rejection:
-                self._reject_call(process, j, rejection)
+                self._reject_call(process, receiver, rejection)
             self._both_go_on(process, receiver)
         self.clock.at(self.clock.now + self.reconnect, self._reconnect_copy, process, j)
 
@@ -294,9 +298,12 @@ class ClusterSimulation(Simulation):
     # --- Changes of clients ------------------------------------------------------------------------------------------
 
     def leave(self, client: int) -> None:
-        """Remove a client, which drops its pending update and tells its server if it is connected."""
-        self.places.move_client(client, None)
+        """Remove a client, which drops its pending updates and tells its server if it is connected."""
         self.pending[client].drop()
+        self._leave_server(client)
+
+    def _leave_server(self, client: int) -> None:
+        self.places.move_client(client, None)
         session, self.sessions[client] = self.sessions[client], None
         if session is not None and session.open:
             session.open = False
@@ -309,22 +316,23 @@ class ClusterSimulation(Simulation):
         self._connect_soon([client])
 
     def move(self, client: int, server: int) -> None:
-        """Move a client to another server."""
-        self.leave(client)
+        """Move a client to another server. It keeps the updates that its former server may not have saved."""
+        self._leave_server(client)
         self.come(client, server)
 
     # --- Processes ---------------------------------------------------------------------------------------------------
 
     def _process(self, i: int, *, new: bool = False) -> SimProcess:
         disk, clock = self.disks[i], NodeClock(self.now_at(i)())
-        disk.incarnation += 1
+        disk.begin_incarnation()
         membership = Membership(
             i,
             self.first,
             clock,
-            lineage=disk.lineage,
+            keys=SimKeys(disk.lineage, i),
             incarnation=ProcessIncarnation(disk.incarnation, f"{next(self._nonces):08}"),
             former=disk.former,
+            succession=disk.succession,
             new=new,
             suspect_after=self.suspect_after,
             renew_token_after=self.renew_token_after,
@@ -387,8 +395,10 @@ class ClusterSimulation(Simulation):
             case StopProcess(reason, anew):
                 self.stopped.append((i, reason))
                 self.clock.at(now, self._stop, process, anew)
-            case WelcomeClient(session, keep):
-                self.clock.at(self.links.down(now, i, session.client, 0), self._welcomed, session, keep)
+            case WelcomeClient(session):
+                self.clock.at(self.links.down(now, i, session.client, 0), self._welcomed, session, effect)
+            case TellSaved(session):
+                self.clock.at(self.links.down(now, i, session.client, 0), self._told, session, effect)
             case CloseSession(session):
                 session.open = False
             case ClientRejected(_, rejection):
@@ -430,13 +440,13 @@ class ClusterSimulation(Simulation):
         try:
             receiver.step(PeerHelloReceived(hello or sender.node.handshake(j), b"", b"", now=receiver.now()))
         except Rejection as rejection:
-            self._reject_call(sender, j, rejection)
+            self._reject_call(sender, receiver, rejection)
         else:
             received = receiver.node.received.get(i, 0)
             try:
                 sender.step(PeerConnected(j, receiver.node.handshake(i), received, now, now=now))
             except Rejection as rejection:
-                self._reject_call(receiver, i, rejection)
+                self._reject_call(receiver, sender, rejection)
             else:
                 sender.step(PeerAcknowledged(j, receiver.node.acknowledged.get(i, 0), now=now))
                 self._peer_links[i, j] = SimPeerConnection(sender, receiver, received)
@@ -445,10 +455,11 @@ class ClusterSimulation(Simulation):
         self.clock.at(self.clock.now + self.reconnect, self._link, i, j)
         return self._both_go_on(sender, receiver)
 
-    def _reject_call(self, process: SimProcess, by: int, rejection: Rejection) -> None:
-        """Count the rejection of a process by another server, and tell the process."""
+    def _reject_call(self, process: SimProcess, by: SimProcess, rejection: Rejection) -> None:
+        """Count the rejection of a process by another one, and tell the process."""
         self.rejected[rejection.reason] += 1
-        process.step(RejectedByPeer(by, rejection.reason, rejection.detail, now=process.now()))
+        said, lineage = (rejection.reason, rejection.detail), by.node.membership.lineage
+        process.step(RejectedByPeer(by.node.id, *said, lineage, rejection.evidence, now=process.now()))
 
     def _both_go_on(self, sender: SimProcess, receiver: SimProcess) -> None:
         for process in (sender, receiver):
@@ -502,20 +513,29 @@ class ClusterSimulation(Simulation):
         process = self.processors[home]
         if process.alive and not process.later(self._connect, k, None):
             session = self.sessions[k] = SimSession(k, process)
-            held_token = self.pending[k].connect(home)
-            self._step(process, ClientConnected(k, session, self.sizes(k), held_token, now=process.now()))
+            held_tokens = tuple(self.pending[k].connect(home))
+            self._step(process, ClientConnected(k, session, self.sizes(k), held_tokens, now=process.now()))
             self._depart(k, None)
 
-    def _welcomed(self, session: SimSession, keep: bool) -> None:
+    def _welcomed(self, session: SimSession, welcome: WelcomeClient) -> None:
         if session.open:
             session.welcomed = True
-            self.pending[session.client].welcomed(session.process.node.id, keep=keep)
+            _, keep, _, received, saved, ask = welcome
+            server = session.process.node.id
+            self.pending[session.client].welcomed(server, keep=keep, received=received, saved=saved, ask=ask)
+            self._offer(session.client)
+
+    def _told(self, session: SimSession, effect: TellSaved) -> None:
+        if session.open:
+            self.pending[session.client].told(effect.saved, ask=effect.ask)
             self._offer(session.client)
 
     def _task_arrives(self, session: SimSession, task: SendTask) -> None:
         k = session.client
         if session.open and not self.excluded(k):
-            held = self.pending[k].assigned(session.process.node.id, task.task_token, task.message)
+            server = session.process.node.id
+            held = self.pending[k].assigned(server, task.number, task.task_token, task.message, task.saved)
+            assert held.order is not None
             self._train(k, held.order, self._training_ends, (k, held))
 
     def _training_ends(self, trainee: tuple[int, PendingTask], job: TrainJob) -> None:

@@ -109,7 +109,7 @@ def make_node(header: LogHeader, scenario: Scenario) -> Node:
         return scenario.chosen.create(header.membership.server, setup, roster)
 
     tokens = TaskTokens(header.secret, header.membership.incarnation.incarnation)
-    membership = header.membership.make(clock)
+    membership = header.membership.make(clock, header.secret)
     return Node(membership.id, build, tokens, header.options, membership=membership, clock=clock)
 
 

@@ -7,6 +7,7 @@ import json
 from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
+from spyker.node.control_messages import succession_statement
 from spyker.node.effects import Effect, SaveCheckpoint
 from spyker.node.events import CheckpointFailed, CheckpointSaved, TimerFired
 from spyker.node.node import Node
@@ -15,13 +16,18 @@ from spyker.protocol.codec import Array
 from spyker.protocol.server import Server, Work
 from spyker.sim.clock import Clock
 from spyker.sim.processor import QueueServer
+from spyker.sim.sim_keys import SimKeys
 from spyker.sim.timers import SimTimers
 
+SYNC_SHARE = 0.2  # of the time that a checkpoint takes
 ENCODER = json.JSONEncoder(allow_nan=False, check_circular=False)
 
 
 class SimDisk:
-    """The disk of a server: its identity and last checkpoint."""
+    """The disk of a server: its identity and last checkpoint.
+
+    A write is visible at once, also to the next process, and survives a power cut only once it is synced.
+    """
 
     def __init__(self, server: int, seconds: float) -> None:
         self.server = server
@@ -34,11 +40,20 @@ class SimDisk:
         """Whether the server joins running servers and needs a model from them."""
         self._losses = 0
         self._checkpoint: tuple[str, dict[str, Array]] | None = None
+        self._synced: tuple[int, tuple[str, dict[str, Array]] | None] = 0, None  # what survives a power cut
 
     @property
     def lineage(self) -> str:
         """The lineage of the server's state."""
         return f"{self.server}.{self._losses}"
+
+    @property
+    def succession(self) -> bytes:
+        """The signature of the former lineage on the present one."""
+        if not self.former:
+            return b""
+        former = SimKeys(self.former, self.server)
+        return former.sign(succession_statement(former.federation, self.server, self.lineage))
 
     @property
     def secret(self) -> bytes:
@@ -49,6 +64,19 @@ class SimDisk:
         """Replace the checkpoint; the copy shares no memory with the process."""
         numbers = ENCODER.encode(checkpoint.numbers)
         self._checkpoint = numbers, {name: array.copy() for name, array in checkpoint.vectors.items()}
+
+    def begin_incarnation(self) -> None:
+        """Write and sync the number of a new process, and with it what an earlier one has not synced."""
+        self.incarnation += 1
+        self.sync()
+
+    def sync(self) -> None:
+        """Make everything that was written durable."""
+        self._synced = self.incarnation, self._checkpoint
+
+    def cut_power(self) -> None:
+        """Lose what is not synced."""
+        self.incarnation, self._checkpoint = self._synced
 
     def read(self) -> tuple[dict[str, Any], dict[str, Array]] | None:
         """Return the last checkpoint, or ``None``."""
@@ -61,6 +89,7 @@ class SimDisk:
         """Lose all data; the server gets a new lineage."""
         self._checkpoint, self.former, self.joins = None, "", False
         self._losses += 1
+        self.sync()
 
     def copied(self) -> SimDisk:
         """Return a copy of the disk."""
@@ -99,6 +128,7 @@ class SimProcess(QueueServer, NodeDriver):
         self.backlog: list[tuple[Callable[..., None], tuple[Any, ...]]] | None = None  # calls while it is paused
         self.timers = SimTimers(world.clock, self._ring)
         self._blank = blank
+        self._visible = False  # whether the checkpoint under way was written, and not yet synced
 
     @property
     def server(self) -> Server:
@@ -175,20 +205,33 @@ class SimProcess(QueueServer, NodeDriver):
     # --- Checkpoints -------------------------------------------------------------------------------------------------
 
     def save(self, checkpoint: SaveCheckpoint) -> None:
-        """Write a checkpoint, which takes ``disk.seconds``."""
-        if self.disk.seconds > 0:
-            self.clock.at(self.clock.now + self.disk.seconds, self._written, checkpoint, None)
+        """Write and sync a checkpoint, which takes ``disk.seconds``."""
+        now, seconds = self.clock.now, self.disk.seconds
+        if seconds > 0:
+            self.clock.at(now + (1 - SYNC_SHARE) * seconds, self._written, checkpoint, None)
+            self.clock.at(now + seconds, self._synced, None, None)
         else:
             self._write(checkpoint)
+            self._sync()
 
     def _written(self, checkpoint: SaveCheckpoint, _b: None) -> None:
         if self.alive and not self.later(self._written, checkpoint, None):
             self._write(checkpoint)  # a kill discards a checkpoint that is being written
+
+    def _synced(self, _a: None, _b: None) -> None:
+        if self.alive and not self.later(self._synced, None, None):
+            self._sync()
             self.go_on()
 
     def _write(self, checkpoint: SaveCheckpoint) -> None:
-        if self.disk.full:
-            self.step(CheckpointFailed(now=self.now()))
-        else:
+        self._visible = not self.disk.full
+        if self._visible:
             self.disk.write(checkpoint)
+
+    def _sync(self) -> None:
+        """Report the checkpoint as saved once it is synced; one that is only visible may be lost."""
+        if self._visible:
+            self.disk.sync()
             self.step(CheckpointSaved(now=self.now()))
+        else:
+            self.step(CheckpointFailed(now=self.now()))

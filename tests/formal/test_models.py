@@ -30,7 +30,9 @@ def search(model: str, folder: Path, *flags: str, optimise: str = "-O2") -> str:
     return subprocess.run(["./pan", "-m100000", "-w22"], cwd=folder, check=True, capture_output=True, text=True).stdout
 
 
-@pytest.mark.parametrize(("model", "flags"), [("vote", ()), ("epochs", ()), ("epochs", SHORT), ("epochs", LONG)])
+@pytest.mark.parametrize(
+    ("model", "flags"), [("vote", ()), ("removed", ()), ("epochs", ()), ("epochs", SHORT), ("epochs", LONG)]
+)
 def test_what_a_model_asserts_holds_in_every_state(model: str, flags: tuple[str, ...], tmp_path: Path) -> None:
     said = search(model, tmp_path, *flags, optimise="-O0" if flags else "-O2")  # few states, and much to compile
     assert "errors: 0" in said
@@ -48,6 +50,11 @@ def test_what_a_model_asserts_holds_in_every_state(model: str, flags: tuple[str,
         ("epochs", "NO_EPOCH_CHECK"),
         ("epochs", "NO_LEASES"),
         ("epochs", "NO_RENEWAL"),
+        ("removed", "NO_SIGNATURES"),
+        ("removed", "NO_PROMISES"),
+        ("removed", "TARGET_COUNTS"),
+        ("removed", "FORMER_VOTERS_COUNT"),
+        ("removed", "REPLAYS"),
         ("epochs", "TOLD_UNSAVED"),
         ("epochs", "HOLDER_KEEPS_TOKEN"),
     ],

@@ -11,6 +11,7 @@ from typing import Any, TextIO
 
 import grpc.aio
 from deployment import table
+from members import real_keys
 
 from spyker.config.scenario import from_table
 from spyker.net import spyker_pb2 as pb
@@ -24,8 +25,11 @@ from spyker.net.json_log import JsonLog
 from spyker.net.metrics import Metrics
 from spyker.net.recorder import Recorder
 from spyker.node.inbox import NodeOptions
+from spyker.node.membership import Membership
 from spyker.node.node import Node
+from spyker.node.node_clock import NodeClock
 from spyker.node.task_tokens import TaskTokens
+from spyker.node.views import first_view
 from spyker.protocol.codec import Sizes
 from spyker.protocol.messages import Update
 from spyker.protocol.server import Setup
@@ -47,9 +51,15 @@ def make_driver(
     )
     log = JsonLog(said or io.StringIO(), server=server)
     behaviour = NodeOptions(**{"clients": 3, "min_clients": 1} | rules)
-    peers = [j for j in places.servers if j != server]
+    clock = NodeClock()
+    view = first_view(places.learners, places.servers)
     node = Node(
-        server, lambda roster: resolved.chosen.create(server, setup, roster), TaskTokens(b"s" * 32, 1), behaviour, peers
+        server,
+        lambda roster: resolved.chosen.create(server, setup, roster),
+        TaskTokens(b"s" * 32, 1),
+        behaviour,
+        membership=Membership(server, view, clock, keys=real_keys(f"server {server}")),
+        clock=clock,
     )
     return Driver(
         node,

@@ -13,6 +13,7 @@ import pytest
 from cryptography import x509
 from cryptography.hazmat.primitives import serialization
 from deployment import Deployed, Speaker, client_in, deployed, load_client_pem, speaking, table, until
+from members import handshake, real_keys
 
 from spyker.net import spyker_pb2 as pb
 from spyker.net.certificate_authority import Authority
@@ -20,8 +21,13 @@ from spyker.net.certificate_issuing import make_deployment, write_client
 from spyker.net.channels import PEERS_CONNECT, channel, open_stream
 from spyker.net.client_identity import answer_challenge, load_identity
 from spyker.net.frames import FRAME_LIMIT, PROTOCOL
+from spyker.net.member_identity import federation_of
+from spyker.net.peer_signatures import CALL, sign_peer
 from spyker.net.revocations import Revocation, write_revocations
-from spyker.node.control_messages import PeerHandshake, ProcessIncarnation, to_json
+from spyker.net.server_config import load_config
+from spyker.net.streams import StreamEnded, end_status, read_body
+from spyker.node.control_messages import to_json
+from spyker.node.ed25519_keys import fingerprint
 from spyker.node.rejection import Rejection
 
 
@@ -72,9 +78,10 @@ def test_an_answer_is_taken_once(server: Deployed) -> None:
             )
             assert server.metric("updates_total") == updates
         async with speaking(server, 2) as client:  # it comes back and offers the same thing again
-            client.hello.held_token = task.token
+            client.hello.held_tokens[:] = [task.token]
             await client.greet()
-            assert not (await client.read()).welcome.keep
+            welcome = (await client.read()).welcome
+            assert (welcome.received, welcome.ask) == (task.said.number, False)
             again = await client.task()
             assert again.said.number > following.said.number
             assert again.said.version == following.said.version, "no second application, the current model again"
@@ -450,7 +457,7 @@ def test_servers_know_each_other_by_their_certificates(tmp_path: Path) -> None:
     with deployed(table("spyker", (1, 1)), tmp_path) as deployment:
         deployment.up(0)
         port = deployment.log("server-0", "listening")[0]["peers"]
-        certs = tmp_path / "certs"
+        certs, config = tmp_path / "certs", tmp_path / "server-0" / "config.toml"
         make_deployment(tmp_path / "other", 2, 1)
         expired = Authority.load(certs).issue(1, ["127.0.0.1"], -1)
         theirs = [(tmp_path / "other" / "server-1" / name).read_bytes() for name in ("key.pem", "cert.pem")]
@@ -462,12 +469,17 @@ def test_servers_know_each_other_by_their_certificates(tmp_path: Path) -> None:
             async with channel(f"127.0.0.1:{port}", 10.0, credentials) as connection:
                 stream = open_stream(connection, PEERS_CONNECT)
                 try:
-                    greeting = to_json(PeerHandshake(server, "life", ProcessIncarnation(1), 0, None))
-                    hello = pb.PeerHello(protocol=PROTOCOL, handshake=greeting)
+                    keys = real_keys("life", federation_of(load_config(config), insecure=False))
+                    challenge = (await read_body(stream, "challenge")).nonce
+                    used = fingerprint(chain[1]) if chain else ""
+                    greeting = to_json(handshake(server, keys=keys, certificate=used, new=True))
+                    signature = sign_peer(keys, CALL, server, 0, challenge, greeting)
+                    hello = pb.PeerHello(protocol=PROTOCOL, handshake=greeting, nonce=b"n", signature=signature)
                     await stream.write(pb.Frame(peer_hello=hello).SerializeToString())
-                    await stream.read()
-                except grpc.aio.AioRpcError as error:
-                    return f"{error.code().name} {error.details()}"
+                    while await stream.read() is not grpc.aio.EOF:
+                        pass
+                except (grpc.aio.AioRpcError, StreamEnded) as error:
+                    return " ".join(map(str, (end_status(error)[0].name, end_status(error)[1])))
                 return f"{(await stream.code()).name} {await stream.details()}"
 
         async def scene() -> None:

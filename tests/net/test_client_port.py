@@ -7,11 +7,15 @@ from typing import Any
 
 import grpc.aio
 import pytest
+from deployment import table
+from members import real_keys
 from node_fixtures import at_the_port, make_driver
 
 from spyker.net import spyker_pb2 as pb
 from spyker.net.client_port import ClientLimits
+from spyker.net.streams import read_body
 from spyker.node.inbox import MOST_DATA
+from spyker.node.member_list import FollowedMembers
 from spyker.protocol.messages import Update
 
 
@@ -66,6 +70,24 @@ def test_a_client_that_trickles_is_disconnected(tmp_path: Path) -> None:
             assert "ABORTED a model arrived more slowly" in await ending(stream)
         await driver.settle()
         assert driver.recorder.updates == 0
+        driver.close()
+
+    asyncio.run(scene())
+
+
+@pytest.mark.parametrize("asks", [False, True])
+def test_a_client_that_asks_for_it_is_sent_the_member_list_after_its_welcome(tmp_path: Path, asks: bool) -> None:
+    async def scene() -> None:
+        driver = make_driver(tmp_path, table("spyker", (1, 1)))
+        driver.begin()
+        async with asyncio.timeout(120), at_the_port(driver, members=asks) as stream:
+            assert (await read_body(stream, "welcome")).server == 0
+            frame = pb.Frame.FromString(await stream.read())
+            assert frame.WhichOneof("body") == ("member_list" if asks else "assignment")
+            if asks:
+                follower = FollowedMembers(driver.node.view, real_keys("a client"))
+                assert not follower.update(frame.member_list.json), "the first view, without addresses"
+                assert follower.lineage(0) == driver.node.membership.lineage
         driver.close()
 
     asyncio.run(scene())

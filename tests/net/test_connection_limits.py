@@ -48,7 +48,7 @@ def test_half_of_the_places_and_an_eighth_beyond_the_clients_are_not_for_strange
 def test_descriptors_are_reserved_for_checkpoints() -> None:
     wanted = {"clients": 500, "peers": 100}
     assert affordable(wanted, 1, 1024, 20) == wanted
-    assert affordable(wanted, 1, 48, 18) == {"clients": 10, "peers": 4}
+    assert affordable(wanted, 1, 48, 18) == {"clients": 8, "peers": 4}
     assert affordable({"clients": 500}, 0, 48, 18) == {"clients": 14}
 
 

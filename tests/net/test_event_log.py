@@ -64,7 +64,7 @@ def test_the_log_of_a_killed_server_leads_to_the_bytes_of_its_last_checkpoint(
 def header() -> LogHeader:
     weights: Vector = np.zeros(2, np.float32)
     view = first_view([0], [0])
-    membership = MembershipOptions(0, view, "zero", ProcessIncarnation(1), "", False, 5.0, 10.0, None)
+    membership = MembershipOptions(0, view, ProcessIncarnation(1), "", False, 5.0, 10.0, None)
     return LogHeader(FORMAT, "0", "", membership, NodeOptions(), b"secret", 0.0, LoggedArray.of(weights), 0.1, 0)
 
 

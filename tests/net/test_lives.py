@@ -88,14 +88,14 @@ def test_an_answer_that_was_saved_is_not_applied_again(tmp_path: Path) -> None:
 
         async def after() -> None:
             async with speaking(deployment, 0) as client:
-                client.hello.held_token = one
+                client.hello.held_tokens[:] = [one]
                 await client.greet()
                 assert not (await client.read()).welcome.keep, "it was applied and saved"
                 assert (await client.task()).said.version == 1
                 await client.answer(one)
                 assert (await client.rejection())[1].startswith("replayed")
             async with speaking(deployment, 1) as client:
-                client.hello.held_token = other
+                client.hello.held_tokens[:] = [other]
                 await client.greet()
                 assert (await client.read()).welcome.keep, "its task was given in an earlier life, and never answered"
                 await client.answer(other)

@@ -8,10 +8,10 @@ import grpc
 import pytest
 from deployment import Deployed, deployed, table, until
 
-from spyker.net.certificates import server_name
 from spyker.net.channels import PEERS_CONNECT, channel, open_stream
 from spyker.net.local_cluster import free_ports
 from spyker.net.server_config import load_config
+from spyker.node.ed25519_keys import server_name
 
 
 def share_ports(deployment: Deployed) -> None:

@@ -13,6 +13,7 @@ import grpc.aio
 import numpy as np
 import pytest
 from deployment import table
+from members import handshake, real_keys
 from node_fixtures import PARAMETERS, make_driver
 
 from spyker.algorithms.spyker import Spyker
@@ -23,11 +24,11 @@ from spyker.net.driver import Driver
 from spyker.net.frames import PROTOCOL
 from spyker.net.peer_link import PeerLink
 from spyker.net.peer_port import PeerPort
-from spyker.node.control_messages import BootstrapRequest, PeerHandshake, ProcessIncarnation, to_json
+from spyker.net.peer_signatures import ANSWER, sign_peer
+from spyker.node.control_messages import BootstrapRequest, to_json
 from spyker.node.effects import Effect, SendControl
 from spyker.node.events import ControlReceived, Event
 from spyker.node.outbox import Outbox, OutboxEntry
-from spyker.node.views import first_view
 from spyker.protocol.codec import Sizes
 from spyker.protocol.messages import PeerModel, Token
 
@@ -57,9 +58,7 @@ async def linked(
 
 async def silent(requests: object, context: Any, end: asyncio.Event | None = None) -> None:
     """Accept control messages, and ignore them until an event."""
-    await context.read()
-    welcome = pb.PeerWelcome(protocol=PROTOCOL, handshake=greeting(""), server=1)
-    await context.write(pb.Frame(peer_welcome=welcome).SerializeToString())
+    await welcome(context, "")
     await (end or asyncio.Event()).wait()
 
 
@@ -90,9 +89,7 @@ def test_a_link_survives_a_callee_that_ends_the_stream_at_any_moment(
     async def abrupt(requests: object, context: Any) -> None:
         nonlocal calls
         calls += 1
-        await context.read()
-        welcome = pb.PeerWelcome(protocol=PROTOCOL, handshake=greeting(""), server=1)
-        await context.write(pb.Frame(peer_welcome=welcome).SerializeToString())
+        await welcome(context, "")
         for _ in range(calls % 5):
             await context.read()
         if calls == 200:
@@ -114,14 +111,22 @@ def test_a_link_survives_a_callee_that_ends_the_stream_at_any_moment(
 # --- One of two servers has an older state ----------------------------------------------------------------------------
 
 
-def greeting(lineage: str, server: int = 1) -> bytes:
-    """What server 1 says of itself."""
-    return to_json(PeerHandshake(server, lineage, ProcessIncarnation(1), 1, first_view([0, 1], [0, 1])))
+async def welcome(context: Any, name: str, server: int = 1, received: int = 0) -> None:
+    """Answer a call as a server whose keys follow from this name."""
+    keys = real_keys(name)
+    await context.write(
+        pb.Frame(challenge=pb.Challenge(protocol=PROTOCOL, server=server, nonce=b"n")).SerializeToString()
+    )
+    hello = pb.Frame.FromString(await context.read()).peer_hello
+    said = to_json(handshake(server, keys=keys))
+    signature = sign_peer(keys, ANSWER, server, 0, hello.nonce, said)
+    body = pb.PeerWelcome(protocol=PROTOCOL, received=received, handshake=said, server=server, signature=signature)
+    await context.write(pb.Frame(peer_welcome=body).SerializeToString())
 
 
 def welcoming(
     received: int,
-    lineage: str = "",
+    name: str = "",
     calls: list[int] | None = None,
     server: int = 1,
     heard: list[bytes] | None = None,
@@ -131,11 +136,7 @@ def welcoming(
     async def callee(requests: object, context: Any) -> None:
         if calls is not None:
             calls.append(1)
-        await context.read()
-        welcome = pb.PeerWelcome(
-            protocol=PROTOCOL, received=received, handshake=greeting(lineage, server), server=server
-        )
-        await context.write(pb.Frame(peer_welcome=welcome).SerializeToString())
+        await welcome(context, name, server, received)
         while (data := await context.read()) is not grpc.aio.EOF:
             if heard is not None:
                 heard.append(data)
@@ -209,7 +210,7 @@ def test_a_callee_that_began_anew_is_refused_until_it_is_back(tmp_path: Path, mo
 
     async def scene() -> None:
         driver = make_driver(tmp_path, TWO, said=said)
-        driver.node.membership.lineages[1] = "old"
+        driver.node.membership.lineages[1] = real_keys("old").lineage
         fill(driver, 1)
         async with linked(welcoming(0, "new", calls), driver) as task:
             await until(lambda: len(calls) >= 3)
@@ -226,7 +227,7 @@ def test_a_callee_that_is_new_here_is_remembered(tmp_path: Path) -> None:
         driver = make_driver(tmp_path, TWO)
         async with linked(welcoming(0, "first"), driver):
             await until(lambda: driver.node.membership.lineages)
-        assert driver.node.membership.lineages == {1: "first"}
+        assert driver.node.membership.lineages == {1: real_keys("first").lineage}
 
     asyncio.run(scene())
 
@@ -301,9 +302,7 @@ def test_control_messages_do_not_wait_for_models(tmp_path: Path) -> None:
 
         async def stuck(requests: object, context: Any) -> None:
             """Read the hello, and nothing of the models."""
-            await context.read()
-            welcome = pb.PeerWelcome(protocol=PROTOCOL, handshake=greeting(""), server=1)
-            await context.write(pb.Frame(peer_welcome=welcome).SerializeToString())
+            await welcome(context, "")
             reading.set()
             await asyncio.Event().wait()
 

@@ -1,15 +1,19 @@
 """Who comes, who must stop, and who may act: one host among three, driven by hand."""
 
+from typing import Any
+
 import numpy as np
 import pytest
 from driven import Driven
+from members import announced, handshake, proven
 from msgspec.structs import replace
 
 from spyker.algorithms.builtin import ALGORITHMS
-from spyker.node.control_messages import Decided, Heartbeat, PeerHandshake, Prepare, ProcessIncarnation
+from spyker.node.control_messages import Decided, Heartbeat, PeerHandshake, Prepare, succession_statement
 from spyker.node.effects import SendControl
 from spyker.node.events import CheckpointSaved, ControlReceived, PeerConnected, PeerHelloReceived, Start, TimerFired
 from spyker.node.inbox import ASK, HEARTBEAT, NodeOptions
+from spyker.node.keys import Keys
 from spyker.node.membership import ARRIVAL, Membership
 from spyker.node.node import Node
 from spyker.node.node_clock import NodeClock
@@ -17,11 +21,13 @@ from spyker.node.rejection import Rejection
 from spyker.node.task_tokens import TaskTokens
 from spyker.node.views import Member, MembershipChange, View, first_view
 from spyker.protocol.server import Setup
+from spyker.sim.sim_keys import SimKeys
 
 FIRST = first_view([0, 1, 2], [0, 1, 2])
+KEYS = {0: SimKeys("zero", 0), **{j: SimKeys(f"server {j}", j) for j in (1, 2)}}
 
 
-def begun() -> Driven:
+def begun(keys: Keys = KEYS[0]) -> Driven:
     """Server 0 of three, which has the token."""
     clock = NodeClock()
     spyker = ALGORITHMS["spyker"]
@@ -31,7 +37,7 @@ def begun() -> Driven:
         lambda roster: spyker.build(0, setup, roster),
         TaskTokens(b"secret", 1),
         NodeOptions(heartbeat_interval=1.0),
-        membership=Membership(0, FIRST, clock, lineage="zero", suspect_after=2.0),
+        membership=Membership(0, FIRST, clock, keys=keys, suspect_after=2.0),
         clock=clock,
     )
     driven = Driven(node)
@@ -40,8 +46,13 @@ def begun() -> Driven:
     return driven
 
 
-def greeting(server: int, view: View = FIRST, *, lineage: str = "", acked: int = 0) -> PeerHandshake:
-    return PeerHandshake(server, lineage or f"server {server}", ProcessIncarnation(1), 1, view, acked=acked)
+def greeting(server: int, view: View = FIRST, *, lineage: str = "", incarnation: int = 1, **more: Any) -> PeerHandshake:
+    return handshake(server, lineage, incarnation, epoch=view.epoch, **more)
+
+
+def decided(view: View, previous: View = FIRST) -> Decided:
+    """All servers have voted for a view."""
+    return Decided((proven(previous, view, KEYS),))
 
 
 def test_who_has_not_heard_of_a_replacement_speaks_of_the_one_before() -> None:
@@ -49,7 +60,7 @@ def test_who_has_not_heard_of_a_replacement_speaks_of_the_one_before() -> None:
     driven = begun()
     node = driven.node
     epoch_1 = FIRST.following(1, MembershipChange(0, Member("zero")))
-    driven.tell(ControlReceived, 1, Decided(epoch_1))
+    driven.tell(ControlReceived, 1, decided(epoch_1))
     driven.tell(PeerHelloReceived, greeting(1, FIRST, acked=4), b"", b"")
     assert not node.received
     assert not node.membership.outdated
@@ -60,11 +71,11 @@ def test_who_has_not_heard_of_a_replacement_speaks_of_the_one_before() -> None:
 def test_a_process_that_was_replaced_is_told_so_and_stops() -> None:
     """It need not have heard of the list that names another in its place."""
     driven = begun()
-    driven.tell(ControlReceived, 1, Decided(FIRST.following(1, MembershipChange(2, Member("another")))))
+    driven.tell(ControlReceived, 1, decided(FIRST.following(1, MembershipChange(2, Member("another")))))
     with pytest.raises(Rejection, match="another one has the place of server 2") as refused:
-        driven.tell(PeerHelloReceived, greeting(2, lineage="the one before"), b"", b"")
-    before = Membership(2, FIRST, float, lineage="the one before")
-    before.refused(refused.value)
+        driven.tell(PeerHelloReceived, greeting(2), b"", b"")
+    before = Membership(2, FIRST, float, keys=KEYS[2])
+    before.refused(0, "", refused.value)
     assert "`spyker members replace`" in before.fenced
 
 
@@ -82,7 +93,7 @@ def test_a_token_of_an_earlier_epoch_is_not_used_before_the_server_hears_of_the_
     lease(0)
     assert server.has_token
     assert node.may_lead(driven.time)
-    driven.tell(ControlReceived, 1, Decided(replace(FIRST.following(1), leader=1)))
+    driven.tell(ControlReceived, 1, decided(FIRST.following(1)))
     driven.tell(CheckpointSaved)
     driven.time = 3.0  # by now nobody has a lease of the first epoch
     lease(1)
@@ -110,25 +121,27 @@ def test_a_greeting_that_was_overtaken_is_no_older_state_after_a_restart_either(
     driven = begun()
     node = driven.node
     driven.tell(PeerConnected, 1, replace(greeting(1), checkpoints=5), 0, 0.0)
-    again = Membership(0, FIRST, float, lineage="zero")
+    again = Membership(0, FIRST, float, keys=KEYS[0])
     again.restore(node.membership.numbers())
     again.authenticate(replace(greeting(1), checkpoints=3))
     with pytest.raises(Rejection, match="older state"):
-        again.authenticate(replace(greeting(1), checkpoints=3, incarnation=ProcessIncarnation(2)))
+        again.authenticate(greeting(1, checkpoints=3, incarnation=2))
 
 
 def test_another_process_with_an_older_state_is_recognised_also_if_others_have_met_it_before() -> None:
     driven = begun()
     driven.tell(PeerConnected, 1, replace(greeting(1), checkpoints=3), 0, 0.0)
-    later = ProcessIncarnation(2)
-    driven.tell(ControlReceived, 2, Heartbeat(0, 1.0, None, True, None, incarnations={1: ("server 1", later)}))
+    later = announced(KEYS[1], 1, 2)
+    driven.tell(ControlReceived, 2, Heartbeat(0, 1.0, None, True, None, announcements=(later,)))
     with pytest.raises(Rejection, match="an older state"):
-        driven.tell(PeerHelloReceived, replace(greeting(1), incarnation=later), b"", b"")
+        driven.tell(PeerHelloReceived, greeting(1, incarnation=2), b"", b"")
 
 
-def put_back(server: int) -> PeerHandshake:
+def put_back(server: int, lineage: str = "anew") -> PeerHandshake:
     """A state that was older than others know of has begun anew."""
-    return replace(greeting(server, lineage="anew"), view=None, former=f"server {server}")
+    former = KEYS[server]
+    succession = former.sign(succession_statement(former.federation, server, lineage))
+    return greeting(server, lineage=lineage, new=True, former=former.lineage, succession=succession)
 
 
 def test_a_state_that_was_put_back_is_let_in_when_its_process_before_is_silent() -> None:
@@ -157,7 +170,7 @@ def test_a_copy_is_not_let_in_when_the_original_is_silent_for_a_while() -> None:
             driven.tell(PeerHelloReceived, put_back(1), b"", b"")
     assert 1 in node.membership.suspected
     with pytest.raises(Rejection, match="voting on server 1"):  # its state was put back since
-        driven.tell(PeerHelloReceived, replace(put_back(1), lineage="another"), b"", b"")
+        driven.tell(PeerHelloReceived, put_back(1, "another"), b"", b"")
 
 
 @pytest.mark.parametrize("silent", [False, True])
@@ -183,7 +196,7 @@ def test_nobody_votes_for_another_one_in_the_place_of_a_server_that_it_hears(sil
 def test_who_is_new_asks_the_nearest_for_a_model_and_then_the_next() -> None:
     clock = NodeClock(10.0)
     listed = FIRST.following(1, MembershipChange(0, Member("zero")))
-    membership = Membership(0, listed, clock, lineage="zero", suspect_after=2.0)
+    membership = Membership(0, listed, clock, keys=KEYS[0], suspect_after=2.0)
     node = Node(
         0,
         lambda roster: pytest.fail("it has no model yet"),

@@ -7,9 +7,8 @@ import numpy as np
 import pytest
 from driven import Driven
 from gossip import FLUSH, SECONDS, Gossip, Note
-from msgspec.structs import replace
+from members import handshake
 
-from spyker.node.control_messages import PeerHandshake, ProcessIncarnation
 from spyker.node.effects import (
     AcknowledgePeer,
     ClientRejected,
@@ -20,6 +19,7 @@ from spyker.node.effects import (
     SaveCheckpoint,
     SendPeer,
     SendTask,
+    TellSaved,
     WelcomeClient,
     WriteFact,
 )
@@ -41,14 +41,18 @@ from spyker.node.events import (
     UpdateReceived,
 )
 from spyker.node.inbox import AWAY, BEGIN, RETRY, SAVE, SERVERS, NodeOptions
+from spyker.node.membership import Membership
 from spyker.node.node import Node
+from spyker.node.node_clock import NodeClock
+from spyker.node.pending_updates import MOST_UNSAVED
 from spyker.node.rejection import Rejection
 from spyker.node.task_tokens import TaskTokens
 from spyker.node.views import first_view
 from spyker.protocol.messages import StartTimer, StopTimer, Update
 from spyker.protocol.server import NoParameters, Setup, Work
+from spyker.sim.sim_keys import SimKeys
 
-GREETING = PeerHandshake(1, "life", ProcessIncarnation(2), 5, first_view([0, 1], [0, 1]))
+GREETING = handshake(1, "life", 2, checkpoints=5)
 SETUP = Setup(2, 3, np.zeros(2, np.float32), 0.1, NoParameters())
 
 
@@ -56,12 +60,14 @@ class Driver(Driven):
     """Drives node 0 of two, and remembers the tokens of tasks."""
 
     def __init__(self, life: int = 1, **rules: Any) -> None:
+        clock = NodeClock()
         node = Node(
             0,
             lambda roster: Gossip(0, SETUP, roster),
             TaskTokens(b"secret", life),
             NodeOptions(**{"clients": 3, "layout": b"L", "learning": b"N", "deployment": b"D"} | rules),
-            [1],
+            membership=Membership(0, first_view([0, 1], [0, 1]), clock, keys=SimKeys("zero", 0)),
+            clock=clock,
         )
         super().__init__(node)
         self.tickets: dict[Any, bytes] = {}
@@ -80,7 +86,7 @@ class Driver(Driven):
         return effects
 
     def come(self, client: int, session: str, holding: bytes | None = None) -> list[Effect]:
-        self.tell(ClientConnected, client, session, 1, holding)
+        self.tell(ClientConnected, client, session, 1, () if holding is None else (holding,))
         return self.go()
 
     def answer(self, client: int, session: str, step: int, receipt: Any = None) -> list[Effect]:
@@ -201,7 +207,7 @@ def test_a_client_that_comes_back_goes_on_with_its_task() -> None:
     driver.tell(ClientDisconnected, 0, "zero")
     assert StartTimer(f"{AWAY}0", 60.0) in driver.go()
     effects = driver.come(0, "again", driver.tickets["zero"])
-    assert effects == [StopTimer(f"{AWAY}0"), WelcomeClient("again", True, 0)]
+    assert effects == [StopTimer(f"{AWAY}0"), WelcomeClient("again", True, 0, ask=True)]
 
 
 def test_a_client_that_comes_back_with_nothing_gets_a_task() -> None:
@@ -232,7 +238,7 @@ def test_a_client_that_is_given_up_and_back_before_its_turn_was_never_away() -> 
     driver, _ = begun()
     driver.tell(ClientDisconnected, 0, "zero")
     driver.tell(TimerFired, f"{AWAY}0")
-    driver.tell(ClientConnected, 0, "again", 1, driver.tickets["zero"])
+    driver.tell(ClientConnected, 0, "again", 1, (driver.tickets["zero"],))
     assert driver.node.work() is Work.NOTHING
     driver.go()
     assert driver.node.clients[0].member
@@ -244,7 +250,35 @@ def test_a_client_that_says_goodbye_is_no_member() -> None:
     driver.go()
     assert not driver.node.clients[0].member
     effects = driver.come(0, "again", driver.tickets["zero"])
-    assert of(effects, WelcomeClient)[0].keep is False
+    assert not of(effects, WelcomeClient)[0].ask, "it joins first"
+    assert of(effects, TellSaved)[0].ask, "and its update takes the place of a task"
+    assert not of(effects, SendTask)
+
+
+def test_a_client_with_many_unsaved_updates_causes_a_checkpoint_and_is_told_when_it_is_saved() -> None:
+    driver, _ = begun()
+    driver.saved()
+    effects: list[Effect] = []
+    for step in range(MOST_UNSAVED // 2):
+        assert not of(effects, SaveCheckpoint)
+        effects = driver.answer(0, "zero", step)
+    assert of(effects, SaveCheckpoint)
+    assert of(driver.saved(), TellSaved) == [TellSaved("zero", driver.node.clients[0].saved)]
+    assert driver.node.clients[0].saved == driver.node.clients[0].applied
+
+
+def test_no_task_is_sent_to_a_client_that_is_not_welcomed_yet() -> None:
+    driver, _ = begun()
+    driver.tell(ClientDisconnected, 0, "zero")
+    driver.tell(
+        UpdateReceived,
+        0,
+        driver.node.verify_token(0, driver.tickets["zero"]).number,
+        Update(np.zeros(2, np.float32), 0.0, 0),
+    )
+    driver.tell(ClientConnected, 0, "again", 1)
+    effects = driver.go()
+    assert [type(e) for e in effects if isinstance(e, WelcomeClient | SendTask)] == [WelcomeClient, SendTask]
 
 
 # --- Checkpoints ------------------------------------------------------------------------------------------------------
@@ -324,15 +358,16 @@ def test_a_message_of_a_peer_counts_once_and_is_acknowledged_when_saved() -> Non
         ({"layout": b"?"}, "scenarios"),
         ({"deployment": b"?"}, "scenarios"),
         ({"lineage": "another"}, "is another one"),
-        ({"incarnation": ProcessIncarnation(1)}, "a later process"),
-        ({"checkpoints": 4, "incarnation": ProcessIncarnation(3)}, "an older state"),
+        ({"incarnation": 1}, "a later process"),
+        ({"checkpoints": 4, "incarnation": 3}, "an older state"),
     ],
 )
 def test_another_server_that_does_not_agree_is_refused(said: dict[str, Any], problem: str) -> None:
     driver, _ = begun()
     digests = {"layout": b"L", "deployment": b"D"}
     driver.tell(PeerHelloReceived, GREETING, **digests)
-    greeting = replace(GREETING, **{key: value for key, value in said.items() if key not in digests})
+    known = {"server": 1, "lineage": "life", "incarnation": 2, "checkpoints": 5}
+    greeting = handshake(**known | {key: value for key, value in said.items() if key not in digests})
     with pytest.raises(Rejection, match=problem):
         driver.tell(
             PeerHelloReceived, greeting, **digests | {key: value for key, value in said.items() if key in digests}
@@ -362,7 +397,7 @@ def test_a_server_goes_on_where_it_was_saved() -> None:
     assert posted is not None
     assert posted.message == Note((0,))
     with pytest.raises(Rejection, match="is another one"):
-        again.tell(PeerConnected, 1, replace(GREETING, lineage="another"), 0, 0.0)
+        again.tell(PeerConnected, 1, handshake(1, "another", 2, checkpoints=5), 0, 0.0)
 
 
 def test_an_unsaved_answer_is_taken_again_and_a_saved_one_is_not() -> None:

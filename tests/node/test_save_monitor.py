@@ -80,7 +80,9 @@ def test_a_server_that_cannot_save_says_so_and_uses_no_token_until_it_can() -> N
     assert node.server is not None
     assert node.server.has_token
     driven.time = 1.0
-    driven.tell(ControlReceived, 1, Prepare(0, 1 << 16, node.view.following(1), "to finish a vote"))  # saved at once
+    driven.tell(
+        ControlReceived, 1, Prepare(0, (1 << 16) + 1, node.view.following(1), "to finish a vote")
+    )  # saved at once
     driven.tell(CheckpointFailed)
     driven.time = 3.5
     for server in (1, 2):

@@ -105,3 +105,42 @@ def test_a_client_that_answers_a_life_which_a_restored_disk_knows_nothing_of_get
     assert rejection(restored, restored.issue(0, 0.0, 0)) is None
     again = restarted(restored, 3)
     assert rejection(again, again.issue(0, 0.0, 0)) is None
+
+
+def test_updates_that_a_crash_lost_are_asked_for_in_their_order_in_place_of_tasks() -> None:
+    first = TaskTokens(SECRET, 1)
+    tickets = []
+    for _ in range(3):
+        tickets.append(first.issue(0, 0.0, 0))
+        number = first.verify(0, tickets[-1]).number
+        first.redeem(0, number)
+        first.handled(0, number)
+        if len(tickets) == 1:
+            saved = restarted(first, 2)
+    assert saved.hold(0, reversed(tickets)) == (True, None)
+    for ticket in tickets[1:]:
+        assert saved.ask(0)
+        saved.redeem(0, saved.verify(0, ticket).number)
+    assert not saved.ask(0)
+    assert [rejection(saved, ticket) for ticket in tickets] == ["replayed"] * 3
+    assert rejection(saved, saved.issue(0, 0.0, 0)) is None
+
+
+def test_an_update_counts_as_saved_once_a_checkpoint_holds_it() -> None:
+    task_tokens = TaskTokens(SECRET, 1)
+    tickets = [task_tokens.issue(0, 0.0, 0) for _ in range(2)]
+    numbers = [SAID.unpack(ticket[: SAID.size])[0] for ticket in tickets]
+    assert task_tokens.handled(0, numbers[0]) == 1
+    task_tokens.begin_checkpoint()
+    assert task_tokens.handled(0, numbers[1]) == 2
+    assert task_tokens.entry(0).saved == 0
+    assert task_tokens.checkpoint_saved() == {0: 2}
+    entry = task_tokens.entry(0)
+    assert (entry.saved, entry.unsaved) == (numbers[0], 1)
+
+
+def test_tokens_of_another_server_are_not_held() -> None:
+    keep, refused = TaskTokens(SECRET, 1).hold(0, [TaskTokens(b"t" * 32, 1).issue(0, 1.0, 1)])
+    assert not keep
+    assert refused is not None
+    assert refused.reason == "unknown-task"

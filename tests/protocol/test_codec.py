@@ -150,7 +150,7 @@ NAN, INFINITE = float("nan"), float("inf")
         Token(0, 1, (0.0, 0.0, NAN)),
         Token(0, 1, (0.0, 0.0, -1.0)),
         Token(0, 0, (0.0,) * 3),
-        Token(0, 1 << 53, (0.0,) * 3),
+        Token(0, 1 << 63, (0.0,) * 3),
         PeerModel(WEIGHTS, INFINITE, 1),
         PeerModel(WEIGHTS, 1.0, 0),
         PeerModel(WEIGHTS, 1.0, (1 << 64) - 1),

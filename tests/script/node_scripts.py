@@ -37,6 +37,7 @@ from spyker.node.effects import (
     SaveCheckpoint,
     SendPeer,
     SendTask,
+    TellSaved,
     WelcomeClient,
     WriteFact,
 )
@@ -59,11 +60,15 @@ from spyker.node.events import (
     UpdateReceived,
 )
 from spyker.node.inbox import AWAY, RETRY, SERVERS, NodeOptions
+from spyker.node.membership import Membership
 from spyker.node.node import Node
-from spyker.node.pending_update import PendingUpdate
+from spyker.node.node_clock import NodeClock
+from spyker.node.pending_updates import PendingUpdates
 from spyker.node.rejection import Rejection
 from spyker.node.task_tokens import TaskTokens
+from spyker.node.views import first_view
 from spyker.protocol.messages import StartTimer, StopTimer
+from spyker.sim.sim_keys import SimKeys
 
 
 class Connection:
@@ -108,7 +113,7 @@ class NodeStage(scripted.Stage):
         self.saving: list[SaveCheckpoint | None] = [None] * len(rosters)
         self.timers: list[set[str]] = [set() for _ in rosters]
         self.shown: dict[tuple[int, int], int] = {}  # messages that a server keeps, up to which they were shown
-        self.pending = {k: PendingUpdate(self.client(k, home)) for k, home in self.homes.items()}
+        self.pending = {k: PendingUpdates(self.client(k, home)) for k, home in self.homes.items()}
         self.connections: dict[int, Connection] = {}
         self.linked: dict[tuple[int, int], int] = {}  # the last message that was sent over each connection
         self.effects: list[list[Effect]] = [[] for _ in rosters]
@@ -207,8 +212,9 @@ class NodeStage(scripted.Stage):
             what = f"{describe(posted.message)} (#{posted.sequence})"
             self.trace.append(f"in flight {self.name(sender)}->{self.name(receiver)}: {what}")
         for k, holding in self.pending.items():
-            if holding.task is not None and holding.task.answer is not None:
-                self.trace.append(f"client {k} holds: {describe(holding.task.answer)}")
+            for task in holding.tasks:
+                if task.answer is not None:
+                    self.trace.append(f"client {k} holds: {describe(task.answer)}")
 
     # --- what they have in common ----------------------------------------------------------------------------------
 
@@ -222,9 +228,12 @@ class NodeStage(scripted.Stage):
 
     def new_life(self, i: int) -> Node:
         self.lives[i] += 1
-        peers = [j for j in range(len(self.nodes)) if j != i]
+        servers, clock = range(len(self.nodes)), NodeClock()
+        membership = Membership(i, first_view(servers, servers), clock, keys=SimKeys(str(i), i))
         secret = TaskTokens(str(i).encode(), self.lives[i])
-        node = self.nodes[i] = Node(i, lambda roster: self.build(i, roster), secret, self.rules[i], peers)
+        node = self.nodes[i] = Node(
+            i, lambda roster: self.build(i, roster), secret, self.rules[i], membership=membership, clock=clock
+        )
         self.effects[i] = []
         return node
 
@@ -237,7 +246,8 @@ class NodeStage(scripted.Stage):
     def connect(self, k: int) -> None:
         home = self.homes[k]
         self.connections[k] = Connection(k, home)
-        self.tell_node(home, ClientConnected, k, self.connections[k], self.points[k], self.pending[k].connect(home))
+        held = tuple(self.pending[k].connect(home))
+        self.tell_node(home, ClientConnected, k, self.connections[k], self.points[k], held)
 
     def disconnect(self, k: int, how: type[Event]) -> None:
         connection = self.connections.pop(k)
@@ -302,7 +312,7 @@ class NodeStage(scripted.Stage):
             return f"timer {arrival.timer}"
         who = self.name(arrival.sender) if arrival.peer else f"client {arrival.sender}"
         if arrival.message is None:
-            return f"{who} comes" + (" and holds a task" if arrival.held_token is not None else "")
+            return f"{who} comes" + (" and holds a task" if arrival.held_tokens else "")
         return f"{who}{', stored' if arrival.requeued else ''}: {describe(arrival.message)}"
 
     def carry_out(self, i: int, before: str | None = None) -> None:
@@ -330,14 +340,18 @@ class NodeStage(scripted.Stage):
 
     def one(self, i: int, effect: Effect, moved: list[int]) -> None:
         match effect:
-            case WelcomeClient(connection, keep):
+            case WelcomeClient(connection, keep, _, received, saved, ask):
                 holding = self.pending[connection.client]
-                if holding.task is not None:
+                if holding.tasks:
                     self.trace.append(f"  -> client {connection.client}: {'go on' if keep else 'forget that'}")
-                holding.welcomed(i, keep=keep)
-                moved += [connection.client] * keep
-            case SendTask(connection, ticket, message):
-                self.pending[connection.client].assigned(i, ticket, message)
+                holding.welcomed(i, keep=keep, received=received, saved=saved, ask=ask)
+                moved.append(connection.client)
+            case TellSaved(connection, saved, ask):
+                self.trace.append(f"  -> client {connection.client}: {'send what I lost' if ask else 'that is saved'}")
+                self.pending[connection.client].told(saved, ask=ask)
+                moved.append(connection.client)
+            case SendTask(connection, ticket, message, _, number, saved):
+                self.pending[connection.client].assigned(i, number, ticket, message, saved)
                 self.trace.append(f"  -> client {connection.client}: {describe(message)}")
             case WriteFact(fact):
                 self.trace.append(f"  fact: {describe(fact, fact.kind, leave_out='server')}")

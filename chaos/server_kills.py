@@ -1,0 +1,200 @@
+"""Kill real server processes again and again, and count the updates of clients that were lost or applied twice.
+
+    python -m chaos.server_kills [--algorithm NAME] [--kills N] [--updates N] [--servers N] [--clients N]
+
+All clients keep running. An update is one training of a client. It counts as applied if it is part of a server's final
+state: a killed server's record says which updates its restart undid. Exit code 1 if an update was lost or applied
+twice.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import random
+import signal
+import sys
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from spyker.config.scenario import from_table
+from spyker.net.checkpoints import latest
+from spyker.net.local_cluster import LocalCluster
+from spyker.records import FACTS, RunRecord, ServerResumed
+from spyker.tasks.registry import resolve
+
+WAIT_SECONDS = 120.0
+
+
+class KillReport(NamedTuple):
+    """What became of the updates."""
+
+    kills: int
+    trained: int
+    applied: int
+    lost: int
+    twice: int
+    undone: int
+    """Updates that restarts undid, and that had to be offered again."""
+    seconds: float
+
+    def __str__(self) -> str:
+        return (
+            f"{self.kills} kills in {self.seconds:.0f} s: {self.trained} updates of clients, {self.applied} applied, "
+            f"{self.lost} lost, {self.twice} applied twice; {self.undone} were undone by a restart"
+        )
+
+
+def scenario_table(algorithm: str, servers: int, clients: int, delay_ms: float) -> dict[str, Any]:
+    """Return a scenario whose clients need this time for a training."""
+    return {
+        "algorithm": algorithm,
+        "duration": 3.0,
+        "task": {"name": "quadratic", "dimension": 8},
+        "world": {
+            "regions": [f"region-{i}" for i in range(servers)],
+            "clients": [clients] * servers,
+            "latency-ms": [[1.0] * servers] * servers,
+        },
+        "training": {"rate": 0.5, "delay-ms": [delay_ms] * (servers * clients)},
+    }
+
+
+def kill_servers(
+    folder: Path,
+    *,
+    algorithm: str = "stride",
+    servers: int = 2,
+    clients: int = 3,
+    kills: int = 5,
+    updates: int = 150,
+    delay_ms: float = 20.0,
+    seed: int = 1,
+    **deploy: Any,
+) -> KillReport:
+    """Run a deployment, kill one of its servers after some updates and restart it, again and again.
+
+    Args:
+        folder: where the deployment is written.
+        algorithm: name of the algorithm.
+        servers: number of servers.
+        clients: number of clients of each server.
+        kills: number of kills.
+        updates: mean number of updates that a server applies before it is killed.
+        delay_ms: duration of a training in milliseconds.
+        seed: of the times at which processes are killed, and which.
+        deploy: further keys of ``[deploy]``.
+
+    """
+    chance = random.Random(seed)
+    scenario = resolve(from_table(scenario_table(algorithm, servers, clients, delay_ms)))
+    began = time.monotonic()
+    with LocalCluster(scenario, folder, insecure=True, paced=True, duration=None, **deploy) as cluster:
+        for i in range(servers):
+            cluster.servers.append(cluster.serve(i))
+        for i in range(servers):
+            listening(cluster, i, 1)
+            ids = cluster.places.clients_of(i)
+            more = ("--state", str(folder / f"clients-{i}"), "--patience", "600")
+            cluster.clients.append(cluster.join(f"{ids[0]}-{ids[-1]}", [cluster.addresses[i]], *more))
+        starts = [1] * servers
+        for _ in range(kills):
+            i = chance.randrange(servers)
+            applying(cluster, i, int(updates * chance.uniform(0.5, 1.5)))
+            cluster.servers[i].kill()
+            cluster.servers[i].wait()
+            starts[i] += 1
+            cluster.servers[i] = cluster.serve(i, "--resume")
+            listening(cluster, i, starts[i])
+        reached = trainings(folder, servers)
+        waiting(lambda: all(now > reached[k] + 3 for k, now in trainings(folder, servers).items()), "no client trains")
+        for process in cluster.clients:
+            process.send_signal(signal.SIGTERM)
+            process.wait(WAIT_SECONDS)
+        trained = trainings(folder, servers)
+        cluster.stop()
+        took = time.monotonic() - began
+        cluster.merge(folder / "merged")
+    applied, undone = applied_updates(folder, servers)
+    lost = sum(missing - 1 for missing in (trained - applied).values())  # the last one may have ended after the goodbye
+    twice = sum((applied - trained).values())
+    return KillReport(kills, trained.total(), applied.total(), lost, twice, undone, took)
+
+
+def applied_updates(folder: Path, servers: int) -> tuple[Counter[int], int]:
+    """Return how many updates of each client are in the servers' final states, and how many restarts have undone."""
+    applied: Counter[int] = Counter()
+    for _, update, _ in RunRecord(folder / "merged").updates():
+        applied[update.client] += 1
+    undone = 0
+    for i in range(servers):
+        for stated in RunRecord(folder / f"server-{i}" / "record").facts():
+            undone += stated.fact.lost_updates if isinstance(stated.fact, ServerResumed) else 0
+        saved = latest(folder / f"server-{i}" / "state")
+        assert saved is not None
+        answered = saved.numbers["server"].get("answered", [])  # in the round that has not ended
+        for client in answered if isinstance(answered, list) else [k for k, _ in answered["table"]]:
+            applied[client] += 1
+    return applied, undone
+
+
+def trainings(folder: Path, servers: int) -> Counter[int]:
+    """Return the number of trainings of each client. One that trains has sent everything that it has kept."""
+    files = [folder / f"clients-{i}" / "status.json" for i in range(servers)]
+    entries = [entry for path in files for entry in json.loads(path.read_text("utf-8"))["clients"]]
+    return Counter({entry["client"]: entry["trainings"] for entry in entries})
+
+
+def waiting(condition: Callable[..., bool], problem: str) -> None:
+    """Wait until a condition holds."""
+    deadline = time.monotonic() + WAIT_SECONDS
+    while not condition():
+        if time.monotonic() > deadline:
+            raise RuntimeError(problem)
+        time.sleep(0.05)
+
+
+def listening(cluster: LocalCluster, server: int, times: int) -> None:
+    """Wait until a server has started to listen this many times."""
+    path = cluster.folder / f"server-{server}.log"
+    waiting(
+        lambda: path.exists() and path.read_text("utf-8", "replace").count('"event": "listening"') >= times,
+        f"server {server} does not listen: see {path}",
+    )
+
+
+def applying(cluster: LocalCluster, server: int, count: int) -> None:
+    """Wait until a server has applied this many updates more."""
+    path = cluster.record(server) / FACTS
+
+    def applied() -> int:
+        return path.read_bytes().count(b'"update"') if path.exists() else 0
+
+    before = applied()
+    waiting(lambda: applied() >= before + count, f"server {server} applies no updates: see {path}")
+
+
+def main(argv: list[str]) -> int:
+    """Kill servers and print what became of the updates."""
+    parser = argparse.ArgumentParser(prog="python -m chaos.server_kills", description=__doc__.split("\n")[0])
+    parser.add_argument("--algorithm", default="stride")
+    parser.add_argument("--kills", type=int, default=10)
+    parser.add_argument("--updates", type=int, default=150, help="mean number of updates before a kill")
+    parser.add_argument("--servers", type=int, default=2)
+    parser.add_argument("--clients", type=int, default=3, help="clients of each server")
+    args = parser.parse_args(argv)
+    with tempfile.TemporaryDirectory(prefix="spyker-kills-") as folder:
+        report = kill_servers(
+            Path(folder), algorithm=args.algorithm, servers=args.servers, clients=args.clients, kills=args.kills,
+            updates=args.updates,
+        )  # fmt: skip
+    print(f"{args.algorithm}, {args.servers} servers with {args.clients} clients each: {report}")
+    return 1 if report.lost or report.twice else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
