@@ -11,6 +11,7 @@ import errno
 import os
 import re
 import stat
+import sys
 import tomllib
 from io import FileIO
 from pathlib import Path
@@ -24,6 +25,7 @@ LARGEST_TABLE = 16 << 20  # bytes of a TOML or JSON file, and of a line of facts
 DEEPEST = 64  # levels of a table
 MEMORY_LIMITS = ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes")  # of a container
 PART = r"(?:[\w-]++|\"[^\"\n]*+\"|'[^'\n]*+')"
+FLAGS = sum(getattr(os, name, 0) for name in ("O_NONBLOCK", "O_CLOEXEC", "O_BINARY"))  # those that this system has
 LONG_KEY = re.compile(rf"(?<![\w-]){PART}(?:[ \t]*+\.[ \t]*+{PART}){{{DEEPEST}}}")  # takes tomllib quadratic time
 
 
@@ -34,7 +36,7 @@ def open_regular(path: Path) -> FileIO:
         OSError: the file cannot be opened, or is not a regular file.
 
     """
-    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    descriptor = os.open(path, os.O_RDONLY | FLAGS)
     file = FileIO(descriptor, "rb")
     mode = os.fstat(descriptor).st_mode
     if not stat.S_ISREG(mode):
@@ -78,7 +80,8 @@ def check_regular(path: Path) -> None:
 
 def machine_bytes() -> int:
     """Return the memory limit of this process."""
-    sizes = [os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")]
+    known = hasattr(os, "sysconf")  # not on Windows
+    sizes = [os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") if known else sys.maxsize]
     for limit in MEMORY_LIMITS:
         with contextlib.suppress(OSError, ValueError):  # no such file, or "max"
             sizes.append(int(Path(limit).read_text("ascii")))

@@ -91,6 +91,7 @@ class NoParameters:
 EPOCH_BITS = 32
 EXAMPLES, MOST_EXAMPLES = "examples", 1 << 53  # of a client's evaluation
 QUARANTINE = "quarantine:"  # prefix of the timer that ends a quarantine; the client's number follows
+HELD = "held"  # timer that lets clients join that sent too many updates, if the others do not answer
 
 
 def first_bid(epoch: int) -> int:
@@ -282,6 +283,8 @@ class Server(ABC):
         """Process the expiry of a timer and return the actions."""
         if timer.startswith(QUARANTINE):
             self._end_quarantine(int(timer.removeprefix(QUARANTINE)))
+        elif timer == HELD:
+            self._release(self.update_filter.released(overdue=True))
         else:
             self.expired(timer)
         return self._taken()
@@ -318,8 +321,7 @@ class Server(ABC):
             self._apply(k, update, verdict)
         elif admitted:
             self.receive(k, Join(update_filter.sizes.bounded(k)) if isinstance(message, Join) else message)
-        for j in update_filter.released():
-            self.receive(j, Join(update_filter.sizes.bounded(j)))
+        self._release(update_filter.released())
 
     def _apply(self, k: int, update: Update, verdict: Verdict) -> None:
         """Apply the verdict on an update: record it, and tell the algorithm."""
@@ -334,8 +336,11 @@ class Server(ABC):
                 self.receive(k, Leave())
                 self.receive(k, Join(self.update_filter.sizes.bounded(k)))
             case FilterDecision.DROPPED:
+                assert self.update_filter.parameters is not None
                 self.record(UpdateDropped(self.id, k))
                 self.receive(k, Leave())
+                if len(self.update_filter.rates.held) == 1:
+                    self.start_timer(HELD, self.update_filter.parameters.quarantine)
             case FilterDecision.QUARANTINED:
                 assert self.update_filter.parameters is not None
                 seconds = self.update_filter.parameters.quarantine
@@ -343,6 +348,13 @@ class Server(ABC):
                 self.record(ClientQuarantined(self.id, k, reason, seconds))
                 self.receive(k, Leave())
                 self.start_timer(f"{QUARANTINE}{k}", seconds)
+
+    def _release(self, clients: Sequence[int]) -> None:
+        """Let clients join that were held because they had sent too many updates."""
+        if clients:
+            self.stop_timer(HELD)
+        for k in clients:
+            self.receive(k, Join(self.update_filter.sizes.bounded(k)))
 
     def _end_quarantine(self, k: int) -> None:
         """Let a client join whose quarantine is over, if it is still connected."""

@@ -137,6 +137,11 @@ class UpdateFilter:
         """The median norm; 0 while fewer than three clients are known, or if most updates have no length."""
         return max(self.first.median, self.last.median) if len(self.last.numbers) >= MIN_CLIENTS else 0.0
 
+    @property
+    def limits_rates(self) -> bool:
+        """Whether there are clients to compare a rate with. Of two, either may be the unusual one."""
+        return len(self.sizes.clients) >= MIN_CLIENTS
+
     # --- Clients -----------------------------------------------------------------------------------------------------
 
     def join(self, client: int, size: int) -> bool:
@@ -172,10 +177,14 @@ class UpdateFilter:
         """End the quarantine of a client; return the number of its data points if it joins now, None if it has left."""
         return self.sizes.bounded(client) if self.out.pop(client, False) else None
 
-    def released(self) -> list[int]:
-        """Return the clients that join again because the period has ended in which an update of them was dropped."""
+    def released(self, *, overdue: bool = False) -> list[int]:
+        """Return the clients that join again because the period has ended in which an update of them was dropped.
+
+        A period that is ``overdue`` ends now.
+        """
         clients = self.sizes.clients.keys() - self.out.keys()
-        return [k for k in self.rates.released(clients) if k in clients]
+        held = self.rates.end_period() if overdue else self.rates.released(clients)
+        return [k for k in held if k in clients]
 
     def resized(self) -> list[int]:
         """Return the clients whose bounded size has changed because of what other clients claim."""
@@ -203,7 +212,7 @@ class UpdateFilter:
             The decision, the update that the algorithm may use, and the numbers that led to the decision.
 
         """
-        if not self.rates.admits(client):
+        if self.limits_rates and not self.rates.admits(client):
             self.sign_flips.pop_task(client, version)
             return Verdict(FilterDecision.DROPPED, weights, 0.0, 0.0, sign_flipped=False)
         origin = zeros(weights) if difference else model
@@ -257,7 +266,7 @@ class UpdateFilter:
             len(self.last.numbers) < MIN_CLIENTS <= len(self.sizes.clients)
         )  # there will be others to compare it with
         median_norm = median or (1.0 if norm <= p.clip else max(1.0, model_norm()))
-        most = min(p.clip, self.rates.left(client)[1]) if median > 0 else p.clip
+        most = min(p.clip, self.rates.left(client)[1]) if median > 0 and self.limits_rates else p.clip
         limit, strikes, rejected = most * median_norm, self.strikes.get(client, 0), False
         self._count(client, norm, counts=counts)
         if norm > min(limit, p.reject * median_norm):  # below both thresholds the drift makes no difference

@@ -11,8 +11,8 @@ update that the median client sends, they are
 - ``reach`` times the median norm. Each update spends its norm, and is clipped to what is left. So a client that sends
   many updates may use all of them, but has together no more influence than with one at the clipping threshold.
 
-No clock is needed, and nobody waits forever: clients that are held count towards the period's end, so it ends at the
-latest when all are.
+Clients that are held count towards the period's end. If half of the clients do not answer at all, the others would wait
+forever, so the server also ends a period that has held a client for long (:meth:`UpdateRates.end_period`).
 """
 
 from __future__ import annotations
@@ -69,6 +69,10 @@ class UpdateRates:
         """End the period if more than half of these clients have sent enough; return those that were held."""
         if 2 * sum(k in self.held or self.sent.get(k, 0) >= COMPLETE for k in clients) <= len(clients):
             return []
+        return self.end_period()
+
+    def end_period(self) -> list[int]:
+        """End the period, and return the clients that were held."""
         held = sorted(self.held)
         self.periods += 1
         self.sent, self.held = {}, set()

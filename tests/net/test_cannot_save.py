@@ -24,11 +24,11 @@ def test_the_others_continue_without_a_server_that_cannot_save(tmp_path: Path, c
         for _ in range(2):  # the second one began while that server could not save
             deployed.merges_on(1, 2)
             deployed.merges_on(2, 1)
-        updates = len(deployed.facts("update", 0))
-        until(lambda: len(deployed.facts("update", 0)) > updates + 5)
         assert not deployed.log("server-0", "saving-resumed")
         away.rename(state)
         until(lambda: deployed.log("server-0", "saving-resumed"))
+        updates = len(deployed.facts("update", 0))
+        until(lambda: len(deployed.facts("update", 0)) > updates + 5)
         deployed.merges_on(1, 0)
         deployed.merges_on(0, 2)
         until(lambda: set(states().values()) == {"here", "there"})

@@ -111,7 +111,7 @@ def test_what_the_server_said_need_not_be_repeated_and_cannot_be_changed() -> No
         Token(0, 1, (0.0,) * (MOST_SERVERS + 1)),
         Token(0, 1, (0.0, 0.0, float("nan"))),
         Token(0, 0, (0.0,) * 3),
-        Token(0, 2**53, (0.0,) * 3),
+        Token(0, 2**63, (0.0,) * 3),
         PeerModel(VECTOR, float("inf"), 1),
         PeerModel(VECTOR, 1.0, 0),
         PeerModel(VECTOR, 1.0, 2**64 - 1),

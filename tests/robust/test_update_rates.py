@@ -7,8 +7,9 @@ import pytest
 from actions import stated
 from every_algorithm import ALGORITHMS
 
-from spyker.protocol.facts import UpdateApplied, UpdateDropped
+from spyker.protocol.facts import UpdateApplied, UpdateClipped, UpdateDropped
 from spyker.protocol.messages import Join, Leave, Model, ToClient, Update
+from spyker.protocol.server import HELD
 from spyker.robust.update_filter import FilterParameters
 from spyker.robust.update_rates import UpdateRates
 
@@ -28,7 +29,7 @@ class Region:
 
     def perform(self, actions: list[Any]) -> None:
         self.tasks |= {a.client: a.message for a in actions if isinstance(a, ToClient) and isinstance(a.message, Model)}
-        self.facts += stated(actions, UpdateApplied | UpdateDropped)
+        self.facts += stated(actions, UpdateApplied | UpdateClipped | UpdateDropped)
 
     def answer(self, k: int, norm: float = 1.0) -> None:
         model = self.tasks.pop(k)
@@ -93,6 +94,27 @@ def test_a_departure_can_end_the_period(build: Any) -> None:
     assert 0 not in region.tasks
     region.perform(region.server.handle(5, Leave()))
     assert 0 in region.tasks, "nobody else is left"
+
+
+def test_clients_that_never_answer_do_not_hold_the_others_forever(build: Any) -> None:
+    region = Region(build, "spyker")
+    while 0 in region.tasks:
+        region.answer(0)
+    assert 0 not in region.tasks
+    region.perform(region.server.expire(HELD))
+    assert 0 in region.tasks
+
+
+def test_of_two_clients_neither_is_limited(build: Any) -> None:
+    region = Region(build, "spyker")
+    for k in range(2, CLIENTS):
+        region.answer(k)  # so that norms are known
+        region.perform(region.server.handle(k, Leave()))
+    for _ in range(100):
+        region.answer(0)
+    assert not region.count(UpdateDropped, 0)
+    limits = [fact.limit for fact in region.facts if type(fact) is UpdateClipped]
+    assert min(limits) > 0.2, "clipped to a multiple of the median, whatever it has sent before"
 
 
 def test_a_round_does_not_wait_for_a_client_whose_update_was_dropped(build: Any) -> None:
