@@ -35,6 +35,7 @@ the verdict: to an algorithm, a rejected client leaves and joins again, one whos
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import Enum
@@ -217,6 +218,7 @@ class UpdateFilter:
             return Verdict(FilterDecision.DROPPED, weights, 0.0, 0.0, sign_flipped=False)
         origin = zeros(weights) if difference else model
         norm, sign_flips = distance(weights, origin), self.sign_flips
+        norm = math.inf if math.isnan(norm) else norm  # what is not finite is longer than everything
         task = sign_flips.pop_task(client, version)
         sign_flipped = task is not None and sign_flips.sign_flipped(client, task, weights, difference=difference)
         decision, limit = self.judge(

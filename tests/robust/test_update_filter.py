@@ -383,3 +383,14 @@ def test_where_nobody_is_judged_a_checkpoint_holds_nothing_about_it_and_one_that
     packed = pack(judged, "bounds", vectors)
     free.restore(Unpacker(vectors, {}, Sizes(2, 2)).unpack(packed))
     assert free.sizes.clients == {7: 3}
+
+
+def test_an_update_that_is_not_finite_is_longer_than_all_others() -> None:
+    rules = UpdateFilter(RULES, dict.fromkeys(range(CLIENTS), 1))
+    model = np.zeros(4, np.float32)
+    for _ in range(3):
+        for k in range(1, CLIENTS):
+            rules.check(k, np.ones(4, np.float32), 0, model)
+        verdict = rules.check(0, np.full(4, np.nan, np.float32), 0, model)
+        assert verdict.decision in (FilterDecision.REJECTED, FilterDecision.QUARANTINED)
+        assert verdict.norm == np.inf
