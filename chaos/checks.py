@@ -351,7 +351,8 @@ class Checks:
                 continue  # edges are told what to have, and nobody waits for a full disk
             if not any(self.merged.get((i, j), 0.0) > self.lately for j in members):
                 self._fail(f"server {i} merged nobody's model lately")
-            begins = not world.processors[i].server.uses_token and i == members[0]  # the others' models go into its own
+            first = next(j for j in members if j != self.full)  # of the others, whose models go into its own
+            begins = not world.processors[i].server.uses_token and i == first
             if not begins and not any(self.merged.get((j, i), 0.0) > self.lately for j in members):
                 self._fail(f"nobody merged the model of server {i} lately")
         if any(world.processors[i].server.update_filter.on for i in members) and (wrong := flooded(self.counts)):
