@@ -117,7 +117,13 @@ class TestDigits:
         finally:
             with contextlib.suppress(ProcessLookupError):  # Ray may have been faster
                 os.kill(process, signal.SIGKILL)
-        assert capfd.readouterr().err.count("a new worker replaces it") == 1
+        said = capfd.readouterr().err
+        for _ in range(10):  # Ray notices the loss after a while, which may be after the end of a run
+            if "a new worker replaces it" in said:
+                break
+            assert digits.run(engine) == digits.right
+            said += capfd.readouterr().err
+        assert said.count("a new worker replaces it") == 1
         assert sum(worker.ready for worker in engine.workers) == 1  # the other waits for a processor
         cluster.add_node(num_cpus=1)
         assert len({node for node, _ in places(engine)}) == 2
