@@ -78,12 +78,11 @@ class CheckedProcess(SimProcess):
             self.timeline.visible = self._mark[0]
 
     def _sync(self) -> None:
-        visible = self._visible
-        super()._sync()
-        if visible and self.disk.lineage == self.node.membership.lineage:
+        if self._visible and self.disk.lineage == self.node.membership.lineage:
             self.timeline.durable, self.timeline.saved_version = self._mark
             del self.begun[: len(self._exchanges)]
             self.watch.started(self.node.id, self._exchanges)
+        super()._sync()  # which may begin the next checkpoint, with other marks
 
 
 def process_cannot_save(world: FaultyCluster, server: int) -> bool:
@@ -198,6 +197,7 @@ class Checks:
         timeline = process.timeline
         timeline.durable = timeline.visible  # a process syncs what it starts from
         del timeline.handled[timeline.durable :]
+        process._mark = len(timeline.handled), process.server.version  # of its first checkpoint, which is under way
         if process.server.version < timeline.saved_version:
             self._fail(
                 f"server {process.node.id} saved version {timeline.saved_version} and has {process.server.version}"
