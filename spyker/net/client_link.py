@@ -41,7 +41,7 @@ from spyker.protocol.messages import ServerMessage
 WELCOME_SECONDS = 60.0
 LEAVE_SECONDS = 2.0
 SILENT_SECONDS = 2.5  # without any progress, until a client that waits for its server sends a probe
-PATIENCE_FACTOR = 3.0  # after so many times the patience, another server is preferred to one that answers probes only
+PATIENCE_FACTOR = 3.0  # a client leaves a server that answers only probes for this multiple of the patience
 LONGEST_PAUSE = 1.0  # between attempts, if there are several servers
 NEARER = 0.7  # ratio of round-trip times that justifies a change of server; measurements vary
 PING_TIMEOUT = "ping timeout"  # in gRPC's reason

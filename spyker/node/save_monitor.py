@@ -53,5 +53,5 @@ class SaveMonitor:
         return (self._now() if now is None else now) - self._since > limit
 
     def unsaved_for(self, now: float) -> float:
-        """Return the seconds since the oldest change that is not on disk was to be saved; 0 if there is none."""
+        """Return the age in seconds of the oldest checkpoint attempt that is not on disk, or 0 if all are saved."""
         return 0.0 if self._since is None else now - self._since

@@ -47,7 +47,7 @@ class NodeStatus:
     cannot_save: bool
     """Whether no checkpoint has reached the disk for ``suspect-after``."""
     unsaved_seconds: float
-    """Seconds since the oldest change that is not on disk was to be saved."""
+    """Age in seconds of the oldest checkpoint attempt that is not on disk; 0 if all are saved."""
 
 
 def node_status(node: Node, now: float) -> NodeStatus:

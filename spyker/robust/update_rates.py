@@ -43,7 +43,7 @@ class UpdateRates:
         self.spent: dict[int, tuple[int, float, float]] = {}  # as of a period: updates and norms above the allowance
 
     def left(self, client: int) -> tuple[float, float]:
-        """Return what is left of a client's allowances: updates, and multiples of the median norm."""
+        """Return a client's remaining allowances: a number of updates, and a multiple of the median norm."""
         updates, norms = self._owed(client)
         return BURST * self.rate - updates, BURST * self.reach - norms
 
