@@ -71,7 +71,8 @@ class FailureDetector:
             self._listen(server, beat.echo)
             if beat.grants:
                 self._grant(server, beat.epoch, beat.echo)
-        if beat.idle is not None and beat.epoch == epoch:
+        suspected = self.silent_for(server) > self.suspect_after
+        if beat.idle is not None and beat.epoch == epoch and not suspected:  # its word alone keeps no token alive
             self.saw_token(epoch, beat.idle)
 
     def saw_token(self, epoch: int, ago: float = 0.0) -> None:

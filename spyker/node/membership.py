@@ -253,7 +253,11 @@ class Membership:
     # --- Control messages -----------------------------------------------------------------------------------------
 
     def receive(self, sender: int, message: ControlMessage, *, saves: bool) -> None:
-        """React to a control message. A server that cannot save yet (``saves``) does not vote."""
+        """React to a control message. A server that cannot save yet (``saves``) does not vote.
+
+        A suspected server answers to ballots, but starts and declines none: otherwise a thief of its key could hold up
+        the vote on its successor without end.
+        """
         if self.fenced or sender not in self.view.members:
             return
         if isinstance(message, Heartbeat):
@@ -262,7 +266,7 @@ class Membership:
             self._follow(message)
         elif isinstance(message, LaterIncarnation):
             self._hear_of(message.announcement)
-        elif saves:
+        elif saves and not (isinstance(message, Prepare | Declined) and sender in self.suspected):
             self.paxos.receive(sender, message)
             for server, epoch in self.paxos.outdated:
                 self.outgoing.append((server, Decided(self.chain.since(epoch))))

@@ -90,6 +90,7 @@ class MembershipPaxos:
         self.promised = 0
         self.voted: tuple[int, View] | None = None
         self.open_ballot: Ballot | None = None
+        self._declined_for = 0  # the highest ballot that a voter has declined the last one for, as it says
         self.decided: Callable[[ViewProof], None] = self.adopt
         """Called with the proof of a view that this server's ballot has decided."""
         self.outdated: list[tuple[int, int]] = []
@@ -110,19 +111,24 @@ class MembershipPaxos:
         """Start a ballot, in place of any open one."""
         if self.id not in self.view.voters:
             return
-        ballot = (self.promised // WIDTH + 1) * WIDTH + self.id
+        above = max(self.promised, self._declined_for) // WIDTH * WIDTH + WIDTH + self.id
+        ballot, self._declined_for = min(above, self._highest(self.promised)), 0
         view = self.view.following(self.id, proposal.change)
         self.open_ballot = Ballot(proposal, ballot, view)
         prepare = Prepare(self.view.epoch, ballot, view, proposal.why)
         self._send_voters(prepare)
         self._receive_own(self._prepared(self.id, prepare))
 
+    def _highest(self, promised: int) -> int:
+        """Return the highest ballot of this server that a voter with this promise allows."""
+        return (promised + STEP - self.id) // WIDTH * WIDTH + self.id
+
     def _catch_up(self, voter: int, promised: int) -> None:
         """Ask a voter again whose ballot is so much lower that it has to be raised step by step."""
         if self.open_ballot is not None:
             self.open_ballot.behind.add(voter)
-            steps = (promised + STEP) // WIDTH * WIDTH + self.id
-            ballot, why = min(self.open_ballot.ballot, steps), self.open_ballot.proposal.why
+            ballot = min(self.open_ballot.ballot, self._highest(promised))
+            why = self.open_ballot.proposal.why
             self.outgoing.append((voter, Prepare(self.view.epoch, ballot, self.open_ballot.view, why)))
 
     def withdraw(self, proposal: Proposal) -> None:
@@ -198,8 +204,8 @@ class MembershipPaxos:
             case Declined() if self.open_ballot is not None and message.ballot == self.open_ballot.ballot:
                 if message.ballot - message.promised > STEP:
                     self._catch_up(sender, message.promised)
-                else:
-                    self._outbid(message.promised)
+                else:  # the ballot stays open: a majority may do without this voter, whose word may be a lie
+                    self._declined_for = max(self._declined_for, message.promised)
 
     def _reply(self, sender: int, message: ControlMessage) -> None:
         if sender != self.id:
@@ -237,12 +243,6 @@ class MembershipPaxos:
         """Return whether a ballot is the sender's own, not too high, and for a possible successor of the view."""
         return ballot % WIDTH == sender and ballot <= self.promised + STEP and self.view.is_followed_by(view)
 
-    def _outbid(self, promised: int) -> None:
-        """Give up the open ballot: there is a higher one."""
-        if promised > self.promised:
-            self.promised, self.changed = min(promised, self.promised + STEP), True
-            self.open_ballot = None
-
     # --- What was decided ------------------------------------------------------------------------------------------
 
     def adopt(self, proof: ViewProof) -> None:
@@ -250,6 +250,7 @@ class MembershipPaxos:
         everybody = {*proof.previous.members, *self.view.members, *proof.view.members} - {self.id}
         self.outgoing += [(j, Decided((proof,))) for j in sorted(everybody)]
         self.view, self.promised, self.voted, self.open_ballot, self.changed = proof.view, 0, None, None, True
+        self._declined_for = 0
 
     # --- Checkpoints -----------------------------------------------------------------------------------------------
 

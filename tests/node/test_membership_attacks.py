@@ -285,9 +285,10 @@ def test_nobody_votes_for_what_cannot_follow(ballot: int, view: View) -> None:
     assert (paxos.promised, paxos.voted) == (0, None)
 
 
-def test_votes_go_on_after_the_highest_ballots_that_one_member_can_cause() -> None:
-    """A voter whose ballot is far behind is led up to it step by step."""
-    one, other = (Membership(j, FIRST, float, keys=KEYS[j]) for j in (0, 1))
+@pytest.mark.parametrize("proposer", [0, 1])
+def test_votes_go_on_after_the_highest_ballots_that_one_member_can_cause(proposer: int) -> None:
+    """A voter whose ballot is far behind is led up to it step by step, whatever the number of the proposer is."""
+    one, other = (Membership(j, FIRST, float, keys=KEYS[j]) for j in (proposer, 1 - proposer))
     for step in range(1, 4):
         one.paxos.receive(2, Prepare(0, step * (STEP - WIDTH) + 2, FIRST.following(2), OPERATOR))
     assert one.paxos.promised == 3 * (STEP - WIDTH) + 2
@@ -302,13 +303,54 @@ def test_votes_go_on_after_the_highest_ballots_that_one_member_can_cause() -> No
     assert sorted(one.view.members) == sorted(other.view.members) == [0, 1]
 
 
-def test_a_refused_ballot_raises_the_own_one_by_a_step_at_most() -> None:
+def test_a_refused_ballot_raises_the_next_one_by_a_step_at_most() -> None:
     driven = met()
     paxos = driven.node.membership.paxos
     paxos.propose(Proposal(RENEW))
     assert paxos.open_ballot is not None
     driven.tell(ControlReceived, 2, Declined(0, paxos.open_ballot.ballot, (1 << 63) - 1))
-    assert paxos.promised <= WIDTH + STEP
+    paxos.propose(Proposal(RENEW))
+    assert paxos.promised == paxos.open_ballot.ballot, "it follows its own ballot"
+    assert STEP <= paxos.promised <= WIDTH + STEP
+
+
+def test_one_member_that_declines_a_ballot_does_not_end_it() -> None:
+    driven = met()
+    paxos = driven.node.membership.paxos
+    paxos.propose(Proposal(RENEW))
+    assert paxos.open_ballot is not None
+    ballot, view = paxos.open_ballot.ballot, FIRST.following(0)
+    lie = Declined(0, ballot, (1 << 63) - 1)
+    driven.tell(ControlReceived, 2, lie)
+    driven.tell(ControlReceived, 1, Promise(0, ballot, promised(FIRST, OTHERS, ballot)[1]))
+    driven.tell(ControlReceived, 2, lie)
+    driven.tell(ControlReceived, 1, Accepted(0, ballot, cast(KEYS[1], 1, FIRST, ballot, view)))
+    assert driven.node.view == view
+
+
+def test_a_suspected_member_cannot_hold_up_a_vote() -> None:
+    """Whoever has stolen its key can talk without end, while its successor asks to be admitted."""
+    driven = met()
+    paxos = driven.node.membership.paxos
+    driven.time = 9.0
+    driven.tell(ControlReceived, 1, Heartbeat(0, 1.0, 8.9, True, None))
+    driven.tell(TimerFired, HEARTBEAT)
+    assert driven.node.membership.suspected == {2}
+    before = paxos.promised
+    driven.tell(ControlReceived, 2, Prepare(0, 9 * WIDTH + 2, FIRST.following(2), OPERATOR))
+    assert paxos.promised == before
+    driven.tell(ControlReceived, 1, Prepare(0, 9 * WIDTH + 1, FIRST.following(1), OPERATOR))
+    driven.tell(ControlReceived, 2, Prepare(0, 10 * WIDTH + 2, FIRST.following(2), OPERATOR))
+    assert paxos.promised == 9 * WIDTH + 1
+
+
+def test_a_suspected_member_that_claims_the_token_does_not_keep_it_from_being_renewed() -> None:
+    driven = met()
+    for at in range(1, 20):
+        driven.time = float(at)
+        driven.tell(ControlReceived, 1, Heartbeat(0, driven.time, driven.time, True, None))
+        driven.tell(ControlReceived, 2, Heartbeat(0, driven.time, None, True, 0.0))
+    assert driven.node.membership.failure_detector.token_missed_for(0) > 10.0
 
 
 def test_a_reported_vote_for_an_impossible_view_is_no_promise() -> None:
