@@ -207,6 +207,10 @@ def command_join(args: argparse.Namespace) -> int:
     options = read_options(args)
     if args.place.is_dir() or args.place.name == CLIENT_FILE:
         return join_folder(args, behaviour, options)
+    if not args.place.exists():
+        raise UsageError(
+            "FOLDER", f"{args.place} not found", "Name a client's folder that spyker federation create wrote"
+        )
     if args.check:
         raise UsageError("--check", "needs the folder of a client", "Name one instead of a scenario file")
     for option, value in (("--server", args.servers), ("--clients", args.clients)):

@@ -55,9 +55,12 @@ class ClientFolder:
         here, there, task = code_of(self.scenario.task), self.client.code, self.scenario.task.name
         if here == there or allow or self.client.allow_other_code:
             return
-        found = f"has the digest {short(here)} on this machine" if here else "was not found on this machine"
+        if not here:
+            remedy = "Copy the operator's file to this folder, or run the command in the folder that has it"
+            raise UsageError("task.name", f"the code of {task} was not found on this machine", remedy)
         remedy = "Use the operator's version of the code in this folder, or add --allow-other-code to use your own"
-        raise UsageError("task.name", f"the code of {task} {found}, and {short(there)} in the federation", remedy)
+        digests = f"{short(here)} on this machine, and {short(there)} in the federation"
+        raise UsageError("task.name", f"the code of {task} has the digest {digests}", remedy)
 
 
 def short(digest: str) -> str:
@@ -76,6 +79,8 @@ def load_client(path: Path) -> ClientFolder:
 
     """
     file = path / CLIENT_FILE if path.is_dir() else path
+    if path.is_dir() and not file.exists() and (path / "server.toml").exists():
+        raise UsageError("FOLDER", f"{path} is the folder of a server", f"Run spyker serve {path}, or name a client's")
     table = load_settings(file, "Name a client's folder that spyker federation create wrote")
     refuse_unknown(table, ("scenario", "client", "options"), "")
     name = convert(table.get("scenario", "scenario.toml"), str, Rule(""), "scenario")
