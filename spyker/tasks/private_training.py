@@ -1,7 +1,7 @@
 """DP-SGD: a training in which every single example is protected by differential privacy.
 
-Each step draws a Poisson sample of the examples, clips the gradient of each to ``clip-norm``, adds Gaussian noise to the
-sum, and divides by the expected size of the sample. The gradient of an example is computed as if it were alone
+Each step draws a Poisson sample of the examples, clips the gradient of each to ``clip-norm``, adds Gaussian noise to
+the sum, and divides by the expected size of the sample. The gradient of an example is computed as if it were alone
 (``torch.func.vmap``), so no model or loss can mix examples. What follows a step, such as the optimiser, is
 post-processing. Randomness comes from the seed in an emulation, and from the operating system in a deployment.
 """
@@ -198,4 +198,5 @@ class PrivateTrainer(Trainer):
             assert parameter.grad is not None
             finite = torch.nan_to_num(found[name], 0.0, 0.0, 0.0)  # an example whose gradient overflows counts as none
             parameter.grad.add_(torch.tensordot(scale.to(finite.dtype), finite, 1))
-        return losses.detach()
+        clean: Tensor = losses.detach()
+        return clean
