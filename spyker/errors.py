@@ -70,7 +70,7 @@ class DeploymentError(RuntimeError):
 
 
 class FencedError(DeploymentError):
-    """The server was removed, replaced or is a copy of another one. A restart does not help."""
+    """A server that was removed, replaced or copied, or clients without privacy budget. A restart does not help."""
 
 
 class ClientError(DeploymentError):

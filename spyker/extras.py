@@ -17,6 +17,7 @@ EXTRAS = {
     "flower": ("flwr",),
     "flower-datasets": ("flwr_datasets",),
     "pandas": ("pandas",),
+    "privacy": ("opacus",),
     "ray": ("ray",),
 }
 """The modules that each extra installs, as in pyproject.toml."""

@@ -17,6 +17,7 @@ from spyker.config import kernel_names
 from spyker.config.algorithms import NAMES, find_algorithm, parameter_sections
 from spyker.config.delays import Delays, Gaussian, read_delays
 from spyker.config.presets import PRESETS
+from spyker.config.privacy_settings import PrivacySettings
 from spyker.config.sections import convert, kebab, keys, read, refuse_unknown, show, to_toml, write
 from spyker.config.suggest import suggest
 from spyker.errors import UsageError
@@ -210,6 +211,7 @@ class Scenario:
     training: Training = field(default_factory=Training)
     evaluation: Evaluation = field(default_factory=Evaluation)
     robust: FilterParameters = field(default_factory=FilterParameters)
+    privacy: PrivacySettings = field(default_factory=PrivacySettings)
     algorithms: Mapping[str, Any] = field(default_factory=dict)
     """The parameters of every algorithm, by section."""
     derived: frozenset[str] = field(default=frozenset(), compare=False)
@@ -243,6 +245,7 @@ SECTIONS: dict[str, type[Any]] = {
     "training": Training,
     "evaluation": Evaluation,
     "robust": FilterParameters,
+    "privacy": PrivacySettings,
 }
 
 
@@ -342,6 +345,7 @@ def from_table(table: Mapping[str, Any], folder: Path = Path(), others: Sequence
     else:
         delays = Gaussian()
     sections = {name: read(section, table.get(name, {}), name) for name, section in SECTIONS.items()}
+    sections["privacy"].check()
     given = dict(sections)
     sections["world"] = world = fill_world(sections["world"])
     sections["training"] = replace(sections["training"], delay_ms=delays)

@@ -27,6 +27,7 @@ from spyker.net.connection_hints import PROXY_CREDENTIALS, PROXY_REFUSES, connec
 from spyker.net.frames import PROTOCOL, send, split
 from spyker.net.json_log import JsonLog
 from spyker.net.known_servers import KnownServers
+from spyker.net.ledger_file import PrivacyBudgetSpentError
 from spyker.net.nearest_server import ServerRanking
 from spyker.net.streams import CONNECTION_LOST, StreamEnded, end_status, read_body, read_frame
 from spyker.net.training_thread import TrainingThread
@@ -100,7 +101,7 @@ class ClientLink:
         self._lost_at = self._seen  # when the connection was lost
         self._probing: asyncio.Task[None] | None = None
         self._return_to: str | None = None  # a nearer server, or one that may miss updates of this client
-        self._failure: TrainingFailedError | None = None
+        self._failure: TrainingFailedError | PrivacyBudgetSpentError | None = None
         self._timed_out = False  # the server has not answered a ping for so long that patience is over
         self._silent = False  # the connection was closed because the server did not answer
         self._replaced = 0  # consecutive connections that were replaced by another one of this client
@@ -145,6 +146,7 @@ class ClientLink:
 
     async def run(self) -> None:
         """Stay connected to a server until the training is over."""
+        self.shared.training.check_budget(self.id)  # before any server is called
         backoff, finished = Backoff(), False
         address = await self.shared.ranking.best()
         try:
@@ -401,7 +403,13 @@ class ClientLink:
             self._fail(error)
 
     def _fail(self, error: Exception) -> None:
-        """Leave because the training failed."""
+        """Leave because the training failed, or because the privacy budget is spent."""
+        if isinstance(error, PrivacyBudgetSpentError):
+            self._failure = error
+            self.status.failed(error.reason)
+            self.log.warning("privacy-budget-spent", client=self.id, detail=error.reason)
+            self._wake.set()
+            return
         cause = error.__cause__ or error  # the task's own error
         stored = isinstance(error, ClientStateError)
         text = str(error) if stored else f"{type(cause).__name__}: {cause}"

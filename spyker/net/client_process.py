@@ -13,7 +13,7 @@ from pathlib import Path
 from spyker.config.scenario import SERVERS, Scenario
 from spyker.config.sections import to_toml
 from spyker.engines.engine import keep_memory
-from spyker.errors import ClientError, DeploymentError
+from spyker.errors import ClientError, DeploymentError, FencedError, UsageError
 from spyker.net.buffer_pool import BufferPool
 from spyker.net.certificates import CA
 from spyker.net.channels import read_file, refuse_remote
@@ -23,6 +23,7 @@ from spyker.net.client_state import ClientStates
 from spyker.net.client_status import StatusFile
 from spyker.net.json_log import JsonLog
 from spyker.net.known_servers import FollowedList, KnownServers
+from spyker.net.ledger_file import ClientLedgers, PrivacyBudgetSpentError
 from spyker.net.nearest_server import ServerRanking
 from spyker.net.server_config import check_address, learning_digest
 from spyker.net.training_thread import TrainingThread
@@ -46,6 +47,7 @@ class ClientProcess:
     def __init__(self, links: Sequence[ClientLink], log: JsonLog, status: StatusFile | None = None) -> None:
         self.links, self.log, self.status = links, log, status
         self._interrupted = False
+        self._spent = True  # all failures are spent privacy budgets
         self._failures: dict[str, list[int]] = {}  # the clients that failed, by reason
 
     async def run(self) -> bool:
@@ -55,6 +57,7 @@ class ClientProcess:
             False if the process was interrupted with Ctrl-C.
 
         Raises:
+            FencedError: clients have spent their privacy budgets; a restart does not help.
             DeploymentError: clients failed.
 
         """
@@ -84,7 +87,8 @@ class ClientProcess:
         if self._failures:
             count = sum(map(len, self._failures.values()))
             reasons = "; ".join(f"{list_clients(ids)}: {reason}" for reason, ids in self._failures.items())
-            raise DeploymentError(f"{count} of {len(self.links)} clients failed. {reasons}")
+            kind = FencedError if self._spent else DeploymentError
+            raise kind(f"{count} of {len(self.links)} clients failed. {reasons}")
         return not self._interrupted
 
     async def _watch(self) -> None:
@@ -102,8 +106,10 @@ class ClientProcess:
         try:
             await link.run()
         except ClientError as error:
+            self._spent &= isinstance(error, PrivacyBudgetSpentError)
             self._failed(link.id, error.reason)
         except Exception as error:  # a bug: log it now, not only when the other clients have ended
+            self._spent = False
             self._failed(link.id, "".join(traceback.format_exception(error)))
 
     def _failed(self, client: int, reason: str) -> None:
@@ -209,7 +215,12 @@ async def join(
     by = evaluated_by_deployed(scenario.evaluation, task)
     interval = None if by == SERVERS else scenario.evaluation.interval
     states = None if state is None else ClientStates(state, task, scenario)
-    training = TrainingThread(task, delays(scenario) if paced else None, interval, states)
+    ledgers = None
+    if scenario.privacy.per_example:
+        if state is None:
+            raise UsageError("--state", "is missing: privacy.unit needs a place for the ledger", "Give a folder")
+        ledgers = ClientLedgers(state, scenario.privacy)
+    training = TrainingThread(task, delays(scenario) if paced else None, interval, states, ledgers)
     gc.freeze()  # exclude long-lived objects from garbage collections
     parameters = task.initial().size
     choice = TransportChoice(network.transport, network.state)

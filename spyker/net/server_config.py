@@ -243,7 +243,8 @@ def learning_digest(scenario: Scenario) -> bytes:
     options = options if isinstance(options, dict) else asdict(options)
     options = {key: value for key, value in options.items() if key not in ("node_config", "setup")}  # of a Flower app
     answers = scenario.chosen.client.__qualname__  # with models, or with differences
-    return digest([scenario.task.name, options, scenario.seed, training, answers])
+    agreed = [scenario.task.name, options, scenario.seed, training, answers]
+    return digest([*agreed, asdict(scenario.privacy)] if scenario.privacy.per_example else agreed)
 
 
 def deployment_digest(scenario: Scenario) -> bytes:

@@ -14,6 +14,7 @@ from spyker.engines.divergence import explain_divergence
 from spyker.engines.engine import InProcessEngine, TrainJob
 from spyker.errors import TaskError
 from spyker.net.client_state import ClientStates
+from spyker.net.ledger_file import ClientLedgers
 from spyker.protocol.messages import Train
 from spyker.tasks.evaluation_schedule import EvaluationSchedule
 from spyker.tasks.task import Task
@@ -29,6 +30,7 @@ class TrainingThread:
         delays: Sequence[float] | None = None,
         evaluation_interval: float | None = None,
         states: ClientStates | None = None,
+        ledgers: ClientLedgers | None = None,
     ) -> None:
         """Create the thread.
 
@@ -37,11 +39,12 @@ class TrainingThread:
             delays: minimum durations of the clients' trainings in seconds.
             evaluation_interval: each client evaluates the received model once in this many seconds; ``None``: never.
             states: where clients save their states; ``None``: only in memory.
+            ledgers: where clients book the privacy cost of trainings; ``None``: trainings have none.
 
         """
         self.task, self.delays = task, delays
         self._schedule = EvaluationSchedule(evaluation_interval)
-        self._stored = states
+        self._stored, self._ledgers = states, ledgers
         self._states: dict[int, bytes | None] = {}  # client states between trainings
         self._saving: dict[int, asyncio.Future[None]] = {}  # saves under way, by client
         self._disk = ThreadPoolExecutor(1, "state")
@@ -56,6 +59,8 @@ class TrainingThread:
     def restore(self, client: int) -> int:
         """Load the saved state of a client, and return the number of its trainings so far."""
         saved = None if self._stored is None else self._stored.load(client)
+        if self._ledgers is not None:
+            self._ledgers.open(client, 0 if saved is None else saved.trainings)
         if saved is None:
             return 0
         self._states[client] = None if saved.state is None else cloudpickle.dumps(saved.state)
@@ -68,6 +73,8 @@ class TrainingThread:
         """
         if (earlier := self._saving.pop(client, None)) is not None:
             await asyncio.wait([earlier])  # of a training that was cancelled meanwhile
+        if self._ledgers is not None:
+            await asyncio.get_running_loop().run_in_executor(self._disk, self._book, self._ledgers, client)
         began = time.monotonic()
         evaluate = self._schedule.due(client, began)
         job = TrainJob(client, order.weights, order.rate, order.step, self._states.get(client), order.age, evaluate)
@@ -84,6 +91,18 @@ class TrainingThread:
             self._saving[client] = save
             await asyncio.shield(save)
         return job
+
+    def check_budget(self, client: int) -> None:
+        """Raise a ``PrivacyBudgetSpentError`` if the client has spent its privacy budget."""
+        cost = self.task.privacy_cost(client)
+        if self._ledgers is not None and cost is not None:
+            self._ledgers.check(client, cost)
+
+    def _book(self, ledgers: ClientLedgers, client: int) -> None:
+        """Force the privacy cost of a training to disk, before the training begins."""
+        cost = self.task.privacy_cost(client)
+        assert cost is not None
+        ledgers.book(client, cost)
 
     def close(self) -> None:
         """Wait for a save under way, and release the state folder."""

@@ -13,6 +13,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, TypeGuard
 
+from spyker.config.privacy_settings import PrivacySettings
 from spyker.config.scenario import BOTH, CLIENTS, SERVERS, Evaluation, Scenario, TaskChoice, Training
 from spyker.config.sections import kebab, read, show, to_toml
 from spyker.config.suggest import suggest
@@ -43,6 +44,7 @@ class TaskSpec:
     """Names of the clients, in the order of their numbers, if they have any."""
     own: Mapping[int, ClientInfo] | None = None
     """The clients of this process in a federation; ``None``: all clients of an emulation."""
+    privacy: PrivacySettings = PrivacySettings()
 
     def make(self) -> Task:
         """Create the task, and check that its number of clients matches and that it can be evaluated as required."""
@@ -51,6 +53,9 @@ class TaskSpec:
             problem = f"is not allowed: {type(task).__name__} does not support personal parameters"
             raise UsageError("training.personal", problem, "Use a PyTorch model or a FederatedTask, or leave it out")
         task.evaluated_by = evaluated_by(self.evaluation, task)
+        if self.privacy.per_example:
+            task.protect_examples(self.privacy, deployed=self.own is not None)
+            task.evaluated_by = privately_evaluated_by(self.privacy, self.evaluation, task)
         if task.evaluated_by != SERVERS:
             task.hold_out(self.evaluation.holdout)
         if task.local:
@@ -194,6 +199,17 @@ def evaluated_by(evaluation: Evaluation, task: Task) -> str:
     return by
 
 
+def privately_evaluated_by(privacy: PrivacySettings, evaluation: Evaluation, task: Task) -> str:
+    """Return who evaluates under differential privacy: not clients, whose scores are computed from private data."""
+    if privacy.report_metrics or task.evaluated_by == SERVERS:
+        return task.evaluated_by
+    if evaluation.by is None and task.has_test:
+        return SERVERS
+    problem = f"{task.evaluated_by} is not allowed: with privacy.unit = {privacy.unit} clients send no scores"
+    remedy = "Give the task central test data and write servers, or set privacy.report-metrics = true"
+    raise UsageError("evaluation.by", problem, remedy)
+
+
 def evaluated_by_deployed(evaluation: Evaluation, task: Task) -> str:
     """Return who evaluates a task in a deployment."""
     return CLIENTS if evaluation.by is None and task.evaluation_needs_clients else task.evaluated_by
@@ -308,4 +324,12 @@ def code_of(choice: TaskChoice) -> str:
 def task_spec(scenario: Scenario) -> TaskSpec:
     """Return the specification of a scenario's task."""
     names = scenario.world.client_names or ()
-    return TaskSpec(scenario.task, scenario.client_count, scenario.seed, scenario.training, scenario.evaluation, names)
+    return TaskSpec(
+        scenario.task,
+        scenario.client_count,
+        scenario.seed,
+        scenario.training,
+        scenario.evaluation,
+        names,
+        privacy=scenario.privacy,
+    )

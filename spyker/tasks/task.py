@@ -7,7 +7,9 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from spyker.config.privacy_settings import PrivacySettings
 from spyker.errors import UsageError
+from spyker.privacy.accounting import Mechanism
 from spyker.vectors import Vector, mix
 
 SHARED = "shared "
@@ -159,6 +161,18 @@ class Task(ABC):
                 f"clients is not allowed: {type(self).__name__} has no test data of clients",
                 "Define evaluate_client and set evaluates_on_clients, or write servers",
             )
+
+    def protect_examples(self, settings: PrivacySettings, *, deployed: bool) -> None:
+        """Train with DP-SGD from now on; ``deployed``: with random numbers of the operating system."""
+        raise UsageError(
+            "privacy.unit",
+            f"{settings.unit} is not allowed: {type(self).__name__} does not support it",
+            "Use a PyTorch model, or write none",
+        )
+
+    def privacy_cost(self, client: int) -> Mechanism | None:
+        """Return what the client's next training costs; ``None`` without differential privacy."""
+        return None
 
     def evaluate_client(self, client: int, weights: Vector, state: Any = None) -> ClientEvaluation | None:
         """Evaluate a model on the test data of a client; ``None`` if it has none."""

@@ -187,6 +187,11 @@ class InMemoryData(DataSource, OpenDataset):
         for which in torch.randperm(self.count).to(device).split(size):
             yield self.reading.arranged({n: part[which] for n, part in self.parts.items()}, by_name=self.by_name)
 
+    def select(self, which: Tensor) -> Batch:
+        """Return the examples with these numbers."""
+        parts = {name: part[which.to(part.device)] for name, part in self.parts.items()}
+        return self.reading.arranged(parts, by_name=self.by_name)
+
     def in_order(self, size: int) -> Iterator[Batch]:
         """Yield batches in order."""
         for pieces in zip(*(part.split(size) for part in self.parts.values()), strict=True):
@@ -244,6 +249,10 @@ class MapStyleData(BatchedData):
     def __init__(self, reading: ExampleReader, dataset: Any, collate: Collate) -> None:
         super().__init__(reading, len(dataset))
         self.dataset, self.collate = dataset, collate
+
+    def select(self, which: Tensor) -> Batch:
+        """Return the examples with these numbers."""
+        return self.reading.batch(moved(self.collate([self.dataset[i] for i in which.tolist()]), self.device))
 
     def raw(self, size: int, *, shuffle: bool) -> Iterator[Any]:
         """Yield collated batches."""

@@ -21,14 +21,17 @@ import torch
 from torch import Tensor, nn
 
 from spyker.config.kernel_names import TORCH
+from spyker.config.privacy_settings import PrivacySettings
 from spyker.config.scenario import Training
 from spyker.config.sections import show
 from spyker.errors import UsageError
+from spyker.privacy.accounting import Mechanism
 from spyker.tasks.federated_task import ClientInfo, FederatedTask
 from spyker.tasks.kernels import Kernel, find_kernel, kernel_error
 from spyker.tasks.local_data import LocalClients, LocalDatasets
 from spyker.tasks.optimizer import OptimizerConfig
 from spyker.tasks.personal import CENTRAL_NOTE, patterns_of
+from spyker.tasks.private_training import ExamplePrivacy, PrivateTrainer
 from spyker.tasks.task import ACCURACY, SHARED, ClientEvaluation, Metric, Task, TrainingResult
 from spyker.tasks.torch_checks import (
     check_alike,
@@ -133,6 +136,7 @@ class TorchTask(Task):
         self.lends = self.needs_two = False
         self._sizes: dict[int, int] = {}  # as servers know them
         self.kernel: Kernel | None = None
+        self.privacy: ExamplePrivacy | None = None
         self._flatten()
         self._initial, self._initial_personal = self._shared(), self.personal_part()
         assert training.rate is not None  # only Flower apps may leave it unset
@@ -212,6 +216,14 @@ class TorchTask(Task):
         if not isinstance(self.clients, LocalDatasets):
             split = [hold_out(each, share, self.seed, k, f"client {k}") for k, each in enumerate(self.clients)]
             self.clients, self.client_tests = [train for train, _ in split], [test for _, test in split]
+
+    def protect_examples(self, settings: PrivacySettings, *, deployed: bool) -> None:
+        """Train with DP-SGD from now on; ``deployed``: with random numbers of the operating system."""
+        self.privacy = ExamplePrivacy(self, settings, deployed=deployed)
+
+    def privacy_cost(self, client: int) -> Mechanism | None:
+        """Return what the client's next training costs; ``None`` without differential privacy."""
+        return None if self.privacy is None else self.privacy.next_cost(client, self.clients[client].count)
 
     def _make_kernel(self, source: DataSource) -> None:
         """Create the kernel of ``training.kernel``, which depends on the shape of the data."""
@@ -320,25 +332,32 @@ class TorchTask(Task):
     def train(self, client: int, weights: Vector, rate: float, step: int, state: Any = None) -> Vector | TrainingResult:
         """Train for some epochs, in an order that depends on the seed, the client and the step."""
         metrics = {}
-        trainer = Trainer(self, client, weights, rate, step, state)
+        trainer = self._trainer(client, weights, rate, step, state)
         if self.kernel is not None:
             return trainer.with_kernel(self.kernel)
         trained = trainer.train()
-        if self.training.report_loss and math.isfinite(trainer.loss):
+        reports = self.privacy is None or self.privacy.settings.report_metrics
+        if self.training.report_loss and reports and math.isfinite(trainer.loss):
             metrics["training loss"] = trainer.loss
         new_state, seen = trainer.new_state(), trainer.seen
         if self.personal and not torch.isfinite(self.personal_flat).all():
             problem = f"the personal parameters of client {client} are not finite after its training number {step}"
             raise UsageError("training.rate", problem, self.explain(client, weights, rate, step, state))
         known = self._sizes.get(client, self.clients[client].count)
-        examples = None if seen == known else seen
+        examples = None if seen == known or self.privacy is not None else seen
         if not metrics and new_state is None and examples is None:
             return trained
         return TrainingResult(trained, examples, metrics or None, new_state)
 
     def explain(self, client: int, weights: Vector, rate: float, step: int, state: Any = None) -> str:
         """Repeat the training to find the first step whose numbers are not finite."""
+        if self.privacy is not None:
+            return "Lower training.rate, or set training.clip-norm"  # a repetition would cost budget
         return Trainer(self, client, weights, rate, step, state).explain()
+
+    def _trainer(self, client: int, weights: Vector, rate: float, step: int, state: Any) -> Trainer:
+        kind = Trainer if self.privacy is None else PrivateTrainer
+        return kind(self, client, weights, rate, step, state)
 
     def autocast(self) -> AbstractContextManager[object]:
         """Return a context for computing in the precision of ``training.autocast``."""

@@ -1,0 +1,65 @@
+"""The section ``[privacy]`` of a scenario: what clients do so that their updates disclose little of their data."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from spyker.errors import UsageError
+from spyker.parameters import parameter
+
+NONE, EXAMPLE = "none", "example"
+
+
+@dataclass(frozen=True, slots=True)
+class PrivacySettings:
+    """Differential privacy of the clients' data: the keys of ``[privacy]``."""
+
+    unit: str = parameter(
+        NONE,
+        "what differential privacy protects: example, every single example of a client, by DP-SGD in its training; or "
+        "none",
+        choices=(NONE, EXAMPLE),
+    )
+    epsilon: float | None = parameter(
+        None,
+        "ε: privacy budget of each client; a client that has spent it leaves; unset: no limit but trainings",
+        above=0,
+    )
+    delta: float = parameter(1e-5, "δ: probability with which ε may not hold", above=0, at_most=0.1)
+    noise_multiplier: float | None = parameter(
+        None,
+        "standard deviation of the noise as a multiple of clip-norm; unset: computed from epsilon, delta and trainings",
+        above=0,
+    )
+    clip_norm: float = parameter(1.0, "clip the norm of each example's gradient to this", above=0)
+    trainings: int | None = parameter(
+        None,
+        "planned number of trainings of a client, after which it leaves; unset: as many as epsilon allows",
+        at_least=1,
+    )
+    report_metrics: bool = parameter(
+        False,
+        "true: with unit = example, clients still send training losses, metrics and evaluations, which are computed "
+        "from private data and are not covered by ε",
+    )
+
+    @property
+    def per_example(self) -> bool:
+        """Whether clients protect each of their examples."""
+        return self.unit == EXAMPLE
+
+    def check(self) -> None:
+        """Raise a ``UsageError`` unless the settings determine the noise and the end of a client's budget."""
+        if not self.per_example:
+            return
+        if self.noise_multiplier is None and (self.epsilon is None or self.trainings is None):
+            missing = "epsilon" if self.epsilon is None else "trainings"
+            raise UsageError(
+                f"privacy.{missing}",
+                "is missing: the noise is computed from epsilon, delta and trainings",
+                "Set it, or set privacy.noise-multiplier",
+            )
+        if self.epsilon is None and self.trainings is None:
+            raise UsageError(
+                "privacy.epsilon", "is missing: a client would train without end", "Set it, or set privacy.trainings"
+            )
