@@ -32,6 +32,7 @@ COMMANDS = {
     "serve": "spyker.cli.serve:add_serve",
     "join": "spyker.cli.serve:add_join",
     "members": "spyker.cli.members:add_members",
+    "privacy": "spyker.cli.privacy:add_privacy",
     "export": "spyker.cli.export:add_export",
     "replay": "spyker.cli.replay:add_replay",
 }

@@ -7,6 +7,7 @@ and the folder is synced. ``--discard-state`` leaves it alone: what was spent st
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 
@@ -124,7 +125,19 @@ def read_ledger(path: Path) -> Ledger:
         raise UsageError("--state", f"{path} is damaged: {error}", "Restore it from a backup") from None
 
 
-def ledger_files(place: Path) -> list[Path]:
-    """Return the ledgers in a client's folder, or in its state folder."""
-    found = [path for folder in (place, place / STATE_FOLDER) if folder.is_dir() for path in folder.iterdir()]
-    return sorted(path for path in found if NAME.fullmatch(path.name))
+def find_ledgers(places: Iterable[Path]) -> list[Ledger]:
+    """Read the ledgers in clients' folders, or in their state folders.
+
+    Raises:
+        UsageError: a folder has none, or one is damaged.
+
+    """
+    found: list[Ledger] = []
+    for place in places:
+        folders = [folder for folder in (place, place / STATE_FOLDER) if folder.is_dir()]
+        files = sorted(path for folder in folders for path in folder.iterdir() if NAME.fullmatch(path.name))
+        if not files:
+            problem = f"{place} has no client-K.ledger" if folders else f"{place} is not a folder"
+            raise UsageError("FOLDER", problem, "Name the folder of a client that trains with privacy.unit = example")
+        found += map(read_ledger, files)
+    return found

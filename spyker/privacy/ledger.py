@@ -71,6 +71,11 @@ class Ledger:
             )
         return None
 
+    @property
+    def spent(self) -> str | None:
+        """Why no further training like the last one is allowed; ``None`` if one is, or if none is booked yet."""
+        return self.refusal(self.bookings[-1].mechanism) if self.bookings else None
+
     def to_text(self) -> str:
         """Return the content of a file: one line of JSON and its checksum."""
         budget = self.budget
