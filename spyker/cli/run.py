@@ -144,7 +144,13 @@ def show_comparison(runs: Comparison, args: argparse.Namespace, code: int, began
 
 
 def show_notes(summaries: Mapping[str, Mapping[str, Any] | None]) -> None:
-    """Print the warnings of runs."""
+    """Print the privacy costs and the warnings of runs."""
+    for name, summary in summaries.items():
+        if spent := (summary or {}).get("privacy"):
+            print(
+                f"privacy of {name}: every {spent['unit']} of a client has at most ε = {spent['epsilon']:.3f} with "
+                f"δ = {spent['delta']:g}, after up to {spent['trainings']:,} trainings"
+            )
     for note in warning_lines(summaries):
         print(note)
 

@@ -146,7 +146,7 @@ class ClientLink:
 
     async def run(self) -> None:
         """Stay connected to a server until the training is over."""
-        self.shared.training.check_budget(self.id)  # before any server is called
+        await asyncio.to_thread(self.shared.training.check_budget, self.id)  # before any server is called
         backoff, finished = Backoff(), False
         address = await self.shared.ranking.best()
         try:

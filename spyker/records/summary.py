@@ -72,6 +72,8 @@ class Totals:
     """All scores."""
     times: RoundTimes | None = None
     """Duration of a client's round, if known."""
+    privacy: Mapping[str, Any] | None = None
+    """The highest ε of a client, with its unit and δ, under differential privacy."""
     given: bool = False
     """Whether the run has an initial model from a file."""
 
@@ -104,6 +106,7 @@ def summarise(start: RunStarted, totals: Totals) -> dict[str, Any]:
         "bytes": {"total": sum(totals.bytes.values()), **{way: totals.bytes[way] for way in WAYS}},
         "messages": dict(totals.messages),
         "servers": list(totals.servers),
+        **known(privacy=totals.privacy),
         **known(failed_clients=failed_clients(totals.failed), warnings=as_table(run_warnings(start, totals))),
     }
 

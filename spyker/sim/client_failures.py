@@ -23,6 +23,8 @@ class ClientFailure:
     """Error message if the run stops: for an exception, its traceback."""
     diverged: bool
     """Whether the training returned weights that are not finite."""
+    spent: bool = False
+    """Whether the client left because it had spent its privacy budget, which is no error."""
 
 
 class ClientFailures:
@@ -53,13 +55,27 @@ class ClientFailures:
         reason = f"its weights are not finite any more {cause}"
         return self._add(ClientFailure(job.client, now, reason, error, diverged=True))
 
+    def has_spent(self, client: int, trainings: int) -> bool:
+        """Return whether a client has spent its privacy budget with this many trainings."""
+        most = self.task.most_trainings(client)
+        return most is not None and trainings >= most
+
+    def spent(self, now: float, client: int, trainings: int) -> ClientFailure:
+        """Exclude a client that has spent its privacy budget."""
+        reason = f"its privacy budget is spent: {trainings:,} trainings"
+        return self._add(ClientFailure(client, now, reason, reason, diverged=False, spent=True))
+
     def _add(self, failure: ClientFailure) -> ClientFailure:
         self.by_client[failure.client] = failure
         return failure
 
     def check(self, *, ended: bool = False) -> None:
-        """Raise the first error if all clients have failed, or if the run ended without a successful training."""
+        """Raise the first error if all clients have failed, or if the run ended without a successful training.
+
+        A client that has spent its privacy budget has not failed.
+        """
+        failed = [failure for failure in self.by_client.values() if not failure.spent]
         all_failed = len(self.by_client) == self.clients or (ended and not self.trained)
-        if self.by_client and (self.stop or all_failed):
-            first = next(iter(self.by_client.values()))
+        if failed and (self.stop or all_failed):
+            first = failed[0]
             raise DivergenceError(first.error) if first.diverged else ClientTrainingError(first.error, first.reason)

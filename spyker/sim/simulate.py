@@ -198,6 +198,7 @@ def count(
         by_clients=evaluator.by_clients,
         reports=world.reports,
         scores=scores,
+        privacy=None if world.failures is None else world.failures.task.privacy_spent(world.trainings),
         given=initial_model is not None,
         times=round_times(scenario, parameters),
         failed=[FailedClient(failure.client, failure.time, failure.reason) for failure in failed],

@@ -79,6 +79,7 @@ class Simulation(ABC):
         self._sizes: dict[type[Message], int] = {}  # of message types with a fixed size
         self.updates = 0
         self.updates_per_client = array("q", bytes(8 * clients))
+        self.trainings = array("q", bytes(8 * clients))  # that have begun, by client
         self.updates_per_server = [0] * servers
         self.synchronisations = 0
 
@@ -116,14 +117,25 @@ class Simulation(ABC):
         if due <= self.clock.end:
             evaluate = self.evaluation_schedule.due(k, self.clock.now)
             job = TrainJob(k, order.weights, order.rate, order.step, self.states.get(k), order.age, evaluate)
+            if self._has_spent(job):
+                self.clock.at(self.clock.now, ended, trainee, job)
+                return
+            self.trainings[k] += 1
             self.engine.submit(job, due)
             self.clock.at(due, ended, trainee, job)
+
+    def _has_spent(self, job: TrainJob) -> bool:
+        """Return whether the client has no privacy budget for this training."""
+        return self.failures is not None and self.failures.has_spent(job.client, job.step)
 
     def _trained(self, job: TrainJob, server: Server) -> Vector | None:
         """Return the weights to send to ``server``, or ``None`` if the training failed and the client is excluded.
 
         The client's state is stored for its next training.
         """
+        if self.failures is not None and self._has_spent(job):
+            self._exclude(server, self.failures.spent(self.clock.now, job.client, job.step))
+            return None
         try:
             weights = self.engine.trained(job)
         except ClientTrainingError as error:

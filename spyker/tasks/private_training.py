@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 import secrets
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -23,7 +23,7 @@ from spyker.config.kernel_names import TORCH
 from spyker.config.privacy_settings import PrivacySettings
 from spyker.errors import UsageError
 from spyker.extras import require
-from spyker.privacy.accounting import FIELD, Mechanism, most_trainings, noise_for
+from spyker.privacy.accounting import FIELD, Booking, Mechanism, epsilon_of, most_trainings, noise_for
 from spyker.tasks.kernels import kernel_error
 from spyker.tasks.torch_checks import describe, logits_for
 from spyker.tasks.torch_data import Batch, InMemoryData, MapStyleData
@@ -97,6 +97,17 @@ class ExamplePrivacy:
         if mechanism not in self._most:
             self._most[mechanism] = most_trainings(mechanism, settings.epsilon, settings.delta)
         return min(self._most[mechanism], settings.trainings or self._most[mechanism])
+
+    def spent(self, trainings: Sequence[tuple[int, int]]) -> dict[str, Any]:
+        """Return the highest ε among clients with these numbers of examples and trainings."""
+        made: dict[Mechanism, int] = {}
+        for examples, count in trainings:
+            mechanism = self.mechanism(examples)
+            made[mechanism] = max(count, made.get(mechanism, 0))
+        delta = self.settings.delta
+        highest = max((epsilon_of([Booking(each, count)], delta) for each, count in made.items()), default=0.0)
+        most = max(made.values(), default=0)
+        return {"unit": self.settings.unit, "epsilon": highest, "delta": delta, "trainings": most}
 
     def seed(self, task_seed: int, client: int, step: int) -> int:
         """Return the seed of a training's noise and samples."""

@@ -174,6 +174,14 @@ class Task(ABC):
         """Return what the client's next training costs; ``None`` without differential privacy."""
         return None
 
+    def most_trainings(self, client: int) -> int | None:
+        """Return how many trainings the client's privacy budget allows; ``None`` without differential privacy."""
+        return None
+
+    def privacy_spent(self, trainings: Sequence[int]) -> Mapping[str, Any] | None:
+        """Return the highest ε of a client after ``trainings[k]`` trainings of each client k, for a summary."""
+        return None
+
     def evaluate_client(self, client: int, weights: Vector, state: Any = None) -> ClientEvaluation | None:
         """Evaluate a model on the test data of a client; ``None`` if it has none."""
         raise NotImplementedError
