@@ -2,8 +2,8 @@
 
 python -m benchmarks.example_privacy [--epsilon 8 2] [--seeds N] [--workers N]
 
-Each row is a run of Stride with and without ``privacy.unit = "example"``, with the same data and world and the same number of
-trainings. The runs without privacy use their own learning rate and batch size. Needs ``data/mnist``.
+Stride with and without ``privacy.unit = "example"``, in the same world with the same data. The runs without privacy have
+the default learning rate and batch size. Downloads MNIST unless ``SPYKER_DATA`` names a folder that has it.
 """
 
 from __future__ import annotations
