@@ -2,8 +2,8 @@
 
 python -m benchmarks.example_privacy [--epsilon 8 2] [--seeds N] [--workers N]
 
-Stride with and without ``privacy.unit = "example"``, in the same world with the same data. The runs without privacy have
-the default learning rate and batch size. Downloads MNIST unless ``SPYKER_DATA`` names a folder that has it.
+Stride with and without ``privacy.unit = "example"``, in the same world with the same data. Runs without privacy use the
+default learning rate and batch size. Downloads MNIST unless ``SPYKER_DATA`` names a folder that has it.
 """
 
 from __future__ import annotations

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from math import isfinite
 from pathlib import Path
 from typing import Any
 
@@ -40,7 +41,7 @@ def command_privacy(args: argparse.Namespace) -> int:
     args.answer = [
         {
             "client": ledger.client,
-            "epsilon": ledger.epsilon,
+            "epsilon": ledger.epsilon if isfinite(ledger.epsilon) else None,
             "delta": ledger.budget.delta,
             "trainings": ledger.booked,
             "epsilon_budget": ledger.budget.epsilon,
@@ -54,7 +55,7 @@ def command_privacy(args: argparse.Namespace) -> int:
         limit = "–" if row["epsilon_budget"] is None else f"{row['epsilon_budget']:g}"
         planned = "–" if row["trainings_budget"] is None else f"{row['trainings_budget']:,}"
         print(
-            f"{ledger.client:>6}  {row['epsilon']:>8.3f}  {limit:>6}  {row['delta']:>7g}  {ledger.booked:>9,}  "
+            f"{ledger.client:>6}  {ledger.epsilon:>8.3f}  {limit:>6}  {row['delta']:>7g}  {ledger.booked:>9,}  "
             f"{planned:>6}  {ledger.spent or 'not spent'}"
         )
     return 0

@@ -288,6 +288,7 @@ class ClientLink:
             held_tokens=held_tokens,
             members=servers.follows,
             epoch=servers.epoch,
+            booked=self.shared.training.booked(self.id),
         )
         answer_challenge(hello, challenge, self.identity, servers.numbers.get(address))
         await stream.write(pb.Frame(hello=hello).SerializeToString())
@@ -296,6 +297,7 @@ class ClientLink:
         self._seen = self._active = time.monotonic()
         self.shared.known.add(address)
         servers.met(address, welcome.server)
+        await self._raise_ledger(welcome.booked)
         self.pending.welcomed(
             welcome.server, keep=welcome.keep, received=welcome.received, saved=welcome.saved, ask=welcome.ask
         )
@@ -309,6 +311,19 @@ class ClientLink:
             kept=welcome.keep,
             transport=self.connections.worked(address),
         )
+
+    async def _raise_ledger(self, booked: int) -> None:
+        """Book what the server has heard of and the ledger has not: the state was restored from a backup, or copied."""
+        before = self.shared.training.booked(self.id)
+        if booked <= before:
+            return
+        self.log.warning("ledger-behind", client=self.id, booked=before, server_booked=booked)
+        try:
+            await self.shared.training.raise_ledger(self.id, booked)
+        except ClientStateError as error:
+            self._fail(error)
+            assert self._failure is not None
+            raise self._failure from error
 
     async def _work(self, stream: Any, address: str) -> bool:
         """Receive tasks. Return True if the training is over."""
@@ -394,6 +409,7 @@ class ClientLink:
             assert held.order is not None
             step = held.order.step
             job = await self.shared.training.train(self.id, held.order)
+            held.booked = self.shared.training.booked(self.id)
             assert job.result is not None
             self.status.trainings = step + 1
             if job.evaluation is not None:
@@ -444,7 +460,7 @@ class ClientLink:
             return
         task_token, message = offer
         frame = pb.Frame()
-        frame.update.task_token = task_token
+        frame.update.task_token, frame.update.booked = task_token, self.pending.offered_booking
         arrays = fill(frame.update.content, message, echoed=False)
         body = frame.SerializeToString()
 

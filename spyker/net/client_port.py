@@ -36,7 +36,14 @@ from spyker.protocol.messages import ClientMessage, Message
 
 HELLO_SECONDS = 10.0
 LARGEST_HELLO = 16_384  # bytes, with the certificate
+MOST_BOOKED = 1 << 53
 CODES = {REASON: grpc.StatusCode.UNAUTHENTICATED, "mismatch": grpc.StatusCode.FAILED_PRECONDITION}
+
+
+def check_booked(booked: int) -> None:
+    """Reject a number of booked trainings that JSON and a double cannot represent exactly."""
+    if booked >= MOST_BOOKED:
+        raise Rejection("malformed", f"booked: {booked} is not allowed: it must be below {MOST_BOOKED}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,6 +93,7 @@ class ClientPort:
             certified = self._identify(hello, nonce)
             k = hello.client
             driver.node.check_client(k, hello.size, hello.layout, hello.learning)
+            check_booked(hello.booked)
             if hello.check:
                 welcome = pb.Welcome(protocol=PROTOCOL, server=driver.node.id)
                 await context.write(pb.Frame(welcome=welcome).SerializeToString())
@@ -96,7 +104,8 @@ class ClientPort:
             open_from = [each.address for each in self.live if each.client == k]
             self.replaced.connected(k, session.address, open_from)
             self.live.add(session)
-            self._deliver(ClientConnected(k, session, hello.size, tuple(hello.held_tokens), now=driver.now()))
+            held = tuple(hello.held_tokens)
+            self._deliver(ClientConnected(k, session, hello.size, held, hello.booked, now=driver.now()))
             with self.authenticated.streaming(context.peer()):
                 await session.run()
         except Rejection as rejection:
@@ -284,14 +293,16 @@ class ClientSession:
                 raise Rejection("malformed", "neither an answer nor a goodbye")
             answer = frame.update
             token = node.verify_token(k, answer.task_token)
+            check_booked(answer.booked)
             incoming = port.validator.arrive(answer.content, chunk)
             size, kind = len(data), incoming.kind.kind
             if node.draining:
                 await asyncio.Event().wait()  # until the stream ends; the client will send this again
             if incoming.whole:
-                self._hand_over(token, incoming.now(max_norm, age=token.age, version=token.version), None)
+                message = incoming.now(max_norm, age=token.age, version=token.version)
+                self._hand_over(token, answer.booked, message, None)
             else:
-                size += await self._receive(token, incoming)
+                size += await self._receive(token, answer.booked, incoming)
             driver.recorder.carried("client-to-server", kind, size)
             driver.metrics.received(kind, size)
             del chunk, data, frame, answer, incoming
@@ -301,7 +312,7 @@ class ClientSession:
                 except STREAM_OVER:
                     return
 
-    async def _receive(self, token: TaskToken, incoming: IncomingMessage) -> int:
+    async def _receive(self, token: TaskToken, booked: int, incoming: IncomingMessage) -> int:
         """Receive the rest of an update whose first chunk is here, and return its number of bytes."""
         driver, limits, buffers = self.driver, self.port.limits, self.driver.buffers
 
@@ -319,17 +330,18 @@ class ClientSession:
             self._reading_since = None
             if driver.node.draining:
                 await asyncio.Event().wait()
-            self._hand_over(token, message, buffers.free)
+            self._hand_over(token, booked, message, buffers.free)
         except BaseException:
             buffers.free()
             raise
         return size
 
-    def _hand_over(self, token: TaskToken, message: Message, receipt: Callable[[], None] | None) -> None:
+    def _hand_over(self, token: TaskToken, booked: int, message: Message, receipt: Callable[[], None] | None) -> None:
         self._handing_over = True
         try:
             assert isinstance(message, ClientMessage)
-            self.driver.deliver(UpdateReceived(self.client, token.number, message, receipt, now=self.driver.now()))
+            now = self.driver.now()
+            self.driver.deliver(UpdateReceived(self.client, token.number, message, receipt, booked, now=now))
         finally:
             self._handing_over = False
 

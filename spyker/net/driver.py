@@ -236,10 +236,10 @@ class Driver(NodeDriver):
                     self.stopped.set_result(effect)
             case TellSaved(session, saved, ask):
                 session.note(pb.Frame(saved=pb.Saved(number=saved, ask=ask)).SerializeToString())
-            case WelcomeClient(session, keep, saved_version, received, saved, ask):
+            case WelcomeClient(session, keep, saved_version, received, saved, ask, booked):
                 welcome = pb.Welcome(
                     protocol=PROTOCOL, server=self.node.id,
-                    keep=keep, saved_version=saved_version, received=received, saved=saved, ask=ask,
+                    keep=keep, saved_version=saved_version, received=received, saved=saved, ask=ask, booked=booked,
                 )  # fmt: skip
                 session.note(pb.Frame(welcome=welcome).SerializeToString())
             case CloseSession():

@@ -61,7 +61,7 @@ class Challenge(_message.Message):
     def __init__(self, protocol: _Optional[int] = ..., server: _Optional[int] = ..., nonce: _Optional[bytes] = ...) -> None: ...
 
 class Hello(_message.Message):
-    __slots__ = ("protocol", "client", "size", "layout", "learning", "held_tokens", "certificate", "signature", "check", "members", "epoch")
+    __slots__ = ("protocol", "client", "size", "layout", "learning", "held_tokens", "certificate", "signature", "check", "members", "epoch", "booked")
     PROTOCOL_FIELD_NUMBER: _ClassVar[int]
     CLIENT_FIELD_NUMBER: _ClassVar[int]
     SIZE_FIELD_NUMBER: _ClassVar[int]
@@ -73,6 +73,7 @@ class Hello(_message.Message):
     CHECK_FIELD_NUMBER: _ClassVar[int]
     MEMBERS_FIELD_NUMBER: _ClassVar[int]
     EPOCH_FIELD_NUMBER: _ClassVar[int]
+    BOOKED_FIELD_NUMBER: _ClassVar[int]
     protocol: int
     client: int
     size: int
@@ -84,10 +85,11 @@ class Hello(_message.Message):
     check: bool
     members: bool
     epoch: int
-    def __init__(self, protocol: _Optional[int] = ..., client: _Optional[int] = ..., size: _Optional[int] = ..., layout: _Optional[bytes] = ..., learning: _Optional[bytes] = ..., held_tokens: _Optional[_Iterable[bytes]] = ..., certificate: _Optional[bytes] = ..., signature: _Optional[bytes] = ..., check: _Optional[bool] = ..., members: _Optional[bool] = ..., epoch: _Optional[int] = ...) -> None: ...
+    booked: int
+    def __init__(self, protocol: _Optional[int] = ..., client: _Optional[int] = ..., size: _Optional[int] = ..., layout: _Optional[bytes] = ..., learning: _Optional[bytes] = ..., held_tokens: _Optional[_Iterable[bytes]] = ..., certificate: _Optional[bytes] = ..., signature: _Optional[bytes] = ..., check: _Optional[bool] = ..., members: _Optional[bool] = ..., epoch: _Optional[int] = ..., booked: _Optional[int] = ...) -> None: ...
 
 class Welcome(_message.Message):
-    __slots__ = ("protocol", "server", "keep", "saved_version", "received", "saved", "ask")
+    __slots__ = ("protocol", "server", "keep", "saved_version", "received", "saved", "ask", "booked")
     PROTOCOL_FIELD_NUMBER: _ClassVar[int]
     SERVER_FIELD_NUMBER: _ClassVar[int]
     KEEP_FIELD_NUMBER: _ClassVar[int]
@@ -95,6 +97,7 @@ class Welcome(_message.Message):
     RECEIVED_FIELD_NUMBER: _ClassVar[int]
     SAVED_FIELD_NUMBER: _ClassVar[int]
     ASK_FIELD_NUMBER: _ClassVar[int]
+    BOOKED_FIELD_NUMBER: _ClassVar[int]
     protocol: int
     server: int
     keep: bool
@@ -102,7 +105,8 @@ class Welcome(_message.Message):
     received: int
     saved: int
     ask: bool
-    def __init__(self, protocol: _Optional[int] = ..., server: _Optional[int] = ..., keep: _Optional[bool] = ..., saved_version: _Optional[int] = ..., received: _Optional[int] = ..., saved: _Optional[int] = ..., ask: _Optional[bool] = ...) -> None: ...
+    booked: int
+    def __init__(self, protocol: _Optional[int] = ..., server: _Optional[int] = ..., keep: _Optional[bool] = ..., saved_version: _Optional[int] = ..., received: _Optional[int] = ..., saved: _Optional[int] = ..., ask: _Optional[bool] = ..., booked: _Optional[int] = ...) -> None: ...
 
 class Assignment(_message.Message):
     __slots__ = ("task_token", "content", "saved_version", "number", "saved")
@@ -127,12 +131,14 @@ class Saved(_message.Message):
     def __init__(self, number: _Optional[int] = ..., ask: _Optional[bool] = ...) -> None: ...
 
 class Update(_message.Message):
-    __slots__ = ("task_token", "content")
+    __slots__ = ("task_token", "content", "booked")
     TASK_TOKEN_FIELD_NUMBER: _ClassVar[int]
     CONTENT_FIELD_NUMBER: _ClassVar[int]
+    BOOKED_FIELD_NUMBER: _ClassVar[int]
     task_token: bytes
     content: Content
-    def __init__(self, task_token: _Optional[bytes] = ..., content: _Optional[_Union[Content, _Mapping]] = ...) -> None: ...
+    booked: int
+    def __init__(self, task_token: _Optional[bytes] = ..., content: _Optional[_Union[Content, _Mapping]] = ..., booked: _Optional[int] = ...) -> None: ...
 
 class Goodbye(_message.Message):
     __slots__ = ("finished", "saved_version")

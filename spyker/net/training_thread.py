@@ -98,6 +98,16 @@ class TrainingThread:
         if self._ledgers is not None and cost is not None:
             self._ledgers.check(client, cost)
 
+    def booked(self, client: int) -> int:
+        """Return the number of trainings in the client's privacy ledger; 0: it has none."""
+        return 0 if self._ledgers is None else self._ledgers.ledger(client).booked
+
+    async def raise_ledger(self, client: int, booked: int) -> None:
+        """Book trainings until there are as many as a server has heard of."""
+        ledgers, cost = self._ledgers, self.task.privacy_cost(client)
+        if ledgers is not None and cost is not None:
+            await asyncio.get_running_loop().run_in_executor(self._disk, ledgers.raise_to, client, booked, cost)
+
     def _book(self, ledgers: ClientLedgers, client: int) -> None:
         """Force the privacy cost of a training to disk, before the training begins."""
         cost = self.task.privacy_cost(client)

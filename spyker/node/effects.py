@@ -19,7 +19,8 @@ class WelcomeClient(NamedTuple):
     """Welcome a client.
 
     ``keep`` says that the client keeps the updates that it holds, but for those up to task ``saved``, which are on
-    disk. It need not send those up to task ``received``. With ``ask``, it sends the first of the others.
+    disk. It need not send those up to task ``received``. With ``ask``, it sends the first of the others. ``booked`` is
+    the highest number of trainings in its privacy ledger that this server has heard of.
     """
 
     session: Any
@@ -28,6 +29,7 @@ class WelcomeClient(NamedTuple):
     received: int = 0
     saved: int = 0
     ask: bool = False
+    booked: int = 0
 
 
 class SendTask(NamedTuple):

@@ -91,6 +91,8 @@ class ClientConnected(Event, frozen=True, eq=False):
     """Number of data points that the client trains on."""
     held_tokens: tuple[bytes, ...] = ()
     """Tokens of the tasks that the client works on, or keeps updates for."""
+    booked: int = 0
+    """Number of trainings in the client's privacy ledger; 0: it has none."""
 
 
 class ClientDisconnected(Event, frozen=True, eq=False):
@@ -115,6 +117,8 @@ class UpdateReceived(Event, frozen=True, eq=False):
     """Number of the task, from its token."""
     message: ClientMessage
     receipt: Any = None
+    booked: int = 0
+    """Number of this training in the client's privacy ledger; 0: it has none."""
 
 
 # --- Other servers ---------------------------------------------------------------------------------------------------

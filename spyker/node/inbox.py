@@ -69,6 +69,8 @@ class QueuedEvent(NamedTuple):
     """Lineage of the peer that sent the message."""
     change: str = ""
     """A new view, new suspects, or a bootstrap request."""
+    booked: int = 0
+    """Number of an update's training in the client's privacy ledger; 0: it has none."""
     requeued: bool = False
     """Whether the server has handled the message before and asked for it again."""
 

@@ -68,10 +68,10 @@ from spyker.node.peers import NodePeers, PeerMarks
 from spyker.node.pending_updates import most_unsaved
 from spyker.node.rejection import Rejection
 from spyker.node.status import NodeStatus, node_status
-from spyker.node.task_tokens import ClientTasks, TaskToken, TaskTokens
+from spyker.node.task_tokens import COPIED_LEDGER, ClientTasks, TaskToken, TaskTokens
 from spyker.node.views import View, first_view
 from spyker.protocol.codec import Sizes, schema_of
-from spyker.protocol.facts import UpdateApplied
+from spyker.protocol.facts import LedgerCopied, UpdateApplied
 from spyker.protocol.messages import (
     Action,
     BootstrapState,
@@ -383,13 +383,15 @@ class Node:
         else:
             self._effects.append(StopTimer(f"{AWAY}{client}"))
         self._sessions[client] = session
+        tasks = self._task_tokens.entry(client)
+        tasks.booked = max(tasks.booked, event.booked)
         if self._server is not None:
             self._unwelcomed.add(client)
             self._inbox.append(QueuedEvent(client, session=session, size=event.size, held_tokens=event.held_tokens))
             return
-        self._sizes[client] = self._task_tokens.entry(client).size = event.size
+        self._sizes[client] = tasks.size = event.size
         keep = self._hold(client, event.held_tokens)
-        self._effects.append(WelcomeClient(session, keep, self._saved_version))
+        self._effects.append(WelcomeClient(session, keep, self._saved_version, booked=tasks.booked))
         if (len(self._sessions) >= self.options.min_clients or self._overdue) and not self._awaits_bootstrap:
             self._start()
 
@@ -414,8 +416,16 @@ class Node:
             self._inbox.append(QueuedEvent(client, Leave()))
 
     def _on_update_received(self, event: UpdateReceived) -> None:
-        self._task_tokens.redeem(event.client, event.number)
-        self._inbox.append(QueuedEvent(event.client, event.message, event.number, receipt=event.receipt))
+        try:
+            self._task_tokens.redeem(event.client, event.number, event.booked)
+        except Rejection as rejection:
+            if rejection.reason == COPIED_LEDGER:
+                self._effects.append(WriteFact(LedgerCopied(self.id, event.client, event.booked), len(self._inbox)))
+                self._changed = True
+            raise
+        self._inbox.append(
+            QueuedEvent(event.client, event.message, event.number, receipt=event.receipt, booked=event.booked)
+        )
 
     # --- Other servers -----------------------------------------------------------------------------------------------
 
@@ -501,7 +511,9 @@ class Node:
         elif entry.change:
             self._wanted = True
         elif entry.number:
-            self._wanted |= self._task_tokens.handled(entry.sender, entry.number) >= self._client_unsaved
+            self._wanted |= self._task_tokens.handled(entry.sender, entry.number, entry.booked) >= (
+                self._client_unsaved
+            )
         elif isinstance(entry.message, Leave) and not self._void:
             self._task_tokens.entry(entry.sender).member = False
         self._changed = True
@@ -525,7 +537,9 @@ class Node:
         tasks.size = entry.size
         keep = self._hold(k, entry.held_tokens)
         ask = tasks.member and not tasks.owed and self._task_tokens.ask(k)
-        self._effects.append(WelcomeClient(entry.session, keep, self._saved_version, tasks.taken, tasks.saved, ask))
+        self._effects.append(
+            WelcomeClient(entry.session, keep, self._saved_version, tasks.taken, tasks.saved, ask, tasks.booked)
+        )
         if ask or (tasks.member and tasks.owed):
             return []
         tasks.member = True

@@ -41,6 +41,8 @@ class PendingTask:
     answer: ClientMessage | None = None
     sent: bool = False
     """Whether the server has the update, or it was sent over the present connection."""
+    booked: int = 0
+    """Number of the training in the client's privacy ledger; 0: it has none."""
     left: bool = False
     """Whether the client has left the server although it could reach it."""
 
@@ -148,6 +150,11 @@ class PendingUpdates:
             return None
         self._asked, task.sent, self._offered = False, True, task
         return task.task_token, task.answer
+
+    @property
+    def offered_booking(self) -> int:
+        """Number in the privacy ledger of the training whose update was offered last; 0: there is no ledger."""
+        return 0 if self._offered is None else self._offered.booked
 
     def rejected(self) -> None:
         """The server has rejected the update that was sent last, and would reject it again."""

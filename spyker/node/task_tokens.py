@@ -26,6 +26,7 @@ SAID = struct.Struct("<QdQ")  # number, age, version
 CLIENT = struct.Struct("<Q")
 MAC_BYTES = 32
 INCARNATION_BITS = 32
+COPIED_LEDGER = "copied-ledger"  # reason of a rejection
 
 
 class TaskToken(NamedTuple):
@@ -56,6 +57,12 @@ class ClientTasks:
     """Number of updates that were handled and that no checkpoint on disk holds."""
     held: deque[int] = field(default_factory=deque)
     """Numbers of the tasks whose updates the client keeps and this server does not have."""
+    booked: int = 0
+    """Highest number of trainings in the client's privacy ledger that this server has heard of."""
+    taken_booking: int = 0
+    """Number in that ledger of the training of the last update that was accepted."""
+    applied_booking: int = 0
+    """Number in that ledger of the training of the last update that was handled."""
 
     @property
     def owed(self) -> bool:
@@ -102,10 +109,22 @@ class TaskTokens:
         if number < entry.given:
             raise Rejection("superseded", f"task {entry.given} took the place of task {number}")
 
-    def redeem(self, client: int, number: int) -> None:
-        """Accept the update for a task. Another one for the same task is rejected from now on."""
+    def redeem(self, client: int, number: int, booked: int = 0) -> None:
+        """Accept the update for a task. Another one for the same task is rejected from now on.
+
+        ``booked`` is the number of the training in the client's privacy ledger, which rises from task to task. If it
+        does not, another copy of the client's state has trained: this update is rejected, and counted as a training.
+        """
         self._check_number(client, number)
         entry = self.entry(client)
+        if entry.taken_booking and booked <= entry.taken_booking:
+            entry.booked += 1  # it was disclosed, and the ledger of neither copy knows both trainings
+            raise Rejection(
+                COPIED_LEDGER,
+                f"an earlier update was number {entry.taken_booking:,} in the privacy ledger of client {client}, and "
+                f"this one is number {booked:,}: two copies of its state are in use. Keep one state folder per client",
+            )
+        entry.booked, entry.taken_booking = max(entry.booked, booked), booked
         entry.given = entry.taken = number
         self._next = max(self._next, number + 1)  # the task may be of a process later than the restored state
 
@@ -134,10 +153,10 @@ class TaskTokens:
             return True
         return False
 
-    def handled(self, client: int, number: int) -> int:
+    def handled(self, client: int, number: int, booked: int = 0) -> int:
         """Note that an update was handled, and return how many of this client's are not saved."""
         entry = self.entry(client)
-        entry.applied = number
+        entry.applied, entry.applied_booking = number, booked
         entry.unsaved += 1
         return entry.unsaved
 
@@ -161,10 +180,16 @@ class TaskTokens:
 
     def numbers(self) -> list[list[int]]:
         """Return the state for a checkpoint. Updates that were accepted and not handled are not part of it."""
-        return [[k, e.given, e.applied, e.size, int(e.member)] for k, e in self.clients.items()]
+        return [
+            [k, e.given, e.applied, e.size, int(e.member), *([e.booked, e.applied_booking] if e.booked else [])]
+            for k, e in self.clients.items()
+        ]
 
     def restore(self, numbers: Iterable[Iterable[int]]) -> None:
         """Restore the state from a checkpoint."""
-        for k, given, applied, size, member in numbers:
-            self.clients[k] = ClientTasks(given, applied, applied, size, bool(member), applied)
+        for k, given, applied, size, member, *ledger in numbers:
+            self.clients[k] = entry = ClientTasks(given, applied, applied, size, bool(member), applied)
+            if ledger:
+                entry.booked, entry.applied_booking = ledger
+                entry.taken_booking = entry.applied_booking
             self._next = max(self._next, given + 1)

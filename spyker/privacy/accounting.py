@@ -5,10 +5,12 @@ from __future__ import annotations
 import warnings
 from collections.abc import Sequence
 from functools import lru_cache
+from math import inf
 from typing import NamedTuple
 
 FIELD = "privacy.unit"
 MOST_TRAININGS = 1 << 20  # that a search for the end of a budget considers
+MOST_STEPS = 10_000_000  # with more, the accountant may compute for hours
 
 
 class Mechanism(NamedTuple):
@@ -40,8 +42,10 @@ def _epsilon(bookings: tuple[Booking, ...], delta: float) -> float:
 
 
 def epsilon_of(bookings: Sequence[Booking], delta: float) -> float:
-    """Return ε of all booked trainings together; 0 if there are none."""
+    """Return ε of all booked trainings together; 0 if there are none, infinity with more steps than ``MOST_STEPS``."""
     some = tuple(booking for booking in bookings if booking.trainings)
+    if sum(mechanism.steps * trainings for mechanism, trainings in some) > MOST_STEPS:
+        return inf
     return _epsilon(some, delta) if some else 0.0
 
 

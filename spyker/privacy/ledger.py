@@ -54,11 +54,15 @@ class Ledger:
         return replace(self, bookings=(*self.bookings, Booking(mechanism, trainings)))
 
     def at_least(self, booked: int, mechanism: Mechanism) -> Ledger:
-        """Return the ledger with at least this many trainings, as a server remembers them.
+        """Return the ledger with at least this many trainings, as a server remembers them, or with a spent budget.
 
-        The missing ones are booked with the present mechanism.
+        The missing ones are booked with the present mechanism. What a server says may be absurd; so they are booked in
+        growing steps, until no further training is allowed.
         """
-        return self if booked <= self.booked else self.book(mechanism, booked - self.booked)
+        ledger = self
+        while ledger.booked < booked and ledger.refusal(mechanism) is None:
+            ledger = ledger.book(mechanism, min(booked - ledger.booked, max(1, ledger.booked)))
+        return ledger
 
     def refusal(self, mechanism: Mechanism) -> str | None:
         """Return why one more training is not allowed; ``None`` if it is."""

@@ -235,6 +235,16 @@ class UpdateRejected(Fact):
 
 
 @dataclass(frozen=True, slots=True)
+class LedgerCopied(Fact):
+    """``server`` rejected an update of ``client``: its number in the privacy ledger, ``booked``, was used before."""
+
+    kind: ClassVar[str] = "ledger-copied"
+    server: int
+    client: int
+    booked: int
+
+
+@dataclass(frozen=True, slots=True)
 class UpdateDropped(Fact):
     """``server`` dropped an update of ``client``, which sends many times more updates than the median client."""
 

@@ -520,7 +520,7 @@ class ClusterSimulation(Simulation):
     def _welcomed(self, session: SimSession, welcome: WelcomeClient) -> None:
         if session.open:
             session.welcomed = True
-            _, keep, _, received, saved, ask = welcome
+            _, keep, _, received, saved, ask, _ = welcome
             server = session.process.node.id
             self.pending[session.client].welcomed(server, keep=keep, received=received, saved=saved, ask=ask)
             self._offer(session.client)

@@ -6,6 +6,7 @@ import random
 import signal
 import subprocess
 import sys
+from math import inf
 from pathlib import Path
 
 import pytest
@@ -64,6 +65,7 @@ def test_a_client_whose_ledger_is_lost_does_not_begin_anew(tmp_path: Path) -> No
 
 CRASHER = """
 import os, signal, sys
+from math import inf
 from pathlib import Path
 import spyker.records.files as files
 from spyker.config.privacy_settings import PrivacySettings
@@ -163,6 +165,13 @@ def schedule(seed: int, bug: str = "") -> bool:
     except (AssertionError, LedgerError):
         return False
     return True
+
+
+def test_an_absurd_count_of_a_server_spends_the_budget_and_is_not_computed() -> None:
+    ledger = Ledger(0, Budget(delta=1e-5, epsilon=2.0)).at_least(1 << 53, STEP)
+    assert ledger.spent is not None
+    assert ledger.booked < 1 << 20
+    assert epsilon_of([Booking(STEP, 1 << 53)], 1e-5) == inf
 
 
 def test_booked_is_at_least_spent_in_a_thousand_crash_schedules() -> None:
