@@ -33,16 +33,30 @@ class Placement:
     """Server of each client; ``None`` after the client departed."""
     gone: set[int] = field(default_factory=set)
     """Servers that were removed."""
+    helpers: list[int] = field(default_factory=list)
+    """Servers without clients that open sums of masked updates, and do nothing else."""
 
     @classmethod
-    def begin(cls, topology: Topology, clients: Sequence[int], server_region: int = 0) -> Placement:
-        """Place ``clients[r]`` clients in each region ``r``, and the servers that ``topology`` needs."""
+    def begin(
+        cls, topology: Topology, clients: Sequence[int], server_region: int = 0, helpers: Sequence[int] = ()
+    ) -> Placement:
+        """Place ``clients[r]`` clients in each region ``r``, the servers that ``topology`` needs, and helpers.
+
+        Args:
+            topology: the servers that the algorithm needs.
+            clients: number of clients in each region.
+            server_region: region of a single server or the cloud.
+            helpers: regions of the helpers, which have the highest numbers.
+
+        """
         living = [region for region, count in enumerate(clients) for _ in range(count)]
         if topology is Topology.SINGLE:
-            return cls([server_region], [0], living, [0] * len(living))
-        regions = list(range(len(clients)))
-        cloud = [server_region] if topology is Topology.CLOUD else []
-        return cls(regions + cloud, regions, living, list(living))
+            regions, learners, homes = [server_region], [0], [0] * len(living)
+        else:
+            learners, homes = list(range(len(clients))), list(living)
+            regions = learners + ([server_region] if topology is Topology.CLOUD else [])
+        numbers = list(range(len(regions), len(regions) + len(helpers)))
+        return cls([*regions, *helpers], learners, living, list(homes), helpers=numbers)
 
     @property
     def servers(self) -> list[int]:

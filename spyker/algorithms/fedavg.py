@@ -15,9 +15,11 @@ from typing import Any, ClassVar
 
 from spyker.parameters import parameter
 from spyker.placement import Topology
+from spyker.privacy.masking import MaskedSum, reference_size
 from spyker.protocol.facts import RoundEnded, UpdateApplied
-from spyker.protocol.messages import Action, ClientMessage, Join, Leave, PeerMessage, Update
-from spyker.protocol.server import Server, Setup, Work
+from spyker.protocol.masked_server import MASKING_MESSAGES, MaskedServer
+from spyker.protocol.messages import Action, ClientMessage, Join, Leave, MaskedUpdate, PeerMessage, Update
+from spyker.protocol.server import Setup, Work
 from spyker.protocol.weights import Weights
 
 
@@ -28,7 +30,7 @@ class FedAvgParameters:
     fraction: float = parameter(1.0, "C: fraction of the clients that train in each round", above=0, at_most=1)
 
 
-class FedAvg(Server):
+class FedAvg(MaskedServer):
     """The single server; in HierFAVG, the base class of edges."""
 
     topology = Topology.SINGLE
@@ -54,15 +56,20 @@ class FedAvg(Server):
     def receive(self, sender: int, message: ClientMessage | PeerMessage) -> None:
         """Add an awaited update to the round's average. A new client takes part from the next round on."""
         match message:
-            case Update() if sender in self.awaited and message.version != self.version:
+            case Update() | MaskedUpdate() if sender in self.awaited and message.version != self.version:
                 self.send_client(sender, self.model(self.rate))  # the update is from another round
+            case MaskedUpdate() if sender in self.awaited:
+                self.awaited.remove(sender)
+                self.answered += [sender] if self.add_masked(sender, message) else []
+                if not self.awaited:
+                    self.complete_round()
             case Update() if sender in self.awaited:
                 self.resize(sender, message.examples or self.sizes[sender])
                 self.awaited.remove(sender)
                 self.answered.append(sender)
                 self.average.add(message.weights, self.shares[sender])
                 if not self.awaited:
-                    self.end_round()
+                    self.complete_round()
             case Join():
                 self.resize(sender, message.size)
                 if self.idle:
@@ -74,6 +81,8 @@ class FedAvg(Server):
 
     def work(self, sender: int, message: ClientMessage | PeerMessage) -> Work:
         """Charge the aggregation to the message that ends the round: the last update or departure."""
+        if self.masks or isinstance(message, MASKING_MESSAGES):
+            return super().work(sender, message)
         match message:
             case Update():
                 ends = message.version == self.version
@@ -106,7 +115,7 @@ class FedAvg(Server):
         self.shares = {j: share / rest for j, share in self.shares.items()}
         self.average.scale(1 / rest)
         if not self.awaited:
-            self.end_round()
+            self.complete_round()
 
     def begin_round(self) -> None:
         """Sample the clients of this round and send them the model. Without clients, wait for a join."""
@@ -124,6 +133,28 @@ class FedAvg(Server):
         self.average = Weights.zeros(model.weights)
         for k in chosen:
             self.send_client(k, model)
+
+    def complete_round(self) -> None:
+        """End the round: all updates have arrived. The sum of masked ones is opened first."""
+        if self.masks:
+            self.open_sums()
+        else:
+            self.end_round()
+
+    def summed(self, total: MaskedSum) -> None:
+        """W ← W + Σ d_k·Δ_k / Σ d_k; if no sum could be opened, repeat the round."""
+        if total.vector is None:
+            self.answered.clear()
+            self.begin_round()
+            return
+        self.answered = [k for k in self.answered if k in total.clients]
+        self.average.replace(self.weights.snapshot())
+        self.average.add(total.vector, 1 / total.weight)
+        self.end_round()
+
+    def reference_size(self) -> float:
+        """Return the number of examples whose weight is 1."""
+        return reference_size(list(self.sizes.values()))
 
     def end_round(self) -> None:
         """Aggregate the updates and record them."""

@@ -3,7 +3,8 @@
 Clients send differences. One server sums them, with weights that decrease with staleness, and adds their mean to its
 model after every K updates. It returns the current model to each client at once.
 
-The paper's secure aggregation is omitted.
+With secure aggregation the weights are rounded to sixteenths, and updates that arrive while a sum is being opened wait
+for the next one. (The paper uses trusted hardware.)
 """
 
 from __future__ import annotations
@@ -15,11 +16,13 @@ from typing import Any, ClassVar
 
 from spyker.parameters import parameter
 from spyker.placement import Topology
+from spyker.privacy.masking import LEVELS, MaskedSum
 from spyker.protocol.buffers import buffers_once
 from spyker.protocol.client import DeltaClient
 from spyker.protocol.facts import RoundEnded, UpdateApplied
-from spyker.protocol.messages import ClientMessage, Join, PeerMessage, Update
-from spyker.protocol.server import Server, Setup
+from spyker.protocol.masked_server import MaskedServer
+from spyker.protocol.messages import ClientMessage, Join, MaskedUpdate, PeerMessage, Update
+from spyker.protocol.server import Setup
 from spyker.protocol.weights import Weights
 from spyker.vectors import Vector
 
@@ -35,7 +38,7 @@ class FedBuffParameters:
     )
 
 
-class FedBuff(Server):
+class FedBuff(MaskedServer):
     """The single server. Its age counts steps of the model."""
 
     topology = Topology.SINGLE
@@ -50,28 +53,50 @@ class FedBuff(Server):
 
     def receive(self, sender: int, message: ClientMessage | PeerMessage) -> None:
         """Add an update to the buffer, make a step if it is full, and send the current model to the sender."""
-        if isinstance(message, Update):
+        if isinstance(message, Update | MaskedUpdate):
             staleness = max(
                 0.0, self.age - message.age
             )  # after a restart the server's age may be lower than the task's
             weight = self.weigh(staleness)
-            self.sum.add(message.weights, weight)
+            if isinstance(message, Update):
+                self.sum.add(message.weights, weight)
+            else:
+                weight = self.add_masked(sender, message, max(weight, 1 / LEVELS)) / LEVELS
             self.count += 1
             self.version += 1
             self.record(UpdateApplied(self.id, sender, staleness, weight, self.age, self.version, self.rate))
-            if self.count >= self.parameters.buffer:
-                self.move(self.sum.snapshot())
-                self.sum, self.count = Weights.zeros(self.sum.snapshot()), 0
-                self.age += 1
-                self.record(RoundEnded(self.id, int(self.age)))
-        if isinstance(message, Update | Join):
+            self.check_buffer()
+        if isinstance(message, Update | MaskedUpdate | Join):
             self.send_client(sender, self.model(self.rate))
+
+    def check_buffer(self) -> None:
+        """Make a step if the buffer is full, once its sum has been opened."""
+        if self.count < self.parameters.buffer or self.opening:
+            return
+        if self.masks:
+            self.count = 0
+            self.open_sums()
+        else:
+            self.step(self.sum.snapshot(), self.count)
+            self.sum, self.count = Weights.zeros(self.sum.snapshot()), 0
+
+    def summed(self, total: MaskedSum) -> None:
+        """Make a step with an opened sum, and the next one if the buffer is full again."""
+        if total.vector is not None:
+            self.step(total.vector, len(total.clients))
+        self.check_buffer()
+
+    def step(self, total: Vector, count: int) -> None:
+        """Move the model by the sum of this many updates."""
+        self.move(total, count)
+        self.age += 1
+        self.record(RoundEnded(self.id, int(self.age)))
 
     def weigh(self, staleness: float) -> float:
         """Return s(τ)."""
         return math.pow(1 + staleness, -self.parameters.staleness_exponent)
 
-    def move(self, total: Vector) -> None:
+    def move(self, total: Vector, count: int) -> None:
         """W ← W + η_g/K · Σ s(τ) Δ_k."""
         rate = self.parameters.server_rate
-        self.weights.add(buffers_once(total, self._buffers, rate), rate / self.count)
+        self.weights.add(buffers_once(total, self._buffers, rate), rate / count)

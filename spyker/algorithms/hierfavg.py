@@ -19,6 +19,7 @@ from spyker.algorithms.fedavg import FedAvg
 from spyker.parameters import parameter
 from spyker.placement import Topology
 from spyker.protocol.facts import CloudRoundEnded
+from spyker.protocol.masked_server import MASKING_MESSAGES, MaskedServer
 from spyker.protocol.messages import Action, ClientMessage, EdgeIdle, EdgeModel, PeerMessage, PeerModel
 from spyker.protocol.server import Server, Setup, Work
 from spyker.robust.claimed_sizes import ClaimedData
@@ -33,7 +34,7 @@ class HierFAVGParameters:
     fraction: float = parameter(1.0, "fraction of an edge's clients that train in each round", above=0, at_most=1)
 
 
-class Cloud(Server):
+class Cloud(MaskedServer):
     """The cloud server, which averages the edges' models and has no clients."""
 
     receives: ClassVar[tuple[type[PeerMessage], ...]] = (EdgeModel, EdgeIdle)
@@ -100,6 +101,8 @@ class Cloud(Server):
 
     def work(self, sender: int, message: ClientMessage | PeerMessage) -> Work:
         """Charge the aggregation to the message that ends the round."""
+        if isinstance(message, MASKING_MESSAGES):
+            return super().work(sender, message)
         ends = self.models or isinstance(message, EdgeModel)
         return Work.AVERAGE if ends and self.complete(self.models.keys() | self.away | {sender}) else Work.NOTHING
 

@@ -54,10 +54,12 @@ from spyker.algorithms.stride_exchange import (
 from spyker.algorithms.stride_messages import ExchangeModel, ExchangeRequest, ExchangeResult, StrideBootstrap, Token
 from spyker.algorithms.stride_parameters import StrideParameters
 from spyker.placement import Topology
+from spyker.privacy.masking import LEVELS, MaskedSum, reference_size
 from spyker.protocol.buffers import parameters_only, without_buffers
 from spyker.protocol.client import DeltaClient
 from spyker.protocol.facts import ModelRestored, RateHalved, RoundEnded, UpdateApplied
-from spyker.protocol.messages import Action, ClientMessage, Join, Leave, Model, PeerMessage, Update
+from spyker.protocol.masked_server import MASKING_MESSAGES
+from spyker.protocol.messages import Action, ClientMessage, Join, Leave, MaskedUpdate, Model, PeerMessage, Update
 from spyker.protocol.server import Server, Setup, Work, epoch_of
 from spyker.protocol.state import ServerState
 from spyker.protocol.weights import Weights
@@ -69,6 +71,7 @@ NO_UPDATE_PERIOD = 0.1  # seconds between two checks while no client answers, at
 MOST_HALVED = 3  # times that the rate is halved, at most: some clients may ignore the rate
 MOST_RESTORED = 4  # times that a model is restored, at most
 LOOSEST = 5.0  # multiple of ``clip`` where servers do not agree
+UNCLIPPED = 8.0  # multiple of the median norm that masked updates are clipped to if they are not to be clipped
 
 
 class Stride(ExchangingServer):
@@ -100,6 +103,8 @@ class Stride(ExchangingServer):
         self.fresh = 0.0  # Σ d_k, weighted by trust
         self.norms: list[float] = []  # ‖Δ_k‖
         self.answered: dict[int, tuple[int, float]] = {}  # staleness and trust of the update, by client
+        self.in_sum: dict[int, tuple[int, float]] = {}  # the same, of masked updates whose sum is being opened
+        self.weight_of_sum = 0.0  # Σ d_k of these
         self.half_answered = False  # the timer for the other half runs
         self.idle: set[int] = set()  # clients without a task
         self.waiting = False  # idle clients wait for the end of an exchange
@@ -121,9 +126,13 @@ class Stride(ExchangingServer):
         match message:
             case Update() if sender in self.sizes:
                 self.add_update(sender, message)
+            case MaskedUpdate() if sender in self.sizes:
+                self.add_masked_update(sender, message)
             case Join():
                 self.sizes[sender] = message.size
-                if sender not in self.answered and sender not in self.idle:  # otherwise the end of the round does
+                if sender not in self.answered | self.in_sum | dict.fromkeys(
+                    self.idle
+                ):  # otherwise the end of the round does
                     self.send_client(sender, self.model(self.rate))
             case Leave():
                 self.sizes.pop(sender, None)  # its update, if there is one, still counts
@@ -146,6 +155,8 @@ class Stride(ExchangingServer):
 
     def work(self, sender: int, message: ClientMessage | PeerMessage) -> Work:
         """Return the cost class: an average for the last update of a round, a mix for another server's model."""
+        if isinstance(message, MASKING_MESSAGES):
+            return super().work(sender, message)
         match message:
             case Update() if self.sizes.keys() <= self.answered.keys() | {sender}:
                 return Work.AVERAGE
@@ -155,7 +166,7 @@ class Stride(ExchangingServer):
 
     def work_of(self, timer: str) -> Work:
         """Return the cost class: an average for the end of a round."""
-        return Work.AVERAGE if timer == ROUND and self.answered else Work.NOTHING
+        return Work.AVERAGE if timer == ROUND and self.answered and not self.masks else Work.NOTHING
 
     def expired(self, timer: str) -> None:
         """Continue without the clients or servers that are missing."""
@@ -168,7 +179,7 @@ class Stride(ExchangingServer):
             self.rounds = self.rounds if self.sizes else self.parameters.exchange_rounds
             self.check_exchange()
         elif self.answered:
-            self.end_round()
+            self.complete_round()
         else:
             self.merge_deferred()
             self.start_round_timer(NO_UPDATE_PERIOD)
@@ -199,11 +210,24 @@ class Stride(ExchangingServer):
         self.answered[k] = max(0, self.version - update.version), trusted
         self.check_round()
 
+    def add_masked_update(self, k: int, update: MaskedUpdate) -> None:
+        """Add a masked update to the sum, weighted by the trust in updates of such a model. Its client has clipped it.
+
+        One that arrives while a sum is being opened counts in the next round.
+        """
+        trusted = self.consensus.trust if update.version <= self.old_version else 1.0
+        trusted = self.add_masked(k, update, trusted) / LEVELS
+        self.weight += min(self.sizes[k], update.weight * update.largest)
+        self.answered[k] = max(0, self.version - update.version), trusted
+        self.check_round()
+
     def check_round(self) -> None:
         """End the round if all clients have answered. If half of them have, start the timer for the others."""
+        if self.opening:
+            return
         answered = len(self.answered.keys() & self.sizes.keys())
         if answered and answered == len(self.sizes):
-            self.end_round()
+            self.complete_round()
         elif answered and 2 * answered >= len(self.sizes) and not self.half_answered:
             self.half_answered, self.pace = True, self._now() - self._round_began
             self.start_timer(ROUND, (self.parameters.patience - 1) * self.pace)
@@ -212,6 +236,44 @@ class Stride(ExchangingServer):
         """Limit the time of a round in which not even half of the clients answer, by the pace of the last round."""
         if self.pace > 0:
             self.start_timer(ROUND, max(least, 2 * self.parameters.patience * self.pace))
+
+    def complete_round(self) -> None:
+        """End the round. If updates are masked, their sum is opened first."""
+        if self.masks:
+            if not self.opening:
+                self.stop_timer(ROUND)
+                self.in_sum, self.answered, self.half_answered = self.answered, {}, False
+                self.weight_of_sum, self.weight = self.weight, 0.0
+                self.open_sums()
+        else:
+            self.end_round()
+
+    def summed(self, total: MaskedSum) -> None:
+        """Go on with the sum of the round's masked updates, or without a step if it could not be opened."""
+        later, weight_later = self.answered, self.weight
+        self.answered, self.in_sum = self.in_sum, {}
+        self.weight, self.weight_of_sum = self.weight_of_sum, 0.0
+        if total.vector is None:
+            self.reset_sum(self.sum.snapshot())
+            self.begin_round()
+        else:
+            self.sum, self.fresh, self.weighted_norms = Weights(total.vector), total.weight, total.norms
+            self.norms = [total.norms / total.weight]
+            self.recent_norms += self.norms * len(total.clients)
+            self.end_round()
+        self.answered |= later
+        self.weight += weight_later
+        self.check_round()
+
+    def update_bound(self, median: float) -> float:
+        """Return the norm that clients clip masked updates to."""
+        assert self.masked_sums is not None
+        clip = self.parameters.clip if self.masked_sums.first_median else 0.0
+        return float(median * (clip / max(1 / LOOSEST, self.consensus.trust) or UNCLIPPED))
+
+    def reference_size(self) -> float:
+        """Return the number of examples whose weight is 1."""
+        return reference_size(list(self.sizes.values()))
 
     def end_round(self) -> None:
         """Take the round's step, and start the next round."""
@@ -371,6 +433,8 @@ class Stride(ExchangingServer):
         self.reset_sum(self.sum.snapshot())
         self.fresh = 0.0
         self.recent_norms.clear()
+        if self.masked_sums is not None:
+            self.masked_sums.forget_norms()
         self.record_updates(0.0)
         self.begin_round()
 

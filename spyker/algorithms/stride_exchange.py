@@ -27,7 +27,8 @@ from spyker.algorithms.consensus import REMEMBERED, Consensus
 from spyker.algorithms.reach import Reach
 from spyker.algorithms.stride_messages import ExchangeModel, ExchangeResult, Token
 from spyker.protocol.facts import EarlySyncStarted, Merged, SyncStarted, TokenArrived
-from spyker.protocol.server import Server, Setup, first_bid
+from spyker.protocol.masked_server import MaskedServer
+from spyker.protocol.server import Setup, first_bid
 from spyker.protocol.weights import Weights
 from spyker.robust.claimed_sizes import ClaimedData
 from spyker.vectors import Vector
@@ -39,7 +40,7 @@ FULL_ROUND = 1 - 1e-6  # a sum of shares that counts as one round
 EXCHANGE, NO_CLIENTS = "exchange", "empty"  # timers
 
 
-class ExchangingServer(Server):
+class ExchangingServer(MaskedServer):
     """A server's model and momentum, and their exchange with the other servers."""
 
     averages_early: ClassVar[bool] = True

@@ -37,16 +37,33 @@ class PrivacySettings:
         "planned number of trainings of a client, after which it leaves; unset: as many as epsilon allows",
         at_least=1,
     )
+    masking: bool = parameter(
+        False,
+        "secure aggregation: clients mask their updates, and a server learns sums of several updates only; another "
+        "server helps to open them",
+    )
+    threshold: int = parameter(3, "with masking: fewest clients whose sum is opened", at_least=2)
+    helpers: tuple[int, ...] | None = parameter(
+        None,
+        "with masking: regions of servers that do nothing but open sums, one for each number; unset: the servers of "
+        "other regions open them and, if there is a single server, one helper in its region",
+        at_least=0,
+    )
     report_metrics: bool = parameter(
         False,
-        "true: with unit = example, clients still send training losses, metrics and evaluations, which are computed "
-        "from private data and are not covered by ε",
+        "true: with unit = example or masking, clients still send training losses, metrics and evaluations, which are "
+        "computed from private data, not covered by ε and not masked",
     )
 
     @property
     def per_example(self) -> bool:
         """Whether clients protect each of their examples."""
         return self.unit == EXAMPLE
+
+    @property
+    def hides_metrics(self) -> bool:
+        """Whether clients send no losses, metrics and evaluations."""
+        return (self.per_example or self.masking) and not self.report_metrics
 
     def check(self) -> None:
         """Raise a ``UsageError`` unless the settings determine the noise and the end of a client's budget."""

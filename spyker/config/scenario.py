@@ -236,7 +236,28 @@ class Scenario:
     def placement(self) -> Placement:
         """Return the initial placement of servers and clients."""
         assert self.world.clients is not None
-        return Placement.begin(self.chosen.topology, self.world.clients, self.world.server_region)
+        return Placement.begin(self.chosen.topology, self.world.clients, self.world.server_region, self.helper_regions)
+
+    @property
+    def helper_regions(self) -> tuple[int, ...]:
+        """Regions of the servers that only open sums of masked updates."""
+        if not self.privacy.masking:
+            return ()
+        if self.privacy.helpers is None:
+            return (self.world.server_region,) if self.chosen.topology is Topology.SINGLE else ()
+        return self.privacy.helpers
+
+    def mask_helpers(self) -> dict[int, tuple[int, ...]]:
+        """Return, per server with clients, the servers that open its sums, the nearest first."""
+        places, latency = self.placement(), latency_seconds(self.world)
+        regions, helpers = places.server_regions, places.helpers or places.servers
+
+        def nearest(home: int) -> tuple[int, ...]:
+            region = regions[home]
+            trips = {j: latency[region][regions[j]] + latency[regions[j]][region] for j in helpers if j != home}
+            return tuple(sorted(trips, key=lambda j: (trips[j], j)))
+
+        return {home: nearest(home) for home in places.learners}
 
 
 TOP = ("algorithm", "seed", "duration")
@@ -361,8 +382,41 @@ def from_table(table: Mapping[str, Any], folder: Path = Path(), others: Sequence
         )
     algorithms = {name: read(cls, table.get(name, {}), name) for name, cls in parameters.items()}
     scenario = Scenario(**values, task=task, **sections, algorithms=algorithms)
+    check_masking(scenario)
     resolved = resolve_algorithms(scenario)
     return replace(scenario, algorithms=resolved, derived=derived(given | algorithms, sections | resolved))
+
+
+def check_masking(scenario: Scenario) -> None:
+    """Raise a ``UsageError`` if clients are to mask their updates and no sum could be opened."""
+    privacy, regions = scenario.privacy, scenario.world.regions
+    if not privacy.masking:
+        return
+    if not scenario.chosen.supports_masking:
+        raise UsageError(
+            "privacy.masking",
+            f"true is not allowed: {scenario.algorithm} applies each update by itself, so a server must see it",
+            "Use an algorithm with rounds or a buffer: stride, fedavg, hierfavg or fedbuff",
+        )
+    unknown = [region for region in privacy.helpers or () if region >= len(regions)]
+    if unknown:
+        raise UsageError(
+            "privacy.helpers", f"{unknown[0]} is not allowed", f"Regions are numbered from 0 to {len(regions) - 1}"
+        )
+    if not all(scenario.mask_helpers().values()):
+        raise UsageError(
+            "privacy.helpers",
+            "is missing: there is no other server to open sums",
+            "Write the region of one, such as [0]",
+        )
+    places = scenario.placement()
+    fewest = min(len(places.clients_of(i)) for i in places.learners)
+    if fewest < privacy.threshold:
+        raise UsageError(
+            "privacy.threshold",
+            f"{privacy.threshold} is not allowed: a server has {fewest} clients",
+            "Use fewer regions or more clients, or lower it",
+        )
 
 
 def every_key(sections: Mapping[str, type[Any]]) -> list[str]:

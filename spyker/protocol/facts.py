@@ -257,7 +257,7 @@ class UpdateDropped(Fact):
 class ClientQuarantined(Fact):
     """``server`` excludes ``client`` for ``seconds``.
 
-    ``reason`` is ``norm`` for rejected updates or ``sign-flipped``.
+    ``reason`` is ``norm`` for rejected updates, ``sign-flipped``, or ``seal`` if no helper can open the client's masks.
     """
 
     kind: ClassVar[str] = "client-quarantined"
@@ -265,3 +265,24 @@ class ClientQuarantined(Fact):
     client: int
     reason: str
     seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class SumOpened(Fact):
+    """``helper`` opened the sum of the masked updates of ``clients`` clients for ``server``."""
+
+    kind: ClassVar[str] = "sum-opened"
+    server: int
+    helper: int
+    clients: int
+
+
+@dataclass(frozen=True, slots=True)
+class SumDiscarded(Fact):
+    """``server`` discarded the masked updates of ``clients`` clients: ``helper`` could not or would not open them."""
+
+    kind: ClassVar[str] = "sum-discarded"
+    server: int
+    helper: int
+    clients: int
+    reason: str

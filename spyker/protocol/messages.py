@@ -15,9 +15,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Annotated, ClassVar, TypeAlias
 
+import numpy as np
+import numpy.typing as npt
 from msgspec import Meta
 
-from spyker.protocol.codec import ECHOED, PER_SERVER
+from spyker.protocol.codec import ECHOED, PER_SERVER, MaxLength
 from spyker.protocol.facts import Fact
 from spyker.vectors import Vector
 
@@ -28,6 +30,9 @@ Whole: TypeAlias = Annotated[int, Meta(ge=0, lt=1 << 53)]
 Count: TypeAlias = Annotated[int, Meta(ge=1, lt=1 << 53)]
 ExchangeNumber: TypeAlias = Annotated[int, Meta(ge=1, le=(1 << 63) - 1)]
 """The number of an exchange. It begins with the epoch's, which has at most 31 bits."""
+Scale: TypeAlias = Annotated[int, Meta(ge=-64, le=64)]
+"""The binary exponent of a fixed-point number."""
+Positive: TypeAlias = Annotated[float, Meta(gt=0, lt=1e30)]
 
 
 class Message:
@@ -93,6 +98,41 @@ class Update(ClientMessage):
     evaluation: Mapping[str, float] | None = None
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class MaskedModel(Model):
+    """A model to train, whose update is to be masked. The fields are explained in :mod:`spyker.privacy.masking`."""
+
+    helper: Whole
+    """The server to seal the mask's seed for."""
+    scale: Scale
+    """Of the fixed-point numbers."""
+    bound: Positive
+    """The client clips the norm of its update to this."""
+    median: Positive
+    """The client says, masked, whether the norm is above this."""
+    largest: Positive
+    """The number of examples whose weight is 1."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class MaskedUpdate(ClientMessage):
+    """A masked difference between the trained and the received model. Only sums of several can be opened."""
+
+    masked: npt.NDArray[np.uint32]
+    extra: Annotated[npt.NDArray[np.uint32], MaxLength(16)]
+    seal: Annotated[npt.NDArray[np.uint8], MaxLength(4096)]
+    age: Annotated[float, ECHOED]
+    version: Annotated[int, ECHOED]
+    helper: Whole
+    scale: Scale
+    bound: Positive
+    weight: Annotated[float, Meta(gt=0, le=1)]
+    """Weight of the update: the client's examples as a share of ``largest``, at most 1."""
+    largest: Positive
+    metrics: Mapping[str, float] | None = None
+    evaluation: Mapping[str, float] | None = None
+
+
 @dataclass(frozen=True, slots=True)
 class Join(ClientMessage):
     """The client registers at the server. ``size`` is its number of data points."""
@@ -150,6 +190,39 @@ class PeerModel(PeerMessage):
     weights: Vector
     age: AgeOf
     bid: ExchangeNumber
+
+
+MOST_SEALED = 1 << 16  # updates in one sum
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class OpenRequest(PeerMessage):
+    """Secure aggregation, home server to helper: the seals of the updates in a sum."""
+
+    number: Count
+    times: Annotated[npt.NDArray[np.uint8], MaxLength(MOST_SEALED)]
+    """How often each update counts."""
+    lengths: Annotated[npt.NDArray[np.uint16], MaxLength(MOST_SEALED)]
+    seals: Annotated[npt.NDArray[np.uint8], MaxLength(MOST_SEALED * 1024)]
+    """The seals, one after the other."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class MaskTotal(PeerMessage):
+    """Secure aggregation, helper to home server: the sum of the masks."""
+
+    number: Count
+    masks: npt.NDArray[np.uint32]
+    extra: Annotated[npt.NDArray[np.uint32], MaxLength(16)]
+
+
+@dataclass(frozen=True, slots=True)
+class OpenRefused(PeerMessage):
+    """Secure aggregation, helper to home server: why nothing was opened, and whose seals are the reason."""
+
+    number: Count
+    reason: str
+    clients: tuple[Whole, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, eq=False)

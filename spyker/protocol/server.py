@@ -12,6 +12,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from spyker.placement import Topology, following
+from spyker.privacy.masking import MaskingSetup
 from spyker.protocol.client import Client
 from spyker.protocol.codec import MOST_METRICS, Sizes
 from spyker.protocol.facts import (
@@ -29,6 +30,7 @@ from spyker.protocol.messages import (
     ClientMessage,
     Join,
     Leave,
+    MaskedUpdate,
     Message,
     Model,
     ModelBootstrap,
@@ -77,6 +79,8 @@ class Setup:
     client_metrics: Mapping[str, tuple[float, float]] = field(default_factory=dict)
     """Metrics that clients evaluate, the main metric first, and the limits of their values; empty: evaluations by
     clients are ignored."""
+    masking: MaskingSetup | None = None
+    """Settings of secure aggregation; ``None``: clients do not mask their updates."""
 
     def generator(self, server: int) -> np.random.Generator:
         """Return the random generator of a server."""
@@ -147,6 +151,8 @@ class Server(ABC):
     """Whether its servers share a token, which is replaced after it was lost."""
     bootstrap: ClassVar[type[BootstrapState]] = ModelBootstrap
     """Message class of the state that a joining server receives."""
+    supports_masking: ClassVar[bool] = False
+    """Whether clients can mask their updates; see :mod:`~spyker.protocol.masked_server`."""
     restored: int = 0
     """Number of times the server restored an earlier model because training diverged."""
     GIVEN: ClassVar[frozenset[str]] = frozenset({"id", "rate", "parameters", "suspected"})
@@ -170,6 +176,10 @@ class Server(ABC):
             roster: the initial clients, and the numbers of data points that they claim.
 
         """
+        if setup.masking is not None and id in setup.masking.dedicated:
+            from spyker.protocol.masked_server import HelperServer  # which imports this module
+
+            return HelperServer(id, setup, {})
         claims = UpdateFilter(setup.robust, roster)
         server = cls.build(id, setup, {k: claims.sizes.bounded(k) for k in roster} if claims.on else roster)
         server.update_filter.sizes = claims.sizes
@@ -250,10 +260,11 @@ class Server(ABC):
             self._filter(sender, message)
         else:
             self.receive(sender, message)
-        if type(message) is Update:
+        if type(message) is Update or type(message) is MaskedUpdate:
             if message.metrics is not None:
                 metrics = self._known_metrics(sender, message.metrics)
-                self.record(ClientReported(self.id, sender, message.version, message.examples, metrics))
+                examples = message.examples if type(message) is Update else None
+                self.record(ClientReported(self.id, sender, message.version, examples, metrics))
             if message.evaluation is not None:
                 self._record_evaluation(sender, message.evaluation)
         return self._taken()
@@ -319,6 +330,8 @@ class Server(ABC):
                 update = replace(update, examples=update_filter.sizes.bounded(k))
             verdict = update_filter.check(k, update.weights, update.version, model, difference=difference)
             self._apply(k, update, verdict)
+        elif admitted and isinstance(message, MaskedUpdate) and not update_filter.admits_masked(k, message.version):
+            self._drop(k)
         elif admitted:
             self.receive(k, Join(update_filter.sizes.bounded(k)) if isinstance(message, Join) else message)
         self._release(update_filter.released())
@@ -336,11 +349,7 @@ class Server(ABC):
                 self.receive(k, Leave())
                 self.receive(k, Join(self.update_filter.sizes.bounded(k)))
             case FilterDecision.DROPPED:
-                assert self.update_filter.parameters is not None
-                self.record(UpdateDropped(self.id, k))
-                self.receive(k, Leave())
-                if len(self.update_filter.rates.held) == 1:
-                    self.start_timer(HELD, self.update_filter.parameters.quarantine)
+                self._drop(k)
             case FilterDecision.QUARANTINED:
                 assert self.update_filter.parameters is not None
                 seconds = self.update_filter.parameters.quarantine
@@ -348,6 +357,14 @@ class Server(ABC):
                 self.record(ClientQuarantined(self.id, k, reason, seconds))
                 self.receive(k, Leave())
                 self.start_timer(f"{QUARANTINE}{k}", seconds)
+
+    def _drop(self, k: int) -> None:
+        """Drop an update of a client that sends too many, and give it no task for a while."""
+        assert self.update_filter.parameters is not None
+        self.record(UpdateDropped(self.id, k))
+        self.receive(k, Leave())
+        if len(self.update_filter.rates.held) == 1:
+            self.start_timer(HELD, self.update_filter.parameters.quarantine)
 
     def _release(self, clients: Sequence[int]) -> None:
         """Let clients join that were held because they had sent too many updates."""

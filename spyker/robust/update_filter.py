@@ -236,6 +236,16 @@ class UpdateFilter:
             weights = clipped
         return Verdict(decision, weights, norm, limit, sign_flipped)
 
+    def admits_masked(self, client: int, version: int) -> bool:
+        """Count a masked update, whose norm is not known; return False if its client sends too many."""
+        self.sign_flips.pop_task(client, version)
+        if self.limits_rates and not self.rates.admits(client):
+            return False
+        self.rates.spend(client, 0.0)
+        self.updates += 1
+        self.answered.put(client, self.updates)
+        return True
+
     def judge(
         self,
         client: int,

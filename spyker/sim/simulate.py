@@ -8,6 +8,8 @@ from typing import Any, TypeAlias
 from spyker.config.scenario import SERVERS, STOP, Scenario, latency_seconds
 from spyker.engines.engine import Engine
 from spyker.placement import Placement
+from spyker.protocol.client import Client
+from spyker.protocol.masked_client import MaskingClient
 from spyker.protocol.server import Server, Setup, Work
 from spyker.records import run_started
 from spyker.records.client_scores import ClientScores
@@ -20,6 +22,7 @@ from spyker.sim.cluster import ClusterSimulation
 from spyker.sim.evaluator import Evaluator
 from spyker.sim.links import Links
 from spyker.sim.round_times import round_times
+from spyker.sim.sim_seals import SimSealer, sim_masking
 from spyker.sim.world import BareServerSimulation, Simulation, Sink
 from spyker.tasks.client_delays import delays
 from spyker.tasks.initial_model import InitialModel
@@ -119,9 +122,9 @@ def make_world(
         robust=scenario.robust.on(deployed=False),
         buffers=task.buffers,
         client_metrics={} if task.evaluated_by == SERVERS else limits_by_name((task.metric, *task.also)),
+        masking=sim_masking(scenario),
     )
     adversaries = Adversaries.of(scenario)
-    clients = [scenario.chosen.client(k, home or 0) for k, home in enumerate(places.homes)]
     surroundings: dict[str, Any] = {
         "links": Links(latency_seconds(scenario.world), scenario.world.bandwidth_mbit * 1e6, places),
         "delays": delays(scenario) if adversaries is None else adversaries.delays(delays(scenario)),
@@ -141,6 +144,7 @@ def make_world(
     size: Callable[[int], int] = task.size if sizes is None else sizes.__getitem__
     if adversaries is not None:
         size = adversaries.sizes(size)
+    clients = sim_clients(scenario, places, size, task.buffers)
 
     def build(i: int, roster: Mapping[int, int]) -> Server:
         return scenario.chosen.create(i, setup, roster)
@@ -152,6 +156,18 @@ def make_world(
         if home is not None:
             rosters[home][k] = size(k)
     return BareServerSimulation([build(i, roster) for i, roster in rosters.items()], clients, **surroundings)
+
+
+def sim_clients(scenario: Scenario, places: Placement, size: Callable[[int], int], buffers: int) -> list[Client]:
+    """Return the clients of a simulation."""
+    homes = [home or 0 for home in places.homes]
+    if not scenario.privacy.masking:
+        return [scenario.chosen.client(k, home) for k, home in enumerate(homes)]
+    reports = scenario.privacy.report_metrics
+    return [
+        MaskingClient(k, home, SimSealer(scenario.seed, k), size(k), buffers, reports=reports)
+        for k, home in enumerate(homes)
+    ]
 
 
 def count(

@@ -55,6 +55,7 @@ class TaskSpec:
         task.evaluated_by = evaluated_by(self.evaluation, task)
         if self.privacy.per_example:
             task.protect_examples(self.privacy, deployed=self.own is not None)
+        if self.privacy.hides_metrics:
             task.evaluated_by = privately_evaluated_by(self.privacy, self.evaluation, task)
         if task.evaluated_by != SERVERS:
             task.hold_out(self.evaluation.holdout)
@@ -200,12 +201,13 @@ def evaluated_by(evaluation: Evaluation, task: Task) -> str:
 
 
 def privately_evaluated_by(privacy: PrivacySettings, evaluation: Evaluation, task: Task) -> str:
-    """Return who evaluates under differential privacy: not clients, whose scores are computed from private data."""
-    if privacy.report_metrics or task.evaluated_by == SERVERS:
-        return task.evaluated_by
+    """Return who evaluates where clients send no scores, because these are computed from private data."""
+    if task.evaluated_by == SERVERS:
+        return SERVERS
     if evaluation.by is None and task.has_test:
         return SERVERS
-    problem = f"{task.evaluated_by} is not allowed: with privacy.unit = {privacy.unit} clients send no scores"
+    key = "masking" if privacy.masking else f"unit = {privacy.unit}"
+    problem = f"{task.evaluated_by} is not allowed: with privacy.{key} clients send no scores"
     remedy = "Give the task central test data and write servers, or set privacy.report-metrics = true"
     raise UsageError("evaluation.by", problem, remedy)
 

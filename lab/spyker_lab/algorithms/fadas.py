@@ -56,10 +56,10 @@ class FADAS(FedBuff):
         """Return 1: updates have equal weights."""
         return 1.0
 
-    def move(self, total: Vector) -> None:
+    def move(self, total: Vector, count: int) -> None:
         """W ← W + η_t · m / (√v̂ + ε), where m and v are running means of Δ and Δ², and v̂ the largest v so far."""
         p = self.parameters
-        step = total / np.float32(self.count)
+        step = total / np.float32(count)
         self.mean.mix(step, 1 - p.first_moment)
         self.square.mix(step * step, 1 - p.second_moment)
         self.largest.replace(np.maximum(self.largest.snapshot(), self.square.snapshot()))

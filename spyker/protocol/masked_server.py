@@ -1,0 +1,303 @@
+"""Secure aggregation between servers: requests to helpers and their answers.
+
+:mod:`spyker.privacy.masking` explains the protocol and does what needs no messages. An algorithm derives from
+:class:`MaskedServer` and calls
+
+- :meth:`~MaskedServer.add_masked` with each masked update,
+- :meth:`~MaskedServer.open_sums` at the end of a round,
+
+and implements ``summed``, which is called with the sum once the helpers have answered. Meanwhile ``opening`` is true.
+Every server helps others, and a :class:`HelperServer` does nothing else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+
+import numpy as np
+
+from spyker.privacy.masking import EXTRAS, LEVELS, Batch, HelpError, MaskedSum, MaskedSums, MaskHelper, Terms
+from spyker.protocol.buffers import parameters_only
+from spyker.protocol.facts import ClientQuarantined, SumDiscarded, SumOpened
+from spyker.protocol.messages import (
+    Action,
+    ClientMessage,
+    Join,
+    Leave,
+    MaskedModel,
+    MaskedUpdate,
+    MaskTotal,
+    Message,
+    Model,
+    OpenRefused,
+    OpenRequest,
+    PeerMessage,
+    ToClient,
+)
+from spyker.protocol.server import QUARANTINE, Server, Setup, Work
+from spyker.vectors import length
+
+MASKING_MESSAGES: tuple[type[PeerMessage], ...] = (OpenRequest, MaskTotal, OpenRefused)
+"""Messages that any server may send to any other one."""
+OPENING = "masks"  # timer that limits how long a server waits for a helper
+OPENING_SECONDS = 30.0
+LONGEST_REASON = 200  # characters
+MOST_NAMED = 256  # clients in a refusal
+
+
+class MaskedServer(Server):
+    """A server that can add masked updates up, and helps others to."""
+
+    supports_masking = True
+
+    def __init__(self, id: int, setup: Setup, roster: Mapping[int, int]) -> None:
+        super().__init__(id, setup, roster)
+        masking = self._masking = setup.masking
+        norm = length(parameters_only(setup.weights, setup.buffers))
+        self.masked_sums = None if masking is None else MaskedSums(setup.weights.size, setup.buffers, norm)
+        self.mask_helper = None if masking is None else MaskHelper(id, masking.threshold, masking.opener(id))
+        self.masked_clients = set() if masking is None else set(roster)  # that are connected
+        self._learners = setup.servers  # that have clients, at the start
+
+    @classmethod
+    def kinds(cls) -> dict[str, type[Message]]:
+        """Return the message classes that the server receives or sends, by kind."""
+        further: tuple[type[Message], ...] = (MaskedUpdate, *MASKING_MESSAGES)
+        return super().kinds() | {kind.kind: kind for kind in further}
+
+    # --- For algorithms ----------------------------------------------------------------------------------------------
+
+    @property
+    def masks(self) -> bool:
+        """Whether clients mask their updates."""
+        return self.masked_sums is not None
+
+    @property
+    def opening(self) -> bool:
+        """Whether a sum is being opened."""
+        return self.masked_sums is not None and self.masked_sums.opening
+
+    def add_masked(self, client: int, update: MaskedUpdate, multiple: float = 1.0) -> int:
+        """Add a masked update to the next sum; it counts ``multiple`` times, at most once.
+
+        Returns:
+            The multiple that it counts with, as a number of ``1/LEVELS``; 0: there was no room for it.
+
+        """
+        assert self.masked_sums is not None
+        times = round(LEVELS * multiple)
+        # The median matters to clients only.
+        terms = Terms(update.helper, update.scale, update.bound, update.bound, update.largest)
+        added = self.masked_sums.add(client, update.masked, update.extra, update.seal, terms, update.weight, times)
+        return times if added else 0
+
+    def open_sums(self) -> None:
+        """Ask the helpers to open what has arrived; :meth:`summed` follows, perhaps at once."""
+        masking, sums = self._masking, self.masked_sums
+        assert masking is not None
+        assert sums is not None
+        for number, batch in sums.close(masking.threshold):
+            if number is None:
+                self._discarded(batch, "there are too few clients, or one outweighs all others together")
+            else:
+                self.send_server(batch.helper, open_request(number, batch))
+        if sums.requested:
+            self.start_timer(OPENING, OPENING_SECONDS)
+            self._give_up_suspected()
+        else:
+            self._end_opening()
+
+    def summed(self, total: MaskedSum) -> None:
+        """Process the opened sum of a round. Implemented by algorithms that mask updates."""
+        raise NotImplementedError(f"{type(self).__name__}.summed() is missing. Implement it")
+
+    def update_bound(self, median: float) -> float:
+        """Return the norm that clients clip their updates to, given the estimated median norm."""
+        return 2.0 * median
+
+    def reference_size(self) -> float:
+        """Return the number of examples whose weight is 1; 1: all clients have the same weight."""
+        return 1.0
+
+    # --- Processing --------------------------------------------------------------------------------------------------
+
+    def work(self, sender: int, message: ClientMessage | PeerMessage) -> Work:
+        """Return the cost class: a mix to add up masks, an average for the sum of a round."""
+        match message:
+            case OpenRequest():
+                return Work.MIX
+            case MaskTotal():
+                return Work.AVERAGE
+        return super().work(sender, message)
+
+    def handle(self, sender: int, message: ClientMessage | PeerMessage) -> list[Action]:
+        """Process a message and return the actions."""
+        match message:
+            case OpenRequest():
+                self._help(sender, message)
+                return self._taken()
+            case MaskTotal() | OpenRefused():
+                self._opened(sender, message)
+                return self._taken()
+            case Join() if self.masks:
+                self.masked_clients.add(sender)
+            case Leave():
+                self.masked_clients.discard(sender)
+        return super().handle(sender, message)
+
+    def expire(self, timer: str) -> list[Action]:
+        """Process the expiry of a timer and return the actions."""
+        if timer != OPENING:
+            return super().expire(timer)
+        sums = self.masked_sums
+        if sums is not None and sums.requested:
+            late = {batch.helper for batch in sums.requested.values()}
+            sums.failed |= late
+            for helper in sorted(late):
+                self._give_up(helper, "it has not answered")
+        return self._taken()
+
+    def suspect(self, servers: frozenset[int]) -> list[Action]:
+        """Set the servers that the failure detector suspects, and return the actions."""
+        actions = super().suspect(servers)
+        self._give_up_suspected()
+        return actions + self._taken()
+
+    def start(self) -> Iterator[Action]:
+        """Return the first actions: send W⁰ to every client."""
+        if self.masked_sums is None:
+            return super().start()
+        return iter([self._to_mask(action) for action in super().start()])
+
+    def _taken(self) -> list[Action]:
+        actions = super()._taken()
+        return actions if self.masked_sums is None else [self._to_mask(action) for action in actions]
+
+    def _to_mask(self, action: Action) -> Action:
+        """Tell a client how to mask its update."""
+        if not (isinstance(action, ToClient) and type(action.message) is Model):
+            return action
+        model, sums = action.message, self.masked_sums
+        assert sums is not None
+        bound = self.update_bound(sums.median)
+        scale = sums.scale_of(bound, len(self.masked_clients))
+        terms = self.helper(), scale, bound, sums.median, self.reference_size()
+        return ToClient(action.client, MaskedModel(model.weights, model.age, model.version, model.rate, *terms))
+
+    def helper(self) -> int:
+        """Return the server for which clients seal: the nearest one that can help."""
+        assert self._masking is not None
+        assert self.masked_sums is not None
+        known = [j for j in self._masking.helpers.get(self.id, ()) if self._is_member(j)]
+        candidates = known or [j for j in self.ring if j != self.id] or list(self._masking.helpers.get(self.id, ()))
+        there = [j for j in candidates if j not in self.suspected]
+        answering = [j for j in there if j not in self.masked_sums.failed]
+        return (answering or there or candidates)[0]
+
+    def _is_member(self, server: int) -> bool:
+        """Return whether a server that may help is still a member, as far as this server knows."""
+        assert self._masking is not None
+        return server in self.ring or server >= self._learners  # a cloud or a helper is never in the ring
+
+    # --- The home server ---------------------------------------------------------------------------------------------
+
+    def _opened(self, helper: int, message: MaskTotal | OpenRefused) -> None:
+        sums = self.masked_sums
+        batch = None if sums is None else sums.requested.get(message.number)
+        if sums is None or batch is None or batch.helper != helper:
+            return  # this server no longer waits for it
+        sums.failed.discard(helper)
+        if isinstance(message, OpenRefused):
+            del sums.requested[message.number]
+            self._discarded(batch, message.reason[:LONGEST_REASON])
+            for client in sorted(set(message.clients) & set(batch.clients)):
+                self._exclude(client)
+        elif message.extra.size != batch.extra.size:
+            del sums.requested[message.number]
+            self._discarded(batch, f"a sum with {message.extra.size} further numbers")
+        elif sums.subtract(message.number, message.masks, message.extra):
+            self.record(SumOpened(self.id, helper, len(set(batch.clients))))
+        else:
+            self._discarded(batch, "the sum is larger than its clients can cause together")
+        if not sums.requested:
+            self._end_opening()
+
+    def _discarded(self, batch: Batch, reason: str) -> None:
+        self.record(SumDiscarded(self.id, batch.helper, len(set(batch.clients)), reason))
+
+    def _give_up(self, helper: int, reason: str) -> None:
+        """Stop waiting for a helper. What was sealed for it is lost; its clients train again, for another one."""
+        sums = self.masked_sums
+        assert sums is not None
+        for batch in sums.give_up(helper):
+            self._discarded(batch, reason)
+        if sums.opening and not sums.requested:
+            self._end_opening()
+
+    def _give_up_suspected(self) -> None:
+        """Stop waiting for helpers that are suspected, if there are others."""
+        sums = self.masked_sums
+        if sums is None or self.helper() in self.suspected:
+            return
+        for helper in sorted({batch.helper for batch in sums.requested.values()} & self.suspected):
+            self._give_up(helper, "it is suspected")
+
+    def _end_opening(self) -> None:
+        sums = self.masked_sums
+        assert sums is not None
+        self.stop_timer(OPENING)
+        total = sums.finish()
+        sums.observe(total)
+        self.summed(total)
+
+    def _exclude(self, client: int) -> None:
+        """Exclude a client for a while: no helper can open its seals, so it would spoil every sum."""
+        update_filter = self.update_filter
+        if update_filter.parameters is None or client in update_filter.out:
+            return
+        seconds = update_filter.parameters.quarantine
+        update_filter.out[client] = True
+        self.record(ClientQuarantined(self.id, client, "seal", seconds))
+        self.receive(client, Leave())
+        self.start_timer(f"{QUARANTINE}{client}", seconds)
+
+    # --- The helper --------------------------------------------------------------------------------------------------
+
+    def _help(self, home: int, request: OpenRequest) -> None:
+        helper = self.mask_helper
+        if helper is None:
+            return
+        size = self.weights.snapshot().size
+        try:
+            masks = helper.masks(home, split(request), request.times.tolist(), size + EXTRAS)
+        except HelpError as error:
+            named = error.clients[:MOST_NAMED]
+            self.send_server(home, OpenRefused(request.number, str(error)[:LONGEST_REASON], named))
+        else:
+            self.send_server(home, MaskTotal(request.number, masks[:size], masks[size:]))
+
+
+def open_request(number: int, batch: Batch) -> OpenRequest:
+    """Return the request to open a batch."""
+    times, lengths = np.array(batch.times, np.uint8), np.array(batch.lengths, np.uint16)
+    return OpenRequest(number, times, lengths, np.frombuffer(bytes(batch.seals), np.uint8))
+
+
+def split(request: OpenRequest) -> Sequence[bytes]:
+    """Return the seals of a request; raise a ``HelpError`` if there are not as many as it says."""
+    ends = np.cumsum(request.lengths, dtype=np.int64)
+    if len(ends) != len(request.times) or (ends[-1] if len(ends) else 0) != len(request.seals):
+        raise HelpError("the seals are not as long as the request says")
+    data = request.seals.tobytes()
+    return [data[end - size : end] for end, size in zip(ends.tolist(), request.lengths.tolist(), strict=True)]
+
+
+class HelperServer(MaskedServer):
+    """A server without clients that opens sums for others, and does nothing else."""
+
+    def start(self) -> Iterator[Action]:
+        """Return no actions."""
+        return iter(())
+
+    def receive(self, sender: int, message: ClientMessage | PeerMessage) -> None:
+        """Ignore messages of the algorithm."""
