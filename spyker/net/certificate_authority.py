@@ -17,7 +17,7 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from spyker.errors import UsageError
 from spyker.net.certificates import CA, CA_KEY, client_name
-from spyker.net.client_identity import CLIENT_USAGE
+from spyker.node.client_certificate import CLIENT_USAGE
 from spyker.node.ed25519_keys import server_name
 from spyker.untrusted_files import LARGEST_TABLE, read_bytes
 

@@ -12,9 +12,6 @@ from collections.abc import Iterable, Mapping
 CA, CA_KEY, CERTIFICATE, KEY = "ca.pem", "ca.key", "cert.pem", "key.pem"
 REVOKED = "revoked.json"
 SERVER = re.compile(r"server-(\d{1,9})\.spyker")
-CLIENT = re.compile(r"client-(\d{1,9})\.spyker")
-NAME = re.compile(r"[A-Za-z][A-Za-z0-9-]{0,62}")
-"""The name of a client or a server: letters, digits and dashes, a letter first."""
 
 
 def client_name(client: int) -> str:

@@ -17,20 +17,18 @@ from cryptography import x509
 from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
-from cryptography.x509.oid import NameOID, ObjectIdentifier
 
 from spyker.errors import UsageError
 from spyker.net import spyker_pb2 as pb
 from spyker.net.certificate_check import out_of_time, read_authorities, read_certificates
-from spyker.net.certificates import CA, CERTIFICATE, CLIENT, KEY, NAME
+from spyker.net.certificates import CA, CERTIFICATE, KEY
 from spyker.net.channels import read_file
 from spyker.net.frames import PROTOCOL
 from spyker.net.revocations import Revocations
-from spyker.node.ed25519_keys import dns_names, issued
+from spyker.node.client_certificate import CertifiedClient, certified_client
+from spyker.node.ed25519_keys import issued
 from spyker.node.rejection import Rejection
 
-CLIENT_USAGE = ObjectIdentifier("2.25.38032418952091306081219859836805586518")
-"""Extended key usage of clients: their certificates are valid neither for a TLS server nor for a TLS client."""
 CONTEXT = b"spyker: a client greets a server\0"
 NONCE_BYTES = 32
 LARGEST_CERTIFICATE = 4096  # bytes; ours have about 500
@@ -45,29 +43,6 @@ def challenge_bytes(nonce: bytes, server: int) -> bytes:
 def new_nonce() -> bytes:
     """Return a nonce for one challenge."""
     return secrets.token_bytes(NONCE_BYTES)
-
-
-@dataclass(frozen=True, slots=True)
-class CertifiedClient:
-    """The client that a certificate names."""
-
-    number: int
-    name: str
-    serial: int
-
-
-def certified_client(certificate: x509.Certificate) -> CertifiedClient | None:
-    """Return the client that a certificate is for, or ``None`` if it is no client's certificate."""
-    try:
-        usage = certificate.extensions.get_extension_for_class(x509.ExtendedKeyUsage).value
-    except (ValueError, x509.ExtensionNotFound):
-        return None
-    numbers = [match for name in dns_names(certificate) if (match := CLIENT.fullmatch(name))]
-    names = certificate.subject.get_attributes_for_oid(NameOID.COMMON_NAME)
-    if CLIENT_USAGE not in usage or len(numbers) != 1 or len(names) != 1:
-        return None
-    name = str(names[0].value)
-    return CertifiedClient(int(numbers[0][1]), name, certificate.serial_number) if NAME.fullmatch(name) else None
 
 
 @dataclass(frozen=True, slots=True)

@@ -41,6 +41,7 @@ from spyker.protocol.messages import ServerMessage
 
 WELCOME_SECONDS = 60.0
 LEAVE_SECONDS = 2.0
+KEY_SECONDS = 0.1  # between two looks whether a key has arrived
 SILENT_SECONDS = 2.5  # without any progress, until a client that waits for its server sends a probe
 PATIENCE_FACTOR = 3.0  # a client leaves a server that answers only probes for this multiple of the patience
 LONGEST_PAUSE = 1.0  # between attempts, if there are several servers
@@ -412,6 +413,8 @@ class ClientLink:
             held.booked = self.shared.training.booked(self.id)
             assert job.result is not None
             self.status.trainings = step + 1
+            while not self.pending.client.ready:  # for a server's key, which follows with the member list
+                await asyncio.sleep(KEY_SECONDS)
             if job.evaluation is not None:
                 self.status.scores = job.evaluation.scores
             self.pending.trained(held, job.result, job.examples, job.metrics, job.reported_evaluation)

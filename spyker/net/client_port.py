@@ -19,7 +19,7 @@ import grpc
 import grpc.aio
 
 from spyker.net import spyker_pb2 as pb
-from spyker.net.client_identity import REASON, CertifiedClient, ClientVerifier, new_nonce
+from spyker.net.client_identity import REASON, ClientVerifier, new_nonce
 from spyker.net.connection_limits import AuthenticatedPeers
 from spyker.net.driver import Driver
 from spyker.net.frames import PROTOCOL, send, split
@@ -28,6 +28,7 @@ from spyker.net.peer_address import host_of
 from spyker.net.replaced_clients import ReplacedClients
 from spyker.net.streams import STREAM_OVER
 from spyker.net.wire import IncomingMessage, MessageValidator
+from spyker.node.client_certificate import CertifiedClient
 from spyker.node.events import ClientConnected, ClientDisconnected, ClientLeft, Event, UpdateReceived
 from spyker.node.rejection import Rejection
 from spyker.node.task_tokens import TaskToken

@@ -24,11 +24,15 @@ from spyker.net.client_status import StatusFile
 from spyker.net.json_log import JsonLog
 from spyker.net.known_servers import FollowedList, KnownServers
 from spyker.net.ledger_file import ClientLedgers, PrivacyBudgetSpentError
+from spyker.net.member_list import members_from
 from spyker.net.nearest_server import ServerRanking
-from spyker.net.server_config import check_address, learning_digest
+from spyker.net.sealing import X25519Sealer
+from spyker.net.server_config import check_address, check_insecure_masking, learning_digest
 from spyker.net.training_thread import TrainingThread
 from spyker.net.transports import Connections, NetworkOptions, TransportChoice
+from spyker.node.ed25519_keys import federation_id
 from spyker.protocol.codec import Sizes
+from spyker.protocol.masked_client import MaskingClient
 from spyker.tasks.checked_task import CheckedTask
 from spyker.tasks.client_delays import delays
 from spyker.tasks.federated_task import CLIENT_OPTIONS, ClientRoster
@@ -159,6 +163,17 @@ def client_task(
     return replace(task_spec(scenario), own=own).make()
 
 
+def masking_client(
+    scenario: Scenario, task: Task, identity: ClientIdentity, authority: bytes | None, known: KnownServers
+) -> MaskingClient:
+    """Return a client that masks its updates."""
+    assert authority is not None
+    sealer = X25519Sealer(identity, federation_id(authority, learning_digest(scenario)), known.sealing_key)
+    number = identity.client.number
+    reports = scenario.privacy.report_metrics
+    return MaskingClient(number, 0, sealer, task.size(number), task.buffers, reports=reports)
+
+
 async def join(
     scenario: Scenario,
     clients: Sequence[int],
@@ -206,6 +221,12 @@ async def join(
         own = {k: load_identity(identities[k], k) for k in clients}
         path = identities[clients[0]] / CA
         authority = read_file(path, str(path))
+    masking = scenario.privacy.masking
+    if masking:
+        if authority is None:
+            check_insecure_masking(scenario)
+        elif followed is None:  # it says which keys the servers have announced
+            followed = members_from(scenario, authority)
     log = JsonLog()
     log.capture_all()
     keep_memory()
@@ -240,7 +261,7 @@ async def join(
     )
     links = []
     for k, reach in connections.items():
-        client = scenario.chosen.client(k, 0)
+        client = masking_client(scenario, task, own[k], authority, known) if masking else scenario.chosen.client(k, 0)
         if states is not None and discard:
             states.discard(k)
         client.step = training.restore(k)

@@ -24,11 +24,12 @@ from spyker.errors import UsageError
 from spyker.net.certificate_authority import Authority, is_host
 from spyker.net.certificate_check import read_certificates
 from spyker.net.certificate_issuing import check_days, write_authority, write_client, write_server
-from spyker.net.certificates import CA_KEY, CERTIFICATE, NAME, REVOKED, client_folder
+from spyker.net.certificates import CA_KEY, CERTIFICATE, REVOKED, client_folder
 from spyker.net.channels import is_loopback
 from spyker.net.client_folder import SETUP_FILE, ClientSection, write_client_file
 from spyker.net.revocations import Revocation, load_revocations, write_revocations
 from spyker.net.server_config import SERVER_FILE, DeploymentOptions, write_config
+from spyker.node.client_certificate import NAME
 from spyker.parameters import Rule, parameter
 from spyker.records import write_atomically
 from spyker.tasks.served_model import ServedModel, read_served_model, write_served_model

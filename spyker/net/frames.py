@@ -20,7 +20,7 @@ from spyker.node.rejection import Rejection
 from spyker.protocol.codec import Array
 from spyker.vectors import Vector
 
-PROTOCOL = 6  # version of the wire protocol; both sides must use the same
+PROTOCOL = 7  # version of the wire protocol; both sides must use the same
 CHUNK = 1 << 20
 FRAME_LIMIT = CHUNK + (1 << 16)  # bytes of a frame; bodies are small
 MAX_WEIGHT = 1e30  # so that differences and mixes of weights do not overflow float32

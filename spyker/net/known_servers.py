@@ -27,6 +27,9 @@ class FollowedList(Protocol):
     def addresses(self) -> Mapping[int, str]:
         """Per server, the address for clients; empty if the server has announced none."""
 
+    def sealing_key(self, server: int) -> str | None:
+        """Return the public key for the seeds of masks that a server has announced, if it is known."""
+
     def update(self, data: bytes) -> bool:
         """Follow a list; return whether anything has changed. Raise a ``Rejection`` if it is not proven."""
 
@@ -70,6 +73,10 @@ class KnownServers:
     def epoch(self) -> int:
         """Epoch of the last view that is known."""
         return 0 if self._followed is None else self._followed.epoch
+
+    def sealing_key(self, server: int) -> str | None:
+        """Return the public key for the seeds of masks that a server has announced, if it is known."""
+        return None if self._followed is None else self._followed.sealing_key(server)
 
     def met(self, address: str, server: int) -> None:
         """Note which server has answered at an address. Another one may answer there later."""

@@ -57,4 +57,5 @@ def member_options(
         succession=succession,
         clients=deploy.client_address or "",
         certificate=certificate,
+        masking=config.scenario.privacy.masking,
     )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from spyker.config.scenario import Scenario
 from spyker.net import spyker_pb2 as pb
 from spyker.net.certificates import CA
 from spyker.net.channels import read_file
@@ -36,7 +37,11 @@ class ListedMembers:
 
 def members_of(folder: ClientFolder) -> FollowedMembers:
     """Return what a client follows member lists with, from the folder that it was created with."""
-    authorities = read_file(folder.path / CA, str(folder.path / CA))
-    places = folder.scenario.placement()
-    keys = Ed25519Keys(b"", federation_id(authorities, learning_digest(folder.scenario)), authorities)
+    return members_from(folder.scenario, read_file(folder.path / CA, str(folder.path / CA)))
+
+
+def members_from(scenario: Scenario, authorities: bytes) -> FollowedMembers:
+    """Return what follows member lists of a federation, given the certificates of its authorities as PEM."""
+    places = scenario.placement()
+    keys = Ed25519Keys(b"", federation_id(authorities, learning_digest(scenario)), authorities)
     return FollowedMembers(first_view(places.learners, places.servers), keys)

@@ -190,7 +190,10 @@ class Recorder:
             metric = self.model.metric
             self.start = run_started(self.scenario, metric.name, metric.higher_is_better, self.server, unix_time)
             if all(place.id != self.server for place in self.start.servers):
-                self.start.servers.append(ServerPlace(self.server, self._region or "", 0))
+                places = self.scenario.placement()
+                helps = self.server in places.helpers
+                region = self.scenario.world.regions[places.server_regions[self.server]] if helps else self._region
+                self.start.servers.append(ServerPlace(self.server, region or "", None if helps else 0))
             self._write_first()
         assert self.start.began is not None
         if self._evaluated_by != SERVERS:

@@ -206,9 +206,17 @@ def check_address(address: str, where: str) -> str:
 
 def check_insecure(config: ServerConfig) -> None:
     """Raise a ``UsageError`` unless all addresses are local: plaintext is never sent to other machines."""
+    check_insecure_masking(config.scenario)
     deploy = config.deploy
     websocket = () if deploy.listen_websocket is None else (deploy.listen_websocket,)
     refuse_remote([deploy.listen_clients, deploy.listen_peers, *websocket, *deploy.peers])
+
+
+def check_insecure_masking(scenario: Scenario) -> None:
+    """Raise a ``UsageError`` if clients are to mask their updates without certificates."""
+    if scenario.privacy.masking:
+        problem = "is not allowed: with privacy.masking clients and helpers need certificates"
+        raise UsageError("--insecure", problem, "Leave it out")
 
 
 def min_clients(config: ServerConfig) -> int:
@@ -244,7 +252,8 @@ def learning_digest(scenario: Scenario) -> bytes:
     options = {key: value for key, value in options.items() if key not in ("node_config", "setup")}  # of a Flower app
     answers = scenario.chosen.client.__qualname__  # with models, or with differences
     agreed = [scenario.task.name, options, scenario.seed, training, answers]
-    return digest([*agreed, asdict(scenario.privacy)] if scenario.privacy.per_example else agreed)
+    privacy = scenario.privacy
+    return digest([*agreed, asdict(privacy)] if privacy.per_example or privacy.masking else agreed)
 
 
 def deployment_digest(scenario: Scenario) -> bytes:

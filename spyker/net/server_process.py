@@ -17,7 +17,9 @@ from typing import Any
 import grpc
 import grpc.aio
 import numpy as np
+from cryptography import x509
 
+from spyker.config.masking import masking_setup
 from spyker.config.scenario import CLIENTS, SERVERS, dump
 from spyker.engines.engine import keep_memory, share_memory, single_threaded
 from spyker.errors import DeploymentError, FencedError, UsageError
@@ -63,8 +65,10 @@ from spyker.node.node import Node
 from spyker.node.node_clock import NodeClock
 from spyker.node.task_tokens import TaskTokens
 from spyker.node.views import View, first_view
+from spyker.node.x25519_seals import X25519Opener
 from spyker.protocol.codec import Sizes
-from spyker.protocol.messages import PeerMessage
+from spyker.protocol.masked_server import MASKING_MESSAGES
+from spyker.protocol.messages import MaskedUpdate, PeerMessage
 from spyker.protocol.server import Server, Setup
 from spyker.tasks.checked_task import CheckedTask
 from spyker.tasks.initial_model import InitialModelFile
@@ -312,6 +316,7 @@ class ServerProcess:
                 scenario.robust.on(deployed=True),
                 self.spec.buffers,
                 {} if self.evaluated_by == SERVERS else limits_by_name((self.spec.metric, *self.spec.also)),
+                masking_setup(scenario, opener),
             )
             return scenario.chosen.create(deploy.server, setup, roster)
 
@@ -332,6 +337,15 @@ class ServerProcess:
         view = first_view(self.places.learners, self.places.servers)
         membership = member_options(config, self.identity, view, new=self._new, insecure=self.insecure)
         membership_of_process = membership.make(clock, bytes.fromhex(self.identity.secret))
+        opener = None
+        if scenario.privacy.masking:
+            revocations = Revocations(config.path(deploy.revoked))
+            opener = X25519Opener(
+                bytes.fromhex(self.identity.secret),
+                membership.federation,
+                x509.load_pem_x509_certificates(membership.authorities),
+                lambda client: revocations.revoked(client.number, client.serial),
+            )
         event_log = self._begin_event_log(membership, options, clock(), initial[0], rate)
         return Driver(
             Node(deploy.server, build, task_tokens, options, membership=membership_of_process, clock=clock),
@@ -410,7 +424,8 @@ class ServerProcess:
         limits = ClientLimits(deploy.stall_timeout, deploy.min_mbit, deploy.max_norm)
         most = connection_limits(config, len(self.peers), self.log)
         ports = Ports(deploy, most, self._report_closed, peers=bool(self.peers), insecure=self.insecure)
-        self.port = ClientPort(self.driver, self.sizes, scenario.chosen.answers, verifier, limits, ports.authenticated)
+        answers = MaskedUpdate if scenario.privacy.masking else scenario.chosen.answers
+        self.port = ClientPort(self.driver, self.sizes, answers, verifier, limits, ports.authenticated)
         self.health = Health()
         served = {CLIENTS_CONNECT: self.port.attend, CHECK: self.health.check}
         front = grpc.aio.server(
@@ -445,7 +460,8 @@ class ServerProcess:
 
     def _allowed_kinds(self, sender: int, receiver: int) -> tuple[type[PeerMessage], ...]:
         chosen = self.config.scenario.chosen
-        return (*chosen.between(sender, receiver, self.sizes.servers), chosen.bootstrap)
+        masking = MASKING_MESSAGES if self.config.scenario.privacy.masking else ()
+        return (*chosen.between(sender, receiver, self.sizes.servers), chosen.bootstrap, *masking)
 
     def _address(self, view: View, j: int) -> str | None:
         """Return a server's address: from the view, or from this machine's configuration."""

@@ -36,12 +36,14 @@ class Announcement(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit
     """Address for clients; if empty, the one in their folders."""
     certificate: Text = ""
     """Fingerprint of its TLS certificate."""
+    sealing: Text = ""
+    """Public key for the seeds of masks, in hexadecimal; empty if clients do not mask their updates."""
     signature: Signature = b""
 
     def statement(self, federation: str) -> bytes:
         """Return what is signed."""
         life = self.incarnation
-        parts = self.server, self.lineage, life.incarnation, life.nonce, self.clients, self.certificate
+        parts = self.server, self.lineage, life.incarnation, life.nonce, self.clients, self.certificate, self.sealing
         return statement("announcement", federation, *parts)
 
     def signed(self, keys: Keys) -> Announcement:

@@ -24,6 +24,7 @@ from spyker.node.membership import Membership
 from spyker.node.node_clock import NodeClock
 from spyker.node.view_proofs import ViewProof
 from spyker.node.views import Member, MembershipChange, View
+from spyker.node.x25519_seals import announced_key
 from spyker.protocol.codec import Array, Sizes, as_json, decode, encode, schema_of
 from spyker.protocol.messages import Message
 
@@ -58,6 +59,8 @@ class MembershipOptions(msgspec.Struct, frozen=True):
     succession: bytes = b""
     clients: str = ""
     certificate: str = ""
+    masking: bool = False
+    """Whether clients mask their updates."""
 
     def make(self, clock: NodeClock, secret: bytes) -> Membership:
         """Make the membership; the server's key follows from its secret."""
@@ -71,6 +74,7 @@ class MembershipOptions(msgspec.Struct, frozen=True):
             succession=self.succession,
             clients=self.clients,
             certificate=self.certificate,
+            sealing=announced_key(secret) if self.masking else "",
             new=self.new,
             suspect_after=self.suspect_after,
             renew_token_after=self.renew_token_after,

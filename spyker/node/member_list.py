@@ -70,6 +70,10 @@ class FollowedMembers:
         joined = [j for j in self.view.ring if j in self.view.voters]
         return {j: self._known[j].clients if j in self._known else "" for j in joined}
 
+    def sealing_key(self, server: int) -> str | None:
+        """Return the public key for the seeds of masks that a server has announced, if it is known."""
+        return self._known[server].sealing or None if server in self._known else None
+
     def lineage(self, server: int) -> str | None:
         """Return the lineage of a server, if it is known."""
         return self._known[server].lineage if server in self._known else None

@@ -59,6 +59,7 @@ class Membership:
         succession: bytes = b"",
         clients: str = "",
         certificate: str = "",
+        sealing: str = "",
         new: bool = False,
         suspect_after: float = 5.0,
         renew_token_after: float = 10.0,
@@ -67,13 +68,13 @@ class Membership:
         """Create what a server knows when it starts, from the first view.
 
         ``former`` is the lineage before it restarted as a new member, ``succession`` that lineage's signature on the
-        present one; ``clients`` its address for clients, ``certificate`` the fingerprint of its TLS certificate;
-        ``new``: it has no state and is not a member yet.
+        present one; ``clients`` its address for clients, ``certificate`` the fingerprint of its TLS certificate,
+        ``sealing`` its public key for the seeds of masks; ``new``: it has no state and is not a member yet.
         """
         self.id, self.keys, self.lineage, self.new = id, keys, keys.lineage, new
         self.former, self._succession = former, succession
         self.incarnation = incarnation or ProcessIncarnation()
-        announcement = Announcement(id, self.lineage, self.incarnation, clients, certificate)
+        announcement = Announcement(id, self.lineage, self.incarnation, clients, certificate, sealing)
         self.announcement = announcement.signed(keys)
         self.renew_token_after, self.remove_after = renew_token_after, remove_after
         self.saves = 0  # checkpoints taken

@@ -88,6 +88,9 @@ class Sealer(Protocol):
     def life(self) -> int:
         """Number of the client's process."""
 
+    def knows(self, helper: int) -> bool:
+        """Return whether this client can seal for a helper."""
+
     def seal(self, statement: Statement, count: int) -> Sealed:
         """Draw a seed, and return its seal and the mask of ``count`` numbers that follows from it."""
 

@@ -24,6 +24,11 @@ class Client:
         self.step = 0
         self.received: Model | None = None
 
+    @property
+    def ready(self) -> bool:
+        """Whether the client has everything that it needs to answer."""
+        return True
+
     def handle(self, sender: int, message: ServerMessage) -> list[Action]:
         """Procedure LocalTraining(W_i, A_i, η_k), up to the training itself."""
         assert isinstance(message, Model)

@@ -43,6 +43,11 @@ class MaskingClient(Client):
         super().__init__(id, server)
         self._sealer, self._size, self._buffers, self._reports = sealer, size, buffers, reports
 
+    @property
+    def ready(self) -> bool:
+        """Whether the key of the helper is known."""
+        return not isinstance(self.received, MaskedModel) or self._sealer.knows(self.received.helper)
+
     def trained(
         self,
         weights: Vector,

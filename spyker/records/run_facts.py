@@ -93,12 +93,13 @@ def run_started(
 
 
 def places(scenario: Scenario) -> list[ServerPlace]:
-    """Return the initial servers of a resolved scenario, in the order of their numbers."""
+    """Return the initial servers of a resolved scenario, in the order of their numbers, without mere helpers."""
     placed, names = scenario.placement(), scenario.world.regions
     counts = Counter(placed.homes)
     return [
         ServerPlace(i, names[placed.server_regions[i]], counts[i] if i in placed.learners else None)
         for i in placed.servers
+        if i not in placed.helpers
     ]
 
 

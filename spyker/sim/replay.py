@@ -10,7 +10,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from cryptography import x509
 
+from spyker.config.masking import masking_setup
 from spyker.config.scenario import Scenario, from_table
 from spyker.errors import RecordError
 from spyker.node.effects import SaveCheckpoint
@@ -19,6 +21,7 @@ from spyker.node.events import CheckpointSaved, Handled, HandleNext
 from spyker.node.node import Node
 from spyker.node.node_clock import NodeClock
 from spyker.node.task_tokens import TaskTokens
+from spyker.node.x25519_seals import X25519Opener
 from spyker.protocol.codec import Sizes
 from spyker.protocol.messages import Action
 from spyker.protocol.server import Server, Setup
@@ -91,6 +94,10 @@ def replay(path: Path, checkpoint: int | None = None) -> Replay:
 def make_node(header: LogHeader, scenario: Scenario) -> Node:
     """Make the node of the process that wrote a log, as it was before its first event."""
     clock = NodeClock(header.started_at)
+    member = header.membership
+    opener = None
+    if scenario.privacy.masking:
+        opener = X25519Opener(header.secret, member.federation, x509.load_pem_x509_certificates(member.authorities))
     setup = Setup(
         len(scenario.placement().learners),
         scenario.client_count,
@@ -103,6 +110,7 @@ def make_node(header: LogHeader, scenario: Scenario) -> Node:
         clock.handling,
         scenario.robust.on(deployed=True),
         header.buffers,
+        masking=masking_setup(scenario, opener),
     )
 
     def build(roster: Mapping[int, int]) -> Server:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeAlias
 
+from spyker.config.masking import masking_setup
 from spyker.config.scenario import SERVERS, STOP, Scenario, latency_seconds
 from spyker.engines.engine import Engine
 from spyker.placement import Placement
@@ -22,7 +23,7 @@ from spyker.sim.cluster import ClusterSimulation
 from spyker.sim.evaluator import Evaluator
 from spyker.sim.links import Links
 from spyker.sim.round_times import round_times
-from spyker.sim.sim_seals import SimSealer, sim_masking
+from spyker.sim.sim_seals import SimOpener, SimSealer
 from spyker.sim.world import BareServerSimulation, Simulation, Sink
 from spyker.tasks.client_delays import delays
 from spyker.tasks.initial_model import InitialModel
@@ -122,7 +123,7 @@ def make_world(
         robust=scenario.robust.on(deployed=False),
         buffers=task.buffers,
         client_metrics={} if task.evaluated_by == SERVERS else limits_by_name((task.metric, *task.also)),
-        masking=sim_masking(scenario),
+        masking=masking_setup(scenario, SimOpener),
     )
     adversaries = Adversaries.of(scenario)
     surroundings: dict[str, Any] = {

@@ -23,11 +23,12 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from spyker.config.scenario import from_table
 from spyker.net import spyker_pb2 as pb
 from spyker.net.channels import CLIENTS_CONNECT, channel, open_stream
-from spyker.net.client_identity import ClientIdentity, answer_challenge, certified_client, load_identity
+from spyker.net.client_identity import ClientIdentity, answer_challenge, load_identity
 from spyker.net.frames import PROTOCOL, send, split
 from spyker.net.local_cluster import LocalCluster, free_ports
 from spyker.net.server_config import learning_digest
 from spyker.net.wire import fill
+from spyker.node.client_certificate import certified_client
 from spyker.node.task_tokens import SAID, TaskToken
 from spyker.protocol.messages import Update
 from spyker.records import RecordedFact, RecordError, RunRecord, RunStarted

@@ -15,9 +15,10 @@ from spyker.errors import UsageError
 from spyker.net.certificate_authority import Authority
 from spyker.net.certificate_issuing import LOOPBACK, make_deployment, write_server
 from spyker.net.certificates import server_of
-from spyker.net.client_identity import ClientVerifier, certified_client, load_identity, new_nonce
+from spyker.net.client_identity import ClientVerifier, load_identity, new_nonce
 from spyker.net.json_log import JsonLog
 from spyker.net.revocations import Revocation, Revocations, load_revocations, write_revocations
+from spyker.node.client_certificate import certified_client
 from spyker.node.rejection import Rejection
 
 
