@@ -118,13 +118,13 @@ class FedAvg(MaskedServer):
             self.complete_round()
 
     def begin_round(self) -> None:
-        """Sample the clients of this round and send them the model. Without clients, wait for a join."""
-        self.idle = not self.sizes
+        """Sample the clients of this round and send them the model. Without enough clients, wait for a join."""
+        self.idle = len(self.sizes) < self.fewest_clients
         if self.idle:
             return
         chosen = sorted(self.sizes)
         if self.parameters.fraction < 1:
-            count = max(1, round(self.parameters.fraction * len(chosen)))
+            count = max(self.fewest_clients, round(self.parameters.fraction * len(chosen)))
             chosen = sorted(self.random.choice(chosen, count, replace=False).tolist())
         self.awaited = set(chosen)
         size = sum(self.sizes[k] for k in chosen)  # d

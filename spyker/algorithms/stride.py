@@ -178,7 +178,7 @@ class Stride(ExchangingServer):
         elif timer == NO_CLIENTS:
             self.rounds = self.rounds if self.sizes else self.parameters.exchange_rounds
             self.check_exchange()
-        elif self.answered:
+        elif self.answered and (self.can_open or not self.masks):
             self.complete_round()
         else:
             self.merge_deferred()
@@ -226,7 +226,7 @@ class Stride(ExchangingServer):
         if self.opening:
             return
         answered = len(self.answered.keys() & self.sizes.keys())
-        if answered and answered == len(self.sizes):
+        if answered == len(self.sizes) >= self.fewest_clients:
             self.complete_round()
         elif answered and 2 * answered >= len(self.sizes) and not self.half_answered:
             self.half_answered, self.pace = True, self._now() - self._round_began

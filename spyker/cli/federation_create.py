@@ -55,6 +55,11 @@ def add_create(actions: Any) -> None:
         "by default PORT + 100; repeat the option for each server",
     )  # fmt: skip
     parser.add_argument(
+        "--helper", action="append", default=[], metavar="NAME=HOST:PORT[/PEERPORT]", dest="helpers",
+        help="a server without clients that opens sums of masked updates, near the first server; the second one near "
+        "the second server, and so on; sets privacy.masking",
+    )  # fmt: skip
+    parser.add_argument(
         "--client", action="append", default=[], metavar="NAME", dest="names",
         help="a client: letters, digits and dashes; repeat the option for each client",
     )  # fmt: skip
@@ -100,17 +105,24 @@ def command_create(args: argparse.Namespace) -> int:
         raise UsageError("TASK", "is missing", "Name a task, such as digits or my_task:Task, or a Flower app: --flower")
     deploy = read(DeploymentOptions, deploy_table(settings), "deploy")
     servers = read_servers(args.servers, topology_of(args, settings))
+    regions = [name for name, entry in servers.items() if not entry.cloud]
+    if args.helpers:
+        settings.setdefault("privacy.masking", True)
+        settings["privacy.helpers"] = [i % len(regions) for i in range(len(args.helpers))]
+        add_helpers(servers, args.helpers)
     clients = client_names(args.names, args.clients)
     check_names(servers, clients)
     check_addresses(servers)
     check_place(args.out, overwrite=args.overwrite)
     given = None if args.initial_model is None else InitialModelFile(args.initial_model)
-    regions = [name for name, entry in servers.items() if not entry.cloud]
     world = world_settings(regions, clients)
     chosen = learnt.get("task") or args.task
     with data_from(args.data_dir):
         scenario = read_scenario(args.scenario, algorithm=args.algorithm, task=chosen, settings=world | settings)
         check_code(scenario)
+        if len(servers) < len(scenario.placement().servers):
+            problem = "is missing: with privacy.masking another server must open the sums of the only one"
+            raise UsageError("--helper", problem, "Give it as NAME=HOST:PORT")
         prepare_data([scenario], progress=not args.quiet)
         scenario, model, task = served_model(scenario, given)
     federation = create_federation(
@@ -182,6 +194,17 @@ def read_servers(texts: Sequence[str], topology: Topology) -> dict[str, Any]:
     if topology is Topology.SINGLE and len(servers) > 1:
         raise UsageError("--server", "the algorithm has one server", "Give one --server, or choose another --algorithm")
     return servers
+
+
+def add_helpers(servers: dict[str, Any], texts: Sequence[str]) -> None:
+    """Add helpers to the servers; they have the highest numbers."""
+    from spyker.net.federation_folder import parse_server
+
+    for text in texts:
+        name, entry = parse_server(text)
+        if name in servers:
+            raise UsageError("--helper", f"{name} is given twice", "Choose another name for one of them")
+        servers[name] = replace(entry, number=len(servers), cloud=True)
 
 
 def client_names(names: Sequence[str], total: int | None) -> list[str]:

@@ -47,7 +47,7 @@ class ServerEntry:
     number: int = parameter(0, "number of the server", at_least=0)
     clients: str = parameter("", "host:port that clients connect to")
     peers: str = parameter("", "host:port that other servers connect to")
-    cloud: bool = parameter(False, "whether it is a cloud server, to which no clients connect")
+    cloud: bool = parameter(False, "whether no clients connect to it: it is a cloud server or a helper")
 
     @property
     def host(self) -> str:

@@ -224,6 +224,10 @@ class MaskedSums:
         batch.seals += seal.tobytes()
         return True
 
+    def can_open(self, threshold: int) -> bool:
+        """Return whether some of what has arrived can be opened."""
+        return any(len(set(b.clients)) >= threshold and not b.dominated for b in self.batches.values())
+
     def close(self, threshold: int) -> Iterator[tuple[int | None, Batch]]:
         """Begin to open what has arrived: yield the batches with the numbers of requests for them.
 

@@ -77,6 +77,16 @@ class MaskedServer(Server):
         """Whether a sum is being opened."""
         return self.masked_sums is not None and self.masked_sums.opening
 
+    @property
+    def fewest_clients(self) -> int:
+        """Number of clients that a round needs."""
+        return 1 if self._masking is None else self._masking.threshold
+
+    @property
+    def can_open(self) -> bool:
+        """Whether a sum of what has arrived can be opened."""
+        return self.masked_sums is not None and self.masked_sums.can_open(self.fewest_clients)
+
     def add_masked(self, client: int, update: MaskedUpdate, multiple: float = 1.0) -> int:
         """Add a masked update to the next sum; it counts ``multiple`` times, at most once.
 
