@@ -20,6 +20,8 @@ from spyker.protocol.facts import (
     RoundEnded,
     SavingFailed,
     SavingResumed,
+    SumDiscarded,
+    SumOpened,
     SyncStarted,
     TokenArrived,
     UpdateApplied,
@@ -44,11 +46,12 @@ CONCERNS = {
     LedgerCopied.kind: "privacy ledger copied",
     UpdateDropped.kind: "update dropped: too many",
     ClientQuarantined.kind: "quarantined",
+    SumDiscarded.kind: "masked updates discarded",
     ClientFailed.kind: "excluded: its training failed",
     ServerResumed.kind: "resumed from a checkpoint",
 }
 """Kinds of facts that raise a concern about a client or server, and the text shown for it."""
-RELIEFS = frozenset({PeerTrusted.kind, SavingResumed.kind, ModelRestored.kind})
+RELIEFS = frozenset({PeerTrusted.kind, SavingResumed.kind, ModelRestored.kind, SumOpened.kind})
 """Kinds of facts that clear the concern."""
 LONGEST = 400  # characters
 

@@ -64,6 +64,7 @@ from spyker.protocol.facts import (
     RateHalved,
     SavingFailed,
     SavingResumed,
+    SumDiscarded,
     UpdateDropped,
 )
 from spyker.protocol.messages import Action
@@ -268,6 +269,8 @@ class Driver(NodeDriver):
                 self.log.warning(fact.kind, **self.named(client), reason=reason, seconds=seconds)
             case UpdateDropped(client=client):
                 self.limited_log.say("warning", fact.kind, "rate", client, **self.named(client))
+            case SumDiscarded(helper=helper, clients=clients, reason=reason):
+                self.limited_log.say("warning", fact.kind, reason, None, helper=helper, clients=clients, reason=reason)
             case RateHalved(norm=norm, rate=rate):
                 self.log.warning(fact.kind, norm=norm, rate=rate)
             case ModelRestored(norm=norm, good_norm=good_norm, gain=gain):

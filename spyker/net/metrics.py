@@ -33,6 +33,8 @@ from spyker.protocol.facts import (
     RoundEnded,
     SavingFailed,
     SavingResumed,
+    SumDiscarded,
+    SumOpened,
     SyncStarted,
     UpdateApplied,
     UpdateClipped,
@@ -71,6 +73,8 @@ COUNTERS = {
     "rejected_updates": "client updates rejected because of their norm",
     "dropped_updates": "client updates dropped because of their rate",
     "quarantines": "clients quarantined because of rejected or sign-flipped updates",
+    "opened_sums": "sums of masked updates that were opened",
+    "discarded_sums": "sums of masked updates that were discarded, with the trainings behind them",
     "client_replacements": "connections of clients that were replaced by one from another address",
     "lost_updates": "updates applied after the last checkpoint and lost in a crash",
 }
@@ -174,6 +178,10 @@ class Metrics:
                 self._counters["rejected_updates"].inc()
             case UpdateDropped():
                 self._counters["dropped_updates"].inc()
+            case SumOpened():
+                self._counters["opened_sums"].inc()
+            case SumDiscarded():
+                self._counters["discarded_sums"].inc()
             case ClientQuarantined():
                 self._counters["quarantines"].inc()
             case SyncStarted() | EarlySyncStarted():
