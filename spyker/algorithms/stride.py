@@ -178,7 +178,7 @@ class Stride(ExchangingServer):
         elif timer == NO_CLIENTS:
             self.rounds = self.rounds if self.sizes else self.parameters.exchange_rounds
             self.check_exchange()
-        elif self.answered and (self.can_open or not self.masks):
+        elif len(self.answered) >= self.fewest_clients:
             self.complete_round()
         else:
             self.merge_deferred()
@@ -228,7 +228,7 @@ class Stride(ExchangingServer):
         answered = len(self.answered.keys() & self.sizes.keys())
         if answered == len(self.sizes) >= self.fewest_clients:
             self.complete_round()
-        elif answered and 2 * answered >= len(self.sizes) and not self.half_answered:
+        elif 2 * answered >= len(self.sizes) and answered >= self.fewest_clients and not self.half_answered:
             self.half_answered, self.pace = True, self._now() - self._round_began
             self.start_timer(ROUND, (self.parameters.patience - 1) * self.pace)
 
@@ -251,7 +251,9 @@ class Stride(ExchangingServer):
     def summed(self, total: MaskedSum) -> None:
         """Go on with the sum of the round's masked updates, or without a step if it could not be opened."""
         later, weight_later = self.answered, self.weight
-        self.answered, self.in_sum = self.in_sum, {}
+        counted = set(total.clients)
+        self.answered = {k: (old, trust if k in counted else 0.0) for k, (old, trust) in self.in_sum.items()}
+        self.in_sum = {}
         self.weight, self.weight_of_sum = self.weight_of_sum, 0.0
         if total.vector is None:
             self.reset_sum(self.sum.snapshot())

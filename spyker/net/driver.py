@@ -270,7 +270,9 @@ class Driver(NodeDriver):
             case UpdateDropped(client=client):
                 self.limited_log.say("warning", fact.kind, "rate", client, **self.named(client))
             case SumDiscarded(helper=helper, clients=clients, reason=reason):
-                self.limited_log.say("warning", fact.kind, "masking", helper, helper=helper, clients=clients, detail=reason)
+                self.limited_log.say(
+                    "warning", fact.kind, "masking", helper, helper=helper, clients=clients, detail=reason
+                )
             case RateHalved(norm=norm, rate=rate):
                 self.log.warning(fact.kind, norm=norm, rate=rate)
             case ModelRestored(norm=norm, good_norm=good_norm, gain=gain):

@@ -10,8 +10,10 @@ masks, which the home server subtracts. So the home server learns the sum of the
 The helper opens a set of seals only if
 
 - every seal is signed by a client of the federation, for this home server and this helper;
-- it comes from at least ``threshold`` clients;
-- no client outweighs all others together: otherwise the sum would tell much of its update;
+- the set comes from at least ``threshold`` clients;
+- all updates have the scale, weights and bounds that the home server names: otherwise it could have all but one of them
+  encoded or clipped to nothing;
+- no client's update can be longer than those of all others together: otherwise the sum would tell much of it;
 - none was opened before. For each home server and client the helper remembers the highest serial number that it has
   opened, and opens higher ones only.
 
@@ -39,10 +41,11 @@ from spyker.vectors import Vector, length
 LEVELS = 16  # a server can weight updates by multiples of 1/LEVELS
 NORM, BELOW = 0, 1  # further masked numbers: the weighted norm; 1 if the norm is not above the median
 EXTRAS = 2
-BELOW_SCALE = 16  # of the second one
+BELOW_SCALE = 8  # of the second one; LEVELS · 2^8 · 65,536 updates are within the range
 HEADROOM = 2  # bits of the scale that are left for bounds that grow
 SLACK = 4  # bits by which a scale may be lower than necessary before it is raised
 TOLERANCE = 1.001  # of bounds, for rounding
+MOST_KEYS = 8  # kinds of batches for which updates are accepted
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,17 +104,27 @@ class Batch:
     times: list[int] = field(default_factory=list)
     """Multiples of ``1/LEVELS`` with which the updates count."""
     weights: list[float] = field(default_factory=list)
+    bounds: list[float] = field(default_factory=list)
+    """Norms that the updates were clipped to."""
     used: float = 0.0
     """How much of the range the sum can take up at most."""
-    most: float = 0.0
-    """Σ a·w·bound: the norm that the sum can have at most."""
     lengths: list[int] = field(default_factory=list)
     seals: bytearray = field(default_factory=bytearray)
 
     @property
     def dominated(self) -> bool:
         """Whether one client outweighs all others together."""
-        return outweighs(self.clients, self.products)
+        return outweighing(self.clients, self.reaches) is not None
+
+    @property
+    def reaches(self) -> list[float]:
+        """The norms that the updates can have in the sum, at most."""
+        return [product * bound for product, bound in zip(self.products, self.bounds, strict=True)]
+
+    @property
+    def most(self) -> float:
+        """Σ a·w·bound: the norm that the sum can have at most."""
+        return math.fsum(self.reaches)
 
     @property
     def products(self) -> list[float]:
@@ -120,26 +133,27 @@ class Batch:
 
     def state(self) -> list[Any]:
         """Return the state for a checkpoint."""
-        about = [self.helper, self.scale, self.largest, self.used, self.most]
-        numbers = [self.clients, self.times, self.weights, self.lengths]
+        about = [self.helper, self.scale, self.largest, self.used]
+        numbers = [self.clients, self.times, self.weights, self.bounds, self.lengths]
         return [about, numbers, [self.total, self.extra, np.frombuffer(bytes(self.seals), np.uint8)]]
 
 
 def restored_batch(state: Any) -> Batch:
     """Return the batch that a checkpoint holds."""
-    (helper, scale, largest, used, most), (clients, times, weights, lengths), (total, extra, seals) = state
+    (helper, scale, largest, used), (clients, times, weights, bounds, lengths), (total, extra, seals) = state
     sums = np.array(total, np.uint32), np.array(extra, np.uint32)
-    batch = Batch(helper, scale, largest, *sums, clients, times, weights, used, most, lengths)
+    batch = Batch(helper, scale, largest, *sums, clients, times, weights, bounds, used, lengths)
     batch.seals += np.asarray(seals, np.uint8).tobytes()
     return batch
 
 
-def outweighs(clients: Sequence[int], weights: Sequence[float]) -> bool:
-    """Return whether the updates of one client weigh more than those of all others together."""
+def outweighing(clients: Sequence[int], reaches: Sequence[float]) -> int | None:
+    """Return the client whose updates can be longer than those of all others together; ``None``: there is none."""
     sums: dict[int, float] = {}
-    for client, weight in zip(clients, weights, strict=True):
-        sums[client] = sums.get(client, 0.0) + weight
-    return 2 * max(sums.values()) > TOLERANCE * sum(sums.values())
+    for client, reach in zip(clients, reaches, strict=True):
+        sums[client] = sums.get(client, 0.0) + reach
+    longest = max(sums, key=sums.__getitem__)
+    return longest if 2 * sums[longest] > TOLERANCE * sum(sums.values()) else None
 
 
 def reference_size(sizes: Sequence[int]) -> float:
@@ -165,6 +179,7 @@ class MaskedSums:
         self.median = norm or 1.0  # of the updates' norms, estimated
         self.first_median = 0.0  # after the first round; the estimate does not fall below it
         self.scale: int | None = None
+        self.issued: dict[tuple[int, int, float], float] = {}  # highest bound that clients were told, by kind of batch
         self.failed: set[int] = set()  # helpers that have not answered in time
         self.opened: list[MaskedSum] = []  # answers of the present opening
         self.opening = False
@@ -178,6 +193,15 @@ class MaskedSums:
         if self.scale is None or not most - HEADROOM - SLACK <= self.scale <= most:
             self.scale = most - HEADROOM
         return self.scale
+
+    def issue(self, terms: Terms) -> None:
+        """Remember the terms that a client is told; updates with others are not accepted."""
+        key = terms.helper, terms.scale, terms.largest
+        before = self.issued.get(key)
+        if before is None:
+            while len(self.issued) >= MOST_KEYS:
+                del self.issued[next(iter(self.issued))]
+        self.issued[key] = max(before or 0.0, terms.bound)
 
     def observe(self, opened: MaskedSum) -> None:
         """Follow the median norm of updates, by the share that is below the estimate (Andrew et al. 2021)."""
@@ -204,8 +228,10 @@ class MaskedSums:
         weight: float,
         times: int,
     ) -> bool:
-        """Add a masked update to its batch; return False if there is no room for it."""
+        """Add a masked update to its batch; return False if there is no room for it, or nobody was told such terms."""
         key = terms.helper, terms.scale, terms.largest
+        if terms.bound > self.issued.get(key, 0.0) or (masked.size, extra.size) != (self._size, EXTRAS):
+            return False
         batch = self.batches.get(key)
         room = math.ldexp(terms.bound * weight * times, terms.scale) + times
         if times <= 0 or (batch.used if batch else 0.0) + room > LARGEST_SUM:
@@ -218,15 +244,11 @@ class MaskedSums:
         batch.clients.append(client)
         batch.times.append(times)
         batch.weights.append(weight)
+        batch.bounds.append(terms.bound)
         batch.used += room
-        batch.most += times * weight * terms.bound
         batch.lengths.append(seal.size)
         batch.seals += seal.tobytes()
         return True
-
-    def can_open(self, threshold: int) -> bool:
-        """Return whether some of what has arrived can be opened."""
-        return any(len(set(b.clients)) >= threshold and not b.dominated for b in self.batches.values())
 
     def close(self, threshold: int) -> Iterator[tuple[int | None, Batch]]:
         """Begin to open what has arrived: yield the batches with the numbers of requests for them.
@@ -235,8 +257,10 @@ class MaskedSums:
         Sealed for an earlier helper or in an earlier scale, it would wait for others like it, which will not come.
         """
         self.opening, self.opened = True, []
-        batches, self.batches = self.batches, {}
-        for batch in batches.values():
+        # In the order in which clients were told: the helper opens a client's updates in order only.
+        places = {key: place for place, key in enumerate(self.issued)}
+        batches, self.batches = sorted(self.batches.items(), key=lambda item: places.get(item[0], -1)), {}
+        for _, batch in batches:
             if len(set(batch.clients)) >= threshold and not batch.dominated:
                 number, self.next = self.next, self.next + 1
                 self.requested[number] = batch
@@ -301,11 +325,13 @@ class MaskedSums:
         requested = [[number, batch.state()] for number, batch in self.requested.items()]
         norms = [self.median, self.first_median, self.scale]
         opened = [list(part) for part in self.opened]
-        return [batches, requested, self.next, norms, self.failed, opened, self.opening]
+        issued = [[*key, bound] for key, bound in self.issued.items()]
+        return [batches, requested, self.next, norms, self.failed, opened, self.opening, issued]
 
     def restore(self, state: Any) -> None:
         """Restore the state of a checkpoint."""
-        batches, requested, self.next, norms, self.failed, opened, self.opening = state
+        batches, requested, self.next, norms, self.failed, opened, self.opening, issued = state
+        self.issued = {(helper, scale, largest): bound for helper, scale, largest, bound in issued}
         self.batches = {(b.helper, b.scale, b.largest): b for b in map(restored_batch, batches)}
         self.requested = {number: restored_batch(batch) for number, batch in requested}
         self.median, self.first_median, self.scale = norms
@@ -315,10 +341,22 @@ class MaskedSums:
 class HelpError(ValueError):
     """A request that the helper refuses."""
 
-    def __init__(self, reason: str, clients: Sequence[int] = ()) -> None:
-        """``clients`` are those whose seals are the reason."""
+    def __init__(self, reason: str, places: Sequence[int] = ()) -> None:
+        """``places`` are the indices of the seals that are the reason."""
         super().__init__(reason)
-        self.clients = tuple(clients)
+        self.places = tuple(places)
+
+
+class Asked(NamedTuple):
+    """What a home server asks a helper to open. All sequences have an entry per update."""
+
+    scale: int
+    largest: float
+    times: Sequence[int]
+    """Multiples with which the updates count."""
+    weights: Sequence[float]
+    bounds: Sequence[float]
+    seals: Sequence[bytes]
 
 
 class MaskHelper:
@@ -328,56 +366,64 @@ class MaskHelper:
         self.marks: dict[int, dict[int, tuple[int, int]]] = {}  # highest serial that was opened, by home and client
         self._id, self._threshold, self._opener = id, threshold, opener
 
-    def masks(self, home: int, seals: Sequence[bytes], times: Sequence[int], count: int) -> Residues:
+    def masks(self, home: int, asked: Asked, count: int) -> Residues:
         """Open seals, and return the sum of their masks, ``count`` numbers.
 
         Args:
             home: the server that asks.
-            seals: the seals.
-            times: the multiples with which the updates count.
+            asked: the seals, and what the home server takes their clients to have stated.
             count: length of the masks.
 
         Raises:
             HelpError: nothing was opened.
 
         """
-        opened = self._check(home, seals, times)
+        opened = self._check(home, asked)
         marks = self.marks.setdefault(home, {})
         for each in opened:
             marks[each.statement.client] = each.statement.serial
         total = np.zeros(count, np.uint32)
-        for each, factor in zip(opened, times, strict=True):
+        for each, factor in zip(opened, asked.times, strict=True):
             accumulate(total, self._opener.mask(each.seed, count), factor)
         return total
 
-    def _check(self, home: int, seals: Sequence[bytes], times: Sequence[int]) -> list[Opened]:
+    def _check(self, home: int, asked: Asked) -> list[Opened]:
+        count = len(asked.seals)
+        if {len(asked.times), len(asked.weights), len(asked.bounds)} != {count}:
+            raise HelpError("the request is incomplete")
+        if any(not 1 <= factor <= LEVELS for factor in asked.times):
+            raise HelpError(f"a multiple that is not allowed; they are 1 to {LEVELS}")
+        if home == self._id:
+            raise HelpError("a server cannot help itself")
         opened: list[Opened] = []
+        wrong: dict[int, str] = {}  # all of them, so that their clients spoil one sum and not several
         latest = dict(self.marks.get(home, {}))
-        largest: set[float] = set()
-        for place, seal in enumerate(seals):
+        for place, seal in enumerate(asked.seals):
             try:
                 each = self._opener.open(seal)
             except SealError as error:
-                raise HelpError(f"seal {place}: {error}") from None
+                wrong[place] = str(error)
+                continue
             said = each.statement
+            stated = said.weight, said.bound, said.scale, said.largest
             if (said.home, said.helper) != (home, self._id):
-                reason = f"seal {place} is for home {said.home} and helper {said.helper}"
-                raise HelpError(reason, [said.client])
-            if said.serial <= latest.get(said.client, (-1, -1)):
-                raise HelpError(f"seal {place}: an update of client {said.client} was opened before", [said.client])
-            latest[said.client] = said.serial
-            largest.add(said.largest)
-            opened.append(each)
-        clients = {each.statement.client for each in opened}
-        if len(clients) < self._threshold:
-            raise HelpError(f"{len(clients)} clients; at least {self._threshold} are needed")
-        if any(not 1 <= factor <= LEVELS for factor in times) or len(times) != len(opened):
-            raise HelpError(f"a multiple that is not allowed; they are 1 to {LEVELS}")
-        weights = [factor * each.statement.weight for each, factor in zip(opened, times, strict=True)]
-        if outweighs([each.statement.client for each in opened], weights):
+                wrong[place] = f"it is for home {said.home} and helper {said.helper}"
+            elif stated != (asked.weights[place], asked.bounds[place], asked.scale, asked.largest):
+                wrong[place] = f"client {said.client} has stated another weight, bound or scale"
+            elif said.serial <= latest.get(said.client, (-1, -1)):
+                wrong[place] = f"this update of client {said.client}, or a later one, was opened before"
+            else:
+                latest[said.client] = said.serial
+                opened.append(each)
+        if wrong:
+            place, reason = next(iter(wrong.items()))
+            raise HelpError(f"seal {place}: {reason}", list(wrong))
+        clients = [each.statement.client for each in opened]
+        if len(set(clients)) < self._threshold:
+            raise HelpError(f"{len(set(clients))} clients; at least {self._threshold} are needed")
+        products = zip(asked.times, asked.weights, asked.bounds, strict=True)
+        if outweighing(clients, [factor * weight * bound for factor, weight, bound in products]) is not None:
             raise HelpError("one client outweighs all others together")
-        if len(largest) > 1:
-            raise HelpError("the weights are of different scales")
         return opened
 
     def state(self) -> Any:

@@ -18,7 +18,7 @@ import numpy.typing as npt
 from spyker.privacy.fixed_point import Residues
 
 SEED_BYTES = 32
-_STATEMENT = struct.Struct("<IIIQQdd")
+_STATEMENT = struct.Struct("<IIIQQddid")
 
 
 class SealError(ValueError):
@@ -42,6 +42,10 @@ class Statement:
     """Weight of the update, at most 1."""
     largest: float
     """The number of examples whose weight is 1."""
+    scale: int
+    """Of the fixed point."""
+    bound: float
+    """The norm that the update was clipped to."""
 
     @property
     def serial(self) -> tuple[int, int]:
@@ -51,7 +55,7 @@ class Statement:
     def pack(self) -> bytes:
         """Return the statement as bytes."""
         numbers = self.client, self.home, self.helper, self.life, self.training
-        return _STATEMENT.pack(*numbers, self.weight, self.largest)
+        return _STATEMENT.pack(*numbers, self.weight, self.largest, self.scale, self.bound)
 
 
 STATEMENT_BYTES = _STATEMENT.size
@@ -62,8 +66,10 @@ def unpack(data: bytes) -> Statement:
     if len(data) != STATEMENT_BYTES:
         raise SealError(f"a statement of {len(data)} bytes")
     said = Statement(*_STATEMENT.unpack(data))
-    if not (0 < said.weight <= 1 and 0 < said.largest < math.inf):
-        raise SealError(f"weight {said.weight!r} of at most {said.largest!r} examples")
+    if not (0 < said.weight <= 1 and 0 < said.largest < math.inf and 0 < said.bound < math.inf):
+        raise SealError(f"weight {said.weight!r} of at most {said.largest!r} examples, bound {said.bound!r}")
+    if said.home == said.helper:
+        raise SealError(f"server {said.home} is home and helper")
     return said
 
 

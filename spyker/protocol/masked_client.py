@@ -10,7 +10,7 @@ import numpy as np
 
 from spyker.privacy.fixed_point import Residues, encode
 from spyker.privacy.masking import BELOW, BELOW_SCALE, EXTRAS, NORM
-from spyker.privacy.seals import Sealer, Statement
+from spyker.privacy.seals import Sealer, SealError, Statement
 from spyker.protocol.buffers import parameters_only
 from spyker.protocol.client import Client
 from spyker.protocol.messages import Action, MaskedModel, MaskedUpdate, ServerMessage, ToServer
@@ -59,11 +59,12 @@ class MaskingClient(Client):
         received, self.received = self.received, None
         if not isinstance(received, MaskedModel):
             raise RuntimeError(f"client {self.id}: trained() was called without a model to mask the update of")
+        if received.helper == self.server:  # which could read the seed, and subtract the mask
+            raise SealError(f"server {self.server} names itself as its helper")
         self._size = examples or self._size
         weight = min(1.0, self._size / received.largest)
-        statement = Statement(
-            self.id, self.server, received.helper, self._sealer.life, self.step, weight, received.largest
-        )
+        numbers = self.id, self.server, received.helper, self._sealer.life, self.step
+        statement = Statement(*numbers, weight, received.largest, received.scale, received.bound)
         seal, mask = self._sealer.seal(statement, weights.size + EXTRAS)
         masked, extra = encode_update(weights - received.weights, weight, received, self._buffers)
         np.add(masked, mask[: weights.size], out=masked)

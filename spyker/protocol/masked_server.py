@@ -12,11 +12,11 @@ Every server helps others, and a :class:`HelperServer` does nothing else.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 
 import numpy as np
 
-from spyker.privacy.masking import EXTRAS, LEVELS, Batch, HelpError, MaskedSum, MaskedSums, MaskHelper, Terms
+from spyker.privacy.masking import EXTRAS, LEVELS, Asked, Batch, HelpError, MaskedSum, MaskedSums, MaskHelper, Terms
 from spyker.protocol.buffers import parameters_only
 from spyker.protocol.facts import ClientQuarantined, SumDiscarded, SumOpened
 from spyker.protocol.messages import (
@@ -33,6 +33,7 @@ from spyker.protocol.messages import (
     OpenRequest,
     PeerMessage,
     ToClient,
+    Update,
 )
 from spyker.protocol.server import QUARANTINE, Server, Setup, Work
 from spyker.vectors import length
@@ -42,7 +43,7 @@ MASKING_MESSAGES: tuple[type[PeerMessage], ...] = (OpenRequest, MaskTotal, OpenR
 OPENING = "masks"  # timer that limits how long a server waits for a helper
 OPENING_SECONDS = 30.0
 LONGEST_REASON = 200  # characters
-MOST_NAMED = 256  # clients in a refusal
+MOST_NAMED = 256  # seals in a refusal
 
 
 class MaskedServer(Server):
@@ -81,11 +82,6 @@ class MaskedServer(Server):
     def fewest_clients(self) -> int:
         """Number of clients that a round needs."""
         return 1 if self._masking is None else self._masking.threshold
-
-    @property
-    def can_open(self) -> bool:
-        """Whether a sum of what has arrived can be opened."""
-        return self.masked_sums is not None and self.masked_sums.can_open(self.fewest_clients)
 
     def add_masked(self, client: int, update: MaskedUpdate, multiple: float = 1.0) -> int:
         """Add a masked update to the next sum; it counts ``multiple`` times, at most once.
@@ -149,6 +145,11 @@ class MaskedServer(Server):
             case MaskTotal() | OpenRefused():
                 self._opened(sender, message)
                 return self._taken()
+            case Update() if self.masks:
+                message = Leave()  # a client that would show its update
+                self.masked_clients.discard(sender)
+            case MaskedUpdate() if not self.masks:
+                message = Leave()
             case Join() if self.masks:
                 self.masked_clients.add(sender)
             case Leave():
@@ -191,7 +192,8 @@ class MaskedServer(Server):
         assert sums is not None
         bound = self.update_bound(sums.median)
         scale = sums.scale_of(bound, len(self.masked_clients))
-        terms = self.helper(), scale, bound, sums.median, self.reference_size()
+        terms = Terms(self.helper(), scale, bound, sums.median, self.reference_size())
+        sums.issue(terms)
         return ToClient(action.client, MaskedModel(model.weights, model.age, model.version, model.rate, *terms))
 
     def helper(self) -> int:
@@ -214,17 +216,18 @@ class MaskedServer(Server):
     def _opened(self, helper: int, message: MaskTotal | OpenRefused) -> None:
         sums = self.masked_sums
         batch = None if sums is None else sums.requested.get(message.number)
+        if sums is not None:
+            sums.failed.discard(helper)  # it answers again, perhaps too late for this request
         if sums is None or batch is None or batch.helper != helper:
             return  # this server no longer waits for it
-        sums.failed.discard(helper)
         if isinstance(message, OpenRefused):
             del sums.requested[message.number]
             self._discarded(batch, message.reason[:LONGEST_REASON])
-            for client in sorted(set(message.clients) & set(batch.clients)):
+            for client in sorted({batch.clients[place] for place in message.places if place < len(batch.clients)}):
                 self._exclude(client)
-        elif message.extra.size != batch.extra.size:
+        elif (message.masks.size, message.extra.size) != (batch.total.size, batch.extra.size):
             del sums.requested[message.number]
-            self._discarded(batch, f"a sum with {message.extra.size} further numbers")
+            self._discarded(batch, f"a sum of {message.masks.size} + {message.extra.size} numbers")
         elif sums.subtract(message.number, message.masks, message.extra):
             self.record(SumOpened(self.id, helper, len(set(batch.clients))))
         else:
@@ -279,9 +282,9 @@ class MaskedServer(Server):
             return
         size = self.weights.snapshot().size
         try:
-            masks = helper.masks(home, split(request), request.times.tolist(), size + EXTRAS)
+            masks = helper.masks(home, asked(request), size + EXTRAS)
         except HelpError as error:
-            named = error.clients[:MOST_NAMED]
+            named = error.places[:MOST_NAMED]
             self.send_server(home, OpenRefused(request.number, str(error)[:LONGEST_REASON], named))
         else:
             self.send_server(home, MaskTotal(request.number, masks[:size], masks[size:]))
@@ -290,16 +293,20 @@ class MaskedServer(Server):
 def open_request(number: int, batch: Batch) -> OpenRequest:
     """Return the request to open a batch."""
     times, lengths = np.array(batch.times, np.uint8), np.array(batch.lengths, np.uint16)
-    return OpenRequest(number, times, lengths, np.frombuffer(bytes(batch.seals), np.uint8))
+    weights, bounds = np.array(batch.weights, np.float64), np.array(batch.bounds, np.float64)
+    seals = np.frombuffer(bytes(batch.seals), np.uint8)
+    return OpenRequest(number, batch.scale, batch.largest, times, weights, bounds, lengths, seals)
 
 
-def split(request: OpenRequest) -> Sequence[bytes]:
-    """Return the seals of a request; raise a ``HelpError`` if there are not as many as it says."""
+def asked(request: OpenRequest) -> Asked:
+    """Return what a request asks for; raise a ``HelpError`` if its seals are not as long as it says."""
     ends = np.cumsum(request.lengths, dtype=np.int64)
-    if len(ends) != len(request.times) or (ends[-1] if len(ends) else 0) != len(request.seals):
+    if (ends[-1] if len(ends) else 0) != len(request.seals):
         raise HelpError("the seals are not as long as the request says")
     data = request.seals.tobytes()
-    return [data[end - size : end] for end, size in zip(ends.tolist(), request.lengths.tolist(), strict=True)]
+    seals = [data[end - size : end] for end, size in zip(ends.tolist(), request.lengths.tolist(), strict=True)]
+    numbers = request.times.tolist(), request.weights.tolist(), request.bounds.tolist()
+    return Asked(request.scale, request.largest, *numbers, seals)
 
 
 class HelperServer(MaskedServer):

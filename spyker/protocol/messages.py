@@ -200,8 +200,12 @@ class OpenRequest(PeerMessage):
     """Secure aggregation, home server to helper: the seals of the updates in a sum."""
 
     number: Count
+    scale: Scale
+    largest: Positive
     times: Annotated[npt.NDArray[np.uint8], MaxLength(MOST_SEALED)]
     """How often each update counts."""
+    weights: Annotated[npt.NDArray[np.float64], MaxLength(MOST_SEALED)]
+    bounds: Annotated[npt.NDArray[np.float64], MaxLength(MOST_SEALED)]
     lengths: Annotated[npt.NDArray[np.uint16], MaxLength(MOST_SEALED)]
     seals: Annotated[npt.NDArray[np.uint8], MaxLength(MOST_SEALED * 1024)]
     """The seals, one after the other."""
@@ -218,11 +222,12 @@ class MaskTotal(PeerMessage):
 
 @dataclass(frozen=True, slots=True)
 class OpenRefused(PeerMessage):
-    """Secure aggregation, helper to home server: why nothing was opened, and whose seals are the reason."""
+    """Secure aggregation, helper to home server: why nothing was opened."""
 
     number: Count
     reason: str
-    clients: tuple[Whole, ...] = ()
+    places: tuple[Whole, ...] = ()
+    """Indices of the seals that are the reason."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)

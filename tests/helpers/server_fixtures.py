@@ -11,7 +11,9 @@ from spyker.protocol.messages import ToServer, Update
 from spyker.protocol.server import Setup
 
 
-def build_servers(algorithm, sizes, initial=(0.0,), rate=0.05, seed=0, now=float, robust=None, **parameters):
+def build_servers(
+    algorithm, sizes, initial=(0.0,), rate=0.05, seed=0, now=float, robust=None, masking=None, **parameters
+):
     """All servers of a deployment. ``sizes`` holds, for each server, the data points of each of its clients.
 
     Clients are numbered from 0 across all servers: with one client each, client i belongs to server i.
@@ -23,8 +25,11 @@ def build_servers(algorithm, sizes, initial=(0.0,), rate=0.05, seed=0, now=float
     entry = ALGORITHMS[algorithm]
     given = entry.Parameters(**parameters)
     weights = np.array(initial, np.float32)
-    setup = Setup(len(rosters), sum(map(len, rosters)), weights, rate, given, seed, now=now, robust=robust)
+    setup = Setup(
+        len(rosters), sum(map(len, rosters)), weights, rate, given, seed, now=now, robust=robust, masking=masking
+    )
     rosters += [{}] * (entry.topology is Topology.CLOUD)
+    rosters += [{}] * (0 if masking is None else len(masking.dedicated))
     return [entry.create(id, setup, roster) for id, roster in enumerate(rosters)]
 
 

@@ -36,7 +36,7 @@ def identity(folders: Path, client: int = 0, name: str = "ours") -> ClientIdenti
 
 
 def statement(client: int = 0) -> Statement:
-    return Statement(client, 3, 1, 5, 7, 0.5, 64.0)
+    return Statement(client, 3, 1, 5, 7, 0.5, 64.0, 12, 1.5)
 
 
 def sealer(who: ClientIdentity, secret: bytes = HELPER, federation: str = FEDERATION) -> X25519Sealer:
