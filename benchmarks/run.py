@@ -16,6 +16,7 @@ from rich.table import Table
 from benchmarks.measure import Result, write
 
 NAMES = (
+    "mask_cpu",
     "mix_kernel",
     "native_kernels",
     "event_engine",
