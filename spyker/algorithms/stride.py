@@ -71,6 +71,7 @@ NO_UPDATE_PERIOD = 0.1  # seconds between two checks while no client answers, at
 MOST_HALVED = 3  # times that the rate is halved, at most: some clients may ignore the rate
 MOST_RESTORED = 4  # times that a model is restored, at most
 LOOSEST = 5.0  # multiple of ``clip`` where servers do not agree
+MOSTLY_CLIPPED = 0.9  # mean norm of masked updates, as a share of the bound, from which on most were clipped
 UNCLIPPED = 8.0  # multiple of the median norm that masked updates are clipped to if they are not to be clipped
 
 
@@ -260,12 +261,21 @@ class Stride(ExchangingServer):
             self.begin_round()
         else:
             self.sum, self.fresh, self.weighted_norms = Weights(total.vector), total.weight, total.norms
-            self.norms = [total.norms / total.weight]
+            self.norms = [self.typical_norm(total)]
             self.recent_norms += self.norms * len(total.clients)
             self.end_round()
         self.answered |= later
         self.weight += weight_later
         self.check_round()
+
+    def typical_norm(self, total: MaskedSum) -> float:
+        """Return the norm of a typical update of a sum: the mean, or the estimated median if most were clipped.
+
+        The mean of clipped norms is lower than the median; the estimate follows norms that fall fast too slowly.
+        """
+        assert self.masked_sums is not None
+        mean = total.norms / total.weight
+        return max(mean, self.masked_sums.median) if total.norms > MOSTLY_CLIPPED * total.most else mean
 
     def update_bound(self, median: float) -> float:
         """Return the norm that clients clip masked updates to."""

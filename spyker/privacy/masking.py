@@ -89,6 +89,8 @@ class MaskedSum(NamedTuple):
     """The share of updates whose norm was not above the estimated median."""
     clients: tuple[int, ...] = ()
     """The clients whose updates are in it."""
+    most: float = 0.0
+    """Σ a·d·bound: what ``norms`` is if all updates were clipped."""
 
 
 @dataclass(slots=True)
@@ -177,7 +179,7 @@ class MaskedSums:
         self.requested: dict[int, Batch] = {}  # by number of the request
         self.next = 1
         self.median = norm or 1.0  # of the updates' norms, estimated
-        self.first_median = 0.0  # after the first round; the estimate does not fall below it
+        self.first_median = 0.0  # after the first round; bounds do not fall with estimates below it
         self.scale: int | None = None
         self.issued: dict[tuple[int, int, float], float] = {}  # highest bound that clients were told, by kind of batch
         self.failed: set[int] = set()  # helpers that have not answered in time
@@ -210,7 +212,12 @@ class MaskedSums:
         if not self.first_median:
             self.median = self.first_median = opened.norms / opened.weight or self.median
         else:
-            self.median = max(self.first_median, self.median * math.exp(0.5 * (0.5 - opened.below)))
+            self.median *= math.exp(0.5 * (0.5 - opened.below))
+
+    @property
+    def clip_median(self) -> float:
+        """The median norm that bounds follow. If they fell with it, they would clip the updates of slow clients."""
+        return max(self.first_median, self.median)
 
     def forget_norms(self) -> None:
         """Estimate the median norm anew, because trainings will be different ones."""
@@ -289,7 +296,7 @@ class MaskedSums:
             return False
         below = count / sum(batch.times)
         weight = unit * math.fsum(batch.products)
-        self.opened.append(MaskedSum(vector, weight, max(0.0, norms), below, tuple(batch.clients)))
+        self.opened.append(MaskedSum(vector, weight, max(0.0, norms), below, tuple(batch.clients), most))
         return True
 
     def give_up(self, helper: int | None = None) -> list[Batch]:
@@ -315,6 +322,7 @@ class MaskedSums:
             math.fsum(part.norms for part in parts),
             math.fsum(part.below * len(part.clients) for part in parts) / count,
             tuple(k for part in parts for k in part.clients),
+            math.fsum(part.most for part in parts),
         )
 
     # --- Checkpoints -------------------------------------------------------------------------------------------------

@@ -190,7 +190,7 @@ class MaskedServer(Server):
             return action
         model, sums = action.message, self.masked_sums
         assert sums is not None
-        bound = self.update_bound(sums.median)
+        bound = self.update_bound(sums.clip_median)
         scale = sums.scale_of(bound, len(self.masked_clients))
         terms = Terms(self.helper(), scale, bound, sums.median, self.reference_size())
         sums.issue(terms)

@@ -579,3 +579,22 @@ def test_no_state_of_a_server_contains_an_update_in_clear() -> None:
                 if len(array) == len(difference):
                     assert not np.array_equal(array.astype(np.uint32), coded)
                     assert not np.allclose(array, difference)
+
+
+def test_the_norm_of_strides_round_is_the_median_and_not_the_mean_of_what_was_clipped() -> None:
+    region = Region("stride", [[4] * 4], clip=0.5)
+    region.rounds(1)
+    server = region.servers[0]
+    first = server.recent_norms[-1]
+    assert region.tasks[0].bound == pytest.approx(first / 2)
+    region.rounds(1)
+    assert server.recent_norms[-1] > 0.7 * first
+
+
+def test_bounds_do_not_fall_below_those_of_the_first_round_and_estimates_do() -> None:
+    region = Region("fedavg", [[4] * 4])
+    region.rounds(1)
+    first = region.tasks[0]
+    region.rounds(8)
+    assert region.tasks[0].median < 0.2 * first.median
+    assert region.tasks[0].bound == first.bound
