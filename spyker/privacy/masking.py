@@ -43,7 +43,7 @@ NORM, BELOW = 0, 1  # further masked numbers: the weighted norm; 1 if the norm i
 EXTRAS = 2
 BELOW_SCALE = 8  # of the second one; LEVELS · 2^8 · 65,536 updates are within the range
 HEADROOM = 2  # bits of the scale that are left for bounds that grow
-SLACK = 4  # bits by which a scale may be lower than necessary before it is raised
+SLACK = 2  # bits by which a scale may be lower than necessary before it is raised
 TOLERANCE = 1.001  # of bounds, for rounding
 MOST_KEYS = 8  # kinds of batches for which updates are accepted
 
