@@ -35,6 +35,9 @@ if TYPE_CHECKING:
 
 NOISE = 1  # spawn key of the emulator's noise, apart from that of other random numbers
 SMALLEST = 1e-12
+AT_ONCE = (
+    100  # examples: their gradients are computed in the processor's cache; with 600, CIFAR-10 takes 1.5 times as long
+)
 
 
 class ExamplePrivacy:
@@ -195,7 +198,8 @@ class PrivateTrainer(Trainer):
         values = {name: p.detach() for name, p in self.trainable.items()}
         example = (batch.inputs, batch.named, batch.targets)
         try:
-            found, losses = vmap(grad_and_value(loss_of), in_dims=(None, 0), randomness="different")(values, example)
+            gradients = vmap(grad_and_value(loss_of), (None, 0), randomness="different", chunk_size=AT_ONCE)
+            found, losses = gradients(values, example)
         except Exception as error:
             error.add_note(
                 f"client {self.client}, its training number {self.step}: computing the gradient of each example of "

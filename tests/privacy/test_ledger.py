@@ -31,6 +31,19 @@ def test_epsilon_is_that_of_opacus_for_the_same_schedule() -> None:
     assert ledger.epsilon == opacus.get_epsilon(1e-5)
 
 
+def test_epsilon_is_that_of_opacus_when_each_step_of_a_mixed_schedule_is_counted_alone() -> None:
+    from opacus.accountants import PRVAccountant
+
+    schedule = [STEP, STEP, Mechanism(0.9, 1 / 6, 12), Mechanism(2.0, 1.0, 3), STEP]
+    opacus, ledger = PRVAccountant(), Ledger(0, Budget(1e-5))
+    for mechanism in schedule:
+        ledger = ledger.book(mechanism)
+        for _ in range(mechanism.steps):
+            opacus.step(noise_multiplier=mechanism.noise, sample_rate=mechanism.sample_rate)
+    assert ledger.epsilon == epsilon_of(ledger.bookings, 1e-5) == opacus.get_epsilon(1e-5)
+    assert ledger.epsilon > Ledger(0, Budget(1e-5)).book(STEP, 3).epsilon
+
+
 def test_the_computed_noise_is_enough_for_the_planned_trainings() -> None:
     noise = noise_for(8.0, 1e-5, 1 / 19, 19 * 40)
     mechanism = Mechanism(noise, 1 / 19, 19)
