@@ -204,7 +204,7 @@ class MaskedServer(Server):
         candidates = known or [j for j in self.ring if j != self.id] or list(self._masking.helpers.get(self.id, ()))
         there = [j for j in candidates if j not in self.suspected]
         answering = [j for j in there if j not in self.masked_sums.failed]
-        return (answering or there or candidates)[0]
+        return (answering or there or candidates or [self.id])[0]  # clients refuse the last one
 
     def _is_member(self, server: int) -> bool:
         """Return whether a server that may help is still a member, as far as this server knows."""
