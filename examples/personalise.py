@@ -11,6 +11,7 @@ the mean of the clients' last evaluations.
 
 import argparse
 import json
+import sys
 import tempfile
 from statistics import mean, stdev
 
@@ -58,7 +59,9 @@ def main() -> None:
                     out=f"{folder}/run",
                     progress=False,
                 )
-                found.setdefault(variant, []).append(scores(run)["accuracy"])
+                accuracy = scores(run)["accuracy"]
+                found.setdefault(variant, []).append(accuracy)
+                print(f"{variant}, seed {seed}: {accuracy:.3f}", file=sys.stderr, flush=True)
     print("| variant | accuracy of the clients | by seed |\n|---|---|---|")
     for variant, values in found.items():
         print(row(variant, values))

@@ -104,6 +104,7 @@ class ClientLink:
         self._return_to: str | None = None  # a nearer server, or one that may miss updates of this client
         self._failure: TrainingFailedError | PrivacyBudgetSpentError | None = None
         self._timed_out = False  # the server has not answered a ping for so long that patience is over
+        self._leaves = False  # has said goodbye over this connection
         self._silent = False  # the connection was closed because the server did not answer
         self._replaced = 0  # consecutive connections that were replaced by another one of this client
         self._training: asyncio.Task[None] | None = None
@@ -175,7 +176,7 @@ class ClientLink:
 
         ``answered`` says whether the server had answered over this connection.
         """
-        if self._failure is not None:
+        if self._failure is not None or self._leaves:
             return  # the client has left
         code, details = end_status(error)
         self._timed_out = PING_TIMEOUT in details
@@ -240,6 +241,8 @@ class ClientLink:
         stream = self._stream
         if stream is None:
             return
+        self._leaves = True
+        self.log.info("left", client=self.id, address=self.status.address)
         with contextlib.suppress(*CONNECTION_LOST):
             async with asyncio.timeout(LEAVE_SECONDS), self._sending:  # this is the last message
                 await stream.write(pb.Frame(goodbye=pb.Goodbye()).SerializeToString())
@@ -250,6 +253,7 @@ class ClientLink:
 
     async def _attend(self, address: str) -> bool:
         """Run one stream, from the challenge to its end. Return True if the training is over."""
+        self._leaves = False
         stream = await self.connections.open(address, CLIENTS_CONNECT)
         answering: asyncio.Task[None] | None = None
         try:

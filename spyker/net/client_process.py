@@ -246,12 +246,11 @@ async def join(
     parameters = task.initial().size
     choice = TransportChoice(network.transport, network.state)
     connections = {k: Connections(network, choice, authority) for k in clients}
-    probes = Connections(network, choice, authority)
     known = KnownServers(servers, numbers, followed, network.state)
     shared = ClientContext(
         behaviour,
         training,
-        ServerRanking(known, probes),
+        ServerRanking(known, Connections(network, choice, authority)),
         BufferPool(parameters, max(RECEIVE_MEMORY, 4 * parameters * len(clients))),  # each client holds one model
         Sizes(parameters, len(scenario.placement().learners)),
         layout_digest(task),
@@ -271,5 +270,5 @@ async def join(
         return await ClientProcess(links, log, status).run()
     finally:
         training.close()
-        for each in (*connections.values(), probes):
+        for each in connections.values():
             await each.close()

@@ -70,15 +70,17 @@ class ServerRanking:
 
     async def measure(self, address: str) -> float | None:
         """Return the shortest of a few round trips in seconds, or ``None`` if the server is not serving."""
-        try:
-            async with asyncio.timeout(PROBE_SECONDS):
-                return await round_trip(self.connections, address)
-        except CONNECTION_LOST as error:
-            if not self.connections.failed(address, error):
-                return None
-        with contextlib.suppress(*CONNECTION_LOST):  # over another transport
-            async with asyncio.timeout(PROBE_SECONDS):
-                return await round_trip(self.connections, address)
+        # A connection that is kept would be one without a client, which the server closes with a warning.
+        async with self.connections.temporary() as connections:
+            try:
+                async with asyncio.timeout(PROBE_SECONDS):
+                    return await round_trip(connections, address)
+            except CONNECTION_LOST as error:
+                if not connections.failed(address, error):
+                    return None
+            with contextlib.suppress(*CONNECTION_LOST):  # over another transport
+                async with asyncio.timeout(PROBE_SECONDS):
+                    return await round_trip(connections, address)
         return None
 
     async def silent(self, address: str) -> bool:
@@ -94,8 +96,8 @@ class ServerRanking:
 
     async def _is_silent(self, address: str) -> bool:
         with contextlib.suppress(*CONNECTION_LOST):
-            async with asyncio.timeout(SILENT_SECONDS):
-                if await round_trip(self.connections, address, 1) is not None:
+            async with self.connections.temporary() as connections, asyncio.timeout(SILENT_SECONDS):
+                if await round_trip(connections, address, 1) is not None:
                     return False
         best = await self.best(fresh=True, without=address)
         return best != address and self.seconds.get(best) is not None

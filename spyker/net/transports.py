@@ -8,6 +8,7 @@ import re
 import ssl
 import urllib.parse
 import urllib.request
+from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -101,7 +102,7 @@ class Connections:
 
     def __init__(self, options: NetworkOptions, choice: TransportChoice, authority: bytes | None) -> None:
         """``authority`` is the certificate of the servers' authority; ``None``: plaintext."""
-        self._options, self._choice = options, choice
+        self._options, self._choice, self._authority = options, choice, authority
         self._credentials = None if authority is None else grpc.ssl_channel_credentials(authority)
         self._tls: ssl.SSLContext | None = None if authority is None else client_tls(authority)
         self._channels: dict[str, grpc.aio.Channel] = {}
@@ -129,6 +130,15 @@ class Connections:
         if used is None or isinstance(error, Rejection):  # what is rejected has come from a server
             return False
         return self._choice.failed(address, used, *end_status(error))
+
+    @contextlib.asynccontextmanager
+    async def temporary(self) -> AsyncIterator[Connections]:
+        """Yield separate connections with the same options, and close them at the end."""
+        separate = Connections(self._options, self._choice, self._authority)
+        try:
+            yield separate
+        finally:
+            await separate.close()
 
     async def close(self) -> None:
         """Close all connections."""

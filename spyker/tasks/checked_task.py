@@ -17,6 +17,7 @@ import cloudpickle
 import numpy as np
 
 from spyker.errors import ClientTrainingError, TaskError, UsageError
+from spyker.tasks.local_data import LocalDatasets
 from spyker.tasks.task import ClientEvaluation, EvaluationResult, Task, TrainingResult
 from spyker.vectors import Vector
 
@@ -59,7 +60,7 @@ class CheckedTask:
                 optional["state"] = None if state is None else pickle.loads(state)  # pickled below, in this run
             answer: Any = self.task.train(client, weights, rate, step, **optional)
         except Exception as error:
-            self._fail_training(f"training client {client}", error)
+            self._fail_training(f"training {self._client(client)}", error)
         extended = isinstance(answer, TrainingResult)
         trained = answer.weights if extended else answer
         if not isinstance(trained, np.ndarray) or trained.dtype != FLOAT32 or trained.shape != weights.shape:
@@ -78,7 +79,7 @@ class CheckedTask:
             known = None if state is None or not self._stateful else pickle.loads(state)  # pickled below, in this run
             found = self.task.evaluate_client(client, weights, known)
         except Exception as error:
-            self._fail_training(f"evaluating a model on the test data of client {client}", error)
+            self._fail_training(f"evaluating a model on the test data of {self._client(client)}", error)
         if found is None:
             return None
         scores = {str(name): float(value) for name, value in found.scores.items()}
@@ -95,7 +96,7 @@ class CheckedTask:
         except UsageError as error:
             raise TaskError(str(error)) from error
         except Exception as error:
-            self._fail(f"counting the data of client {client}", error)
+            self._fail(f"counting the data of {self._client(client)}", error)
         if isinstance(size, bool) or not isinstance(size, Integral) or size < 1:
             raise TaskError(f"task {self.name}: client {client} has {size!r} examples. Give it some, or leave it out")
         return int(size)
@@ -178,6 +179,12 @@ class CheckedTask:
 
     def _fail(self, doing: str, error: Exception) -> NoReturn:
         raise TaskError(self._message(doing, error)) from error
+
+    def _client(self, number: int) -> str:
+        """Return a client as errors name it: with its name, if it has one of its own."""
+        datasets = getattr(self.task, "clients", None)
+        name = datasets.roster.client(number).name if isinstance(datasets, LocalDatasets) else None
+        return f"client {number}" if name in (None, f"client-{number}") else f"client {number} ({name})"
 
     def _message(self, doing: str, error: Exception) -> str:
         return f"task {self.name}, {doing}:\n{own_traceback(error)}"

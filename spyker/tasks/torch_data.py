@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Any, TypeAlias
 
+import numpy as np
 import torch
 from torch import Tensor
 from torch.utils.data import DataLoader, Dataset, TensorDataset
@@ -314,6 +315,11 @@ def as_tensor(part: Any, name: str) -> Tensor:
         return torch.as_tensor(part)
     except (TypeError, ValueError, RuntimeError) as error:
         what = name.removesuffix(" 0")
+        if what.startswith("target") and (words := np.asarray(part)).dtype.kind == "U":
+            raise DataProblemError(
+                f"has {what} that are words, such as {str(words.flat[0])!r:.40}",
+                "Return numbers in their place; classes are numbered from 0",
+            ) from None
         raise DataProblemError(
             f"has {what} that are not numbers ({type(part).__name__}: {error})",
             "Convert them to tensors in the dataset, name other columns with inputs=…, or give TorchTask a collate_fn",

@@ -1,6 +1,7 @@
 """What stands in the code blocks of a page, and how to do it.
 
 - ``python`` blocks are run as they are; those of a page are one program.
+- A ``python`` block below a line ``<!-- File: NAME -->`` is written to that file instead; a command may run it.
 - ``console`` blocks are run, but small: in this process, for a virtual second, with few clients. A block begins in the
   folder in which ``examples/`` lies. Where many processes would begin, the task is one without data. What is printed
   below a command must be what the command says; where that is an error, the command must fail. Of what installs
@@ -31,6 +32,7 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 NOT_RUN = "<!-- Not run by the tests: "
+FILE = re.compile(r"<!-- File: (\S+) -->")
 KNOWN = ("python", "console", "toml", "")
 HARMLESS = ("cat", "ls", "openssl")
 
@@ -41,6 +43,7 @@ class Block:
     text: str
     line: int
     run: bool
+    file: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +66,9 @@ def blocks(page: str) -> Iterator[Block]:
             elif line.strip():
                 last = line.strip()
         elif line.strip() == fence:
-            yield Block(language, "\n".join(inside) + "\n", begin, not last.startswith(NOT_RUN))
+            file = FILE.fullmatch(last)
+            text, name = "\n".join(inside) + "\n", None if file is None else file[1]
+            yield Block(language, text, begin, not last.startswith(NOT_RUN), name)
             fence, last = "", ""
         else:
             inside.append(line)
@@ -102,9 +107,11 @@ def simple_commands(text: str) -> Iterator[list[str]]:
 
 def program(page: str) -> str:
     """All that a page does, as one program."""
-    parts = ["from pages import shell, toml"]
+    parts = ["from pathlib import Path", "from pages import shell, toml"]
     for block in blocks(page):
-        if block.run and block.language == "python":
+        if block.file is not None:
+            parts.append(f"Path({block.file!r}).write_text({block.text!r}, 'utf-8')")
+        elif block.run and block.language == "python":
             parts.append(f"# line {block.line}\n{block.text}")
         elif block.run and block.language in ("console", "toml"):
             parts.append(f"{'shell' if block.language == 'console' else 'toml'}({block.text!r}, {block.line})")

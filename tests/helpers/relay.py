@@ -8,8 +8,11 @@ from collections.abc import AsyncIterator
 
 
 @contextlib.asynccontextmanager
-async def relay(address: str, source: str) -> AsyncIterator[str]:
-    """Forward connections to ``host:port`` from the address ``source``, and yield the address to connect to."""
+async def relay(address: str, source: str = "127.0.0.1", ended: asyncio.Queue[str] | None = None) -> AsyncIterator[str]:
+    """Forward connections to ``host:port`` from the address ``source``, and yield the address to connect to.
+
+    ``ended`` receives ``address`` when a connection has been closed.
+    """
     host, _, port = address.rpartition(":")
 
     async def forward(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -24,6 +27,8 @@ async def relay(address: str, source: str) -> AsyncIterator[str]:
                 writer.close()
 
             await asyncio.gather(copy(reader, others[1]), copy(others[0], writer))
+            if ended is not None:
+                ended.put_nowait(address)
 
     server = await asyncio.start_server(forward, "127.0.0.1", 0)
     try:

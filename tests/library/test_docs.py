@@ -39,8 +39,8 @@ def in_this_process(plan: TaskSpec, parameters: int, count: int) -> Engine:
 def test_the_blocks_of_a_page_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, page: Path) -> None:
     """All pages run in one process, for the same reason."""
     todo = program(page.read_text("utf-8"))
-    if todo.count("\n") == 1:
-        return  # nothing but an import
+    if todo.count("\n") == 2:
+        return  # nothing but imports
     (tmp_path / "page.py").write_text(todo)
     shutil.copytree(ROOT / "examples", tmp_path / "examples")
     monkeypatch.chdir(tmp_path)
@@ -81,6 +81,15 @@ def test_a_command_that_is_wrong_is_found(tmp_path: Path, monkeypatch: pytest.Mo
     page = f"```console\n{wrong}\n```\n"
     with pytest.raises(AssertionError):
         exec(program(page), {})
+
+
+def test_a_file_of_a_page_is_written_and_run_by_its_commands(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    page = "<!-- File: wrong.py -->\n\n```python\n1 / 0\n```\n"
+    exec(program(page), {})
+    assert Path("wrong.py").read_text() == "1 / 0\n"
+    with pytest.raises(ZeroDivisionError):
+        exec(program(page + "```console\n$ python wrong.py\n```\n"), {})
 
 
 def test_a_program_or_a_scenario_that_is_wrong_is_found() -> None:

@@ -59,6 +59,8 @@ def test_clients_that_are_ended_say_goodbye(tmp_path: Path, number: signal.Signa
         process.send_signal(number)
         assert process.wait(60) == code
         until(lambda: deployment.metric("connected_clients") == 0)
+        assert {line["client"] for line in deployment.log("clients-0-2", "left")} == {0, 1, 2}
+        assert not deployment.log("clients-0-2", "disconnected"), "a warning would be about something unexpected"
 
 
 def test_clients_that_no_server_takes_are_named(tmp_path: Path) -> None:

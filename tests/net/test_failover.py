@@ -1,6 +1,7 @@
 """Clients that lose their server: which one they turn to, when, and what they know of the servers."""
 
 import asyncio
+import contextlib
 import io
 import json
 import re
@@ -8,12 +9,16 @@ import signal
 from collections.abc import Mapping
 from pathlib import Path
 
+import grpc.aio
 import pytest
-from deployment import until
+from deployment import DEADLINE, until
+from relay import relay
 from test_federation import create, processes
 
 from chaos.failover import KINDS, failover_times
 from spyker.net import nearest_server
+from spyker.net.channels import handler
+from spyker.net.health import CHECK, Health
 from spyker.net.json_log import JsonLog
 from spyker.net.known_servers import MEMBERS_FILE, KnownServers
 from spyker.net.nearest_server import ServerRanking
@@ -58,6 +63,30 @@ def test_the_nearest_server_is_chosen_without_waiting_for_one_that_is_lost() -> 
     assert asyncio.run(ranking.best(fresh=True)) == NEAR
     assert ranking.ended == {NEAR, FAR}, "one that is not much farther is waited for"
     assert ranking.seconds[HOME] is None
+
+
+def test_measuring_servers_leaves_no_connection_open() -> None:
+    async def measure() -> None:
+        ended = asyncio.Queue[str]()
+        async with contextlib.AsyncExitStack() as stack:
+            servers = [grpc.aio.server() for _ in range(2)]
+            ports = [f"127.0.0.1:{server.add_insecure_port('127.0.0.1:0')}" for server in servers]
+            for server in servers:
+                server.add_generic_rpc_handlers((handler(CHECK, Health().check),))
+                await server.start()
+                stack.push_async_callback(server.stop, None)
+            near, far = [await stack.enter_async_context(relay(port, ended=ended)) for port in ports]
+            connections = Connections(NetworkOptions(10.0), TransportChoice("grpc"), None)
+            ranking = ServerRanking(KnownServers([near, far]), connections)
+            await ranking.best(fresh=True)
+            assert None not in ranking.seconds.values()
+            async with asyncio.timeout(DEADLINE):
+                assert {await ended.get(), await ended.get()} == set(ports)
+            assert not await ranking.silent(near)
+            async with asyncio.timeout(DEADLINE):
+                assert await ended.get() == ports[0]
+
+    asyncio.run(measure())
 
 
 def test_a_server_is_left_out_if_another_answers() -> None:

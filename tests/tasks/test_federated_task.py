@@ -11,8 +11,9 @@ import torch
 from torch import nn
 
 from spyker.config.scenario import Evaluation, TaskChoice, Training
-from spyker.errors import UsageError
+from spyker.errors import ClientTrainingError, TaskError, UsageError
 from spyker.tasks.by_value import ByValue
+from spyker.tasks.checked_task import CheckedTask
 from spyker.tasks.federated_task import ClientInfo, ClientRoster, FederatedTask
 from spyker.tasks.registry import TaskSpec, choose
 from spyker.tasks.task import Metric, Task, TrainingResult
@@ -93,6 +94,21 @@ def test_the_initial_model_depends_on_the_seed_alone() -> None:
     first = made(Blobs()).initial().copy()
     torch.manual_seed(6)
     assert np.array_equal(made(Blobs()).initial(), first)
+
+
+class Empty(Blobs):
+    def data(self, client: ClientInfo) -> Any:
+        return float("")
+
+
+def test_an_error_in_the_data_of_a_client_has_its_name() -> None:
+    task = CheckedTask(made(Empty(), names=("charite", "mayo")))
+    with pytest.raises(TaskError, match=r"task Empty, counting the data of client 1 \(mayo\):"):
+        task.size(1)
+    with pytest.raises(ClientTrainingError, match=r"training client 0 \(charite\):"):
+        task.train(0, task.task.initial(), 0.1, 0)
+    with pytest.raises(TaskError, match="data of client 3:"):
+        task.size(3)
 
 
 def test_emulated_clients_have_names_and_options() -> None:

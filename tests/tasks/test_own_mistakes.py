@@ -67,6 +67,10 @@ LOSS = Metric("loss", higher_is_better=False)
         ),
         (lambda: task([(X[:3], 0), (X[:4], 1)]), r"client 0 has inputs of different shapes.*\(3, 2\).*collate_fn"),
         (lambda: task([("a text", 0)]), r"client 0 has inputs that are not numbers.*collate_fn"),
+        (
+            lambda: task((X, ["yes", "no"] * 5)),
+            r"client 0 has targets that are words, such as 'yes'\. Return numbers.*from 0",
+        ),
         (lambda: task([{"text": 1, "sentiment": 0}]), r"'text', 'sentiment'.*none of them is the target.*target="),
         (lambda: task([{"x": 1.0, "y": 0}], inputs="image"), r"columns are 'x', 'y', and 'image' is not among them"),
         (lambda: task([3, 4]), r"client 0 an example of it is int"),
