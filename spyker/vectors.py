@@ -35,17 +35,18 @@ def mix(target: Vector, source: Vector, weight: float, out: Vector) -> None:
         np.add(t, difference, o)
 
 
-def accumulate(total: Vector, source: Vector, weight: float) -> None:
-    """Add ``weight · source`` to ``total``, in place."""
+def accumulate(total: Vector, source: Vector, weight: float, out: Vector | None = None) -> None:
+    """Write ``total + weight · source`` into ``out``; by default, in place."""
     factor = np.float32(weight)
     scratch = np.empty(min(BLOCK, total.size), np.float32)
+    out = total if out is None else out
     if total.size <= BLOCK:
-        np.add(total, np.multiply(source, factor, scratch), total)
+        np.add(total, np.multiply(source, factor, scratch), out)
         return
-    for t, s in blocks(total, source):
+    for t, s, o in blocks(total, source, out):
         product = scratch[: t.size]
         np.multiply(s, factor, product)
-        np.add(t, product, t)
+        np.add(t, product, o)
 
 
 def average(models: Sequence[Vector]) -> Vector:

@@ -7,7 +7,7 @@ from types import ModuleType
 
 import pytest
 
-from benchmarks import measure, run
+from benchmarks import measure, run, stride_worlds
 from benchmarks.measure import Result, in_turn
 
 
@@ -49,3 +49,11 @@ def test_a_missed_bar_ends_with_1_and_everything_is_kept_as_json(
 def test_an_unknown_benchmark_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
     assert run.main(["nonsense"]) == 2
     assert "mix_kernel" in capsys.readouterr().err
+
+
+def test_the_cost_of_the_safety_rules_can_be_measured_in_every_world_of_the_race() -> None:
+    for world in stride_worlds.WORLDS.values():
+        without, safe = (stride_worlds.scenarios(world, 1, safe=safe)[0] for safe in (False, True))
+        assert (without.parameters.safe, safe.parameters.safe) == (False, True)
+        assert without.evaluation.stop_at == world.target
+    assert {"paper-size", "cifar10", "wikitext2"} == stride_worlds.WORLDS.keys() - set(stride_worlds.COMPACT)

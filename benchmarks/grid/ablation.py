@@ -113,6 +113,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.grid.ablation", description=__doc__)
     parser.add_argument("--cells", type=int, default=60, help="the first so many of the grid; default: 60")
     parser.add_argument("--out", type=Path, default=Path("runs/grid"), help="finished runs here are not repeated")
+    parser.add_argument("--jobs", type=int, help="runs at the same time; default: one per core")
     parser.add_argument("--data-dir", type=Path, help="a folder with MNIST; default: the cache, or a download")
     args = parser.parse_args()
     os.environ["PYTHONPATH"] = os.pathsep.join([str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])])
@@ -120,7 +121,7 @@ def main() -> int:
     rivals = ("fedavg", "hierfavg")
     with data_from(args.data_dir), locked_folder(root), interrupts() as stop:
         scenarios = [cell.scenario(algorithm, 1) for cell in cells for algorithm in (*rivals, *VARIANTS)]
-        run_watched("ablation", scenarios, root, None, stop)
+        run_watched("ablation", scenarios, root, args.jobs, stop)
         if stop.interrupted:
             return 130
     best = {cell: max(final(cell, rival, 1, root) for rival in rivals) for cell in cells}

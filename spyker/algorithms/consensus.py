@@ -78,6 +78,7 @@ class Consensus(Stateful):
         self.estimates = 0  # number of estimates before that
         self.share = 1.0  # of all data
         self.base = initial  # the common model after the last exchange
+        self._base_square: float | None = None  # of its norm
         self.step: Vector | None = None  # what that exchange added to it
         self.steady = 0.0  # how much of one such step is in the next
         self.compared = False  # two such steps
@@ -91,7 +92,7 @@ class Consensus(Stateful):
     @property
     def progress(self) -> Vector:
         """What this server has added to the common model."""
-        return self.pending.snapshot() + self.fresh.snapshot()
+        return self.pending.current + self.fresh.current
 
     def working(self) -> Vector:
         """The model that clients train."""
@@ -114,7 +115,7 @@ class Consensus(Stateful):
         """The common model with a part of this server's progress."""
         model = self.progress
         model *= np.float32(weight)
-        model += self.common.snapshot()
+        model += self.common.current
         return model
 
     @property
@@ -140,7 +141,7 @@ class Consensus(Stateful):
 
     def limit(self, norm: float) -> float:
         """Shorten the progress since the last exchange began to a norm. Returns by what factor."""
-        now = length(self.fresh.snapshot())
+        now = length(self.fresh.current)
         if now <= norm or now == 0:
             return 1.0
         self.fresh.scale(norm / now)
@@ -157,12 +158,12 @@ class Consensus(Stateful):
 
     def begin_exchange(self, bid: int) -> Vector:
         """Begin exchange number ``bid``: the full model, whose progress is pending from now on."""
-        self.pending.add(self.fresh.snapshot(), 1.0)
+        self.pending.add(self.fresh.current, 1.0)
         sent = self.pending.snapshot()
         self.fresh = Weights.zeros(sent)
         self.sent = {b: v for b, v in self.sent.items() if b > bid - REMEMBERED} | {bid: sent}
         self.shifts = {b: s for b, s in self.shifts.items() if b in self.sent} | {bid: 0.0}
-        return self.common.snapshot() + sent
+        return self.common.current + sent
 
     def merge(self, bid: int, theirs: Vector, mine: Vector, share: float, own: float) -> None:
         """Add what another server with this ``share`` of all data has; ``own`` is this server's share.
@@ -173,7 +174,7 @@ class Consensus(Stateful):
         self.shifts[bid] += share * dot(parameters_only(way, self._buffers), self._across(sent))
         if self._buffers:  # buffers are averaged, wherever they are by now
             buffers = slice(-self._buffers, None)
-            way[buffers] = theirs[buffers] - self.common.snapshot()[buffers]
+            way[buffers] = theirs[buffers] - self.common.current[buffers]
         averaged = min(1.0, share / (1 - own)) if own < 1 else 1.0  # of what is pending
         self.common.add(way, share)
         self.common.add(sent, averaged)
@@ -194,8 +195,13 @@ class Consensus(Stateful):
     def _across(self, progress: Vector) -> Vector:
         """The part of progress that is orthogonal to the common model."""
         progress, model = (parameters_only(v, self._buffers) for v in (progress, self.base))
-        square = length(model) ** 2
-        return progress - model * np.float32(dot(progress, model) / square) if square > 0 else progress
+        if self._base_square is None:
+            self._base_square = length(model) ** 2
+        if not self._base_square > 0:  # also if it is NaN
+            return progress
+        along = model * np.float32(dot(progress, model) / self._base_square)
+        np.subtract(progress, along, along)
+        return along
 
     def settle(self) -> None:
         """A single server has nobody to wait for: its progress is the common model's."""
@@ -205,25 +211,33 @@ class Consensus(Stateful):
 
     def _follow(self) -> None:
         """Compare the last step of the common model with the one before."""
-        step = self.common.snapshot() - self.base
+        step = self.common.current - self.base
         across = self._across(step)
         if self.step is not None and (before := length(last := self._across(self.step))) > 0:
             steady = dot(across, last) / before / max(before, length(across))
             self.steady = SMOOTHING * self.steady + (1 - SMOOTHING) * steady
             self.compared = True
-        self.base, self.step = self.common.snapshot(), step
+        self._set_base(self.common.snapshot())
+        self.step = step
+
+    def _set_base(self, model: Vector) -> None:
+        """Set the common model after the last exchange; its norm is computed when it is needed."""
+        self.base, self._base_square = model, None
 
     def forget(self, bid: int) -> None:
         """All servers of an exchange were heard, and nothing of it is still to come."""
         self.sent.pop(bid, None)
         self.shifts.pop(bid, None)
+        if not self.pending.current.any():  # as always with two servers
+            self.pending = Weights.zeros(self.base)
 
     def replace(self, model: Vector) -> None:
         """Go on from another model, with no progress of one's own."""
         self.common.replace(model)
         self.pending, self.fresh = Weights.zeros(model), Weights.zeros(model)
         self.sent, self.shifts = {}, {}
-        self.base, self.step, self.steady, self.compared = model, None, 0.0, False
+        self._set_base(model)
+        self.step, self.steady, self.compared = None, 0.0, False
 
     # --- A restart ---------------------------------------------------------------------------------------------------
 
@@ -238,7 +252,8 @@ class Consensus(Stateful):
         """Go on from there."""
         (common, pending, fresh), self.sent, self.shifts, measured, steps = kept
         self.agreement, self.measured, self.estimates, self.share = measured
-        self.base, self.step, self.steady, self.compared = steps
+        base, self.step, self.steady, self.compared = steps
+        self._set_base(base)
         self.common.replace(common)
         self.pending.replace(pending)
         self.fresh.replace(fresh)

@@ -39,7 +39,8 @@ class Reach(Stateful):
         self.steady = 0.0  # ρ
         self.moved = 0.0  # δ
         self.mean: Vector | None = None  # the last round's update
-        self.trained: Vector | None = None  # the model that it belongs to
+        self.norm = 0.0  # of it
+        self.along = 0.0  # the model that was trained, along it
         self.bound = 0.0  # for the last round's step
         self.widest = 0.0  # the largest bound since the last exchange began
         self.plain = 0.0  # the longest mean update since then, not clipped
@@ -50,12 +51,12 @@ class Reach(Stateful):
         kept = SMOOTHED_ROUNDS if self.agreement else 0.0
         self.agreement = kept * self.agreement + (1 - kept) * agreement
         norm = length(mean)
-        if self.mean is not None and self.trained is not None and (before := length(self.mean)) > 0:
+        if self.mean is not None and (before := self.norm) > 0:
             steady = dot(mean, self.mean) / before / max(before, norm)
-            moved = dot(trained, self.mean) / before - dot(self.trained, self.mean) / before
+            moved = dot(trained, self.mean) / before - self.along / before
             self.steady += (1 - SMOOTHED_SECANT) * (steady - self.steady)
             self.moved += (1 - SMOOTHED_SECANT) * (moved - self.moved)
-        self.mean, self.trained = mean, trained
+        self.mean, self.norm, self.along = mean, norm, dot(trained, mean)
         size, plain = length(trained), agreement * median
         self.bound = max(plain, min(median / self.agreement, EXTENDED * size))
         if self.steady > 0 and self.moved > 0:
@@ -90,12 +91,10 @@ class Reach(Stateful):
 
     def state(self) -> Any:
         """For a checkpoint."""
-        vectors = [self.mean, self.trained]
         norms = [self.bound, self.widest, self.plain, self.extrapolated]
-        return [self.agreement, self.steady, self.moved, vectors, norms]
+        return [self.agreement, self.steady, self.moved, self.mean, self.norm, self.along, norms]
 
     def restore(self, kept: Any) -> None:
         """Go on from there."""
-        self.agreement, self.steady, self.moved, vectors, norms = kept
+        self.agreement, self.steady, self.moved, self.mean, self.norm, self.along, norms = kept
         self.bound, self.widest, self.plain, self.extrapolated = norms
-        self.mean, self.trained = vectors

@@ -63,7 +63,7 @@ from spyker.protocol.messages import Action, ClientMessage, Join, Leave, MaskedU
 from spyker.protocol.server import Server, Setup, Work, epoch_of
 from spyker.protocol.state import ServerState
 from spyker.protocol.weights import Weights
-from spyker.vectors import Vector, is_finite, length
+from spyker.vectors import Vector, accumulate, is_finite, length
 
 MEDIAN_ROUNDS, MEDIAN_UPDATES = 8, 1024  # the running median is over this many rounds and updates, at most
 ROUND, CLIENTS_WAIT = "round", "idle"  # timers
@@ -294,7 +294,8 @@ class Stride(ExchangingServer):
             return
         missing = sum(size for k, size in self.sizes.items() if k not in self.answered)
         whole = self.weight + missing
-        step = self.sum.snapshot() * np.float32(1 / whole)  # d; missing clients count as zero
+        self.sum.scale(1 / whole)  # missing clients count as zero
+        step = self.sum.snapshot()  # d
         norm = statistics.median(self.norms)
         if self.diverged(norm):
             self.restore_good_model(norm)
@@ -333,7 +334,7 @@ class Stride(ExchangingServer):
         self.momentum.scale(mu)
         self.momentum.add(mean, 1.0)
         move = mean * np.float32(c)
-        move += self.momentum.snapshot() * np.float32(c * mu)
+        accumulate(move, self.momentum.current, c * mu)
         if safe:
             reach = self.step_reach
             extended = reach.extended(self.consensus.extension, self.consensus.spread)
@@ -442,7 +443,7 @@ class Stride(ExchangingServer):
         """Halve the rate and repeat the first round."""
         self.halved += 1
         self.record(RateHalved(self.id, statistics.median(self.recent_norms), self.current_rate))
-        self.reset_sum(self.sum.snapshot())
+        self.reset_sum(self.sum.current)
         self.fresh = 0.0
         self.recent_norms.clear()
         if self.masked_sums is not None:

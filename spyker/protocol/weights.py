@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Callable
 
 import numpy as np
 
 from spyker.vectors import Mix, Vector, accumulate, mix
+
+_ZEROS: weakref.WeakValueDictionary[int, Vector] = weakref.WeakValueDictionary()  # read-only, by size
 
 
 class Weights:
@@ -28,10 +31,17 @@ class Weights:
 
     @classmethod
     def zeros(cls, like: Vector) -> Weights:
-        """Return zeros of the shape of ``like``."""
-        weights = cls(np.zeros(like.shape, like.dtype))  # unlike zeros_like, without writing to it
-        weights._handed_out = False
-        return weights
+        """Return zeros of the size of ``like``. They take no memory of their own until the first change."""
+        zeros = _ZEROS.get(like.size)
+        if zeros is None:
+            zeros = _ZEROS[like.size] = np.zeros(like.size, np.float32)  # unlike zeros_like, without writing to it
+            zeros.flags.writeable = False
+        return cls(zeros)
+
+    @property
+    def current(self) -> Vector:
+        """The current vector, to read it before the next operation. Unlike a snapshot, it may be modified then."""
+        return self._vector
 
     def snapshot(self) -> Vector:
         """Return the current vector, read-only and never modified afterwards."""
@@ -49,17 +59,19 @@ class Weights:
 
     def add(self, other: Vector, weight: float) -> None:
         """``W ← W + weight · other``."""
+        before = self._vector
         if self._handed_out:
-            self._vector = self._vector.copy()
+            self._vector = self._empty(before)
             self._handed_out = False
-        accumulate(self._vector, other, weight)
+        accumulate(before, other, weight, self._vector)
 
     def scale(self, factor: float) -> None:
         """``W ← factor · W``."""
+        before = self._vector
         if self._handed_out:
-            self._vector = self._vector.copy()
+            self._vector = self._empty(before)
             self._handed_out = False
-        self._vector *= np.float32(factor)
+        np.multiply(before, np.float32(factor), self._vector)
 
     def replace(self, vector: Vector) -> None:
         """Set the vector to ``vector``, which may be shared and is not modified."""

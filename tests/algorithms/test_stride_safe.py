@@ -379,3 +379,20 @@ def test_the_rules_can_be_switched_off(started):
     (server,) = started([1], safe=False)
     play(server, 4)
     assert np.allclose(model(server), [15.2])
+
+
+# --- Memory -----------------------------------------------------------------------------------------------------------
+
+
+def test_between_rounds_two_servers_that_do_not_agree_hold_eight_vectors_each(started, settle):
+    # the common model, its last step, the momentum, the last mean update, the models that are trained and published,
+    # the last good one, and zeros
+    servers = started([1], [1], initial=(0.0, 100.0), exchange_rounds=1)
+    for answers in [((3, 4), (3, -4))] * 3:
+        for server, answer in zip(servers, answers, strict=True):
+            settle(servers, server.id, server.handle(server.id, update(*answer, version=server.version)))
+    for server in servers:
+        assert server.consensus.measured > 0
+        assert server.consensus.agreement < 1
+        held = [*server.state().vectors.values(), server.working]
+        assert len({id(vector) for vector in held}) <= 8

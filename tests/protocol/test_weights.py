@@ -105,6 +105,17 @@ def test_accumulate_leaves_its_source_alone(size):
 
 
 @pytest.mark.parametrize("size", SIZES)
+def test_accumulate_into_another_vector_gives_the_same_bits_and_leaves_its_operands_alone(size):
+    total, source = vectors(8, size)
+    before, out = (total.copy(), source.copy()), np.full(size, np.nan, np.float32)
+    accumulate(total, source, 0.7, out)
+    assert np.array_equal(total, before[0])
+    assert np.array_equal(source, before[1])
+    accumulate(total, source, 0.7)
+    assert np.array_equal(out, total)
+
+
+@pytest.mark.parametrize("size", SIZES)
 def test_accumulated_shares_of_one_vector_add_up_to_it(size):
     source = np.rint(vectors(7, size, count=1, scale=100)[0])
     total = np.zeros_like(source)
@@ -243,3 +254,24 @@ def test_sums_too_leave_what_was_handed_out_alone_and_are_otherwise_in_place(cha
     before = weights._vector
     change(weights)
     assert weights._vector is before
+
+
+# --- Zeros ------------------------------------------------------------------------------------------------------------
+
+
+def test_zeros_of_one_size_share_memory_until_they_change():
+    like = np.ones(8, np.float32)
+    one, other = Weights.zeros(like), Weights.zeros(like)
+    assert np.shares_memory(one.current, other.current)
+    one.add(like, 0.5)
+    assert one.current.tolist() == [0.5] * 8
+    assert other.current.tolist() == Weights.zeros(like).current.tolist() == [0] * 8
+
+
+@pytest.mark.parametrize("change", [lambda w: w.add(np.ones(8, np.float32), 1.0), lambda w: w.scale(0.5)])
+def test_reading_the_current_vector_costs_no_copy_at_the_next_change(change):
+    weights = Weights.zeros(np.ones(8, np.float32))
+    weights.add(np.ones(8, np.float32), 1.0)
+    before = weights.current
+    change(weights)
+    assert weights.current is before
