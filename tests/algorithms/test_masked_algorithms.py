@@ -544,7 +544,7 @@ def test_stride_records_updates_whose_sum_was_not_opened_with_weight_0() -> None
     region = Region("stride", [[4] * 7], clip=0.0)
     region.train(0, 1, 2)
     sums = region.servers[0].masked_sums
-    sums.scale -= 3
+    sums.scale -= 2
     tasks = {k: region.servers[0]._to_mask(ToClient(k, plain(region.tasks[k]))).message for k in (3, 4, 5, 6)}
     region.tasks |= tasks
     region.train(3, 4, 5, 6)
