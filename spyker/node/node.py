@@ -494,6 +494,8 @@ class Node:
         elif message is None or self._void:
             self._compute = list
         else:
+            if entry.number and not entry.peer and self._task_tokens.is_resent(sender, entry.number):
+                server.expect_resent(sender)
             self._compute = lambda: server.handle(sender, message)
 
     def _on_handled(self, event: Handled) -> None:
