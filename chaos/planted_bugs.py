@@ -56,7 +56,7 @@ def tokens_of_any_epoch(patch: pytest.MonkeyPatch) -> None:
 def answers_are_not_remembered(patch: pytest.MonkeyPatch) -> None:
     """An answer that is offered again, because a connection broke, is applied again."""
 
-    def forgetful(self: TaskTokens, client: int, number: int) -> None:
+    def forgetful(self: TaskTokens, client: int, number: int, booked: int = 0) -> None:
         self._check_number(client, number)
 
     patch.setattr(TaskTokens, "redeem", forgetful)
@@ -168,9 +168,9 @@ def applied_is_called_saved(patch: pytest.MonkeyPatch) -> None:
     """A server tells clients that their updates are on disk when they are in memory."""
     handled = TaskTokens.handled
 
-    def hasty(self: TaskTokens, client: int, number: int) -> int:
+    def hasty(self: TaskTokens, client: int, number: int, booked: int = 0) -> int:
         self.entry(client).saved = number
-        return handled(self, client, number)
+        return handled(self, client, number, booked)
 
     patch.setattr(TaskTokens, "handled", hasty)
 
