@@ -26,6 +26,7 @@ from prometheus_client.registry import Collector
 from spyker.errors import UsageError
 from spyker.net.metrics_port import MetricsPort
 from spyker.protocol.facts import (
+    ClientAtTwoServers,
     ClientQuarantined,
     CloudRoundEnded,
     EarlySyncStarted,
@@ -33,6 +34,7 @@ from spyker.protocol.facts import (
     RoundEnded,
     SavingFailed,
     SavingResumed,
+    ServerDuplicated,
     SyncStarted,
     UpdateApplied,
     UpdateClipped,
@@ -72,6 +74,8 @@ COUNTERS = {
     "dropped_updates": "client updates dropped because of their rate",
     "quarantines": "clients quarantined because of rejected or sign-flipped updates",
     "client_replacements": "connections of clients that were replaced by one from another address",
+    "clients_at_two_servers": "alerts, at most one per minute and client, that a client is at another server, too",
+    "duplicate_servers": "alerts, at most one per minute and server, that two processes act for one server",
     "lost_updates": "updates applied after the last checkpoint and lost in a crash",
 }
 HISTOGRAMS = {
@@ -176,6 +180,10 @@ class Metrics:
                 self._counters["dropped_updates"].inc()
             case ClientQuarantined():
                 self._counters["quarantines"].inc()
+            case ClientAtTwoServers():
+                self._counters["clients_at_two_servers"].inc()
+            case ServerDuplicated():
+                self._counters["duplicate_servers"].inc()
             case SyncStarted() | EarlySyncStarted():
                 self._counters["synchronisations"].inc()
                 self._sync_began = self._clock()
