@@ -13,7 +13,16 @@ from chaos.faulty_cluster import FaultyCluster
 from spyker.node.effects import SaveCheckpoint
 from spyker.node.pending_updates import PendingTask
 from spyker.node.view_proofs import ViewProof, vote_statement
-from spyker.protocol.facts import CloudRoundEnded, EarlySyncStarted, Merged, SyncStarted, TokenArrived, UpdateApplied
+from spyker.protocol.facts import (
+    ClientAtTwoServers,
+    CloudRoundEnded,
+    EarlySyncStarted,
+    Merged,
+    ServerDuplicated,
+    SyncStarted,
+    TokenArrived,
+    UpdateApplied,
+)
 from spyker.protocol.messages import Update
 from spyker.records import Fact
 from spyker.sim.sim_keys import SimKeys
@@ -144,9 +153,21 @@ class Checks:
             case UpdateApplied():
                 self.applied[fact.server] = t
                 self.counts[fact.server, fact.client] += 1
+            case ClientAtTwoServers():
+                self._fail(
+                    f"servers {fact.server} and {fact.peer} report client {fact.client}, whose key nobody else has"
+                )
+            case ServerDuplicated() if fact.server != fact.peer and not self._may_have_two_processes(fact.peer):
+                self._fail(f"server {fact.server} reports a second process of server {fact.peer}, which has none")
             case Merged():
                 self.merged[fact.server, fact.peer] = t
                 self.known.add(fact.bid)
+
+    def _may_have_two_processes(self, server: int) -> bool:
+        """Return whether somebody has used a key, state or certificate of a server in a second place."""
+        world = self.world
+        copied = any(lineage.partition(".")[0] == str(server) for lineage in world.spoilt)
+        return copied or server in world._gone or any(liar.server == server for liar in world.liars)
 
     def _started(self, t: float, fact: SyncStarted) -> None:
         self.latest_sync = t

@@ -90,12 +90,11 @@ class Attacker:
         opened = process.node.membership.paxos.open_ballot
         if opened is not None:
             yield ControlReceived(me, Declined(view.epoch, opened.ballot, (1 << 63) - 1), now=now)
-        if not self.member:
+        if not self.member and self._believed(process):  # its key is still listed: it may send heartbeats
             yield ControlReceived(me, Heartbeat(FAR, 0.0, None, True, 0.0, announcements=(later,)), now=now)
-            if self._believed(process):  # its key is still listed: ballots that voters allow, and claims of the token
-                higher = (process.node.membership.paxos.promised // WIDTH + 1) * WIDTH + me
-                yield ControlReceived(me, Prepare(view.epoch, higher, view.following(me), OPERATOR), now=now)
-                yield ControlReceived(me, Heartbeat(view.epoch, 0.0, None, True, 0.0), now=now)
+            higher = (process.node.membership.paxos.promised // WIDTH + 1) * WIDTH + me  # a ballot that voters allow
+            yield ControlReceived(me, Prepare(view.epoch, higher, view.following(me), OPERATOR), now=now)
+            yield ControlReceived(me, Heartbeat(view.epoch, 0.0, None, True, 0.0), now=now)
 
     def _believed(self, process: SimProcess) -> bool:
         """Return whether a process takes the attacker for a member."""

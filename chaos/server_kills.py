@@ -3,8 +3,8 @@
     python -m chaos.server_kills [--algorithm NAME] [--kills N] [--updates N] [--servers N] [--clients N]
 
 All clients keep running. An update is one training of a client. It counts as applied if it is part of a server's final
-state: a killed server's record says which updates its restart undid. Exit code 1 if an update was lost or applied
-twice.
+state: a killed server's record says which updates its restart undid. Updates that a server dropped because of their
+rate are counted on their own. Exit code 1 if an update was lost or applied twice.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ from typing import Any, NamedTuple
 from spyker.config.scenario import from_table
 from spyker.net.checkpoints import latest
 from spyker.net.local_cluster import LocalCluster
+from spyker.protocol.facts import UpdateDropped
 from spyker.records import FACTS, RunRecord, ServerResumed
 from spyker.tasks.registry import resolve
 
@@ -40,12 +41,15 @@ class KillReport(NamedTuple):
     twice: int
     undone: int
     """Updates that restarts undid, and that had to be offered again."""
+    dropped: int
+    """Updates that servers dropped because their clients sent too many."""
     seconds: float
 
     def __str__(self) -> str:
         return (
             f"{self.kills} kills in {self.seconds:.0f} s: {self.trained} updates of clients, {self.applied} applied, "
-            f"{self.lost} lost, {self.twice} applied twice; {self.undone} were undone by a restart"
+            f"{self.lost} lost, {self.twice} applied twice, {self.dropped} dropped because of their rate; "
+            f"{self.undone} were undone by a restart"
         )
 
 
@@ -120,9 +124,17 @@ def kill_servers(
         took = time.monotonic() - began
         cluster.merge(folder / "merged")
     applied, undone = applied_updates(folder, servers)
-    lost = sum(missing - 1 for missing in (trained - applied).values())  # the last one may have ended after the goodbye
+    dropped = dropped_updates(folder, servers)
+    missing = trained - applied - dropped
+    lost = sum(count - 1 for count in missing.values())  # the last one may have ended after the goodbye
     twice = sum((applied - trained).values())
-    return KillReport(kills, trained.total(), applied.total(), lost, twice, undone, took)
+    return KillReport(kills, trained.total(), applied.total(), lost, twice, undone, dropped.total(), took)
+
+
+def dropped_updates(folder: Path, servers: int) -> Counter[int]:
+    """Return how many updates of each client were dropped because of their rate."""
+    facts = (stated.fact for i in range(servers) for stated in RunRecord(folder / f"server-{i}" / "record").facts())
+    return Counter(fact.client for fact in facts if isinstance(fact, UpdateDropped))
 
 
 def applied_updates(folder: Path, servers: int) -> tuple[Counter[int], int]:

@@ -143,6 +143,14 @@ def show(answer: dict[str, Any]) -> dict[str, Any]:
     if answer["pending"]:
         print(f"pending vote: {answer['pending']}")
     for each in answer["replaced_clients"]:
-        name = f"client {each['client']}" + (f" ({each['name']})" if "name" in each else "")
-        print(f"{name} was replaced from another address {each['times']} times, last from {each['address']}")
+        print(f"{named(each)} was replaced from another address {each['times']} times, last from {each['address']}")
+    for each in answer["clients_at_two_servers"]:
+        print(f"{named(each)} was connected here and to server {each['server']} at the same time")
+    for each in answer["duplicate_servers"]:
+        print(f"two processes act for server {each['server']} ({each['reason']}), found {each['times']} times")
     return answer
+
+
+def named(client: dict[str, Any]) -> str:
+    """Return the number of a client and, if it is known, its name."""
+    return f"client {client['client']}" + (f" ({client['name']})" if "name" in client else "")

@@ -7,6 +7,7 @@ from typing import Any
 from spyker.dashboard.topology import RunTopology
 from spyker.protocol.facts import (
     AgeAnnounced,
+    ClientAtTwoServers,
     ClientEvaluated,
     ClientQuarantined,
     ClientReported,
@@ -20,6 +21,7 @@ from spyker.protocol.facts import (
     RoundEnded,
     SavingFailed,
     SavingResumed,
+    ServerDuplicated,
     SumDiscarded,
     SumOpened,
     SyncStarted,
@@ -44,6 +46,8 @@ CONCERNS = {
     SavingFailed.kind: "cannot save",
     UpdateRejected.kind: "update rejected",
     LedgerCopied.kind: "privacy ledger copied",
+    ClientAtTwoServers.kind: "key in use at two servers",
+    ServerDuplicated.kind: "two processes act for a server",
     UpdateDropped.kind: "update dropped: too many",
     ClientQuarantined.kind: "quarantined",
     SumDiscarded.kind: "masked updates discarded",

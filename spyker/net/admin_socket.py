@@ -117,6 +117,14 @@ def members(driver: Driver) -> dict[str, Any]:
         "members": servers,
         "pending": status.pending_proposals,
         "replaced_clients": driver.replaced_clients(),
+        "duplicate_servers": [
+            {"server": j, "reason": reason, "times": alert.times}
+            for (j, reason), alert in sorted(driver.node.alerts.servers.items())
+        ],
+        "clients_at_two_servers": [
+            driver.named(k) | {"server": j, "times": alert.times}
+            for (k, j), alert in sorted(driver.node.alerts.clients.items())
+        ],
     }
 
 

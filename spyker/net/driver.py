@@ -56,6 +56,7 @@ from spyker.node.node import Node
 from spyker.node.node_driver import NodeDriver
 from spyker.node.rejection import Rejection
 from spyker.protocol.facts import (
+    ClientAtTwoServers,
     ClientQuarantined,
     Fact,
     ModelRestored,
@@ -64,6 +65,7 @@ from spyker.protocol.facts import (
     RateHalved,
     SavingFailed,
     SavingResumed,
+    ServerDuplicated,
     SumDiscarded,
     UpdateDropped,
 )
@@ -107,6 +109,7 @@ class Driver(NodeDriver):
         self.control: dict[int, deque[ControlMessage]] = defaultdict(lambda: deque(maxlen=MOST_CONTROL))
         self.control_news: dict[int, asyncio.Event] = defaultdict(asyncio.Event)  # there is a control message
         self.stopped: asyncio.Future[StopProcess] = self.loop.create_future()
+        self.told_of_duplicate = asyncio.Event()  # another server knows that this process is not the only one
         self.replaced_clients: Callable[[], list[dict[str, Any]]] = list  # for operators; the port of clients knows
         self.members_changed: Callable[[MembershipChanged], None] = lambda members: None
         self._large = parameters >= IN_A_THREAD
@@ -257,6 +260,10 @@ class Driver(NodeDriver):
         match fact:
             case PeerSuspected() | PeerTrusted():
                 self.log.warning(fact.kind, peer=fact.peer, **self._reason(fact.peer))
+            case ServerDuplicated(peer=peer, reason=reason):
+                self.log.warning(fact.kind, peer=peer, reason=reason)
+            case ClientAtTwoServers(client=client, peer=peer):
+                self.log.warning(fact.kind, **self.named(client), peer=peer)
             case SavingFailed():
                 self.log.error(
                     fact.kind,

@@ -26,6 +26,7 @@ from prometheus_client.registry import Collector
 from spyker.errors import UsageError
 from spyker.net.metrics_port import MetricsPort
 from spyker.protocol.facts import (
+    ClientAtTwoServers,
     ClientQuarantined,
     CloudRoundEnded,
     EarlySyncStarted,
@@ -33,6 +34,7 @@ from spyker.protocol.facts import (
     RoundEnded,
     SavingFailed,
     SavingResumed,
+    ServerDuplicated,
     SumDiscarded,
     SumOpened,
     SyncStarted,
@@ -76,6 +78,8 @@ COUNTERS = {
     "opened_sums": "sums of masked updates that were opened",
     "discarded_sums": "sums of masked updates that were discarded, with the trainings behind them",
     "client_replacements": "connections of clients that were replaced by one from another address",
+    "clients_at_two_servers": "alerts, at most one per minute and client, that a client is at another server, too",
+    "duplicate_servers": "alerts, at most one per minute and server, that two processes act for one server",
     "lost_updates": "updates applied after the last checkpoint and lost in a crash",
 }
 HISTOGRAMS = {
@@ -184,6 +188,10 @@ class Metrics:
                 self._counters["discarded_sums"].inc()
             case ClientQuarantined():
                 self._counters["quarantines"].inc()
+            case ClientAtTwoServers():
+                self._counters["clients_at_two_servers"].inc()
+            case ServerDuplicated():
+                self._counters["duplicate_servers"].inc()
             case SyncStarted() | EarlySyncStarted():
                 self._counters["synchronisations"].inc()
                 self._sync_began = self._clock()

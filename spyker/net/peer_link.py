@@ -179,6 +179,8 @@ class PeerLink:
         lineage = said.lineage if is_signed(node.membership.keys, said.lineage, *signed) else ""
         evidence = from_json(said.evidence) if said.evidence else None
         self.driver.deliver(RejectedByPeer(self.peer, said.reason, said.detail, lineage, evidence, now=now))
+        if said.reason == "duplicate":
+            self.driver.told_of_duplicate.set()
         raise Rejection(said.reason, said.detail)
 
     async def _greet(self, stream: Any) -> tuple[PeerHandshake, int]:

@@ -81,6 +81,7 @@ from spyker.version import __version__
 
 RECORDS_UMASK = 0o027  # records are readable for the owner's group; the state folder is private
 GRACE_SECONDS = 2.0
+DUPLICATE_SECONDS = 3.0  # for which a process that is not the only one of its server calls the others
 GOODBYE_SECONDS = 5.0
 SETTLE_SECONDS = 120.0  # to handle what has arrived and to write the last checkpoint
 
@@ -270,6 +271,8 @@ class ServerProcess:
             if driver.stopped.done() and not driver.failed.done():
                 order = driver.stopped.result()
                 self.log.error("must-stop", reason=order.reason, reset=order.restart)
+                if node.membership.duplicated:
+                    await self._show_duplicate()
                 raise RestartAsNewMember(order.reason) if order.restart else FencedError(order.reason)
             if not driver.failed.done():
                 await self._drain(finished=finished)
@@ -496,6 +499,14 @@ class ServerProcess:
         if self.peers:
             self.peer_port.disconnect(members.strangers)
         self._link(members.view)
+
+    async def _show_duplicate(self) -> None:
+        """Call the other servers anew: that shows them that this server has two processes."""
+        for j in list(self._links):
+            self._links.pop(j).cancel()
+        self._link(self.driver.node.view)
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(self.driver.told_of_duplicate.wait(), DUPLICATE_SECONDS)
 
     # --- Duties ----------------------------------------------------------------------------------------------------
 

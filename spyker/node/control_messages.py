@@ -17,6 +17,7 @@ from spyker.node.view_proofs import BallotNumber, Endorsement, Proofs, Signature
 from spyker.node.views import Epoch, Number, Text, View
 
 Seconds: TypeAlias = Annotated[float, Meta(ge=0, lt=1e12)]
+MOST_SIGHTINGS = 32  # clients in one heartbeat
 
 
 class ProcessIncarnation(msgspec.Struct, frozen=True, order=True, forbid_unknown_fields=True):
@@ -64,6 +65,14 @@ class ControlMessage(msgspec.Struct, frozen=True, forbid_unknown_fields=True, ta
     """Base class of control messages."""
 
 
+class ClientSighting(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
+    """How long ago a client connected to the sender, and was seen there last."""
+
+    client: Number
+    connected: Seconds
+    seen: Seconds
+
+
 class Heartbeat(ControlMessage, frozen=True, forbid_unknown_fields=True, tag="heartbeat"):
     """A sign of life, and a lease."""
 
@@ -82,6 +91,8 @@ class Heartbeat(ControlMessage, frozen=True, forbid_unknown_fields=True, tag="he
     """Whether the sender's checkpoints reach its disk."""
     announcements: Annotated[tuple[Announcement, ...], Meta(max_length=1 << 12)] = ()
     """Of the other servers that the sender knows."""
+    clients: Annotated[tuple[ClientSighting, ...], Meta(max_length=MOST_SIGHTINGS)] = ()
+    """Some of the clients that are connected to the sender."""
 
 
 class Prepare(ControlMessage, frozen=True, forbid_unknown_fields=True):

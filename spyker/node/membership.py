@@ -95,6 +95,7 @@ class Membership:
         self.suspected: frozenset[int] = frozenset()
         self.proposals: list[Proposal] = []
         self.fenced = ""  # why this server must stop
+        self.duplicated = False  # it is fenced because a later process of it has begun
         self.outdated = ""  # why it must restart as a new member
         self.outgoing: list[tuple[int, ControlMessage]] = []  # to be sent at once
         self.adopted: list[tuple[View, View]] = []  # views before and after each change
@@ -210,6 +211,12 @@ class Membership:
             member = self.view.members.get(who.server, member)
         return member, proofs
 
+    def known_lineage(self, server: int) -> str:
+        """Return the lineage of a member: ``ANYBODY`` if it is not known, ``NOBODY`` if the member has not joined."""
+        member = self.view.members.get(server)
+        lineage = ANYBODY if member is None else member.lineage
+        return self.lineages.get(server, ANYBODY) if lineage == ANYBODY else lineage
+
     def _known_lineages(self) -> dict[int, str]:
         """Return the lineages of members whose entries name none. A new server may have a namesake among those."""
         return self.lineages if self.new else {**self.lineages, self.id: self.lineage}
@@ -295,6 +302,7 @@ class Membership:
         if not announcement.genuine(self.keys):
             return
         if mine:
+            self.duplicated = True
             self.fence("duplicate: a later process of this server has begun, so this one must not go on")
         else:
             self.announcements[j] = announcement
@@ -319,7 +327,7 @@ class Membership:
 
     # --- Regularly -------------------------------------------------------------------------------------------------
 
-    def beat(self, *, has_token: bool) -> list[tuple[int, ControlMessage]]:
+    def beat(self, *, has_token: bool) -> list[tuple[int, Heartbeat]]:
         """Return the heartbeats for all other servers."""
         saves = not self.save_monitor.cannot_save()
         if has_token and saves:
@@ -327,7 +335,7 @@ class Membership:
             self.failure_detector.saw_token(self.view.epoch)
         idle = None if self._token_at is None else self._now() - self._token_at
         announcements = tuple(self.announcements[j] for j in sorted(self.announcements))
-        beats: list[tuple[int, ControlMessage]] = []
+        beats: list[tuple[int, Heartbeat]] = []
         for j in self.others:
             if self.view.members[j].lineage != NOBODY:
                 plain = self.failure_detector.beat(j, self.view.epoch, grants=self.paxos.grants, idle=idle)

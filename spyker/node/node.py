@@ -19,6 +19,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 
+from spyker.node.client_presence import ClientPresence
 from spyker.node.control_messages import PeerHandshake
 from spyker.node.effects import (
     ClientRejected,
@@ -58,6 +59,7 @@ from spyker.node.events import (
     TimerFired,
     UpdateReceived,
 )
+from spyker.node.identity_alerts import IdentityAlerts
 from spyker.node.inbox import ASK, AWAY, BEGIN, HEARTBEAT, RETRY, SAVE, SERVERS, VIEW, Inbox, NodeOptions, QueuedEvent
 from spyker.node.keys import NoKeys
 from spyker.node.membership import OPERATOR, Membership
@@ -128,8 +130,17 @@ class Node:
         )
         self._effects: list[Effect] = []
         self._inbox = Inbox()
+        self._presence = ClientPresence(self._clock)
+        self.alerts = IdentityAlerts(id, self._clock)
         self._peers = NodePeers(
-            options, membership, self._inbox, self._effects, start=self._start, save=self._save_at_once
+            options,
+            membership,
+            self._inbox,
+            self._effects,
+            self._presence,
+            self.alerts,
+            start=self._start,
+            save=self._save_at_once,
         )
         self._server: Server | None = None  # not before it has started
         self._sessions: dict[int, Any] = {}
@@ -383,6 +394,7 @@ class Node:
         else:
             self._effects.append(StopTimer(f"{AWAY}{client}"))
         self._sessions[client] = session
+        self._presence.connected(client)
         tasks = self._task_tokens.entry(client)
         tasks.booked = max(tasks.booked, event.booked)
         if self._server is not None:
@@ -408,6 +420,7 @@ class Node:
         if client not in self._sessions or self._sessions[client] != session:
             return False
         del self._sessions[client]
+        self._presence.disconnected(client)
         self._sizes.pop(client, None)
         return True
 
@@ -423,6 +436,7 @@ class Node:
                 self._effects.append(WriteFact(LedgerCopied(self.id, event.client, event.booked), len(self._inbox)))
                 self._changed = True
             raise
+        self._presence.answered(event.client, event.number)
         self._inbox.append(
             QueuedEvent(event.client, event.message, event.number, receipt=event.receipt, booked=event.booked)
         )
@@ -494,6 +508,8 @@ class Node:
         elif message is None or self._void:
             self._compute = list
         else:
+            if entry.number and not entry.peer and self._task_tokens.is_resent(sender, entry.number):
+                server.expect_resent(sender)
             self._compute = lambda: server.handle(sender, message)
 
     def _on_handled(self, event: Handled) -> None:
@@ -581,6 +597,7 @@ class Node:
             return
         token = self._task_tokens.issue(k, getattr(message, "age", 0.0), getattr(message, "version", 0))
         if session is not None:
+            self._presence.assigned(k, tasks.given)
             self._effects.append(SendTask(session, token, message, self._saved_version, tasks.given, tasks.saved))
 
     # --- Checkpoints -------------------------------------------------------------------------------------------------

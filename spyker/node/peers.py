@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from spyker.node.control_messages import BootstrapRequest, ControlMessage, PeerHandshake
+from msgspec.structs import replace
+
+from spyker.node.client_presence import ClientPresence
+from spyker.node.control_messages import BootstrapRequest, ControlMessage, Heartbeat, PeerHandshake
 from spyker.node.effects import (
     AcknowledgePeer,
     Completed,
@@ -18,11 +21,12 @@ from spyker.node.effects import (
     WriteFact,
 )
 from spyker.node.events import ControlReceived, PeerConnected, PeerHelloReceived, PeerMessageReceived, RejectedByPeer
+from spyker.node.identity_alerts import COPIED_STATE, IdentityAlerts
 from spyker.node.inbox import ASK, BOOTSTRAP, HEARTBEAT, SUSPECTS, VIEW, Inbox, NodeOptions, QueuedEvent
 from spyker.node.membership import Membership
 from spyker.node.outbox import Outbox, OutdatedState
 from spyker.node.rejection import Rejection
-from spyker.node.views import View
+from spyker.node.views import ANYBODY, NOBODY, View
 from spyker.protocol.codec import Array
 from spyker.protocol.facts import EpochStarted, Fact, PeerSuspected, PeerTrusted, SavingFailed, SavingResumed
 from spyker.protocol.messages import Action, BootstrapState, PeerMessage, RecordFact, StartTimer, ToServer
@@ -52,6 +56,8 @@ class NodePeers:
         membership: Membership,
         inbox: Inbox,
         effects: list[Effect],
+        clients: ClientPresence,
+        alerts: IdentityAlerts,
         *,
         start: Callable[[BootstrapState], None],
         save: Callable[[], None],
@@ -64,6 +70,7 @@ class NodePeers:
         self.handled: dict[int, int] = {}  # per peer, the number of the last message that was handled
         self.stopped = False  # the process must end
         self._id, self._options, self._inbox, self._effects = membership.id, options, inbox, effects
+        self._clients, self._alerts = clients, alerts
         self._start, self._save = start, save
         self._server: Server | None = None  # not before it has started
         self._control: list[tuple[int, ControlMessage]] = []  # to be sent once the state is saved
@@ -134,8 +141,21 @@ class NodePeers:
     def _authenticate(self, who: PeerHandshake, expected: int | None = None) -> None:
         try:
             self.membership.authenticate(who, expected)
+        except Rejection as rejection:
+            self._record(*self._alerts_for(who, rejection))
+            raise
         finally:
             self.apply_membership()
+
+    def _alerts_for(self, who: PeerHandshake, rejection: Rejection) -> Sequence[Fact]:
+        """Return the facts that follow from a rejected call: the caller may be a second process of a server."""
+        membership, j = self.membership, who.server
+        if rejection.reason == "duplicate":
+            return self._alerts.duplicated(j, COPIED_STATE)
+        known = membership.known_lineage(j)
+        if rejection.reason == "lineage" and known not in (ANYBODY, NOBODY, who.lineage):
+            return self._alerts.claimed(j, known, membership.failure_detector.listened(j))
+        return ()
 
     def _outdated(self, why: str) -> None:
         self.membership.outdated = f"outdated: {why}"
@@ -208,6 +228,9 @@ class NodePeers:
                 self._inbox.append(QueuedEvent(self._id, change=BOOTSTRAP))
             return
         self.membership.receive(event.server, event.message, saves=self._server is not None)
+        if isinstance(event.message, Heartbeat) and event.server in self.outboxes:
+            for client in self._clients.elsewhere(event.message):
+                self._record(*self._alerts.elsewhere(client, event.server))
         self.apply_membership()
 
     def heartbeat(self) -> None:
@@ -217,7 +240,9 @@ class NodePeers:
         if server is not None and server.epoch != self.view.epoch:
             server = None  # it has not learnt of this epoch yet
         has_token = server is not None and (server.has_token or self._token_on_its_way())
-        self._effects += [SendControl(j, message) for j, message in self.membership.beat(has_token=has_token)]
+        clients = self._clients.sightings()
+        for j, beat in self.membership.beat(has_token=has_token):
+            self._effects.append(SendControl(j, replace(beat, clients=clients) if clients else beat))
         self.membership.update_suspects()
         if server is not None:
             self.membership.propose_if_needed(uses_token=type(server).uses_token)
@@ -254,6 +279,8 @@ class NodePeers:
         self._control += later
         if (membership.fenced or membership.outdated) and not self.stopped:
             self.stopped = True
+            if membership.duplicated:
+                self._record(*self._alerts.duplicated(self._id, COPIED_STATE))
             self._effects.append(StopProcess(membership.fenced or membership.outdated, restart=not membership.fenced))
         if membership.paxos.changed and self._server is not None:
             self._save()
@@ -279,8 +306,8 @@ class NodePeers:
             self._absent = absent
             self._inbox.append(QueuedEvent(self._id, change=SUSPECTS))
 
-    def _record(self, fact: Fact) -> None:
-        self._effects.append(WriteFact(fact, len(self._inbox)))
+    def _record(self, *facts: Fact) -> None:
+        self._effects += [WriteFact(fact, len(self._inbox)) for fact in facts]
 
     def _change_members(self, before: View, after: View) -> None:
         """Drop what concerns former members, and members that were replaced, and make outboxes for new ones."""

@@ -20,6 +20,7 @@ from dataclasses import dataclass, field
 from hashlib import blake2b
 from typing import NamedTuple
 
+from spyker.node.pending_updates import MOST_UNSAVED
 from spyker.node.rejection import Rejection
 
 SAID = struct.Struct("<QdQ")  # number, age, version
@@ -27,6 +28,7 @@ CLIENT = struct.Struct("<Q")
 MAC_BYTES = 32
 INCARNATION_BITS = 32
 COPIED_LEDGER = "copied-ledger"  # reason of a rejection
+MOST_RESENT = MOST_UNSAVED  # updates of a client for tasks of earlier processes, in one process
 
 
 class TaskToken(NamedTuple):
@@ -57,6 +59,8 @@ class ClientTasks:
     """Number of updates that were handled and that no checkpoint on disk holds."""
     held: deque[int] = field(default_factory=deque)
     """Numbers of the tasks whose updates the client keeps and this server does not have."""
+    resent: int = 0
+    """Number of updates that this process has handled for tasks of earlier processes."""
     booked: int = 0
     """Highest number of trainings in the client's privacy ledger that this server has heard of."""
     taken_booking: int = 0
@@ -75,7 +79,7 @@ class TaskTokens:
 
     def __init__(self, secret: bytes, incarnation: int) -> None:
         self._secret = secret
-        self._next = (incarnation << INCARNATION_BITS) + 1
+        self._next = self._first = (incarnation << INCARNATION_BITS) + 1
         self.clients: dict[int, ClientTasks] = {}
         self._marks: list[tuple[int, int, int]] = []  # client, applied and unsaved, of the checkpoint being written
 
@@ -159,6 +163,16 @@ class TaskTokens:
         entry.applied, entry.applied_booking = number, booked
         entry.unsaved += 1
         return entry.unsaved
+
+    def is_resent(self, client: int, number: int) -> bool:
+        """Count an update; return whether a crash took it back, and its client sends it again.
+
+        An honest client keeps at most ``MOST_RESENT`` updates. One that collects the tokens of more tasks, by
+        reconnecting, gains no more by it.
+        """
+        entry = self.entry(client)
+        entry.resent += number < self._first
+        return number < self._first and entry.resent <= MOST_RESENT
 
     def begin_checkpoint(self) -> None:
         """Note which updates the checkpoint that begins now will hold."""

@@ -235,6 +235,33 @@ class UpdateRejected(Fact):
 
 
 @dataclass(frozen=True, slots=True)
+class ServerDuplicated(Fact):
+    """``server`` found two processes that act for server ``peer``: what identifies it is in use in two places.
+
+    ``reason`` is ``copied state`` if both have its key, or ``another key`` if one has only its certificate. At most one
+    such fact per minute, server and reason is written.
+    """
+
+    kind: ClassVar[str] = "server-duplicated"
+    server: int
+    peer: int
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class ClientAtTwoServers(Fact):
+    """``client`` is connected to ``server`` and to ``peer`` at the same time: its key is in use in two places.
+
+    At most one such fact per minute, client and other server is written.
+    """
+
+    kind: ClassVar[str] = "client-at-two-servers"
+    server: int
+    client: int
+    peer: int
+
+
+@dataclass(frozen=True, slots=True)
 class LedgerCopied(Fact):
     """``server`` rejected an update of ``client``: its number in the privacy ledger, ``booked``, was used before."""
 

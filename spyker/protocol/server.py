@@ -311,6 +311,11 @@ class Server(ABC):
 
     # --- Robust filtering ------------------------------------------------------------------------------------------
 
+    def expect_resent(self, client: int) -> None:
+        """Note that the client's next update was sent before, to a process that crashed: it is not counted."""
+        if self.update_filter.on:
+            self.update_filter.rates.resent.add(client)
+
     def _filter(self, k: int, message: ClientMessage) -> None:
         """Pass a client's message to the algorithm, unless its client is in quarantine or its update is rejected."""
         update_filter = self.update_filter

@@ -11,12 +11,16 @@ update that the median client sends, they are
 - ``reach`` times the median norm. Each update spends its norm, and is clipped to what is left. So a client that sends
   many updates may use all of them, but has together no more influence than with one at the clipping threshold.
 
+Updates that a client sends again after a crash of the server were admitted before it, and are not counted. Otherwise
+the client that reconnects first, and sends all of its own at once, would lose most of them.
+
 Clients that are held count towards the period's end. If half of the clients do not answer at all, the others would wait
 forever, so the server also ends a period that has held a client for long (:meth:`UpdateRates.end_period`).
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection
 from typing import Any
 
@@ -41,9 +45,12 @@ class UpdateRates:
         self.sent: dict[int, int] = {}  # number of updates in this period, by client
         self.held: set[int] = set()  # clients that are given no task before it ends
         self.spent: dict[int, tuple[int, float, float]] = {}  # as of a period: updates and norms above the allowance
+        self.resent: set[int] = set()  # clients whose next update was sent before, to a process that crashed
 
     def left(self, client: int) -> tuple[float, float]:
         """Return a client's remaining allowances: a number of updates, and a multiple of the median norm."""
+        if client in self.resent:
+            return math.inf, math.inf
         updates, norms = self._owed(client)
         return BURST * self.rate - updates, BURST * self.reach - norms
 
@@ -62,6 +69,9 @@ class UpdateRates:
 
     def spend(self, client: int, norm: float) -> None:
         """Charge an update that was admitted; ``norm`` is a multiple of the median norm."""
+        if client in self.resent:
+            self.resent.remove(client)
+            return
         updates, norms = self._owed(client)
         self.spent[client] = self.periods, updates + 1, min(norms + norm, BURST * self.reach)
 

@@ -130,6 +130,7 @@ class ClusterSimulation(Simulation):
         self.pending = [PendingUpdates(client) for client in clients]
         self.sessions: list[SimSession | None] = [None] * len(clients)
         self.rejected: Counter[str] = Counter()
+        self.stolen: dict[int, int] = {}  # clients that use the key of another one, by their number, and the other's
         self._peer_links: dict[tuple[int, int], SimPeerConnection] = {}
         self._cuts: set[tuple[int, int]] = set()  # ordered pairs of servers
         self._region_cuts: set[tuple[int, int]] = set()  # pairs of a server and a region
@@ -162,7 +163,7 @@ class ClusterSimulation(Simulation):
 
     def _kill(self, process: SimProcess) -> None:
         process.kill()
-        clients = list(process.node.sessions)
+        clients = [session.client for session in process.node.sessions.values()]
         for session in process.node.sessions.values():
             session.open = False
         for link in self._peer_links.values():
@@ -263,7 +264,8 @@ class ClusterSimulation(Simulation):
         for k, session in enumerate(self.sessions):
             if session is not None and session.open and (session.process.node.id, self._region(k)) == (server, region):
                 session.open = False
-                self._step(session.process, ClientDisconnected(k, session, now=session.process.now()))
+                presented = self.stolen.get(k, k)
+                self._step(session.process, ClientDisconnected(presented, session, now=session.process.now()))
 
     def heal_region(self, server: int, region: int) -> None:
         """Restore the path between a server and the clients in a region."""
@@ -307,7 +309,8 @@ class ClusterSimulation(Simulation):
         session, self.sessions[client] = self.sessions[client], None
         if session is not None and session.open:
             session.open = False
-            self._step(session.process, ClientLeft(client, session, now=session.process.now()))
+            presented = self.stolen.get(client, client)
+            self._step(session.process, ClientLeft(presented, session, now=session.process.now()))
 
     def come(self, client: int, server: int) -> None:
         """Assign a client without a server to a server."""
@@ -514,7 +517,8 @@ class ClusterSimulation(Simulation):
         if process.alive and not process.later(self._connect, k, None):
             session = self.sessions[k] = SimSession(k, process)
             held_tokens = tuple(self.pending[k].connect(home))
-            self._step(process, ClientConnected(k, session, self.sizes(k), held_tokens, now=process.now()))
+            presented = self.stolen.get(k, k)
+            self._step(process, ClientConnected(presented, session, self.sizes(k), held_tokens, now=process.now()))
             self._depart(k, None)
 
     def _welcomed(self, session: SimSession, welcome: WelcomeClient) -> None:
@@ -571,7 +575,7 @@ class ClusterSimulation(Simulation):
         if not session.open or session.process.later(self._answer_arrives, session, offered):
             return
         token, update = offered
-        process, k = session.process, session.client
+        process, k = session.process, self.stolen.get(session.client, session.client)
         try:
             number = process.node.verify_token(k, token).number
             process.step(UpdateReceived(k, number, update, now=process.now()))

@@ -19,5 +19,6 @@ def test_a_killed_server_loses_no_update_of_its_clients(tmp_path: Path) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("algorithm", ["stride", "spyker"])
 def test_servers_that_are_killed_again_and_again_lose_no_update(tmp_path: Path, algorithm: str) -> None:
-    report = kill_servers(tmp_path, algorithm=algorithm, servers=2, clients=2, kills=4, updates=100)
+    """Three clients of a server are the fewest whose rates are limited."""
+    report = kill_servers(tmp_path, algorithm=algorithm, servers=2, clients=3, kills=4, updates=100)
     assert (report.lost, report.twice) == (0, 0), report

@@ -254,6 +254,8 @@ def test_a_copy_of_a_server_that_runs_gets_nowhere(tmp_path: Path) -> None:
             with deployed.paused(1):  # and is believed to be gone
                 until(lambda: all(deployed.suspects(i) == [1] for i in (0, 2)))
             deployed.merges_on(0, 1)
+            fact = until(lambda: deployed.facts("server-duplicated", 0))[0]
+            assert (fact["peer"], fact["reason"]) == (1, "another key")
             assert deployed.servers[1].poll() is None
             assert second.poll() is None
         finally:

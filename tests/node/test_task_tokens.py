@@ -3,7 +3,7 @@
 import pytest
 
 from spyker.node.rejection import Rejection
-from spyker.node.task_tokens import SAID, TaskTokens
+from spyker.node.task_tokens import MOST_RESENT, SAID, TaskTokens
 
 SECRET = b"s" * 32
 
@@ -144,3 +144,18 @@ def test_tokens_of_another_server_are_not_held() -> None:
     assert not keep
     assert refused is not None
     assert refused.reason == "unknown-task"
+
+
+def test_updates_for_tasks_of_earlier_processes_are_sent_again_and_those_of_this_process_are_not() -> None:
+    first = TaskTokens(SECRET, 1)
+    second = restarted(first, 2)
+    number = first.verify(0, first.issue(0, 1.0, 1)).number
+    assert second.is_resent(0, number)
+    assert not second.is_resent(0, second.verify(0, second.issue(0, 1.0, 1)).number)
+
+
+def test_a_client_that_collects_tokens_sends_no_more_updates_again_than_an_honest_one_keeps() -> None:
+    first = TaskTokens(SECRET, 1)
+    numbers = [SAID.unpack(first.issue(0, 1.0, 1)[: SAID.size])[0] for _ in range(MOST_RESENT + 5)]
+    second = restarted(first, 2)
+    assert [second.is_resent(0, number) for number in numbers] == [True] * MOST_RESENT + [False] * 5

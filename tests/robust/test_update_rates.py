@@ -71,6 +71,19 @@ def test_a_client_five_times_as_fast_loses_few_updates() -> None:
     assert lost <= 25, "of 500"
 
 
+def test_updates_that_are_sent_again_after_a_crash_are_neither_dropped_nor_counted() -> None:
+    rates = UpdateRates(rate=5.0, reach=2.0)
+    for _ in range(100):
+        rates.resent.add(0)
+        assert rates.admits(0)
+        rates.spend(0, 1.0)
+    assert rates.left(0) == (15.0, 6.0)
+    for _ in range(15):
+        assert rates.admits(0)
+        rates.spend(0, 1.0)
+    assert not rates.admits(0), "the next ones are counted as always"
+
+
 def test_a_dropped_client_has_no_task_until_the_period_ends(build: Any) -> None:
     region = Region(build, "spyker")
     while 0 in region.tasks:

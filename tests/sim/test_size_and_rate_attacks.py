@@ -1,5 +1,6 @@
-"""One client of twelve that claims 2**31 examples, or that skips training, in emulations."""
+"""One client of twelve that claims 2**31 examples, or that skips training, in emulations; and one that does neither."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -10,6 +11,7 @@ from spyker.errors import UsageError
 from spyker.protocol.facts import UpdateApplied, UpdateDropped
 from spyker.records import Evaluated, Fact
 from spyker.sim.adversaries import CLAIMED, Adversaries
+from spyker.sim.cluster import ClusterSimulation
 from spyker.sim.simulate import simulate
 from spyker.tasks.registry import resolve, task_spec
 
@@ -68,6 +70,33 @@ def test_an_attacker_that_skips_training_floods_a_server_without_bounds() -> Non
     _, facts = play("spyker", "rate", "never")
     applied = [fact.client for fact in facts if isinstance(fact, UpdateApplied)]
     assert applied.count(0) > len(applied) / 2
+
+
+def test_a_client_that_reconnects_first_after_a_crash_and_sends_its_kept_updates_again_loses_none(emulate: Any) -> None:
+    table = {
+        "algorithm": "fedasync",
+        "duration": 8.0,
+        "task": {"name": "quadratic", "dimension": 2},
+        "world": {"regions": ["a", "b"], "clients": [1, 3], "latency-ms": [[1.0, 1.0], [1.0, 1.0]]},
+        "training": {"rate": 0.3, "delay-ms": [30.0] * 4},
+        "robust": {"when": "always"},
+    }
+
+    def faults(world: ClusterSimulation) -> None:
+        world.reconnect = 0.1
+        world.rules = replace(world.rules, checkpoint_updates=10**6, checkpoint_seconds=1000.0)
+        world.schedule(1.0, world.crash, 0)
+        world.schedule(1.1, world.cut_region, 0, 1)
+        world.schedule(2.0, world.restart, 0)
+        world.schedule(2.4, world.heal_region, 0, 1)
+
+    facts, _ = emulate(table, faults)
+    lost = next(f for f in facts if f["kind"] == "server-resumed")["lost_updates"]
+    resent = [f for f in facts if f["kind"] == "update" and f["client"] == 0 and 2.0 < f["t"] < 2.3]
+    assert len(resent) >= lost / 4 > 15, "more than a client may send at once otherwise"
+    assert not [f for f in facts if f["kind"] == "update-dropped"]
+    clipped = [f["t"] for f in facts if f["kind"] == "update-clipped" and f["limit"] == 0.0]
+    assert not clipped, "and none is clipped to nothing"
 
 
 def test_attackers_can_be_named_and_must_exist() -> None:
