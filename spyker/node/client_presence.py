@@ -74,8 +74,10 @@ class ClientPresence:
 
     def elsewhere(self, beat: Heartbeat) -> list[int]:
         """Return the clients of this server that were connected to the sender of a heartbeat at the same time."""
-        found = []
-        for told in beat.clients if beat.echo is not None else ():
+        found: list[int] = []
+        if beat.echo is None:
+            return found
+        for told in beat.clients:
             presence = self._clients.get(told.client)
             if presence is not None and presence.seen is not None:
                 began = max(presence.since, self._now() - told.connected / DRIFT)
