@@ -116,7 +116,7 @@ class Batch:
     @property
     def dominated(self) -> bool:
         """Whether one client outweighs all others together."""
-        return outweighing(self.clients, self.reaches) is not None
+        return outweighs_rest(self.clients, self.reaches)
 
     @property
     def reaches(self) -> list[float]:
@@ -149,13 +149,18 @@ def restored_batch(state: Any) -> Batch:
     return batch
 
 
-def outweighing(clients: Sequence[int], reaches: Sequence[float]) -> int | None:
-    """Return the client whose updates can be longer than those of all others together; ``None``: there is none."""
+def outweighs_rest(clients: Sequence[int], reaches: Sequence[float]) -> bool:
+    """Return whether the updates of one client may have a larger norm than those of all others together.
+
+    Args:
+        clients: the sender of each update.
+        reaches: the norm that each update can have in the sum, at most.
+
+    """
     sums: dict[int, float] = {}
     for client, reach in zip(clients, reaches, strict=True):
         sums[client] = sums.get(client, 0.0) + reach
-    longest = max(sums, key=sums.__getitem__)
-    return longest if 2 * sums[longest] > TOLERANCE * sum(sums.values()) else None
+    return 2 * max(sums.values()) > TOLERANCE * sum(sums.values())
 
 
 def reference_size(sizes: Sequence[int]) -> float:
@@ -430,7 +435,7 @@ class MaskHelper:
         if len(set(clients)) < self._threshold:
             raise HelpError(f"{len(set(clients))} clients; at least {self._threshold} are needed")
         products = zip(asked.times, asked.weights, asked.bounds, strict=True)
-        if outweighing(clients, [factor * weight * bound for factor, weight, bound in products]) is not None:
+        if outweighs_rest(clients, [factor * weight * bound for factor, weight, bound in products]):
             raise HelpError("one client outweighs all others together")
         return opened
 
