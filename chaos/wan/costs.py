@@ -14,7 +14,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from spyker.config.scenario import Scenario, latency_seconds
+from spyker.config.scenario import Scenario
+from spyker.config.world import latency_seconds
 from spyker.placement import Topology
 from spyker.protocol.codec import HEADER_BYTES
 from spyker.protocol.facts import Merged, RoundEnded, SyncStarted

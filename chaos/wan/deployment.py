@@ -17,7 +17,8 @@ from pathlib import Path
 from typing import Any
 
 from chaos.wan.network import Network
-from spyker.config.scenario import Scenario, dump, latency_seconds
+from spyker.config.scenario import Scenario, dump
+from spyker.config.world import latency_seconds
 from spyker.net.certificate_issuing import make_deployment
 from spyker.net.server_config import DeploymentOptions, write_config
 

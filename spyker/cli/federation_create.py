@@ -22,8 +22,9 @@ from spyker.cli.options import (
 )
 from spyker.cli.output import add_json
 from spyker.config.algorithms import find_algorithm
-from spyker.config.scenario import CLIENTS, SERVERS, Scenario, split_clients
+from spyker.config.scenario import CLIENTS, SERVERS, Scenario
 from spyker.config.sections import read
+from spyker.config.world import split_clients
 from spyker.errors import UsageError
 from spyker.placement import Topology
 from spyker.plots.table import print_table

@@ -6,7 +6,8 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from spyker.config.scenario import AdversaryOptions, Scenario
+from spyker.config.scenario import Scenario
+from spyker.config.world import AdversaryOptions
 from spyker.engines.engine import TrainJob
 from spyker.errors import UsageError
 from spyker.vectors import Vector, length

@@ -7,7 +7,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from spyker.config.scenario import Scenario, latency_seconds
+from spyker.config.scenario import Scenario
+from spyker.config.world import latency_seconds
 from spyker.records.run_warnings import RoundTimes
 from spyker.tasks.client_delays import delays
 

@@ -6,7 +6,8 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeAlias
 
 from spyker.config.masking import masking_setup
-from spyker.config.scenario import SERVERS, STOP, Scenario, latency_seconds
+from spyker.config.scenario import SERVERS, STOP, Scenario
+from spyker.config.world import latency_seconds
 from spyker.engines.engine import Engine
 from spyker.placement import Placement
 from spyker.protocol.client import Client

@@ -9,8 +9,9 @@ from spyker.algorithms.spyker import Spyker
 from spyker.config.algorithms import parameter_sections
 from spyker.config.delays import Gaussian, LogNormal
 from spyker.config.presets import PRESETS
-from spyker.config.scenario import SECTIONS, dump, from_table, latency_seconds, load, parse_value, split_clients
+from spyker.config.scenario import SECTIONS, dump, from_table, load, parse_value
 from spyker.config.sections import kebab
+from spyker.config.world import latency_seconds, split_clients
 from spyker.errors import UsageError
 from spyker.tasks.registry import resolve
 

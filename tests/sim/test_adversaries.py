@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 from every_algorithm import ALGORITHMS
 
-from spyker.config.scenario import AdversaryOptions, Scenario, dump, from_table, load
+from spyker.config.scenario import Scenario, dump, from_table, load
+from spyker.config.world import AdversaryOptions
 from spyker.engines.engine import InProcessEngine, TrainJob
 from spyker.errors import UsageError
 from spyker.protocol.facts import ClientQuarantined, UpdateRejected
