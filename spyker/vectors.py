@@ -23,6 +23,41 @@ def blocks(*vectors: Vector) -> Iterator[tuple[Vector, ...]]:
         yield tuple(vector[whole:] for vector in vectors)
 
 
+class LazyVector:
+    """A vector that is computed block by block when it is read, so that it takes no memory."""
+
+    __slots__ = ("_compute", "size")
+
+    def __init__(self, size: int, compute: Callable[[slice], Vector]) -> None:
+        """``compute`` returns a part of the vector: a new array, or a view that the caller does not modify."""
+        self.size, self._compute = size, compute
+
+    def __getitem__(self, part: slice) -> Vector:
+        return self._compute(part)
+
+
+def parts(size: int) -> Iterator[slice]:
+    """Yield the blocks of a vector as slices."""
+    return (slice(start, min(start + BLOCK, size)) for start in range(0, size, BLOCK))
+
+
+def scaled_sum(vector: Vector, factor: float, other: Vector, weight: float) -> LazyVector:
+    """Return ``factor · vector + weight · other`` without computing it yet."""
+    of_vector, of_other = np.float32(factor), np.float32(weight)
+
+    def compute(part: slice) -> Vector:
+        result = vector[part] * of_vector
+        np.add(result, other[part] * of_other, result)
+        return result
+
+    return LazyVector(vector.size, compute)
+
+
+def difference(vector: Vector, other: Vector) -> LazyVector:
+    """Return ``vector − other`` without computing it yet."""
+    return LazyVector(vector.size, lambda part: vector[part] - other[part])
+
+
 def mix(target: Vector, source: Vector, weight: float, out: Vector) -> None:
     """Write ``target + weight · (source − target)`` into ``out``, which may be ``target`` itself."""
     factor = np.array(weight, np.float32)  # a scalar would be converted again in each block
@@ -35,11 +70,15 @@ def mix(target: Vector, source: Vector, weight: float, out: Vector) -> None:
         np.add(t, difference, o)
 
 
-def accumulate(total: Vector, source: Vector, weight: float, out: Vector | None = None) -> None:
+def accumulate(total: Vector, source: Vector | LazyVector, weight: float, out: Vector | None = None) -> None:
     """Write ``total + weight · source`` into ``out``; by default, in place."""
     factor = np.float32(weight)
     scratch = np.empty(min(BLOCK, total.size), np.float32)
     out = total if out is None else out
+    if isinstance(source, LazyVector):
+        for part in parts(total.size):
+            np.add(total[part], np.multiply(source[part], factor, scratch[: part.stop - part.start]), out[part])
+        return
     if total.size <= BLOCK:
         np.add(total, np.multiply(source, factor, scratch), out)
         return
@@ -49,22 +88,24 @@ def accumulate(total: Vector, source: Vector, weight: float, out: Vector | None 
         np.add(t, product, o)
 
 
-def average(models: Sequence[Vector]) -> Vector:
-    """Return the mean of weight vectors."""
-    total = np.zeros(models[0].shape, np.float32)  # unlike zeros_like, without writing to it
+def average(models: Sequence[Vector], out: Vector | None = None) -> Vector:
+    """Return the mean of weight vectors, in ``out`` if it is given."""
+    total = np.empty(models[0].shape, np.float32) if out is None else out
+    total.fill(0)
     for model in models:
         accumulate(total, model, 1 / len(models))
     return total
 
 
-def length(vector: Vector) -> float:
+def length(vector: Vector | LazyVector) -> float:
     """Return the Euclidean norm; infinite if a square overflows float32.
 
     The sum does not use BLAS, whose result depends on the number of threads.
     """
     total, scratch = 0.0, np.empty(min(BLOCK, vector.size), np.float32)
     with np.errstate(over="ignore"):
-        for (block,) in blocks(vector):
+        for part in parts(vector.size):
+            block = vector[part]
             squares = np.square(block, scratch[: block.size])
             for start in range(0, block.size, SUMMED):  # as NumPy does, so that every bit is the same
                 total += float(squares[start : start + SUMMED].sum(dtype=np.float64))
@@ -88,11 +129,9 @@ def distance(vector: Vector, other: Vector) -> float:
     return math.sqrt(total)
 
 
-def dot(vector: Vector, other: Vector) -> float:
+def dot(vector: Vector | LazyVector, other: Vector | LazyVector) -> float:
     """Return the inner product; independent of the number of threads."""
-    if vector.size <= BLOCK:
-        return float(np.einsum("i,i", vector, other))
-    return sum(float(np.einsum("i,i", v, o)) for v, o in blocks(vector, other))
+    return sum(float(np.einsum("i,i", vector[part], other[part])) for part in parts(vector.size))
 
 
 Mix: TypeAlias = Callable[[Vector, Vector, float, Vector], None]

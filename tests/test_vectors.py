@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from spyker.vectors import BLOCK, average, is_finite, length, mix
+from spyker.vectors import BLOCK, accumulate, average, difference, dot, is_finite, length, mix, scaled_sum
 
 
 @pytest.mark.parametrize("size", [1, BLOCK, BLOCK + 1, 3 * BLOCK + 8_192 + 5])
@@ -36,3 +36,16 @@ def test_a_number_that_is_not_finite_is_found_in_every_block(place: int) -> None
 def test_an_average_has_no_negative_zeros() -> None:
     mean = average([np.full(2, -0.0, np.float32)] * 2)
     assert not np.signbit(mean).any()
+
+
+@pytest.mark.parametrize("size", [1, BLOCK, BLOCK + 1, 3 * BLOCK + 5])
+def test_a_lazy_vector_has_the_bits_of_a_computed_one(size: int) -> None:
+    a, b, total = np.random.default_rng(size).standard_normal((3, size)).astype(np.float32)
+    pairs = [(difference(a, b), a - b), (scaled_sum(a, 2.5, b, 0.3), a * np.float32(2.5) + b * np.float32(0.3))]
+    for lazy, computed in pairs:
+        assert length(lazy) == length(computed)
+        assert dot(lazy, total) == dot(computed, total)
+        expected, out = total.copy(), np.empty_like(total)
+        accumulate(expected, computed, 0.7)
+        accumulate(total, lazy, 0.7, out)
+        assert np.array_equal(out, expected)

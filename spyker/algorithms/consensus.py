@@ -33,10 +33,10 @@ from typing import Any
 
 import numpy as np
 
-from spyker.protocol.buffers import parameters_only, without_buffers
+from spyker.protocol.buffers import parameters_only
 from spyker.protocol.state import Stateful
 from spyker.protocol.weights import Weights
-from spyker.vectors import Vector, dot, length
+from spyker.vectors import LazyVector, Vector, accumulate, difference, dot, length
 
 REMEMBERED = 4  # exchanges whose models may still arrive
 SMOOTHING = 0.5  # how much of the agreement is that of earlier exchanges
@@ -79,7 +79,7 @@ class Consensus(Stateful):
         self.share = 1.0  # of all data
         self.base = initial  # the common model after the last exchange
         self._base_square: float | None = None  # of its norm
-        self.step: Vector | None = None  # what that exchange added to it
+        self.former: Vector | None = None  # the common model after the exchange before; their difference is a *step*
         self.steady = 0.0  # how much of one such step is in the next
         self.compared = False  # two such steps
         self._buffers = buffers
@@ -89,31 +89,31 @@ class Consensus(Stateful):
         """From 0, where own progress is worth nothing before it is averaged, to 1, where it counts in full."""
         return min(1.0, self.agreement / FULL_TRUST)
 
-    @property
-    def progress(self) -> Vector:
-        """What this server has added to the common model."""
-        return self.pending.current + self.fresh.current
-
     def working(self) -> Vector:
         """The model that clients train."""
         return self._with(self.share + (1 - self.share) * self.agreement)
 
-    def published(self) -> Vector:
-        """The model that is evaluated."""
+    def published(self, out: Vector | None = None) -> Vector:
+        """The model that is evaluated, in ``out`` if it is given."""
         weight = self.agreement**2
-        model = self._with(weight)
+        model = self._with(weight, out)
         averaged = AVERAGED * (1 - self.trust) * (1 - max(0.0, self.steady))
-        if self.step is not None and self.compared and self.share < 1 and averaged > 0:
+        if self.former is not None and self.compared and self.share < 1 and averaged > 0:
             parameters = parameters_only(model, self._buffers)
-            parameters -= parameters_only(self.step, self._buffers) * np.float32(averaged)
+            accumulate(parameters, difference(self.base, self.former), -averaged)
         if self._buffers and self.share < 1:
             buffers = slice(-self._buffers, None)
             model[buffers] = self.base[buffers] + np.float32(weight) * (model[buffers] - self.base[buffers])
         return model
 
-    def _with(self, weight: float) -> Vector:
+    @property
+    def progress(self) -> Vector:
+        """What this server has added to the common model."""
+        return self.pending.current + self.fresh.current
+
+    def _with(self, weight: float, out: Vector | None = None) -> Vector:
         """The common model with a part of this server's progress."""
-        model = self.progress
+        model = np.add(self.pending.current, self.fresh.current, out)
         model *= np.float32(weight)
         model += self.common.current
         return model
@@ -131,13 +131,14 @@ class Consensus(Stateful):
         """How many times as long the servers' own progress is as their average."""
         return float((self.share + (1 - self.share) * self.agreement) ** -0.5)
 
-    def advance(self, move: Vector, factor: float, buffers: Vector) -> None:
-        """Make progress by ``factor · move``; the buffers at the end of ``buffers`` are added to the common model."""
-        self.fresh.add(without_buffers(move, self._buffers), factor)
+    def advance(self, move: LazyVector, factor: float, buffers: Vector) -> None:
+        """Make progress by ``factor · move``; the buffers at the end of ``buffers`` are added to the common model.
+
+        The buffers at the end of ``move`` are zero.
+        """
+        self.fresh.add(move, factor)
         if self._buffers:
-            step = np.zeros_like(buffers)
-            step[-self._buffers :] = buffers[-self._buffers :]
-            self.common.add(step, 1.0)
+            self.common.add_tail(buffers[-self._buffers :], 1.0)
 
     def limit(self, norm: float) -> float:
         """Shorten the progress since the last exchange began to a norm. Returns by what factor."""
@@ -158,7 +159,10 @@ class Consensus(Stateful):
 
     def begin_exchange(self, bid: int) -> Vector:
         """Begin exchange number ``bid``: the full model, whose progress is pending from now on."""
-        self.pending.add(self.fresh.current, 1.0)
+        if self.pending.zero:
+            self.pending = self.fresh
+        else:
+            self.pending.add(self.fresh.current, 1.0)
         sent = self.pending.snapshot()
         self.fresh = Weights.zeros(sent)
         self.sent = {b: v for b, v in self.sent.items() if b > bid - REMEMBERED} | {bid: sent}
@@ -170,15 +174,20 @@ class Consensus(Stateful):
 
         ``theirs`` and ``mine`` are the two servers' full models as they were when the exchange began.
         """
-        sent, way = self.sent[bid], theirs - mine
-        self.shifts[bid] += share * dot(parameters_only(way, self._buffers), self._across(sent))
-        if self._buffers:  # buffers are averaged, wherever they are by now
-            buffers = slice(-self._buffers, None)
-            way[buffers] = theirs[buffers] - self.common.current[buffers]
+        sent = self.sent[bid]
+        way = difference(*(parameters_only(v, self._buffers) for v in (theirs, mine)))
+        self.shifts[bid] += share * dot(way, self._across(sent))
         averaged = min(1.0, share / (1 - own)) if own < 1 else 1.0  # of what is pending
-        self.common.add(way, share)
+        before = self.common.current[self.common.current.size - self._buffers :].copy()
+        self.common.add(difference(theirs, mine), share)
+        if self._buffers:  # buffers are averaged, wherever they are by now
+            accumulate(before, theirs[-self._buffers :] - before, share)
+            self.common.current[-self._buffers :] = before
         self.common.add(sent, averaged)
-        self.pending.add(sent, -averaged)
+        if averaged == 1 and self.pending.current is sent:
+            self.pending = Weights.zeros(sent)
+        else:
+            self.pending.add(sent, -averaged)
 
     def measure(self, bid: int, own: float, clients: int = 1) -> None:
         """All servers of an exchange were heard: how well do they agree, and how steadily does their average move?"""
@@ -192,16 +201,22 @@ class Consensus(Stateful):
             self.measured += 1
         self._follow()
 
-    def _across(self, progress: Vector) -> Vector:
+    def _across(self, progress: Vector | LazyVector) -> LazyVector:
         """The part of progress that is orthogonal to the common model."""
-        progress, model = (parameters_only(v, self._buffers) for v in (progress, self.base))
+        model = parameters_only(self.base, self._buffers)
+        progress = LazyVector(model.size, progress.__getitem__)
         if self._base_square is None:
             self._base_square = length(model) ** 2
         if not self._base_square > 0:  # also if it is NaN
             return progress
-        along = model * np.float32(dot(progress, model) / self._base_square)
-        np.subtract(progress, along, along)
-        return along
+        factor = np.float32(dot(progress, model) / self._base_square)
+
+        def compute(part: slice) -> Vector:
+            along = model[part] * factor
+            np.subtract(progress[part], along, along)
+            return along
+
+        return LazyVector(model.size, compute)
 
     def settle(self) -> None:
         """A single server has nobody to wait for: its progress is the common model's."""
@@ -211,14 +226,15 @@ class Consensus(Stateful):
 
     def _follow(self) -> None:
         """Compare the last step of the common model with the one before."""
-        step = self.common.current - self.base
-        across = self._across(step)
-        if self.step is not None and (before := length(last := self._across(self.step))) > 0:
-            steady = dot(across, last) / before / max(before, length(across))
-            self.steady = SMOOTHING * self.steady + (1 - SMOOTHING) * steady
-            self.compared = True
+        across = self._across(difference(self.common.current, self.base))
+        if self.former is not None:
+            last = self._across(difference(self.base, self.former))
+            if (before := length(last)) > 0:
+                steady = dot(across, last) / before / max(before, length(across))
+                self.steady = SMOOTHING * self.steady + (1 - SMOOTHING) * steady
+                self.compared = True
+        self.former = self.base
         self._set_base(self.common.snapshot())
-        self.step = step
 
     def _set_base(self, model: Vector) -> None:
         """Set the common model after the last exchange; its norm is computed when it is needed."""
@@ -237,7 +253,7 @@ class Consensus(Stateful):
         self.pending, self.fresh = Weights.zeros(model), Weights.zeros(model)
         self.sent, self.shifts = {}, {}
         self._set_base(model)
-        self.step, self.steady, self.compared = None, 0.0, False
+        self.former, self.steady, self.compared = None, 0.0, False
 
     # --- A restart ---------------------------------------------------------------------------------------------------
 
@@ -245,14 +261,14 @@ class Consensus(Stateful):
         """For a checkpoint."""
         vectors = [self.common, self.pending, self.fresh]
         measured = [self.agreement, self.measured, self.estimates, self.share]
-        steps = [self.base, self.step, self.steady, self.compared]
+        steps = [self.base, self.former, self.steady, self.compared]
         return [vectors, self.sent, self.shifts, measured, steps]
 
     def restore(self, kept: Any) -> None:
         """Go on from there."""
         (common, pending, fresh), self.sent, self.shifts, measured, steps = kept
         self.agreement, self.measured, self.estimates, self.share = measured
-        base, self.step, self.steady, self.compared = steps
+        base, self.former, self.steady, self.compared = steps
         self._set_base(base)
         self.common.replace(common)
         self.pending.replace(pending)

@@ -39,8 +39,6 @@ import statistics
 from collections.abc import Iterator, Mapping
 from typing import Any, ClassVar
 
-import numpy as np
-
 from spyker.algorithms.consensus import agreement_of_regions
 from spyker.algorithms.stride_divergence import DivergenceDetector
 from spyker.algorithms.stride_exchange import (
@@ -63,7 +61,7 @@ from spyker.protocol.messages import Action, ClientMessage, Join, Leave, MaskedU
 from spyker.protocol.server import Server, Setup, Work, epoch_of
 from spyker.protocol.state import ServerState
 from spyker.protocol.weights import Weights
-from spyker.vectors import Vector, accumulate, is_finite, length
+from spyker.vectors import Vector, is_finite, length, scaled_sum
 
 MEDIAN_ROUNDS, MEDIAN_UPDATES = 8, 1024  # the running median is over this many rounds and updates, at most
 ROUND, CLIENTS_WAIT = "round", "idle"  # timers
@@ -321,6 +319,7 @@ class Stride(ExchangingServer):
     def move(self, step: Vector, whole: float, norm: float) -> None:
         """M ← μ·m + d,  step = c·(d + μ·m), bounded; ``norm`` is the median norm of the round's updates."""
         c, mu = self.gain, self.parameters.momentum
+        self.keep_published()
         self.averaged = len(self.answered)
         mean = without_buffers(step, self._buffers)
         safe, shortened = self.parameters.safe, 1.0
@@ -333,8 +332,7 @@ class Stride(ExchangingServer):
             mu *= self.consensus.trust
         self.momentum.scale(mu)
         self.momentum.add(mean, 1.0)
-        move = mean * np.float32(c)
-        accumulate(move, self.momentum.current, c * mu)
+        move = scaled_sum(mean, c, self.momentum.current, c * mu)
         if safe:
             reach = self.step_reach
             extended = reach.extended(self.consensus.extension, self.consensus.spread)

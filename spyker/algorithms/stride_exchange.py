@@ -31,7 +31,7 @@ from spyker.protocol.masked_server import MaskedServer
 from spyker.protocol.server import Setup, first_bid
 from spyker.protocol.weights import Weights
 from spyker.robust.claimed_sizes import ClaimedData
-from spyker.vectors import Vector
+from spyker.vectors import Vector, difference
 
 TIMEOUT_FACTOR = 3.0  # an exchange is over after this multiple of the longest exchange, or attempt, so far
 FIRST_TIMEOUT = 30.0  # seconds, for the first exchange
@@ -97,9 +97,18 @@ class ExchangingServer(MaskedServer):
         It is not published.
         """
         self._working = None
-        partly = self.merged and not self.complete(self.merged | {self.id})
-        if not partly or self.consensus.trust == 1:
-            self.weights.replace(self.consensus.published())
+        if not self.partly_merged or self.consensus.trust == 1:
+            self.weights.replace_later(self.consensus.published)
+
+    def keep_published(self) -> None:
+        """Compute the published model before its parts change, if :meth:`publish` will not replace it."""
+        if self.partly_merged:
+            self.weights.snapshot()
+
+    @property
+    def partly_merged(self) -> bool:
+        """Whether some, and not all, models of the last exchange were merged."""
+        return bool(self.merged) and not self.complete(self.merged | {self.id})
 
     @property
     def trusted(self) -> bool:
@@ -225,6 +234,7 @@ class ExchangingServer(MaskedServer):
         self, theirs: ExchangeModel | ExchangeResult, mine: ExchangeModel, share: float, own: float
     ) -> None:
         """Add ``share`` of the difference between two models; ``own`` is this server's share of all data."""
+        self.keep_published()
         self.consensus.merge(mine.bid, theirs.weights, mine.weights, share, own)
         if isinstance(theirs, ExchangeResult) or (mine.bid == self.latest and self.complete(self.merged | {self.id})):
             if self.parameters.safe:
@@ -232,7 +242,7 @@ class ExchangingServer(MaskedServer):
             self.consensus.forget(mine.bid)
             self.lasted = self._now() - self._snapshot_taken
             self.exchange_models.pop(mine.bid, None)
-        self.momentum.add(theirs.momentum - mine.momentum, share)
+        self.momentum.add(difference(theirs.momentum, mine.momentum), share)
         self.age = max(0.0, self.age + share * (theirs.age - mine.age))
         self.old_version = self.version
         self.publish()

@@ -11,15 +11,17 @@ import ctypes
 import multiprocessing
 import sys
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from types import TracebackType
 from typing import TypeAlias, cast
 
+import numpy as np
+
 from spyker.errors import ClientTrainingError
 from spyker.tasks.checked_task import CheckedTask
 from spyker.tasks.task import ClientEvaluation, EvaluationResult, Task, TrainingResult
-from spyker.vectors import Vector
+from spyker.vectors import Vector, average
 
 M_TRIM_THRESHOLD, M_TOP_PAD, M_MMAP_THRESHOLD = -1, -2, -3  # as in <malloc.h>
 M_MMAP_MAX, DEFAULT_MAPS = -4, 65536
@@ -69,17 +71,30 @@ class TrainJob:
 
 @dataclass(slots=True, eq=False)
 class EvaluateJob:
-    """Evaluate ``weights``."""
+    """Evaluate ``weights``, or the mean of several models."""
 
-    weights: Vector
+    weights: Vector | Sequence[Vector]
     states: Mapping[int, bytes] | None = None
     """Clients' states, for a task that evaluates with them."""
     result: float | None = None
     also: Mapping[str, float] | None = None
     """Further metrics, by name."""
 
+    def vector(self) -> Vector:
+        """Return the weights, or the mean."""
+        return self.weights if isinstance(self.weights, np.ndarray) else average(self.weights)
+
+    def move_to(self, memory: Vector) -> None:
+        """Write the weights to ``memory``, and evaluate them from there. The given ones are no longer needed."""
+        if isinstance(self.weights, np.ndarray):
+            np.copyto(memory, self.weights)
+        else:
+            average(self.weights, memory)
+        self.weights = memory
+
     def finish(self, answer: float | EvaluationResult) -> None:
         """Store the result."""
+        self.weights = ()
         if isinstance(answer, EvaluationResult):
             self.result, self.also = answer.score, answer.also
         else:
@@ -112,6 +127,10 @@ class Engine(ABC):
             ClientTrainingError: this training failed; other jobs are not affected.
 
         """
+
+    def memory(self) -> Vector | None:
+        """Return memory from which a model can be evaluated without another copy, if the engine has any."""
+        return None
 
     @abstractmethod
     def score(self, job: EvaluateJob) -> float:
@@ -153,7 +172,7 @@ class InProcessEngine(Engine):
     def submit(self, job: Job, due: float) -> None:
         """Evaluate immediately; train when the result is due."""
         if isinstance(job, EvaluateJob):
-            job.finish(self.task.evaluate(job.weights, job.states))
+            job.finish(self.task.evaluate(job.vector(), job.states))
         elif isinstance(job, SizeJob):
             job.result = self.task.size(job.client)
 
@@ -201,6 +220,12 @@ def reuse_memory(*, reuse: bool = True) -> None:
         library.malloc_trim(0)
         library.mallopt(M_MMAP_MAX, 0 if reuse else DEFAULT_MAPS)
         library.mallopt(M_TRIM_THRESHOLD, -1 if reuse else KEPT_BYTES)
+
+
+def trim_memory() -> None:
+    """Return free memory to the system. What is kept is divided by small blocks and fits no large one."""
+    with contextlib.suppress(OSError, AttributeError):
+        ctypes.CDLL("libc.so.6").malloc_trim(0)
 
 
 def allow_processes() -> None:

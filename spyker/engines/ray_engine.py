@@ -109,7 +109,7 @@ class RayWorker(Worker):
         if isinstance(job, SizeJob):
             self.answers.append(self.actor.size.remote(job.client))
             return
-        weights = self._store.put(job.weights)
+        weights = self._store.put(job.weights if isinstance(job, TrainJob) else job.vector())
         if isinstance(job, TrainJob):
             arguments = (job.client, weights, job.rate, job.step, job.state, job.age, job.evaluate)
             self.answers.append(self.actor.train.remote(*arguments))

@@ -1,16 +1,16 @@
 """Training in worker processes.
 
-Each worker creates the task from its specification and uses one torch thread. Weights are passed in shared memory; a
-pipe carries a few bytes per job, followed by the client's state and results.
+Each worker creates the task from its specification and uses one torch thread. Weights are passed in shared memory, and
+trained in place where the task can; a pipe carries a few bytes per job, followed by the client's state and results.
 """
 
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import multiprocessing
 import multiprocessing.connection
 import struct
+from collections import deque
 from collections.abc import Iterable
 from multiprocessing.connection import Connection
 from typing import Any
@@ -27,8 +27,10 @@ from spyker.engines.engine import (
     keep_memory,
     reuse_memory,
     single_threaded,
+    trim_memory,
 )
 from spyker.engines.pool import DEPTH, PoolEngine, Worker, WorkerLostError
+from spyker.engines.shared_vectors import SharedVectors
 from spyker.engines.spawn import spawn
 from spyker.errors import ClientTrainingError, TaskError, WorkerCrashedError
 from spyker.tasks.checked_task import FLOAT32, CheckedTask
@@ -36,7 +38,8 @@ from spyker.tasks.registry import TaskSpec
 from spyker.tasks.task import ClientEvaluation, EvaluationResult, TrainingResult
 from spyker.vectors import Vector
 
-ORDER = struct.Struct("<cqdqd")  # type, client, rate, step, age; then states, if any
+ORDER = struct.Struct("<cqqdqd")  # type, number of the vector, client, rate, step, age; then states, if any
+NO_VECTOR = -1
 TRAIN, TRAIN_AND_EVALUATE, EVALUATE, COUNT = b"t", b"b", b"e", b"c"
 ANSWER = struct.Struct("<cd")  # type, score; then further results
 WEIGHTS, TRAINED = b"w", b"t"  # weights or a score only; with further results
@@ -47,18 +50,16 @@ SMALL = 16_384  # bytes that fit into a pipe without a reader
 class WorkerProcess(Worker):
     """A worker process on this machine."""
 
-    def __init__(self, number: int, recipe: TaskSpec, parameters: int) -> None:
+    def __init__(self, number: int, recipe: TaskSpec, vectors: SharedVectors) -> None:
         super().__init__(number)
-        self._recipe, self._parameters = recipe, parameters
+        self._recipe, self._vectors = recipe, vectors
 
     def begin(self) -> None:
         """Start the process."""
         context = multiprocessing.get_context("spawn")
-        self.given = self.taken = 0  # results come in order, so both sides use slots in turn
+        self.given: deque[tuple[int, Vector] | None] = deque()  # the vectors of the trainings in flight
         self.pipe, theirs = context.Pipe()
-        memory = context.RawArray(ctypes.c_float, DEPTH * self._parameters)
-        self.slots = _slots(memory)
-        self.process = context.Process(target=_serve, args=(theirs, memory, self._recipe), daemon=True)
+        self.process = context.Process(target=_serve, args=(theirs, self._vectors, self._recipe), daemon=True)
         spawn(self.process)
         theirs.close()
 
@@ -69,16 +70,22 @@ class WorkerProcess(Worker):
 
     def give(self, job: Job) -> None:
         """Copy the weights to shared memory and send the job."""
-        if not isinstance(job, SizeJob):
-            np.copyto(self.slots[self.given % DEPTH], job.weights)
-        self.given += 1
-        if isinstance(job, TrainJob):
+        if isinstance(job, SizeJob):
+            self.given.append(None)
+            order = ORDER.pack(COUNT, NO_VECTOR, job.client, 0.0, 0, 0.0)
+        elif isinstance(job, TrainJob):
+            number, vector = self._vectors.take()
+            np.copyto(vector, job.weights)
+            self.given.append((number, vector))
             kind = TRAIN_AND_EVALUATE if job.evaluate else TRAIN
-            order = ORDER.pack(kind, job.client, job.rate, job.step, job.age)
-        elif isinstance(job, SizeJob):
-            order = ORDER.pack(COUNT, job.client, 0.0, 0, 0.0)
+            order = ORDER.pack(kind, number, job.client, job.rate, job.step, job.age)
         else:
-            order = ORDER.pack(EVALUATE, 0, 0.0, 0, 0.0)
+            shared = self._vectors.number_of(job.weights)
+            if shared is None:
+                shared, vector = self._vectors.take()
+                job.move_to(vector)
+            self.given.append(None)
+            order = ORDER.pack(EVALUATE, shared, 0, 0.0, 0, 0.0)
         try:
             self.pipe.send_bytes(order + _carried(job))
         except OSError:
@@ -93,8 +100,7 @@ class WorkerProcess(Worker):
         kind, score = ANSWER.unpack_from(answer)
         if kind == BROKEN:
             raise TaskError(answer[ANSWER.size :].decode())
-        slot = self.slots[self.taken % DEPTH]
-        self.taken += 1
+        given = self.given.popleft()
         if kind == FAILED:
             text, reason = msgspec.msgpack.decode(answer[ANSWER.size :])
             self.failed(TaskError(text) if reason is None else ClientTrainingError(text, reason))
@@ -105,18 +111,22 @@ class WorkerProcess(Worker):
         elif not isinstance(job, TrainJob):
             also = answer[ANSWER.size :]
             job.finish(EvaluationResult(score, msgspec.msgpack.decode(also)) if also else score)
-        elif kind == TRAINED:
-            examples, metrics, state, evaluation = msgspec.msgpack.decode(answer[ANSWER.size :])
-            evaluated = None if evaluation is None else ClientEvaluation(*evaluation)
-            job.finish(TrainingResult(slot.copy(), examples, metrics, state, evaluated))
         else:
-            job.finish(slot.copy())
+            assert given is not None
+            trained = self._vectors.keep(*given)
+            if kind == TRAINED:
+                examples, metrics, state, evaluation = msgspec.msgpack.decode(answer[ANSWER.size :])
+                evaluated = None if evaluation is None else ClientEvaluation(*evaluation)
+                job.finish(TrainingResult(trained, examples, metrics, state, evaluated))
+            else:
+                job.finish(trained)
 
     def end(self) -> None:
         """End the process."""
         self.pipe.close()
         self.process.terminate()
         self.process.join()
+        self.given.clear()
 
     def _exit_error(self) -> Exception:
         self.process.join(10)
@@ -136,7 +146,12 @@ class ProcessPoolEngine(PoolEngine[WorkerProcess]):
         self._large = FLOAT32.itemsize * parameters > KEPT_BYTES
         if self._large:
             reuse_memory()
-        super().__init__([WorkerProcess(i, recipe, parameters) for i in range(count)])
+        self._vectors = SharedVectors(parameters, (count + 1) * DEPTH, spare=count * DEPTH)  # a worker may be replaced
+        super().__init__([WorkerProcess(i, recipe, self._vectors) for i in range(count)])
+
+    def memory(self) -> Vector | None:
+        """Return shared memory, unless much of it is in use."""
+        return self._vectors.spare()
 
     def close(self) -> None:
         """Stop the processes, and release the memory of large models."""
@@ -150,11 +165,6 @@ class ProcessPoolEngine(PoolEngine[WorkerProcess]):
         return [by_pipe[pipe] for pipe in multiprocessing.connection.wait(by_pipe, None if wait else 0)]
 
 
-def _slots(memory: Any) -> list[Vector]:
-    """Return the shared memory as one vector per job in flight."""
-    return list(np.frombuffer(memory, np.float32).reshape(DEPTH, -1))
-
-
 def _carried(job: Job) -> bytes:
     """Return the pickled states that a job carries."""
     if isinstance(job, TrainJob):
@@ -164,11 +174,10 @@ def _carried(job: Job) -> bytes:
     return b"" if job.states is None else msgspec.msgpack.encode(job.states)
 
 
-def _serve(pipe: Connection, memory: Any, recipe: TaskSpec) -> None:
+def _serve(pipe: Connection, vectors: SharedVectors, recipe: TaskSpec) -> None:
     """Run jobs in the worker process until the pipe is closed."""
     allow_processes()
     keep_memory()
-    slots, turn = _slots(memory), 0
     with contextlib.suppress(EOFError, OSError):  # the pipe was closed
         try:
             task = recipe.guarded()
@@ -176,20 +185,22 @@ def _serve(pipe: Connection, memory: Any, recipe: TaskSpec) -> None:
             pipe.send_bytes(ANSWER.pack(BROKEN, 0.0) + str(error).encode(errors="replace"))
             return
         task.task.train_only()
+        large = FLOAT32.itemsize * vectors.size > KEPT_BYTES
         single_threaded()
         reuse_memory()
         while True:
-            order = pipe.recv_bytes()
-            pipe.send_bytes(_answer(task, order, slots[turn]))
-            turn = (turn + 1) % DEPTH
+            pipe.send_bytes(_answer(task, pipe.recv_bytes(), vectors))
+            if large:
+                trim_memory()
 
 
-def _answer(task: CheckedTask, order: bytes, weights: Vector) -> bytes:
+def _answer(task: CheckedTask, order: bytes, vectors: SharedVectors) -> bytes:
     """Run one job and return its result. Trained weights replace the received ones in shared memory."""
-    kind, client, rate, step, age = ORDER.unpack_from(order)
+    kind, number, client, rate, step, age = ORDER.unpack_from(order)
     try:
         if kind == COUNT:
             return ANSWER.pack(WEIGHTS, task.size(client))
+        weights = vectors.at(number)
         if kind == EVALUATE:
             states = order[ORDER.size :]
             scored = task.evaluate(weights, msgspec.msgpack.decode(states, type=dict[int, bytes]) if states else None)
@@ -200,10 +211,11 @@ def _answer(task: CheckedTask, order: bytes, weights: Vector) -> bytes:
         trained = task.train(client, weights, rate, step, state, age, evaluate=evaluate)
     except TaskError as error:
         return _failure(error)
+    result = trained.weights if isinstance(trained, TrainingResult) else trained
+    if not np.may_share_memory(weights, result):
+        np.copyto(weights, result)
     if not isinstance(trained, TrainingResult):
-        np.copyto(weights, trained)
         return ANSWER.pack(WEIGHTS, 0.0)
-    np.copyto(weights, trained.weights)
     found = trained.evaluation
     evaluation = None if found is None else (found.examples, found.scores)
     further = trained.examples, trained.metrics, trained.state, evaluation

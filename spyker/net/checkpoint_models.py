@@ -33,7 +33,7 @@ def write_checkpoint_models(states: Mapping[int, Path], scenario: Scenario, t: f
             missing.append(f"the model of server {server} is missing: {error}")
     if found:
         layout, digest = next((saved.layout, saved.digest) for saved in found.values())
-        write_models(folder, scenario, layout, digest, t, {i: saved.weights for i, saved in found.items()})
+        write_models(folder, scenario, layout, digest, t, list(found), lambda i: found[i].weights)
     if found and missing:
         missing.append(f"model.safetensors is the mean of the other {len(found)}")
     return missing

@@ -30,7 +30,7 @@ from spyker.records.tensors import write_tensors
 from spyker.untrusted_files import LARGEST_TABLE, check_regular, parse_json, read_bytes
 
 NUMBERS, VECTORS, LOCK, NEWEST = "numbers.json", "vectors.safetensors", "lock", "newest"
-FORMAT = 6
+FORMAT = 7
 PRIVATE = 0o700  # only the owner can read checkpoints
 HOUR = 3600
 NAME = re.compile(r"checkpoint-(\d{6,})")

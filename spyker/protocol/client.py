@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import ClassVar
 
+import numpy as np
+
 from spyker.protocol.messages import Action, Model, ServerMessage, ToServer, Train, Update
 from spyker.vectors import Vector
 
@@ -54,7 +56,8 @@ class Client:
 class DeltaClient(Client):
     """A client that sends the difference between the trained and the received model.
 
-    Its server need not store the model of each task: it adds the difference to its current model.
+    Its server need not store the model of each task: it adds the difference to its current model. Trained weights that
+    are writable are the client's own, and the difference replaces them.
     """
 
     __slots__ = ()
@@ -69,4 +72,5 @@ class DeltaClient(Client):
     ) -> list[Action]:
         """The end of a training: send (W_k − W, A)."""
         given = weights if self.received is None else self.received.weights
-        return super().trained(weights - given, examples, metrics, evaluation)
+        difference = np.subtract(weights, given, weights if weights.flags.writeable else None)
+        return super().trained(difference, examples, metrics, evaluation)

@@ -113,7 +113,6 @@ def summarise(start: RunStarted, totals: Totals) -> dict[str, Any]:
 
 def server_totals(region: str, server: Server, *, clients: int, updates: int, longest_queue: int) -> dict[str, Any]:
     """Return the totals of a server."""
-    weights = server.weights.snapshot()
     return {
         "region": region,
         "clients": clients,
@@ -122,7 +121,7 @@ def server_totals(region: str, server: Server, *, clients: int, updates: int, lo
         "version": server.version,
         "longest_queue": longest_queue,
         **({"restored": server.restored} if server.restored else {}),
-        **({"weights": weights.tolist()} if weights.size <= WEIGHTS_SHOWN else {}),
+        **({"weights": server.weights.peek().tolist()} if server.weights.size <= WEIGHTS_SHOWN else {}),
     }
 
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 
 from spyker.config.scenario import CLIENTS, Evaluation
 from spyker.engines.engine import Engine, EvaluateJob
+from spyker.protocol.weights import Weights
 from spyker.records import Evaluated, EvaluatedByClients, Fact, MetricEvaluated, RunStarted, evaluated, measured
 from spyker.records.client_scores import ClientScores
 from spyker.sim.clock import Clock
@@ -18,7 +19,7 @@ from spyker.sim.nonfinite_model import divergence_error
 from spyker.sim.plateau import Plateau
 from spyker.sim.world import Simulation, Sink
 from spyker.tasks.task import Task
-from spyker.vectors import Vector, average, is_finite
+from spyker.vectors import Vector, is_finite
 
 ROUNDING = 1e-9  # seconds
 
@@ -75,7 +76,7 @@ class Evaluator:
     def evaluate(self, world: Simulation, servers: Sequence[int]) -> None:
         """Start an evaluation of these servers' models, and schedule the next one."""
         self.settle()
-        models = [world.processors[i].server.weights.snapshot() for i in servers]
+        models = [self._model(world.processors[i].server.weights) for i in servers]
         for i, model in zip(servers, models, strict=True):
             if not is_finite(model):
                 raise divergence_error(i, self.clock.now, world.broken, self.task)
@@ -96,6 +97,14 @@ class Evaluator:
         if following > self.clock.now:
             self.clock.at(following, self.evaluate, world, servers)
 
+    def _model(self, weights: Weights) -> Vector:
+        """Return a server's model as it is now, where the engine can read it if possible."""
+        memory = self.engine.memory()
+        if memory is None:
+            return weights.snapshot()
+        weights.copy_to(memory)
+        return memory
+
     def _submit(self, models: Sequence[Vector], world: Simulation) -> None:
         """Submit evaluations of the servers' models and of their average."""
         assert self._pending is not None
@@ -104,7 +113,7 @@ class Evaluator:
             states = {k: state for k, state in world.states.items() if state is not None}
         jobs = [EvaluateJob(model, states) for model in models]
         if len(models) > 1:
-            jobs.append(EvaluateJob(average(models), states))
+            jobs.append(EvaluateJob(models, states))
         for job in jobs:
             self.engine.submit(job, self.clock.now)
         self._pending.jobs = jobs

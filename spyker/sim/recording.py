@@ -65,10 +65,10 @@ def record_run(
             if watch(t, fact) is True:
                 stop.requested = True
 
-    def save_models(t: float, final: Sequence[Vector]) -> None:
+    def save_models(t: float, model_of: Callable[[int], Vector]) -> None:
         try:
-            by_server = dict(zip(scenario.placement().learners, final, strict=True))
-            write_models(folder, scenario, layout_of(task), layout_digest(task).hex(), t, by_server)
+            learners, digest = scenario.placement().learners, layout_digest(task).hex()
+            write_models(folder, scenario, layout_of(task), digest, t, learners, model_of)
         except OSError as error:
             raise record_write_error(folder, error) from None
 

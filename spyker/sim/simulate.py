@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import Any, TypeAlias
 
 from spyker.config.masking import masking_setup
@@ -32,8 +32,8 @@ from spyker.tasks.registry import rate_of, with_task_defaults
 from spyker.tasks.task import Task, limits_by_name
 from spyker.vectors import Vector
 
-OnEnd: TypeAlias = Callable[[float, Sequence[Vector]], None]
-"""Called with the final time and the servers' final models."""
+OnEnd: TypeAlias = Callable[[float, Callable[[int], Vector]], None]
+"""Called with the final time and a function that returns a server's final model."""
 
 
 def simulate(
@@ -57,7 +57,7 @@ def simulate(
         faults: schedules faults before the start. With it, or with an outage in the scenario, complete server
             processes are simulated.
         initial_model: the initial model; default: the task's.
-        on_end: called with the final models.
+        on_end: called at the end, to save the final models.
 
     Returns:
         The summary.
@@ -95,7 +95,8 @@ def simulate(
     finally:
         engine.cancel()
     if on_end is not None:
-        on_end(clock.now, [world.processors[i].server.weights.snapshot() for i in places.learners])
+        clock.finish()  # frees what has not arrived
+        on_end(clock.now, lambda i: world.processors[i].server.weights.peek())
     return summarise(started, count(scenario, initial_model, world, evaluator, places, finished))
 
 
@@ -181,7 +182,7 @@ def count(
     finished: bool,
 ) -> Totals:
     """Return the totals of a run."""
-    parameters = world.processors[0].server.weights.snapshot().size
+    parameters = world.processors[0].server.weights.size
     failed = () if world.failures is None else world.failures.by_client.values()
     for failure in failed:
         places.move_client(failure.client, None)

@@ -69,8 +69,10 @@ class CheckedTask:
                 describe(trained),
                 f"Return a NumPy array of {weights.size} float32, or TrainingResult(weights=…) with such weights",
             )
+        trained = trained.view()
+        trained.flags.writeable = False  # the task may keep it, and return it again
         if extended:
-            checked = self._checked(client, answer)
+            checked = self._checked(client, replace(answer, weights=trained))
             return checked if evaluation is None else replace(checked, evaluation=evaluation)
         return trained if evaluation is None else TrainingResult(trained, evaluation=evaluation)
 

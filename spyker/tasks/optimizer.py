@@ -85,10 +85,21 @@ class OptimizerConfig:
         elif training.schedule_options:
             raise UsageError("training.schedule-options", "is set without training.schedule", "Name the schedule")
 
-    def begin(self, whole: Tensor, parameters: Sequence[Tensor], rate: float, state: Any = None) -> OptimizerSteps:
-        """Start a training. ``state`` is the optimiser state that the client's last training returned."""
+    def begin(
+        self, whole: Tensor, parameters: Sequence[Tensor], rate: float, state: Any = None, *, direct: bool = False
+    ) -> OptimizerSteps:
+        """Start a training.
+
+        Args:
+            whole: all trained parameters as one vector, with their gradients.
+            parameters: the same, one by one.
+            rate: the learning rate.
+            state: the optimiser state that the client's last training returned.
+            direct: whether plain SGD takes the gradient of each parameter, and frees it, instead of one vector.
+
+        """
         if self.plain:
-            return OptimizerSteps(self, whole, None, rate)
+            return OptimizerSteps(self, parameters if direct else [whole], None, rate, direct=direct)
         frozen = any(not parameter.requires_grad for parameter in parameters)
         trained = [whole] if self.elementwise and not frozen else [p for p in parameters if p.requires_grad]
         try:
@@ -98,14 +109,22 @@ class OptimizerConfig:
             raise UsageError(where, f"does not suit {self.kind.__name__}: {error}", "Fix the options") from None
         if state is not None:
             optimiser.load_state_dict(state)
-        return OptimizerSteps(self, whole, optimiser, rate)
+        return OptimizerSteps(self, trained, optimiser, rate)
 
 
 class OptimizerSteps:
     """The optimiser steps of one training."""
 
-    def __init__(self, descent: OptimizerConfig, whole: Tensor, optimiser: Optimizer | None, rate: float) -> None:
-        self.descent, self.whole, self.optimiser = descent, whole, optimiser
+    def __init__(
+        self,
+        descent: OptimizerConfig,
+        trained: Sequence[Tensor],
+        optimiser: Optimizer | None,
+        rate: float,
+        *,
+        direct: bool = False,
+    ) -> None:
+        self.descent, self.trained, self.optimiser, self.direct = descent, trained, optimiser, direct
         self._given = rate
         self._set(rate)
 
@@ -126,8 +145,11 @@ class OptimizerSteps:
             return torch.as_tensor(self.optimiser.step(closure))
         loss = closure()
         if self.optimiser is None:
-            assert self.whole.grad is not None
-            self.whole.add_(self.whole.grad, alpha=-self.rate)
+            for part in self.trained:
+                if part.grad is not None:
+                    part.data.add_(part.grad, alpha=-self.rate)
+                if self.direct:
+                    part.grad = None
         else:
             self.optimiser.step()
         return loss

@@ -135,6 +135,7 @@ class TorchTask(Task):
             raise UsageError("training.autocast", problem, "Write model.float()")
         self.lends = self.needs_two = False
         self._sizes: dict[int, int] = {}  # as servers know them
+        self._gradient: Tensor | None = None
         self.kernel: Kernel | None = None
         self.privacy: ExamplePrivacy | None = None
         self._flatten()
@@ -195,6 +196,7 @@ class TorchTask(Task):
     def _load(self, definition: FederatedTask, info: ClientInfo) -> tuple[DataSource, DataSource | None]:
         """Load and check the data of one client of a federation."""
         owner = f"client {info.name}"
+        self._own_buffers()
         train = self._source(definition.data(info), owner)
         own = definition.client_test(info) if self.evaluates_on_clients else None
         test = None if own is None else self._source(own, f"the test data of {owner}")
@@ -271,12 +273,19 @@ class TorchTask(Task):
         memory = torch.cat([flattened(part.detach()).to(self.dtype) for part in parts.values()])
         start = elements(own_buffers)
         self.personal_trained = elements(own)  # at the start of the trained parameters
-        self.trained = memory[start : start + elements(own | shared)]
-        self.personal_flat, self.flat = memory[: start + self.personal_trained], memory[start + self.personal_trained :]
+        self.trained_part = slice(start, start + elements(own | shared))
         self.buffers = elements(shared_buffers)
-        self.pristine = True
+        self.pristine, self._gradient, self._parts = True, None, list(parts.values())
+        self._use(memory)
+
+    def _use(self, memory: Tensor) -> None:
+        """Make the model's parameters and buffers views of a vector."""
+        self.trained = memory[self.trained_part]
+        whole = self.trained_part.start + self.personal_trained
+        self.personal_flat, self.flat = memory[:whole], memory[whole:]
+        self.trained.grad = self._gradient
         start = 0
-        for part in parts.values():
+        for part in self._parts:
             stop = start + part.numel()
             part.data = shaped(memory[start:stop], part.shape)
             start = stop
@@ -294,21 +303,43 @@ class TorchTask(Task):
 
     def with_gradients(self) -> None:
         """Allocate gradients as views of one vector. A process that does not train needs none."""
-        if self.trained.grad is not None:
+        if self._gradient is not None:
             return
-        self.gradient = self.trained.grad = torch.zeros_like(self.trained)
+        self._gradient = self.trained.grad = torch.zeros_like(self.trained)
         start = 0
         for parameter in self.parameters:
             stop = start + parameter.numel()
             parameter.grad = shaped(self.gradient[start:stop], parameter.shape)
             start = stop
 
+    @property
+    def gradient(self) -> Tensor:
+        """The gradients that :meth:`with_gradients` has allocated."""
+        assert self._gradient is not None
+        return self._gradient
+
+    def without_gradients(self) -> None:
+        """Free the gradients."""
+        self._gradient = self.trained.grad = None
+        for parameter in self.parameters:
+            parameter.grad = None
+
     def __getstate__(self) -> dict[str, object]:
         """Pickle without views of the flat vectors, which would be restored as copies."""
         if not self.pristine:
             self.load(self._initial)
         self.model.train()
-        views = ("flat", "personal_flat", "gradient", "trained", "parameters", "counters", "pristine", "_initial")
+        views = (
+            "flat",
+            "personal_flat",
+            "_gradient",
+            "trained",
+            "parameters",
+            "counters",
+            "pristine",
+            "_initial",
+            "_parts",
+        )
         return {key: value for key, value in vars(self).items() if key not in views}
 
     def __setstate__(self, state: dict[str, object]) -> None:
@@ -317,8 +348,19 @@ class TorchTask(Task):
         self._initial = self._shared()
 
     def train_only(self) -> None:
-        """Release W⁰; trained weights are then valid until the next call only."""
+        """Release W⁰, and use the memory of weights that are given: trained weights replace them, if possible."""
         self.pristine, self.lends, self._initial = False, self.in_place, np.empty(0, np.float32)
+
+    @property
+    def borrows(self) -> bool:
+        """Whether the model uses the memory of weights that are loaded."""
+        return self.lends and not self.personal
+
+    def _own_buffers(self) -> None:
+        """Detach the buffers from weights that were lent back: trying the model with other data changes buffers."""
+        if self.borrows:
+            for buffer in self._parts[len(self.parameters) :]:
+                buffer.data = buffer.data.clone()
 
     def mix(self, target: Vector, source: Vector, weight: float, out: Vector) -> None:
         """Mix in one vectorised pass, twice as fast on large models as NumPy's three passes."""
@@ -393,6 +435,7 @@ class TorchTask(Task):
         test = self.clients.of(client).test if isinstance(self.clients, LocalDatasets) else self.client_tests[client]
         if test is None:
             return None
+        weights = weights.copy() if self.borrows else weights  # no model may change what is trained next
         scores, examples = self._judge(test, weights, (state or {}).get(PERSONAL))
         if self.personal:
             shared, _ = self._judge(test, weights)
@@ -429,11 +472,14 @@ class TorchTask(Task):
             personal: the personal ones; ``None``: their initial values.
 
         """
+        for counter, first in self.counters:
+            counter.copy_(first)
+        if self.borrows:
+            self._use(torch.from_numpy(weights))
+            return
         if self.pristine:
             self._flatten()  # W⁰ keeps the memory
             self.pristine = False
-        for counter, first in self.counters:
-            counter.copy_(first)
         if self.device.type == "cpu":
             np.copyto(self.flat.numpy(), weights)
         else:

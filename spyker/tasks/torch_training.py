@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 
 OPTIMISER, PERSONAL = "optimiser", "personal"  # keys of a client's state
+LARGE = 8 << 20  # parameters from which on memory counts more than the number of operations
 
 
 class Trainer:
@@ -31,8 +32,16 @@ class Trainer:
         self.state = state or {}
         self.seen = 0  # examples, in the last epoch
         self.loss = 0.0  # the mean of all examples, if it is to be reported
+        self.explains = False  # this training is repeated to explain it
         self.data = task.clients[client].open(task.device, step)
         task.seed_all(int(np.random.SeedSequence((task.seed, client, step)).generate_state(1, np.uint64)[0]))
+
+    @property
+    def direct(self) -> bool:
+        """Whether each parameter gets a gradient of its own, which takes less memory than one vector of them all."""
+        descent, training = self.task.descent, self.task.training
+        plain = descent.plain and descent.clip_norm is None and not training.proximal and not self.explains
+        return plain and training.accumulate in (None, 1) and self.task.trained.numel() > LARGE
 
     def with_kernel(self, kernel: Kernel) -> Vector:
         """Train with a kernel other than PyTorch."""
@@ -65,11 +74,17 @@ class Trainer:
         """Yield the batches and the loss of each step."""
         task, training = self.task, self.task.training
         task.load(self.weights, self.state.get(PERSONAL))
-        task.with_gradients()
-        shared = slice(task.personal_trained, None)
-        self.received, self.received_gradient = task.trained[shared], task.gradient[shared]
-        self.anchor = self.received.clone() if training.proximal else None
-        self.steps = task.descent.begin(task.trained, task.parameters, self.rate, self.state.get(OPTIMISER))
+        if self.direct:
+            task.without_gradients()
+            self.anchor = None
+        else:
+            task.with_gradients()
+            shared = slice(task.personal_trained, None)
+            self.received, self.received_gradient = task.trained[shared], task.gradient[shared]
+            self.anchor = self.received.clone() if training.proximal else None
+        self.steps = task.descent.begin(
+            task.trained, task.parameters, self.rate, self.state.get(OPTIMISER), direct=self.direct
+        )
         task.model.train()
         for epoch in range(training.epochs):
             self.steps.epoch(self.step * training.epochs + epoch)
@@ -86,7 +101,10 @@ class Trainer:
     def _gradient(self, batches: list[Batch]) -> Tensor:
         """Compute the gradient of a step in place, and return the mean loss over its examples."""
         task = self.task
-        task.gradient.zero_()
+        if self.direct:
+            task.without_gradients()
+        else:
+            task.gradient.zero_()
         examples = sum(batch.count for batch in batches)
         losses = [self._backward(batch, batch.count / examples) for batch in batches]
         if self.anchor is not None:
@@ -111,7 +129,7 @@ class Trainer:
 
     def explain(self) -> str:
         """Describe the first step whose numbers are not finite."""
-        task, number = self.task, 0
+        task, number, self.explains = self.task, 0, True
         for number, (batches, loss) in enumerate(self._descend(), 1):
             if not all(bool(torch.isfinite(part).all()) for part in (task.flat, task.personal_flat, loss)):
                 for batch in batches:

@@ -275,3 +275,36 @@ def test_reading_the_current_vector_costs_no_copy_at_the_next_change(change):
     before = weights.current
     change(weights)
     assert weights.current is before
+
+
+# --- Vectors that are computed when they are read ---------------------------------------------------------------------
+
+
+def test_a_vector_is_computed_when_it_is_read_and_then_once():
+    weights, calls = Weights(np.zeros(3, np.float32)), []
+
+    def compute(out):
+        calls.append(out)
+        out[:] = 7
+
+    weights.replace_later(compute)
+    weights.replace(np.ones(3, np.float32))
+    assert weights.snapshot().tolist() == [1, 1, 1]
+    weights.replace_later(compute)
+    assert not calls
+    memory = np.empty(3, np.float32)
+    weights.copy_to(memory)
+    assert memory.tolist() == weights.peek().tolist() == [7, 7, 7]
+    assert len(calls) == 2  # neither has stored it
+    assert weights.snapshot() is weights.snapshot()
+    weights.add(np.ones(3, np.float32), 1.0)
+    assert weights.current.tolist() == [8, 8, 8]
+    assert len(calls) == 3
+
+
+def test_only_the_last_numbers_change_and_no_snapshot():
+    weights = Weights(np.zeros(4, np.float32))
+    snapshot = weights.snapshot()
+    weights.add_tail(np.ones(2, np.float32), 0.5)
+    assert weights.current.tolist() == [0, 0, 0.5, 0.5]
+    assert snapshot.tolist() == [0, 0, 0, 0]

@@ -34,9 +34,13 @@ class Saying(Task):
         return 1 / float(weights.sum())
 
 
-def test_plain_weights_are_handed_on_as_they_are() -> None:
+def test_plain_weights_are_handed_on_without_a_copy_and_may_not_be_changed() -> None:
     weights = np.ones(3, np.float32)
-    assert CheckedTask(Saying(weights)).train(0, START, 0.1, 0) is weights
+    trained = CheckedTask(Saying(weights)).train(0, START, 0.1, 0)
+    assert isinstance(trained, np.ndarray)
+    assert np.shares_memory(trained, weights)
+    assert not trained.flags.writeable
+    assert weights.flags.writeable, "the task may go on with its own"
 
 
 def test_a_job_holds_what_a_training_left_besides_weights() -> None:

@@ -9,6 +9,7 @@ from torch.utils.data import DataLoader, Dataset, TensorDataset
 from spyker.config.scenario import Training
 from spyker.errors import UsageError
 from spyker.own_code import value_digest
+from spyker.tasks import torch_training
 from spyker.tasks.torch_task import StreamedDataset, TorchTask
 from spyker.vectors import mix
 
@@ -189,3 +190,38 @@ def test_a_process_that_only_trains_lends_the_weights_that_it_trained() -> None:
     assert isinstance(lent, np.ndarray)
     assert np.array_equal(lent, expected)  # type: ignore[arg-type]
     assert np.shares_memory(lent, worker.flat.numpy())
+
+
+def test_a_process_that_only_trains_does_so_in_the_memory_of_the_weights_that_it_is_given() -> None:
+    task = TorchTask(small_model(), [examples(20)], examples(20), Training(), seed=7)
+    expected = task.train(0, task.initial(), 0.1, 0)
+    given = task.initial().copy()
+    task.train_only()
+    lent = task.train(0, given, 0.1, 0)
+    assert np.shares_memory(given, lent)  # type: ignore[arg-type]
+    assert np.array_equal(given, expected)  # type: ignore[arg-type]
+
+
+def test_trying_the_data_of_another_client_changes_no_weights_that_were_given_back() -> None:
+    model = nn.Sequential(nn.Flatten(), nn.Linear(64, 3), nn.BatchNorm1d(3))
+    task = TorchTask(model, [examples(20)], examples(20), Training(), seed=7)
+    given, norm = task.initial().copy(), model[2]
+    assert isinstance(norm, nn.BatchNorm1d)
+    task.train_only()
+    task.train(0, given, 0.1, 0)
+    task._own_buffers()
+    written: list[bool] = []
+    model[0].register_forward_hook(lambda *_: written.append(np.shares_memory(given, norm.running_mean.numpy())))
+    task._try_out(task.clients[0], None, "client 0", "", [])  # type: ignore[index]
+    assert written
+    assert not any(written)
+
+
+def test_gradients_of_their_own_change_no_bit(monkeypatch: pytest.MonkeyPatch) -> None:
+    trained = []
+    for large in (0, 1 << 30):
+        monkeypatch.setattr(torch_training, "LARGE", large)
+        task = TorchTask(small_model(), [examples(50)], examples(20), Training(batch_size=16, epochs=2), seed=7)
+        trained.append(task.train(0, task.initial(), 0.1, 0))
+        assert (task.trained.grad is None) == (large == 0)
+    assert np.array_equal(*trained)  # type: ignore[arg-type]
