@@ -45,10 +45,25 @@ class Stateful(Protocol):
         """Restore it in place."""
 
 
-def pack(value: object, name: str, vectors: dict[str, Array]) -> Any:
+def pack(value: Any, name: str, vectors: dict[str, Array]) -> Any:
     """Convert a value to JSON values. Arrays go into ``vectors``, under names that begin with ``name``."""
-    if type(value) in PLAIN:
-        return value  # the common case; match is slow
+    kind = type(value)
+    if kind in PLAIN:
+        return value  # the common cases; match is slow
+    if kind is float:
+        return value if math.isfinite(value) else {FLOAT: repr(value)}
+    if kind is tuple:
+        return {TUPLE: [pack(entry, f"{name}.{i}", vectors) for i, entry in enumerate(value)]}
+    if kind is dict:
+        return {
+            TABLE: [
+                [
+                    key if type(key) in PLAIN else pack(key, name, vectors),
+                    entry if type(entry) in PLAIN else pack(entry, f"{name}.{key}", vectors),
+                ]
+                for key, entry in value.items()
+            ]
+        }
     match value:
         case int() | str():
             return value

@@ -67,7 +67,7 @@ def test_a_client_five_times_as_fast_loses_few_updates() -> None:
                 rates.spend(0, 0.4)
             assert rates.admits(k)
             rates.spend(k, 1.0)
-            rates.released(range(CLIENTS))
+            rates.released(set(range(CLIENTS)))
     assert lost <= 25, "of 500"
 
 
