@@ -64,7 +64,11 @@ class DeploymentOptions:
         None, "folder for logs of all events, from which spyker replay rebuilds the state; unset: none"
     )
     event_log_mb: float = parameter(256.0, "maximum size of an event log in MB", at_least=1)
-    checkpoint_updates: int = parameter(100, "write a checkpoint after this number of updates", at_least=1)
+    checkpoint_updates: int = parameter(
+        100,
+        "write a checkpoint after this number of updates, or half the number of clients if that is more",
+        at_least=1,
+    )
     checkpoint_seconds: float = parameter(
         30.0, "write a checkpoint after this number of seconds if the state changed", above=0
     )

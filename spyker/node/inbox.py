@@ -36,7 +36,7 @@ class NodeOptions:
     client_timeout: float = 60.0
     """Remove a client that has been disconnected for this many seconds."""
     checkpoint_updates: int = 100
-    """Take a checkpoint after this many updates."""
+    """Take a checkpoint after this many updates, or one for every two connected clients if that is more."""
     checkpoint_seconds: float = 30.0
     """Take a checkpoint after this many seconds."""
     save_retry: float = 1.0

@@ -327,6 +327,15 @@ def test_so_many_updates_are_a_reason_for_a_checkpoint() -> None:
     assert SaveCheckpoint in kinds(driver.answer(0, "zero", 1))
 
 
+def test_with_many_clients_a_checkpoint_waits_for_one_update_of_every_two() -> None:
+    driver, _ = begun(clients=6, checkpoint_updates=1)
+    for k in range(2, 6):
+        driver.come(k, str(k))
+    driver.saved()
+    assert SaveCheckpoint not in kinds(driver.answer(2, "2", 0) + driver.answer(3, "3", 0))
+    assert SaveCheckpoint in kinds(driver.answer(4, "4", 0))
+
+
 def test_without_news_there_is_no_checkpoint() -> None:
     driver, _ = begun()
     driver.saved()
