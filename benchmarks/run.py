@@ -27,6 +27,7 @@ NAMES = (
     "deploy",
     "transports",
     "server_memory",
+    "many_clients",
     "bounds",
 )
 
