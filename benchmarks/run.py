@@ -25,6 +25,7 @@ NAMES = (
     "copies",
     "flower",
     "deploy",
+    "throughput",
     "transports",
     "server_memory",
     "many_clients",
