@@ -114,7 +114,7 @@ def kill_servers(
             starts[i] += 1
             cluster.servers[i] = cluster.serve(i, "--resume")
             listening(cluster, i, starts[i])
-        reached = trainings(folder, servers)
+        reached = trainings(folder, servers, since=time.time())
         waiting(lambda: all(now > reached[k] + 3 for k, now in trainings(folder, servers).items()), "no client trains")
         for process in cluster.clients:
             process.send_signal(signal.SIGTERM)
@@ -154,10 +154,18 @@ def applied_updates(folder: Path, servers: int) -> tuple[Counter[int], int]:
     return applied, undone
 
 
-def trainings(folder: Path, servers: int) -> Counter[int]:
-    """Return the number of trainings of each client. One that trains has sent everything that it has kept."""
+def trainings(folder: Path, servers: int, since: float = 0.0) -> Counter[int]:
+    """Return the number of trainings of each client. One that trains has sent everything that it has kept.
+
+    Clients write their numbers once in a while; the answer waits until all have done so after ``since``.
+    """
     files = [folder / f"clients-{i}" / "status.json" for i in range(servers)]
-    entries = [entry for path in files for entry in json.loads(path.read_text("utf-8"))["clients"]]
+
+    def told() -> list[dict[str, Any]]:
+        return [json.loads(path.read_text("utf-8")) for path in files]
+
+    waiting(lambda: all(each["time"] > since for each in told()), "a client process does not write its status")
+    entries = [entry for each in told() for entry in each["clients"]]
     return Counter({entry["client"]: entry["trainings"] for entry in entries})
 
 
