@@ -125,7 +125,7 @@ def test_sigterm_drains(tmp_path: Path) -> None:
 
 
 def test_a_training_in_progress_survives_a_restart_of_the_server(tmp_path: Path) -> None:
-    scenario = table(clients=(1,), training={"rate": 0.5, "delay-ms": [4000.0]})
+    scenario = table(clients=(1,), training={"rate": 0.5, "delay-ms": [2000.0]})
     with deployed(scenario, tmp_path, checkpoint_updates=1) as deployment:
         server = deployment.up()
         deployment.attend("0-0")

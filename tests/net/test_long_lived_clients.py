@@ -87,7 +87,7 @@ def test_a_client_that_is_killed_again_and_again_continues_from_its_last_state(t
     with deployed(scenario(), tmp_path / "all") as deployment:
         deployment.up()
         count = 0
-        for _ in range(4):
+        for _ in range(2):
             process = deployment.attend("0", more=("--state", str(state)))
             until(lambda count=count: trainings(state) > count + 1)  # type: ignore[misc]
             process.kill()
