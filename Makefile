@@ -12,9 +12,9 @@ demo: .venv/installed
 
 # At most six minutes on two idle cores. Tests marked slow are left out: real deployments beyond one for each promise, those
 # in network namespaces, those that measure the memory of live processes, algorithms that share the tested code, and the
-# formal models.
+# formal models. Three processes keep two cores busy, because tests of real processes often wait.
 test: lint chromium
-	$(BIN)/pytest -n 2 --dist loadfile --no-loadscope-reorder -m "not slow"
+	$(BIN)/pytest -n 3 --dist loadfile --no-loadscope-reorder -m "not slow"
 
 # The slow tests as well: every item of the paper, all seeds of chaos, real networks.
 test-all: lint chromium proxies spin

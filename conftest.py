@@ -28,6 +28,7 @@ LONG = (
     "tests/sweeps",
     "tests/cli",
     "tests/formal",
+    "tests/sim",
     "tests/tasks",
     "tests/engines",
     "chaos/tests",

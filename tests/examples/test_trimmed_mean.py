@@ -110,7 +110,7 @@ def test_a_parameter_that_it_does_not_have_is_refused(capsys: pytest.CaptureFixt
 
 def test_it_is_deployed(tmp_path: Path) -> None:
     out = tmp_path / "record"
-    command = [*SPYKER, "up", "--algorithm", NAME, "--task", "quadratic", "--clients", "2", "--duration", "3"]
+    command = [*SPYKER, "up", "--algorithm", NAME, "--task", "quadratic", "--clients", "2", "--duration", "2"]
     command += ["--set", 'world.regions=["Paris"]']
     done = subprocess.run([*command, "--out", str(out)], capture_output=True, text=True, timeout=200, cwd=EXAMPLES)
     assert done.returncode == 0, done.stderr

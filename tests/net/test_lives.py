@@ -206,6 +206,7 @@ def test_a_client_killed_in_training_is_not_waited_for(tmp_path: Path, algorithm
         assert all(fact["client"] != 2 for fact in deployment.facts("update"))
 
 
+@pytest.mark.slow
 def test_a_client_attends_the_nearest_server_turns_to_another_and_returns(tmp_path: Path) -> None:
     with deployed(table("spyker", (1, 1)), tmp_path) as deployment, delayed(deployment.addresses[1], 0.03) as far:
         near, _ = deployment.up(0), deployment.up(1)

@@ -70,7 +70,8 @@ print(asyncio.run(ClientProcess([Link()], JsonLog()).run()))
     assert without_posix(program) == f"left\n{finished}\n"
 
 
-@pytest.mark.parametrize("transport", ["grpc", pytest.param("websocket", marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("transport", ["grpc", "websocket"])
 def test_a_client_trains_saves_its_state_and_continues(
     transport: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -65,6 +65,7 @@ def swap(deployment: Deployed) -> None:
     config.write_text("\n".join(lines) + "\n", "utf-8")
 
 
+@pytest.mark.slow
 def test_swapped_addresses_are_named_over_tls_and_mended_by_a_restart(tmp_path: Path) -> None:
     with deployed(table("spyker", (1, 1, 1)), tmp_path) as deployment:
         swap(deployment)

@@ -72,6 +72,7 @@ def join(folder: Path) -> tuple[int, str]:
     return ended.returncode, ended.stdout + ended.stderr
 
 
+@pytest.mark.slow
 def test_a_spent_budget_stays_spent_after_a_restart_and_after_a_backup_is_restored(tmp_path: Path) -> None:
     folder, ports = tmp_path / "f", free_ports(2)
     private = ["privacy.unit='example'", "privacy.noise-multiplier=1.0", "privacy.trainings=3"]
