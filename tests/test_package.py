@@ -53,7 +53,7 @@ class Wheel:
 
     def python(self, code: str, *, cwd: Path, extras: Sequence[str] = ()) -> subprocess.CompletedProcess[str]:
         with self.process(code, cwd=cwd, extras=extras) as process:
-            output, errors = process.communicate(timeout=110)
+            output, errors = process.communicate(timeout=200)
         return subprocess.CompletedProcess(process.args, process.returncode, output, errors)
 
     def process(self, code: str, *, cwd: Path, extras: Sequence[str] = ()) -> subprocess.Popen[str]:
@@ -72,7 +72,7 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Wheel:
 def build(source: Path, folder: Path) -> Wheel:
     pytest.importorskip("hatchling", reason="hatchling is not installed: pip install hatchling")
     command = [sys.executable, "-c", BUILD, str(folder)]
-    built = subprocess.run(command, cwd=source, capture_output=True, text=True, timeout=100, check=True)
+    built = subprocess.run(command, cwd=source, capture_output=True, text=True, timeout=200, check=True)
     with zipfile.ZipFile(folder / built.stdout.strip()) as file:
         file.extractall(folder / "unpacked")
     (metadata,) = folder.glob("unpacked/*.dist-info/METADATA")

@@ -23,7 +23,7 @@ QUICK = ["--task", "quadratic", "--duration", "3"]
 
 
 def spyker(*args: str, cwd: Path) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([*SPYKER, *args], cwd=cwd, capture_output=True, text=True, timeout=110)
+    return subprocess.run([*SPYKER, *args], cwd=cwd, capture_output=True, text=True, timeout=200)
 
 
 def test_version(tmp_path: Path) -> None:

@@ -250,7 +250,8 @@ def test_a_frame_far_beyond_the_size_limit_is_not_even_read(server: Deployed) ->
             await client.enter()  # strangers that send so much are disconnected
             with contextlib.suppress(grpc.aio.AioRpcError):  # the stream may end while it is sent
                 await client.say(hello=client.hello, chunk=bytes(8 * FRAME_LIMIT))
-            assert (await client.rejection())[0] == "RESOURCE_EXHAUSTED"
+            # gRPC tells why, or resets the stream before that has been sent.
+            assert (await client.rejection())[0] in ("RESOURCE_EXHAUSTED", "INTERNAL")
         assert server.metric("updates_total") == updates
 
     asyncio.run(scene())
@@ -500,5 +501,5 @@ def test_servers_know_each_other_by_their_certificates(tmp_path: Path) -> None:
 def test_plaintext_never_leaves_the_machine(tmp_path: Path) -> None:
     with deployed(table(), tmp_path, listen_clients="0.0.0.0:0") as deployment:
         process = deployment.serve(0, "--insecure")
-        assert process.wait(60) == 2
+        assert process.wait(200) == 2
         assert "plaintext" in (tmp_path / "server-0.log").read_text()

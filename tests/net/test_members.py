@@ -52,7 +52,7 @@ class Servers(Deployed):
     def end(self, server: int) -> None:
         """A server ends in good order."""
         self.kill(server, signal.SIGTERM)
-        assert self.servers[server].wait(60) == 0
+        assert self.servers[server].wait(200) == 0
 
     @contextmanager
     def paused(self, server: int) -> Iterator[None]:
@@ -162,7 +162,7 @@ def test_a_server_is_added_and_another_removed(tmp_path: Path, capsys: Any) -> N
         until(lambda: deployed.facts("update", 3))
         now = members(capsys, "remove", deployed.config(0), "1")
         assert [m["server"] for m in now["members"]] == [0, 2, 3]
-        assert deployed.servers[1].wait(60) == FENCED, "it was told, and ended"
+        assert deployed.servers[1].wait(200) == FENCED, "it was told, and ended"
         (end,) = deployed.log("server-1", "must-stop")
         assert end["reason"].startswith(("membership: server 1 is not one of the servers", "server 1 was removed"))
         assert "`spyker members add` takes it in again" in end["reason"]
