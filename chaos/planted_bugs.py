@@ -20,7 +20,7 @@ from spyker.node.node import STEPS, Node
 from spyker.node.outbox import Outbox, OutboxEntry
 from spyker.node.pending_updates import PendingUpdates
 from spyker.node.save_monitor import SaveMonitor
-from spyker.node.task_tokens import SAID, TaskTokens
+from spyker.node.task_tokens import CONTENT, TaskTokens
 from spyker.node.view_proofs import ViewChain, ViewProof
 from spyker.node.views import View
 from spyker.protocol.server import Server
@@ -181,7 +181,7 @@ def kept_updates_are_new(patch: pytest.MonkeyPatch) -> None:
 
     def greedy(self: TaskTokens, client: int, tokens: Any) -> Any:
         entry, tokens = self.entry(client), tuple(tokens)
-        entry.taken = min((SAID.unpack(token[: SAID.size])[0] - 1 for token in tokens), default=entry.taken)
+        entry.taken = min((CONTENT.unpack(token[: CONTENT.size])[0] - 1 for token in tokens), default=entry.taken)
         return hold(self, client, tokens)
 
     patch.setattr(TaskTokens, "hold", greedy)
