@@ -1,4 +1,4 @@
-"""Two hundred seeds, and what a campaign itself promises."""
+"""Two hundred seeds, and the campaign itself."""
 
 import re
 from dataclasses import replace
