@@ -207,14 +207,14 @@ def test_a_server_app_runs_once_however_many_workers_there_are(tmp_path: Path, m
 def test_a_strategy_with_its_own_start_evaluates_on_the_server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     task = make(server="tiny_apps:leaving")
-    assert (task.judge, task.metric.name) == ("server", "accuracy")
+    assert (task.evaluator, task.metric.name) == ("server", "accuracy")
     assert task.evaluate(task.initial()) == pytest.approx(0.6)
 
 
 def test_a_function_has_the_first_model() -> None:
     task = make("tiny_apps:failing", model="tiny_apps:model")
     assert task.layout.names == ("image", "wide")
-    assert task.judge == "none", "this app has no evaluation"
+    assert task.evaluator == "none", "this app has no evaluation"
 
 
 def test_a_project_names_the_server_and_has_the_configuration(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
