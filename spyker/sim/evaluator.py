@@ -25,7 +25,7 @@ ROUNDING = 1e-9  # seconds
 
 @dataclass(slots=True)
 class PendingEvaluation:
-    """An evaluation whose scores are not there yet, or not yet passed on."""
+    """An evaluation whose scores are not computed, or not written yet."""
 
     t: float
     updates: int
