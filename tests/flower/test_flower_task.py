@@ -262,7 +262,7 @@ def test_what_goes_wrong_names_client_and_reason(app: str, complaint: str) -> No
             "task.app: tiny_apps:failing has no initial model.*task.model",
         ),
         ({"server": "tiny_apps:telling"}, "task.server: tiny_apps:telling is a ClientApp"),
-        ({"server": "tiny_apps:idle"}, "task.server: ended without having sent anybody a model"),
+        ({"server": "tiny_apps:idle"}, "task.server: ended without sending a model to a client"),
         ({"server": "tiny_apps:crowded"}, "task.server: waits for more nodes than the 4 clients"),
         (
             {"model": "tiny_apps:trees"},
