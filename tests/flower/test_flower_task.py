@@ -335,6 +335,6 @@ def test_clients_evaluate_a_deployed_app_and_emulations_are_as_before() -> None:
     assert evaluated_by(unset, task) == "servers"
     assert evaluated_by_deployed(unset, task) == "clients"
     assert evaluated_by_deployed(Evaluation(by="servers"), task) == "servers"
-    federation, _ = served_model(scenario(clients=3), None)
+    federation, *_ = served_model(scenario(clients=3), None)
     assert federation.evaluation.by == "clients"
     assert served_model(scenario(clients=3, evaluate="none"), None)[0].evaluation.by == "servers"
