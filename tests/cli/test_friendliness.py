@@ -78,7 +78,7 @@ def limited(size: int, *args: str, cwd: Path) -> subprocess.CompletedProcess[str
     def limit() -> None:
         resource.setrlimit(resource.RLIMIT_FSIZE, (size, size))
 
-    return subprocess.run([*PROGRAM, *args], cwd=cwd, capture_output=True, text=True, timeout=100, preexec_fn=limit)
+    return subprocess.run([*PROGRAM, *args], cwd=cwd, capture_output=True, text=True, timeout=200, preexec_fn=limit)
 
 
 @pytest.mark.parametrize("command", ["run", "compare"])
@@ -199,7 +199,7 @@ def test_a_reader_that_has_seen_enough_is_no_error(tmp_path: Path, command: str)
     assert process.stderr is not None
     process.stdout.close()  # as head does, long before the command has anything to say
     assert process.stderr.read() == ""
-    assert process.wait(60) == 1
+    assert process.wait(200) == 1
 
 
 def test_the_module_is_the_program(tmp_path: Path) -> None:

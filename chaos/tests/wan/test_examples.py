@@ -97,7 +97,7 @@ def test_four_regions_come_up_and_learn_together(tmp_path: Path) -> None:
         assert b'spyker_connected_clients{server="1"} 2.0' in metrics
         for process in servers.values():
             process.terminate()
-        assert [process.wait(60) for process in servers.values()] == [0, 0, 0, 0]
+        assert [process.wait(200) for process in servers.values()] == [0, 0, 0, 0]
     states = [federation / f"server-{region}" / "state" for region in REGIONS]
     subprocess.run([*SPYKER, "export", *states, "--out", tmp_path / "model"], check=True, cwd=ROOT)
     assert (tmp_path / "model.pt").exists()

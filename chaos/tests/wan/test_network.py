@@ -182,7 +182,7 @@ def test_ctrl_c_leaves_nothing_behind() -> None:
     holder, name, pid = held()
     assert len(existing(f"{PREFIX}{name}-")) == 2
     holder.send_signal(signal.SIGINT)
-    holder.wait(60)
+    holder.wait(200)
     assert existing(f"{PREFIX}{name}-") == []
     assert not alive(pid)
     assert not (RUN / name).exists()
