@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import replace
 
 from spyker.privacy.client_noise import NoisySums, clip_target
 from spyker.privacy.masking import LEVELS, MaskedSum, Terms
@@ -102,11 +101,8 @@ class NoisyServer(MaskedServer):
 
     def handle(self, sender: int, message: ClientMessage | PeerMessage) -> list[Action]:
         """Process a message and return the actions. Where clients are protected, all have the same weight."""
-        if self.noisy_sums is not None:
-            if isinstance(message, Join):
-                message = Join(1)
-            elif isinstance(message, Update):
-                message = replace(message, examples=None)
+        if self.noisy_sums is not None and isinstance(message, Join):
+            message = Join(1)
         return super().handle(sender, message)
 
     def mask_terms(self) -> Terms:

@@ -201,6 +201,14 @@ def test_norms_and_directions_of_single_updates_decide_nothing(algorithm: str) -
     assert len(region.released) == 6
 
 
+def test_a_clipping_norm_above_that_of_the_model_does_not_repeat_the_first_round() -> None:
+    region = NoisyRegion("stride", privacy(clip=1000.0))
+    region.rounds(3)
+    assert not stated(region.actions, RateHalved)
+    assert not region.server.handles_nonfinite
+    assert len(stated(region.actions, RoundEnded)) == 3
+
+
 def test_masking_clients_are_told_a_bound_that_depends_on_no_update() -> None:
     region = NoisyRegion("stride", privacy(), masks=True)
     told = []

@@ -40,7 +40,7 @@ def test_an_audit_refutes_the_claim_of_a_client_that_adds_no_noise() -> None:
 
 @pytest.mark.parametrize("algorithm", ["stride", "fedavg"])
 def test_an_audit_of_a_server_shows_no_more_than_the_accountant_says_and_refutes_missing_noise(algorithm: str) -> None:
-    plan = client_audit.Plan(1.0, algorithm, canaries=300, rounds=2)
+    plan = client_audit.Plan(1.0, algorithm, canaries=1000, rounds=1)
     found = client_audit.audit(plan, 1)
     assert found.shown <= found.claimed <= 1
     assert client_audit.audit(plan, 1, noise=False).shown > found.claimed
