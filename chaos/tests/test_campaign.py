@@ -1,4 +1,4 @@
-"""Two hundred seeds, of which make test runs ten, and what a campaign itself promises."""
+"""Two hundred seeds, of which make test runs ten, and the campaign itself."""
 
 import re
 from dataclasses import replace

@@ -7,7 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from spyker.cli.main import main
+from spyker.cli.help import parse
+from spyker.cli.main import main, parser
+from spyker.cli.options import scenario_arguments
 from spyker.records import Evaluated, RunRecord
 
 QUICK = ["--task", "quadratic", "--duration", "3"]
@@ -295,3 +297,11 @@ def test_the_help_says_what_a_task_may_be(capsys: pytest.CaptureFixture[str], mo
         text = capsys.readouterr().out
         assert "module:function" in text
         assert "entry point" in text
+
+
+def test_up_takes_the_scenario_options_of_run() -> None:
+    options = (
+        "--preset tuned --algorithm fedavg --task quadratic --clients 3 --duration 2 --seed 4 --set world.mix-ms=1"
+    )
+    run, up = (scenario_arguments(parse(parser(name), [name, *options.split()])) for name in ("run", "up"))
+    assert run == up

@@ -73,7 +73,7 @@ def places(engine: RayEngine) -> list[tuple[str, int]]:
 
 @pytest.fixture(scope="class")
 def engine(cluster: Any, digits: Any) -> Iterator[RayEngine]:
-    engine = RayEngine(digits.recipe, address=cluster.address)
+    engine = RayEngine(digits.spec, address=cluster.address)
     with engine:
         yield engine
 
@@ -151,7 +151,7 @@ def test_a_clients_state_comes_back_whoever_trains_it(cluster: Any, monkeypatch:
                     engine.submit(job, due=step)
                 for job in jobs:
                     found.append((engine.trained(job).tobytes(), job.examples, job.metrics))
-                    states[job.client] = job.left
+                    states[job.client] = job.new_state
         return found
 
     assert results(RayEngine(plan, count=2, address=cluster.address)) == results(InProcessEngine(task))
@@ -235,7 +235,7 @@ def test_a_cluster_without_a_free_processor_is_waited_for_and_the_user_told(
 
     class Told(io.StringIO):
         def write(self, text: str) -> int:
-            greedy.workers[0].end()
+            greedy.workers[0].stop()
             return super().write(text)
 
     with greedy:

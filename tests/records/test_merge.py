@@ -179,7 +179,7 @@ def test_merging_time_and_again_leaves_what_one_merge_leaves(tmp_path: Path, see
             servers[0].end()
             merge(folders, tmp_path / "all")
             servers[0].go_on()
-    times = [stated.t for stated in RunRecord(tmp_path / "all").facts()]
+    times = [recorded.t for recorded in RunRecord(tmp_path / "all").facts()]
     assert times == sorted(times)
     merge(folders, tmp_path / "all")
     assert content(tmp_path / "all") == content(tmp_path / "once-7"), "there was nothing new"
@@ -189,7 +189,7 @@ class Killed:
     """A merge that gets as far as its sixth evaluation."""
 
     def __init__(self) -> None:
-        self.judge, self.left = Merger.judge, 5
+        self.judge, self.left = Merger.write_evaluation, 5
 
     def __get__(self, merger: Merger, kind: type[Merger]) -> Callable[[], None]:
         def judge() -> None:
@@ -213,7 +213,7 @@ def test_a_merge_that_was_killed_is_done_again(tmp_path: Path, monkeypatch: pyte
             servers[1].go_on()
             servers[1].live(1)
         with monkeypatch.context() as patch:
-            patch.setattr(Merger, "judge", Killed())
+            patch.setattr(Merger, "write_evaluation", Killed())
             with pytest.raises(KeyboardInterrupt):
                 merge(folders, tmp_path / "all")
         if turn % 2:
