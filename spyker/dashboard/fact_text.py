@@ -16,6 +16,7 @@ from spyker.protocol.facts import (
     LedgerCopied,
     Merged,
     ModelRestored,
+    NoiseAdded,
     PeerSuspected,
     PeerTrusted,
     RoundEnded,
@@ -79,6 +80,9 @@ def describe(world: RunTopology, fact: Fact) -> str:
             )
         case RoundEnded():
             return f"{name(fact.server)} ended round {fact.round}"
+        case NoiseAdded():
+            spent = f"ε at most {fact.epsilon:.3f} for a client"
+            return f"{name(fact.server)} released the noisy sum of {fact.clients:,} updates: {spent}"
         case CloudRoundEnded():
             return f"the cloud averaged the servers, round {fact.round}"
         case Evaluated():

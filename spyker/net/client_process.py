@@ -238,7 +238,7 @@ async def join(
     interval = None if by == SERVERS else scenario.evaluation.interval
     states = None if state is None else ClientStates(state, task, scenario)
     ledgers = None
-    if scenario.privacy.per_example:
+    if scenario.privacy.has_budget:
         if state is None:
             raise UsageError("--state", "is missing: privacy.unit needs a place for the ledger", "Give a folder")
         ledgers = ClientLedgers(state, scenario.privacy)
@@ -265,7 +265,7 @@ async def join(
         if states is not None and discard:
             states.discard(k)
         client.step = training.restore(k)
-        links.append(ClientLink(client, shared, reach, own.get(k)))
+        links.append(ClientLink(client, shared, reach, own.get(k), resends=not scenario.privacy.per_client))
     status = None if states is None else StatusFile(states.folder, [link.status for link in links])
     try:
         return await ClientProcess(links, log, status).run()

@@ -31,6 +31,7 @@ from spyker.protocol.facts import (
     CloudRoundEnded,
     EarlySyncStarted,
     Merged,
+    NoiseAdded,
     RoundEnded,
     SavingFailed,
     SavingResumed,
@@ -77,6 +78,7 @@ COUNTERS = {
     "quarantines": "clients quarantined because of rejected or sign-flipped updates",
     "opened_sums": "sums of masked updates that were opened",
     "discarded_sums": "sums of masked updates that were discarded, with the trainings behind them",
+    "noisy_sums": "sums of updates to which noise was added, for differential privacy of whole clients",
     "client_replacements": "connections of clients that were replaced by one from another address",
     "clients_at_two_servers": "alerts, at most one per minute and client, that a client is at another server, too",
     "duplicate_servers": "alerts, at most one per minute and server, that two processes act for one server",
@@ -121,6 +123,7 @@ class Metrics:
         self._round_began = clock()
         self._endpoint: MetricsPort | None = None
         self._holds_token = False
+        self._largest_epsilon = 0.0
         self.registry = registry = CollectorRegistry()
         registry.register(OnScrape(self._bring_up_to_date))
         self._updates = 0
@@ -156,6 +159,12 @@ class Metrics:
         self._rejections = Counter(
             "spyker_rejections", "rejected messages and connections", ["server", "reason"], registry=registry
         )
+        self._epsilon = Gauge(
+            "spyker_privacy_epsilon",
+            "largest ε of a client from its part in this server's sums",
+            ["server", "unit"],
+            registry=registry,
+        )
         self._warnings = Gauge(
             "spyker_learning_warnings", "1 while the server has this learning warning", kinds, registry=registry
         )
@@ -184,6 +193,10 @@ class Metrics:
                 self._counters["dropped_updates"].inc()
             case SumOpened():
                 self._counters["opened_sums"].inc()
+            case NoiseAdded():
+                self._counters["noisy_sums"].inc()
+                self._largest_epsilon = max(self._largest_epsilon, fact.epsilon)
+                self._epsilon.labels(self._server, "client").set(self._largest_epsilon)
             case SumDiscarded():
                 self._counters["discarded_sums"].inc()
             case ClientQuarantined():

@@ -257,7 +257,7 @@ def learning_digest(scenario: Scenario) -> bytes:
     answers = scenario.chosen.client.__qualname__  # with models, or with differences
     agreed = [scenario.task.name, options, scenario.seed, training, answers]
     privacy = scenario.privacy
-    return digest([*agreed, asdict(privacy)] if privacy.per_example or privacy.masking else agreed)
+    return digest([*agreed, asdict(privacy)] if privacy.has_budget or privacy.masking else agreed)
 
 
 def deployment_digest(scenario: Scenario) -> bytes:

@@ -45,6 +45,8 @@ class NodeOptions:
     """Seconds between heartbeats; 0: none, and no server is ever suspected."""
     most_data: int = MOST_DATA
     """Limit of a client's number of data points."""
+    most_booked: int | None = None
+    """Number of trainings after which a client's privacy budget is spent; ``None``: servers do not know."""
 
 
 class QueuedEvent(NamedTuple):

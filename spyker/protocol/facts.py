@@ -235,6 +235,24 @@ class UpdateRejected(Fact):
 
 
 @dataclass(frozen=True, slots=True)
+class NoiseAdded(Fact):
+    """``server`` released its sum number ``number`` with noise, for differential privacy of whole clients.
+
+    The sum is of updates of ``clients`` clients, and ``deviation`` is the standard deviation of the noise in a
+    coordinate. One of these clients is in ``participations`` sums of this server, and none in more; ``epsilon`` is what
+    that costs it.
+    """
+
+    kind: ClassVar[str] = "noise-added"
+    server: int
+    number: int
+    clients: int
+    deviation: float
+    participations: int
+    epsilon: float
+
+
+@dataclass(frozen=True, slots=True)
 class ServerDuplicated(Fact):
     """``server`` found two processes that act for server ``peer``: what identifies it is in use in two places.
 

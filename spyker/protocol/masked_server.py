@@ -191,11 +191,17 @@ class MaskedServer(Server):
             return action
         model, sums = action.message, self.masked_sums
         assert sums is not None
-        bound = self.update_bound(sums.clip_median)
-        scale = sums.scale_of(bound, len(self.masked_clients))
-        terms = Terms(self.helper(), scale, bound, sums.median, self.reference_size())
+        terms = self.mask_terms()
         sums.issue(terms)
         return ToClient(action.client, MaskedModel(model.weights, model.age, model.version, model.rate, *terms))
+
+    def mask_terms(self) -> Terms:
+        """Return what clients are told about the masking of their next updates."""
+        sums = self.masked_sums
+        assert sums is not None
+        bound = self.update_bound(sums.clip_median)
+        scale = sums.scale_of(bound, len(self.masked_clients))
+        return Terms(self.helper(), scale, bound, sums.median, self.reference_size())
 
     def helper(self) -> int:
         """Return the server for which clients seal: the nearest one that can help."""
@@ -260,8 +266,12 @@ class MaskedServer(Server):
         sums = self.masked_sums
         assert sums is not None
         self.stop_timer(OPENING)
-        total = sums.finish()
-        sums.observe(total)
+        self.opened_sum(sums.finish())
+
+    def opened_sum(self, total: MaskedSum) -> None:
+        """Process the opened sum of a round."""
+        assert self.masked_sums is not None
+        self.masked_sums.observe(total)
         self.summed(total)
 
     def _exclude(self, client: int) -> None:

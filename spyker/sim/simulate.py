@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeAlias
 
+from spyker.config.client_privacy import client_privacy
 from spyker.config.masking import masking_setup
 from spyker.config.scenario import SERVERS, STOP, Scenario
 from spyker.config.world import latency_seconds
@@ -24,6 +25,7 @@ from spyker.sim.cluster import ClusterSimulation
 from spyker.sim.evaluator import Evaluator
 from spyker.sim.links import Links
 from spyker.sim.round_times import round_times
+from spyker.sim.sim_noise import sim_noise
 from spyker.sim.sim_seals import SimOpener, SimSealer
 from spyker.sim.world import BareServerSimulation, Simulation, Sink
 from spyker.tasks.client_delays import delays
@@ -127,6 +129,7 @@ def make_simulation(
         buffers=task.buffers,
         client_metrics={} if task.evaluated_by == SERVERS else limits_by_name((task.metric, *task.also)),
         masking=masking_setup(scenario, SimOpener),
+        client_privacy=client_privacy(scenario, initial.size, task.buffers, sim_noise(scenario.seed)),
     )
     adversaries = Adversaries.of(scenario)
     surroundings: dict[str, Any] = {
@@ -154,7 +157,8 @@ def make_simulation(
         return scenario.chosen.create(i, setup, roster)
 
     if whole_nodes:
-        return ClusterSimulation(build, clients, size, places, **surroundings)
+        resends = not scenario.privacy.per_client
+        return ClusterSimulation(build, clients, size, places, resends=resends, **surroundings)
     rosters: dict[int, dict[int, int]] = {i: {} for i in places.servers}
     for k, home in enumerate(places.homes):
         if home is not None:

@@ -13,6 +13,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, TypeGuard
 
+from spyker.config.client_privacy import ClientBudget
 from spyker.config.privacy_settings import PrivacySettings
 from spyker.config.scenario import BOTH, CLIENTS, SERVERS, Evaluation, Scenario, TaskChoice, Training
 from spyker.config.sections import kebab, read, show, to_toml
@@ -53,6 +54,7 @@ class TaskSpec:
             problem = f"is not allowed: {type(task).__name__} does not support personal parameters"
             raise UsageError("training.personal", problem, "Use a PyTorch model or a FederatedTask, or leave it out")
         task.evaluated_by = evaluated_by(self.evaluation, task)
+        task.client_budget = ClientBudget.of(self.privacy)
         if self.privacy.per_example:
             task.protect_examples(self.privacy, deployed=self.own is not None)
         if self.privacy.hides_metrics:

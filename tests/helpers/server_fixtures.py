@@ -12,7 +12,16 @@ from spyker.protocol.server import Setup
 
 
 def build_servers(
-    algorithm, sizes, initial=(0.0,), rate=0.05, seed=0, now=float, robust=None, masking=None, **parameters
+    algorithm,
+    sizes,
+    initial=(0.0,),
+    rate=0.05,
+    seed=0,
+    now=float,
+    robust=None,
+    masking=None,
+    client_privacy=None,
+    **parameters,
 ):
     """All servers of a deployment. ``sizes`` holds, for each server, the data points of each of its clients.
 
@@ -26,7 +35,16 @@ def build_servers(
     given = entry.Parameters(**parameters)
     weights = np.array(initial, np.float32)
     setup = Setup(
-        len(rosters), sum(map(len, rosters)), weights, rate, given, seed, now=now, robust=robust, masking=masking
+        len(rosters),
+        sum(map(len, rosters)),
+        weights,
+        rate,
+        given,
+        seed,
+        now=now,
+        robust=robust,
+        masking=masking,
+        client_privacy=client_privacy,
     )
     rosters += [{}] * (entry.topology is Topology.CLOUD)
     rosters += [{}] * (0 if masking is None else len(masking.dedicated))

@@ -89,13 +89,14 @@ class Driver(Driven):
         self.tell(ClientConnected, client, session, 1, () if holding is None else (holding,))
         return self.go()
 
-    def answer(self, client: int, session: str, step: int, receipt: Any = None) -> list[Effect]:
+    def answer(self, client: int, session: str, step: int, receipt: Any = None, booked: int = 0) -> list[Effect]:
         self.tell(
             UpdateReceived,
             client,
             self.node.verify_token(client, self.tickets[session]).number,
             Update(np.array([client, step], np.float32), 0.0, 0),
             receipt=receipt,
+            booked=booked,
         )
         return self.go()
 
@@ -200,6 +201,16 @@ def test_an_answer_is_taken_once_and_its_receipt_returned() -> None:
     assert driver.server.applied == [0]
     with pytest.raises(Rejection, match="replayed"):
         driver.node.verify_token(0, ticket)
+
+
+def test_an_update_that_was_booked_beyond_the_budget_is_refused() -> None:
+    driver, _ = begun(most_booked=3)
+    driver.answer(0, "zero", 0, booked=3)
+    assert driver.server.applied == [0]
+    with pytest.raises(Rejection, match="training 4 of client 0 is more than its 3") as refused:
+        driver.answer(0, "zero", 1, booked=4)
+    assert refused.value.reason == "privacy-budget-spent"
+    assert driver.server.applied == [0]
 
 
 def test_a_client_that_comes_back_goes_on_with_its_task() -> None:
