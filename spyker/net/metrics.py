@@ -74,7 +74,7 @@ COUNTERS = {
     "clipped_updates": "client updates whose norm was clipped",
     "rejected_updates": "client updates rejected because of their norm",
     "dropped_updates": "client updates dropped because of their rate",
-    "quarantines": "clients quarantined because of rejected or sign-flipped updates",
+    "quarantines": "clients quarantined because of rejected or sign-flipped updates, seals or spoilt sums",
     "opened_sums": "sums of masked updates that were opened",
     "discarded_sums": "sums of masked updates that were discarded, with the trainings behind them",
     "client_replacements": "connections of clients that were replaced by one from another address",

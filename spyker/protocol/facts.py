@@ -284,7 +284,8 @@ class UpdateDropped(Fact):
 class ClientQuarantined(Fact):
     """``server`` excludes ``client`` for ``seconds``.
 
-    ``reason`` is ``norm`` for rejected updates, ``sign-flipped``, or ``seal`` if no helper can open the client's masks.
+    ``reason`` is ``norm`` for rejected updates, ``sign-flipped``, ``seal`` if no helper can open the client's masks, or
+    ``spoilt-sums`` if sums of masked updates were too large whenever the client's was in them.
     """
 
     kind: ClassVar[str] = "client-quarantined"

@@ -16,7 +16,10 @@ from collections.abc import Iterator, Mapping
 
 import numpy as np
 
-from spyker.privacy.masking import EXTRAS, LEVELS, Asked, Batch, HelpError, MaskedSum, MaskedSums, MaskHelper, Terms
+from spyker.privacy.batches import Batch
+from spyker.privacy.mask_helper import Asked, HelpError, MaskHelper
+from spyker.privacy.masking import EXTRAS, LEVELS, MaskedSum, MaskedSums, Terms
+from spyker.privacy.offenders import SPARE
 from spyker.protocol.buffers import parameters_only
 from spyker.protocol.facts import ClientQuarantined, SumDiscarded, SumOpened
 from spyker.protocol.messages import (
@@ -43,6 +46,8 @@ MASKING_MESSAGES: tuple[type[PeerMessage], ...] = (OpenRequest, MaskTotal, OpenR
 OPENING = "masks"  # timer that limits how long a server waits for a helper
 OPENING_SECONDS = 30.0
 LONGEST_REASON = 200  # characters
+SPOILER = "spoilt-sums"  # reason of a quarantine
+LEFT_OUT = "these clients are left out for this sum, to find out who spoils others"
 MOST_NAMED = 256  # seals in a refusal
 
 
@@ -104,7 +109,8 @@ class MaskedServer(Server):
         assert sums is not None
         for number, batch in sums.close(masking.threshold):
             if number is None:
-                self._discarded(batch, "there are too few clients, or one outweighs all others together")
+                left_out = batch.group == SPARE
+                self._discarded(batch, LEFT_OUT if left_out else "there are too few clients, or one outweighs the rest")
             else:
                 self.send_server(batch.helper, open_request(number, batch))
         if sums.requested:
@@ -224,16 +230,26 @@ class MaskedServer(Server):
             del sums.requested[message.number]
             self._discarded(batch, message.reason[:LONGEST_REASON])
             for client in sorted({batch.clients[place] for place in message.places if place < len(batch.clients)}):
-                self._exclude(client)
+                self._exclude(client, "seal")
         elif (message.masks.size, message.extra.size) != (batch.total.size, batch.extra.size):
             del sums.requested[message.number]
             self._discarded(batch, f"a sum of {message.masks.size} + {message.extra.size} numbers")
         elif sums.subtract(message.number, message.masks, message.extra):
             self.record(SumOpened(self.id, helper, len(set(batch.clients))))
         else:
-            self._discarded(batch, "the sum is larger than its clients can cause together")
+            self._discarded(batch, self._spoilt())
         if not sums.requested:
             self._end_opening()
+
+    def _spoilt(self) -> str:
+        """Return what is known about a spoilt sum."""
+        assert self._masking is not None
+        reason, count = "the sum is larger than its clients can cause together", len(self._present())
+        if not self.update_filter.on:
+            return f"{reason}; robust.when says that nobody is excluded for it"
+        if count > self._masking.threshold:
+            return reason
+        return f"{reason}; who spoilt it cannot be found out: there are {count} clients, as many as a sum needs"
 
     def _discarded(self, batch: Batch, reason: str) -> None:
         self.record(SumDiscarded(self.id, batch.helper, len(set(batch.clients)), reason))
@@ -256,21 +272,30 @@ class MaskedServer(Server):
             self._give_up(helper, "it is suspected")
 
     def _end_opening(self) -> None:
-        sums = self.masked_sums
+        sums, masking = self.masked_sums, self._masking
         assert sums is not None
+        assert masking is not None
         self.stop_timer(OPENING)
+        if self.update_filter.on:
+            for client in sums.search.judge(self._present(), masking.threshold):
+                self._exclude(client, SPOILER)
+            sums.search.regroup(self._present(), masking.threshold)
         total = sums.finish()
         sums.observe(total)
         self.summed(total)
 
-    def _exclude(self, client: int) -> None:
-        """Exclude a client for a while: no helper can open its seals, so it would spoil every sum."""
+    def _present(self) -> set[int]:
+        """The clients that take part."""
+        return self.masked_clients - self.update_filter.out.keys() - self.update_filter.rates.held
+
+    def _exclude(self, client: int, reason: str) -> None:
+        """Exclude a client for a while: it would spoil every sum."""
         update_filter = self.update_filter
         if update_filter.parameters is None or client in update_filter.out:
             return
         seconds = update_filter.parameters.quarantine
         update_filter.out[client] = True
-        self.record(ClientQuarantined(self.id, client, "seal", seconds))
+        self.record(ClientQuarantined(self.id, client, reason, seconds))
         self.receive(client, Leave())
         self.start_timer(f"{QUARANTINE}{client}", seconds)
 

@@ -9,7 +9,8 @@ import pytest
 from masked import HELPER, HOME, SIZE, Home, client, train
 
 from spyker.privacy.fixed_point import encode
-from spyker.privacy.masking import EXTRAS, LEVELS, Asked, HelpError, MaskHelper
+from spyker.privacy.mask_helper import Asked, HelpError, MaskHelper
+from spyker.privacy.masking import EXTRAS, LEVELS
 from spyker.privacy.seals import SealError, Statement, unpack
 from spyker.sim.sim_seals import SimOpener, SimSealer, mask_of
 from spyker.vectors import Vector, length

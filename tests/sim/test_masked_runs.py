@@ -16,7 +16,7 @@ from seal_checker import SealChecker
 import spyker
 from spyker.config.scenario import from_table
 from spyker.errors import UsageError
-from spyker.privacy.masking import MaskHelper
+from spyker.privacy.mask_helper import MaskHelper
 from spyker.privacy.seals import Sealed
 from spyker.sim.cluster import ClusterSimulation
 from spyker.sim.sim_seals import SimSealer
